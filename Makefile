@@ -1,0 +1,46 @@
+# The two commands of the README: `make demo` and `make test`. Each sets up what it needs.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+# Real data sets are used where they are there; nothing needs them.
+ifneq ($(wildcard ../shared/data),)
+export ACCELEGRAD_DATA ?= $(abspath ../shared/data)
+endif
+# One BLAS thread a test process: two processes share two cores, and results do not depend on the machine's core count.
+PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest
+
+.PHONY: setup demo test check lint bench docs clean
+
+setup: $(VENV)/.ready
+
+$(VENV)/.ready: pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed; PYTHON=... names another one" if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	touch $@
+
+demo: setup
+	$(BIN)/python -m accelegrad demo
+
+test: setup
+	$(PYTEST) -n 2
+
+check: lint
+	$(PYTEST) -n 2 -m 'not slow'
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: setup
+	$(BIN)/python benchmarks/overhead.py
+
+docs: setup
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
+	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
+	@echo "docs: docs/_build/html/index.html"
+
+clean:
+	rm -rf $(VENV) docs/_build build dist reports

@@ -1,0 +1,74 @@
+"""Checks of what users give, and the words for what is wrong with it.
+
+Every message names the argument, what was given and what is allowed.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Vector = npt.NDArray[np.float64]
+
+
+def nearest(name: str, valid: Iterable[str]) -> str:
+    """Return the end of a message: the nearest valid name, if any, and all the valid ones."""
+    options = sorted(valid)
+    close = difflib.get_close_matches(name, options, n=1, cutoff=0.5)
+    hint = f"did you mean {close[0]!r}? " if close else ""
+    return f"{hint}Allowed: {', '.join(repr(option) for option in options)}."
+
+
+def real_array(name: str, given: Any) -> npt.NDArray[Any]:
+    """Return `given` as an array of real numbers, or say why it is none."""
+    array = np.asarray(given)
+    if np.iscomplexobj(array):
+        raise TypeError(f"{name} must be real, but it is complex (dtype {array.dtype}).")
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f"{name} must be an array of real numbers, not of dtype {array.dtype}.")
+    return array
+
+
+def finite_vector(name: str, given: Any) -> Vector:
+    """Return `given` as a new one-dimensional float64 array of finite numbers, or say why not."""
+    array = real_array(name, given)
+    if array.ndim != 1:
+        raise ValueError(f"{name} must be one-dimensional, but its shape is {array.shape}.")
+    if array.size == 0:
+        raise ValueError(f"{name} must have at least one entry, but it is empty.")
+    vector = np.array(array, dtype=np.float64)
+    if not np.isfinite(vector).all():
+        first = int(np.flatnonzero(~np.isfinite(vector))[0])
+        raise ValueError(f"{name} must be finite, but {name}[{first}] is {vector[first]}.")
+    return vector
+
+
+def real_number(name: str, given: Any, *, above: float = -np.inf, least: float = -np.inf) -> float:
+    """Return `given` as a finite float with `given > above` and `given >= least`, or say why not."""
+    allowed = "a finite number"
+    if above > -np.inf:
+        allowed += f" > {above:g}"
+    if least > -np.inf:
+        allowed += f" >= {least:g}"
+    if isinstance(given, (bool, str, bytes, complex)) or given is None or np.ndim(given) != 0:
+        raise TypeError(f"{name} must be {allowed}, not {given!r}.")
+    try:
+        number = float(given)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name} must be {allowed}, not {given!r}.") from None
+    if not (np.isfinite(number) and number > above and number >= least):
+        raise ValueError(f"{name} must be {allowed}, but it is {given!r}.")
+    return number
+
+
+def whole_number(name: str, given: Any, *, least: int) -> int:
+    """Return `given` as an int of at least `least`, or say why not."""
+    if isinstance(given, (bool, np.bool_)) or not isinstance(given, (int, np.integer)):
+        raise TypeError(f"{name} must be a whole number >= {least}, not {given!r}.")
+    if given < least:
+        raise ValueError(f"{name} must be a whole number >= {least}, but it is {given!r}.")
+    return int(given)
