@@ -48,13 +48,14 @@ def finite_vector(name: str, given: Any) -> Vector:
 
 
 def real_number(name: str, given: Any, *, above: float = -np.inf, least: float = -np.inf) -> float:
-    """Return `given` as a finite float with `given > above` and `given >= least`, or say why not."""
+    """Return `given` as a finite float > above and >= least, or say why it is none."""
     allowed = "a finite number"
     if above > -np.inf:
         allowed += f" > {above:g}"
     if least > -np.inf:
         allowed += f" >= {least:g}"
-    if isinstance(given, (bool, str, bytes, complex)) or given is None or np.ndim(given) != 0:
+    no_number = isinstance(given, (bool, str, bytes)) or given is None or np.iscomplexobj(given)
+    if no_number or np.ndim(given) != 0:
         raise TypeError(f"{name} must be {allowed}, not {given!r}.")
     try:
         number = float(given)
@@ -72,3 +73,11 @@ def whole_number(name: str, given: Any, *, least: int) -> int:
     if given < least:
         raise ValueError(f"{name} must be a whole number >= {least}, but it is {given!r}.")
     return int(given)
+
+
+class NonFiniteError(ArithmeticError):
+    """A value or gradient was not finite; the run ends with the best point so far."""
+
+
+class LineSearchError(ArithmeticError):
+    """A line search used up its trials; the run ends with the best point so far."""

@@ -1,0 +1,69 @@
+"""What rule, loop and certificate cost, as a share of the gradient's time (paper's problem).
+
+Run: python benchmarks/overhead.py [--repeat 9]. Both times are taken in the same run: the function
+is timed within the solver, and the rest is what the solver adds.
+"""
+
+import argparse
+import statistics
+import time
+
+import numpy as np
+
+import accelegrad as ag
+from accelegrad.problems.synthetic import paper_regression
+
+LIMIT = 0.05
+
+
+class Timed:
+    """A function that adds up the time spent in it."""
+
+    def __init__(self, function):
+        self.function, self.seconds = function, 0.0
+
+    def __call__(self, x):
+        begun = time.perf_counter()
+        result = self.function(x)
+        self.seconds += time.perf_counter() - begun
+        return result
+
+
+def overhead(problem, diameter, method, iterations, **options):
+    """Return (share, microseconds a step that the solver adds, microseconds a gradient)."""
+    timed = Timed(problem.fun)
+    x0 = np.zeros(problem.A.shape[1])
+    begun = time.perf_counter()
+    ag.minimize(timed, x0, diameter=diameter, method=method, max_iter=iterations, **options)
+    added = time.perf_counter() - begun - timed.seconds
+    return added / timed.seconds, 1e6 * added / iterations, 1e6 * timed.seconds / iterations
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--repeat", type=int, default=9)
+    parser.add_argument("--iterations", type=int, default=500)
+    given = parser.parse_args()
+    print(f"{'problem':<10}{'method':<12}{'tol':<6}{'added us':>10}{'gradient us':>13}{'share':>8}")
+    worst = 0.0
+    for p in (2, 1):
+        problem = paper_regression(p, seed=0)
+        diameter = 2 * float(np.linalg.norm(problem.x_natural))
+        for method in ("accelegrad", "adagrad"):
+            for tol in (None, 1e-16):
+                runs = [
+                    overhead(problem, diameter, method, given.iterations, tol=tol)
+                    for _ in range(given.repeat)
+                ]
+                share, added, gradient = (
+                    statistics.median(part) for part in zip(*runs, strict=True)
+                )
+                worst = max(worst, share)
+                print(
+                    f"{f'p={p}':<10}{method:<12}{tol or '-'!s:<6}{added:>10.1f}{gradient:>13.1f}{share:>8.1%}"
+                )
+    print(f"largest share {worst:.1%}; the limit is {LIMIT:.0%}")
+
+
+if __name__ == "__main__":
+    main()

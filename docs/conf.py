@@ -1,0 +1,16 @@
+"""Sphinx configuration."""
+
+from importlib.metadata import version as installed_version
+
+project = "accelegrad"
+author = "the accelegrad developers"
+copyright = "2026, the accelegrad developers"
+version = release = installed_version("accelegrad")
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.mathjax", "sphinx.ext.napoleon"]
+myst_enable_extensions = ["dollarmath", "colon_fence"]
+autodoc_typehints = "none"
+autodoc_member_order = "bysource"
+exclude_patterns = ["_build"]
+html_theme = "furo"
+html_title = "accelegrad"

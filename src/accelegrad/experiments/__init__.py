@@ -1,0 +1,1 @@
+"""The paper's experiments, comparisons with peers, and the report."""

@@ -1,0 +1,100 @@
+"""What a report holds, apart from how it is drawn: curves in panels in figures, claims, facts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+from accelegrad.errors import Vector
+
+
+class Verdict(Enum):
+    """What a measurement says of a claim."""
+
+    HOLDS = "holds"
+    IN_PART = "holds in part"
+    FAILS = "does not hold here"
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One run (or the median of several seeds) of one method.
+
+    Parameters
+    ----------
+    method : str
+        The method's name, "AcceleGrad" for instance. It alone decides the colour, everywhere.
+    variant : str
+        What tells this curve from others of the method in its panel: "rho = 2", "last iterate".
+    x : mapping
+        The abscissa for every axis that the panel offers: "iterations", "oracle calls", "epochs".
+    y : array
+        The ordinate: above zero where it can be drawn on a log axis; other points are left out.
+    dash : str
+        "solid", "dash", "dot" or "dashdot": averaged and last iterates differ by it.
+    shade : float
+        0 to 1: how far the colour is blended towards the background, for families of curves.
+    low, high : array, optional
+        A band around the curve (over seeds).
+    note : str
+        A remark that hovering shows: "ended: line search failed".
+    """
+
+    method: str
+    variant: str
+    x: Mapping[str, Vector]
+    y: Vector
+    dash: str = "solid"
+    shade: float = 0.0
+    low: Vector | None = None
+    high: Vector | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One pair of axes."""
+
+    title: str
+    curves: Sequence[Curve]
+    x_axes: Sequence[str]  # the first one is shown first
+    y_label: str
+    log_x: bool = True
+
+
+@dataclass(frozen=True)
+class Figure:
+    """Panels in rows, as the paper arranges them."""
+
+    name: str  # a file name without its ending
+    title: str
+    caption: str
+    rows: Sequence[Sequence[Panel]]
+    facts: Mapping[str, str] = field(default_factory=dict)  # exact parameters, seeds, timings
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A sentence of the paper, measured."""
+
+    name: str
+    statement: str
+    source: str  # where the paper says so
+    verdict: Verdict
+    point: str  # the output point judged: "average", "last", "both", or "-"
+    threshold: str  # what had to hold, in words
+    evidence: Sequence[tuple[str, str]]  # (what, number)
+    explanation: str = ""  # why it fails or holds in part, where it does
+    figure: str = ""  # the name of the figure that shows it
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything on the page."""
+
+    title: str
+    summary: str
+    claims: Sequence[Claim]
+    figures: Sequence[Figure]
+    facts: Mapping[str, Mapping[str, str]]  # tables: "Data", "Versions", "Timings", ...

@@ -1,0 +1,1 @@
+"""What is minimised: losses over data, feasible sets, and synthetic problems."""

@@ -1,0 +1,599 @@
+"""Linear models: the weighted mean of a pointwise loss over the rows of a matrix, plus an l2 term.
+
+The objective is
+
+    P(w) = sum_i p_i l(m_i, y_i) + l2 / 2 ||w||^2,    m = X w (+ intercept),
+
+with p_i = weight_i / sum(weights). The intercept, where there is one, is the last coordinate of the
+parameter vector and is not penalised.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+from scipy.optimize import brentq
+
+from accelegrad.errors import Vector, finite_vector, real_array, real_number
+from accelegrad.problems.losses import Array, Loss, make_loss
+
+Rows = npt.NDArray[np.integer[Any]]
+
+# Below this many rows of a sparse matrix gathering them here beats SciPy's indexing (measured).
+_GATHERED_ROWS = 128
+# Each trial reaches 8 times as far: from 1e-6 to 3e8 times the size of margins and targets.
+_BRACKET_TRIALS = 16
+# Entries looked at in one go when searching for non-finite numbers: bounds the memory taken.
+_CHECKED_ENTRIES = 1 << 20
+
+
+class Evaluation:
+    """What a linear model knows at one point; each part is computed when first asked for, once.
+
+    The margins cost one product with X and are computed at once, the value then costs no other;
+    the gradient costs one product with the transpose. Arrays are shared: do not change them.
+
+    Parameters
+    ----------
+    model : LinearModel
+        The model.
+    w : Vector
+        The parameters, which this object keeps without copying.
+    """
+
+    __slots__ = ("_derivatives", "_dual_gap", "_gradient", "_mean_loss", "margins", "model", "w")
+
+    def __init__(self, model: LinearModel, w: Vector) -> None:
+        self.model = model
+        self.w = w
+        self.margins = model._forward(w)
+        self._mean_loss: float | None = None
+        self._derivatives: Vector | None = None
+        self._gradient: Vector | None = None
+        self._dual_gap: float | None = None
+
+    @property
+    def mean_loss(self) -> float:
+        """The weighted mean of the losses, sum_i p_i l(m_i)."""
+        if self._mean_loss is None:
+            model = self.model
+            self._mean_loss = float(model._shares @ model.loss.value(self.margins, model.y))
+        return self._mean_loss
+
+    @property
+    def value(self) -> float:
+        """The objective P(w)."""
+        return self.mean_loss + self.model._penalty(self.w)
+
+    @property
+    def derivatives(self) -> Vector:
+        """The slopes theta_i = l'(m_i)."""
+        if self._derivatives is None:
+            self._derivatives = self.model._slopes(self.margins)
+        return self._derivatives
+
+    @property
+    def gradient(self) -> Vector:
+        """A (sub)gradient of P at w: sum_i p_i theta_i a_i + l2 w."""
+        if self._gradient is None:
+            model = self.model
+            gradient = model._backward(self.derivatives)
+            if model.l2 > 0.0:
+                n = model.n_features
+                gradient[:n] += model.l2 * self.w[:n]
+            self._gradient = gradient
+        return self._gradient
+
+    @property
+    def dual_gap(self) -> float:
+        """P(w) minus a lower bound of the minimum: see `LinearModel.dual_gap`."""
+        if self._dual_gap is None:
+            self.model._need_l2("dual_gap")
+            if self.model.fit_intercept:
+                self._dual_gap = self._gap_with_intercept()
+            else:
+                self._dual_gap = self._gap(self.gradient, 0.0)
+        return self._dual_gap
+
+    @property
+    def dual_value(self) -> float:
+        """The lower bound of the minimum: see `LinearModel.dual_value`."""
+        return self.value - self.dual_gap
+
+    def _gap(self, residual: Vector, fenchel_young: float) -> float:
+        """Return P(w) - max over 0 <= c <= 1 of a lower bound of D(c theta).
+
+        With v = sum_i p_i theta_i a_i and residual = v + l2 w, two identities avoid the
+        cancellation in P - D and the conjugates:
+        P(w) - D(theta) = fenchel_young + ||residual||^2 / (2 l2), and
+        sum_i p_i l*(theta_i) = fenchel_young + <v, w> - mean loss.
+        Since l*(c theta) <= c l*(theta), by convexity and l*(0) = 0, the bound is a parabola in c.
+        Far from the minimum its top is not at c = 1 but near 0, where the bound is 0 <= P.
+        """
+        model = self.model
+        w = self.w[: model.n_features]
+        combination = residual - model.l2 * w
+        curvature = float(combination @ combination) / model.l2
+        slope = self.mean_loss - fenchel_young - float(combination @ w)
+        if slope >= curvature:
+            return fenchel_young + float(residual @ residual) / (2.0 * model.l2)
+        c = max(slope, 0.0) / curvature
+        return max(self.value - c * (slope - 0.5 * c * curvature), 0.0)
+
+    def _gap_with_intercept(self) -> float:
+        model, n = self.model, self.model.n_features
+        gap = self.value
+        for theta in self._feasible_derivatives():
+            distance = self._fenchel_young(theta)
+            # The gap at theta is at least this distance: a hopeless theta costs no product.
+            if distance < gap:
+                residual = model._backward(theta)[:n] + model.l2 * self.w[:n]
+                gap = min(gap, self._gap(residual, distance))
+        return gap
+
+    def _fenchel_young(self, theta: Vector) -> float:
+        """Return sum_i p_i (l(m_i) + l*(theta_i) - theta_i m_i), each of them nonnegative."""
+        loss, y = self.model.loss, self.model.y
+        terms = loss.value(self.margins, y) + loss.conjugate(theta, y) - theta * self.margins
+        return float(self.model._shares @ np.maximum(terms, 0.0))
+
+    def _feasible_derivatives(self) -> list[Vector]:
+        """Return slopes with sum_i p_i theta_i = 0, as an unpenalised intercept demands.
+
+        The first are the slopes at the best intercept for these weights, so that little is lost to
+        an intercept that is off; the second those at the given intercept. The one side that is
+        heavier is scaled down (to 0 all slopes are in the conjugate's domain, which is convex).
+        """
+        model = self.model
+        centred = model._slopes_at_best_intercept(self.margins)
+        return [model._balanced(theta) for theta in (centred, self.derivatives)]
+
+
+class LinearModel:
+    r"""The regularised mean loss of a linear model, with its gradients, minibatches and dual gap.
+
+    The objective is :math:`P(w) = \sum_i p_i\, l(m_i, y_i) + \frac{l_2}{2} \lVert w \rVert^2` with
+    :math:`m = X w` (plus the intercept) and :math:`p_i = 1/n`, or proportional to the sample
+    weights.
+
+    Parameters
+    ----------
+    X : array or sparse matrix of shape (n_samples, n_features)
+        float32 and float64 are kept without copying, in C or Fortran order or as CSR; other
+        sparse formats are converted to CSR, integers and booleans to float64. With float32 the
+        products run in float32, and everything else in float64. X must not change afterwards.
+    y : array of shape (n_samples,)
+        Targets; for classification losses the labels -1 and +1.
+    loss : str
+        "logistic", "hinge", "squared_hinge", "squared", "absolute", "huber", "quantile" or
+        "epsilon_insensitive": see `accelegrad.problems.losses`.
+    l2 : float
+        The weight of the l2 term, at least 0.
+    fit_intercept : bool
+        Whether the last parameter is an intercept, which is not penalised.
+    sample_weight : array of shape (n_samples,), optional
+        Nonnegative weights of the rows; only their ratios matter.
+    quantile, epsilon, delta : float
+        Parameters of the losses "quantile", "epsilon_insensitive" and "huber".
+
+    Attributes
+    ----------
+    X, y, l2, fit_intercept, sample_weight
+        As given, `y` and `sample_weight` as float64 copies.
+    loss : Loss
+        The pointwise loss.
+    n_samples, n_features, n_parameters : int
+        The shape of X, and the length of a parameter vector.
+    dtype : dtype
+        The floating type of X.
+    """
+
+    def __init__(
+        self,
+        X: Any,
+        y: npt.ArrayLike,
+        loss: str = "logistic",
+        *,
+        l2: float = 0.0,
+        fit_intercept: bool = False,
+        sample_weight: npt.ArrayLike | None = None,
+        quantile: float = 0.5,
+        epsilon: float = 0.1,
+        delta: float = 1.35,
+    ) -> None:
+        self.loss: Loss = make_loss(loss, quantile=quantile, epsilon=epsilon, delta=delta)
+        self.l2 = real_number("l2", l2, least=0.0)
+        if not isinstance(fit_intercept, (bool, np.bool_)):
+            raise TypeError(f"fit_intercept must be True or False, not {fit_intercept!r}.")
+        self.fit_intercept = bool(fit_intercept)
+        self.X = _design_matrix(X)
+        self.n_samples, self.n_features = (int(size) for size in self.X.shape)
+        self.n_parameters = self.n_features + self.fit_intercept
+        self.dtype = self.X.dtype
+        self.y = _targets(y, self.n_samples, self.loss)
+        self.sample_weight = _weights(sample_weight, self.n_samples)
+        self._shares = _shares(self.sample_weight, self.n_samples)
+        self._is_sparse = _is_sparse(self.X)
+        # A view; made once because SciPy takes its time to make one.
+        self._transpose = self.X.T if self._is_sparse else None
+
+    def __repr__(self) -> str:
+        kind = "CSR" if self._is_sparse else "dense"
+        weighted = "" if self.sample_weight is None else ", weighted"
+        return (
+            f"LinearModel({self.n_samples} x {self.n_features} {kind} {self.dtype}{weighted}, "
+            f"loss={self.loss!r}, l2={self.l2:g}, fit_intercept={self.fit_intercept})"
+        )
+
+    def evaluate(self, w: npt.ArrayLike) -> Evaluation:
+        """Return what is known at w, with the margins computed and the rest on demand."""
+        # A copy: the gradient may be asked for after the caller has changed his array.
+        return Evaluation(self, self._parameters(w).copy())
+
+    def value(self, w: npt.ArrayLike) -> float:
+        """Return the objective P(w)."""
+        return Evaluation(self, self._parameters(w)).value
+
+    def gradient(self, w: npt.ArrayLike) -> Vector:
+        """Return a (sub)gradient of P at w, of length `n_parameters`."""
+        return Evaluation(self, self._parameters(w)).gradient
+
+    def value_and_gradient(self, w: npt.ArrayLike) -> tuple[float, Vector]:
+        """Return P(w) and a (sub)gradient there, by one product with X and one with X^T."""
+        evaluation = Evaluation(self, self._parameters(w))
+        return evaluation.value, evaluation.gradient
+
+    def dual_gap(self, w: npt.ArrayLike) -> float:
+        r"""Return a proven bound of P(w) - min P, which needs l2 > 0 and nothing else.
+
+        It is P(w) minus the Fenchel dual
+
+        .. math:: D(\theta) = -\sum_i p_i\, l^*(\theta_i)
+                  - \frac{1}{2 l_2} \Big\lVert \sum_i p_i \theta_i a_i \Big\rVert^2
+
+        at :math:`\theta_i = l'(m_i)`, or at a multiple :math:`c\,\theta`, 0 <= c <= 1, where that
+        is seen to be better. Without an intercept the gap at theta itself is
+        ||gradient||^2 / (2 l2) and costs nothing beyond the gradient. With an intercept theta must
+        satisfy sum_i p_i theta_i = 0: it is taken at the best intercept for these weights, and
+        at the given one with one side scaled down; the better counts. That costs one or two
+        products with X^T. Rounding is not bounded: with float32 data, and for gaps about 1e-16
+        times the value, the bound is good to rounding only.
+        """
+        return Evaluation(self, self._parameters(w)).dual_gap
+
+    def dual_value(self, w: npt.ArrayLike) -> float:
+        """Return a lower bound of min P, namely P(w) - `dual_gap` (w)."""
+        return Evaluation(self, self._parameters(w)).dual_value
+
+    def dual_value_at(self, derivatives: npt.ArrayLike) -> float:
+        """Return the Fenchel dual D(theta) at given slopes theta, a lower bound of min P.
+
+        It is minus infinity where a slope (of a row that has weight) is outside the conjugate's
+        domain. With an intercept, theta is first made feasible (sum_i p_i theta_i = 0) by scaling
+        down its positive or its negative entries.
+        """
+        self._need_l2("dual_value_at")
+        theta = finite_vector("derivatives", derivatives)
+        if theta.size != self.n_samples:
+            raise ValueError(
+                f"derivatives must have one entry a row, {self.n_samples} of them, "
+                f"but it has {theta.size}."
+            )
+        if self.fit_intercept:
+            theta = self._balanced(theta)
+        conjugates = np.where(self._shares > 0.0, self.loss.conjugate(theta, self.y), 0.0)
+        combination = self._backward(theta)[: self.n_features]
+        quadratic = float(combination @ combination) / (2.0 * self.l2)
+        return -float(self._shares @ conjugates) - quadratic
+
+    def batch_value_and_gradient(
+        self, w: npt.ArrayLike, rows: npt.ArrayLike
+    ) -> tuple[float, Vector]:
+        """Return estimates of P(w) and its gradient from some rows.
+
+        Parameters
+        ----------
+        w : array of shape (n_parameters,)
+            The parameters.
+        rows : array of int
+            The rows B, at least one; a row may come more than once.
+
+        Returns
+        -------
+        value : float
+            (n / |B|) sum_{i in B} p_i l(m_i) + l2 / 2 ||w||^2: unbiased for uniform rows.
+        gradient : Vector
+            The (sub)gradient of that, dense.
+        """
+        w, rows = self._parameters(w), self._checked_rows(rows)
+        features = w[: self.n_features]
+        block = self._block(rows)
+        margins, y = block.margins(features), self.y[rows]
+        if self.fit_intercept:
+            margins += w[-1]
+        shares = self._shares[rows] * (self.n_samples / rows.size)
+        coefficients = shares * self.loss.derivative(margins, y)
+        value = float(shares @ self.loss.value(margins, y)) + self._penalty(w)
+        gradient = self.l2 * w
+        block.add_combination(coefficients, gradient[: self.n_features])
+        if self.fit_intercept:
+            gradient[-1] = coefficients.sum()
+        return value, gradient
+
+    def distance_bound(self, x0: npt.ArrayLike | None = None) -> float:
+        """Return a bound of the distance from x0 (by default 0) to the minimiser w*.
+
+        P is l2-strongly convex, so l2 / 2 ||w* - x0||^2 <= P(x0) - min P <= `dual_gap` (x0); and
+        l2 / 2 ||w*||^2 <= P(0), since losses are nonnegative. The bound is infinite where none is
+        known: without an l2 term, and with an intercept, which it does not cover.
+        """
+        start = np.zeros(self.n_parameters) if x0 is None else self._parameters(x0, "x0")
+        if self.l2 == 0.0 or self.fit_intercept:
+            return math.inf
+        norm = float(np.linalg.norm(start))
+        from_origin = math.sqrt(2.0 * self.value(np.zeros_like(start)) / self.l2) + norm
+        return min(math.sqrt(2.0 * self.dual_gap(start) / self.l2), from_origin)
+
+    def _parameters(self, w: npt.ArrayLike, name: str = "w") -> Vector:
+        """Return w as a float64 vector, itself where it is one."""
+        if not (isinstance(w, np.ndarray) and w.dtype == np.float64):
+            w = real_array(name, w).astype(np.float64)
+        if w.shape != (self.n_parameters,):
+            intercept = " and the intercept, which comes last" if self.fit_intercept else ""
+            raise ValueError(
+                f"{name} must be a vector of {self.n_parameters} numbers (one for each of the "
+                f"{self.n_features} columns of X{intercept}), but its shape is {w.shape}."
+            )
+        return w
+
+    def _checked_rows(self, rows: npt.ArrayLike) -> Rows:
+        index = np.asarray(rows)
+        if index.ndim != 1 or index.size == 0 or index.dtype.kind not in "iu":
+            raise ValueError(
+                f"rows must be a vector of at least one row number, but its shape is "
+                f"{index.shape} and its dtype {index.dtype}."
+            )
+        if index.min() < 0 or index.max() >= self.n_samples:
+            raise ValueError(
+                f"rows must be row numbers from 0 to {self.n_samples - 1}, but they are from "
+                f"{index.min()} to {index.max()}."
+            )
+        return index
+
+    def _need_l2(self, what: str) -> None:
+        if self.l2 == 0.0:
+            raise ValueError(f"{what} needs l2 > 0, but l2 is 0: without it there is no bound.")
+
+    def _slopes(self, margins: Vector) -> Vector:
+        return self.loss.derivative(margins, self.y).astype(np.float64, copy=False)
+
+    def _penalty(self, w: Vector) -> float:
+        if self.l2 == 0.0:
+            return 0.0
+        features = w[: self.n_features]
+        return 0.5 * self.l2 * float(features @ features)
+
+    def _forward(self, w: Vector) -> Vector:
+        """Return the margins in float64."""
+        features = w[: self.n_features].astype(self.dtype, copy=False)
+        margins: Vector = (self.X @ features).astype(np.float64, copy=False)
+        if self.fit_intercept:
+            margins += w[-1]
+        return margins
+
+    def _backward(self, theta: Vector) -> Vector:
+        """Return sum_i p_i theta_i a_i, a new vector; the intercept has a 1 in every a_i."""
+        # Equal shares are applied to the shorter side of the product.
+        weighted = theta if self.sample_weight is None else self._shares * theta
+        scale = 1.0 / self.n_samples if self.sample_weight is None else 1.0
+        factors = weighted.astype(self.dtype, copy=False)
+        product = factors @ self.X if self._transpose is None else self._transpose @ factors
+        combination = np.empty(self.n_parameters)
+        np.multiply(product, scale, out=combination[: self.n_features])
+        if self.fit_intercept:
+            combination[-1] = self._shares @ theta
+        return combination
+
+    def _balanced(self, theta: Vector) -> Vector:
+        """Scale down the positive or the negative entries so that sum_i p_i theta_i = 0."""
+        weighted = self._shares * theta
+        positive = float(weighted.sum(where=weighted > 0.0))
+        negative = -float(weighted.sum(where=weighted < 0.0))
+        if positive > negative:
+            return np.where(theta > 0.0, theta * (negative / positive), theta)
+        if negative > positive:
+            return np.where(theta < 0.0, theta * (positive / negative), theta)
+        return theta
+
+    def _slopes_at_best_intercept(self, margins: Vector) -> Vector:
+        """Return slopes at the shift of all margins that minimises the mean loss.
+
+        The sum of slopes never falls as the shift grows. Just below and just above the shift where
+        it crosses 0, slopes are nearly subgradients at that shift; their mixture with sum 0 is
+        the wanted one also where the sum jumps across 0, as it does for losses with kinks.
+        """
+
+        def slopes(shift: float) -> Vector:
+            return self._slopes(margins + shift)
+
+        def total(shift: float) -> float:
+            return float(self._shares @ slopes(shift))
+
+        size = float(np.abs(margins).max() + np.abs(self.y).max()) + 1.0
+        ends = _bracket(total, 1e-6 * size)
+        if ends is None:
+            return slopes(0.0)
+        unit = 4.0 * float(np.finfo(np.float64).eps)
+        shift = brentq(total, *ends, xtol=unit * size, rtol=unit, maxiter=500, disp=False)
+        width = 2.0 * unit * (size + abs(shift))
+        below, above = slopes(shift - width), slopes(shift + width)
+        low, high = float(self._shares @ below), float(self._shares @ above)
+        if not low < 0.0 < high:
+            return slopes(shift)
+        return (high * below - low * above) / (high - low)
+
+    def _block(self, rows: Rows) -> _MatrixRows | _GatheredRows:
+        if not self._is_sparse or rows.size > _GATHERED_ROWS:
+            # A slice is a view, where an index makes a copy.
+            index = slice(rows[0], rows[0] + 1) if rows.size == 1 else rows
+            return _MatrixRows(self.X[index])
+        return _gather(self.X, rows)
+
+
+class _MatrixRows:
+    """Rows as a matrix of their own."""
+
+    def __init__(self, matrix: Any) -> None:
+        self.matrix = matrix
+
+    def margins(self, w: Vector) -> Vector:
+        features = w.astype(self.matrix.dtype, copy=False)
+        margins: Vector = (self.matrix @ features).astype(np.float64, copy=False)
+        return margins
+
+    def add_combination(self, coefficients: Vector, target: Vector) -> None:
+        target += self.matrix.T @ coefficients.astype(self.matrix.dtype, copy=False)
+
+
+class _GatheredRows:
+    """The entries of a few sparse rows, in float64, with the number of the row each belongs to."""
+
+    def __init__(self, entries: Vector, columns: Rows, lengths: Rows) -> None:
+        self.entries, self.columns, self.n_rows = entries, columns, lengths.size
+        self.owners = np.repeat(np.arange(lengths.size), lengths)
+
+    def margins(self, w: Vector) -> Vector:
+        products = self.entries * w[self.columns]
+        sums = np.bincount(self.owners, weights=products, minlength=self.n_rows)
+        return sums.astype(np.float64, copy=False)
+
+    def add_combination(self, coefficients: Vector, target: Vector) -> None:
+        # Not target[columns] += ...: that would lose columns that come more than once.
+        np.add.at(target, self.columns, self.entries * coefficients[self.owners])
+
+
+def _gather(X: Any, rows: Rows) -> _GatheredRows:
+    """Return some rows of a CSR matrix."""
+    starts = X.indptr[rows]
+    lengths = X.indptr[rows + 1] - starts
+    where: slice | Rows
+    if rows.size == 1:
+        where = slice(starts[0], starts[0] + lengths[0])
+    else:
+        ends = np.cumsum(lengths)
+        where = np.repeat(starts - (ends - lengths), lengths) + np.arange(ends[-1])
+    return _GatheredRows(X.data[where].astype(np.float64, copy=False), X.indices[where], lengths)
+
+
+def _bracket(total: Callable[[float], float], step: float) -> tuple[float, float] | None:
+    """Return two shifts between which a nondecreasing function changes its sign.
+
+    None means that it is 0 at the shift 0, or that its sign is the same far out, as for the slopes
+    of a classification loss when all labels are equal.
+    """
+    start = total(0.0)
+    if start == 0.0:
+        return None
+    direction, near = -math.copysign(1.0, start), 0.0
+    for _ in range(_BRACKET_TRIALS):
+        far = near + direction * step
+        if total(far) * direction >= 0.0:
+            return min(near, far), max(near, far)
+        near, step = far, 8.0 * step
+    return None
+
+
+def _is_sparse(X: Any) -> bool:
+    return bool(sp.issparse(X))
+
+
+def _design_matrix(given: Any) -> Any:
+    """Return X as a dense or CSR matrix of float32 or float64, not copied where it is one."""
+    X: Any = given if _is_sparse(given) else real_array("X", given)
+    real_array("X", np.empty(0, X.dtype))
+    if X.ndim != 2:
+        raise ValueError(f"X must be two-dimensional, but its shape is {X.shape}.")
+    if 0 in X.shape:
+        raise ValueError(
+            f"X must have at least one row and one column, but its shape is {X.shape}."
+        )
+    if _is_sparse(X):
+        X = X.tocsr()
+    if X.dtype not in (np.float32, np.float64):
+        X = X.astype(np.float64)
+    if not _is_sparse(X) and not _fit_for_blas(X):
+        X = np.ascontiguousarray(X)
+    bad = _first_bad_row(X)
+    if bad is not None:
+        raise ValueError(f"X must be finite, but row {bad} has an entry that is not.")
+    return X
+
+
+def _fit_for_blas(X: Array) -> bool:
+    """Tell whether NumPy multiplies X by BLAS; without it one copy now saves much time later."""
+    return X.flags.aligned and min(X.strides) == X.itemsize
+
+
+def _first_bad_row(X: Any) -> int | None:
+    """Return the first row with a number that is not finite."""
+    if _is_sparse(X):
+        entries = np.flatnonzero(~np.isfinite(X.data))
+        return (
+            int(np.searchsorted(X.indptr, entries[0], side="right")) - 1 if entries.size else None
+        )
+    n, d = X.shape
+    block = max(1, _CHECKED_ENTRIES // d)
+    for start in range(0, n, block):
+        rows = np.flatnonzero(~np.isfinite(X[start : start + block]).all(axis=1))
+        if rows.size:
+            return start + int(rows[0])
+    return None
+
+
+def _targets(given: npt.ArrayLike, n_samples: int, loss: Loss) -> Vector:
+    """Return y in float64."""
+    y = finite_vector("y", given)
+    if y.size != n_samples:
+        raise ValueError(f"y must have one entry a row of X, {n_samples}, but it has {y.size}.")
+    if loss.classification and not (np.abs(y) == 1.0).all():
+        seen = np.unique(y)
+        labels = ", ".join(f"{label:g}" for label in seen[:5]) + (", ..." if seen.size > 5 else "")
+        raise ValueError(
+            f"y must hold the labels -1 and +1 for the loss {loss.name!r}, but it holds {labels}. "
+            "Labels 0 and 1 are mapped by 2 * y - 1."
+        )
+    return y
+
+
+def _weights(given: npt.ArrayLike | None, n_samples: int) -> Vector | None:
+    """Return the sample weights in float64."""
+    if given is None:
+        return None
+    weights = finite_vector("sample_weight", given)
+    if weights.size != n_samples:
+        raise ValueError(
+            f"sample_weight must have one entry a row of X, {n_samples}, but it has {weights.size}."
+        )
+    if weights.min() < 0.0:
+        first = int(np.flatnonzero(weights < 0.0)[0])
+        raise ValueError(
+            f"sample_weight must be >= 0, but sample_weight[{first}] is {weights[first]:g}."
+        )
+    if weights.max() == 0.0:
+        raise ValueError("sample_weight must have an entry > 0, but all of them are 0.")
+    return weights
+
+
+def _shares(weights: Vector | None, n_samples: int) -> Vector:
+    """Return p_i, which sum to 1."""
+    if weights is None:
+        return np.full(n_samples, 1.0 / n_samples)
+    # Divided by the largest first: the sum of huge weights would overflow.
+    relative: Vector = weights / weights.max()
+    relative /= relative.sum()
+    return relative

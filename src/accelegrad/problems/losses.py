@@ -1,0 +1,354 @@
+"""Pointwise losses l(m) = l(m, y) of a margin or prediction m against a target y.
+
+Each loss is convex in m, nonnegative and has infimum 0, so theta = 0 lies in the domain of every
+conjugate, with l*(0) = 0. The Fenchel dual gap of a linear model rests on that.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import expit, xlog1py, xlogy
+
+from accelegrad.errors import Vector, nearest, real_number
+
+Array = npt.NDArray[np.floating[Any]]
+
+# How many units of rounding a theta may lie outside the domain of a conjugate.
+_ROUNDING_UNITS = 8.0
+
+
+class Loss(ABC):
+    """A convex loss of a number m (margin or prediction) and a target y.
+
+    Every method is vectorised over `m` and `y` and works in the floating type of `m`: float32
+    stays float32.
+    """
+
+    name: ClassVar[str]
+    """The name by which `make_loss` and `LinearModel` know the loss."""
+    classification: ClassVar[bool] = False
+    """Whether targets are the labels -1 and +1."""
+
+    def value(self, m: npt.ArrayLike, y: npt.ArrayLike) -> Array:
+        """Return l(m, y)."""
+        return self._value(*_operands(m, y))
+
+    def derivative(self, m: npt.ArrayLike, y: npt.ArrayLike) -> Array:
+        """Return l'(m, y), a subgradient in m; the choice at kinks is 0 for every loss here."""
+        return self._derivative(*_operands(m, y))
+
+    def conjugate(self, theta: npt.ArrayLike, y: npt.ArrayLike) -> Vector:
+        """Return l*(theta) = sup_m theta m - l(m, y) in float64, infinite outside its domain.
+
+        A theta outside the domain by no more than a few units of rounding (of its own floating
+        type, relative to its size and the domain's) counts as lying on the domain's end.
+        """
+        slope = np.asarray(theta)
+        unit = np.finfo(slope.dtype if slope.dtype.kind == "f" else np.float64).eps
+        slope, target = slope.astype(np.float64), np.asarray(y, dtype=np.float64)
+        low, high = self._domain(target)
+        slack = _ROUNDING_UNITS * unit * (np.abs(slope) + np.minimum(high - low, 1.0))
+        allowed = np.isfinite(slope) & (slope >= low - slack) & (slope <= high + slack)
+        inside = np.where(allowed, np.clip(slope, low, high), 0.0)
+        return np.where(allowed, self._conjugate(inside, target), np.inf)
+
+    @property
+    @abstractmethod
+    def curvature(self) -> float:
+        """An upper bound of l''; infinite for a loss with kinks."""
+
+    @property
+    @abstractmethod
+    def lipschitz(self) -> float:
+        """An upper bound of the absolute value of l'; infinite where there is none."""
+
+    @abstractmethod
+    def _value(self, m: Array, y: Array) -> Array: ...
+
+    @abstractmethod
+    def _derivative(self, m: Array, y: Array) -> Array: ...
+
+    @abstractmethod
+    def _domain(self, y: Vector) -> tuple[Vector | float, Vector | float]:
+        """Return the ends of the closed interval in which the conjugate is finite."""
+
+    @abstractmethod
+    def _conjugate(self, theta: Vector, y: Vector) -> Vector:
+        """Return the conjugate at a theta inside the domain."""
+
+
+def _operands(m: npt.ArrayLike, y: npt.ArrayLike) -> tuple[Array, Array]:
+    margin = np.asarray(m)
+    if margin.dtype.kind != "f":
+        margin = margin.astype(np.float64)
+    return margin, np.asarray(y, dtype=margin.dtype)
+
+
+def _towards_label(y: Vector, most: float) -> tuple[Vector, Vector]:
+    """Return the ends of the thetas with 0 <= -y theta <= most."""
+    return np.where(y > 0, -most, 0.0), np.where(y > 0, 0.0, most)
+
+
+@dataclass(frozen=True)
+class Logistic(Loss):
+    """l(m) = log(1 + exp(-y m)); with u = -y theta in [0, 1], l* = u log u + (1 - u) log(1 - u)."""
+
+    name: ClassVar[str] = "logistic"
+    classification: ClassVar[bool] = True
+    curvature: ClassVar[float] = 0.25
+    lipschitz: ClassVar[float] = 1.0
+
+    def _value(self, m: Array, y: Array) -> Array:
+        z = y * m
+        # The exponent is never positive, so nothing overflows.
+        return np.log1p(np.exp(-np.abs(z))) - np.minimum(z, 0)
+
+    def _derivative(self, m: Array, y: Array) -> Array:
+        return -y * expit(-y * m)
+
+    def _domain(self, y: Vector) -> tuple[Vector | float, Vector | float]:
+        return _towards_label(y, 1.0)
+
+    def _conjugate(self, theta: Vector, y: Vector) -> Vector:
+        u = -y * theta
+        # These two take 0 log 0 as 0.
+        return np.asarray(xlogy(u, u) + xlog1py(1.0 - u, -u), dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class Hinge(Loss):
+    """l(m) = max(0, 1 - y m); l* = y theta for 0 <= -y theta <= 1. Kink at y m = 1."""
+
+    name: ClassVar[str] = "hinge"
+    classification: ClassVar[bool] = True
+    curvature: ClassVar[float] = np.inf
+    lipschitz: ClassVar[float] = 1.0
+
+    def _value(self, m: Array, y: Array) -> Array:
+        return np.maximum(1 - y * m, 0)
+
+    def _derivative(self, m: Array, y: Array) -> Array:
+        return np.where(y * m < 1, -y, np.zeros_like(y))
+
+    def _domain(self, y: Vector) -> tuple[Vector | float, Vector | float]:
+        return _towards_label(y, 1.0)
+
+    def _conjugate(self, theta: Vector, y: Vector) -> Vector:
+        return y * theta
+
+
+@dataclass(frozen=True)
+class SquaredHinge(Loss):
+    """l(m) = max(0, 1 - y m)^2; with u = -y theta >= 0, l* = u^2 / 4 - u."""
+
+    name: ClassVar[str] = "squared_hinge"
+    classification: ClassVar[bool] = True
+    curvature: ClassVar[float] = 2.0
+    lipschitz: ClassVar[float] = np.inf
+
+    def _value(self, m: Array, y: Array) -> Array:
+        return np.square(np.maximum(1 - y * m, 0))
+
+    def _derivative(self, m: Array, y: Array) -> Array:
+        return -2 * y * np.maximum(1 - y * m, 0)
+
+    def _domain(self, y: Vector) -> tuple[Vector | float, Vector | float]:
+        return _towards_label(y, np.inf)
+
+    def _conjugate(self, theta: Vector, y: Vector) -> Vector:
+        u = -y * theta
+        return u * (0.25 * u - 1.0)
+
+
+@dataclass(frozen=True)
+class Squared(Loss):
+    """l(m) = (m - y)^2 / 2; l* = theta^2 / 2 + y theta for every theta."""
+
+    name: ClassVar[str] = "squared"
+    curvature: ClassVar[float] = 1.0
+    lipschitz: ClassVar[float] = np.inf
+
+    def _value(self, m: Array, y: Array) -> Array:
+        cost = m - y
+        # In place: with few columns the temporaries would be a good part of an evaluation.
+        cost *= cost
+        cost *= 0.5
+        return cost
+
+    def _derivative(self, m: Array, y: Array) -> Array:
+        return m - y
+
+    def _domain(self, y: Vector) -> tuple[Vector | float, Vector | float]:  # noqa: ARG002
+        return -np.inf, np.inf
+
+    def _conjugate(self, theta: Vector, y: Vector) -> Vector:
+        return theta * (0.5 * theta + y)
+
+
+@dataclass(frozen=True)
+class Absolute(Loss):
+    """l(m) = |m - y|; l* = y theta for |theta| <= 1. Kink at m = y."""
+
+    name: ClassVar[str] = "absolute"
+    curvature: ClassVar[float] = np.inf
+    lipschitz: ClassVar[float] = 1.0
+
+    def _value(self, m: Array, y: Array) -> Array:
+        return np.abs(m - y)
+
+    def _derivative(self, m: Array, y: Array) -> Array:
+        return np.sign(m - y)
+
+    def _domain(self, y: Vector) -> tuple[Vector | float, Vector | float]:  # noqa: ARG002
+        return -1.0, 1.0
+
+    def _conjugate(self, theta: Vector, y: Vector) -> Vector:
+        return y * theta
+
+
+@dataclass(frozen=True)
+class Huber(Loss):
+    """With r = m - y: l(m) = r^2 / 2 up to |r| = delta, then delta (|r| - delta / 2).
+
+    l* = theta^2 / 2 + y theta for |theta| <= delta.
+    """
+
+    delta: float = 1.35
+
+    name: ClassVar[str] = "huber"
+    curvature: ClassVar[float] = 1.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "delta", real_number("delta", self.delta, above=0.0))
+
+    @property
+    def lipschitz(self) -> float:
+        """The slope delta of the two linear ends."""
+        return self.delta
+
+    def _value(self, m: Array, y: Array) -> Array:
+        distance = np.abs(m - y)
+        # The square is taken of the part within delta only: a huge distance does not overflow.
+        near = np.minimum(distance, self.delta)
+        return near * (distance - 0.5 * near)
+
+    def _derivative(self, m: Array, y: Array) -> Array:
+        return np.clip(m - y, -self.delta, self.delta)
+
+    def _domain(self, y: Vector) -> tuple[Vector | float, Vector | float]:  # noqa: ARG002
+        return -self.delta, self.delta
+
+    def _conjugate(self, theta: Vector, y: Vector) -> Vector:
+        return theta * (0.5 * theta + y)
+
+
+@dataclass(frozen=True)
+class Quantile(Loss):
+    """The pinball loss: with r = y - m, l(m) = q max(r, 0) + (1 - q) max(-r, 0).
+
+    l* = y theta for -q <= theta <= 1 - q. Kink at m = y.
+    """
+
+    quantile: float = 0.5
+
+    name: ClassVar[str] = "quantile"
+    curvature: ClassVar[float] = np.inf
+
+    def __post_init__(self) -> None:
+        quantile = real_number("quantile", self.quantile)
+        if not 0.0 < quantile < 1.0:
+            raise ValueError(f"quantile must be > 0 and < 1, but it is {self.quantile!r}.")
+        object.__setattr__(self, "quantile", quantile)
+
+    @property
+    def lipschitz(self) -> float:
+        """The steeper of the two slopes, max(q, 1 - q)."""
+        return max(self.quantile, 1.0 - self.quantile)
+
+    def _value(self, m: Array, y: Array) -> Array:
+        residual = y - m
+        return np.maximum(self.quantile * residual, (self.quantile - 1.0) * residual)
+
+    def _derivative(self, m: Array, y: Array) -> Array:
+        below = np.where(m < y, -self.quantile, 0.0)
+        return np.where(m > y, 1.0 - self.quantile, below).astype(m.dtype, copy=False)
+
+    def _domain(self, y: Vector) -> tuple[Vector | float, Vector | float]:  # noqa: ARG002
+        return -self.quantile, 1.0 - self.quantile
+
+    def _conjugate(self, theta: Vector, y: Vector) -> Vector:
+        return y * theta
+
+
+@dataclass(frozen=True)
+class EpsilonInsensitive(Loss):
+    """l(m) = max(0, |m - y| - epsilon); l* = y theta + epsilon |theta| for |theta| <= 1.
+
+    Kinks at |m - y| = epsilon.
+    """
+
+    epsilon: float = 0.1
+
+    name: ClassVar[str] = "epsilon_insensitive"
+    curvature: ClassVar[float] = np.inf
+    lipschitz: ClassVar[float] = 1.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", real_number("epsilon", self.epsilon, least=0.0))
+
+    def _value(self, m: Array, y: Array) -> Array:
+        return np.maximum(np.abs(m - y) - self.epsilon, 0)
+
+    def _derivative(self, m: Array, y: Array) -> Array:
+        residual = m - y
+        return np.sign(residual) * (np.abs(residual) > self.epsilon)
+
+    def _domain(self, y: Vector) -> tuple[Vector | float, Vector | float]:  # noqa: ARG002
+        return -1.0, 1.0
+
+    def _conjugate(self, theta: Vector, y: Vector) -> Vector:
+        return y * theta + self.epsilon * np.abs(theta)
+
+
+def make_loss(
+    name: str, *, quantile: float = 0.5, epsilon: float = 0.1, delta: float = 1.35
+) -> Loss:
+    """Return the loss of the given name.
+
+    Parameters
+    ----------
+    name : str
+        "logistic", "hinge", "squared_hinge", "squared", "absolute", "huber", "quantile" or
+        "epsilon_insensitive".
+    quantile : float
+        The quantile that "quantile" estimates, between 0 and 1.
+    epsilon : float
+        The half width of the zone in which "epsilon_insensitive" is zero, at least 0.
+    delta : float
+        The residual beyond which "huber" is linear, above 0.
+
+    Notes
+    -----
+    All three numbers are checked, also those that the named loss does not use.
+    """
+    losses: tuple[Loss, ...] = (
+        Logistic(),
+        Hinge(),
+        SquaredHinge(),
+        Squared(),
+        Absolute(),
+        Huber(delta),
+        Quantile(quantile),
+        EpsilonInsensitive(epsilon),
+    )
+    by_name = {loss.name: loss for loss in losses}
+    if not isinstance(name, str):
+        raise TypeError(f"loss must be the name of a loss, not {name!r}; {nearest('', by_name)}")
+    if name not in by_name:
+        raise ValueError(f"loss must be the name of a loss, not {name!r}; {nearest(name, by_name)}")
+    return by_name[name]

@@ -1,0 +1,117 @@
+"""The paper's synthetic regression, with the minimum found by independent solvers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import linprog
+
+from accelegrad.errors import Vector, real_number, whole_number
+
+Matrix = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class PaperProblem:
+    """F(x) = ||A x - b||_p^p, a sum over the rows and not a mean, with p = 1 or 2.
+
+    Attributes
+    ----------
+    A, b
+        The data.
+    p : int
+        1: non-smooth; 2: smooth.
+    x_natural : Vector
+        The point from which b was made; not the minimiser, because of the noise.
+    """
+
+    A: Matrix
+    b: Vector
+    p: int
+    x_natural: Vector
+
+    def __repr__(self) -> str:
+        n, d = self.A.shape
+        return f"PaperProblem(n={n}, d={d}, p={self.p})"
+
+    def fun(self, x: Vector) -> tuple[float, Vector]:
+        """Return F(x) and a (sub)gradient; rows without residual count 0 for p = 1."""
+        residual = self.A @ x - self.b
+        if self.p == 1:
+            return float(np.abs(residual).sum()), self.A.T @ np.sign(residual)
+        return float(residual @ residual), 2.0 * (self.A.T @ residual)
+
+    def stochastic_gradient(self, x: Vector, rows: npt.NDArray[np.integer[Any]]) -> Vector:
+        """Return (n / |B|) times the (sub)gradient of the sum over the rows B: unbiased for F's."""
+        A = self.A[rows]
+        residual = A @ x - self.b[rows]
+        slopes = np.sign(residual) if self.p == 1 else 2.0 * residual
+        gradient: Vector = (self.A.shape[0] / len(rows)) * (A.T @ slopes)
+        return gradient
+
+    def minimum(self) -> tuple[Vector, float]:
+        """Return a minimiser and the minimum, by least squares (p = 2) or a linear program (p = 1).
+
+        The linear program takes seconds at the paper's size.
+        """
+        x = self._least_squares() if self.p == 2 else self._least_absolute()
+        return x, self.fun(x)[0]
+
+    def _least_squares(self) -> Vector:
+        return np.asarray(np.linalg.lstsq(self.A, self.b, rcond=None)[0], dtype=np.float64)
+
+    def _least_absolute(self) -> Vector:
+        """Solve the dual, max <b, s> over A^T s = 0, |s| <= 1, which is smaller than the primal.
+
+        The multipliers of A^T s = 0 are a minimiser, to the solver's tolerance. Rows with
+        |s_i| < 1 have no residual at a minimiser, which gives it to rounding where the dual
+        solution is not degenerate. The better of the two is taken, and checked by weak duality.
+        """
+        program: Any = linprog(
+            -self.b,
+            A_eq=self.A.T,
+            b_eq=np.zeros(self.A.shape[1]),
+            bounds=(-1.0, 1.0),
+            method="highs-ipm",  # several times as fast here as the simplex method
+        )
+        if not program.success:
+            raise RuntimeError(f"HiGHS did not solve {self!r}: {program.message}")
+        met = np.abs(program.x) < 1.0 - 1e-9
+        exact = np.asarray(np.linalg.lstsq(self.A[met], self.b[met], rcond=None)[0])
+        x = min(exact, -program.eqlin.marginals, key=lambda point: self.fun(point)[0])
+        value, bound = self.fun(x)[0], -float(program.fun)
+        if abs(value - bound) > 1e-8 * (1.0 + bound):
+            raise RuntimeError(f"HiGHS's dual value {bound} does not confirm the minimum {value}.")
+        return np.asarray(x, dtype=np.float64)
+
+
+def paper_regression(
+    p: int, *, n: int = 2000, d: int = 500, noise: float = 1e-2, seed: int
+) -> PaperProblem:
+    """Make the regression problem of the paper's experiments.
+
+    A (n x d) and x_natural have standard Gaussian entries, b = A x_natural + Gaussian noise.
+
+    Parameters
+    ----------
+    p : int
+        The norm: 1 or 2.
+    n, d : int
+        Rows and columns.
+    noise : float
+        The variance of the noise, at least 0.
+    seed : int
+        The seed of `numpy.random.default_rng`. One seed gives the same data for both p.
+    """
+    if p not in (1, 2):
+        raise ValueError(f"p must be 1 or 2, but it is {p!r}.")
+    n, d = whole_number("n", n, least=1), whole_number("d", d, least=1)
+    variance = real_number("noise", noise, least=0.0)
+    rng = np.random.default_rng(whole_number("seed", seed, least=0))
+    A = rng.standard_normal((n, d))
+    x_natural = rng.standard_normal(d)
+    b = A @ x_natural + np.sqrt(variance) * rng.standard_normal(n)
+    return PaperProblem(A, b, int(p), x_natural)

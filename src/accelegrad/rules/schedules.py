@@ -1,0 +1,37 @@
+"""The weights and step sizes, written once, with operators only.
+
+They take Python numbers, NumPy scalars, torch or JAX arrays alike: no branch looks at a value, so
+that the same lines can be traced and compiled.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def importance_weight(t: Any) -> Any:
+    r"""AcceleGrad's :math:`\alpha_t`: 1 for t <= 2, then (t+1)/4 (eq. 2 of the paper)."""
+    return (t < 3) + (t >= 3) * ((t + 1) / 4)
+
+
+def adaptive_step(scale: Any, total: Any) -> Any:
+    r"""Return scale / sqrt(total), and zero where the total is zero.
+
+    A total of zero means that every gradient so far was zero: whatever the step, nothing moves.
+    """
+    return scale * (total > 0) / (total + (total == 0)) ** 0.5
+
+
+def accelegrad_step(diameter: Any, gradient_bound: Any, weighted_squares: Any) -> Any:
+    r""":math:`\eta_t = 2D / (G^2 + \sum_{s \le t} \alpha_s^2 \|g_s\|^2)^{1/2}` (eq. 2)."""
+    return adaptive_step(2 * diameter, gradient_bound * gradient_bound + weighted_squares)
+
+
+def adagrad_step(diameter: Any, squares: Any) -> Any:
+    r""":math:`\eta_t = D / (2 \sum_{s \le t} \|g_s\|^2)^{1/2}` (Alg. 1)."""
+    return adaptive_step(diameter, 2 * squares)
+
+
+def fast_gradient_weight(smoothness: Any, total: Any) -> Any:
+    """Return the positive root a of M a^2 = A + a (the universal fast gradient method)."""
+    return (1 + (1 + 4 * smoothness * total) ** 0.5) / (2 * smoothness)

@@ -1,0 +1,241 @@
+"""Nesterov's universal gradient methods: primal, dual and fast, with bounded line searches.
+
+Each looks for the smallest M = 2^i L_k, i >= 0, that passes its test, and goes on with L = M/2. The
+test compares exact values, up to epsilon/2; with noise it means nothing, and the search is bounded
+so that it ends all the same.
+
+Reference: Yu. Nesterov: Universal gradient methods for convex optimization problems. Mathematical
+Programming 152, 2015.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from accelegrad.errors import LineSearchError, NonFiniteError, real_number, whole_number
+from accelegrad.rules.base import (
+    Array,
+    Evaluation,
+    KnownEvaluation,
+    Oracle,
+    Projection,
+    Step,
+    StepRule,
+)
+from accelegrad.rules.schedules import fast_gradient_weight
+
+SMALLEST = 1e-150  # keeps L from halving its way to zero where the function is flat
+
+
+class GradientState(NamedTuple):
+    """State of the primal and of the dual method."""
+
+    iteration: int
+    point: Array  # x_k
+    value: float | None  # f(x_k) and its gradient: known from the step before
+    gradient: Array | None
+    model_point: Array  # x_0 minus the sum of g_i / M_i (dual method; unused by the primal one)
+    latest: Array  # the point accepted last: x_k (primal) or B (dual)
+    smoothness: float  # L_k
+    step_size: float  # 1/M
+    trials: int  # of the last line search
+    weighted_sum: Array
+    weight_sum: float
+
+
+class FastState(NamedTuple):
+    """State of the fast method."""
+
+    iteration: int
+    point: Array  # y_k
+    model_point: Array  # x_0 minus the sum of a_i grad f(x_i)
+    total_weight: float  # A_k
+    smoothness: float
+    step_size: float
+    trials: int
+
+
+@dataclass(frozen=True)
+class UniversalRule(StepRule):
+    """What the three methods share: their parameters, the trials and the test."""
+
+    epsilon: float
+    initial_smoothness: float = 1.0
+    project: Projection | None = None
+    max_trials: int = 100
+
+    def __post_init__(self) -> None:
+        real_number("epsilon", self.epsilon, above=0)
+        real_number("initial_smoothness", self.initial_smoothness, above=0)
+        whole_number("max_trials", self.max_trials, least=1)
+
+    def _prox(self, point: Array) -> Array:
+        return point if self.project is None else self.project(point)
+
+    def _trials(self, smoothness: float) -> Iterator[tuple[int, float]]:
+        """Yield (count, M) for M = L, 2L, 4L, ..., `max_trials` times."""
+        for count in range(1, self.max_trials + 1):
+            yield count, smoothness
+            smoothness *= 2
+
+    def _exhausted(self, smoothness: float) -> LineSearchError:
+        return LineSearchError(
+            f"no step passed the line search's test within max_trials={self.max_trials} doublings "
+            f"of the smoothness {smoothness:g}: the values are noisy, the gradient is wrong, or "
+            "the function is not convex."
+        )
+
+    def _try(self, oracle: Oracle, point: Array) -> Evaluation | None:
+        """Evaluate a trial point; one where the function is not finite is a failed trial."""
+        try:
+            return oracle(point)
+        except NonFiniteError:
+            return None
+
+    def _passes(self, at: Evaluation, trial: Evaluation, smoothness: float, slack: float) -> bool:
+        """Test f(u) <= f(x) + <g, u - x> + M/2 ||u - x||^2 + slack, u the trial point."""
+        move = trial.point - at.point
+        model = at.value + at.gradient @ move + smoothness / 2 * (move @ move)
+        return bool(trial.value <= model + slack)
+
+
+class _AveragingRule(UniversalRule):
+    """The primal and the dual method: one gradient at x_k, an average with weights 1/M."""
+
+    def init(self, x0: Array) -> GradientState:
+        """Return the state at x_0."""
+        L = self.initial_smoothness
+        return GradientState(0, x0, None, None, x0, x0, L, 0.0, 0, 0 * x0, 0.0)
+
+    def output(self, state: GradientState) -> Array:
+        """Return the average of the accepted points (x_0 before any step)."""
+        if state.iteration == 0:
+            return state.point
+        return state.weighted_sum / state.weight_sum
+
+    def last(self, state: GradientState) -> Array:
+        """Return the point accepted last."""
+        return state.latest
+
+    def _at(self, state: GradientState, oracle: Oracle) -> Evaluation:
+        if state.gradient is None or state.value is None:
+            return oracle(state.point)
+        return KnownEvaluation(state.point, state.value, state.gradient)
+
+    def _accepted(
+        self, state: GradientState, point: Evaluation, latest: Array, M: float, trials: int
+    ) -> GradientState:
+        return state._replace(
+            iteration=state.iteration + 1,
+            point=point.point,
+            value=point.value,
+            gradient=point.gradient,
+            latest=latest,
+            smoothness=max(M / 2, SMALLEST),
+            step_size=1 / M,
+            trials=trials,
+            weighted_sum=state.weighted_sum + latest / M,
+            weight_sum=state.weight_sum + 1 / M,
+        )
+
+
+class UniversalGradient(_AveragingRule):
+    r"""Universal primal gradient method.
+
+    :math:`x^+ = P(x - g/M)`, accepted when
+    :math:`f(x^+) \le f(x) + \langle g, x^+ - x\rangle + \tfrac M2 \|x^+ - x\|^2 + \tfrac\epsilon2`;
+    the output is the average of the accepted points with weights 1/M. About two calls a step.
+
+    Parameters
+    ----------
+    epsilon : float
+        The accuracy wanted: the method is guaranteed to come within epsilon/2, and not closer.
+    initial_smoothness : float, default 1
+        L_0, where the first search starts.
+    project : callable, optional
+        The Euclidean projection onto the set. `minimize` sets it.
+    max_trials : int, default 100
+        Bound on the doublings in one search.
+    """
+
+    def step(self, state: GradientState, oracle: Oracle) -> Step:
+        """Search for M and move to x^+."""
+        at = self._at(state, oracle)
+        for trials, M in self._trials(state.smoothness):
+            trial = self._try(oracle, self._prox(at.point - at.gradient / M))
+            if trial is not None and self._passes(at, trial, M, self.epsilon / 2):
+                return Step(self._accepted(state, trial, trial.point, M, trials), at, 1 / M)
+        raise self._exhausted(state.smoothness)
+
+
+class UniversalDualGradient(_AveragingRule):
+    r"""Universal dual gradient method.
+
+    With :math:`\varphi = x_0 - \sum_i g_i/M_i`: :math:`x^+ = P(\varphi - g/M)`, and the primal test
+    at :math:`B = P(x^+ - \nabla f(x^+)/M)`; the output is the average of the B's with weights 1/M.
+    About four calls a step. Parameters as in `UniversalGradient`.
+    """
+
+    def step(self, state: GradientState, oracle: Oracle) -> Step:
+        """Search for M and move to x^+."""
+        at = self._at(state, oracle)
+        for trials, M in self._trials(state.smoothness):
+            model_point = state.model_point - at.gradient / M
+            ahead = self._try(oracle, self._prox(model_point))
+            if ahead is None:
+                continue
+            trial = self._try(oracle, self._prox(ahead.point - ahead.gradient / M))
+            if trial is not None and self._passes(ahead, trial, M, self.epsilon / 2):
+                following = self._accepted(state, ahead, trial.point, M, trials)
+                return Step(following._replace(model_point=model_point), at, 1 / M)
+        raise self._exhausted(state.smoothness)
+
+
+class UniversalFastGradient(UniversalRule):
+    r"""Universal fast (accelerated) gradient method.
+
+    With :math:`v = P(x_0 - \sum_i a_i \nabla f(x_i))`, a the root of :math:`M a^2 = A + a` and
+    :math:`\tau = a/(A+a)`:
+
+    .. math::
+        x = \tau v + (1-\tau) y, \quad \hat x = P(v - a \nabla f(x)), \quad
+        y^+ = \tau \hat x + (1-\tau) y
+
+    accepted when the primal test holds at :math:`y^+` up to :math:`\tau\epsilon/2`. The output is
+    y. About four calls a step. Parameters as in `UniversalGradient`.
+    """
+
+    def init(self, x0: Array) -> FastState:
+        """Return y_0 = x_0, A_0 = 0."""
+        return FastState(0, x0, x0, 0.0, self.initial_smoothness, 0.0, 0)
+
+    def step(self, state: FastState, oracle: Oracle) -> Step:
+        """Search for M and move to y^+."""
+        A, y = state.total_weight, state.point
+        v = self._prox(state.model_point)
+        for trials, M in self._trials(state.smoothness):
+            a = fast_gradient_weight(M, A)
+            tau = a / (A + a)
+            at = self._try(oracle, v + (1 - tau) * (y - v))
+            if at is None:
+                continue
+            x_hat = self._prox(v - a * at.gradient)
+            trial = self._try(oracle, x_hat + (1 - tau) * (y - x_hat))
+            if trial is not None and self._passes(at, trial, M, tau * self.epsilon / 2):
+                model_point = state.model_point - a * at.gradient
+                L = max(M / 2, SMALLEST)
+                following = FastState(
+                    state.iteration + 1, trial.point, model_point, A + a, L, 1 / M, trials
+                )
+                return Step(following, at, a)
+        raise self._exhausted(state.smoothness)
+
+    def output(self, state: FastState) -> Array:
+        """Return y_k."""
+        return state.point
+
+    def last(self, state: FastState) -> Array:
+        """Return y_k."""
+        return state.point

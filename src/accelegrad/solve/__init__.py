@@ -1,0 +1,1 @@
+"""Running a rule on a problem: the loop, the certificate, checkpoints and the result."""

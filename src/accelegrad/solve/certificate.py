@@ -1,0 +1,269 @@
+r"""Cuts -> lower bound -> gap: a proof of accuracy that costs no call of its own.
+
+Convexity gives :math:`f(u) \ge f(x_t) + \langle g_t, u - x_t\rangle` for every u. Two lower bounds
+on the minimum over a region K follow: the best single cut, and the average of all the cuts with the
+method's weights. Near the end of a smooth run the single cut is the tight one, on non-smooth
+functions the average. For a linear model with an l2 term, the cut of the loss alone, with the l2
+term kept as it is, gives the Fenchel dual value: a bound that needs no K.
+
+Every bound is lowered by a multiple of the unit roundoff times the size of its terms, so that
+rounding does not make it claim too much.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from accelegrad.errors import Vector
+from accelegrad.problems.linear_model import LinearModel
+from accelegrad.problems.sets import FeasibleSet, WholeSpace
+from accelegrad.rules.base import Evaluation
+
+ROUNDOFFS = 64  # how many units of roundoff, times the terms' size, a bound gives away
+
+
+class Region:
+    """Where a minimiser is known to be (a bounded set) or assumed to be (near the start).
+
+    Parameters
+    ----------
+    feasible_set : FeasibleSet
+        The constraint, or `WholeSpace()`.
+    center, radius
+        A ball that holds the minimiser too: by assumption where the set is unbounded, and by the
+        set's diameter where it is bounded.
+    assumed : bool
+        Which of the two.
+    """
+
+    def __init__(
+        self, feasible_set: FeasibleSet, center: Vector, radius: float, *, assumed: bool
+    ) -> None:
+        self.feasible_set, self.center, self.radius = feasible_set, center, radius
+        self.assumed = assumed
+        self._is_ball = isinstance(feasible_set, WholeSpace)
+        probe = feasible_set.linear_minimum(np.ones_like(center))
+        self._closed_form = not self.assumed and math.isfinite(probe)
+        #: searching for the minimum in set and ball takes many projections: not at every step
+        self.costly = not (self._is_ball or self._closed_form)
+
+    def minimum(self, gradient: Vector, squared_norm: float) -> float:
+        """Return (a lower bound on) the minimum of <gradient, u - center> over the region."""
+        if self._is_ball:
+            return -self.radius * math.sqrt(squared_norm)
+        if self._closed_form:
+            least = self.feasible_set.linear_minimum(gradient)
+        else:
+            least = self.feasible_set.linear_minimum_in_ball(gradient, self.center, self.radius)
+        return least - float(gradient @ self.center)
+
+
+class CutSums(NamedTuple):
+    """Weighted sums over all the cuts."""
+
+    weight: float
+    level: float  # of the cuts' values at the centre
+    size: float  # of the terms' magnitudes, for the rounding allowance
+    gradient: Vector
+
+
+class CutCertificate:
+    """The single and the aggregate cut over a region."""
+
+    def __init__(self, region: Region, roundoff: float) -> None:
+        self.region = region
+        self.lower_bound = -math.inf
+        self._allowance = ROUNDOFFS * roundoff
+        self._sums = CutSums(0.0, 0.0, 0.0, np.zeros_like(region.center))
+        self._count = 0
+        self._next = 0
+
+    def add(self, evaluation: Evaluation, weight: float) -> None:
+        """Take in the cut at an evaluation with its weight in the average (zero: not in it)."""
+        gradient, value = evaluation.gradient, evaluation.value
+        slope = float(gradient @ (evaluation.point - self.region.center))
+        size = abs(value) + abs(slope)
+        sums = self._sums
+        if weight > 0:
+            sums = CutSums(
+                sums.weight + weight,
+                sums.level + weight * (value - slope),
+                sums.size + weight * size,
+                sums.gradient + weight * gradient,
+            )
+        # One assignment: an interrupt leaves the sums as they were or as they shall be.
+        self._sums = sums
+        self._count += 1
+        if not self.region.costly or self._count >= self._next or weight == 0:
+            self._raise_to(self._bound(value - slope, size, gradient, evaluation.squared_norm))
+            self._raise_to(self._aggregate())
+            self._next = self._count + 1 + self._count // 20
+
+    def _bound(self, level: float, size: float, gradient: Vector, squared_norm: float) -> float:
+        least = self.region.minimum(gradient, squared_norm)
+        if least == -math.inf:
+            return least
+        return level + least - self._allowance * (size + abs(least))
+
+    def _aggregate(self) -> float:
+        weight, level, size, gradient = self._sums
+        if weight == 0:
+            return -math.inf
+        return self._bound(level, size, gradient, float(gradient @ gradient)) / weight
+
+    def _raise_to(self, bound: float) -> None:
+        if bound > self.lower_bound:
+            self.lower_bound = bound
+
+    def state(self) -> dict[str, Any]:
+        """Return all that has to be kept to go on."""
+        return {
+            "lower_bound": self.lower_bound,
+            "count": self._count,
+            "next": self._next,
+            **self._sums._asdict(),
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from there."""
+        self.lower_bound = state["lower_bound"]
+        self._count, self._next = state["count"], state["next"]
+        self._sums = CutSums(*(state[name] for name in CutSums._fields))
+
+
+class DualCertificate:
+    """The Fenchel dual value of a linear model with an l2 term: valid everywhere.
+
+    Without an intercept it costs no product with the data: with h the gradient of the mean loss,
+    the dual value at theta = l'(margins) is loss - <h, w> - ||h||^2 / (2 l2), and the cuts' average
+    has the same form. With an (unpenalised) intercept the dual point has to be made feasible, at
+    one product with the data, so it is done at ever rarer steps.
+    """
+
+    def __init__(self, model: LinearModel, roundoff: float) -> None:
+        self.model = model
+        self.lower_bound = -math.inf
+        self._allowance = ROUNDOFFS * roundoff
+        self._count = 0
+        self._next = 0
+        self._weight = 0.0
+        self._level = 0.0
+        self._size = 0.0
+        # The average is of loss gradients, or, with an intercept, of loss derivatives a row.
+        length = model.n_samples if model.fit_intercept else model.n_parameters
+        self._sum = np.zeros(length)
+
+    def add(self, evaluation: Any, weight: float) -> None:
+        """Take in the dual point of an evaluation with its weight in the average."""
+        self._count += 1
+        if self.model.fit_intercept:
+            self._add_with_intercept(evaluation, weight)
+        else:
+            self._add(evaluation, weight)
+
+    def _add(self, evaluation: Any, weight: float) -> None:
+        l2, point = self.model.l2, evaluation.point
+        loss = evaluation.value - l2 / 2 * float(point @ point)
+        loss_gradient = evaluation.gradient - l2 * point
+        slope = float(loss_gradient @ point)
+        size = abs(evaluation.value) + abs(slope)
+        self._raise_to(loss - slope, size, float(loss_gradient @ loss_gradient))
+        if weight > 0:
+            self._weight += weight
+            self._level += weight * (loss - slope)
+            self._size += weight * size
+            self._sum = self._sum + weight * loss_gradient
+            mean = self._sum / self._weight
+            self._raise_to(
+                self._level / self._weight, self._size / self._weight, float(mean @ mean)
+            )
+
+    def _raise_to(self, level: float, size: float, squared_norm: float) -> None:
+        """Use D(c theta) >= c level - c^2 ||h||^2 / (2 l2) at its best c in [0, 1].
+
+        It holds because the conjugates are convex and zero at zero. Away from the minimum c < 1.
+        """
+        curvature = squared_norm / self.model.l2
+        c = 1.0 if level >= curvature else max(level, 0.0) / curvature
+        bound = c * level - c * c * curvature / 2
+        bound -= self._allowance * (size + c * c * curvature)
+        if bound > self.lower_bound:
+            self.lower_bound = bound
+
+    def _add_with_intercept(self, evaluation: Any, weight: float) -> None:
+        at = evaluation.model
+        if weight > 0:
+            self._weight += weight
+            self._sum = self._sum + weight * at.derivatives
+        if self._count < self._next and weight > 0:
+            return
+        self._next = self._count + 1 + self._count // 10
+        bounds = [self.model.dual_value(evaluation.point)]
+        if self._weight > 0:
+            bounds.append(self.model.dual_value_at(self._sum / self._weight))
+        best = max(bounds)
+        best -= self._allowance * (abs(best) + abs(evaluation.value))
+        if best > self.lower_bound:
+            self.lower_bound = best
+
+    def state(self) -> dict[str, Any]:
+        """Return all that has to be kept to go on."""
+        names = ("lower_bound", "_count", "_next", "_weight", "_level", "_size", "_sum")
+        return {name: getattr(self, name) for name in names}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from there."""
+        for name, kept in state.items():
+            setattr(self, name, kept)
+
+
+class Certificate:
+    """All that is proved about the minimum: cuts over a region, and the dual where there is one."""
+
+    def __init__(self, cuts: CutCertificate | None, dual: DualCertificate | None) -> None:
+        self.cuts, self.dual = cuts, dual
+        self._parts = [part for part in (cuts, dual) if part is not None]
+
+    def add(self, evaluation: Evaluation, weight: float) -> None:
+        """Take in an evaluation."""
+        for part in self._parts:
+            part.add(evaluation, weight)
+
+    @property
+    def assumed_region(self) -> Region | None:
+        """The region, if it is only assumed that it holds a minimiser."""
+        return self.cuts.region if self.cuts is not None and self.cuts.region.assumed else None
+
+    @property
+    def dual_bound(self) -> float:
+        """What is proved without any region."""
+        return -math.inf if self.dual is None else self.dual.lower_bound
+
+    def refuted(self, best_value: float) -> bool:
+        """Tell whether the cuts lie above a value that was attained: no minimiser is in K."""
+        return self.cuts is not None and self.cuts.lower_bound > best_value
+
+    def lower_bound(self, best_value: float) -> float:
+        """Return the best lower bound; a refuted region counts only where nothing else is known."""
+        bounds = [part.lower_bound for part in self._parts]
+        if self.dual is not None and self.refuted(best_value):
+            return self.dual.lower_bound
+        return max(bounds, default=-math.inf)
+
+    def state(self) -> dict[str, Any]:
+        """Return all that has to be kept to go on."""
+        return {
+            "cuts": None if self.cuts is None else self.cuts.state(),
+            "dual": None if self.dual is None else self.dual.state(),
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from there."""
+        if self.cuts is not None:
+            self.cuts.restore(state["cuts"])
+        if self.dual is not None:
+            self.dual.restore(state["dual"])

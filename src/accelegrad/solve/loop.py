@@ -1,0 +1,440 @@
+"""The only loop: it knows neither the method nor the function.
+
+It advances the rule, feeds the certificate, decides when to stop, and lets observers (trace,
+callback, progress bar, checkpoints) look on, with their time taken off the clock.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.optimize import OptimizeResult
+
+from accelegrad.errors import LineSearchError, NonFiniteError, Vector
+from accelegrad.problems.sets import FeasibleSet
+from accelegrad.rules.base import Rule, State, Step
+from accelegrad.solve import checkpoint
+from accelegrad.solve.certificate import Certificate
+from accelegrad.solve.oracle import Evaluation, Oracle
+from accelegrad.solve.result import Status
+from accelegrad.solve.trace import Trace
+
+DIVERGED = 1e20  # times the size at the start; what grows without bound gets there soon
+BEYOND = (1e-1, 1e-2, 1e-3, 1e-4)  # how far beyond a boundary to look, in radii
+OUTPUTS = ("auto", "average", "last", "best")
+
+
+@dataclass(frozen=True)
+class Options:
+    """When to stop, what to return and who looks on."""
+
+    max_iter: int = 1000
+    tol: float | None = None
+    time_limit: float | None = None
+    output: str = "auto"
+    exact: bool = True  # gradients (and values, where there are any) are free of noise
+    callback: Callable[[OptimizeResult], Any] | None = None
+    progress: bool = False
+    trace: bool = False
+    checkpoint: Path | None = None
+    checkpoint_every: int = 100
+
+
+class Run:
+    """One run of a rule on an oracle.
+
+    Parameters
+    ----------
+    rule, oracle, x0
+        The method, the function and the start.
+    options : Options
+        When to stop, what to return and who looks on.
+    certificate : Certificate
+        What collects the proof of accuracy.
+    judge : Oracle, optional
+        An oracle with exact values for the output point, where `oracle` itself is noisy.
+    judge_every : int
+        After how many iterations a noisy run with a `tol` has its output point judged.
+    kind : mapping
+        What the run is, for its checkpoints.
+    feasible_set : FeasibleSet, optional
+        The constraint that every returned point has to meet.
+    """
+
+    def __init__(
+        self,
+        rule: Rule,
+        oracle: Oracle,
+        x0: Vector,
+        options: Options,
+        certificate: Certificate,
+        *,
+        judge: Oracle | None = None,
+        judge_every: int = 1,
+        kind: Mapping[str, Any] | None = None,
+        feasible_set: FeasibleSet | None = None,
+    ) -> None:
+        self.rule, self.oracle, self.x0, self.options = rule, oracle, x0, options
+        self.certificate = certificate
+        self.judge = oracle if oracle.exact_values else judge
+        self.judge_every = judge_every
+        self.kind = dict(kind or {})
+        self.feasible_set = feasible_set
+        self.state: State = rule.init(x0)
+        self.iteration = 0
+        self.trace = Trace() if options.trace else None
+        self._detail = ""
+        self._judged: tuple[int, Evaluation] | None = None  # (iteration, output point) judged last
+        self._next_judgement = 0
+        self._first_value: float | None = None
+        self._elapsed = 0.0  # seconds before this process took over
+        self._paused = 0.0
+        self._started = 0.0
+        self._bar: Any = None
+
+    # -- what is known ---------------------------------------------------------------------------
+
+    @property
+    def seconds(self) -> float:
+        """Time so far, without that of the observers."""
+        return self._elapsed + time.perf_counter() - self._started - self._paused
+
+    @property
+    def best(self) -> Evaluation | None:
+        """The point with the lowest exact value, if there are exact values."""
+        return None if self.judge is None else self.judge.best
+
+    @property
+    def gap(self) -> float:
+        """The certified gap of the best point."""
+        best = self.best
+        if best is None:
+            return math.inf
+        return best.value - self.certificate.lower_bound(best.value)
+
+    @property
+    def output(self) -> str:
+        """What is returned: "average", "last" or "best"."""
+        if self.options.output != "auto":
+            return self.options.output
+        return "best" if self.oracle.exact_values else "average"
+
+    def _output_point(self) -> Vector:
+        """Return the point that would be returned now, of a run that returns no best point."""
+        return self._average_point() if self.output == "average" else self._last_point()
+
+    def _average_point(self) -> Vector:
+        return self._made_feasible(self.rule.output(self.state))
+
+    def _last_point(self) -> Vector:
+        return self._made_feasible(self.rule.last(self.state))
+
+    def _made_feasible(self, point: Vector) -> Vector:
+        """Remove what rounding in an average leaves outside of the constraint."""
+        return point if self.feasible_set is None else self.feasible_set.project(point)
+
+    # -- running ---------------------------------------------------------------------------------
+
+    def __call__(self) -> OptimizeResult:
+        """Run to the end, whatever the end is, and report."""
+        self._started = time.perf_counter()
+        # Overflow and NaN end the run with a status of their own; a warning would add nothing.
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            status = self._guarded()
+            if self._bar is not None:
+                self._bar.close()
+            return self._report(status)
+
+    def _guarded(self) -> Status:
+        self._open_progress()
+        try:
+            status = self._iterate()
+            self._save_checkpoint()
+            return status
+        except KeyboardInterrupt:
+            return Status.INTERRUPTED
+        except NonFiniteError as error:
+            self._detail = f"At iteration {self.iteration + 1} {error}."
+            return Status.NON_FINITE
+        except LineSearchError as error:
+            self._detail = f"At iteration {self.iteration + 1} {error}"
+            return Status.LINE_SEARCH_FAILED
+
+    def _iterate(self) -> Status:
+        rule, oracle, options, certificate = self.rule, self.oracle, self.options, self.certificate
+        observed = options.callback or self.trace is not None or options.checkpoint or self._bar
+        deadline = math.inf if options.time_limit is None else options.time_limit
+        while self.iteration < options.max_iter:
+            step = rule.step(self.state, oracle)
+            if oracle.exact_values:
+                certificate.add(step.evaluation, step.weight)
+            self.state = step.state
+            self.iteration += 1
+            status = self._verdict(step)
+            if observed and self._observe(step):
+                status = Status.CALLBACK if status is None else status
+            if status is None and deadline < math.inf and self.seconds > deadline:
+                status = Status.TIME_LIMIT
+            if status is not None:
+                return status
+        return Status.MAX_ITER
+
+    def _verdict(self, step: Step) -> Status | None:
+        """Tell whether this step ends the run."""
+        evaluation, options = step.evaluation, self.options
+        if options.exact and evaluation.squared_norm == 0 and not evaluation.gradient.any():
+            return Status.STATIONARY
+        if self._diverges(evaluation):
+            return Status.DIVERGING
+        if options.tol is not None and self._within(options.tol):
+            return Status.CONVERGED
+        return None
+
+    def _diverges(self, evaluation: Any) -> bool:
+        size = evaluation.value
+        if math.isnan(size):
+            size = float(evaluation.point @ evaluation.point)
+        size = abs(size)
+        if self._first_value is None:
+            self._first_value = max(size, 1.0)
+        return bool(size > DIVERGED * self._first_value)
+
+    def _within(self, tol: float) -> bool:
+        """Tell whether the certified gap of the point that would be returned is within tol."""
+        if self.oracle.exact_values:
+            best = self.best
+            assert best is not None
+            if not self._certified(best.value, tol):
+                return False
+            if self.output == "best":
+                return self._stands(best, tol)
+        if self.judge is None or self.iteration < self._next_judgement:
+            return False
+        # An output point that is not among the evaluated ones costs a call: not at every step.
+        wait = self.judge_every if not self.oracle.exact_values else 1 + self.iteration // 10
+        self._next_judgement = self.iteration + wait
+        judged = self._judge_output()
+        return self._certified(judged.value, tol) and self._stands(judged, tol)
+
+    def _certified(self, value: float, tol: float) -> bool:
+        lower_bound = self.certificate.lower_bound(value)
+        return lower_bound <= value <= lower_bound + tol * max(1.0, abs(value))
+
+    def _stands(self, final: Evaluation, tol: float) -> bool:
+        """Look beyond the boundary of an assumed region before a point there is called optimal.
+
+        If the region is too small, its best point lies on its boundary and the function falls on
+        beyond: a value below the lower bound, found at one of a few trial points, proves it.
+        """
+        region, margin = self.certificate.assumed_region, tol * max(1.0, abs(final.value))
+        if region is None or self.certificate.dual_bound >= final.value - margin:
+            return True
+        norm = math.sqrt(final.gradient @ final.gradient)
+        on_boundary = math.dist(final.point, region.center) >= 0.99 * region.radius
+        if not on_boundary or region.radius * norm <= 2 * margin:
+            return True
+        assert self.judge is not None
+        for share in BEYOND:
+            trial = final.point - share * region.radius / norm * final.gradient
+            try:
+                value = self.judge(region.feasible_set.project(trial)).value
+            except NonFiniteError:
+                continue
+            if self.certificate.refuted(value):
+                return False
+        return True
+
+    def _judge_output(self) -> Evaluation:
+        """Evaluate the output point exactly, once an iteration."""
+        assert self.judge is not None
+        if self._judged is None or self._judged[0] != self.iteration:
+            evaluation = self.judge(self._output_point())
+            self.certificate.add(evaluation, 0.0)
+            self._judged = self.iteration, evaluation
+        return self._judged[1]
+
+    # -- observers -------------------------------------------------------------------------------
+
+    def _observe(self, step: Step) -> bool:
+        """Let the observers look on; True if the callback wants to stop."""
+        begun = time.perf_counter()
+        seconds = self._elapsed + begun - self._started - self._paused
+        if self.trace is not None:
+            size = float(step.state.step_size)
+            value = step.evaluation.value
+            self.trace.add(self.iteration, value, self.gap, size, self._points(), seconds)
+        if self._bar is not None:
+            self._show_progress(step)
+        stop = self.options.callback is not None and self._call_back(self.options.callback)
+        if self.options.checkpoint and self.iteration % self.options.checkpoint_every == 0:
+            self._save_checkpoint()
+        self._paused += time.perf_counter() - begun
+        return stop
+
+    def _points(self) -> int:
+        judged = 0 if self.judge is None or self.judge is self.oracle else self.judge.points
+        return self.oracle.points + judged
+
+    def _call_back(self, callback: Callable[[OptimizeResult], Any]) -> bool:
+        """Call the user's callback with the state so far; True if it raised StopIteration."""
+        known: dict[str, Any] = {"nit": self.iteration, **self._counters(), **self._points_now()}
+        best = self.best
+        if self.output == "best" and best is not None:
+            known |= {"x": best.point.copy(), "fun": best.value}
+        else:
+            judged = self._judged
+            value = judged[1].value if judged and judged[0] == self.iteration else math.nan
+            known |= {"x": self._output_point().copy(), "fun": value}
+        if best is not None:
+            known |= {"lower_bound": self.certificate.lower_bound(best.value), "gap": self.gap}
+        try:
+            callback(_result(known))
+        except StopIteration:
+            return True
+        return False
+
+    def _points_now(self) -> dict[str, Any]:
+        best = self.best
+        return {
+            "x_average": self._average_point().copy(),
+            "x_last": self._last_point().copy(),
+            "x_best": None if best is None else best.point.copy(),
+        }
+
+    def _counters(self) -> dict[str, int]:
+        oracles = {id(oracle): oracle for oracle in (self.oracle, self.judge) if oracle is not None}
+        counts = [oracle.counts() for oracle in oracles.values()]
+        return {
+            "nfev": sum(count.nfev for count in counts),
+            "njev": sum(count.njev for count in counts),
+        }
+
+    def _open_progress(self) -> None:
+        if self.options.progress:
+            from tqdm.auto import tqdm
+
+            self._bar = tqdm(
+                total=self.options.max_iter,
+                initial=self.iteration,
+                desc=type(self.rule).__name__,
+                unit="it",
+            )
+
+    def _show_progress(self, step: Step) -> None:
+        self._bar.update(1)
+        if self.iteration % 10 == 0 or self.iteration == self.options.max_iter:
+            best = self.best
+            value = step.evaluation.value if best is None else best.value
+            self._bar.set_postfix(value=f"{value:.6g}", gap=f"{self.gap:.1e}", refresh=False)
+
+    # -- checkpoints -----------------------------------------------------------------------------
+
+    def _save_checkpoint(self) -> None:
+        if self.options.checkpoint is None:
+            return
+        content = {
+            "iteration": self.iteration,
+            "seconds": self.seconds,
+            "first_value": self._first_value,
+            "next_judgement": self._next_judgement,
+            "rule": self.state._asdict(),
+            "oracle": self.oracle.state(),
+            "judge": None if self.judge is None else self.judge.state(),
+            "certificate": self.certificate.state(),
+            "trace": None if self.trace is None else self.trace.state(),
+        }
+        checkpoint.save(self.options.checkpoint, self.kind, content)
+
+    def resume(self, path: Path) -> None:
+        """Take over the run that a checkpoint holds."""
+        content = checkpoint.load(path, self.kind)
+        self.iteration = content["iteration"]
+        self._elapsed = content["seconds"]
+        self._first_value = content["first_value"]
+        self._next_judgement = content["next_judgement"]
+        self.state = self.state._replace(**content["rule"])
+        self.oracle.restore(content["oracle"])
+        if self.judge is not None and self.judge is not self.oracle:
+            self.judge.restore(content["judge"])
+        self.certificate.restore(content["certificate"])
+        if self.trace is not None and content["trace"] is not None:
+            self.trace.restore(content["trace"])
+
+    # -- the result ------------------------------------------------------------------------------
+
+    def _report(self, status: Status) -> OptimizeResult:
+        final = self._final_evaluation()
+        x = self._output_point() if final is None else final.point
+        value = math.nan if final is None else final.value
+        gradient = self._final_gradient(final)
+        known = self.judge is not None and final is not None
+        lower_bound = self.certificate.lower_bound(value) if known else -math.inf
+        status = self._settled(status, value, lower_bound)
+        return _result(
+            {
+                "x": x.copy(),
+                "fun": value,
+                "jac": gradient,
+                "nit": self.iteration,
+                **self._counters(),
+                "success": self._succeeded(status),
+                "status": status,
+                "message": " ".join(filter(None, [status.message, self._detail])),
+                **self._points_now(),
+                "lower_bound": lower_bound,
+                "gap": value - lower_bound if known else math.inf,
+                "seconds": self.seconds,
+                "trace": self.trace,
+            }
+        )
+
+    def _final_evaluation(self) -> Evaluation | None:
+        """Return what is known at the returned point, evaluating it where need be."""
+        if self.output == "best" and self.best is not None:
+            return self.best
+        try:
+            if self.judge is not None:
+                return self._judge_output()
+            return self.oracle(self._output_point()) if self.oracle.has_values else None
+        except NonFiniteError:
+            return None
+
+    def _final_gradient(self, final: Evaluation | None) -> Vector | None:
+        try:
+            return None if final is None else final.gradient.copy()
+        except NonFiniteError:
+            return None
+
+    def _settled(self, status: Status, value: float, lower_bound: float) -> Status:
+        """Turn a planned end into the news that the region was wrong, where that is proved."""
+        if lower_bound > value and status in (Status.MAX_ITER, Status.TIME_LIMIT):
+            status = Status.REGION_REFUTED
+        if status is Status.REGION_REFUTED or lower_bound > value:
+            self._detail = " ".join(filter(None, [self._detail, self._refutation()]))
+        return status
+
+    def _refutation(self) -> str:
+        cuts = self.certificate.cuts
+        if cuts is not None and cuts.region.assumed:
+            return (
+                f"No minimiser is within {cuts.region.radius:g} of x0: the diameter "
+                f"{2 * cuts.region.radius:g} is too small. Give a larger one."
+            )
+        return "The function is not convex on the set, or its gradient is wrong."
+
+    def _succeeded(self, status: Status) -> bool:
+        planned = status is Status.MAX_ITER and self.options.tol is None
+        return planned or status in (Status.CONVERGED, Status.STATIONARY)
+
+
+def _result(known: dict[str, Any]) -> OptimizeResult:
+    """Return a dictionary as SciPy's result (whose type stubs know SciPy's own fields only)."""
+    result = OptimizeResult()
+    result.update(known)
+    return result

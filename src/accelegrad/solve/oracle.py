@@ -1,0 +1,274 @@
+"""Oracles: what the loop asks for values and gradients, checked, counted and remembered.
+
+An oracle is called with a point and gives an `Evaluation` whose gradient may come later, when it is
+asked for: a line search that rejects a trial then never pays for its gradient.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from accelegrad.errors import NonFiniteError, Vector
+from accelegrad.problems.linear_model import Evaluation as ModelEvaluation
+from accelegrad.problems.linear_model import LinearModel
+from accelegrad.problems.sampling import BatchSampler
+
+
+class Evaluation:
+    """The value at a point, and the gradient there, computed when it is first asked for."""
+
+    __slots__ = ("_gradient", "_late_gradient", "model", "point", "squared_norm", "value")
+
+    def __init__(
+        self,
+        point: Vector,
+        value: float,
+        gradient: Vector | None = None,
+        late_gradient: Callable[[Evaluation], Vector] | None = None,
+        model: ModelEvaluation | None = None,
+    ) -> None:
+        self.point = point
+        self.value = value
+        self._gradient = gradient
+        self._late_gradient = late_gradient
+        self.squared_norm = math.nan
+        self.model = model
+        if gradient is not None:
+            self._check(gradient)
+
+    @property
+    def has_gradient(self) -> bool:
+        """Whether the gradient has been computed already."""
+        return self._gradient is not None
+
+    @property
+    def gradient(self) -> Vector:
+        """A (sub)gradient at the point."""
+        if self._gradient is None:
+            assert self._late_gradient is not None
+            gradient = self._late_gradient(self)
+            self._check(gradient)
+            self._gradient = gradient
+        return self._gradient
+
+    def _check(self, gradient: Vector) -> None:
+        squared_norm = float(gradient @ gradient)
+        if not math.isfinite(squared_norm):
+            raise NonFiniteError(_describe_gradient(gradient))
+        self.squared_norm = squared_norm
+
+
+def _describe_gradient(gradient: Vector) -> str:
+    bad = np.flatnonzero(~np.isfinite(gradient))
+    if bad.size:
+        return f"the gradient is not finite: entry {bad[0]} is {gradient[bad[0]]}"
+    return f"the gradient is too large: its largest entry is {np.abs(gradient).max():g}"
+
+
+class Counts(NamedTuple):
+    """Calls so far: `points` counts the points at which anything was computed."""
+
+    nfev: int = 0
+    njev: int = 0
+    points: int = 0
+    rows: int = 0  # loss gradients of single rows (linear models)
+
+
+class Oracle(ABC):
+    """Counts the calls and keeps the best point."""
+
+    #: whether values are there, and exact: the certificate and the best point need that
+    exact_values: bool = True
+    #: whether values are there at all
+    has_values: bool = True
+
+    def __init__(self) -> None:
+        self.nfev = self.njev = self.points = self.rows = 0
+        self.best: Evaluation | None = None
+
+    @abstractmethod
+    def __call__(self, point: Vector) -> Evaluation:
+        """Evaluate at the point."""
+
+    def counts(self) -> Counts:
+        """Return the calls so far."""
+        return Counts(self.nfev, self.njev, self.points, self.rows)
+
+    def set_counts(self, counts: Counts) -> None:
+        """Go on counting from there."""
+        self.nfev, self.njev, self.points, self.rows = counts
+
+    def _late_gradient(self, evaluation: Evaluation) -> Vector:
+        """Return the gradient at a point whose value is known; no such thing by default."""
+        raise NotImplementedError
+
+    def state(self) -> dict[str, Any]:
+        """Return all that has to be kept to go on."""
+        best = None
+        if self.best is not None:
+            best = {
+                "point": self.best.point,
+                "value": self.best.value,
+                "gradient": self.best.gradient if self.best.has_gradient else None,
+            }
+        return {"counts": self.counts()._asdict(), "best": best}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from there."""
+        self.set_counts(Counts(**state["counts"]))
+        best = state["best"]
+        if best is not None:
+            self.best = Evaluation(**best, late_gradient=self._late_gradient)
+
+    def _finish(self, evaluation: Evaluation) -> Evaluation:
+        value = evaluation.value
+        if self.exact_values:
+            if not math.isfinite(value):
+                raise NonFiniteError(f"the value is {value}")
+            if self.best is None or value < self.best.value:
+                self.best = evaluation
+        return evaluation
+
+
+class FunctionOracle(Oracle):
+    """The user's functions: `fun` with or without gradient, `jac`, or `jac` alone."""
+
+    def __init__(
+        self,
+        fun: Callable[..., Any] | None,
+        jac: Callable[..., Any] | None,
+        args: tuple[Any, ...],
+        *,
+        exact: bool,
+    ) -> None:
+        super().__init__()
+        self._fun, self._jac, self._args = fun, jac, args
+        self.has_values = fun is not None
+        self.exact_values = exact and self.has_values
+        self._errors = np.geterr()  # the loop is quiet about overflow; the user's code is not
+
+    def __call__(self, point: Vector) -> Evaluation:
+        """Evaluate at the point."""
+        self.points += 1
+        with np.errstate(**self._errors):
+            if self._fun is None:
+                gradient = self._gradient_at(point)
+                return Evaluation(point, math.nan, gradient)
+            self.nfev += 1
+            returned = self._fun(point.copy(), *self._args)
+        if self._jac is None:
+            self.njev += 1
+            value, gradient = split_pair(returned)
+            checked = checked_gradient(gradient, point.size, "fun")
+            return self._finish(Evaluation(point, checked_value(value), checked))
+        value = checked_value(returned)
+        return self._finish(Evaluation(point, value, late_gradient=self._late_gradient))
+
+    def _late_gradient(self, evaluation: Evaluation) -> Vector:
+        with np.errstate(**self._errors):
+            return self._gradient_at(evaluation.point)
+
+    def _gradient_at(self, point: Vector) -> Vector:
+        assert self._jac is not None
+        self.njev += 1
+        return checked_gradient(self._jac(point.copy(), *self._args), point.size, "jac")
+
+
+class ModelOracle(Oracle):
+    """A linear model's full objective: the value is one product with X, the gradient another."""
+
+    def __init__(self, model: LinearModel) -> None:
+        super().__init__()
+        self.model = model
+
+    def __call__(self, point: Vector) -> Evaluation:
+        """Evaluate at the point."""
+        self.points += 1
+        self.nfev += 1
+        self.rows += self.model.n_samples
+        at = self.model.evaluate(point)
+        return self._finish(
+            Evaluation(point, at.value, late_gradient=self._late_gradient, model=at)
+        )
+
+    def _late_gradient(self, evaluation: Evaluation) -> Vector:
+        self.njev += 1
+        if evaluation.model is None:  # the evaluation comes from a checkpoint
+            evaluation.model = self.model.evaluate(evaluation.point)
+        return evaluation.model.gradient
+
+
+class MinibatchOracle(Oracle):
+    """A linear model's gradient estimated from fresh rows at every call."""
+
+    exact_values = False
+
+    def __init__(self, model: LinearModel, sampler: BatchSampler) -> None:
+        super().__init__()
+        self.model, self.sampler = model, sampler
+
+    def __call__(self, point: Vector) -> Evaluation:
+        """Estimate value and gradient at the point from the next rows."""
+        self.points += 1
+        self.nfev += 1
+        self.njev += 1
+        rows = self.sampler.next_rows()
+        self.rows += len(rows)
+        return Evaluation(point, *self.model.batch_value_and_gradient(point, rows))
+
+    def state(self) -> dict[str, Any]:
+        """Return all that has to be kept to go on."""
+        return {**super().state(), "sampler": self.sampler.state()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from there."""
+        super().restore(state)
+        self.sampler.restore(state["sampler"])
+
+
+def split_pair(returned: Any) -> tuple[Any, Any]:
+    """Return fun's (value, gradient), or say that it is none."""
+    if isinstance(returned, (tuple, list)) and len(returned) == 2:
+        return returned[0], returned[1]
+    raise TypeError(
+        f"fun must return the pair (value, gradient) when jac=True, but it returned "
+        f"{_kind(returned)}. Give the gradient as a function of its own with jac=..."
+    )
+
+
+def checked_value(value: Any) -> float:
+    """Return a function value as a float, or say what is wrong with it."""
+    if type(value) is float or isinstance(value, np.floating):
+        return float(value)
+    array = np.asarray(value)
+    if array.dtype.kind not in "fiub" or array.size != 1:
+        raise TypeError(f"fun's value must be one real number, but it is {_kind(value)}.")
+    return float(array.reshape(()))
+
+
+def checked_gradient(gradient: Any, size: int, source: str) -> Vector:
+    """Return a copy of the gradient as float64, or say what is wrong with it."""
+    array = np.asarray(gradient)
+    if array.dtype != np.float64 and array.dtype.kind not in "fiub":
+        raise TypeError(
+            f"{source}'s gradient must be an array of real numbers, not of dtype {array.dtype}."
+        )
+    if array.shape != (size,):
+        raise ValueError(
+            f"{source}'s gradient must have x0's shape ({size},), but its shape is {array.shape}."
+        )
+    # A copy: functions may hand out the same buffer again and again.
+    return np.array(array, dtype=np.float64)
+
+
+def _kind(thing: Any) -> str:
+    if isinstance(thing, np.ndarray):
+        return f"an array of shape {thing.shape} and dtype {thing.dtype}"
+    if isinstance(thing, (tuple, list)):
+        return f"a {type(thing).__name__} of length {len(thing)}"
+    return f"{thing!r} ({type(thing).__name__})"

@@ -1,0 +1,94 @@
+"""What happened in each iteration, as arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+FIELDS = ("iteration", "value", "gap", "step", "calls", "seconds")
+
+
+class Trace:
+    """Arrays with one entry an iteration.
+
+    Attributes
+    ----------
+    iteration : int array
+        1, 2, ...
+    value : float array
+        The function's value at the point of the iteration's gradient (NaN without values).
+    gap : float array
+        The certified gap so far: best value seen minus lower bound (inf where nothing is proved).
+    step : float array
+        The step size.
+    calls : int array
+        Points at which value or gradient were computed, so far.
+    seconds : float array
+        Time so far, without that of tracing, callbacks, progress and checkpoints.
+    """
+
+    def __init__(self) -> None:
+        self._rows: list[tuple[float, ...]] = []
+
+    def add(self, *row: float) -> None:
+        """Append one iteration, in the order of the fields."""
+        self._rows.append(row)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __repr__(self) -> str:
+        return f"Trace({len(self)} iterations: {', '.join(FIELDS)})"
+
+    def _column(self, name: str) -> npt.NDArray[Any]:
+        index = FIELDS.index(name)
+        kind = np.int64 if name in ("iteration", "calls") else np.float64
+        return np.array([row[index] for row in self._rows], dtype=kind)
+
+    def __getattr__(self, name: str) -> npt.NDArray[Any]:
+        if name in FIELDS:
+            return self._column(name)
+        raise AttributeError(f"Trace has no {name!r}; it has {', '.join(FIELDS)}.")
+
+    def __getitem__(self, name: str) -> npt.NDArray[Any]:
+        if name not in FIELDS:
+            raise KeyError(f"Trace has no {name!r}; it has {', '.join(FIELDS)}.")
+        return self._column(name)
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return a pandas DataFrame (needs pandas)."""
+        import pandas as pd
+
+        return pd.DataFrame({name: self[name] for name in FIELDS})
+
+    def plot(self, *, minimum: float | None = None, ax: Axes | None = None) -> Axes:
+        """Draw value (above `minimum`, where given) and certified gap (needs matplotlib)."""
+        import matplotlib.pyplot as plt
+
+        if ax is None:
+            _, ax = plt.subplots(layout="constrained")
+        value = self["value"] - (0.0 if minimum is None else minimum)
+        ax.plot(self["calls"], value, label="value" if minimum is None else "value - minimum")
+        if np.isfinite(self["gap"]).any():
+            ax.plot(self["calls"], self["gap"], label="certified gap", linestyle="--")
+        # A log axis where every curve has something to show on it.
+        if minimum is not None or (value > 0).all():
+            ax.set_yscale("log")
+        ax.set_xlabel("oracle calls")
+        ax.legend()
+        return ax
+
+    def state(self) -> dict[str, Any]:
+        """Return all that has to be kept to go on."""
+        return {name: self[name] for name in FIELDS}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from there."""
+        self._rows = list(zip(*(state[name].tolist() for name in FIELDS), strict=True))

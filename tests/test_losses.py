@@ -1,0 +1,308 @@
+"""Pointwise losses against plain formulas, numeric suprema and their own bounds."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import minimize_scalar
+
+from accelegrad.problems.losses import EpsilonInsensitive, Huber, Loss, Quantile, make_loss
+
+Q, EPS, DELTA = 0.3, 0.25, 0.8
+
+# Plain scalar formulas, written without the package.
+PLAIN = {
+    "logistic": lambda m, y: math.log(1.0 + math.exp(-y * m)),
+    "hinge": lambda m, y: max(0.0, 1.0 - y * m),
+    "squared_hinge": lambda m, y: max(0.0, 1.0 - y * m) ** 2,
+    "squared": lambda m, y: (m - y) ** 2 / 2.0,
+    "absolute": lambda m, y: abs(m - y),
+    "huber": lambda m, y: (
+        (m - y) ** 2 / 2.0 if abs(m - y) <= DELTA else DELTA * abs(m - y) - DELTA**2 / 2.0
+    ),
+    "quantile": lambda m, y: Q * max(y - m, 0.0) + (1.0 - Q) * max(m - y, 0.0),
+    "epsilon_insensitive": lambda m, y: max(0.0, abs(m - y) - EPS),
+}
+NAMES = sorted(PLAIN)
+LABELS = (-1.0, 1.0)
+SQUARING = ("squared", "squared_hinge")
+SMOOTH = ("logistic", "squared_hinge", "squared", "huber")
+
+
+def loss_of(name: str) -> Loss:
+    return make_loss(name, quantile=Q, epsilon=EPS, delta=DELTA)
+
+
+def targets(loss: Loss) -> tuple[float, ...]:
+    return LABELS if loss.classification else (-1.7, 0.0, 2.3)
+
+
+def kinks(name: str, y: float) -> list[float]:
+    """Return where the derivative jumps or the formula changes."""
+    return {
+        "logistic": [],
+        "squared": [],
+        "hinge": [y],
+        "squared_hinge": [y],
+        "huber": [y - DELTA, y + DELTA],
+        "epsilon_insensitive": [y - EPS, y + EPS],
+    }.get(name, [y])
+
+
+def domain(name: str, y: float) -> tuple[float, float]:
+    """Return the ends of the conjugate's domain."""
+    towards = {"logistic": 1.0, "hinge": 1.0, "squared_hinge": math.inf}
+    if name in towards:
+        return (-towards[name], 0.0) if y > 0 else (0.0, towards[name])
+    return {
+        "squared": (-math.inf, math.inf),
+        "huber": (-DELTA, DELTA),
+        "quantile": (-Q, 1.0 - Q),
+    }.get(name, (-1.0, 1.0))
+
+
+def margins(name: str, y: float) -> np.ndarray:
+    grid = np.random.default_rng(1).uniform(-12.0, 12.0, 200)
+    return np.concatenate([grid, kinks(name, y), [y, 0.0]])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_value_is_the_plain_formula(name: str) -> None:
+    loss = loss_of(name)
+    for y in targets(loss):
+        m = margins(name, y)
+        expected = [PLAIN[name](float(point), y) for point in m]
+        np.testing.assert_allclose(loss.value(m, np.full_like(m, y)), expected, rtol=0, atol=1e-13)
+        np.testing.assert_allclose(loss.value(m, y), expected, rtol=1e-10, atol=1e-16)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_derivative_is_a_central_difference_away_from_kinks(name: str) -> None:
+    loss, h = loss_of(name), 1e-5
+    for y in targets(loss):
+        m = margins(name, y)
+        away = np.all([np.abs(m - kink) > 2 * h for kink in [*kinks(name, y), np.inf]], axis=0)
+        m = m[away]
+        numeric = (loss.value(m + h, y) - loss.value(m - h, y)) / (2 * h)
+        np.testing.assert_allclose(loss.derivative(m, y), numeric, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_derivative_at_a_kink_is_zero_where_zero_is_a_subgradient(name: str) -> None:
+    loss = loss_of(name)
+    if name in SMOOTH:
+        return
+    for y in targets(loss):
+        at = np.array(kinks(name, y))
+        exact = loss.value(at, y) == 0.0
+        np.testing.assert_array_equal(loss.derivative(at[exact], y), 0.0)
+    # Targets at which the kinks are exact in binary.
+    at = {"hinge": 1.0, "epsilon_insensitive": 1.0 + EPS}.get(name, 1.0)
+    assert loss.derivative(at, 1.0) == 0.0
+
+
+@pytest.mark.parametrize("name", NAMES)
+@settings(derandomize=True, deadline=None, max_examples=300)
+@given(data=st.data())
+def test_subgradient_inequality(name: str, data: st.DataObject) -> None:
+    loss = loss_of(name)
+    y = data.draw(st.sampled_from(targets(loss)))
+    number = st.one_of(st.floats(-1e4, 1e4), st.sampled_from([y, *kinks(name, y)]))
+    m, other = data.draw(number), data.draw(number)
+    line = float(loss.value(m, y)) + float(loss.derivative(m, y)) * (other - m)
+    size = 1.0 + abs(float(loss.value(m, y))) + abs(float(loss.derivative(m, y)) * (other - m))
+    assert float(loss.value(other, y)) >= line - 4e-16 * size
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_conjugate_is_the_supremum(name: str) -> None:
+    loss = loss_of(name)
+    grid = np.linspace(-60.0, 60.0, 24001)
+    for y in targets(loss):
+        low, high = domain(name, y)
+        for share in (0.0, 1e-3, 0.2, 0.5, 0.77, 0.999, 1.0):
+            theta = max(low, -6.0) * (1.0 - share) + min(high, 6.0) * share
+            objective = theta * grid - np.array([PLAIN[name](float(m), y) for m in grid])
+            near = grid[np.argmax(objective)]
+            refined = minimize_scalar(
+                lambda m, theta=theta, y=y: PLAIN[name](float(m), y) - theta * m,
+                bounds=(near - 0.01, near + 0.01),
+                method="bounded",
+                options={"xatol": 1e-11},
+            )
+            supremum = max(objective.max(), -refined.fun)
+            assert float(loss.conjugate(theta, y)) == pytest.approx(supremum, abs=1e-8)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_fenchel_young_equality(name: str) -> None:
+    loss = loss_of(name)
+    for y in targets(loss):
+        m = np.concatenate([margins(name, y), [-40.0, 40.0, -800.0, 800.0]])
+        theta = loss.derivative(m, y)
+        sides = loss.value(m, y) + loss.conjugate(theta, y), m * theta
+        scale = np.maximum(1.0, np.abs(sides[1]))
+        assert np.max(np.abs(sides[0] - sides[1]) / scale) < 1e-12
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_conjugate_at_the_ends_of_its_domain(name: str) -> None:
+    loss = loss_of(name)
+    for y in targets(loss):
+        low, high = domain(name, y)
+        assert low <= 0.0 <= high
+        assert float(loss.conjugate(0.0, y)) == 0.0
+        for end, outwards in ((low, -1.0), (high, 1.0)):
+            if math.isinf(end):
+                assert np.isfinite(loss.conjugate(outwards * 1e5, y))
+                assert float(loss.conjugate(outwards * math.inf, y)) == math.inf
+                continue
+            at_end = float(loss.conjugate(end, y))
+            assert np.isfinite(at_end)
+            # A rounding error outside is inside; more is not.
+            assert float(loss.conjugate(end + outwards * 1e-15 * max(abs(end), 0.3), y)) == at_end
+            assert float(loss.conjugate(end + outwards * 1e-12, y)) == math.inf
+            assert float(loss.conjugate(end + outwards, y)) == math.inf
+    assert float(loss.conjugate(math.nan, 1.0)) == math.inf
+
+
+def test_logistic_conjugate_at_its_ends_is_zero() -> None:
+    loss = make_loss("logistic")
+    for y in LABELS:
+        np.testing.assert_array_equal(loss.conjugate(np.array([0.0, -y]), y), 0.0)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_float32_slopes_are_in_the_conjugates_domain(name: str) -> None:
+    loss = loss_of(name)
+    for y in targets(loss):
+        theta = loss.derivative(np.linspace(-30, 30, 101, dtype=np.float32), np.float32(y))
+        assert theta.dtype == np.float32
+        assert np.isfinite(loss.conjugate(theta, y)).all()
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("sign", [-1.0, 1.0])
+def test_huge_margins(name: str, sign: float) -> None:
+    loss = loss_of(name)
+    m = sign * (1e10 if name in SQUARING else 1e300)
+    y = 1.0
+    slope_at_infinity = {
+        "logistic": 1.0,
+        "hinge": 1.0,
+        "quantile": 1.0 - Q if sign > 0 else Q,
+        "huber": DELTA,
+    }.get(name, 1.0)
+    value, slope = float(loss.value(m, y)), float(loss.derivative(m, y))
+    if loss.classification and sign > 0:
+        assert (value, slope) == (0.0, 0.0)
+    elif name == "squared":
+        assert value == pytest.approx(0.5e20, rel=1e-9)
+        assert slope == pytest.approx(sign * 1e10, rel=1e-9)
+    elif name == "squared_hinge":
+        assert value == pytest.approx(1e20, rel=1e-9)
+        assert slope == pytest.approx(-2e10, rel=1e-9)
+    else:
+        assert value == pytest.approx(slope_at_infinity * 1e300, rel=1e-15)
+        assert slope == pytest.approx(sign * slope_at_infinity, rel=1e-15)
+    small = loss.derivative(np.array([sign * 1e15], dtype=np.float32), 1.0)
+    assert small.dtype == np.float32
+    assert np.isfinite(small).all()
+
+
+def test_logistic_keeps_its_digits_in_the_tail() -> None:
+    loss = make_loss("logistic")
+    for y in LABELS:
+        for z in (20.0, 40.0, 700.0):
+            assert float(loss.value(y * z, y)) == pytest.approx(math.exp(-z), rel=1e-8)
+            assert float(loss.derivative(y * z, y)) == pytest.approx(-y * math.exp(-z), rel=1e-8)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_curvature_and_lipschitz_bound_the_slopes_and_are_reached(name: str) -> None:
+    loss = loss_of(name)
+    steepest = curviest = 0.0
+    for y in targets(loss):
+        m = np.linspace(-20.0, 20.0, 40001)
+        slope = loss.derivative(m, y)
+        steepest = max(steepest, float(np.abs(slope).max()))
+        curviest = max(curviest, float((np.diff(slope) / np.diff(m)).max()))
+    if name in SQUARING:
+        assert loss.lipschitz == math.inf
+    else:
+        assert 0.999 * loss.lipschitz <= steepest <= loss.lipschitz
+    if name in SMOOTH:
+        assert 0.999 * loss.curvature <= curviest <= loss.curvature * (1.0 + 1e-9)
+    else:
+        assert loss.curvature == math.inf
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_types_and_shapes(name: str) -> None:
+    loss = loss_of(name)
+    assert loss.name == name
+    assert loss.classification == (name in ("logistic", "hinge", "squared_hinge"))
+    for dtype in (np.float32, np.float64):
+        m = np.linspace(-2, 2, 5, dtype=dtype)
+        y = np.ones(5)
+        assert loss.derivative(m, y).dtype == dtype
+        assert loss.value(m, y).dtype == dtype
+        assert loss.conjugate(loss.derivative(m, y), y).dtype == np.float64
+    assert loss.value(np.zeros((3, 1)), np.ones(4)).shape == (3, 4)
+    assert loss.derivative([1, 2], [1, 1]).dtype == np.float64
+    m = np.linspace(-2, 2, 5)
+    before = m.copy()
+    loss.value(m, 1.0), loss.derivative(m, 1.0), loss.conjugate(m, 1.0)
+    np.testing.assert_array_equal(m, before)
+
+
+def test_losses_are_values() -> None:
+    assert make_loss("huber", delta=2) == Huber(2.0)
+    assert make_loss("huber") != Huber(2.0)
+    assert repr(make_loss("quantile", quantile=0.9)) == "Quantile(quantile=0.9)"
+    with pytest.raises(AttributeError):
+        make_loss("huber").delta = 3.0  # type: ignore[attr-defined, misc]
+
+
+def test_unknown_names_are_met_with_the_nearest() -> None:
+    with pytest.raises(ValueError, match=r"loss must be .*'logstic'; did you mean 'logistic'\?"):
+        make_loss("logstic")
+    with pytest.raises(ValueError, match=r"loss .*Allowed: 'absolute', 'epsilon_insensitive'"):
+        make_loss("zzz")
+    with pytest.raises(TypeError, match="loss must be the name of a loss, not 3"):
+        make_loss(3)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("quantile", [0.0, 1.0, -0.1, 1.5, math.nan, math.inf])
+def test_quantile_is_between_0_and_1(quantile: float) -> None:
+    with pytest.raises(ValueError, match="quantile must be"):
+        make_loss("quantile", quantile=quantile)
+    with pytest.raises(ValueError, match="quantile must be"):
+        Quantile(quantile)
+
+
+@pytest.mark.parametrize("epsilon", [-1e-9, math.nan, math.inf])
+def test_epsilon_is_at_least_0(epsilon: float) -> None:
+    with pytest.raises(ValueError, match="epsilon must be"):
+        EpsilonInsensitive(epsilon)
+    # Also where the loss does not use it: a slip is told at once.
+    with pytest.raises(ValueError, match="epsilon must be"):
+        make_loss("logistic", epsilon=epsilon)
+
+
+@pytest.mark.parametrize("delta", [0.0, -1.0, math.nan])
+def test_delta_is_above_0(delta: float) -> None:
+    with pytest.raises(ValueError, match="delta must be"):
+        make_loss("huber", delta=delta)
+    with pytest.raises(TypeError, match="delta must be"):
+        make_loss("huber", delta="1")  # type: ignore[arg-type]
+
+
+def test_epsilon_0_is_the_absolute_loss() -> None:
+    m = np.random.default_rng(2).normal(size=50)
+    zero, absolute = make_loss("epsilon_insensitive", epsilon=0.0), make_loss("absolute")
+    np.testing.assert_array_equal(zero.value(m, 0.5), absolute.value(m, 0.5))
+    np.testing.assert_array_equal(zero.derivative(m, 0.5), absolute.derivative(m, 0.5))
+    assert zero.derivative(0.5, 0.5) == 0.0

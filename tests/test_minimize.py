@@ -1,0 +1,415 @@
+"""What `minimize` promises: outputs, counters, statuses, callbacks, traces, progress."""
+
+import math
+import time
+
+import numpy as np
+import pytest
+
+import accelegrad as ag
+from accelegrad import Status
+from toys import AbsoluteDeviations, LeastSquares
+
+PROBLEM = LeastSquares.random(60, 8, 1)
+DIAMETER = 2.5 * np.linalg.norm(PROBLEM.minimiser)
+START = np.zeros(8)
+
+
+class Counting:
+    """Counts how often a function is really called, and with what."""
+
+    def __init__(self, function):
+        self.function, self.calls = function, 0
+
+    def __call__(self, *args):
+        self.calls += 1
+        return self.function(*args)
+
+
+def test_result_has_everything():
+    result = ag.minimize(PROBLEM, START, diameter=DIAMETER, max_iter=200)
+    assert result.x.shape == (8,)
+    assert result.fun == PROBLEM(result.x)[0]
+    np.testing.assert_array_equal(result.jac, PROBLEM(result.x)[1])
+    assert result.nit == result.nfev == result.njev == 200
+    assert result.success
+    assert result.status is Status.MAX_ITER
+    assert result.message == "Did max_iter iterations."
+    assert result.trace is None
+    assert result.seconds > 0
+    assert result.fun - PROBLEM(PROBLEM.minimiser)[0] < 1e-8
+    np.testing.assert_array_equal(result.x, result.x_best)
+
+
+def test_outputs_are_what_they_say():
+    runs = {
+        output: ag.minimize(PROBLEM, START, diameter=DIAMETER, max_iter=50, output=output)
+        for output in ("best", "average", "last", "auto")
+    }
+    for output in ("best", "average", "last"):
+        np.testing.assert_array_equal(runs[output].x, runs[output][f"x_{output}"])
+        assert runs[output].fun == PROBLEM(runs[output].x)[0]
+    np.testing.assert_array_equal(runs["auto"].x, runs["best"].x)
+    # The average and the last point are not among the evaluated ones: one call more, and counted.
+    assert [runs[o].nfev for o in ("best", "average", "last")] == [50, 51, 51]
+
+
+METHODS = {
+    "accelegrad": {"diameter": DIAMETER},
+    "adagrad": {"diameter": DIAMETER},
+    "universal": {"epsilon": 1e-3},
+    "universal-dual": {"epsilon": 1e-3},
+    "universal-fast": {"epsilon": 1e-3},
+    "linear-coupling": {"smoothness": PROBLEM.smoothness},
+    "subgradient": {"step_size": 0.5},
+}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_calls_are_counted_truthfully(method):
+    joint = Counting(PROBLEM)
+    result = ag.minimize(joint, START, method=method, max_iter=40, **METHODS[method])
+    assert result.nfev == result.njev == joint.calls
+    value, gradient = Counting(PROBLEM.value), Counting(PROBLEM.gradient)
+    apart = ag.minimize(value, START, jac=gradient, method=method, max_iter=40, **METHODS[method])
+    assert (apart.nfev, apart.njev) == (value.calls, gradient.calls)
+    np.testing.assert_array_equal(apart.x, result.x)
+    assert apart.njev <= apart.nfev
+    if method == "universal":  # rejected trials cost no gradient
+        assert apart.njev <= 42 < apart.nfev
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_by_name_and_as_a_rule(method):
+    named = ag.minimize(PROBLEM, START, method=method, max_iter=30, **METHODS[method])
+    rules = {
+        "accelegrad": ag.AcceleGrad(diameter=DIAMETER),
+        "adagrad": ag.AdaGrad(diameter=DIAMETER),
+        "universal": ag.UniversalGradient(epsilon=1e-3),
+        "universal-dual": ag.UniversalDualGradient(epsilon=1e-3),
+        "universal-fast": ag.UniversalFastGradient(epsilon=1e-3),
+        "linear-coupling": ag.LinearCoupling(smoothness=PROBLEM.smoothness),
+        "subgradient": ag.Subgradient(step_size=0.5),
+    }
+    as_rule = ag.minimize(PROBLEM, START, method=rules[method], max_iter=30)
+    np.testing.assert_array_equal(named.x, as_rule.x)
+    assert named.gap == as_rule.gap
+    assert named.fun < 0.2 * PROBLEM(START)[0]
+
+
+def test_whole_space_leaves_the_projection_out():
+    """The paper's variant without projection: the same as the rule without `project`."""
+    D = 0.2 * DIAMETER
+    free = ag.minimize(PROBLEM, START, feasible_set=ag.WholeSpace(), diameter=D, max_iter=30)
+    rule, state = ag.AcceleGrad(D), ag.AcceleGrad(D).init(START)
+    for _ in range(30):
+        state = rule.update(state, PROBLEM(rule.query(state))[1])
+    np.testing.assert_array_equal(free.x_average, rule.output(state))
+    held = ag.minimize(PROBLEM, START, diameter=D, max_iter=30)
+    assert not np.allclose(held.x_average, free.x_average)
+
+
+def test_args_and_integer_start():
+    result = ag.minimize(
+        lambda x, a, b: (a * x @ x + b, 2 * a * x),
+        [3, 4],
+        args=(2.0, 1.0),
+        diameter=20,
+        max_iter=300,
+    )
+    assert result.fun == pytest.approx(1.0, abs=1e-6)
+    result = ag.minimize(
+        lambda x, a: a * x @ x,
+        [3.0],
+        jac=lambda x, a: 2 * a * x,
+        args=(2.0,),
+        diameter=20,
+        max_iter=300,
+    )
+    assert result.fun == pytest.approx(0.0, abs=1e-6)
+
+
+def test_functions_may_reuse_their_buffer_and_spoil_their_argument():
+    buffer = np.empty(8)
+
+    def rude(x):
+        value, gradient = PROBLEM(x)
+        buffer[:] = gradient
+        x[:] = np.nan
+        return value, buffer
+
+    for method in METHODS:
+        polite = ag.minimize(PROBLEM, START, method=method, max_iter=20, **METHODS[method])
+        spoiled = ag.minimize(rude, START, method=method, max_iter=20, **METHODS[method])
+        np.testing.assert_array_equal(polite.x, spoiled.x)
+        assert polite.lower_bound == spoiled.lower_bound
+
+
+# -- statuses ------------------------------------------------------------------------------------
+
+
+def test_stationary():
+    result = ag.minimize(PROBLEM, PROBLEM.minimiser * 0, diameter=1.0, max_iter=1)
+    assert result.status is Status.MAX_ITER
+
+    def flat(x):
+        return 3.0, np.zeros_like(x)
+
+    for method in ("accelegrad", "adagrad"):
+        result = ag.minimize(flat, np.ones(3), method=method, diameter=1.0)
+        assert result.status is Status.STATIONARY
+        assert result.success
+        assert result.nit == 1
+        assert result.gap <= 1e-12
+        np.testing.assert_array_equal(result.x, np.ones(3))
+    result = ag.minimize(flat, np.ones(3), method="universal", epsilon=1e-3)
+    assert result.status is Status.STATIONARY
+
+
+def test_a_zero_gradient_that_may_be_noise_does_not_stop_the_run():
+    seen = []
+
+    def noisy(x):
+        seen.append(1)
+        return np.zeros_like(x) if len(seen) == 1 else x
+
+    result = ag.minimize(None, np.ones(3), jac=noisy, exact=False, diameter=4.0, max_iter=50)
+    assert result.nit == 50
+    assert np.linalg.norm(result.x) < 0.5
+
+
+def test_tiny_gradients_are_not_zero():
+    """Squares that underflow are not a proof of optimality."""
+    result = ag.minimize(
+        lambda x: (1e-200 * np.abs(x).sum(), 1e-200 * np.sign(x)),
+        np.ones(2),
+        diameter=4.0,
+        max_iter=5,
+    )
+    assert result.status is not Status.STATIONARY
+
+
+def test_time_limit():
+    def slow(x):
+        time.sleep(0.01)
+        return PROBLEM(x)
+
+    result = ag.minimize(slow, START, diameter=DIAMETER, max_iter=10_000, time_limit=0.2)
+    assert result.status is Status.TIME_LIMIT
+    assert not result.success
+    assert 5 <= result.nit <= 40
+    assert 0.2 <= result.seconds < 1.0
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+@pytest.mark.parametrize("where", ["value", "gradient"])
+@pytest.mark.parametrize("method", ["accelegrad", "adagrad", "linear-coupling", "subgradient"])
+def test_non_finite_keeps_the_best_point(bad, where, method):
+    calls = []
+
+    def fun(x):
+        value, gradient = PROBLEM(x)
+        calls.append(value)
+        if len(calls) == 20:
+            return (bad, gradient) if where == "value" else (value, np.r_[gradient[:-1], bad])
+        return value, gradient
+
+    result = ag.minimize(fun, START, method=method, **METHODS[method])
+    assert result.status is Status.NON_FINITE
+    assert not result.success
+    assert result.nit == 19
+    assert result.fun == min(calls[:19])
+    assert "iteration 20" in result.message
+    assert str(bad) in result.message
+
+
+def test_non_finite_at_the_start():
+    result = ag.minimize(lambda x: (math.nan, x), START, diameter=1.0)
+    assert result.status is Status.NON_FINITE
+    np.testing.assert_array_equal(result.x, START)
+    assert math.isnan(result.fun)
+    assert result.gap == math.inf
+
+
+def test_overflow_in_the_gradients_norm_is_reported_not_warned_about():
+    result = ag.minimize(lambda x: (1e200 * x @ x, 2e200 * x), np.ones(3), diameter=8.0)
+    assert result.status is Status.NON_FINITE
+    assert "too large" in result.message
+
+
+def test_line_search_survives_points_outside_the_domain():
+    """A trial where the function is not finite is a failed trial, not the end."""
+
+    def barrier(x):
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return (x - np.log(x)).sum(), 1 - 1 / x
+
+    for method in ("universal", "universal-dual", "universal-fast"):
+        result = ag.minimize(barrier, np.full(3, 0.01), method=method, epsilon=1e-6, max_iter=500)
+        assert result.success
+        assert result.fun == pytest.approx(3.0, abs=1e-3)
+
+
+def test_diverging_step_is_stopped():
+    result = ag.minimize(
+        PROBLEM, START, method="subgradient", step_size=100.0, decay="constant", max_iter=10_000
+    )
+    assert result.status is Status.DIVERGING
+    assert result.nit < 100
+    assert result.fun <= PROBLEM(START)[0]
+    result = ag.minimize(
+        None,
+        START + 1,
+        jac=PROBLEM.gradient,
+        method="subgradient",
+        step_size=100.0,
+        decay="constant",
+        max_iter=10_000,
+    )
+    assert result.status is Status.DIVERGING
+
+
+# -- gradients only --------------------------------------------------------------------------------
+
+
+def test_gradient_only():
+    result = ag.minimize(None, START, jac=PROBLEM.gradient, diameter=DIAMETER, max_iter=300)
+    assert math.isnan(result.fun)
+    assert result.gap == math.inf
+    assert result.nfev == 0
+    assert result.njev == 300
+    assert result.x_best is None
+    np.testing.assert_array_equal(result.x, result.x_average)
+    assert np.linalg.norm(result.x_last - PROBLEM.minimiser) < 1e-6
+
+
+# -- observers -------------------------------------------------------------------------------------
+
+
+def test_callback_in_scipys_two_forms():
+    points, results = [], []
+    ag.minimize(PROBLEM, START, diameter=DIAMETER, max_iter=5, callback=points.append)
+    ag.minimize(
+        PROBLEM,
+        START,
+        diameter=DIAMETER,
+        max_iter=5,
+        callback=lambda intermediate_result: results.append(intermediate_result),
+    )
+    assert [r.nit for r in results] == [1, 2, 3, 4, 5]
+    for x, r in zip(points, results, strict=True):
+        np.testing.assert_array_equal(x, r.x)
+        assert r.fun == PROBLEM(r.x)[0]
+        assert r.gap == r.fun - r.lower_bound
+
+
+def test_callback_stops_the_run():
+    def callback(intermediate_result):
+        if intermediate_result.nit == 7:
+            raise StopIteration
+
+    result = ag.minimize(PROBLEM, START, diameter=DIAMETER, callback=callback)
+    assert result.status is Status.CALLBACK
+    assert result.nit == 7
+
+
+def test_callback_cannot_spoil_the_run():
+    def callback(intermediate_result):
+        for name in ("x", "x_average", "x_last", "x_best"):
+            intermediate_result[name][:] = np.nan
+
+    spoiled = ag.minimize(PROBLEM, START, diameter=DIAMETER, callback=callback, max_iter=30)
+    plain = ag.minimize(PROBLEM, START, diameter=DIAMETER, max_iter=30)
+    np.testing.assert_array_equal(spoiled.x, plain.x)
+    np.testing.assert_array_equal(spoiled.x_average, plain.x_average)
+
+
+def test_trace():
+    values = []
+
+    def fun(x):
+        value, gradient = PROBLEM(x)
+        values.append(value)
+        return value, gradient
+
+    result = ag.minimize(fun, START, diameter=DIAMETER, max_iter=50, trace=True)
+    trace = result.trace
+    assert len(trace) == 50
+    np.testing.assert_array_equal(trace.iteration, np.arange(1, 51))
+    np.testing.assert_array_equal(trace.value, values)
+    np.testing.assert_array_equal(trace.calls, np.arange(1, 51))
+    assert trace.gap[-1] == result.gap
+    assert (np.diff(trace.gap) <= 0).all()
+    assert (np.diff(trace.step) < 0).all()
+    assert (np.diff(trace.seconds) > 0).all()
+    frame = trace.to_frame()
+    assert list(frame.columns) == ["iteration", "value", "gap", "step", "calls", "seconds"]
+    assert frame["value"].tolist() == values
+    with pytest.raises(AttributeError, match=r"no 'speed'; it has iteration, value"):
+        _ = trace.speed
+
+
+def test_trace_plot():
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    result = ag.minimize(PROBLEM, START, diameter=DIAMETER, max_iter=50, trace=True)
+    axes = result.trace.plot(minimum=PROBLEM(PROBLEM.minimiser)[0])
+    assert [line.get_label() for line in axes.lines] == ["value - minimum", "certified gap"]
+    assert axes.get_yscale() == "log"
+    plt.close(axes.figure)
+
+
+def test_the_trace_leaves_its_own_time_out():
+    def slow_callback(_):
+        time.sleep(0.02)
+
+    result = ag.minimize(
+        PROBLEM, START, diameter=DIAMETER, max_iter=20, trace=True, callback=slow_callback
+    )
+    assert result.trace.seconds[-1] < 0.1
+    assert result.seconds < 0.1
+
+
+def test_progress(capsys):
+    ag.minimize(PROBLEM, START, diameter=DIAMETER, max_iter=30, progress=True)
+    shown = capsys.readouterr().err
+    assert "AcceleGrad" in shown
+    assert "30/30" in shown
+    assert "value=" in shown
+    assert "gap=" in shown
+    ag.minimize(PROBLEM, START, diameter=DIAMETER, max_iter=30)
+    assert capsys.readouterr() == ("", "")
+
+
+# -- linear models -----------------------------------------------------------------------------
+
+
+def test_linear_model_is_the_same_as_its_function():
+    rng = np.random.default_rng(3)
+    X, y = rng.standard_normal((50, 5)), np.sign(rng.standard_normal(50))
+    model = ag.LinearModel(X, y, loss="logistic", fit_intercept=True)
+    by_model = ag.minimize(model, diameter=10.0, max_iter=100)
+    by_function = ag.minimize(model.value_and_gradient, np.zeros(6), diameter=10.0, max_iter=100)
+    np.testing.assert_array_equal(by_model.x, by_function.x)
+    assert by_model.gap == by_function.gap
+
+
+def test_import_is_light():
+    """Torch, JAX, Dask, Numba, scikit-learn, pandas and matplotlib are loaded when used."""
+    import subprocess
+    import sys
+
+    heavy = "torch jax dask numba sklearn pandas matplotlib plotly tqdm"
+    code = f"import sys, accelegrad; print([m for m in {heavy.split()!r} if m in sys.modules])"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "[]"
+
+
+def test_non_smooth_needs_no_other_method():
+    problem = AbsoluteDeviations.random(60, 5, 4)
+    x_star = problem.minimiser
+    result = ag.minimize(problem, np.zeros(5), diameter=2.2 * np.linalg.norm(x_star), max_iter=5000)
+    assert result.fun <= 1.01 * problem(x_star)[0]

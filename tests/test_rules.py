@@ -1,0 +1,244 @@
+"""Every rule against the plain transcription of its formulas, step by step."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from accelegrad.problems.sets import Ball, Box
+from accelegrad.rules import (
+    AcceleGrad,
+    AdaGrad,
+    LinearCoupling,
+    Subgradient,
+    UniversalDualGradient,
+    UniversalFastGradient,
+    UniversalGradient,
+)
+from accelegrad.rules.base import KnownEvaluation
+from reference import methods
+
+STEPS = 1000
+# Rounding differs between a rule and its transcription, and where a residual is within it of zero
+# the two take different subgradients. The first steps come out the same; this many are compared.
+NON_SMOOTH_STEPS = 200
+
+
+@dataclass
+class Problem:
+    """||A x - b||_p^p with p = 2 (smooth) or 1 (not)."""
+
+    p: int
+    seed: int
+
+    def __post_init__(self):
+        rng = np.random.default_rng(self.seed)
+        self.A = rng.standard_normal((40, 12)) / np.sqrt(40)
+        self.x_star = rng.standard_normal(12)
+        self.b = self.A @ self.x_star + 0.1 * rng.standard_normal(40)
+        self.x0 = rng.standard_normal(12)
+
+    def __call__(self, x):
+        r = self.A @ x - self.b
+        if self.p == 2:
+            return r @ r, 2 * self.A.T @ r
+        return np.abs(r).sum(), self.A.T @ np.sign(r)
+
+    def gradient(self, x):
+        return self(x)[1]
+
+    def oracle(self, x):
+        return KnownEvaluation(x, *self(x))
+
+    @property
+    def distance(self):
+        return np.linalg.norm(self.x0 - self.x_star)
+
+    @property
+    def smoothness(self):
+        return 2 * np.linalg.norm(self.A, 2) ** 2
+
+    @property
+    def steps(self):
+        return STEPS if self.p == 2 else NON_SMOOTH_STEPS
+
+
+def projections(problem):
+    """None; a ball that holds the minimiser; one that does not, so that it is active to the end."""
+    near = Ball(problem.x0, 0.3 * problem.distance)
+    return {
+        "none": None,
+        "inactive": Ball(problem.x0, 100 * problem.distance).project,
+        "ball": Ball(problem.x0, 1.1 * problem.distance).project,
+        "active": near.project,
+        "box": Box(problem.x0 - 0.2, problem.x0 + 0.2).project,
+    }
+
+
+def same(actual, expected, what, t):
+    """Compare vectors to 1e-12 relative to the size of the iterates."""
+    error = np.linalg.norm(actual - expected) / max(1.0, np.linalg.norm(expected))
+    assert error <= 1e-12, f"{what} differs by {error:.1e} (relative) at t={t}"
+
+
+def run(rule, problem, steps):
+    states = [rule.init(problem.x0.copy())]
+    for _ in range(steps):
+        states.append(rule.step(states[-1], problem.oracle).state)
+    return states
+
+
+cases = pytest.mark.parametrize("p", [2, 1])
+sets = pytest.mark.parametrize("name", ["none", "inactive", "ball", "active", "box"])
+
+
+@cases
+@sets
+@pytest.mark.parametrize(
+    ("gradient_bound", "project_y", "ratio"),
+    [(0.0, False, 1.0), (3.0, False, 1.0), (0.0, True, 1.0), (3.0, True, 0.5), (0.0, False, 10.0)],
+)
+def test_accelegrad(p, name, gradient_bound, project_y, ratio):
+    problem = Problem(p, 1)
+    project, D = projections(problem)[name], 2 * ratio * problem.distance
+    T = problem.steps
+    states = run(AcceleGrad(D, gradient_bound, project, project_y), problem, T)
+    expected = methods.accelegrad(
+        problem.gradient,
+        problem.x0,
+        T,
+        D,
+        gradient_bound,
+        project,
+        project_y and project is not None,
+    )
+    rule = AcceleGrad(D)
+    for t in range(T):
+        same(rule.query(states[t]), expected.x[t], "x", t)
+        same(states[t + 1].mirror_point, expected.z[t + 1], "z", t)
+        same(rule.last(states[t + 1]), expected.y[t + 1], "y", t)
+        same(rule.output(states[t + 1]), expected.average[t], "y_bar", t)
+        assert states[t + 1].step_size == pytest.approx(expected.eta[t], rel=1e-12)
+        assert rule.weight(states[t]) == expected.alpha[t]
+
+
+def test_weights_at_the_first_steps():
+    rule, state = AcceleGrad(1.0), AcceleGrad(1.0).init(np.zeros(1))
+    weights = [rule.weight(state._replace(iteration=t)) for t in range(6)]
+    assert weights == [1.0, 1.0, 1.0, 1.0, 1.25, 1.5]
+
+
+@cases
+@sets
+def test_adagrad(p, name):
+    problem = Problem(p, 2)
+    project, D = projections(problem)[name], 2 * problem.distance
+    rule = AdaGrad(D, project)
+    states = run(rule, problem, problem.steps)
+    expected = methods.adagrad(problem.gradient, problem.x0, problem.steps, D, project)
+    for t in range(problem.steps):
+        same(rule.query(states[t]), expected.x[t], "x", t)
+        same(rule.last(states[t + 1]), expected.x[t + 1], "x", t + 1)
+        same(rule.output(states[t + 1]), expected.average[t], "x_bar", t)
+        assert states[t + 1].step_size == pytest.approx(expected.eta[t], rel=1e-12)
+
+
+@sets
+def test_linear_coupling(name):
+    problem = Problem(2, 3)
+    project, beta = projections(problem)[name], problem.smoothness
+    rule = LinearCoupling(beta, project)
+    states = run(rule, problem, STEPS)
+    expected = methods.linear_coupling(problem.gradient, problem.x0, STEPS, beta, project)
+    for t in range(STEPS):
+        same(rule.query(states[t]), expected.x[t], "x", t)
+        same(states[t + 1].mirror_point, expected.z[t + 1], "z", t)
+        same(rule.output(states[t + 1]), expected.y[t + 1], "y", t)
+
+
+@cases
+@sets
+@pytest.mark.parametrize("decay", ["sqrt", "constant"])
+def test_subgradient(p, name, decay):
+    problem = Problem(p, 4)
+    project = projections(problem)[name]
+    rule = Subgradient(0.1, decay, project)
+    states = run(rule, problem, problem.steps)
+    expected = methods.subgradient(problem.gradient, problem.x0, problem.steps, 0.1, decay, project)
+    for t in range(problem.steps):
+        same(rule.query(states[t]), expected.x[t], "x", t)
+        same(rule.output(states[t + 1]), expected.average[t], "average", t)
+
+
+UNIVERSAL = {
+    UniversalGradient: methods.universal_primal,
+    UniversalDualGradient: methods.universal_dual,
+    UniversalFastGradient: methods.universal_fast,
+}
+
+
+@cases
+@sets
+@pytest.mark.parametrize("kind", UNIVERSAL)
+def test_universal(kind, p, name):
+    """The line searches' decisions too: the same trials, the same M, the same points."""
+    problem = Problem(p, 5)
+    project = projections(problem)[name]
+    # Decisions are compared while they are not a matter of rounding: until the values agree to
+    # 1e-10 or so on the smooth problem, whose steps then stop moving anyway.
+    T = 100 if p == 2 else NON_SMOOTH_STEPS
+    epsilon = 1e-4 if p == 2 else 1e-1
+    rule = kind(epsilon, 1.0, project)
+    states = run(rule, problem, T)
+    expected = UNIVERSAL[kind](problem, problem.x0, T, epsilon, 1.0, project)
+    for t in range(T):
+        assert states[t + 1].trials == expected.trials[t], f"trials at t={t}"
+        assert 1 / states[t + 1].step_size == expected.M[t]
+        if kind is UniversalFastGradient:
+            same(rule.output(states[t + 1]), expected.y[t + 1], "y", t)
+            assert states[t + 1].total_weight == pytest.approx(expected.A[t + 1], rel=1e-12)
+        else:
+            points = expected.B if kind is UniversalDualGradient else expected.x[1:]
+            same(rule.last(states[t + 1]), points[t], "point", t)
+            same(rule.output(states[t + 1]), expected.average[t], "average", t)
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        AcceleGrad(2.0),
+        AdaGrad(2.0),
+        LinearCoupling(2.0),
+        Subgradient(0.1),
+        UniversalGradient(0.1),
+        UniversalDualGradient(0.1),
+        UniversalFastGradient(0.1),
+    ],
+)
+def test_states_are_never_changed_in_place(rule):
+    """A run that is interrupted keeps a complete state: no array of it may move on."""
+    problem = Problem(2, 6)
+    states = run(rule, problem, 3)
+    kept = [tuple(np.copy(part) if part is not None else None for part in s) for s in states[:3]]
+    run_on = states[-1]
+    for _ in range(3):
+        run_on = rule.step(run_on, problem.oracle).state
+    for state, copy in zip(states[:3], kept, strict=True):
+        for part, was in zip(state, copy, strict=True):
+            assert part is was or np.array_equal(part, was)
+
+
+def test_zero_gradients_give_zero_steps():
+    for rule in (AcceleGrad(2.0), AdaGrad(2.0)):
+        state = rule.init(np.ones(3))
+        for _ in range(5):
+            state = rule.update(state, np.zeros(3))
+        assert state.step_size == 0
+        assert np.array_equal(rule.last(state), np.ones(3))
+        np.testing.assert_allclose(rule.output(state), np.ones(3), rtol=1e-15)
+
+
+def test_output_before_the_first_step_is_the_start():
+    for rule in (AcceleGrad(2.0), AdaGrad(2.0), UniversalGradient(0.1), UniversalFastGradient(0.1)):
+        assert np.array_equal(rule.output(rule.init(np.ones(3))), np.ones(3))
+        assert np.array_equal(rule.last(rule.init(np.ones(3))), np.ones(3))

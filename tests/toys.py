@@ -1,0 +1,97 @@
+"""Small functions with known minima."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Vector = NDArray[np.float64]
+
+
+@dataclass
+class LeastSquares:
+    """||A x - b||^2 / 2."""
+
+    A: NDArray[np.float64]
+    b: Vector
+
+    @classmethod
+    def random(cls, n, d, seed, decay=0.0, noise=0.1):
+        """Gaussian data; `decay` > 0 makes the columns' scales fall like j^-decay."""
+        rng = np.random.default_rng(seed)
+        A = rng.standard_normal((n, d)) / np.sqrt(n) * np.arange(1, d + 1) ** -decay
+        return cls(A, A @ rng.standard_normal(d) + noise * rng.standard_normal(n))
+
+    def __call__(self, x):
+        r = self.A @ x - self.b
+        return 0.5 * r @ r, self.A.T @ r
+
+    def value(self, x):
+        return self(x)[0]
+
+    def gradient(self, x):
+        return self(x)[1]
+
+    @property
+    def minimiser(self):
+        return np.linalg.lstsq(self.A, self.b)[0]
+
+    @property
+    def smoothness(self):
+        return np.linalg.norm(self.A, 2) ** 2
+
+
+@dataclass
+class AbsoluteDeviations:
+    """||A x - b||_1, minimised by HiGHS."""
+
+    A: NDArray[np.float64]
+    b: Vector
+
+    @classmethod
+    def random(cls, n, d, seed):
+        rng = np.random.default_rng(seed)
+        A = rng.standard_normal((n, d))
+        return cls(A, A @ rng.standard_normal(d) + 0.1 * rng.standard_normal(n))
+
+    def __call__(self, x):
+        r = self.A @ x - self.b
+        return np.abs(r).sum(), self.A.T @ np.sign(r)
+
+    @property
+    def minimiser(self):
+        from scipy.optimize import linprog
+
+        n, d = self.A.shape
+        blocks = np.block([[self.A, -np.eye(n)], [-self.A, -np.eye(n)]])
+        solution = linprog(
+            np.r_[np.zeros(d), np.ones(n)],
+            A_ub=blocks,
+            b_ub=np.r_[self.b, -self.b],
+            bounds=[(None, None)] * d + [(0, None)] * n,
+            method="highs",
+        )
+        assert solution.success
+        return solution.x[:d]
+
+
+@dataclass
+class FlatQuadratic:
+    """sum_j h_j x_j^2 / 2 with curvatures down to 1e-10: in practice not strongly convex."""
+
+    d: int = 300
+
+    def __post_init__(self):
+        self.h = np.logspace(-10, 0, self.d)
+        self.x0 = np.ones(self.d)
+
+    def __call__(self, x):
+        return 0.5 * self.h @ x**2, self.h * x
+
+    smoothness = 1.0
+    minimum = 0.0
+
+
+def slope(x, y):
+    """The slope of log y against log x, by least squares."""
+    return np.polyfit(np.log(x), np.log(y), 1)[0]
