@@ -130,7 +130,7 @@ def test_libsvm_variants(tmp_path: Path, text: str) -> None:
 
 
 def test_indices_are_not_shifted(tmp_path: Path) -> None:
-    # No row has feature 1, where a guess of the base may go wrong.
+    # No row has feature 1, so that the base cannot be told from the data.
     assert np.array_equal(dense(read(written(tmp_path, "1 2:5\n0 3:7\n"))), [[0, 5, 0], [0, 0, 7]])
 
 
@@ -201,8 +201,9 @@ BAD_LIBSVM = [
 def test_the_first_bad_line_is_named(
     tmp_path: Path, text: str, line: int, parts: list[str]
 ) -> None:
-    # A second fault, which comes later, must not be the one that is named.
-    assert_error(written(tmp_path, text + "later 0:0\n"), line, *parts)
+    # Alone, and before a second fault, which must not be the one that is named.
+    for later in ["", "later 0:0\n"]:
+        assert_error(written(tmp_path, text + later), line, *parts)
 
 
 def test_messages_stay_short(tmp_path: Path) -> None:
@@ -413,7 +414,8 @@ BAD_CSV = [
 def test_the_first_bad_cell_is_named(
     tmp_path: Path, text: str, line: int, parts: list[str]
 ) -> None:
-    assert_error(written(tmp_path, text + "later,later,\n", "table.csv"), line, *parts)
+    for later in ["", "later,later,\n"]:
+        assert_error(written(tmp_path, text + later, "table.csv"), line, *parts)
 
 
 def test_other_faults_of_csv(tmp_path: Path) -> None:

@@ -1,13 +1,14 @@
 """Linear models against plain loops, trusted solvers and the theory of duality."""
 
 import math
+from itertools import product
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.optimize import minimize
+from scipy.optimize import brentq, minimize, minimize_scalar
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 
@@ -252,6 +253,8 @@ def test_any_view_gives_the_same_results() -> None:
     w = np.arange(3.0)
     expected = LinearModel(X[:, ::2].copy(), y).value_and_gradient(w)
     big_endian = X[:, ::2].astype(">f8")
+    # Without unit strides BLAS is not used: such data are copied once.
+    assert LinearModel(X[:, ::2], y).X.flags.c_contiguous
     for view in (X[:, ::2], X[::-1, ::2][::-1], np.asfortranarray(X)[:, ::2], big_endian):
         value, gradient = LinearModel(view, y).value_and_gradient(w)
         assert value == pytest.approx(expected[0], rel=1e-15)
@@ -515,6 +518,56 @@ def test_gap_far_from_the_optimum_is_at_most_the_value() -> None:
             assert model.dual_gap(w) <= model.value(w)
 
 
+@pytest.mark.parametrize("loss", KINKED)
+def test_gap_far_from_the_optimum_is_that_of_the_best_multiple_of_the_slopes(loss: str) -> None:
+    X, y = data(loss)
+    inside, whole = 0, 0
+    for l2, scale in product((0.05, 0.2, 0.5, 1.0, 5.0), (0.01, 0.3, 3.0)):
+        model = LinearModel(X, y, loss, l2=l2, **EXTRAS)
+        w = scale * np.random.default_rng(10).normal(size=5)
+        slopes = model.evaluate(w).derivatives
+        # These conjugates grow in proportion to theta, so that the bound used is D itself.
+        top = minimize_scalar(
+            lambda c, model=model, slopes=slopes: -model.dual_value_at(c * slopes),
+            bounds=(0.0, 1.0),
+            method="bounded",
+            options={"xatol": 1e-10},
+        )
+        best_value = max(-top.fun, model.dual_value_at(slopes), 0.0)
+        assert model.dual_value(w) == pytest.approx(best_value, rel=1e-8, abs=1e-12)
+        inside += 0.5 < top.x < 0.95
+        whole += model.dual_value_at(slopes) == best_value
+    assert inside
+    assert whole
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("size", [1.0, 1e12])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_gap_of_the_intercept_alone_is_exact(loss: str, size: float, weighted: bool) -> None:
+    """Without features the bound is the least mean loss over all intercepts, kinks or not."""
+    y = np.random.default_rng(12).normal(size=10)
+    y = np.where(y > -0.5, 1.0, -1.0) if loss in CLASSIFICATION else size * (y + 2.0)
+    weights = np.random.default_rng(13).random(10) if weighted else None
+    model = LinearModel(
+        np.zeros((10, 2)), y, loss, l2=0.1, fit_intercept=True, sample_weight=weights, **EXTRAS
+    )
+    alone = LinearModel(np.ones((10, 1)), y, loss, sample_weight=weights, **EXTRAS)
+    if loss in KINKED:
+        corners = np.concatenate([y, y - EPS, y + EPS])
+        least = min(alone.value([corner]) for corner in corners)
+    else:
+        scale = size if loss not in CLASSIFICATION else 1.0
+        brackets = (-10.0 * scale, 10.0 * scale)
+        root = brentq(lambda b: alone.gradient([b])[0], *brackets, xtol=1e-14, rtol=1e-15)
+        least = alone.value([root])
+    for b in (0.0, 0.3, -2.0):
+        w = np.array([0.0, 0.0, b])
+        expected = model.value(w) - least
+        rounding = 1e-14 * (1.0 + model.value(w))
+        assert model.dual_gap(w) == pytest.approx(expected, rel=1e-9, abs=rounding)
+
+
 def test_gap_with_one_class_and_an_intercept() -> None:
     X, _ = data("logistic")
     for loss in CLASSIFICATION:
@@ -661,12 +714,13 @@ GOOD_X, GOOD_Y = data("logistic")
         (bad_entry(GOOD_X, 7, np.nan), ValueError, r"X must be finite, but row 7 "),
         (np.asfortranarray(bad_entry(GOOD_X, 7, np.inf)), ValueError, r"X must be .* row 7 "),
         (sp.csr_array(bad_entry(GOOD_X, 7, -np.inf)), ValueError, r"X must be .* row 7 "),
+        (sp.csr_array(np.diag([1.0, 0.0, np.nan, 1.0])), ValueError, r"X must be .* row 2 "),
         (sp.csc_array(bad_entry(GOOD_X, 22, np.nan)), ValueError, r"X must be .* row 22 "),
     ],
 )
 def test_wrong_data(X: object, error: type, message: str) -> None:
     with pytest.raises(error, match=message):
-        LinearModel(X, GOOD_Y)
+        LinearModel(X, GOOD_Y[: np.shape(X)[0]])
 
 
 def test_the_first_bad_row_of_large_data() -> None:

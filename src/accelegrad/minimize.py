@@ -224,7 +224,8 @@ def minimize(
         judge=judge,
         judge_every=1 if model is None or not batch_size else -(-model.n_samples // batch_size),
         kind=_kind(setting, model, exact, batch_size, replacement),
-        feasible_set=setting.feasible_set,
+        # With y left free the points may leave the set, as in the paper's unconstrained setting.
+        feasible_set=None if project_y is False else setting.feasible_set,
     )
     if resume is not None:
         run.resume(Path(resume))

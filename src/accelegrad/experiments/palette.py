@@ -24,14 +24,14 @@ class Colour:
 
     def shaded(self, shade: float) -> Colour:
         """Return the colour blended towards its background; a shade of 1 still can be seen."""
-        share = 0.72 * shade
         return Colour(
-            _blend(self.light, LIGHT_BACKGROUND, share), _blend(self.dark, DARK_BACKGROUND, share)
+            _blend(self.light, LIGHT_BACKGROUND, 0.68 * shade),
+            _blend(self.dark, DARK_BACKGROUND, 0.6 * shade),
         )
 
 
 METHODS: Mapping[str, Colour] = {
-    "accelegrad": Colour("#DC6203", "#D06D0A"),
+    "accelegrad": Colour("#DC6203", "#E8790F"),
     "adagrad": Colour("#2884DC", "#52A4FE"),
     "universalprimal": Colour("#3DA173", "#40F2AA"),
     "universaldual": Colour("#AB569B", "#C96EB6"),
@@ -42,7 +42,7 @@ METHODS: Mapping[str, Colour] = {
     "sgd": Colour("#78055A", "#D34E7B"),
     "saga": Colour("#404703", "#CEBC18"),
     "lbfgs": Colour("#1A1A1A", "#F2F2F2"),
-    "liblinear": Colour("#8A5744", "#D48C67"),
+    "liblinear": Colour("#8A5744", "#9A5B20"),
 }
 
 ALIASES: Mapping[str, str] = {

@@ -181,14 +181,20 @@ def _navigation(report: Report) -> str:
     """Return the list of anchors."""
 
     def link(target: str, text: str) -> str:
-        return f'<li><a href="#{escape(target)}" title="{escape(text)}">{escape(text)}</a></li>'
+        return (
+            f'<li><a href="#{escape(target)}" title="{escape(text)}">'
+            f"<span>{escape(text)}</span></a></li>"
+        )
 
-    figures = "".join(link(_figure_id(figure.name), figure.title) for figure in report.figures)
+    def links(head: str, targets: Iterable[tuple[str, str]]) -> str:
+        listed = "".join(link(target, text) for target, text in targets)
+        return f'<p class="nav-head">{head}</p><ul>{listed}</ul>' if listed else ""
+
+    figures = ((_figure_id(figure.name), figure.title) for figure in report.figures)
+    facts = ((_facts_id(name), name) for name in report.facts)
     return (
         f"<ul>{link('summary', 'Summary')}{link('claims', 'Claims')}</ul>"
-        f'<p class="nav-head">Figures</p><ul>{figures}</ul>'
-        f'<p class="nav-head">Facts</p>'
-        f"<ul>{''.join(link(_facts_id(name), name) for name in report.facts)}</ul>"
+        f"{links('Figures', figures)}{links('Facts', facts)}"
     )
 
 
@@ -235,6 +241,7 @@ def _claim(claim: Claim, titles: Mapping[str, str]) -> str:
         if claim.figure
         else ""
     )
+    point = f'<p class="point">judged on: {escape(claim.point)}</p>' if claim.point != "-" else ""
     rows = "".join(
         f'<tr><th scope="row">{escape(what)}</th><td>{escape(number)}</td></tr>'
         for what, number in claim.evidence
@@ -244,12 +251,11 @@ def _claim(claim: Claim, titles: Mapping[str, str]) -> str:
         evidence = f"<details><summary>{len(claim.evidence)} numbers</summary>{evidence}</details>"
     return (
         f'<tr id="{_claim_id(claim)}" class="claim" data-verdict="{CLASSES[claim.verdict]}">'
-        f'<td class="verdict">{_pill(claim.verdict)}</td>'
+        f"<td>{_pill(claim.verdict)}{point}</td>"
         f'<th scope="row"><p class="claim-name">{escape(claim.name)}</p>'
         f'<p class="statement">{escape(claim.statement)}</p>'
         f'<p class="source">{escape(claim.source)}</p>{explanation}'
         f'<p class="shown">{link}</p></th>'
-        f'<td class="point">{escape(claim.point)}</td>'
         f'<td class="threshold">{escape(claim.threshold)}</td>'
         f"<td>{evidence}</td></tr>"
     )
@@ -344,7 +350,7 @@ def _legend(entries: Sequence[Entry]) -> str:
     return (
         '<div class="legend" role="group" aria-label="curves: press to hide or show">'
         f"{''.join(parts)}"
-        '<p class="hint">Click the name of a curve to hide or show it, double-click to see it alone.'
+        '<p class="hint">Click a name to hide or show its curve, double-click to see it alone.'
         "</p></div>"
     )
 

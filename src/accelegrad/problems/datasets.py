@@ -354,7 +354,7 @@ def _parse_libsvm(text: bytes) -> tuple[tuple[Any, Vector] | None, str]:
     from sklearn.datasets import load_svmlight_file  # takes a second: not before it is needed
 
     try:
-        # The default, zero_based="auto", would shift files in which no row has feature 1.
+        # The default, zero_based="auto", would take an index 0 as a sign that all count from 0.
         X, y = load_svmlight_file(io.BytesIO(text), zero_based=False)
     except (ValueError, OverflowError) as error:
         return None, str(error)

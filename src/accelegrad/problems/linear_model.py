@@ -130,7 +130,7 @@ class Evaluation:
         gap = self.value
         for theta in self._feasible_derivatives():
             distance = self._fenchel_young(theta)
-            # The gap at theta is at least this distance: a hopeless theta costs no product.
+            # The gap at theta is at least this: one so far off is not worth a product.
             if distance < gap:
                 residual = model._backward(theta)[:n] + model.l2 * self.w[:n]
                 gap = min(gap, self._gap(residual, distance))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from typing import Any
 
@@ -91,8 +90,8 @@ class BatchSampler:
     def state(self) -> dict[str, Any]:
         """Return all that decides the coming batches, the generator's state included.
 
-        The dict holds JSON-able scalars and dicts, and NumPy arrays, none of them shared with the
-        sampler.
+        The dict holds JSON-able scalars and dicts, and NumPy arrays. It does not change as the
+        sampler goes on.
         """
         return {
             "n": self.n,
@@ -100,8 +99,8 @@ class BatchSampler:
             "replacement": self.replacement,
             "rows_drawn": self.rows_drawn,
             "position": self._position,
-            "permutation": self._permutation.copy(),
-            "bit_generator": copy.deepcopy(dict(self.rng.bit_generator.state)),
+            "permutation": self._permutation,
+            "bit_generator": dict(self.rng.bit_generator.state),
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -112,7 +111,7 @@ class BatchSampler:
         self._check_settings(state)
         permutation, position = self._checked_walk(state)
         # NumPy checks the generator's state and may refuse it: nothing else has changed by then.
-        self.rng.bit_generator.state = copy.deepcopy(state["bit_generator"])
+        self.rng.bit_generator.state = state["bit_generator"]
         self._permutation, self._position = permutation, position
         self.rows_drawn = int(state["rows_drawn"])
 

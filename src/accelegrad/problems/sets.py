@@ -227,6 +227,7 @@ class Ball(FeasibleSet):
     def __init__(self, center: npt.ArrayLike, radius: float) -> None:
         self._center = _point("center", center)
         self._radius = real_number("radius", radius, above=0.0)
+        self._at_origin = not np.any(self._center)
 
     @property
     def center(self) -> float | Vector:
@@ -250,6 +251,9 @@ class Ball(FeasibleSet):
 
     def project(self, x: Vector) -> Vector:
         """Return c + r (x - c) / ||x - c|| for a point outside."""
+        if self._at_origin:  # the usual centre of a run, in half the time
+            size = _norm(x)
+            return x if size <= self._radius else x * (self._radius / size)
         offset: Vector = x - self._center
         distance = _norm(offset)
         if distance <= self._radius:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from accelegrad.errors import real_number
-from accelegrad.rules.base import Array, Projection, QueryRule
+from accelegrad.rules.base import Array, Projection, QueryRule, inner
 from accelegrad.rules.schedules import accelegrad_step, importance_weight
 
 
@@ -50,7 +50,7 @@ class CoupledRule(QueryRule):
         """Return the state after the gradient g_t at x_{t+1}."""
         t, x, z, _, squares, _, weighted_sum, weight_sum = state
         alpha = importance_weight(t)
-        squares = squares + alpha * alpha * (gradient @ gradient)
+        squares = squares + alpha * alpha * inner(gradient, gradient)
         eta = self.next_step_size(squares)
         move = eta * gradient
         z = z - alpha * move

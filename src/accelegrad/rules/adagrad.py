@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from accelegrad.errors import nearest, real_number
-from accelegrad.rules.base import Array, Projection, QueryRule
+from accelegrad.rules.base import Array, Projection, QueryRule, inner
 from accelegrad.rules.schedules import adagrad_step
 
 
@@ -43,7 +43,7 @@ class DescentRule(QueryRule):
         """Return the state after the gradient at x_t."""
         t, x, squares, _, weighted_sum, weight_sum = state
         weight = self.weight(state)
-        squares = squares + gradient @ gradient
+        squares = squares + inner(gradient, gradient)
         eta = self.next_step_size(t, squares)
         following = x - eta * gradient
         if self.project is not None:

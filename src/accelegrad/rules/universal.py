@@ -26,7 +26,7 @@ from accelegrad.rules.base import (
 )
 from accelegrad.rules.schedules import fast_gradient_weight
 
-SMALLEST = 1e-150  # keeps L from halving its way to zero where the function is flat
+SMALLEST = 1e-60  # keeps L from halving its way to zero where the function is flat
 
 
 class GradientState(NamedTuple):

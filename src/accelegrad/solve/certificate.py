@@ -21,8 +21,10 @@ import numpy as np
 from accelegrad.errors import Vector
 from accelegrad.problems.linear_model import LinearModel
 from accelegrad.problems.sets import FeasibleSet, WholeSpace
-from accelegrad.rules.base import Evaluation
+from accelegrad.rules.base import Evaluation, inner
 
+BLOCK = 16  # cuts that are added to the aggregate together
+BLOCK_NUMBERS = 1 << 20  # numbers that may wait for it: huge vectors are not gathered
 ROUNDOFFS = 64  # how many units of roundoff, times the terms' size, a bound gives away
 
 
@@ -47,8 +49,8 @@ class Region:
         self.assumed = assumed
         self._is_ball = isinstance(feasible_set, WholeSpace)
         probe = feasible_set.linear_minimum(np.ones_like(center))
-        self._closed_form = not self.assumed and math.isfinite(probe)
-        #: searching for the minimum in set and ball takes many projections: not at every step
+        self._closed_form = not assumed and math.isfinite(probe)
+        #: searching for a minimum in both set and ball takes many projections
         self.costly = not (self._is_ball or self._closed_form)
 
     def minimum(self, gradient: Vector, squared_norm: float) -> float:
@@ -62,58 +64,71 @@ class Region:
         return least - float(gradient @ self.center)
 
 
-class CutSums(NamedTuple):
-    """Weighted sums over all the cuts."""
+class Cut(NamedTuple):
+    """A cut as a linear function around the region's centre, with its weight in the average."""
 
     weight: float
-    level: float  # of the cuts' values at the centre
-    size: float  # of the terms' magnitudes, for the rounding allowance
+    level: float  # its value at the centre
+    size: float  # the magnitude of its terms, for the rounding allowance
     gradient: Vector
 
 
 class CutCertificate:
-    """The single and the aggregate cut over a region."""
+    """The single and the aggregate cut over a region.
+
+    The aggregate is brought up to date a block of cuts at a time: at every step it would cost as
+    much as the method itself. So is the single cut, where a minimum over the region is costly.
+    """
 
     def __init__(self, region: Region, roundoff: float) -> None:
         self.region = region
         self.lower_bound = -math.inf
         self._allowance = ROUNDOFFS * roundoff
-        self._sums = CutSums(0.0, 0.0, 0.0, np.zeros_like(region.center))
-        self._count = 0
-        self._next = 0
+        self._sum = Cut(0.0, 0.0, 0.0, np.zeros_like(region.center))
+        self._pending: list[Cut] = []
+        self._block = max(1, min(BLOCK, BLOCK_NUMBERS // region.center.size))
+        self._centred = not region.center.any()
 
     def add(self, evaluation: Evaluation, weight: float) -> None:
         """Take in the cut at an evaluation with its weight in the average (zero: not in it)."""
-        gradient, value = evaluation.gradient, evaluation.value
-        slope = float(gradient @ (evaluation.point - self.region.center))
-        size = abs(value) + abs(slope)
-        sums = self._sums
-        if weight > 0:
-            sums = CutSums(
-                sums.weight + weight,
-                sums.level + weight * (value - slope),
-                sums.size + weight * size,
-                sums.gradient + weight * gradient,
-            )
-        # One assignment: an interrupt leaves the sums as they were or as they shall be.
-        self._sums = sums
-        self._count += 1
-        if not self.region.costly or self._count >= self._next or weight == 0:
-            self._raise_to(self._bound(value - slope, size, gradient, evaluation.squared_norm))
-            self._raise_to(self._aggregate())
-            self._next = self._count + 1 + self._count // 20
+        gradient, value, point = evaluation.gradient, evaluation.value, evaluation.point
+        slope = inner(gradient, point if self._centred else point - self.region.center)
+        cut = Cut(weight, value - slope, abs(value) + abs(slope), gradient)
+        if not self.region.costly:
+            self._raise_to(self._bound(cut, evaluation.squared_norm))
+        self._pending.append(cut)
+        if weight == 0 or len(self._pending) >= self._block:
+            self.refresh()
 
-    def _bound(self, level: float, size: float, gradient: Vector, squared_norm: float) -> float:
-        least = self.region.minimum(gradient, squared_norm)
+    def refresh(self) -> None:
+        """Bring the bound up to date with all the cuts so far."""
+        block = self._pending
+        if not block:
+            return
+        if self.region.costly:
+            last = block[-1]
+            self._raise_to(self._bound(last, inner(last.gradient, last.gradient)))
+        weights = np.array([cut.weight for cut in block])
+        gradients = np.array([cut.gradient for cut in block])
+        old = self._sum
+        # An interrupt between the two assignments counts a block twice: still a mean of cuts.
+        self._sum = Cut(
+            old.weight + math.fsum(cut.weight for cut in block),
+            old.level + sum(cut.weight * cut.level for cut in block),
+            old.size + sum(cut.weight * cut.size for cut in block),
+            old.gradient + weights @ gradients,
+        )
+        self._pending = []
+        if self._sum.weight > 0:
+            squared_norm = inner(self._sum.gradient, self._sum.gradient)
+            self._raise_to(self._bound(self._sum, squared_norm) / self._sum.weight)
+
+    def _bound(self, cut: Cut, squared_norm: float) -> float:
+        """Return the minimum of a cut over the region, lowered by what rounding may have added."""
+        least = self.region.minimum(cut.gradient, squared_norm)
         if least == -math.inf:
             return least
-        return level + least - self._allowance * (size + abs(least))
-
-    def _aggregate(self) -> float:
-        weight, level, size, gradient = self._sums
-        if weight == 0:
-            return -math.inf
-        return self._bound(level, size, gradient, float(gradient @ gradient)) / weight
+        return cut.level + least - self._allowance * (cut.size + abs(least))
 
     def _raise_to(self, bound: float) -> None:
         if bound > self.lower_bound:
@@ -121,18 +136,23 @@ class CutCertificate:
 
     def state(self) -> dict[str, Any]:
         """Return all that has to be kept to go on."""
+        columns = zip(*self._pending, strict=True) if self._pending else [()] * 4
+        pending = zip(Cut._fields, columns, strict=True)
         return {
             "lower_bound": self.lower_bound,
-            "count": self._count,
-            "next": self._next,
-            **self._sums._asdict(),
+            "sum": self._sum._asdict(),
+            "pending": {name: np.array(column) for name, column in pending},
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from there."""
         self.lower_bound = state["lower_bound"]
-        self._count, self._next = state["count"], state["next"]
-        self._sums = CutSums(*(state[name] for name in CutSums._fields))
+        self._sum = Cut(**state["sum"])
+        columns = [state["pending"][name] for name in Cut._fields]
+        self._pending = [
+            Cut(float(weight), float(level), float(size), gradient)
+            for weight, level, size, gradient in zip(*columns, strict=True)
+        ]
 
 
 class DualCertificate:
@@ -227,11 +247,18 @@ class Certificate:
     def __init__(self, cuts: CutCertificate | None, dual: DualCertificate | None) -> None:
         self.cuts, self.dual = cuts, dual
         self._parts = [part for part in (cuts, dual) if part is not None]
+        #: what takes in an evaluation with its weight
+        self.adders = tuple(part.add for part in self._parts)
 
     def add(self, evaluation: Evaluation, weight: float) -> None:
         """Take in an evaluation."""
-        for part in self._parts:
-            part.add(evaluation, weight)
+        for add in self.adders:
+            add(evaluation, weight)
+
+    def refresh(self) -> None:
+        """Bring the bounds up to date."""
+        if self.cuts is not None:
+            self.cuts.refresh()
 
     @property
     def assumed_region(self) -> Region | None:

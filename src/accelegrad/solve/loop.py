@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from scipy.optimize import OptimizeResult
 
 from accelegrad.errors import LineSearchError, NonFiniteError, Vector
@@ -92,7 +91,7 @@ class Run:
         self._detail = ""
         self._judged: tuple[int, Evaluation] | None = None  # (iteration, output point) judged last
         self._next_judgement = 0
-        self._first_value: float | None = None
+        self._largest_value = -1.0  # what is beyond diverges; set at the first step
         self._elapsed = 0.0  # seconds before this process took over
         self._paused = 0.0
         self._started = 0.0
@@ -116,6 +115,7 @@ class Run:
         best = self.best
         if best is None:
             return math.inf
+        self.certificate.refresh()
         return best.value - self.certificate.lower_bound(best.value)
 
     @property
@@ -144,12 +144,10 @@ class Run:
     def __call__(self) -> OptimizeResult:
         """Run to the end, whatever the end is, and report."""
         self._started = time.perf_counter()
-        # Overflow and NaN end the run with a status of their own; a warning would add nothing.
-        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            status = self._guarded()
-            if self._bar is not None:
-                self._bar.close()
-            return self._report(status)
+        status = self._guarded()
+        if self._bar is not None:
+            self._bar.close()
+        return self._report(status)
 
     def _guarded(self) -> Status:
         self._open_progress()
@@ -167,43 +165,43 @@ class Run:
             return Status.LINE_SEARCH_FAILED
 
     def _iterate(self) -> Status:
-        rule, oracle, options, certificate = self.rule, self.oracle, self.options, self.certificate
+        options, oracle = self.options, self.oracle
+        advance, certify = self.rule.step, self.certificate.adders if oracle.exact_values else ()
         observed = options.callback or self.trace is not None or options.checkpoint or self._bar
-        deadline = math.inf if options.time_limit is None else options.time_limit
-        while self.iteration < options.max_iter:
-            step = rule.step(self.state, oracle)
-            if oracle.exact_values:
-                certificate.add(step.evaluation, step.weight)
-            self.state = step.state
-            self.iteration += 1
+        for iteration in range(self.iteration + 1, options.max_iter + 1):
+            step = advance(self.state, oracle)
+            for add in certify:
+                add(step.evaluation, step.weight)
+            self.state, self.iteration = step.state, iteration
             status = self._verdict(step)
             if observed and self._observe(step):
                 status = Status.CALLBACK if status is None else status
-            if status is None and deadline < math.inf and self.seconds > deadline:
-                status = Status.TIME_LIMIT
             if status is not None:
                 return status
         return Status.MAX_ITER
 
     def _verdict(self, step: Step) -> Status | None:
         """Tell whether this step ends the run."""
-        evaluation, options = step.evaluation, self.options
-        if options.exact and evaluation.squared_norm == 0 and not evaluation.gradient.any():
+        evaluation, tol = step.evaluation, self.options.tol
+        if evaluation.squared_norm == 0 and self.options.exact and not evaluation.gradient.any():
             return Status.STATIONARY
-        if self._diverges(evaluation):
+        size = abs(evaluation.value)
+        if not size <= self._largest_value and self._diverges(evaluation):
             return Status.DIVERGING
-        if options.tol is not None and self._within(options.tol):
+        if tol is not None and self._within(tol):
             return Status.CONVERGED
+        if self.options.time_limit is not None and self.seconds > self.options.time_limit:
+            return Status.TIME_LIMIT
         return None
 
     def _diverges(self, evaluation: Any) -> bool:
-        size = evaluation.value
+        """Tell whether values (or, without values, points) grew beyond all measure."""
+        size = abs(evaluation.value)
         if math.isnan(size):
             size = float(evaluation.point @ evaluation.point)
-        size = abs(size)
-        if self._first_value is None:
-            self._first_value = max(size, 1.0)
-        return bool(size > DIVERGED * self._first_value)
+        if self._largest_value < 0:
+            self._largest_value = DIVERGED * max(size, 1.0)
+        return bool(size > self._largest_value)
 
     def _within(self, tol: float) -> bool:
         """Tell whether the certified gap of the point that would be returned is within tol."""
@@ -292,7 +290,8 @@ class Run:
             value = judged[1].value if judged and judged[0] == self.iteration else math.nan
             known |= {"x": self._output_point().copy(), "fun": value}
         if best is not None:
-            known |= {"lower_bound": self.certificate.lower_bound(best.value), "gap": self.gap}
+            gap = self.gap  # which brings the certificate up to date
+            known |= {"lower_bound": self.certificate.lower_bound(best.value), "gap": gap}
         try:
             callback(_result(known))
         except StopIteration:
@@ -341,7 +340,7 @@ class Run:
         content = {
             "iteration": self.iteration,
             "seconds": self.seconds,
-            "first_value": self._first_value,
+            "largest_value": self._largest_value,
             "next_judgement": self._next_judgement,
             "rule": self.state._asdict(),
             "oracle": self.oracle.state(),
@@ -356,7 +355,7 @@ class Run:
         content = checkpoint.load(path, self.kind)
         self.iteration = content["iteration"]
         self._elapsed = content["seconds"]
-        self._first_value = content["first_value"]
+        self._largest_value = content["largest_value"]
         self._next_judgement = content["next_judgement"]
         self.state = self.state._replace(**content["rule"])
         self.oracle.restore(content["oracle"])
@@ -374,6 +373,7 @@ class Run:
         value = math.nan if final is None else final.value
         gradient = self._final_gradient(final)
         known = self.judge is not None and final is not None
+        self.certificate.refresh()
         lower_bound = self.certificate.lower_bound(value) if known else -math.inf
         status = self._settled(status, value, lower_bound)
         return _result(

@@ -12,11 +12,16 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.linalg.blas import ddot
 
 from accelegrad.errors import NonFiniteError, Vector
 from accelegrad.problems.linear_model import Evaluation as ModelEvaluation
 from accelegrad.problems.linear_model import LinearModel
 from accelegrad.problems.sampling import BatchSampler
+
+# A model's overflow ends the run with a status of its own; a warning would add nothing.
+QUIET: dict[str, Any] = {"over": "ignore", "invalid": "ignore"}
+LARGEST_SQUARE = 1e290  # what squared weights, up to 1e16, can still be multiplied with
 
 
 class Evaluation:
@@ -34,12 +39,10 @@ class Evaluation:
     ) -> None:
         self.point = point
         self.value = value
+        self.squared_norm = math.nan if gradient is None else checked_square(gradient)
+        self.model = model
         self._gradient = gradient
         self._late_gradient = late_gradient
-        self.squared_norm = math.nan
-        self.model = model
-        if gradient is not None:
-            self._check(gradient)
 
     @property
     def has_gradient(self) -> bool:
@@ -52,15 +55,17 @@ class Evaluation:
         if self._gradient is None:
             assert self._late_gradient is not None
             gradient = self._late_gradient(self)
-            self._check(gradient)
+            self.squared_norm = checked_square(gradient)
             self._gradient = gradient
         return self._gradient
 
-    def _check(self, gradient: Vector) -> None:
-        squared_norm = float(gradient @ gradient)
-        if not math.isfinite(squared_norm):
-            raise NonFiniteError(_describe_gradient(gradient))
-        self.squared_norm = squared_norm
+
+def checked_square(gradient: Vector) -> float:
+    """Return the gradient's squared norm, or say that it is not finite."""
+    square: float = ddot(gradient, gradient)  # unlike @ it gives no warning when it overflows
+    if not square < LARGEST_SQUARE:
+        raise NonFiniteError(_describe_gradient(gradient))
+    return square
 
 
 def _describe_gradient(gradient: Vector) -> str:
@@ -150,28 +155,24 @@ class FunctionOracle(Oracle):
         self._fun, self._jac, self._args = fun, jac, args
         self.has_values = fun is not None
         self.exact_values = exact and self.has_values
-        self._errors = np.geterr()  # the loop is quiet about overflow; the user's code is not
 
     def __call__(self, point: Vector) -> Evaluation:
         """Evaluate at the point."""
         self.points += 1
-        with np.errstate(**self._errors):
-            if self._fun is None:
-                gradient = self._gradient_at(point)
-                return Evaluation(point, math.nan, gradient)
-            self.nfev += 1
-            returned = self._fun(point.copy(), *self._args)
-        if self._jac is None:
-            self.njev += 1
-            value, gradient = split_pair(returned)
-            checked = checked_gradient(gradient, point.size, "fun")
-            return self._finish(Evaluation(point, checked_value(value), checked))
-        value = checked_value(returned)
-        return self._finish(Evaluation(point, value, late_gradient=self._late_gradient))
+        if self._fun is None:
+            return Evaluation(point, math.nan, self._gradient_at(point))
+        self.nfev += 1
+        returned = self._fun(point.copy(), *self._args)
+        if self._jac is not None:
+            value = checked_value(returned)
+            return self._finish(Evaluation(point, value, late_gradient=self._late_gradient))
+        self.njev += 1
+        value, gradient = split_pair(returned)
+        gradient = checked_gradient(gradient, point.size, "fun")
+        return self._finish(Evaluation(point, checked_value(value), gradient))
 
     def _late_gradient(self, evaluation: Evaluation) -> Vector:
-        with np.errstate(**self._errors):
-            return self._gradient_at(evaluation.point)
+        return self._gradient_at(evaluation.point)
 
     def _gradient_at(self, point: Vector) -> Vector:
         assert self._jac is not None
@@ -191,16 +192,17 @@ class ModelOracle(Oracle):
         self.points += 1
         self.nfev += 1
         self.rows += self.model.n_samples
-        at = self.model.evaluate(point)
-        return self._finish(
-            Evaluation(point, at.value, late_gradient=self._late_gradient, model=at)
-        )
+        with np.errstate(**QUIET):
+            at = self.model.evaluate(point)
+            value = at.value
+        return self._finish(Evaluation(point, value, late_gradient=self._late_gradient, model=at))
 
     def _late_gradient(self, evaluation: Evaluation) -> Vector:
         self.njev += 1
         if evaluation.model is None:  # the evaluation comes from a checkpoint
             evaluation.model = self.model.evaluate(evaluation.point)
-        return evaluation.model.gradient
+        with np.errstate(**QUIET):
+            return evaluation.model.gradient
 
 
 class MinibatchOracle(Oracle):
@@ -219,7 +221,9 @@ class MinibatchOracle(Oracle):
         self.njev += 1
         rows = self.sampler.next_rows()
         self.rows += len(rows)
-        return Evaluation(point, *self.model.batch_value_and_gradient(point, rows))
+        with np.errstate(**QUIET):
+            value, gradient = self.model.batch_value_and_gradient(point, rows)
+        return Evaluation(point, value, gradient)
 
     def state(self) -> dict[str, Any]:
         """Return all that has to be kept to go on."""
@@ -234,7 +238,8 @@ class MinibatchOracle(Oracle):
 def split_pair(returned: Any) -> tuple[Any, Any]:
     """Return fun's (value, gradient), or say that it is none."""
     if isinstance(returned, (tuple, list)) and len(returned) == 2:
-        return returned[0], returned[1]
+        value, gradient = returned
+        return value, gradient
     raise TypeError(
         f"fun must return the pair (value, gradient) when jac=True, but it returned "
         f"{_kind(returned)}. Give the gradient as a function of its own with jac=..."
@@ -253,6 +258,9 @@ def checked_value(value: Any) -> float:
 
 def checked_gradient(gradient: Any, size: int, source: str) -> Vector:
     """Return a copy of the gradient as float64, or say what is wrong with it."""
+    if type(gradient) is np.ndarray and gradient.shape == (size,) and gradient.dtype.char == "d":
+        # A copy: functions may hand out the same buffer again and again.
+        return gradient.copy()
     array = np.asarray(gradient)
     if array.dtype != np.float64 and array.dtype.kind not in "fiub":
         raise TypeError(
@@ -262,7 +270,6 @@ def checked_gradient(gradient: Any, size: int, source: str) -> Vector:
         raise ValueError(
             f"{source}'s gradient must have x0's shape ({size},), but its shape is {array.shape}."
         )
-    # A copy: functions may hand out the same buffer again and again.
     return np.array(array, dtype=np.float64)
 
 

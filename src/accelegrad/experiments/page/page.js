@@ -44,6 +44,7 @@ const figures = JSON.parse(document.getElementById("data").textContent).map((fig
     scale: null,
     drag: "zoom",
     hidden: new Set(),
+    words: [],
     enlarged: null,
     revision: 0, // a zoom is kept while this stays
   };
@@ -102,8 +103,7 @@ function geometry(figure, width) {
     rows.some((row) => j < row.length && labelled(row, j)) ? 62 : 46);
   const right = 14;
   const space = width - left.reduce((sum, part) => sum + part, 0) - columns * right;
-  // A single panel does not grow beyond what is pleasant to read.
-  const across = Math.min(space / columns, figure.enlarged ? 1200 : 760);
+  const across = Math.min(space / columns, 1200);
   const tallest = figure.enlarged ? 520 : columns === 1 ? 400 : columns === 2 ? 340 : 280;
   const down = Math.round(Math.max(165, Math.min(tallest, 0.8 * across)));
   const panels = [];
@@ -128,6 +128,16 @@ function nameOf(entry) {
   return entry.variant ? `${entry.method}, ${entry.variant}` : entry.method;
 }
 
+// An array's numbers in words, for hovering; made once.
+function wordsOf(figure, index) {
+  figure.words[index] ??= figure.arrays[index].map((value) => {
+    if (value === null) return "-";
+    const short = value >= 1e-3 && value < 1e5;
+    return short ? String(Number(value.toPrecision(5))) : value.toExponential(4);
+  });
+  return figure.words[index];
+}
+
 function curveTrace(figure, panel, line, number) {
   const entry = figure.entries[line.entry];
   const axis = axisOf(figure, panel);
@@ -135,7 +145,8 @@ function curveTrace(figure, panel, line, number) {
   const colour = colourOf(figure, line.entry);
   const others = panel.axes.filter((name) => name !== axis);
   const extra = others.map((name) => figure.arrays[line.x[name]]);
-  if (line.band) extra.push(...line.band.map((edge) => figure.arrays[edge]));
+  extra.push(wordsOf(figure, line.y));
+  if (line.band) extra.push(...line.band.map((edge) => wordsOf(figure, edge)));
   const y = figure.arrays[line.y];
   const marked = new Set(line.marked);
   const row = (name, value) => `<br>${inTemplate(name)}: ${value}`;
@@ -143,8 +154,8 @@ function curveTrace(figure, panel, line, number) {
   const hover = `<b>${inTemplate(nameOf(entry))}</b>`
     + row(axis, "%{x:,.7~r}")
     + others.map((name, i) => row(name, `%{customdata[${i}]:,.7~r}`)).join("")
-    + row(panel.yLabel, "%{y:.5~g}")
-    + (line.band ? row("band", `%{customdata[${from}]:.4~g} to %{customdata[${from + 1}]:.4~g}`) : "")
+    + row(panel.yLabel, `%{customdata[${from}]}`)
+    + (line.band ? row("band", `%{customdata[${from + 1}]} to %{customdata[${from + 2}]}`) : "")
     + (line.note ? `<br><i>${inTemplate(line.note)}</i>` : "")
     + "<extra></extra>";
   return {
@@ -157,9 +168,9 @@ function curveTrace(figure, panel, line, number) {
     yaxis: `y${number}`,
     x: figure.arrays[line.x[axis]].map((value) => (log && value <= 0 ? null : value)),
     y,
-    customdata: extra.length ? y.map((_, i) => extra.map((values) => values[i])) : undefined,
+    customdata: y.map((_, i) => extra.map((values) => values[i])),
     line: { color: colour, dash: entry.dash, width: 2 },
-    marker: { color: colour, size: marked.size ? y.map((_, i) => (marked.has(i) ? 6 : 0)) : 6 },
+    marker: { color: colour, size: marked.size ? y.map((_, i) => (marked.has(i) ? 6 : 0)) : 6, line: { width: 0 } },
     connectgaps: false,
     hovertemplate: hover,
     visible: figure.hidden.has(line.entry) ? "legendonly" : true,
@@ -206,6 +217,17 @@ function bandTrace(figure, panel, line, number) {
   };
 }
 
+// How many ticks an axis gets. A log axis of two decades or more has ticks at powers of ten only,
+// whose labels plotly makes larger than others.
+function ticks(log, room, arrays) {
+  if (!log) return { nticks: Math.max(3, Math.round(room)), tickfont: { size: 11 } };
+  const logs = arrays.flat().filter((value) => value > 0).map(Math.log10);
+  const range = (pick) => logs.reduce((a, b) => pick(a, b), logs[0] ?? 0);
+  const decades = range(Math.max) - range(Math.min);
+  const most = decades >= 1.8 ? Math.floor(decades / 0.75) : Infinity;
+  return { nticks: Math.max(2, Math.min(Math.round(room), most)), tickfont: { size: 9.5 } };
+}
+
 function build(figure, place) {
   const look = CHROME[theme()];
   const bands = [];
@@ -242,7 +264,7 @@ function build(figure, place) {
       anchor: `y${number}`,
       domain: [x / place.width, (x + across) / place.width],
       title: { ...title, text: plain(axis), standoff: 6 },
-      nticks: Math.max(3, Math.round(across / 55)),
+      ...ticks(log, across / 55, panel.lines.map((line) => figure.arrays[line.x[axis]])),
       uirevision: `${figure.revision} ${axis} ${log}`,
     };
     layout[`yaxis${number}`] = {
@@ -252,7 +274,7 @@ function build(figure, place) {
       anchor: `x${number}`,
       domain: [1 - (y + down) / place.height, 1 - y / place.height],
       title: { ...title, text: labelled ? plain(panel.yLabel) : "", standoff: 4 },
-      nticks: Math.max(3, Math.round(down / 30)),
+      ...ticks(true, down / 30, panel.lines.map((line) => figure.arrays[line.y])),
     };
     let drawn = 0;
     for (const line of panel.lines) {
@@ -315,10 +337,9 @@ function draw(figure) {
   const { data, layout } = build(figure, place);
   const config = { displayModeBar: false, doubleClick: "reset", responsive: false };
   if (!figure.plot.data) figure.plot.replaceChildren();
-  const done = Plotly.react(figure.plot, data, layout, config);
+  Plotly.react(figure.plot, data, layout, config);
   placeHeads(figure, place);
   showSwitches(figure);
-  return done;
 }
 
 function showSwitches(figure) {
@@ -404,7 +425,7 @@ function followReading() {
   const links = new Map([...document.querySelectorAll("nav li a")].map((a) => [a.hash.slice(1), a]));
   const sections = [...links.keys()].map((id) => document.getElementById(id));
   const mark = () => {
-    const line = innerHeight / 3;
+    const line = 160;
     const current = sections.findLast((section) => section.getBoundingClientRect().top <= line);
     for (const [id, link] of links) {
       if (id === current?.id) link.setAttribute("aria-current", "true");
@@ -415,40 +436,73 @@ function followReading() {
   mark();
 }
 
-function redraw() {
+// Draws all figures, those in sight first; between them the page answers. A later call takes over.
+let turn = 0;
+async function drawAll() {
+  const mine = ++turn;
+  root.dataset.ready = "false";
   showTheme();
-  for (const figure of figures) draw(figure);
+  const far = (figure) => {
+    const box = figure.plot.getBoundingClientRect();
+    return Math.max(0, box.top - innerHeight, -box.bottom);
+  };
+  const order = figures.map((figure) => [far(figure), figure]).sort((a, b) => a[0] - b[0]);
+  for (const [, figure] of order) {
+    try {
+      draw(figure);
+    } catch (error) { // the others are drawn all the same
+      console.error(`${figure.id} could not be drawn:`, error);
+      const still = document.createElement("img");
+      still.src = figure.section.querySelector(".files a").getAttribute("href");
+      still.alt = figure.section.querySelector("h2").textContent;
+      figure.plot.style.height = "";
+      figure.plot.replaceChildren(still);
+    }
+    await new Promise((resolve) => setTimeout(resolve));
+    if (mine !== turn) return;
+  }
+  root.dataset.ready = "true";
 }
 
-async function start() {
+function listenToPrinting() {
+  let folded = [];
+  addEventListener("beforeprint", () => {
+    printing = true;
+    folded = [...document.querySelectorAll("details:not([open])")];
+    for (const details of folded) details.open = true;
+    showTheme();
+    for (const figure of figures) draw(figure); // at once: printing does not wait
+  });
+  addEventListener("afterprint", () => {
+    printing = false;
+    for (const details of folded) details.open = false;
+    drawAll();
+  });
+}
+
+function start() {
   showTheme();
   for (const figure of figures) {
     listen(figure);
     figure.plot.style.height = `${geometry(figure, figure.plot.clientWidth).height}px`;
   }
   listenToCounters();
+  listenToPrinting();
   followReading();
   document.getElementById("theme").addEventListener("click", () => {
     chosen = theme() === "dark" ? "light" : "dark";
     remember(chosen);
-    redraw();
+    drawAll();
   });
-  wantsDark.addEventListener("change", redraw);
-  addEventListener("beforeprint", () => { printing = true; redraw(); });
-  addEventListener("afterprint", () => { printing = false; redraw(); });
-  for (const figure of figures) {
-    await draw(figure);
-    await new Promise((resolve) => setTimeout(resolve)); // the page stays responsive meanwhile
-  }
+  wantsDark.addEventListener("change", drawAll);
   let waiting;
   new ResizeObserver(() => {
     clearTimeout(waiting);
     waiting = setTimeout(() => {
-      if (printing) return;
-      for (const figure of figures) if (figure.width !== figure.plot.clientWidth) draw(figure);
+      if (!printing && figures.some((figure) => figure.width !== figure.plot.clientWidth)) drawAll();
     }, 120);
   }).observe(document.querySelector("main"));
-  root.dataset.ready = "true";
+  drawAll();
 }
 
 start();
