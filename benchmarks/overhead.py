@@ -59,8 +59,10 @@ def main():
                     statistics.median(part) for part in zip(*runs, strict=True)
                 )
                 worst = max(worst, share)
+                name = f"p={p}"
                 print(
-                    f"{f'p={p}':<10}{method:<12}{tol or '-'!s:<6}{added:>10.1f}{gradient:>13.1f}{share:>8.1%}"
+                    f"{name:<10}{method:<12}{tol or '-'!s:<6}{added:>10.1f}{gradient:>13.1f}"
+                    f"{share:>8.1%}"
                 )
     print(f"largest share {worst:.1%}; the limit is {LIMIT:.0%}")
 

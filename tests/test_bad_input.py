@@ -199,6 +199,12 @@ CASES = {
     "batch size zero": (dict(fun=MODEL, batch_size=0), ValueError, r"batch_size must be"),
     "rng": (dict(fun=MODEL, batch_size=1, rng="seed"), TypeError, r"rng must be a Generator"),
     "callback": (dict(callback=3), TypeError, r"callback must be a function"),
+    "callback_at": (dict(callback_at=[1.5]), TypeError, r"callback_at must hold iterations"),
+    "callback_at zero": (
+        dict(callback_at=[0]),
+        ValueError,
+        r"callback_at must be a whole number >= 1",
+    ),
     "args": (dict(args=3), TypeError, r"args must be a tuple"),
     "checkpoint folder": (
         dict(checkpoint="/no/such/folder/file"),

@@ -258,6 +258,18 @@ def test_types_and_shapes(name: str) -> None:
     np.testing.assert_array_equal(m, before)
 
 
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_both_at_once_are_the_same_to_the_last_bit(name: str, dtype: type) -> None:
+    loss = loss_of(name)
+    for y in targets(loss):
+        m = margins(name, y).astype(dtype)
+        value, slope = loss.value_and_derivative(m, y)
+        assert value.dtype == slope.dtype == dtype
+        np.testing.assert_array_equal(value, loss.value(m, y))
+        np.testing.assert_array_equal(slope, loss.derivative(m, y))
+
+
 def test_losses_are_values() -> None:
     assert make_loss("huber", delta=2) == Huber(2.0)
     assert make_loss("huber") != Huber(2.0)

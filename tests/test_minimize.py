@@ -303,6 +303,23 @@ def test_callback_in_scipys_two_forms():
         assert r.gap == r.fun - r.lower_bound
 
 
+def test_callback_at_some_iterations_only():
+    seen = []
+
+    def callback(intermediate_result):
+        seen.append(intermediate_result.nit)
+
+    ag.minimize(
+        PROBLEM,
+        START,
+        diameter=DIAMETER,
+        max_iter=20,
+        callback=callback,
+        callback_at=[1, 7, 20, 99],
+    )
+    assert seen == [1, 7, 20]
+
+
 def test_callback_stops_the_run():
     def callback(intermediate_result):
         if intermediate_result.nit == 7:

@@ -180,9 +180,8 @@ def test_every_word_of_the_report_is_on_the_page(read: Reader, report: Report) -
         words(figure.title, figure.caption, *itertools.chain(*figure.facts.items()))
     for name, table in report.facts.items():
         words(name, *itertools.chain(*table.items()))
-    for verdict in ("hold", "hold in part", "do not hold here"):
-        assert any(attrs.get("class") == "count" for _, attrs in read.elements)
-        words(verdict)
+    words("hold", "hold in part", "do not hold here")
+    assert [attrs.get("class") for _, attrs in read.elements].count("count") == 3
 
 
 def test_text_is_escaped(page: Path, read: Reader) -> None:
@@ -234,12 +233,11 @@ def test_an_interrupted_write_leaves_the_previous_page(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr("os.fsync", interrupted)
-        write_report(replace(small, title="another"), tmp_path)
-    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(stills, "draw_still", interrupted)
-        write_report(replace(small, title="another"), tmp_path)
+    for place in ("os.fsync", "accelegrad.experiments.stills.draw_still"):
+        with monkeypatch.context() as patched:
+            patched.setattr(place, interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                write_report(replace(small, title="another"), tmp_path)
     assert index.read_bytes() == before
     assert sorted(path.name for path in tmp_path.rglob("*.*")) == [
         "family.png",
@@ -339,10 +337,7 @@ def test_a_method_has_one_colour_however_it_is_written() -> None:
     strangers = [f"stranger {i}" for i in range(len(OTHERS))]
     assert len(set(colours(strangers).values())) == len(OTHERS)
     assert colours([*strangers, "one more"])["one more"] in OTHERS
-    assert (
-        colours(["stranger 3"]) == colours(["stranger 3", "AdaGrad"]) | colours(["stranger 3"])
-        or colours(["stranger 3"])["stranger 3"] == colours(["stranger 3", "AdaGrad"])["stranger 3"]
-    )
+    assert colours(["stranger 3"])["stranger 3"] == colours(["AdaGrad", "stranger 3"])["stranger 3"]
 
 
 def test_shades_go_towards_the_background() -> None:
@@ -437,7 +432,6 @@ def test_stills_leave_the_user_settings_alone(report: Report) -> None:
     before = dict(matplotlib.rcParams)
     png = stills.draw_still(prepare(report)[1])["png"]
     assert dict(matplotlib.rcParams) == before
-    assert "matplotlib.pyplot" not in sys.modules or before == dict(matplotlib.rcParams)
     assert imread(io.BytesIO(png)).ndim == 3
 
 
@@ -466,16 +460,17 @@ return [...document.querySelectorAll('.plot')].map((plot) => {
 @pytest.fixture
 def driver(open_page: Any, page: Path) -> Any:  # noqa: F811
     driver = open_page(page)
-    driver.execute_script("localStorage.clear()")
-    driver.refresh()
     wait_for(driver, READY)
     yield driver
+    driver.execute_script("localStorage.clear()")
     assert [entry for entry in driver.get_log("browser") if entry["level"] == "SEVERE"] == []
 
 
 def click(driver: Any, selector: str) -> None:
     element = driver.find_element("css selector", selector)
-    driver.execute_script("arguments[0].scrollIntoView({block: 'center'})", element)
+    driver.execute_script(
+        "arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", element
+    )
     element.click()
 
 
@@ -518,6 +513,24 @@ def test_the_legend_hides_a_family_and_shows_one_alone(driver: Any) -> None:
     assert driver.execute_script(DRAWN)[1] == [True, 4, 4]
 
 
+def test_pointing_at_a_name_makes_the_others_step_back(driver: Any) -> None:
+    from selenium.webdriver import ActionChains
+
+    def shown(opacity: str) -> str:
+        traces = "[...document.querySelectorAll('#figure-family .scatterlayer .trace')]"
+        return f"{traces}.filter((group) => getComputedStyle(group).opacity {opacity}).length"
+
+    entry = driver.find_element("css selector", '#figure-family [data-entry="1"]')
+    driver.execute_script(
+        "arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", entry
+    )
+    ActionChains(driver).move_to_element(entry).perform()
+    wait_for(driver, f"{shown('> 0.9')} === 1 && {shown('< 0.2')} >= 3")
+    title = driver.find_element("css selector", "#figure-family h2")
+    ActionChains(driver).move_to_element(title).perform()
+    wait_for(driver, f"{shown('< 0.9')} === 0")
+
+
 def test_the_switches_change_the_axes(driver: Any) -> None:
     def titles() -> set[str]:
         found = driver.find_elements("css selector", "#figure-grid [class*=xtitle]")
@@ -549,7 +562,9 @@ def test_a_zoom_outlives_the_legend_and_ends_with_reset(driver: Any) -> None:
     from selenium.webdriver import ActionChains
 
     area = driver.find_element("css selector", "#figure-grid .nsewdrag")
-    driver.execute_script("arguments[0].scrollIntoView({block: 'center'})", area)
+    driver.execute_script(
+        "arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", area
+    )
     drag = ActionChains(driver).move_to_element_with_offset(area, -60, -50).click_and_hold()
     drag.move_by_offset(90, 90).release().perform()
     changed = f"{plot}._fullLayout.xaxis.range[0] !== {full[0]!r}"

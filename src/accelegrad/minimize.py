@@ -8,7 +8,7 @@ import math
 import os
 import warnings
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -93,6 +93,7 @@ def minimize(
     time_limit: float | None = None,
     output: str = "auto",
     callback: Callable[..., Any] | None = None,
+    callback_at: Iterable[int] | None = None,
     progress: bool = False,
     trace: bool = False,
     checkpoint: str | os.PathLike[str] | None = None,
@@ -153,6 +154,8 @@ def minimize(
     callback : callable
         Called after every iteration as ``callback(intermediate_result)`` where the argument has
         that name, else as ``callback(x)``. StopIteration ends the run.
+    callback_at : iterable of int
+        The iterations (from 1) after which the callback is called; by default all of them.
     progress : bool
         Show a progress bar with value and certified gap.
     trace : bool
@@ -206,6 +209,7 @@ def minimize(
         output=_choice("output", output, OUTPUTS),
         exact=exact and batch_size is None,
         callback=None if callback is None else _scipy_callback(callback),
+        callback_at=None if callback_at is None else _iterations(callback_at),
         progress=bool(progress),
         trace=bool(trace),
         checkpoint=None if checkpoint is None else _checkpoint_path(checkpoint),
@@ -456,6 +460,15 @@ def _check_needs(rule: Rule, oracle: Oracle, options: Options, certificate: Cert
             "tol stops on the certified gap, which needs exact values and a diameter, a bounded "
             "feasible_set, or a LinearModel with l2 > 0. Use max_iter or time_limit alone."
         )
+
+
+def _iterations(given: Iterable[int]) -> frozenset[int]:
+    try:
+        return frozenset(whole_number("callback_at", number, least=1) for number in given)
+    except TypeError:
+        raise TypeError(
+            f"callback_at must hold iterations, whole numbers from 1 on; not {given!r}."
+        ) from None
 
 
 def _checkpoint_path(given: str | os.PathLike[str]) -> Path:

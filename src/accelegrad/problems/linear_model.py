@@ -62,7 +62,10 @@ class Evaluation:
         """The weighted mean of the losses, sum_i p_i l(m_i)."""
         if self._mean_loss is None:
             model = self.model
-            self._mean_loss = float(model._shares @ model.loss.value(self.margins, model.y))
+            # Both: who asks for a value mostly asks for the gradient next.
+            losses, slopes = model.loss.value_and_derivative(self.margins, model.y)
+            self._mean_loss = float(model._shares @ losses)
+            self._derivatives = slopes.astype(np.float64, copy=False)
         return self._mean_loss
 
     @property
@@ -388,15 +391,15 @@ class LinearModel:
 
     def _backward(self, theta: Vector) -> Vector:
         """Return sum_i p_i theta_i a_i, a new vector; the intercept has a 1 in every a_i."""
-        # Equal shares are applied to the shorter side of the product.
+        # Equal shares are applied to the result, which mostly is shorter.
         weighted = theta if self.sample_weight is None else self._shares * theta
-        scale = 1.0 / self.n_samples if self.sample_weight is None else 1.0
         factors = weighted.astype(self.dtype, copy=False)
         product = factors @ self.X if self._transpose is None else self._transpose @ factors
-        combination = np.empty(self.n_parameters)
-        np.multiply(product, scale, out=combination[: self.n_features])
+        combination: Vector = product.astype(np.float64, copy=False)
+        if self.sample_weight is None:
+            combination *= 1.0 / self.n_samples
         if self.fit_intercept:
-            combination[-1] = self._shares @ theta
+            combination = np.append(combination, self._shares @ theta)
         return combination
 
     def _balanced(self, theta: Vector) -> Vector:

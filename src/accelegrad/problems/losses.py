@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import expit, xlog1py, xlogy
+from scipy.special import xlog1py, xlogy
 
 from accelegrad.errors import Vector, nearest, real_number
 
@@ -41,6 +41,10 @@ class Loss(ABC):
     def derivative(self, m: npt.ArrayLike, y: npt.ArrayLike) -> Array:
         """Return l'(m, y), a subgradient in m; the choice at kinks is 0 for every loss here."""
         return self._derivative(*_operands(m, y))
+
+    def value_and_derivative(self, m: npt.ArrayLike, y: npt.ArrayLike) -> tuple[Array, Array]:
+        """Return both at once, the same to the last bit, with shared work where there is any."""
+        return self._value_and_derivative(*_operands(m, y))
 
     def conjugate(self, theta: npt.ArrayLike, y: npt.ArrayLike) -> Vector:
         """Return l*(theta) = sup_m theta m - l(m, y) in float64, infinite outside its domain.
@@ -73,6 +77,9 @@ class Loss(ABC):
     @abstractmethod
     def _derivative(self, m: Array, y: Array) -> Array: ...
 
+    def _value_and_derivative(self, m: Array, y: Array) -> tuple[Array, Array]:
+        return self._value(m, y), self._derivative(m, y)
+
     @abstractmethod
     def _domain(self, y: Vector) -> tuple[Vector | float, Vector | float]:
         """Return the ends of the closed interval in which the conjugate is finite."""
@@ -104,12 +111,25 @@ class Logistic(Loss):
     lipschitz: ClassVar[float] = 1.0
 
     def _value(self, m: Array, y: Array) -> Array:
-        z = y * m
-        # The exponent is never positive, so nothing overflows.
-        return np.log1p(np.exp(-np.abs(z))) - np.minimum(z, 0)
+        z, decay = self._decay(m, y)
+        return np.log1p(decay) - np.minimum(z, 0)
 
     def _derivative(self, m: Array, y: Array) -> Array:
-        return -y * expit(-y * m)
+        return self._slope(y, *self._decay(m, y))
+
+    def _value_and_derivative(self, m: Array, y: Array) -> tuple[Array, Array]:
+        z, decay = self._decay(m, y)
+        return np.log1p(decay) - np.minimum(z, 0), self._slope(y, z, decay)
+
+    @staticmethod
+    def _decay(m: Array, y: Array) -> tuple[Array, Array]:
+        """Return z = y m and exp(-|z|), in which nothing overflows."""
+        z = y * m
+        return z, np.exp(-np.abs(z))
+
+    @staticmethod
+    def _slope(y: Array, z: Array, decay: Array) -> Array:
+        return -y * np.where(z > 0, decay, 1.0) / (1 + decay)
 
     def _domain(self, y: Vector) -> tuple[Vector | float, Vector | float]:
         return _towards_label(y, 1.0)
@@ -182,6 +202,12 @@ class Squared(Loss):
 
     def _derivative(self, m: Array, y: Array) -> Array:
         return m - y
+
+    def _value_and_derivative(self, m: Array, y: Array) -> tuple[Array, Array]:
+        residual = m - y
+        cost = residual * residual
+        cost *= 0.5
+        return cost, residual
 
     def _domain(self, y: Vector) -> tuple[Vector | float, Vector | float]:  # noqa: ARG002
         return -np.inf, np.inf

@@ -39,6 +39,7 @@ class Options:
     output: str = "auto"
     exact: bool = True  # gradients (and values, where there are any) are free of noise
     callback: Callable[[OptimizeResult], Any] | None = None
+    callback_at: frozenset[int] | None = None  # iterations; None: all
     progress: bool = False
     trace: bool = False
     checkpoint: Path | None = None
@@ -269,7 +270,7 @@ class Run:
             self.trace.add(self.iteration, value, self.gap, size, self._points(), seconds)
         if self._bar is not None:
             self._show_progress(step)
-        stop = self.options.callback is not None and self._call_back(self.options.callback)
+        stop = self._call_back()
         if self.options.checkpoint and self.iteration % self.options.checkpoint_every == 0:
             self._save_checkpoint()
         self._paused += time.perf_counter() - begun
@@ -279,8 +280,11 @@ class Run:
         judged = 0 if self.judge is None or self.judge is self.oracle else self.judge.points
         return self.oracle.points + judged
 
-    def _call_back(self, callback: Callable[[OptimizeResult], Any]) -> bool:
+    def _call_back(self) -> bool:
         """Call the user's callback with the state so far; True if it raised StopIteration."""
+        callback, wanted = self.options.callback, self.options.callback_at
+        if callback is None or not (wanted is None or self.iteration in wanted):
+            return False
         known: dict[str, Any] = {"nit": self.iteration, **self._counters(), **self._points_now()}
         best = self.best
         if self.output == "best" and best is not None:

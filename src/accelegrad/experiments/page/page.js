@@ -217,14 +217,14 @@ function bandTrace(figure, panel, line, number) {
   };
 }
 
-// How many ticks an axis gets. A log axis of two decades or more has ticks at powers of ten only,
-// whose labels plotly makes larger than others.
-function ticks(log, room, arrays) {
+// How many ticks an axis gets. plotly sets them at powers of ten only when there are more than 0.7
+// decades for each, and at every one when there is at most one; their labels it makes larger.
+function ticks(log, room, arrays, padded) {
   if (!log) return { nticks: Math.max(3, Math.round(room)), tickfont: { size: 11 } };
   const logs = arrays.flat().filter((value) => value > 0).map(Math.log10);
-  const range = (pick) => logs.reduce((a, b) => pick(a, b), logs[0] ?? 0);
-  const decades = range(Math.max) - range(Math.min);
-  const most = decades >= 1.8 ? Math.floor(decades / 0.75) : Infinity;
+  const extreme = (pick) => logs.reduce((a, b) => pick(a, b), logs[0] ?? 0);
+  const decades = (extreme(Math.max) - extreme(Math.min)) * (padded ? 1.12 : 1);
+  const most = decades > 1.4 ? Math.ceil(decades) : Infinity;
   return { nticks: Math.max(2, Math.min(Math.round(room), most)), tickfont: { size: 9.5 } };
 }
 
@@ -256,6 +256,7 @@ function build(figure, place) {
     const number = i === 0 ? "" : String(i + 1);
     const log = isLog(figure, panel);
     const axis = axisOf(figure, panel);
+    const marked = panel.lines.some((line) => line.marked.length > 0);
     const title = { font: { color: look.ink, size: 12 } };
     layout[`xaxis${number}`] = {
       ...axes,
@@ -264,7 +265,7 @@ function build(figure, place) {
       anchor: `y${number}`,
       domain: [x / place.width, (x + across) / place.width],
       title: { ...title, text: plain(axis), standoff: 6 },
-      ...ticks(log, across / 55, panel.lines.map((line) => figure.arrays[line.x[axis]])),
+      ...ticks(log, across / (log ? 36 : 55), panel.lines.map((line) => figure.arrays[line.x[axis]]), marked),
       uirevision: `${figure.revision} ${axis} ${log}`,
     };
     layout[`yaxis${number}`] = {
@@ -274,7 +275,7 @@ function build(figure, place) {
       anchor: `x${number}`,
       domain: [1 - (y + down) / place.height, 1 - y / place.height],
       title: { ...title, text: labelled ? plain(panel.yLabel) : "", standoff: 4 },
-      ...ticks(true, down / 30, panel.lines.map((line) => figure.arrays[line.y])),
+      ...ticks(true, down / 24, panel.lines.map((line) => figure.arrays[line.y]), true),
     };
     let drawn = 0;
     for (const line of panel.lines) {
@@ -284,6 +285,9 @@ function build(figure, place) {
       curves.push(trace);
     }
     if (!drawn) {
+      const bare = { ticks: "", showticklabels: false, showgrid: false };
+      Object.assign(layout[`xaxis${number}`], bare);
+      Object.assign(layout[`yaxis${number}`], bare);
       annotations.push({
         text: "nothing to draw", showarrow: false, xref: `x${number} domain`, yref: `y${number} domain`,
         x: 0.5, y: 0.5, font: { size: 12, color: look.soft },
