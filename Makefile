@@ -20,13 +20,13 @@ $(VENV)/.ready: pyproject.toml
 	touch $@
 
 demo: setup
-	$(BIN)/python -m accelegrad demo
+	$(BIN)/python -m accelegrad reproduce --quick --out report
 
 test: setup
-	$(PYTEST) -n 2
+	$(PYTEST) -n 2 --dist loadgroup
 
 check: lint
-	$(PYTEST) -n 2 -m 'not slow'
+	$(PYTEST) -n 2 --dist loadgroup -m 'not slow'
 
 lint: setup
 	$(BIN)/ruff check .
@@ -43,4 +43,4 @@ docs: setup
 	@echo "docs: docs/_build/html/index.html"
 
 clean:
-	rm -rf $(VENV) docs/_build build dist reports
+	rm -rf $(VENV) docs/_build build dist report

@@ -26,7 +26,7 @@ from accelegrad.experiments.palette import (
 )
 from accelegrad.experiments.prepared import POINTS, prepare, thin
 from accelegrad.experiments.report import write_report
-from browser import open_page, wait_for  # noqa: F401 (a fixture)
+from browser import wait_for
 
 NASTY = "f < g & </script><script>alert(1)</script> $x$ %{y} 'quoted' \"twice\""
 AXES = ("iterations", "oracle calls")
@@ -458,7 +458,7 @@ return [...document.querySelectorAll('.plot')].map((plot) => {
 
 
 @pytest.fixture
-def driver(open_page: Any, page: Path) -> Any:  # noqa: F811
+def driver(open_page: Any, page: Path) -> Any:
     driver = open_page(page)
     wait_for(driver, READY)
     yield driver

@@ -23,7 +23,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         print(  # noqa: T201
-            f"\naccelegrad {given.command}: interrupted. What is done is kept: the same command goes on.",
+            f"\naccelegrad {given.command}: interrupted. What is done is kept: the same command "
+            "goes on.",
             file=sys.stderr,
         )
         return INTERRUPTED

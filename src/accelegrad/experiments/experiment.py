@@ -119,7 +119,7 @@ class Family:
         return float(self.at(point)[inside[-1]]) if inside.size else np.inf
 
     def curve(self, method: str, variant: str, point: str, *, shade: float = 0.0) -> Curve:
-        """Return a curve of the gaps at a point; the average is solid, the last point dashed."""
+        """Return a curve of the gaps at a point."""
         several = len(self.statuses) > 1
         bad = sorted({status for status in self.statuses if status != "MAX_ITER"})
         return Curve(
@@ -127,7 +127,6 @@ class Family:
             variant,
             self.x,
             self.at(point),
-            dash="solid" if point == "average" else "dash",
             shade=shade,
             low=self.low[point] if several else None,
             high=self.high[point] if several else None,
@@ -143,6 +142,16 @@ def slope(x: Vector, y: Vector, floor: float = 0.0) -> float:
     if keep.sum() < 3:
         return float("nan")
     return float(np.polyfit(np.log(x[keep]), np.log(y[keep]), 1)[0])
+
+
+def cells_text(cells: Mapping[Any, float], name: str = "") -> str:
+    """Return numbers by what they belong to: "1: 0.5 · 2: 0.3"."""
+    return " · ".join(f"{name}{key}: {number(value)}" for key, value in cells.items())
+
+
+def pairs_text(first: Mapping[Any, float], second: Mapping[Any, float]) -> str:
+    """Return two numbers each by what they belong to: "1: 0.5 / 0.7 · 2: 0.3 / 0.1"."""
+    return " · ".join(f"{key}: {number(first[key])} / {number(second[key])}" for key in first)
 
 
 def verdict_of(cells: Iterable[bool], *, part: float = 0.5) -> Verdict:

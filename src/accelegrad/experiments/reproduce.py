@@ -93,10 +93,8 @@ def _setup(request: Request, names: Sequence[str], store: Store) -> Setup:
     if "large-batch" not in names:
         return Setup(request.quick, seeds)
     path = request.data or find(RCV1)
-    if path is None:
-        data = generated_data(20_242, 47_236, 74, seed=0)
-    else:
-        data = imported_data(path, store)
+    generated = generated_data(20_242, 47_236, 74, seed=0)  # RCV1's shape
+    data = generated if path is None else imported_data(path, store)
     return Setup(request.quick, seeds, data, n_rows(data, store))
 
 

@@ -45,10 +45,11 @@ def _bytes(path: Path) -> bytes:
 
 
 def _packed(dataset: Dataset) -> Outcome:
-    X, facts = dataset.X, {"description": dataset.description, "shape": list(dataset.X.shape)}
+    X: Any = dataset.X
+    facts = {"description": dataset.description, "shape": list(X.shape)}
     if isinstance(X, np.ndarray):
         return Outcome({"y": dataset.y, "dense": X}, facts)
-    parts = {"values": X.data, "indices": X.indices, "indptr": X.indptr}
+    parts: dict[str, Any] = {"values": X.data, "indices": X.indices, "indptr": X.indptr}
     return Outcome({"y": dataset.y, **parts}, facts)
 
 
