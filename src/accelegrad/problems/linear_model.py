@@ -309,7 +309,7 @@ class LinearModel:
         Returns
         -------
         value : float
-            (n / |B|) sum_{i in B} p_i l(m_i) + l2 / 2 ||w||^2: unbiased for uniform rows.
+            ``(n / |B|) sum_{i in B} p_i l(m_i) + l2 / 2 ||w||^2``: unbiased for uniform rows.
         gradient : Vector
             The (sub)gradient of that, dense.
         """

@@ -214,7 +214,7 @@ class WholeSpace(FeasibleSet):
 
 
 class Ball(FeasibleSet):
-    """The Euclidean ball {u: ||u - center|| <= radius}.
+    """The Euclidean ball ``{u: ||u - center|| <= radius}``.
 
     Parameters
     ----------
@@ -439,7 +439,7 @@ class Simplex(FeasibleSet):
 
 
 class L1Ball(FeasibleSet):
-    """The l1 ball {u: sum of |u - center| <= radius}.
+    """The l1 ball ``{u: sum of |u - center| <= radius}``.
 
     Parameters
     ----------
