@@ -135,6 +135,26 @@ def test_a_failing_task_is_named(tmp_path):
         run_tasks([small_task(method="newton")], Store(tmp_path), jobs=2, progress=SILENT)
 
 
+def test_an_interrupt_within_a_task_is_not_taken_for_its_end(tmp_path, monkeypatch):
+    from accelegrad.problems.synthetic import PaperProblem
+
+    calls = []
+    original = PaperProblem.fun
+
+    def fun(self, x):
+        calls.append(1)
+        if len(calls) == 60:
+            raise KeyboardInterrupt
+        return original(self, x)
+
+    store = Store(tmp_path)
+    store.get(minimum_task(SMALL))
+    monkeypatch.setattr(PaperProblem, "fun", fun)
+    with pytest.raises(KeyboardInterrupt):
+        run_tasks([small_task()], store, jobs=1, progress=SILENT)
+    assert store.load(small_task()) is None
+
+
 # -- families and claims ---------------------------------------------------------------------------
 
 
@@ -247,10 +267,11 @@ def test_stochastic_claims_follow_the_numbers():
     assert stochastic.standard_rate(good).verdict is Verdict.HOLDS
     slow = {key: family(-0.3) for key in good}
     assert stochastic.standard_rate(slow).verdict is Verdict.FAILS
-    failing = {(p, m): family(0.5) for p in (2, 1) for m in stochastic.NOISY_SEARCHES}
-    assert stochastic.searches_fail(good, failing).verdict is Verdict.HOLDS
-    working = {key: family(-2.0) for key in failing}
-    assert stochastic.searches_fail(good, working).verdict is Verdict.FAILS
+    searches = [(p, m, stochastic.EPSILON) for p in (2, 1) for m in stochastic.NOISY_SEARCHES]
+    failing = {key: family(0.5) for key in searches}
+    assert stochastic.searches_fail({**good, **failing}).verdict is Verdict.HOLDS
+    working = {key: family(-2.0) for key in searches}
+    assert stochastic.searches_fail({**good, **working}).verdict is Verdict.FAILS
     free = {"exact": good, "noisy": noisy_families(ratio=0.9)}
     with_it = {"exact": good, "noisy": good}
     assert stochastic.works_without_projection(with_it, free).verdict is Verdict.HOLDS

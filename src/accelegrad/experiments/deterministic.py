@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from accelegrad.experiments.content import Claim, Curve, Figure, Panel, Verdict
+from accelegrad.experiments.content import Claim, Curve, Figure, Verdict
 from accelegrad.experiments.experiment import (
-    Experiment,
-    Family,
     Results,
     Setup,
     cells_text,
@@ -18,136 +14,83 @@ from accelegrad.experiments.experiment import (
     verdict_of,
 )
 from accelegrad.experiments.recording import NAMES
-from accelegrad.experiments.regression import minimum_task
+from accelegrad.experiments.regression_experiment import (
+    ADAPTIVE,
+    POINTS,
+    PROBLEMS,
+    RHOS,
+    RIGHT,
+    ROUNDING,
+    Families,
+    RegressionExperiment,
+    data,
+    problem_facts,
+)
 from accelegrad.experiments.tasks import Task
 
-RHOS = (0.5, 1.0, 2.0, 5.0, 10.0)
-RIGHT = tuple(rho for rho in RHOS if rho >= 1)  # K holds the minimiser
 EPSILONS = tuple(10.0**-k for k in range(1, 10))
-ADAPTIVE = ("accelegrad", "adagrad")
 SEARCHING = {"universal": 2, "universal-fast": 4}  # calls an iteration, as the paper says
-PROBLEMS = {2: "smooth", 1: "non-smooth"}  # by p
-ROUNDING = 1e-11  # gaps relative to the minimum that are below this are rounding
-POINTS = {"average": "averaged iterates", "last": "last iterates"}
 
 
-def size(setup: Setup) -> dict[str, Any]:
-    """Return the problem's size and the budget of calls."""
-    if setup.quick:
-        return {"n": 500, "d": 100, "noise": 1e-2, "calls": 1000}
-    return {"n": 2000, "d": 500, "noise": 1e-2, "calls": 3000}
+def budget(setup: Setup) -> int:
+    """Return how many oracle calls a run has."""
+    return 1000 if setup.quick else 3000
 
 
-def data(setup: Setup, p: int, seed: int) -> dict[str, Any]:
-    """Return the parameters of one problem."""
-    chosen = size(setup)
-    return {"p": p, "seed": seed, **{name: chosen[name] for name in ("n", "d", "noise")}}
-
-
-def rho_text(rho: float) -> str:
-    """Return rho as the legends show it."""
-    return f"ρ = {rho:g}"
-
-
-class Deterministic(Experiment):
+class Deterministic(RegressionExperiment):
     """All methods with exact gradients."""
 
+    axes = ("iterations", "oracle calls")
+
     def __init__(self, *, projected: bool) -> None:
-        self.projected = projected
-        self.name = "deterministic" if projected else "deterministic-unprojected"
-        self.title = "Exact gradients" + ("" if projected else ", without projection")
+        super().__init__("deterministic", "Exact gradients", projected=projected)
 
-    # -- tasks -----------------------------------------------------------------------------------
-
-    def first(self, setup: Setup) -> list[Task]:
-        """Return the minima."""
-        return [minimum_task(data(setup, p, s)) for p in PROBLEMS for s in range(setup.seeds)]
-
-    def tasks(self, setup: Setup) -> list[Task]:
-        """Return every method with each of its parameters."""
-        chosen = [(m, rho) for m in ADAPTIVE for rho in RHOS]
-        chosen += [(m, epsilon) for m in SEARCHING for epsilon in EPSILONS]
-        return [
-            self.task(setup, p, seed, method, value)
-            for p in PROBLEMS
-            for seed in range(setup.seeds)
-            for method, value in chosen
-        ]
+    def choices(self) -> list[tuple[str, float]]:
+        """Return AcceleGrad and AdaGrad by rho, the universal methods by epsilon."""
+        adaptive = [(method, rho) for method in ADAPTIVE for rho in RHOS]
+        return adaptive + [(method, epsilon) for method in SEARCHING for epsilon in EPSILONS]
 
     def task(self, setup: Setup, p: int, seed: int, method: str, value: float) -> Task:
         """Return one run; `value` is rho, or epsilon for the methods that search."""
         parameters = {**data(setup, p, seed), "method": method, "batch": 0}
-        calls = size(setup)["calls"]
         if method in SEARCHING:
-            iterations = calls // SEARCHING[method]
+            iterations = budget(setup) // SEARCHING[method]
             return Task("regression", {**parameters, "epsilon": value, "iterations": iterations})
-        more = {"rho": value, "projected": self.projected, "iterations": calls}
+        more = {"rho": value, "projected": self.projected, "iterations": budget(setup)}
         return Task("regression", {**parameters, **more})
-
-    def family(self, setup: Setup, results: Results, p: int, method: str, value: float) -> Family:
-        """Return the results of one method with one parameter, relative to the minimum."""
-        seeds = range(setup.seeds)
-        outcomes = [results[self.task(setup, p, seed, method, value)] for seed in seeds]
-        minima = [results[minimum_task(data(setup, p, s))].facts["minimum"] for s in seeds]
-        return Family.of(outcomes, minima)
-
-    # -- figures ---------------------------------------------------------------------------------
 
     def figures(self, setup: Setup, results: Results) -> list[Figure]:
         """Return the paper's figure: adaptive methods by rho, searching ones by epsilon."""
-        rows = []
-        for p, kind in PROBLEMS.items():
-            row = [
-                Panel(
-                    f"{kind}: {POINTS[point]}",
-                    self._adaptive_curves(setup, results, p, point),
-                    ("iterations", "oracle calls"),
-                    "(F - F*) / F*",
-                )
-                for point in POINTS
-            ]
-            row += [
-                Panel(
-                    f"{kind}: {'universal primal' if method == 'universal' else 'universal fast'}",
+        rows = [
+            self.adaptive_panels(setup, results, p)
+            + [
+                self.panel(
+                    f"{kind}: {NAMES[method].lower()}",
                     self._searching_curves(setup, results, p, method),
-                    ("iterations", "oracle calls"),
-                    "(F - F*) / F*",
                 )
                 for method in SEARCHING
             ]
-            rows.append(row)
-        chosen = size(setup)
+            for p, kind in PROBLEMS.items()
+        ]
         without = "" if self.projected else " The adaptive methods ignore the projection."
         return [
             Figure(
                 self.name,
                 self.title,
                 "Regression ‖Ax - b‖ₚᵖ from the origin, K the ball of diameter D = 2ρ‖x*‖. "
-                "AcceleGrad and AdaGrad by ρ, Nesterov's universal methods by ε relative to F*. "
-                "The universal methods need two and four data passes an iteration: switch the "
-                f"axis to compare costs.{without}",
+                "AcceleGrad and AdaGrad by ρ, Nesterov's universal methods (last iterates) by ε "
+                "relative to F*. The universal methods need two and four data passes an "
+                f"iteration: switch the axis to compare costs.{without}",
                 rows,
                 {
-                    "problem": f"n = {chosen['n']}, d = {chosen['d']}, noise variance 1e-2",
+                    **problem_facts(setup),
                     "seeds": ", ".join(map(str, range(setup.seeds))),
-                    "budget": f"{chosen['calls']} oracle calls a run",
+                    "budget": f"{budget(setup)} oracle calls a run",
                     "ρ": ", ".join(f"{rho:g}" for rho in RHOS),
                     "ε / F*": ", ".join(f"{epsilon:g}" for epsilon in EPSILONS),
-                    "G": "0",
                     "L₀ of the universal methods": "1",
-                    "F*": "lstsq (p = 2), HiGHS (p = 1)",
                 },
             )
-        ]
-
-    def _adaptive_curves(self, setup: Setup, results: Results, p: int, point: str) -> list[Curve]:
-        shades = np.linspace(0.6, 0.0, len(RHOS))
-        return [
-            self.family(setup, results, p, method, rho).curve(
-                method, rho_text(rho), point, shade=float(shade)
-            )
-            for method in ADAPTIVE
-            for rho, shade in zip(RHOS, shades, strict=True)
         ]
 
     def _searching_curves(self, setup: Setup, results: Results, p: int, method: str) -> list[Curve]:
@@ -159,21 +102,11 @@ class Deterministic(Experiment):
             for epsilon, shade in zip(EPSILONS, shades, strict=True)
         ]
 
-    # -- claims ----------------------------------------------------------------------------------
-
     def claims(self, setup: Setup, results: Results) -> list[Claim]:
-        """Return the claims of section 5, or those about leaving the projection out."""
-        families = {
-            (p, method, value): self.family(setup, results, p, method, value)
-            for p in PROBLEMS
-            for method, values in [
-                *((m, RHOS) for m in ADAPTIVE),
-                *((m, EPSILONS) for m in SEARCHING),
-            ]
-            for value in values
-        }
+        """Return the claims of section 5 (those about projections are judged elsewhere)."""
         if not self.projected:
             return []
+        families = self.families(setup, results)
         return [
             beats_adagrad(families),
             last_beats_average(families),
@@ -183,9 +116,6 @@ class Deterministic(Experiment):
             data_passes(families),
             rates(families),
         ]
-
-
-Families = dict[tuple[int, str, float], Family]
 
 
 def beats_adagrad(families: Families) -> Claim:

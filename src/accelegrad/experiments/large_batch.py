@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from accelegrad.experiments.content import Claim, Curve, Figure, Panel, Verdict
-from accelegrad.experiments.deterministic import POINTS
 from accelegrad.experiments.experiment import Experiment, Family, Results, Setup, cells_text
 from accelegrad.experiments.recording import NAMES
+from accelegrad.experiments.regression_experiment import POINTS
 from accelegrad.experiments.tasks import Task
 from accelegrad.experiments.text import minimum_task
 

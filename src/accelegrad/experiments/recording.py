@@ -15,6 +15,7 @@ from scipy.optimize import OptimizeResult
 from accelegrad.errors import Vector
 from accelegrad.experiments.tasks import Outcome, log_spaced
 from accelegrad.minimize import minimize
+from accelegrad.solve.result import Status
 
 NAMES = {
     "accelegrad": "AcceleGrad",
@@ -74,6 +75,8 @@ def record(
         callback_at=log_spaced(iterations, evaluations),
         **options,
     )
+    if result.status is Status.INTERRUPTED:
+        raise KeyboardInterrupt  # half a run must not be kept as a whole one
     columns = np.array(rows, dtype=np.float64).reshape(-1, 5).T
     arrays = dict(zip(("iteration", "calls", "epochs", "average", "last"), columns, strict=True))
     facts = {

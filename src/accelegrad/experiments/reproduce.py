@@ -8,9 +8,9 @@ import os
 import platform
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -84,8 +84,18 @@ def reproduce(request: Request) -> Path:
             progress.part_done()
     finally:
         progress.close()
-    report = _report(request, names, setup, store, seconds, time.perf_counter() - begun)
-    return write_report(report, request.out)
+    seconds["in all"] = time.perf_counter() - begun
+    return write_report(_report(Finished(request, names, setup, store, seconds)), request.out)
+
+
+class Finished(NamedTuple):
+    """All that is known when the runs are done."""
+
+    request: Request
+    names: Sequence[str]
+    setup: Setup
+    store: Store
+    seconds: dict[str, float]  # by experiment, and "in all"
 
 
 def _setup(request: Request, names: Sequence[str], store: Store) -> Setup:
@@ -114,14 +124,8 @@ def _save_traces(experiment: Experiment, setup: Setup, store: Store, folder: Pat
     os.replace(temporary, folder / f"{experiment.name}.npz")
 
 
-def _report(
-    request: Request,
-    names: Sequence[str],
-    setup: Setup,
-    store: Store,
-    seconds: dict[str, float],
-    total: float,
-) -> Report:
+def _report(finished: Finished) -> Report:
+    request, names, setup, store, _ = finished
     results = Results(store)
     figures: list[Figure] = []
     claims: list[Claim] = []
@@ -129,7 +133,7 @@ def _report(
         figures += EXPERIMENTS[name].figures(setup, results)
         claims += EXPERIMENTS[name].claims(setup, results)
     drawn = {figure.name for figure in figures}
-    claims = [c if c.figure in drawn else _without_figure(c) for c in claims]
+    claims = [c if c.figure in drawn else replace(c, figure="") for c in claims]
     held = sum(claim.verdict is Verdict.HOLDS for claim in claims)
     how = "at reduced size (--quick)" if request.quick else "at full size"
     return Report(
@@ -140,24 +144,12 @@ def _report(
         "bands their range.",
         claims,
         figures,
-        _facts(request, names, setup, store, seconds, total),
+        _facts(finished),
     )
 
 
-def _without_figure(claim: Claim) -> Claim:
-    from dataclasses import replace
-
-    return replace(claim, figure="")
-
-
-def _facts(
-    request: Request,
-    names: Sequence[str],
-    setup: Setup,
-    store: Store,
-    seconds: dict[str, float],
-    total: float,
-) -> dict[str, dict[str, str]]:
+def _facts(finished: Finished) -> dict[str, dict[str, str]]:
+    request, names, setup, store, seconds = finished
     facts = {
         "Run": {
             "experiments": ", ".join(names),
@@ -168,7 +160,7 @@ def _facts(
         },
         "Timings": {
             **{name: f"{spent:.1f} s" for name, spent in seconds.items()},
-            "in all": f"{total:.1f} s (results that were there already took none)",
+            "note": "results that were there already took no time",
         },
         "Versions": {
             "python": platform.python_version(),

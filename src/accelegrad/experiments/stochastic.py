@@ -2,24 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
-
-from accelegrad.experiments.content import Claim, Curve, Figure, Panel, Verdict
-from accelegrad.experiments.deterministic import (
-    ADAPTIVE,
-    POINTS,
-    PROBLEMS,
-    RHOS,
-    RIGHT,
-    ROUNDING,
-    Deterministic,
-    rho_text,
-)
+from accelegrad.experiments.content import Claim, Figure, Verdict
+from accelegrad.experiments.deterministic import Deterministic
 from accelegrad.experiments.experiment import (
-    Experiment,
-    Family,
     Results,
     Setup,
     cells_text,
@@ -29,7 +14,17 @@ from accelegrad.experiments.experiment import (
     verdict_of,
 )
 from accelegrad.experiments.recording import NAMES
-from accelegrad.experiments.regression import minimum_task
+from accelegrad.experiments.regression_experiment import (
+    ADAPTIVE,
+    PROBLEMS,
+    RHOS,
+    RIGHT,
+    ROUNDING,
+    Families,
+    RegressionExperiment,
+    data,
+    problem_facts,
+)
 from accelegrad.experiments.tasks import Task
 
 SLIGHTLY_MORE = 1.25  # the "slightly increased D" that cures AcceleGrad at rho = 1
@@ -39,184 +34,90 @@ AHEAD = 1.5  # a method is ahead if the other's gap is this many times as large
 SIMILAR = 5.0  # two methods perform similarly if their gaps differ by less than this factor
 
 
-def size(setup: Setup) -> dict[str, Any]:
-    """Return the problem's size and the number of epochs."""
-    if setup.quick:
-        return {"n": 500, "d": 100, "noise": 1e-2, "epochs": 20}
-    return {"n": 2000, "d": 500, "noise": 1e-2, "epochs": 30}
+def epochs(setup: Setup) -> int:
+    """Return how many epochs a run has."""
+    return 20 if setup.quick else 30
 
 
-def data(setup: Setup, p: int, seed: int) -> dict[str, Any]:
-    """Return the parameters of one problem."""
-    chosen = size(setup)
-    return {"p": p, "seed": seed, **{name: chosen[name] for name in ("n", "d", "noise")}}
-
-
-class Stochastic(Experiment):
+class Stochastic(RegressionExperiment):
     """AcceleGrad and AdaGrad with minibatches of one row; line searches that fail."""
 
+    axes = ("epochs", "iterations")
+
     def __init__(self, *, projected: bool) -> None:
-        self.projected = projected
-        self.name = "stochastic" if projected else "stochastic-unprojected"
-        self.title = "Noisy gradients" + ("" if projected else ", without projection")
+        super().__init__("stochastic", "Noisy gradients", projected=projected)
 
-    # -- tasks -----------------------------------------------------------------------------------
-
-    def first(self, setup: Setup) -> list[Task]:
-        """Return the minima."""
-        return [minimum_task(data(setup, p, s)) for p in PROBLEMS for s in range(setup.seeds)]
-
-    def tasks(self, setup: Setup) -> list[Task]:
-        """Return every method with each of its parameters."""
-        chosen = [(m, rho) for m in ADAPTIVE for rho in (*RHOS, SLIGHTLY_MORE)]
-        if self.projected:
-            chosen += [(m, EPSILON) for m in NOISY_SEARCHES]
-        return [
-            self.task(setup, p, seed, method, value)
-            for p in PROBLEMS
-            for seed in range(setup.seeds)
-            for method, value in chosen
-        ]
+    def choices(self) -> list[tuple[str, float]]:
+        """Return AcceleGrad and AdaGrad by rho, and the methods that search."""
+        adaptive = [(method, rho) for method in ADAPTIVE for rho in (*RHOS, SLIGHTLY_MORE)]
+        searching = [(method, EPSILON) for method in NOISY_SEARCHES]
+        return adaptive + (searching if self.projected else [])
 
     def task(self, setup: Setup, p: int, seed: int, method: str, value: float) -> Task:
         """Return one run; `value` is rho, or epsilon for the methods that search."""
-        chosen = size(setup)
-        parameters = {
-            **data(setup, p, seed),
-            "method": method,
-            "batch": 1,
-            "draw": 1000 + seed,
-            "iterations": chosen["epochs"] * chosen["n"],
-        }
+        known = data(setup, p, seed)
+        parameters = {**known, "method": method, "batch": 1, "draw": 1000 + seed}
+        steps = epochs(setup) * known["n"]
         if method in NOISY_SEARCHES:
-            # Two calls a step at least: the same number of rows is looked at.
-            steps = parameters["iterations"] // 4
-            return Task("regression", {**parameters, "epsilon": value, "iterations": steps})
-        return Task("regression", {**parameters, "rho": value, "projected": self.projected})
-
-    def family(self, setup: Setup, results: Results, p: int, method: str, value: float) -> Family:
-        """Return the results of one method with one parameter, relative to the minimum."""
-        seeds = range(setup.seeds)
-        outcomes = [results[self.task(setup, p, seed, method, value)] for seed in seeds]
-        minima = [results[minimum_task(data(setup, p, s))].facts["minimum"] for s in seeds]
-        return Family.of(outcomes, minima)
-
-    # -- figures ---------------------------------------------------------------------------------
+            # They look at several rows a step: about as many are looked at in all.
+            more = {"epsilon": value, "iterations": steps // 4}
+        else:
+            more = {"rho": value, "projected": self.projected, "iterations": steps}
+        return Task("regression", {**parameters, **more})
 
     def figures(self, setup: Setup, results: Results) -> list[Figure]:
         """Return the paper's figure, and beside it the line searches."""
         rows = []
         for p, kind in PROBLEMS.items():
-            row = [
-                Panel(
-                    f"{kind}: {POINTS[point]}",
-                    self._adaptive_curves(setup, results, p, point),
-                    ("epochs", "iterations"),
-                    "(F - F*) / F*",
-                )
-                for point in POINTS
-            ]
+            row = self.adaptive_panels(setup, results, p)
             if self.projected:
-                row.append(
-                    Panel(
-                        f"{kind}: line searches",
-                        self._search_curves(setup, results, p),
-                        ("epochs", "iterations"),
-                        "(F - F*) / F*",
-                    )
-                )
+                curves = [
+                    self.family(setup, results, p, m, EPSILON).curve(m, "under noise", "average")
+                    for m in NOISY_SEARCHES
+                ]
+                curves.append(self.adaptive_curve(setup, results, p, "accelegrad", 2.0, "average"))
+                row.append(self.panel(f"{kind}: line searches", curves))
             rows.append(row)
-        chosen = size(setup)
         caption = (
             "The same regression with gradients of single rows (minibatch 1), rows in random order "
             "without replacement. One epoch is one pass over all rows."
         )
-        if self.projected:
-            caption += (
-                " Right: Nesterov's universal methods, whose line searches compare noisy values, "
-                "beside AcceleGrad."
-            )
-        else:
-            caption += " The methods ignore the projection."
         facts = {
-            "problem": f"n = {chosen['n']}, d = {chosen['d']}, noise variance 1e-2",
+            **problem_facts(setup),
             "seeds": f"data {', '.join(map(str, range(setup.seeds)))}; order of rows 1000 + seed",
-            "epochs": str(chosen["epochs"]),
+            "epochs": str(epochs(setup)),
             "ρ": ", ".join(f"{rho:g}" for rho in sorted((*RHOS, SLIGHTLY_MORE))),
-            "G": "0",
-            "F*": "lstsq (p = 2), HiGHS (p = 1)",
         }
         if self.projected:
-            facts["ε / F* of the line searches"] = f"{EPSILON:g}"
-        return [Figure(self.name, self.title, caption, rows, facts)]
-
-    def _adaptive_curves(self, setup: Setup, results: Results, p: int, point: str) -> list[Curve]:
-        shades = np.linspace(0.6, 0.0, len(RHOS))
-        return [
-            self.family(setup, results, p, method, rho).curve(
-                method, rho_text(rho), point, shade=float(shade)
+            caption += (
+                " Right: averages of Nesterov's universal methods, whose line searches compare "
+                "noisy values, beside AcceleGrad's."
             )
-            for method in ADAPTIVE
-            for rho, shade in zip(RHOS, shades, strict=True)
-        ]
-
-    def _search_curves(self, setup: Setup, results: Results, p: int) -> list[Curve]:
-        curves = [
-            self.family(setup, results, p, method, EPSILON).curve(method, "under noise", "average")
-            for method in NOISY_SEARCHES
-        ]
-        shade = float(np.linspace(0.6, 0.0, len(RHOS))[RHOS.index(2.0)])
-        ours = self.family(setup, results, p, "accelegrad", 2.0)
-        return [*curves, ours.curve("accelegrad", rho_text(2.0), "average", shade=shade)]
-
-    # -- claims ----------------------------------------------------------------------------------
+            facts["ε / F* of the line searches"] = f"{EPSILON:g}"
+        else:
+            caption += " The methods ignore the projection."
+        return [Figure(self.name, self.title, caption, rows, facts)]
 
     def claims(self, setup: Setup, results: Results) -> list[Claim]:
         """Return the claims of appendix E about noise, or about leaving the projection out."""
-
-        def families(experiment: Stochastic, values: tuple[float, ...]) -> Families:
-            return {
-                (p, method, value): experiment.family(setup, results, p, method, value)
-                for p in PROBLEMS
-                for method in ADAPTIVE
-                for value in values
-            }
-
-        if not self.projected:
-            projected = families(Stochastic(projected=True), RHOS)
-            exact = Deterministic(projected=True), Deterministic(projected=False)
-            sides = [
-                {
-                    (p, method, rho): experiment.family(setup, results, p, method, rho)
-                    for p in PROBLEMS
-                    for method in ADAPTIVE
-                    for rho in RHOS
-                }
-                for experiment in exact
-            ]
-            own = families(self, RHOS)
+        own = self.families(setup, results)
+        if self.projected:
             return [
-                works_without_projection(
-                    {"exact": sides[0], "noisy": projected}, {"exact": sides[1], "noisy": own}
-                ),
-                works_underestimated({"exact": sides[1], "noisy": own}),
+                performs_similarly(own),
+                adagrad_ahead_once(own),
+                larger_diameter_cures(own),
+                searches_fail(own),
+                standard_rate(own),
             ]
-        known = families(self, (*RHOS, SLIGHTLY_MORE))
-        searches = {
-            (p, method): self.family(setup, results, p, method, EPSILON)
-            for p in PROBLEMS
-            for method in NOISY_SEARCHES
+        free = {
+            "exact": Deterministic(projected=False).families(setup, results),
+            "noisy": own,
         }
-        return [
-            performs_similarly(known),
-            adagrad_ahead_once(known),
-            larger_diameter_cures(known),
-            searches_fail(known, searches),
-            standard_rate(known),
-        ]
-
-
-Families = dict[tuple[int, str, float], Family]
+        projected = {
+            "exact": Deterministic(projected=True).families(setup, results),
+            "noisy": Stochastic(projected=True).families(setup, results),
+        }
+        return [works_without_projection(projected, free), works_underestimated(free)]
 
 
 def _ratio(families: Families, p: int, rho: float, point: str = "average") -> float:
@@ -322,10 +223,11 @@ def larger_diameter_cures(families: Families) -> Claim:
     )
 
 
-def searches_fail(families: Families, searches: dict[tuple[int, str], Family]) -> Claim:
+def searches_fail(families: Families) -> Claim:
     """Line searches with noisy values."""
     cells, evidence = [], []
-    for (p, method), family in searches.items():
+    for p, method in [(p, method) for p in PROBLEMS for method in NOISY_SEARCHES]:
+        family = families[p, method, EPSILON]
         ours = families[p, "accelegrad", 2.0].final("average")
         gap = min(family.final("average"), family.final("last"))
         ended = sorted(set(family.statuses) - {"MAX_ITER"})
