@@ -1,0 +1,24 @@
+"""The examples run, and say what they should."""
+
+import runpy
+from pathlib import Path
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+
+
+def printed(name, capsys):
+    runpy.run_path(str(EXAMPLES / name), run_name="__main__")
+    return capsys.readouterr().out
+
+
+def test_every_example_is_tested():
+    assert {path.name for path in EXAMPLES.glob("*.py")} == {"portfolio.py", "long_run.py"}
+
+
+def test_portfolio(capsys):
+    out = printed("portfolio.py", capsys)
+    assert "Converged: the certified gap is within tol." in out
+
+
+def test_long_run(capsys):
+    assert "the same point: True" in printed("long_run.py", capsys)
