@@ -144,14 +144,18 @@ def slope(x: Vector, y: Vector, floor: float = 0.0) -> float:
     return float(np.polyfit(np.log(x[keep]), np.log(y[keep]), 1)[0])
 
 
-def cells_text(cells: Mapping[Any, float], name: str = "") -> str:
+def cells_text(cells: Mapping[Any, float]) -> str:
     """Return numbers by what they belong to: "1: 0.5 · 2: 0.3"."""
-    return " · ".join(f"{name}{key}: {number(value)}" for key, value in cells.items())
+    return " · ".join(f"{_key(key)}: {number(value)}" for key, value in cells.items())
 
 
 def pairs_text(first: Mapping[Any, float], second: Mapping[Any, float]) -> str:
     """Return two numbers each by what they belong to: "1: 0.5 / 0.7 · 2: 0.3 / 0.1"."""
-    return " · ".join(f"{key}: {number(first[key])} / {number(second[key])}" for key in first)
+    return " · ".join(f"{_key(k)}: {number(first[k])} / {number(second[k])}" for k in first)
+
+
+def _key(key: Any) -> str:
+    return f"{key:g}" if isinstance(key, (int, float)) else str(key)
 
 
 def verdict_of(cells: Iterable[bool], *, part: float = 0.5) -> Verdict:

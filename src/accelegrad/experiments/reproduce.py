@@ -159,7 +159,7 @@ def _facts(finished: Finished) -> dict[str, dict[str, str]]:
             "raw traces": "traces/NAME.npz, one file an experiment",
         },
         "Timings": {
-            **{name: f"{spent:.1f} s" for name, spent in seconds.items()},
+            **{name: _timing(name, spent, setup, store) for name, spent in seconds.items()},
             "note": "results that were there already took no time",
         },
         "Versions": {
@@ -174,6 +174,15 @@ def _facts(finished: Finished) -> dict[str, dict[str, str]]:
         }
         facts["Minima"] = _minima(names, setup, store)
     return facts
+
+
+def _timing(name: str, spent: float, setup: Setup, store: Store) -> str:
+    """Say how long an experiment took now, and its runs when they were done."""
+    if name not in EXPERIMENTS:
+        return f"{spent:.1f} s"
+    runs = EXPERIMENTS[name].tasks(setup)
+    inside = sum(store.get(one).facts["seconds"] for one in runs)
+    return f"{spent:.1f} s ({len(runs)} runs, {inside:.1f} s within the methods)"
 
 
 def _minima(names: Sequence[str], setup: Setup, store: Store) -> dict[str, str]:
