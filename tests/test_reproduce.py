@@ -379,7 +379,7 @@ def test_one_experiment_end_to_end_and_again_from_its_results(tmp_path, capsys):
     assert capsys.readouterr().out == f"The report is {(out / 'index.html').resolve()}\n"
     assert "mine.svm" in page_text(out)
     for loss in ("logistic", "hinge"):
-        for diameter in ("10000", "100"):
+        for diameter in ("10000", "200"):
             for ending in ("png", "svg"):
                 assert (
                     out / "figures" / f"large-batch-{loss}-{diameter}.{ending}"

@@ -134,11 +134,9 @@ class Family:
         )
 
 
-def slope(x: Vector, y: Vector, floor: float = 0.0) -> float:
-    """Return the fitted slope of log y against log x, over the part of y above the floor."""
-    keep = (y > floor) & (x > 0)
-    # From where the method is under way to where rounding takes over.
-    keep &= x >= 10
+def slope(x: Vector, y: Vector, floor: float = 0.0, start: float = 10.0) -> float:
+    """Return the fitted slope of log y against log x, for x >= start and y > floor."""
+    keep = (y > floor) & (x >= start)
     if keep.sum() < 3:
         return float("nan")
     return float(np.polyfit(np.log(x[keep]), np.log(y[keep]), 1)[0])

@@ -15,7 +15,7 @@ from accelegrad.experiments.text import minimum_task
 
 LOSSES = {"logistic": "logistic regression", "hinge": "SVM (hinge loss)"}
 METHODS = ("adagrad", "accelegrad")
-DIAMETERS = (1e4, 1e2)
+DIAMETERS = (1e4, 2e2)  # the paper's, and one that fits: ||w*|| is about 56 on RCV1
 PAPERS, SMALLER = DIAMETERS
 
 
@@ -192,9 +192,10 @@ def degrades(gaps: dict[int, float]) -> bool:
 
 
 def improves(cells: Cells, loss: str, diameter: float, chosen: list[int]) -> bool | None:
-    """Whether a larger batch than 10 gets AcceleGrad below 1e-2, and to 1e-3, in fewer epochs.
+    """Whether a batch of 100 or more gets AcceleGrad to 1e-2, and to 1e-3, in fewer epochs.
 
-    None where no batch gets there: then nothing can be said.
+    In fewer than batches of 1 and 10, that is. None where no batch gets to 1e-2: then nothing can
+    be said.
     """
     reached = [
         epochs_to(cells, loss, diameter, "accelegrad", level, chosen) for level in (1e-2, 1e-3)
@@ -202,7 +203,7 @@ def improves(cells: Cells, loss: str, diameter: float, chosen: list[int]) -> boo
     if min(reached[0].values()) == np.inf:
         return None
     return all(
-        min(epochs[100], epochs[1000]) < min(epochs[1], epochs[10])
+        min(epochs[b] for b in chosen if b >= 100) < min(epochs[1], epochs[10])
         for epochs in reached
         if min(epochs.values()) < np.inf
     )
@@ -252,8 +253,8 @@ def accelegrad_improves(cells: Cells, chosen: list[int]) -> Claim:
         "Appendix E, large minibatch",
         judged(holds),
         "average",
-        "To 1e-2, and to 1e-3 where it is reached, b = 100 or b = 1000 needs fewer epochs than "
-        "b = 1 and b = 10 (logistic regression, each D with which 1e-2 is reached).",
+        "To 1e-2, and to 1e-3 where it is reached, a batch size of 100 or more needs fewer epochs "
+        "than b = 1 and b = 10 (logistic regression, each D with which 1e-2 is reached).",
         evidence,
         _unreached(holds),
         figure_name("logistic", SMALLER),

@@ -201,7 +201,7 @@ def larger_diameter_cures(families: Families) -> Claim:
     )
     ratio = {rho: ours[rho] / theirs[rho] for rho in ours}
     cured = ratio[SLIGHTLY_MORE] <= AHEAD
-    better = ours[SLIGHTLY_MORE] < ours[1.0] and ratio[2.0] <= AHEAD
+    better = 5 * ours[SLIGHTLY_MORE] <= ours[1.0]
     return Claim(
         "larger-diameter-cures",
         "This behaviour is caused by the projection step, and slightly increasing D cures the "
@@ -210,15 +210,16 @@ def larger_diameter_cures(families: Families) -> Claim:
         Verdict.HOLDS if cured else Verdict.IN_PART if better else Verdict.FAILS,
         "average",
         f"At ρ = {SLIGHTLY_MORE:g} AcceleGrad's final gap is at most {AHEAD:g} times AdaGrad's "
-        "(smooth problem); in part, if it is smaller than at ρ = 1 and ρ = 2 is enough.",
+        "(smooth problem); in part, if it is at most a fifth of that at ρ = 1.",
         [
             ("final gap AcceleGrad / AdaGrad by ρ", pairs_text(ours, theirs)),
             ("their ratio by ρ", cells_text(ratio)),
         ],
         ""
         if cured
-        else f"At ρ = {SLIGHTLY_MORE:g} the gap falls to a {ours[1.0] / ours[SLIGHTLY_MORE]:.0f}th "
-        "of that at ρ = 1; AdaGrad is passed only with a D that is larger than slightly so.",
+        else f"From ρ = 1 to ρ = {SLIGHTLY_MORE:g} the gap falls by a factor of "
+        f"{ours[1.0] / ours[SLIGHTLY_MORE]:.1f}, but it is still {ratio[SLIGHTLY_MORE]:.1f} times "
+        f"AdaGrad's with the same D; at ρ = 2 it is {ratio[2.0]:.1f} times that.",
         "stochastic",
     )
 
@@ -254,7 +255,7 @@ def standard_rate(families: Families) -> Claim:
     for p, kind in PROBLEMS.items():
         for method in ADAPTIVE:
             family = families[p, method, 2.0]
-            fitted = slope(family.x["iterations"], family.average)
+            fitted = slope(family.x["epochs"], family.average, start=1.0)
             cells.append(fitted <= -0.5)
             evidence.append((f"{kind}, {NAMES[method]}, ρ = 2", f"{fitted:.2f} (wanted ≤ -0.5)"))
     return Claim(
@@ -263,7 +264,7 @@ def standard_rate(families: Families) -> Claim:
         "Theorems 4.1 and 4.2",
         verdict_of(cells),
         "average",
-        "Fitted log-log slope over T ≥ 10 of at most -0.5, at ρ = 2.",
+        "Fitted log-log slope from the first epoch on of at most -0.5, at ρ = 2.",
         evidence,
         figure="stochastic",
     )
