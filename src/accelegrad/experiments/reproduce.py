@@ -133,7 +133,7 @@ def _report(finished: Finished) -> Report:
         figures += EXPERIMENTS[name].figures(setup, results)
         claims += EXPERIMENTS[name].claims(setup, results)
     drawn = {figure.name for figure in figures}
-    claims = [c if c.figure in drawn else replace(c, figure="") for c in claims]
+    claims = [_presentable(claim, drawn) for claim in claims]
     held = sum(claim.verdict is Verdict.HOLDS for claim in claims)
     how = "at reduced size (--quick)" if request.quick else "at full size"
     return Report(
@@ -146,6 +146,16 @@ def _report(finished: Finished) -> Report:
         figures,
         _facts(finished),
     )
+
+
+def _presentable(claim: Claim, drawn: set[str]) -> Claim:
+    """Point to no figure that is not there, and leave no verdict but a plain one unexplained."""
+    if claim.figure not in drawn:
+        claim = replace(claim, figure="")
+    if claim.verdict is not Verdict.HOLDS and not claim.explanation:
+        words = "Not every part of the test is met; the numbers show which ones are."
+        claim = replace(claim, explanation=words)
+    return claim
 
 
 def _facts(finished: Finished) -> dict[str, dict[str, str]]:
