@@ -174,6 +174,16 @@ def test_dual_certificate_needs_no_region(loss, intercept):
     assert result.fun - peer <= result.gap
 
 
+def test_dual_certificate_where_loss_gradients_cancel():
+    """Two steps with opposite slopes: the averaged loss gradient is zero, and so is the bound."""
+    for seed in range(100):
+        rng = np.random.default_rng(seed)
+        X, y = rng.uniform(1, 2, (50, 3)), rng.uniform(1, 2, 50)
+        model = ag.LinearModel(X, y, "absolute", l2=1e-3)
+        result = ag.minimize(model, diameter=1e3, max_iter=3)
+        assert 0 <= result.lower_bound + 1e-12 <= model.value(np.zeros(3))
+
+
 def _minimum_by_peer(model):
     """The minimum by SLSQP on the problem with slack variables, or L-BFGS for smooth losses."""
     from scipy.optimize import LinearConstraint

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from accelegrad import __version__
+from accelegrad.experiments.compare_cli import add_compare
 
 INTERRUPTED = 130  # what shells use for Ctrl-C
 
@@ -39,6 +40,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"accelegrad {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _add_reproduce(commands)
+    add_compare(commands)
     return parser
 
 

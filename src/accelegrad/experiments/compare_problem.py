@@ -10,19 +10,20 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
-from functools import lru_cache
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.linalg
 import scipy.sparse as sp
 from scipy.optimize import linprog
 from scipy.optimize import minimize as scipy_minimize
 
 from accelegrad.errors import Vector
 from accelegrad.experiments.tasks import Outcome, Store, Task, task
-from accelegrad.experiments.text import _bytes, _packed
+from accelegrad.experiments.text import content_of, packed
 from accelegrad.problems.datasets import DataError, as_binary, read
 from accelegrad.problems.linear_model import LinearModel
 from accelegrad.problems.losses import make_loss
@@ -39,9 +40,13 @@ LOSSES = {
 }
 MODEL = ("data", "loss", "options", "l2")
 LEAST_ROWS = 2
-ENOUGH = 1e-9  # a certified gap, relative to the minimum, below which the search for it ends
+UNEVEN = 30  # how much larger one column than another the report remarks upon
+ENOUGH = 1e-7  # a certified gap, relative to the minimum, at which the search for it ends
 SMOOTHING = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)  # in turn, times the objective at zero
+WARM = 2  # the first of these for a start that is near the minimum already
+RESTARTS = 2  # of L-BFGS-B on a smooth loss
 LP_ROWS = 20_000  # beyond, a linear programme would take too long
+SVD_ENTRIES = 20_000_000  # beyond, a singular value decomposition would take too much memory
 
 
 # -- data ------------------------------------------------------------------------------------------
@@ -55,12 +60,12 @@ def imported_data(path: Path, target: str | int | None, loss: str, store: Store)
     """
     data: dict[str, Any] = {
         "source": path.name,
-        "sha256": hashlib.sha256(_bytes(path)).hexdigest(),
+        "sha256": hashlib.sha256(content_of(path)).hexdigest(),
     }
     if target is not None:
         data["target"] = target
     stored = store.load(Task("dataset", data))
-    dataset = _packed(read(path, target=target)) if stored is None else stored
+    dataset = packed(read(path, target=target)) if stored is None else stored
     _check_targets(path, dataset.arrays["y"], loss)
     if stored is None:
         store.save(Task("dataset", data), dataset)
@@ -82,59 +87,71 @@ def _check_targets(path: Path, y: Vector, loss: str) -> None:
             ) from None
 
 
-def data_facts(data: Mapping[str, Any], loss: str, store: Store) -> dict[str, str]:
-    """Return what the report says about the data."""
-    outcome = store.get(Task("dataset", data))
-    facts = {
-        "data": outcome.facts["description"],
-        "file": data["source"],
-        "sha256": data["sha256"],
-    }
-    if "target" in data:
-        facts["target"] = f"column {data['target']!r}"
-    if make_loss(loss).classification:
-        low, high = np.unique(outcome.arrays["y"])
-        facts["labels"] = f"{low:g} is taken as -1, {high:g} as +1"
-    empty = outcome.facts["shape"][1] - _features(outcome).shape[1]
-    if empty:
-        facts["empty columns"] = f"{empty}, left out: their coefficients would stay at zero"
-    return facts
+class Rows(NamedTuple):
+    """A data set in memory."""
+
+    X: Any
+    y: Vector
+    description: str
+    empty_columns: int
 
 
-def data_shape(data: Mapping[str, Any], store: Store) -> tuple[int, int]:
-    """Return the numbers of rows and of columns that are not empty."""
-    rows, columns = _features(store.get(Task("dataset", data))).shape
-    return int(rows), int(columns)
+def rows_of(data: Mapping[str, Any], store: Store) -> Rows:
+    """Return a data set of the store."""
+    return _rows(json.dumps(data, sort_keys=True), store.folder)
 
 
-def _features(outcome: Outcome) -> Any:
-    """Return the matrix of a data set; a sparse one without its empty columns.
+@lru_cache(maxsize=2)
+def _rows(key: str, folder: Path) -> Rows:
+    """Return a data set; a sparse one without its empty columns.
 
     A coordinate whose column is empty never leaves zero: leaving it out changes no method.
     """
-    if "dense" in outcome.arrays:
-        return outcome.arrays["dense"]
-    parts = tuple(outcome.arrays[name] for name in ("values", "indices", "indptr"))
-    X: Any = sp.csr_matrix(parts, shape=outcome.facts["shape"])
-    used = np.unique(X.indices)
-    return X if used.size == X.shape[1] else X[:, used].tocsr()
+    arrays, facts = Store(folder).get(Task("dataset", json.loads(key)))
+    X: Any = arrays.get("dense")
+    if X is None:
+        parts = tuple(arrays[name] for name in ("values", "indices", "indptr"))
+        X = sp.csr_matrix(parts, shape=facts["shape"])
+        used = np.unique(X.indices)
+        X = X if used.size == X.shape[1] else X[:, used].tocsr()
+    return Rows(X, arrays["y"], facts["description"], facts["shape"][1] - X.shape[1])
+
+
+def data_facts(data: Mapping[str, Any], loss: str, store: Store) -> dict[str, str]:
+    """Return what the report says about the data."""
+    rows = rows_of(data, store)
+    facts = {"data": rows.description, "file": data["source"], "sha256": data["sha256"]}
+    if "target" in data:
+        facts["target"] = f"column {data['target']!r}"
+    if make_loss(loss).classification:
+        low, high = np.unique(rows.y)
+        facts["labels"] = f"{low:g} is taken as -1, {high:g} as +1"
+    if rows.empty_columns:
+        facts["empty columns"] = (
+            f"{rows.empty_columns}, left out: their coefficients would stay at zero"
+        )
+    facts["column sizes"] = _sizes_in_words(rows.X)
+    return facts
+
+
+def _sizes_in_words(X: Any) -> str:
+    largest = abs(X).max(axis=0)
+    sizes = largest.toarray().ravel() if _is_sparse(largest) else largest
+    low, high = float(np.min(sizes, where=sizes > 0, initial=np.inf)), float(sizes.max())
+    words = f"largest entries from {low:.3g} to {high:.3g}"
+    if high > UNEVEN * low:
+        words += ": scaled to about the same size, columns would be easier for every method"
+    return words
 
 
 # -- the model -------------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=2)
-def _rows(key: str, folder: Path) -> tuple[Any, Vector]:
-    outcome = Store(folder).get(Task("dataset", json.loads(key)))
-    return _features(outcome), outcome.arrays["y"]
-
-
 def model_of(parameters: Mapping[str, Any], store: Store) -> LinearModel:
     """Return the linear model that a task's parameters describe."""
-    X, y = _rows(json.dumps(parameters["data"], sort_keys=True), store.folder)
-    loss = parameters["loss"]
-    target = as_binary(y) if make_loss(loss).classification else y
-    return LinearModel(X, target, loss=loss, l2=parameters["l2"], **parameters["options"])
+    rows, loss = rows_of(parameters["data"], store), parameters["loss"]
+    y = as_binary(rows.y) if make_loss(loss).classification else rows.y
+    return LinearModel(rows.X, y, loss=loss, l2=parameters["l2"], **parameters["options"])
 
 
 # -- the minimum -----------------------------------------------------------------------------------
@@ -173,22 +190,42 @@ def find_minimum(parameters: dict[str, Any], store: Store) -> Outcome:
 
 
 def _solutions(model: LinearModel) -> Iterator[Found]:
-    if math.isfinite(model.loss.curvature):
+    if model.loss.name == "squared" and model.n_samples * model.n_features <= SVD_ENTRIES:
+        yield _by_svd(model)
+    elif math.isfinite(model.loss.curvature):
         yield _by_lbfgs(model)
-        return
-    yield _by_smoothing(model)
-    if model.l2 == 0 and model.n_samples <= LP_ROWS:
+    elif model.l2 == 0 and model.n_samples <= LP_ROWS:
         yield _by_highs(model)
-    if model.l2 > 0 and model.loss.name != "quantile":  # which LIBLINEAR does not know
-        yield _by_liblinear(model)
+    elif model.l2 == 0 or model.loss.name == "quantile":  # which LIBLINEAR does not know
+        yield _by_smoothing(model, np.zeros(model.n_parameters), SMOOTHING)
+    else:
+        found = _by_liblinear(model)
+        yield found
+        yield _by_smoothing(model, found.x, SMOOTHING[WARM:])
+
+
+def _by_svd(model: LinearModel) -> Found:
+    X = model.X.toarray() if _is_sparse(model.X) else model.X
+    U, sizes, Vt = scipy.linalg.svd(X, full_matrices=False)
+    kept = sizes > sizes[0] * max(X.shape) * np.finfo(np.float64).eps
+    factors = sizes[kept] / (sizes[kept] ** 2 + model.n_samples * model.l2)
+    return _judged("SciPy's SVD", (factors * (model.y @ U[:, kept])) @ Vt[kept], model)
+
+
+def _judged(solver: str, w: Vector, model: LinearModel) -> Found:
+    """Return a solution with its value, and the lower bound that its own slopes prove."""
+    at = model.evaluate(w)
+    return Found(solver, w, at.value, at.dual_value if model.l2 > 0 else -math.inf)
 
 
 def _by_lbfgs(model: LinearModel) -> Found:
-    start = np.zeros(model.n_parameters)
-    w = _lbfgs(model.value_and_gradient, start, model, steps=_affordable(model, 2e10, 20_000))
-    at = model.evaluate(w)
-    lower = at.dual_value if model.l2 > 0 else -math.inf
-    return Found("SciPy's L-BFGS-B", w, at.value, lower)
+    found = Found("", np.zeros(model.n_parameters), math.inf)
+    for _ in range(RESTARTS):  # each forgets the curvature learnt far from the minimum
+        w = _lbfgs(model.value_and_gradient, found.x, model, steps=_affordable(model, 5e9, 20_000))
+        found = _judged("SciPy's L-BFGS-B", w, model)
+        if found.value - found.lower <= ENOUGH * ENOUGH * found.value:
+            break
+    return found
 
 
 def _lbfgs(
@@ -197,7 +234,6 @@ def _lbfgs(
     model: LinearModel,
     *,
     steps: int,
-    ftol: float = 0.0,
 ) -> Vector:
     """Minimise in coordinates in which all columns have about the same curvature.
 
@@ -211,20 +247,23 @@ def _lbfgs(
         value, gradient = fun(v / scale)
         return value / unit, gradient / (scale * unit)
 
-    options: Any = {"maxiter": steps, "maxfun": 2 * steps, "maxcor": 30, "gtol": 1e-14}
-    options["ftol"] = ftol
+    options: Any = {"maxiter": steps, "maxfun": 2 * steps, "maxcor": 30, "ftol": 0.0, "gtol": 1e-14}
     found: Any = scipy_minimize(scaled, start * scale, jac=True, method="L-BFGS-B", options=options)
     return np.asarray(found.x, dtype=np.float64) / scale
 
 
+def _is_sparse(X: Any) -> bool:
+    return bool(sp.issparse(X))
+
+
 def _mean_squares(X: Any) -> Vector:
-    squares = X.multiply(X) if sp.issparse(X) else X * X
+    squares = X.multiply(X) if _is_sparse(X) else X * X
     return np.asarray(squares.mean(axis=0), dtype=np.float64).ravel()
 
 
 def _affordable(model: LinearModel, work: float, most: int) -> int:
     """Return how many passes over the data are affordable: not by the clock, which would show."""
-    entries = model.X.nnz if sp.issparse(model.X) else model.X.size
+    entries = model.X.nnz if _is_sparse(model.X) else model.X.size
     return int(np.clip(work / (entries + 10 * model.n_samples), 100, most))
 
 
@@ -258,23 +297,24 @@ class _Kinks:
         return value, model.X.T @ theta / model.n_samples + model.l2 * w
 
 
-def _by_smoothing(model: LinearModel) -> Found:
+def _by_smoothing(model: LinearModel, start: Vector, shares: Sequence[float]) -> Found:
     """Smooth the loss less and less; the smoothed slopes are a feasible point of the dual."""
-    kinks = _Kinks(model)
+    kinks, steps = _Kinks(model), _affordable(model, 1.5e9, 2000)
     unit = model.value(np.zeros(model.n_parameters)) or 1.0
-    best = Found("", np.zeros(model.n_parameters), unit)
-    w, lower = best.x, -math.inf
-    for share in SMOOTHING:
-        mu, steps = share * unit, _affordable(model, 3e9, 2000)
-        w = _lbfgs(lambda w, mu=mu: kinks.smoothed(w, mu), w, model, steps=steps, ftol=1e-4 * share)  # type: ignore[misc]
+    best = Found("SciPy's L-BFGS-B on the smoothed loss", start, model.value(start))
+    w = start
+    for share in shares:
+        smoothed = partial(kinks.smoothed, mu=share * unit)
+        w = _lbfgs(smoothed, w, model, steps=steps)
         value = model.value(w)
         if value < best.value:
             best = best._replace(x=w, value=value)
         if model.l2 > 0:
-            lower = max(lower, model.dual_value_at(kinks.slopes(w, mu)))
-        if best.value - lower <= ENOUGH * best.value:
+            bound = model.dual_value_at(kinks.slopes(w, share * unit))
+            best = best._replace(lower=max(best.lower, bound))
+        if best.value - best.lower <= ENOUGH * best.value:
             break
-    return best._replace(solver="SciPy's L-BFGS-B on the smoothed loss", lower=lower)
+    return best
 
 
 def _by_highs(model: LinearModel) -> Found:
@@ -286,13 +326,12 @@ def _by_highs(model: LinearModel) -> Found:
     limits = np.repeat(
         [[-np.inf, np.inf], [0, np.inf], [-kinks.zone, kinks.zone]], [d, 2 * n, n], 0
     )
-    solved: Any = linprog(
-        costs, A_eq=sp.hstack(blocks, format="csc"), b_eq=model.y, bounds=limits, method="highs"
-    )
+    equations: Any = sp.hstack(blocks, format="csc")
+    bounds: Any = limits
+    solved: Any = linprog(costs, A_eq=equations, b_eq=model.y, bounds=bounds, method="highs")
     if solved.x is None:
         return Found("HiGHS", np.zeros(d), math.inf)
-    w = np.asarray(solved.x[:d], dtype=np.float64)
-    return Found("HiGHS", w, model.value(w))
+    return _judged("HiGHS", np.asarray(solved.x[:d], dtype=np.float64), model)
 
 
 def _by_liblinear(model: LinearModel) -> Found:
@@ -318,13 +357,12 @@ def _by_liblinear(model: LinearModel) -> Found:
         # How exact the minimum is, is told by the lower bound beside it.
         warnings.simplefilter("ignore", ConvergenceWarning)
         solver.fit(for_liblinear(model.X), model.y)
-    at = model.evaluate(np.ravel(solver.coef_).astype(np.float64))
-    return Found("LIBLINEAR", at.w, at.value, at.dual_value)
+    return _judged("LIBLINEAR", np.ravel(solver.coef_).astype(np.float64), model)
 
 
 def for_liblinear(X: Any) -> Any:
     """Return a matrix as LIBLINEAR takes it: a sparse one with indices of 32 bits."""
-    if not sp.issparse(X) or X.indices.dtype == np.int32:
+    if not _is_sparse(X) or X.indices.dtype == np.int32:
         return X
     parts = X.data, X.indices.astype(np.int32), X.indptr.astype(np.int32)
     return sp.csr_matrix(parts, shape=X.shape)

@@ -1,5 +1,5 @@
 """All task functions, known as soon as this is imported."""
 
-from accelegrad.experiments import regression, text
+from accelegrad.experiments import compare_peers, compare_problem, compare_runs, regression, text
 
-__all__ = ["regression", "text"]
+__all__ = ["compare_peers", "compare_problem", "compare_runs", "regression", "text"]

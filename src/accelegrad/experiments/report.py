@@ -157,8 +157,9 @@ def _page(report: Report, prepared: Sequence[PreparedFigure], plotly: str) -> st
         css=(files / "page.css").read_text("utf-8"),
         navigation=_navigation(report),
         summary=_paragraphs(report.summary),
-        counters=_counters(report.claims),
-        claims=_claims(report),
+        skip=_skip_link(report),
+        counters=_counters(report.claims) if report.claims else "",
+        claims=_claims(report) if report.claims else "",
         figures="\n".join(_figure(figure, report.claims) for figure in prepared),
         facts="\n".join(_facts(name, table) for name, table in report.facts.items()),
         data=_data(prepared),
@@ -192,8 +193,9 @@ def _navigation(report: Report) -> str:
 
     figures = ((_figure_id(figure.name), figure.title) for figure in report.figures)
     facts = ((_facts_id(name), name) for name in report.facts)
+    claims = link("claims", "Claims") if report.claims else ""
     return (
-        f"<ul>{link('summary', 'Summary')}{link('claims', 'Claims')}</ul>"
+        f"<ul>{link('summary', 'Summary')}{claims}</ul>"
         f"{links('Figures', figures)}{links('Facts', facts)}"
     )
 
@@ -223,10 +225,25 @@ def _pill(verdict: Verdict) -> str:
     )
 
 
+def _skip_link(report: Report) -> str:
+    """Return the link with which a keyboard gets past the navigation."""
+    target = "claims" if report.claims else "figures"
+    return f'<a class="skip" href="#{target}">Skip to the {target}</a>'
+
+
 def _claims(report: Report) -> str:
     """Return the table of claims."""
     titles = {figure.name: figure.title for figure in report.figures}
-    return "\n".join(_claim(claim, titles) for claim in report.claims)
+    heads = "".join(
+        f'<th scope="col">{head}</th>'
+        for head in ("Verdict", "Claim", "What had to hold", "Measured")
+    )
+    rows = "\n".join(_claim(claim, titles) for claim in report.claims)
+    return (
+        '<section id="claims" aria-labelledby="claims-title">\n'
+        '<h2 id="claims-title">Claims</h2>\n<table class="claims">\n'
+        f"<thead><tr>{heads}</tr></thead>\n<tbody>\n{rows}\n</tbody>\n</table>\n</section>"
+    )
 
 
 def _claim(claim: Claim, titles: Mapping[str, str]) -> str:

@@ -29,22 +29,24 @@ def generated_data(n: int, d: int, nnz: int, seed: int) -> dict[str, Any]:
 
 def imported_data(path: Path, store: Store) -> dict[str, Any]:
     """Read a file into the store, once for its content, and return the `data` parameter for it."""
-    data = {"source": path.name, "sha256": hashlib.sha256(_bytes(path)).hexdigest()}
+    data = {"source": path.name, "sha256": hashlib.sha256(content_of(path)).hexdigest()}
     if store.load(Task("dataset", data)) is None:
         dataset = read(path)
         as_binary(dataset.y)  # said now rather than by the first run
-        store.save(Task("dataset", data), _packed(dataset))
+        store.save(Task("dataset", data), packed(dataset))
     return data
 
 
-def _bytes(path: Path) -> bytes:
+def content_of(path: Path) -> bytes:
+    """Return a file's content; a file that cannot be read is a DataError."""
     try:
         return path.read_bytes()
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror}).") from None
 
 
-def _packed(dataset: Dataset) -> Outcome:
+def packed(dataset: Dataset) -> Outcome:
+    """Return a data set as a task's result."""
     X: Any = dataset.X
     facts = {"description": dataset.description, "shape": list(X.shape)}
     if isinstance(X, np.ndarray):
@@ -59,7 +61,7 @@ def make_dataset(parameters: dict[str, Any], store: Store) -> Outcome:  # noqa: 
     if parameters["source"] != "generated":
         raise DataError(f"{parameters['source']}: the data set is no longer in the store.")
     n, d, nnz, seed = (parameters[name] for name in ("n", "d", "nnz", "seed"))
-    return _packed(sparse_text(n, d, nnz, seed=seed))
+    return packed(sparse_text(n, d, nnz, seed=seed))
 
 
 def description(data: Mapping[str, Any], store: Store) -> str:

@@ -125,7 +125,7 @@ class Evaluation:
         slope = self.mean_loss - fenchel_young - float(combination @ w)
         if slope >= curvature:
             return fenchel_young + float(residual @ residual) / (2.0 * model.l2)
-        c = max(slope, 0.0) / curvature
+        c = max(slope, 0.0) / curvature if curvature > 0.0 else 0.0  # a slope < 0 is rounding then
         return max(self.value - c * (slope - 0.5 * c * curvature), 0.0)
 
     def _gap_with_intercept(self) -> float:

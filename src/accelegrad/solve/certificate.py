@@ -208,7 +208,9 @@ class DualCertificate:
         It holds because the conjugates are convex and zero at zero. Away from the minimum c < 1.
         """
         curvature = squared_norm / self.model.l2
-        c = 1.0 if level >= curvature else max(level, 0.0) / curvature
+        c = 1.0
+        if curvature > max(level, 0.0):
+            c = max(level, 0.0) / curvature
         bound = c * level - c * c * curvature / 2
         bound -= self._allowance * (size + c * c * curvature)
         if bound > self.lower_bound:

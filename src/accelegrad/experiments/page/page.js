@@ -224,7 +224,11 @@ function ticks(log, room, arrays, padded) {
   const logs = arrays.flat().filter((value) => value > 0).map(Math.log10);
   const extreme = (pick) => logs.reduce((a, b) => pick(a, b), logs[0] ?? 0);
   const decades = (extreme(Math.max) - extreme(Math.min)) * (padded ? 1.12 : 1);
-  const most = decades > 1.4 ? Math.ceil(decades) : Infinity;
+  // Within a decade or so: at 1, 2 and 5, or at every digit, and upright.
+  if (decades <= 1.4) {
+    return { dtick: decades > 0.5 ? "D2" : "D1", tickangle: 0, tickfont: { size: 9.5 } };
+  }
+  const most = Math.ceil(decades);
   return { nticks: Math.max(2, Math.min(Math.round(room), most)), tickfont: { size: 9.5 } };
 }
 
