@@ -83,6 +83,8 @@ def run_method(parameters: dict[str, Any], store: Store) -> Outcome:
         callback_at=log_spaced(iterations),
         **options,
     )
+    if result.status is Status.INTERRUPTED:
+        raise KeyboardInterrupt  # half a run must not be kept as a whole one
     arrays = recorder.arrays()
     return Outcome(arrays, {**_facts(result), "lowest": _lowest(arrays, result.fun)})
 
