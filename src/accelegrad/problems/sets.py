@@ -213,21 +213,12 @@ class WholeSpace(FeasibleSet):
         return "WholeSpace()"
 
 
-class Ball(FeasibleSet):
-    """The Euclidean ball ``{u: ||u - center|| <= radius}``.
-
-    Parameters
-    ----------
-    center : array_like or float
-        A number stands for the vector that has it in every coordinate, in any dimension.
-    radius : float
-        Positive.
-    """
+class _CentredSet(FeasibleSet):
+    """What the two balls share: a centre, and a radius in their own norm."""
 
     def __init__(self, center: npt.ArrayLike, radius: float) -> None:
         self._center = _point("center", center)
         self._radius = real_number("radius", radius, above=0.0)
-        self._at_origin = not np.any(self._center)
 
     @property
     def center(self) -> float | Vector:
@@ -249,6 +240,28 @@ class Ball(FeasibleSet):
         """Twice the radius."""
         return 2.0 * self._radius
 
+    def _scale(self) -> float:
+        return _size(self._center) + self._radius
+
+    def _projection_error(self, size: int) -> float:  # noqa: ARG002
+        return 0.0
+
+
+class Ball(_CentredSet):
+    """The Euclidean ball ``{u: ||u - center|| <= radius}``.
+
+    Parameters
+    ----------
+    center : array_like or float
+        A number stands for the vector that has it in every coordinate, in any dimension.
+    radius : float
+        Positive.
+    """
+
+    def __init__(self, center: npt.ArrayLike, radius: float) -> None:
+        super().__init__(center, radius)
+        self._at_origin = not np.any(self._center)
+
     def project(self, x: Vector) -> Vector:
         """Return c + r (x - c) / ||x - c|| for a point outside."""
         if self._at_origin:  # the usual centre of a run, in half the time
@@ -265,12 +278,6 @@ class Ball(FeasibleSet):
     def linear_minimum(self, g: Vector) -> float:
         """Return <g, c> - r ||g||."""
         return _dot(g, self._center) - self._radius * _norm(g)
-
-    def _scale(self) -> float:
-        return _size(self._center) + self._radius
-
-    def _projection_error(self, size: int) -> float:  # noqa: ARG002
-        return 0.0
 
     def __repr__(self) -> str:
         return f"Ball(center={_show(self._center)}, radius={self._radius!r})"
@@ -438,7 +445,7 @@ class Simplex(FeasibleSet):
         return f"Simplex(total={self._total!r})"
 
 
-class L1Ball(FeasibleSet):
+class L1Ball(_CentredSet):
     """The l1 ball ``{u: sum of |u - center| <= radius}``.
 
     Parameters
@@ -450,28 +457,7 @@ class L1Ball(FeasibleSet):
     """
 
     def __init__(self, radius: float, center: npt.ArrayLike | None = None) -> None:
-        self._radius = real_number("radius", radius, above=0.0)
-        self._center = 0.0 if center is None else _point("center", center)
-
-    @property
-    def center(self) -> float | Vector:
-        """The centre, read-only."""
-        return self._center
-
-    @property
-    def radius(self) -> float:
-        """The radius in the l1 norm."""
-        return self._radius
-
-    @property
-    def dimension(self) -> int | None:
-        """The length of the centre, None if it is a number."""
-        return _length(self._center)
-
-    @property
-    def diameter(self) -> float:
-        """Twice the radius: the distance of two opposite corners."""
-        return 2.0 * self._radius
+        super().__init__(0.0 if center is None else center, radius)
 
     def project(self, x: Vector) -> Vector:
         """Return c + sign(x - c) max(|x - c| - t, 0), with the t that gives the radius."""
@@ -489,12 +475,6 @@ class L1Ball(FeasibleSet):
     def linear_minimum(self, g: Vector) -> float:
         """Return <g, c> - r max|g|, the value at the best corner."""
         return _dot(g, self._center) - self._radius * float(np.abs(g).max())
-
-    def _scale(self) -> float:
-        return _size(self._center) + self._radius
-
-    def _projection_error(self, size: int) -> float:  # noqa: ARG002
-        return 0.0
 
     def __repr__(self) -> str:
         return f"L1Ball(radius={self._radius!r}, center={_show(self._center)})"
