@@ -65,11 +65,12 @@ def assert_same(first, second):
 
 
 def resumed_equals_uninterrupted(run, path):
-    """`run(**options)` is done at once, and again in three pieces."""
-    whole = run(max_iter=90, trace=True)
-    run(max_iter=31, trace=True, checkpoint=path, checkpoint_every=10)
-    run(max_iter=64, trace=True, checkpoint=path, checkpoint_every=10, resume=path)
-    assert_same(run(max_iter=90, trace=True, resume=path), whole)
+    """`run(**options)` is done at once, and again in three pieces, observed and not."""
+    for trace in (True, False):
+        whole = run(max_iter=90, trace=trace)
+        run(max_iter=31, trace=trace, checkpoint=path, checkpoint_every=10)
+        run(max_iter=64, trace=trace, checkpoint=path, checkpoint_every=10, resume=path)
+        assert_same(run(max_iter=90, trace=trace, resume=path), whole)
 
 
 @pytest.mark.parametrize("name", RUNS)

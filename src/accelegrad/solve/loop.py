@@ -145,9 +145,11 @@ class Run:
     def __call__(self) -> OptimizeResult:
         """Run to the end, whatever the end is, and report."""
         self._started = time.perf_counter()
-        status = self._guarded()
-        if self._bar is not None:
-            self._bar.close()
+        try:
+            status = self._guarded()
+        finally:
+            if self._bar is not None:
+                self._bar.close()
         return self._report(status)
 
     def _guarded(self) -> Status:
