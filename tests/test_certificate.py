@@ -174,6 +174,19 @@ def test_dual_certificate_needs_no_region(loss, intercept):
     assert result.fun - peer <= result.gap
 
 
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("method", ["universal", "universal-dual", "universal-fast"])
+def test_dual_certificate_of_line_searches(method, intercept):
+    """They carry evaluations over from step to step, without the model's margins."""
+    rng = np.random.default_rng(6)
+    X = rng.standard_normal((200, 10))
+    y = np.sign(X @ rng.standard_normal(10) + 0.5 + rng.standard_normal(200))
+    model = ag.LinearModel(X, y, l2=0.1, fit_intercept=intercept)
+    result = ag.minimize(model, method=method, epsilon=1e-4, tol=1e-3, max_iter=2000)
+    assert result.status == ag.Status.CONVERGED
+    assert result.lower_bound <= _minimum_by_peer(model) <= result.fun + 1e-15
+
+
 def test_dual_certificate_where_loss_gradients_cancel():
     """Two steps with opposite slopes: the averaged loss gradient is zero, and so is the bound."""
     for seed in range(100):

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from accelegrad.errors import Vector
+from accelegrad.problems.linear_model import Evaluation as ModelEvaluation
 from accelegrad.problems.linear_model import LinearModel
 from accelegrad.problems.sets import FeasibleSet, WholeSpace
 from accelegrad.rules.base import Evaluation, inner
@@ -217,20 +218,25 @@ class DualCertificate:
             self.lower_bound = bound
 
     def _add_with_intercept(self, evaluation: Any, weight: float) -> None:
-        at = evaluation.model
+        at = self._at(evaluation)
         if weight > 0:
             self._weight += weight
             self._sum = self._sum + weight * at.derivatives
         if self._count < self._next and weight > 0:
             return
         self._next = self._count + 1 + self._count // 10
-        bounds = [self.model.dual_value(evaluation.point)]
+        bounds = [at.dual_value]
         if self._weight > 0:
             bounds.append(self.model.dual_value_at(self._sum / self._weight))
         best = max(bounds)
         best -= self._allowance * (abs(best) + abs(evaluation.value))
         if best > self.lower_bound:
             self.lower_bound = best
+
+    def _at(self, evaluation: Any) -> ModelEvaluation:
+        """Return what the model knows at the point; margins that a rule carried over are gone."""
+        known: ModelEvaluation | None = getattr(evaluation, "model", None)
+        return self.model.evaluate(evaluation.point) if known is None else known
 
     def state(self) -> dict[str, Any]:
         """Return all that has to be kept to go on."""
