@@ -17,9 +17,11 @@ from accelegrad.experiments.experiment import Family, Results, Setup, slope, ver
 from accelegrad.experiments.regression import minimum_task, problem_of
 from accelegrad.experiments.reproduce import EXPERIMENTS, Request, reproduce
 from accelegrad.experiments.runner import Progress, TaskError, run_tasks
+from accelegrad.experiments.stored_data import imported_data
 from accelegrad.experiments.tasks import Outcome, Store, Task, log_spaced
-from accelegrad.experiments.text import imported_data, model_of
 from accelegrad.experiments.text import minimum_task as text_minimum
+from accelegrad.experiments.text import model_of
+from accelegrad.problems.datasets import as_binary
 from browser import wait_for
 
 SMALL = {"p": 2, "n": 60, "d": 8, "noise": 1e-2, "seed": 0}
@@ -345,9 +347,9 @@ def write_data(path, rows=40, seed=0):
 
 def test_a_file_is_known_by_its_content(tmp_path):
     store = Store(tmp_path / "store")
-    data = imported_data(write_data(tmp_path / "a.svm"), store)
-    same = imported_data(write_data(tmp_path / "a.svm"), store)
-    other = imported_data(write_data(tmp_path / "a.svm", seed=1), store)
+    data = imported_data(write_data(tmp_path / "a.svm"), store, as_binary)
+    same = imported_data(write_data(tmp_path / "a.svm"), store, as_binary)
+    other = imported_data(write_data(tmp_path / "a.svm", seed=1), store, as_binary)
     assert data == same
     assert data != other
     parameters = {"data": data, "rows": 30, "seed": 0, "loss": "logistic", "l2": 0.1}
@@ -364,7 +366,7 @@ def test_the_hinge_minimum_is_the_minimum(tmp_path):
     import accelegrad as ag
 
     store = Store(tmp_path / "store")
-    data = imported_data(write_data(tmp_path / "a.svm", rows=200), store)
+    data = imported_data(write_data(tmp_path / "a.svm", rows=200), store, as_binary)
     parameters = {"data": data, "rows": 200, "seed": 0, "loss": "hinge", "l2": 0.1}
     minimum = store.get(text_minimum(parameters)).facts["minimum"]
     result = ag.minimize(model_of(parameters, store), diameter=10.0, max_iter=20_000)

@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from accelegrad.errors import nearest
-from accelegrad.experiments.compare_problem import for_liblinear, minimum_task, model_of
+from accelegrad.experiments.compare_problem import minimum_task, model_of
+from accelegrad.experiments.liblinear import for_liblinear
 from accelegrad.experiments.tasks import Outcome, Store, Task, task
 from accelegrad.problems.linear_model import LinearModel
 

@@ -7,7 +7,6 @@ also give a certified lower bound; HiGHS where such a loss comes without an l2 t
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,9 +21,10 @@ from scipy.optimize import linprog
 from scipy.optimize import minimize as scipy_minimize
 
 from accelegrad.errors import Vector
+from accelegrad.experiments import stored_data
+from accelegrad.experiments.liblinear import liblinear_minimiser
 from accelegrad.experiments.tasks import Outcome, Store, Task, task
-from accelegrad.experiments.text import content_of, packed
-from accelegrad.problems.datasets import DataError, as_binary, read
+from accelegrad.problems.datasets import DataError, as_binary
 from accelegrad.problems.linear_model import LinearModel
 from accelegrad.problems.losses import make_loss
 
@@ -53,26 +53,14 @@ SVD_ENTRIES = 20_000_000  # beyond, a singular value decomposition would take to
 
 
 def imported_data(path: Path, target: str | int | None, loss: str, store: Store) -> dict[str, Any]:
-    """Read a file into the store, once for its content, and return the `data` parameter for it.
+    """Read a file into the store and return the `data` parameter for it.
 
-    Whatever is wrong with the file, or with its targets for this loss, is a DataError here, before
-    anything is computed.
+    Whatever is wrong with the file, or with its targets for this loss, is a DataError here.
     """
-    data: dict[str, Any] = {
-        "source": path.name,
-        "sha256": hashlib.sha256(content_of(path)).hexdigest(),
-    }
-    if target is not None:
-        data["target"] = target
-    stored = store.load(Task("dataset", data))
-    dataset = packed(read(path, target=target)) if stored is None else stored
-    _check_targets(path, dataset.arrays["y"], loss)
-    if stored is None:
-        store.save(Task("dataset", data), dataset)
-    return data
+    return stored_data.imported_data(path, store, partial(_check_targets, path, loss), target)
 
 
-def _check_targets(path: Path, y: Vector, loss: str) -> None:
+def _check_targets(path: Path, loss: str, y: Vector) -> None:
     if y.size < LEAST_ROWS:
         raise DataError(
             f"{path}: the file has {y.size} row, but a comparison needs at least {LEAST_ROWS}."
@@ -88,7 +76,7 @@ def _check_targets(path: Path, y: Vector, loss: str) -> None:
 
 
 class Rows(NamedTuple):
-    """A data set in memory."""
+    """A data set in memory; a sparse one without its empty columns."""
 
     X: Any
     y: Vector
@@ -103,18 +91,9 @@ def rows_of(data: Mapping[str, Any], store: Store) -> Rows:
 
 @lru_cache(maxsize=2)
 def _rows(key: str, folder: Path) -> Rows:
-    """Return a data set; a sparse one without its empty columns.
-
-    A coordinate whose column is empty never leaves zero: leaving it out changes no method.
-    """
-    arrays, facts = Store(folder).get(Task("dataset", json.loads(key)))
-    X: Any = arrays.get("dense")
-    if X is None:
-        parts = tuple(arrays[name] for name in ("values", "indices", "indptr"))
-        X = sp.csr_matrix(parts, shape=facts["shape"])
-        used = np.unique(X.indices)
-        X = X if used.size == X.shape[1] else X[:, used].tocsr()
-    return Rows(X, arrays["y"], facts["description"], facts["shape"][1] - X.shape[1])
+    X, y, description = stored_data.stored_rows(json.loads(key), Store(folder))
+    used = stored_data.without_empty_columns(X)
+    return Rows(used, y, description, X.shape[1] - used.shape[1])
 
 
 def data_facts(data: Mapping[str, Any], loss: str, store: Store) -> dict[str, str]:
@@ -281,9 +260,9 @@ class _Kinks:
         self.low = np.asarray(model.loss.derivative(model.y - far, model.y), dtype=np.float64)
         self.high = np.asarray(model.loss.derivative(model.y + far, model.y), dtype=np.float64)
 
-    def slopes(self, w: Vector, mu: float) -> Vector:
+    def slopes(self, margins: Vector, mu: float) -> Vector:
         """Return the slopes theta of the loss smoothed by mu, that is less mu/2 theta^2."""
-        residual = self.model.evaluate(w).margins - self.model.y
+        residual = margins - self.model.y
         if self.zone:
             residual = np.sign(residual) * np.maximum(np.abs(residual) - self.zone, 0.0)
         return np.clip(residual / mu, self.low, self.high)
@@ -291,7 +270,8 @@ class _Kinks:
     def smoothed(self, w: Vector, mu: float) -> tuple[float, Vector]:
         """Return the smoothed objective and its gradient."""
         model = self.model
-        margins, theta = model.evaluate(w).margins, self.slopes(w, mu)
+        margins = model.evaluate(w).margins
+        theta = self.slopes(margins, mu)
         losses = theta * (margins - model.y) - self.zone * np.abs(theta) - mu / 2 * theta**2
         value = float(losses.mean()) + model.l2 / 2 * float(w @ w)
         return value, model.X.T @ theta / model.n_samples + model.l2 * w
@@ -306,11 +286,11 @@ def _by_smoothing(model: LinearModel, start: Vector, shares: Sequence[float]) ->
     for share in shares:
         smoothed = partial(kinks.smoothed, mu=share * unit)
         w = _lbfgs(smoothed, w, model, steps=steps)
-        value = model.value(w)
-        if value < best.value:
-            best = best._replace(x=w, value=value)
+        at = model.evaluate(w)
+        if at.value < best.value:
+            best = best._replace(x=w, value=at.value)
         if model.l2 > 0:
-            bound = model.dual_value_at(kinks.slopes(w, share * unit))
+            bound = model.dual_value_at(kinks.slopes(at.margins, share * unit))
             best = best._replace(lower=max(best.lower, bound))
         if best.value - best.lower <= ENOUGH * best.value:
             break
@@ -335,34 +315,5 @@ def _by_highs(model: LinearModel) -> Found:
 
 
 def _by_liblinear(model: LinearModel) -> Found:
-    import warnings
-
-    from sklearn.exceptions import ConvergenceWarning
-    from sklearn.svm import LinearSVC, LinearSVR
-
-    common = {
-        "C": 1 / (model.l2 * model.n_samples),
-        "tol": 1e-10,
-        "max_iter": _affordable(model, 5e9, 20_000),
-        "fit_intercept": False,
-        "random_state": 0,
-        "dual": True,
-    }
-    if model.loss.classification:
-        solver = LinearSVC(loss="hinge", **common)
-    else:
-        zone = getattr(model.loss, "epsilon", 0.0)
-        solver = LinearSVR(loss="epsilon_insensitive", epsilon=zone, **common)
-    with warnings.catch_warnings():
-        # How exact the minimum is, is told by the lower bound beside it.
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        solver.fit(for_liblinear(model.X), model.y)
-    return _judged("LIBLINEAR", np.ravel(solver.coef_).astype(np.float64), model)
-
-
-def for_liblinear(X: Any) -> Any:
-    """Return a matrix as LIBLINEAR takes it: a sparse one with indices of 32 bits."""
-    if not _is_sparse(X) or X.indices.dtype == np.int32:
-        return X
-    parts = X.data, X.indices.astype(np.int32), X.indptr.astype(np.int32)
-    return sp.csr_matrix(parts, shape=X.shape)
+    w = liblinear_minimiser(model, steps=_affordable(model, 5e9, 20_000))
+    return _judged("LIBLINEAR", w, model)

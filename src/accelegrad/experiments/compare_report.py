@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import csv
-import importlib.metadata
+import io
 import math
-import os
-import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -22,13 +20,14 @@ from accelegrad.experiments.compare_runs import STOCHASTIC
 from accelegrad.experiments.content import Claim, Curve, Figure, Panel, Report, Verdict
 from accelegrad.experiments.experiment import Family, cells_text, number, verdict_of
 from accelegrad.experiments.recording import NAMES
-from accelegrad.experiments.reproduce import PACKAGES
+from accelegrad.experiments.regression_experiment import POINTS
+from accelegrad.experiments.report import versions
 from accelegrad.experiments.tasks import Outcome
+from accelegrad.files import whole_file
 
 if TYPE_CHECKING:
     from accelegrad.experiments.compare import CompareRequest
 
-POINTS = {"average": "averaged iterates", "last": "last iterates"}
 AXES = ("epochs", "seconds", "iterations")
 LEVELS = (1e-1, 1e-2, 1e-3, 1e-4, 1e-6)  # relative to the minimum
 JUDGED = (1e-3, 1e-2, 1e-1)  # the first one that is reached is what a claim is judged by
@@ -407,10 +406,7 @@ def _facts(comparison: Comparison, seconds: float) -> dict[str, dict[str, str]]:
     if peers:
         facts["Peers"] = peers
     facts["Timings"] = _timing_facts(comparison, seconds)
-    facts["Versions"] = {
-        "python": platform.python_version(),
-        **{name: importlib.metadata.version(name) for name in PACKAGES},
-    }
+    facts["Versions"] = versions()
     return facts
 
 
@@ -525,15 +521,15 @@ def _timing_facts(comparison: Comparison, seconds: float) -> dict[str, str]:
 def save_curves(comparison: Comparison, path: Path) -> None:
     """Write every recorded point as CSV, for others to plot; whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with partial.open("w", newline="", encoding="utf-8") as file:
-        rows = csv.writer(file)
-        rows.writerow(["method", "variant", "seed", *AXES, "P average", "P last"])
-        for series in comparison.series:
-            for seed, columns in enumerate(_recorded(series, comparison)):
-                name = series.method, series.variant, seed
-                rows.writerows([*name, *map(float, row)] for row in zip(*columns, strict=True))
-    partial.replace(path)
+    text = io.StringIO(newline="")
+    rows = csv.writer(text)
+    rows.writerow(["method", "variant", "seed", *AXES, "P average", "P last"])
+    for series in comparison.series:
+        for seed, columns in enumerate(_recorded(series, comparison)):
+            name = series.method, series.variant, seed
+            rows.writerows([*name, *map(float, row)] for row in zip(*columns, strict=True))
+    with whole_file(path) as file:
+        file.write(text.getvalue().encode())
 
 
 def _recorded(series: Series, comparison: Comparison) -> list[list[Vector]]:

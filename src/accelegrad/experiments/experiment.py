@@ -30,12 +30,15 @@ class Results:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._loaded: dict[str, Outcome] = {}  # figures and claims ask for the same runs
 
     def __getitem__(self, task: Task) -> Outcome:
-        outcome = self._store.load(task)
-        if outcome is None:
-            raise KeyError(f"no result for {task.kind} with {dict(task.parameters)}")
-        return outcome
+        if task.key not in self._loaded:
+            outcome = self._store.load(task)
+            if outcome is None:
+                raise KeyError(f"no result for {task.kind} with {dict(task.parameters)}")
+            self._loaded[task.key] = outcome
+        return self._loaded[task.key]
 
 
 class Experiment(ABC):

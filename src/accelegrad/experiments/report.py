@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
-import os
+import platform
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from importlib import resources
@@ -16,6 +17,7 @@ import numpy as np
 from accelegrad.errors import Vector
 from accelegrad.experiments.content import Claim, Figure, Report, Verdict
 from accelegrad.experiments.prepared import Entry, Line, PreparedFigure, prepare
+from accelegrad.files import whole_file
 
 SIGNS = {Verdict.HOLDS: "✓", Verdict.IN_PART: "◐", Verdict.FAILS: "✗"}
 CLASSES = {Verdict.HOLDS: "holds", Verdict.IN_PART: "in-part", Verdict.FAILS: "fails"}
@@ -25,6 +27,7 @@ COUNTED = {
     Verdict.FAILS: "do not hold here",
 }
 STROKES = {"solid": "none", "dash": "7 3.5", "dot": "2 2.5", "dashdot": "7 3 2 3"}
+PACKAGES = ("accelegrad", "numpy", "scipy", "scikit-learn", "matplotlib", "plotly")
 FOLDED = 5  # evidence of more rows than this is folded
 
 
@@ -63,16 +66,14 @@ def write_report(report: Report, out: Path) -> Path:
 
 
 def _put(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with partial.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    with whole_file(path) as file:
+        file.write(content)
+
+
+def versions() -> dict[str, str]:
+    """Return what a report was made with, as one of its facts."""
+    installed = {name: importlib.metadata.version(name) for name in PACKAGES}
+    return {"python": platform.python_version(), **installed}
 
 
 # --- the data that page.js draws ------------------------------------------------------------------

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
-import os
-import platform
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -19,12 +16,13 @@ from accelegrad.experiments.content import Claim, Figure, Report, Verdict
 from accelegrad.experiments.deterministic import Deterministic
 from accelegrad.experiments.experiment import Experiment, Results, Setup
 from accelegrad.experiments.large_batch import LargeBatch
-from accelegrad.experiments.report import write_report
+from accelegrad.experiments.report import versions, write_report
 from accelegrad.experiments.runner import Progress, run_tasks
 from accelegrad.experiments.stochastic import Stochastic
+from accelegrad.experiments.stored_data import generated_data, imported_data, stored_rows
 from accelegrad.experiments.tasks import Store, Task
-from accelegrad.experiments.text import description, generated_data, imported_data, n_rows
-from accelegrad.problems.datasets import find
+from accelegrad.files import whole_file
+from accelegrad.problems.datasets import as_binary, find
 
 EXPERIMENTS: dict[str, Experiment] = {
     experiment.name: experiment
@@ -39,7 +37,6 @@ EXPERIMENTS: dict[str, Experiment] = {
 # Claims about leaving the projection out compare with the runs that have it.
 NEEDS = {"stochastic-unprojected": ("deterministic", "stochastic", "deterministic-unprojected")}
 RCV1 = "rcv1_subsets_binary"
-PACKAGES = ("accelegrad", "numpy", "scipy", "scikit-learn", "matplotlib", "plotly")
 
 
 @dataclass(frozen=True)
@@ -104,8 +101,8 @@ def _setup(request: Request, names: Sequence[str], store: Store) -> Setup:
         return Setup(request.quick, seeds)
     path = request.data or find(RCV1)
     generated = generated_data(20_242, 47_236, 74, seed=0)  # RCV1's shape
-    data = generated if path is None else imported_data(path, store)
-    return Setup(request.quick, seeds, data, n_rows(data, store))
+    data = generated if path is None else imported_data(path, store, as_binary)
+    return Setup(request.quick, seeds, data, stored_rows(data, store).y.size)
 
 
 def _save_traces(experiment: Experiment, setup: Setup, store: Store, folder: Path) -> None:
@@ -118,10 +115,8 @@ def _save_traces(experiment: Experiment, setup: Setup, store: Store, folder: Pat
         index.append({"run": number, **outcome.facts})
         arrays |= {f"{number}/{name}": values for name, values in outcome.arrays.items()}
     arrays["index"] = np.frombuffer(json.dumps(index).encode(), dtype=np.uint8)
-    temporary = folder / f"{experiment.name}.part"
-    with temporary.open("wb") as file:
+    with whole_file(folder / f"{experiment.name}.npz") as file:
         np.savez_compressed(file, **arrays)
-    os.replace(temporary, folder / f"{experiment.name}.npz")
 
 
 def _report(finished: Finished) -> Report:
@@ -172,14 +167,11 @@ def _facts(finished: Finished) -> dict[str, dict[str, str]]:
             **{name: _timing(name, spent, setup, store) for name, spent in seconds.items()},
             "note": "results that were there already took no time",
         },
-        "Versions": {
-            "python": platform.python_version(),
-            **{name: importlib.metadata.version(name) for name in PACKAGES},
-        },
+        "Versions": versions(),
     }
     if setup.data:
         facts["Data"] = {
-            "large-batch": description(setup.data, store),
+            "large-batch": stored_rows(setup.data, store).description,
             **{name: str(value) for name, value in setup.data.items()},
         }
         facts["Minima"] = _minima(names, setup, store)

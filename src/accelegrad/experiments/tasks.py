@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -19,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from accelegrad.errors import Vector
+from accelegrad.files import whole_file
 
 GENERATION = 1  # raised when a task's meaning changes, so that old results are not taken for new
 
@@ -68,11 +67,9 @@ class Store:
         """Keep a task's result."""
         self.folder.mkdir(parents=True, exist_ok=True)
         facts = json.dumps({"parameters": dict(task.parameters), **outcome.facts}).encode()
-        handle, temporary = tempfile.mkstemp(dir=self.folder, suffix=".part")
-        with os.fdopen(handle, "wb") as file:
+        with whole_file(self.path(task)) as file:
             packed: dict[str, Any] = {"facts": np.frombuffer(facts, np.uint8), **outcome.arrays}
             np.savez_compressed(file, **packed)
-        os.replace(temporary, self.path(task))
 
     def get(self, task: Task) -> Outcome:
         """Return a task's result, computing it where it is not there."""

@@ -6,8 +6,6 @@ No pickle: loading a file can run no code.
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -15,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from accelegrad.files import whole_file
 
 FORMAT = "accelegrad-checkpoint"
 VERSION = 1
@@ -39,16 +39,8 @@ def save(path: Path, kind: Mapping[str, Any], content: Mapping[str, Any]) -> Non
         "content": _pack(content, arrays),
     }
     arrays[_HEADER] = np.frombuffer(json.dumps(tree).encode(), dtype=np.uint8)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            np.savez(file, **arrays)  # type: ignore[arg-type]
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    with whole_file(path) as file:
+        np.savez(file, **arrays)  # type: ignore[arg-type]
 
 
 def load(path: Path, kind: Mapping[str, Any]) -> dict[str, Any]:

@@ -80,7 +80,7 @@ class Run:
         kind: Mapping[str, Any] | None = None,
         feasible_set: FeasibleSet | None = None,
     ) -> None:
-        self.rule, self.oracle, self.x0, self.options = rule, oracle, x0, options
+        self.rule, self.oracle, self.options = rule, oracle, options
         self.certificate = certificate
         self.judge = oracle if oracle.exact_values else judge
         self.judge_every = judge_every

@@ -81,7 +81,6 @@ class Counts(NamedTuple):
     nfev: int = 0
     njev: int = 0
     points: int = 0
-    rows: int = 0  # loss gradients of single rows (linear models)
 
 
 class Oracle(ABC):
@@ -93,7 +92,7 @@ class Oracle(ABC):
     has_values: bool = True
 
     def __init__(self) -> None:
-        self.nfev = self.njev = self.points = self.rows = 0
+        self.nfev = self.njev = self.points = 0
         self.best: Evaluation | None = None
 
     @abstractmethod
@@ -102,11 +101,11 @@ class Oracle(ABC):
 
     def counts(self) -> Counts:
         """Return the calls so far."""
-        return Counts(self.nfev, self.njev, self.points, self.rows)
+        return Counts(self.nfev, self.njev, self.points)
 
     def set_counts(self, counts: Counts) -> None:
         """Go on counting from there."""
-        self.nfev, self.njev, self.points, self.rows = counts
+        self.nfev, self.njev, self.points = counts
 
     def _late_gradient(self, evaluation: Evaluation) -> Vector:
         """Return the gradient at a point whose value is known; no such thing by default."""
@@ -191,7 +190,6 @@ class ModelOracle(Oracle):
         """Evaluate at the point."""
         self.points += 1
         self.nfev += 1
-        self.rows += self.model.n_samples
         with np.errstate(**QUIET):
             at = self.model.evaluate(point)
             value = at.value
@@ -220,7 +218,6 @@ class MinibatchOracle(Oracle):
         self.nfev += 1
         self.njev += 1
         rows = self.sampler.next_rows()
-        self.rows += len(rows)
         with np.errstate(**QUIET):
             value, gradient = self.model.batch_value_and_gradient(point, rows)
         return Evaluation(point, value, gradient)
