@@ -22,9 +22,14 @@ def test_a_file_takes_its_place_when_it_is_complete(tmp_path):
 def test_an_exception_leaves_what_was_there(tmp_path):
     path = tmp_path / "file"
     path.write_bytes(b"before")
-    with pytest.raises(KeyboardInterrupt), whole_file(path) as file:
-        file.write(b"half")
-        raise KeyboardInterrupt
+
+    def interrupted():
+        with whole_file(path) as file:
+            file.write(b"half")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
     assert path.read_bytes() == b"before"
     assert list(tmp_path.iterdir()) == [path]
 
