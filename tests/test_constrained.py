@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scipy.optimize import LinearConstraint, linprog, lsq_linear
+from scipy.optimize import LinearConstraint, linprog, lsq_linear, nnls
 from scipy.optimize import minimize as scipy_minimize
 
 import accelegrad as ag
@@ -160,10 +160,13 @@ def test_a_set_of_the_users_own():
     assert np.isfinite(result.gap)
 
 
-def test_an_unbounded_set_needs_a_diameter():
+def test_an_unbounded_set_needs_no_diameter():
     problem = LeastSquares.random(30, D, 15)
-    with pytest.raises(ValueError, match=r"diameter is needed.*NonNegative.*unbounded"):
-        ag.minimize(problem, np.zeros(D), feasible_set=ag.NonNegative())
+    result = ag.minimize(problem, np.zeros(D), feasible_set=ag.NonNegative(), tol=1e-8)
+    expected = nnls(problem.A, problem.b)[0]
+    assert result.success
+    assert abs(result.fun - problem.value(expected)) <= 1e-8
+    assert np.linalg.norm(expected) < result.certified_radius < np.inf
 
 
 def test_project_y_can_be_forced():
@@ -179,8 +182,7 @@ def test_project_y_can_be_forced():
 def test_the_diameter_of_a_set_can_be_overridden():
     problem = LeastSquares.random(30, D, 17)
     box = ag.Box(np.full(D, -1.0), np.full(D, 1.0))
-    own = ag.minimize(problem, np.zeros(D), feasible_set=box, max_iter=3, trace=True)
-    given = ag.minimize(
-        problem, np.zeros(D), feasible_set=box, diameter=box.diameter / 2, max_iter=3, trace=True
-    )
+    options = {"feasible_set": box, "method": "accelegrad", "max_iter": 3, "trace": True}
+    own = ag.minimize(problem, np.zeros(D), diameter=box.diameter, **options)
+    given = ag.minimize(problem, np.zeros(D), diameter=box.diameter / 2, **options)
     assert own.trace.step[0] == pytest.approx(2 * given.trace.step[0], rel=1e-15)

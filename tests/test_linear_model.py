@@ -616,15 +616,15 @@ def test_dual_value_at_infeasible_slopes() -> None:
     assert shifted.dual_value_at(np.full(23, 0.5)) == 0.0
 
 
-def test_dual_needs_an_l2_term() -> None:
+def test_dual_needs_an_l2_term_where_there_are_few_rows() -> None:
     X, y = data("logistic")
-    model = LinearModel(X, y)
-    with pytest.raises(ValueError, match="dual_gap needs l2 > 0"):
+    model = LinearModel(X[:5], y[:5])
+    with pytest.raises(ValueError, match=r"dual_gap needs l2 > 0.* more rows than parameters"):
         model.dual_gap(np.zeros(5))
     with pytest.raises(ValueError, match="needs l2 > 0"):
         model.dual_value(np.zeros(5))
     with pytest.raises(ValueError, match="dual_value_at needs l2 > 0"):
-        model.dual_value_at(np.zeros(23))
+        model.dual_value_at(np.zeros(5))
 
 
 def test_slopes_of_the_wrong_length() -> None:

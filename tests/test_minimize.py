@@ -411,7 +411,8 @@ def test_linear_model_is_the_same_as_its_function():
     by_model = ag.minimize(model, diameter=10.0, max_iter=100)
     by_function = ag.minimize(model.value_and_gradient, np.zeros(6), diameter=10.0, max_iter=100)
     np.testing.assert_array_equal(by_model.x, by_function.x)
-    assert by_model.gap == by_function.gap
+    # The model's own dual bound may add to what the cuts prove.
+    assert by_function.lower_bound <= by_model.lower_bound <= by_model.fun
 
 
 def test_import_is_light():

@@ -52,12 +52,15 @@ def test_bounds_become_a_box(bounds):
     assert (result.x <= 0.3).all()
 
 
-def test_half_open_bounds_need_a_diameter():
-    bounds = [(0, None)] * 5
-    with pytest.raises(ValueError, match="diameter is needed"):
-        scipy_minimize(PROBLEM, np.ones(5), jac=True, method=ag.scipy_method, bounds=bounds)
+@pytest.mark.parametrize("options", [{}, OPTIONS])
+def test_half_open_bounds_with_and_without_a_diameter(options):
     result = scipy_minimize(
-        PROBLEM, np.ones(5), jac=True, method=ag.scipy_method, bounds=bounds, options=OPTIONS
+        PROBLEM,
+        np.ones(5),
+        jac=True,
+        method=ag.scipy_method,
+        bounds=[(0, None)] * 5,
+        options=options,
     )
     expected = lsq_linear(PROBLEM.A, PROBLEM.b, (0, np.inf), tol=1e-14).x
     assert result.fun - PROBLEM.value(expected) <= min(result.gap, 1e-4)

@@ -2,6 +2,7 @@
 
 from accelegrad.minimize import minimize, scipy_method
 from accelegrad.problems.linear_model import LinearModel
+from accelegrad.problems.penalties import L1, ElasticNet, GroupL2, NuclearNorm
 from accelegrad.problems.sets import (
     Affine,
     Ball,
@@ -16,11 +17,18 @@ from accelegrad.problems.sets import (
 from accelegrad.rules import (
     AcceleGrad,
     AdaGrad,
+    ADoG,
+    DiagonalAcceleGrad,
+    DistanceFreeAcceleGrad,
+    DistanceFreeDiagonalAcceleGrad,
+    DoG,
     LinearCoupling,
     Subgradient,
+    UDoG,
     UniversalDualGradient,
     UniversalFastGradient,
     UniversalGradient,
+    UniXGrad,
 )
 from accelegrad.solve.checkpoint import CheckpointError
 from accelegrad.solve.result import Status
@@ -28,21 +36,32 @@ from accelegrad.solve.result import Status
 __version__ = "0.1.0"
 
 __all__ = [
+    "L1",
+    "ADoG",
     "AcceleGrad",
     "AdaGrad",
     "Affine",
     "Ball",
     "Box",
     "CheckpointError",
+    "DiagonalAcceleGrad",
+    "DistanceFreeAcceleGrad",
+    "DistanceFreeDiagonalAcceleGrad",
+    "DoG",
+    "ElasticNet",
+    "GroupL2",
     "Halfspace",
     "L1Ball",
     "LinearCoupling",
     "LinearModel",
     "NonNegative",
+    "NuclearNorm",
     "Product",
     "Simplex",
     "Status",
     "Subgradient",
+    "UDoG",
+    "UniXGrad",
     "UniversalDualGradient",
     "UniversalFastGradient",
     "UniversalGradient",

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-import math
 import os
 import warnings
 import zlib
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy.optimize import Bounds, OptimizeResult
@@ -22,49 +21,15 @@ from accelegrad.errors import (
     real_number,
     whole_number,
 )
+from accelegrad.methods import Setting, Wishes, resolve
 from accelegrad.problems.linear_model import LinearModel
 from accelegrad.problems.sampling import BatchSampler
-from accelegrad.problems.sets import Ball, Box, FeasibleSet, WholeSpace, as_feasible_set
-from accelegrad.rules import (
-    AcceleGrad,
-    AdaGrad,
-    LinearCoupling,
-    Rule,
-    Subgradient,
-    UniversalDualGradient,
-    UniversalFastGradient,
-    UniversalGradient,
-)
-from accelegrad.solve.certificate import Certificate, CutCertificate, DualCertificate, Region
+from accelegrad.problems.sets import Box, WholeSpace
+from accelegrad.rules import Rescaled, Rule
+from accelegrad.solve.certificate import Certificate, CutCertificate, DualCertificate
 from accelegrad.solve.loop import OUTPUTS, Options, Run
 from accelegrad.solve.oracle import FunctionOracle, MinibatchOracle, ModelOracle, Oracle
-
-
-class Method(NamedTuple):
-    """A rule by name: what it needs and what else it takes."""
-
-    rule: Callable[..., Rule]
-    needs: tuple[str, ...]
-    takes: tuple[str, ...] = ()
-
-
-_SEARCH = ("initial_smoothness", "max_trials")
-METHODS = {
-    "accelegrad": Method(AcceleGrad, ("diameter",), ("gradient_bound",)),
-    "adagrad": Method(AdaGrad, ("diameter",)),
-    "universal": Method(UniversalGradient, ("epsilon",), _SEARCH),
-    "universal-dual": Method(UniversalDualGradient, ("epsilon",), _SEARCH),
-    "universal-fast": Method(UniversalFastGradient, ("epsilon",), _SEARCH),
-    "linear-coupling": Method(LinearCoupling, ("smoothness",)),
-    "subgradient": Method(Subgradient, ("step_size",), ("decay",)),
-}
-_MEANING = {
-    "diameter": "the diameter of a ball around x0 that holds a minimiser; or give a bounded "
-    "feasible_set",
-    "epsilon": "the accuracy wanted, which the universal methods have to be told",
-    "smoothness": "the Lipschitz constant of the gradient",
-    "step_size": "the step's size",
-}
+from accelegrad.solve.restarts import KINDS, Restarts
 
 
 def minimize(
@@ -74,10 +39,15 @@ def minimize(
     args: tuple[Any, ...] = (),
     jac: bool | Callable[..., Any] = True,
     method: str | Rule = "auto",
-    diameter: float | None = None,
+    diameter: float | str | None = "auto",
     feasible_set: Any = None,
+    penalty: Any = None,
+    scale: Any = None,
+    restart: str | None = None,
     project_y: bool | None = None,
     gradient_bound: float = 0.0,
+    gradient_scale: float | None = None,
+    initial_radius: float | None = None,
     epsilon: float | None = None,
     initial_smoothness: float | None = None,
     max_trials: int | None = None,
@@ -190,6 +160,8 @@ def minimize(
     parameters = {
         "diameter": diameter,
         "gradient_bound": gradient_bound or None,
+        "gradient_scale": gradient_scale,
+        "initial_radius": initial_radius,
         "epsilon": epsilon,
         "initial_smoothness": initial_smoothness,
         "max_trials": max_trials,
@@ -197,11 +169,16 @@ def minimize(
         "step_size": step_size,
         "decay": decay,
     }
-    setting = _setting(start, method, parameters, feasible_set, project_y)
     oracle = _oracle(
         fun, jac, args, exact=exact, batch_size=batch_size, replacement=replacement, rng=rng
     )
-    judge = ModelOracle(model) if model is not None and batch_size is not None else None
+    wishes = Wishes(method, parameters, feasible_set, project_y, penalty, scale)
+    comparable = oracle.exact_values or isinstance(oracle, MinibatchOracle)
+    setting = resolve(start, wishes, model, values=comparable)
+    oracle.penalty = setting.penalty
+    judge = None
+    if model is not None and batch_size is not None:
+        judge = ModelOracle(model, setting.penalty)
     options = Options(
         max_iter=whole_number("max_iter", max_iter, least=1),
         tol=None if tol is None else real_number("tol", tol, above=0),
@@ -215,9 +192,7 @@ def minimize(
         checkpoint=None if checkpoint is None else _checkpoint_path(checkpoint),
         checkpoint_every=whole_number("checkpoint_every", checkpoint_every, least=1),
     )
-    certificate = _certificate(
-        setting.region, model, judged=oracle.exact_values or judge is not None
-    )
+    certificate = _certificate(setting, model, judged=oracle.exact_values or judge is not None)
     _check_needs(setting.rule, oracle, options, certificate)
     run = Run(
         setting.rule,
@@ -230,19 +205,11 @@ def minimize(
         kind=_kind(setting, model, exact, batch_size, replacement),
         # With y left free the points may leave the set, as in the paper's unconstrained setting.
         feasible_set=None if project_y is False else setting.feasible_set,
+        restarts=_restarts(restart, setting, model, oracle),
     )
     if resume is not None:
         run.resume(Path(resume))
     return run()
-
-
-class Setting(NamedTuple):
-    """The rule bound to its set, the start, and where a minimiser is taken to be."""
-
-    rule: Rule
-    start: Vector
-    feasible_set: FeasibleSet | None
-    region: Region | None
 
 
 def _refuse_unknown(unknown: Mapping[str, Any]) -> None:
@@ -272,128 +239,6 @@ def _choice(name: str, given: Any, valid: tuple[str, ...]) -> str:
     if not isinstance(given, str) or given not in valid:
         raise ValueError(f"{name} is {given!r}: {nearest(str(given), valid)}")
     return given
-
-
-def _setting(
-    start: Vector,
-    method: str | Rule,
-    parameters: dict[str, Any],
-    feasible_set: Any,
-    project_y: bool | None,
-) -> Setting:
-    """Resolve diameter and set, build the rule and bind the projection to it."""
-    chosen = None if feasible_set is None else as_feasible_set(feasible_set)
-    if chosen is not None:
-        chosen.check_dimension(start.size)
-        start = _inside(start, chosen)
-    diameter = parameters["diameter"]
-    if isinstance(method, Rule):
-        diameter = _diameter_of(method, parameters)
-    if diameter is not None:
-        diameter = real_number("diameter", diameter, above=0)
-    elif chosen is not None and 0 < chosen.diameter_for(start.size) < math.inf:
-        diameter = chosen.diameter_for(start.size)
-    rule = (
-        method
-        if isinstance(method, Rule)
-        else _rule(method, {**parameters, "diameter": diameter}, chosen)
-    )
-    rule = _bind(rule, start, chosen, diameter, project_y)
-    return Setting(rule, start, chosen, _region(start, chosen, diameter))
-
-
-def _inside(start: Vector, feasible_set: FeasibleSet) -> Vector:
-    nearest_point = feasible_set.project(start)
-    distance = float(np.linalg.norm(nearest_point - start))
-    if not distance <= 1e-9 * (1 + float(np.linalg.norm(start))):
-        raise ValueError(
-            f"x0 must lie in feasible_set {feasible_set!r}, but it is {distance:.3g} away from it. "
-            "feasible_set.project(x0) is the nearest point that does."
-        )
-    return nearest_point
-
-
-def _diameter_of(rule: Rule, parameters: Mapping[str, Any]) -> float | None:
-    """Return the diameter that a rule object holds; its parameters may be given only there."""
-    given = [name for name, value in parameters.items() if value is not None]
-    own = getattr(rule, "diameter", None)
-    twice = [name for name in given if name != "diameter" or own is not None]
-    if twice:
-        raise ValueError(f"{twice[0]} belongs to the rule object {rule!r}; do not give it again.")
-    diameter: float | None = parameters["diameter"] if own is None else own
-    return diameter
-
-
-def _rule(method: Any, parameters: Mapping[str, Any], feasible_set: FeasibleSet | None) -> Rule:
-    if not isinstance(method, str):
-        raise TypeError(f"method must be a name or a rule object, not {method!r}.")
-    name = "accelegrad" if method == "auto" else method
-    if name not in METHODS:
-        raise ValueError(f"method is {method!r}: {nearest(method, ['auto', *METHODS])}")
-    rule, needs, takes = METHODS[name]
-    for parameter in needs:
-        if parameters[parameter] is None:
-            unbounded = f" (feasible_set {feasible_set!r} is unbounded)" if feasible_set else ""
-            raise ValueError(
-                f"{parameter} is needed by method {name!r}{unbounded}: {_MEANING[parameter]}."
-            )
-    # Any method may be told a diameter: it makes the certificate.
-    allowed = {*needs, *takes}
-    for parameter, value in parameters.items():
-        if value is not None and parameter not in allowed | {"diameter"}:
-            raise ValueError(f"{parameter} is not a parameter of method {name!r}.")
-    return rule(**{p: parameters[p] for p in allowed if parameters[p] is not None})
-
-
-def _bind(
-    rule: Rule,
-    start: Vector,
-    feasible_set: FeasibleSet | None,
-    diameter: float | None,
-    project_y: bool | None,
-) -> Rule:
-    """Give the rule the projection that the setting asks for."""
-    fields = _field_names(rule)
-    if "project" not in fields:
-        if feasible_set is not None:
-            raise ValueError(
-                f"feasible_set cannot be used: the rule {rule!r} has no `project` field."
-            )
-        return rule
-    if getattr(rule, "project") is not None:  # noqa: B009
-        if feasible_set is not None:
-            raise ValueError(
-                "feasible_set is given, but the rule object has a `project` of its own."
-            )
-        return rule
-    bound: dict[str, Any] = {}
-    if isinstance(feasible_set, WholeSpace):
-        bound["project"] = None
-    elif feasible_set is not None:
-        bound["project"] = feasible_set.project
-    elif diameter is not None:
-        bound["project"] = Ball(start, diameter / 2).project
-    if "project_y" in fields:
-        bound["project_y"] = feasible_set is not None if project_y is None else bool(project_y)
-    elif project_y is not None:
-        raise ValueError(
-            "project_y is not a parameter of this method; only one point is projected."
-        )
-    return dataclasses.replace(rule, **bound)  # type: ignore[type-var]
-
-
-def _field_names(rule: Rule) -> list[str]:
-    return [f.name for f in dataclasses.fields(rule)] if dataclasses.is_dataclass(rule) else []
-
-
-def _region(
-    start: Vector, feasible_set: FeasibleSet | None, diameter: float | None
-) -> Region | None:
-    chosen = WholeSpace() if feasible_set is None else feasible_set
-    bound = chosen.diameter_for(start.size)
-    if math.isfinite(bound):
-        return Region(chosen, start, bound, assumed=False)
-    return None if diameter is None else Region(chosen, start, diameter / 2, assumed=True)
 
 
 def _oracle(
@@ -440,13 +285,51 @@ def _generator(rng: Any) -> np.random.Generator:
         raise TypeError(f"rng must be a Generator, a whole number or None, not {rng!r}.") from None
 
 
-def _certificate(region: Region | None, model: LinearModel | None, *, judged: bool) -> Certificate:
+def _certificate(setting: Setting, model: LinearModel | None, *, judged: bool) -> Certificate:
     if not judged:
         return Certificate(None, None)
+    region = setting.region
     roundoff = float(np.finfo(np.float64 if model is None else model.dtype).eps)
-    cuts = None if region is None else CutCertificate(region, roundoff)
-    dual = DualCertificate(model, roundoff) if model is not None and model.l2 > 0 else None
-    return Certificate(cuts, dual)
+    dual = None
+    if model is not None and _dual_helps(setting, model):
+        dual = DualCertificate(model, roundoff)
+    # A guessed region has nothing to add to a bound that holds everywhere and gets tight.
+    guessed = region is not None and region.growing
+    if region is None or (guessed and dual is not None and dual.gets_tight):
+        return Certificate(None, dual)
+    return Certificate(CutCertificate(region, roundoff), dual)
+
+
+def _dual_helps(setting: Setting, model: LinearModel) -> bool:
+    """Tell whether the minimum that the model's dual bounds is the one that is sought."""
+    free = setting.feasible_set is None or isinstance(setting.feasible_set, WholeSpace)
+    return free and setting.penalty is None and model.has_dual_bound
+
+
+def _restarts(
+    given: Any, setting: Setting, model: LinearModel | None, oracle: Oracle
+) -> Restarts | None:
+    """Return the policy that `restart` asks for, or say why it cannot be had."""
+    if given is None:
+        return None
+    _choice("restart", given, ("auto", *KINDS))
+    has_gap = model is not None and model.l2 > 0 and setting.penalty is None
+    provable = has_gap and setting.feasible_set is None and not model.fit_intercept  # type: ignore[union-attr]
+    if given == "auto":
+        given = "certified" if provable and not oracle.exact_values else "adaptive"
+    if not hasattr(setting.rule.init(setting.start), "radius"):
+        raise ValueError(
+            f"restart needs a rule with a radius of its own, as with diameter='auto'; "
+            f"{type(setting.rule).__name__} has none."
+        )
+    if given == "certified" and not provable:
+        raise ValueError(
+            "restart='certified' needs the dual gap of a LinearModel with l2 > 0 and neither "
+            "intercept, penalty nor feasible_set; use 'adaptive'."
+        )
+    if given == "adaptive" and not oracle.exact_values:
+        raise ValueError("restart='adaptive' compares values, which have to be exact.")
+    return Restarts(given, 0.0 if model is None else model.l2)
 
 
 def _check_needs(rule: Rule, oracle: Oracle, options: Options, certificate: Certificate) -> None:
@@ -457,8 +340,9 @@ def _check_needs(rule: Rule, oracle: Oracle, options: Options, certificate: Cert
         raise ValueError("output='best' needs exact values; use 'average' or 'last'.")
     if options.tol is not None and certificate.cuts is None and certificate.dual is None:
         raise ValueError(
-            "tol stops on the certified gap, which needs exact values and a diameter, a bounded "
-            "feasible_set, or a LinearModel with l2 > 0. Use max_iter or time_limit alone."
+            "tol stops on the certified gap, which needs exact values, and for this method a "
+            "diameter, a bounded feasible_set, or a LinearModel with l2 > 0. Use max_iter or "
+            "time_limit alone."
         )
 
 
@@ -488,10 +372,17 @@ def _kind(
     replacement: bool,
 ) -> dict[str, Any]:
     """Say what the run is, so that a checkpoint of another one is refused."""
-    rule = setting.rule
-    parameters = {name: getattr(rule, name) for name in _field_names(rule) if name != "project"}
+    rescaled = setting.rule if isinstance(setting.rule, Rescaled) else None
+    rule = setting.rule if rescaled is None else rescaled.rule
+    parameters = {
+        name: _plain(getattr(rule, name))
+        for name in (field.name for field in dataclasses.fields(rule))  # type: ignore[arg-type]
+        if name not in ("project", "prox")
+    }
     return {
         "method": type(rule).__name__,
+        "scale": None if rescaled is None else repr(rescaled.change),
+        "penalty": repr(setting.penalty),
         "dimension": setting.start.size,
         "x0 (checksum)": zlib.crc32(setting.start.tobytes()),
         "feasible_set": repr(setting.feasible_set),
@@ -503,6 +394,11 @@ def _kind(
         "problem": "function" if model is None else repr(model),
         "y (checksum)": None if model is None else zlib.crc32(model.y.tobytes()),
     }
+
+
+def _plain(value: Any) -> Any:
+    """Return a parameter as JSON can hold it."""
+    return value.tolist() if isinstance(value, np.ndarray) else value
 
 
 def _set_checksum(setting: Setting) -> int | None:

@@ -21,6 +21,7 @@ from scipy.optimize import brentq
 
 from accelegrad.errors import Vector, finite_vector, real_array, real_number
 from accelegrad.problems.losses import Array, Loss, make_loss
+from accelegrad.problems.null_space import DualBounds, NullSpace, obstacle
 
 Rows = npt.NDArray[np.integer[Any]]
 
@@ -96,8 +97,11 @@ class Evaluation:
     def dual_gap(self) -> float:
         """P(w) minus a lower bound of the minimum: see `LinearModel.dual_gap`."""
         if self._dual_gap is None:
-            self.model._need_l2("dual_gap")
-            if self.model.fit_intercept:
+            model = self.model
+            if model.l2 == 0.0:
+                bound = model._bounds("dual_gap").near(self.margins, self.derivatives)
+                self._dual_gap = max(self.value - bound, 0.0)
+            elif model.fit_intercept:
                 self._dual_gap = self._gap_with_intercept()
             else:
                 self._dual_gap = self._gap(self.gradient, 0.0)
@@ -224,6 +228,7 @@ class LinearModel:
         self._is_sparse = _is_sparse(self.X)
         # A view; made once because SciPy takes its time to make one.
         self._transpose = self.X.T if self._is_sparse else None
+        self._dual_bounds: DualBounds | None = None
 
     def __repr__(self) -> str:
         kind = "CSR" if self._is_sparse else "dense"
@@ -252,9 +257,9 @@ class LinearModel:
         return evaluation.value, evaluation.gradient
 
     def dual_gap(self, w: npt.ArrayLike) -> float:
-        r"""Return a proven bound of P(w) - min P, which needs l2 > 0 and nothing else.
+        r"""Return a proven bound of P(w) - min P, where `has_dual_bound`.
 
-        It is P(w) minus the Fenchel dual
+        With l2 > 0 it is P(w) minus the Fenchel dual
 
         .. math:: D(\theta) = -\sum_i p_i\, l^*(\theta_i)
                   - \frac{1}{2 l_2} \Big\lVert \sum_i p_i \theta_i a_i \Big\rVert^2
@@ -266,6 +271,12 @@ class LinearModel:
         at the given one with one side scaled down; the better counts. That costs one or two
         products with X^T. Rounding is not bounded: with float32 data, and for gaps about 1e-16
         times the value, the bound is good to rounding only.
+
+        With l2 = 0 the last term is left out and theta must satisfy sum_i p_i theta_i a_i = 0. It
+        is made so without leaving the domain of the conjugates, by the means of
+        `accelegrad.problems.null_space`. For losses with kinks, whose slopes at w say little, the
+        slopes of rows next to a kink are chosen anew. That costs a Gram matrix of X once, and then
+        about as much as 5 to 50 gradients; the bound is lowered by some rounding of its terms.
         """
         return Evaluation(self, self._parameters(w)).dual_gap
 
@@ -279,20 +290,37 @@ class LinearModel:
         It is minus infinity where a slope (of a row that has weight) is outside the conjugate's
         domain. With an intercept, theta is first made feasible (sum_i p_i theta_i = 0) by scaling
         down its positive or its negative entries.
+
+        With l2 = 0, theta is first brought into the domain and made feasible, as for `dual_gap`,
+        and the bound is at least 0.
         """
-        self._need_l2("dual_value_at")
-        theta = finite_vector("derivatives", derivatives)
-        if theta.size != self.n_samples:
-            raise ValueError(
-                f"derivatives must have one entry a row, {self.n_samples} of them, "
-                f"but it has {theta.size}."
-            )
+        theta = self._checked_derivatives(derivatives)
+        if self.l2 == 0.0:
+            return self._bounds("dual_value_at").at(theta)
         if self.fit_intercept:
             theta = self._balanced(theta)
         conjugates = np.where(self._shares > 0.0, self.loss.conjugate(theta, self.y), 0.0)
         combination = self._backward(theta)[: self.n_features]
         quadratic = float(combination @ combination) / (2.0 * self.l2)
         return -float(self._shares @ conjugates) - quadratic
+
+    @property
+    def has_dual_bound(self) -> bool:
+        """Whether `dual_gap`, `dual_value` and `dual_value_at` can be had.
+
+        They can with l2 > 0, and else where there are fewer parameters than rows, at most 1000, and
+        the Gram matrix of X costs no more than some dozens of gradients, or a second.
+        """
+        return self.l2 > 0.0 or obstacle(self.X, self.n_parameters) is None
+
+    def _checked_derivatives(self, derivatives: npt.ArrayLike) -> Vector:
+        theta = finite_vector("derivatives", derivatives)
+        if theta.size != self.n_samples:
+            raise ValueError(
+                f"derivatives must have one entry a row, {self.n_samples} of them, "
+                f"but it has {theta.size}."
+            )
+        return theta
 
     def batch_value_and_gradient(
         self, w: npt.ArrayLike, rows: npt.ArrayLike
@@ -368,9 +396,21 @@ class LinearModel:
             )
         return index
 
-    def _need_l2(self, what: str) -> None:
-        if self.l2 == 0.0:
-            raise ValueError(f"{what} needs l2 > 0, but l2 is 0: without it there is no bound.")
+    def _bounds(self, what: str) -> DualBounds:
+        """Return what gives bounds with l2 = 0, built at the first call, or say why there is none.
+
+        It keeps no trace of the calls: bounds do not depend on those before.
+        """
+        if self._dual_bounds is None:
+            reason = obstacle(self.X, self.n_parameters)
+            if reason is not None:
+                raise ValueError(
+                    f"{what} needs l2 > 0, but l2 is 0: without it there is no affordable bound "
+                    f"here, as {reason}."
+                )
+            space = NullSpace(self.X, self._shares, self.fit_intercept)
+            self._dual_bounds = DualBounds(space, self.loss, self.y)
+        return self._dual_bounds
 
     def _slopes(self, margins: Vector) -> Vector:
         return self.loss.derivative(margins, self.y).astype(np.float64, copy=False)

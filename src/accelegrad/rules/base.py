@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 Array: TypeAlias = Any  # a vector of NumPy, torch or JAX: formulas use + - * / and `inner` alone
 Projection: TypeAlias = Callable[[Array], Array]
+Prox: TypeAlias = Callable[[Array, Any], Array]  # (x, step) -> argmin phi + ||. - x||^2 / (2 step)
 State: TypeAlias = Any  # a NamedTuple of arrays and numbers with `iteration` and `step_size`
 
 

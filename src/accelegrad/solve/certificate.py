@@ -14,19 +14,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from accelegrad.errors import Vector
 from accelegrad.problems.linear_model import Evaluation as ModelEvaluation
 from accelegrad.problems.linear_model import LinearModel
+from accelegrad.problems.penalties import Penalty
 from accelegrad.problems.sets import FeasibleSet, WholeSpace
 from accelegrad.rules.base import Evaluation, inner
 
 BLOCK = 16  # cuts that are added to the aggregate together
 BLOCK_NUMBERS = 1 << 20  # numbers that may wait for it: huge vectors are not gathered
+PATIENCE = 30  # steps before the first dual bound of a model without an l2 term
 ROUNDOFFS = 64  # how many units of roundoff, times the terms' size, a bound gives away
+
+
+class Change(Protocol):
+    """A linear change of coordinates x = T v; the certificate needs the adjoint only."""
+
+    def adjoint(self, gradient: Vector) -> Vector:
+        """Return T' g."""
 
 
 class Region:
@@ -41,22 +50,46 @@ class Region:
         set's diameter where it is bounded.
     assumed : bool
         Which of the two.
+    growing : bool
+        Whether the radius is the run's own guess, which grows with the distance travelled.
+    penalty : Penalty, optional
+        A term that is added to the function: bounds are on the sum of both.
+    change : object, optional
+        x = T v: the ball is then one in v, an ellipsoid in x.
     """
 
     def __init__(
-        self, feasible_set: FeasibleSet, center: Vector, radius: float, *, assumed: bool
+        self,
+        feasible_set: FeasibleSet,
+        center: Vector,
+        radius: float,
+        *,
+        assumed: bool,
+        growing: bool = False,
+        penalty: Penalty | None = None,
+        change: Change | None = None,
     ) -> None:
         self.feasible_set, self.center, self.radius = feasible_set, center, radius
-        self.assumed = assumed
+        self.assumed, self.growing = assumed, growing
+        self.penalty, self.change = penalty, change
         self._is_ball = isinstance(feasible_set, WholeSpace)
+        bounded = math.isfinite(feasible_set.diameter_for(center.size))
         probe = feasible_set.linear_minimum(np.ones_like(center))
-        self._closed_form = not assumed and math.isfinite(probe)
+        self._closed_form = bounded and not assumed and math.isfinite(probe)
         #: searching for a minimum in both set and ball takes many projections
         self.costly = not (self._is_ball or self._closed_form)
+
+    @property
+    def certified_radius(self) -> float:
+        """How far from the centre the bounds hold; infinite where no minimiser is farther."""
+        return self.radius if self.assumed else math.inf
 
     def minimum(self, gradient: Vector, squared_norm: float) -> float:
         """Return (a lower bound on) the minimum of <gradient, u - center> over the region."""
         if self._is_ball:
+            if self.change is not None:
+                gradient = self.change.adjoint(gradient)
+                squared_norm = inner(gradient, gradient)
             return -self.radius * math.sqrt(squared_norm)
         if self._closed_form:
             least = self.feasible_set.linear_minimum(gradient)
@@ -75,7 +108,7 @@ class Cut(NamedTuple):
 
 
 class CutCertificate:
-    """The single and the aggregate cut over a region.
+    """The single and the aggregate cut over a region, with the region's penalty on top.
 
     The aggregate is brought up to date a block of cuts at a time: at every step it would cost as
     much as the method itself. So is the single cut, where a minimum over the region is costly.
@@ -94,7 +127,8 @@ class CutCertificate:
         """Take in the cut at an evaluation with its weight in the average (zero: not in it)."""
         gradient, value, point = evaluation.gradient, evaluation.value, evaluation.point
         slope = inner(gradient, point if self._centred else point - self.region.center)
-        cut = Cut(weight, value - slope, abs(value) + abs(slope), gradient)
+        penalty = getattr(evaluation, "penalty", 0.0)  # the cuts are those of the function alone
+        cut = Cut(weight, value - penalty - slope, abs(value) + abs(slope), gradient)
         if not self.region.costly:
             self._raise_to(self._bound(cut, evaluation.squared_norm))
         self._pending.append(cut)
@@ -120,16 +154,48 @@ class CutCertificate:
             old.gradient + weights @ gradients,
         )
         self._pending = []
-        if self._sum.weight > 0:
-            squared_norm = inner(self._sum.gradient, self._sum.gradient)
-            self._raise_to(self._bound(self._sum, squared_norm) / self._sum.weight)
+        self._raise_by_sum()
+
+    def _raise_by_sum(self) -> None:
+        total = self._sum
+        if not total.weight > 0:
+            return
+        if self.region.penalty is None:
+            squared_norm = inner(total.gradient, total.gradient)
+            self._raise_to(self._bound(total, squared_norm) / total.weight)
+        else:
+            share = 1 / total.weight
+            mean = Cut(1.0, share * total.level, share * total.size, share * total.gradient)
+            self._raise_to(self._bound(mean, math.nan))
+
+    def widen(self, radius: float) -> None:
+        """Make the region larger; what was proved of the smaller one holds no longer."""
+        self.refresh()
+        self.region.radius = radius
+        self.lower_bound = -math.inf
+        self._raise_by_sum()
+
+    def forget(self) -> None:
+        """Start a new average: after a restart the old cuts would only weigh it down."""
+        self.refresh()
+        self._sum = Cut(0.0, 0.0, 0.0, np.zeros_like(self.region.center))
 
     def _bound(self, cut: Cut, squared_norm: float) -> float:
         """Return the minimum of a cut over the region, lowered by what rounding may have added."""
+        if self.region.penalty is not None:
+            cut, squared_norm = self._with_penalty(cut, self.region.penalty)
         least = self.region.minimum(cut.gradient, squared_norm)
         if least == -math.inf:
             return least
         return cut.level + least - self._allowance * (cut.size + abs(least))
+
+    def _with_penalty(self, cut: Cut, penalty: Penalty) -> tuple[Cut, float]:
+        """Return a cut of the sum: that of the function plus an affine minorant of the penalty."""
+        slope, constant = penalty.affine_minorant(cut.gradient)
+        at_center = constant + inner(slope, self.region.center)
+        gradient = cut.gradient + slope
+        size = cut.size + abs(constant) + abs(at_center) + math.sqrt(inner(slope, slope))
+        return Cut(cut.weight, cut.level + at_center, size, gradient), inner(gradient, gradient)
 
     def _raise_to(self, bound: float) -> None:
         if bound > self.lower_bound:
@@ -141,6 +207,7 @@ class CutCertificate:
         pending = zip(Cut._fields, columns, strict=True)
         return {
             "lower_bound": self.lower_bound,
+            "radius": self.region.radius,
             "sum": self._sum._asdict(),
             "pending": {name: np.array(column) for name, column in pending},
         }
@@ -148,6 +215,7 @@ class CutCertificate:
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from there."""
         self.lower_bound = state["lower_bound"]
+        self.region.radius = state["radius"]
         self._sum = Cut(**state["sum"])
         columns = [state["pending"][name] for name in Cut._fields]
         self._pending = [
@@ -157,32 +225,34 @@ class CutCertificate:
 
 
 class DualCertificate:
-    """The Fenchel dual value of a linear model with an l2 term: valid everywhere.
+    """The Fenchel dual value of a linear model: valid everywhere.
 
-    Without an intercept it costs no product with the data: with h the gradient of the mean loss,
-    the dual value at theta = l'(margins) is loss - <h, w> - ||h||^2 / (2 l2), and the cuts' average
-    has the same form. With an (unpenalised) intercept the dual point has to be made feasible, at
-    one product with the data, so it is done at ever rarer steps.
+    With an l2 term and no intercept it costs no product with the data: with h the gradient of the
+    mean loss, the dual value at theta = l'(margins) is loss - <h, w> - ||h||^2 / (2 l2), and the
+    cuts' average has the same form. With an (unpenalised) intercept, or without an l2 term, the
+    dual point has to be made feasible, at some products with the data, so it is done at ever rarer
+    steps; without an l2 term not at all in a short run, for the first time takes longest.
     """
 
     def __init__(self, model: LinearModel, roundoff: float) -> None:
         self.model = model
         self.lower_bound = -math.inf
         self._allowance = ROUNDOFFS * roundoff
+        self._by_rows = model.fit_intercept or model.l2 == 0
         self._count = 0
-        self._next = 0
+        self._next = 0 if model.l2 > 0 else PATIENCE
         self._weight = 0.0
         self._level = 0.0
         self._size = 0.0
-        # The average is of loss gradients, or, with an intercept, of loss derivatives a row.
-        length = model.n_samples if model.fit_intercept else model.n_parameters
+        # The average is of loss gradients, or of loss derivatives a row.
+        length = model.n_samples if self._by_rows else model.n_parameters
         self._sum = np.zeros(length)
 
     def add(self, evaluation: Any, weight: float) -> None:
         """Take in the dual point of an evaluation with its weight in the average."""
         self._count += 1
-        if self.model.fit_intercept:
-            self._add_with_intercept(evaluation, weight)
+        if self._by_rows:
+            self._add_rows(evaluation, weight)
         else:
             self._add(evaluation, weight)
 
@@ -217,12 +287,17 @@ class DualCertificate:
         if bound > self.lower_bound:
             self.lower_bound = bound
 
-    def _add_with_intercept(self, evaluation: Any, weight: float) -> None:
+    @property
+    def gets_tight(self) -> bool:
+        """Whether the bound is sure to reach the minimum: without an l2 term it may not."""
+        return self.model.l2 > 0
+
+    def _add_rows(self, evaluation: Any, weight: float) -> None:
         at = self._at(evaluation)
         if weight > 0:
             self._weight += weight
             self._sum = self._sum + weight * at.derivatives
-        if self._count < self._next and weight > 0:
+        if self._count < self._next and (weight > 0 or self.model.l2 == 0):
             return
         self._next = self._count + 1 + self._count // 10
         bounds = [at.dual_value]
@@ -237,6 +312,11 @@ class DualCertificate:
         """Return what the model knows at the point; margins that a rule carried over are gone."""
         known: ModelEvaluation | None = getattr(evaluation, "model", None)
         return self.model.evaluate(evaluation.point) if known is None else known
+
+    def forget(self) -> None:
+        """Start a new average."""
+        self._weight = self._level = self._size = 0.0
+        self._sum = np.zeros_like(self._sum)
 
     def state(self) -> dict[str, Any]:
         """Return all that has to be kept to go on."""
@@ -277,6 +357,17 @@ class Certificate:
     def dual_bound(self) -> float:
         """What is proved without any region."""
         return -math.inf if self.dual is None else self.dual.lower_bound
+
+    def radius_of(self, lower_bound: float) -> float:
+        """Return how far from the start a lower bound of this certificate is proved to hold."""
+        if self.cuts is None or self.dual_bound >= lower_bound:
+            return math.inf
+        return self.cuts.region.certified_radius
+
+    def forget(self) -> None:
+        """Start new averages."""
+        for part in self._parts:
+            part.forget()
 
     def refuted(self, best_value: float) -> bool:
         """Tell whether the cuts lie above a value that was attained: no minimiser is in K."""

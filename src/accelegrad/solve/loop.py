@@ -18,14 +18,19 @@ from scipy.optimize import OptimizeResult
 from accelegrad.errors import LineSearchError, NonFiniteError, Vector
 from accelegrad.problems.sets import FeasibleSet
 from accelegrad.rules.base import Rule, State, Step
+from accelegrad.rules.distance import distance
 from accelegrad.solve import checkpoint
-from accelegrad.solve.certificate import Certificate
+from accelegrad.solve.certificate import Certificate, Region
 from accelegrad.solve.oracle import Evaluation, Oracle
+from accelegrad.solve.restarts import Restarts
 from accelegrad.solve.result import Status
 from accelegrad.solve.trace import Trace
 
 DIVERGED = 1e20  # times the size at the start; what grows without bound gets there soon
 BEYOND = (1e-1, 1e-2, 1e-3, 1e-4)  # how far beyond a boundary to look, in radii
+FARTHER = (1e-1, 1.0, 1e1, 1e2)  # the same where the radius is the run's own guess
+REACH = 3.0  # a guessed region reaches so many of the rule's radii,
+GRID = 1.25  # rounded up by at most this factor, so that it is not made anew at every step
 OUTPUTS = ("auto", "average", "last", "best")
 
 
@@ -65,6 +70,8 @@ class Run:
         What the run is, for its checkpoints.
     feasible_set : FeasibleSet, optional
         The constraint that every returned point has to meet.
+    restarts : Restarts, optional
+        When to start afresh from the best point.
     """
 
     def __init__(
@@ -79,6 +86,7 @@ class Run:
         judge_every: int = 1,
         kind: Mapping[str, Any] | None = None,
         feasible_set: FeasibleSet | None = None,
+        restarts: Restarts | None = None,
     ) -> None:
         self.rule, self.oracle, self.options = rule, oracle, options
         self.certificate = certificate
@@ -86,8 +94,13 @@ class Run:
         self.judge_every = judge_every
         self.kind = dict(kind or {})
         self.feasible_set = feasible_set
+        self.restarts = restarts
         self.state: State = rule.init(x0)
         self.iteration = 0
+        region = certificate.assumed_region
+        self._growing = region if region is not None and region.growing else None
+        self._origin = getattr(self.state, "start", None)  # x0 in the rule's own coordinates
+        self._first_rule = rule
         self.trace = Trace() if options.trace else None
         self._detail = ""
         self._judged: tuple[int, Evaluation] | None = None  # (iteration, output point) judged last
@@ -169,24 +182,69 @@ class Run:
 
     def _iterate(self) -> Status:
         options, oracle = self.options, self.oracle
-        advance, certify = self.rule.step, self.certificate.adders if oracle.exact_values else ()
+        certify = self.certificate.adders if oracle.exact_values else ()
         observed = options.callback or self.trace is not None or options.checkpoint or self._bar
         for iteration in range(self.iteration + 1, options.max_iter + 1):
-            step = advance(self.state, oracle)
+            step = self.rule.step(self.state, oracle)
             for add in certify:
                 add(step.evaluation, step.weight)
             self.state, self.iteration = step.state, iteration
+            if self._growing is not None:
+                self._follow(self._growing)
             status = self._verdict(step)
             if observed and self._observe(step):
                 status = Status.CALLBACK if status is None else status
             if status is not None:
                 return status
+            if self.restarts is not None:
+                self._consider_restart(self.restarts)
         return Status.MAX_ITER
+
+    def _follow(self, region: Region) -> None:
+        """Let a guessed region grow with the rule's radius."""
+        state = self.state
+        reach = REACH * float(state.radius)
+        if self.restarts is not None and self.restarts.count:
+            reach += float(distance(state.start, self._origin))
+        if reach > region.radius:
+            self._widen(reach)
+
+    def _widen(self, reach: float) -> None:
+        assert self.certificate.cuts is not None
+        self.certificate.cuts.widen(GRID ** math.ceil(math.log(reach, GRID)))
+
+    def _consider_restart(self, restarts: Restarts) -> None:
+        """Start afresh from the best point, or the output of a noisy run, where that is due."""
+        if self.oracle.exact_values:
+            final = self.best
+        elif self.judge is not None and self.iteration % self.judge_every == 0:
+            final = self._judge_output()
+        else:
+            return
+        assert final is not None
+        gap = final.value - self.certificate.lower_bound(final.value)
+        due = (
+            restarts.proved(gap) if restarts.kind == "certified" else restarts.stalled(final.value)
+        )
+        if due:
+            self._restart(restarts, final, gap)
+
+    def _restart(self, restarts: Restarts, final: Evaluation, gap: float) -> None:
+        old = self.state.start
+        start = restarts.staged(self._first_rule).init(final.point).start  # in the rule's own space
+        size = math.sqrt(float(start @ start))
+        restarts.begin(float(distance(start, old)), size, gap)
+        self.rule = restarts.staged(self._first_rule)
+        state = self.rule.init(final.point)
+        if self.oracle.exact_values and hasattr(state, "start_value"):
+            state = state._replace(start_value=final.value)
+        self.state = state
+        self.certificate.forget()
 
     def _verdict(self, step: Step) -> Status | None:
         """Tell whether this step ends the run."""
         evaluation, tol = step.evaluation, self.options.tol
-        if evaluation.squared_norm == 0 and self.options.exact and not evaluation.gradient.any():
+        if evaluation.squared_norm == 0 and self._is_stationary(evaluation):
             return Status.STATIONARY
         size = abs(evaluation.value)
         if not size <= self._largest_value and self._diverges(evaluation):
@@ -196,6 +254,11 @@ class Run:
         if self.options.time_limit is not None and self.seconds > self.options.time_limit:
             return Status.TIME_LIMIT
         return None
+
+    def _is_stationary(self, evaluation: Any) -> bool:
+        """Tell whether a gradient whose square is zero is zero, and that means a minimiser."""
+        simple = self.options.exact and self.oracle.penalty is None
+        return simple and not evaluation.gradient.any()
 
     def _diverges(self, evaluation: Any) -> bool:
         """Tell whether values (or, without values, points) grew beyond all measure."""
@@ -228,28 +291,48 @@ class Run:
         return lower_bound <= value <= lower_bound + tol * max(1.0, abs(value))
 
     def _stands(self, final: Evaluation, tol: float) -> bool:
-        """Look beyond the boundary of an assumed region before a point there is called optimal.
+        """Look beyond an assumed region before a point is called optimal.
 
-        If the region is too small, its best point lies on its boundary and the function falls on
-        beyond: a value below the lower bound, found at one of a few trial points, proves it.
+        If the region is too small, the function falls on beyond it: a value below the lower bound,
+        found at one of a few trial points, proves it.
         """
         region, margin = self.certificate.assumed_region, tol * max(1.0, abs(final.value))
         if region is None or self.certificate.dual_bound >= final.value - margin:
             return True
         norm = math.sqrt(final.gradient @ final.gradient)
+        if norm == 0 or not region.radius > 0:
+            return norm == 0
+        if region.growing:
+            return self._stands_farther(region, final, norm)
         on_boundary = math.dist(final.point, region.center) >= 0.99 * region.radius
         if not on_boundary or region.radius * norm <= 2 * margin:
             return True
-        assert self.judge is not None
-        for share in BEYOND:
-            trial = final.point - share * region.radius / norm * final.gradient
-            try:
-                value = self.judge(region.feasible_set.project(trial)).value
-            except NonFiniteError:
-                continue
-            if self.certificate.refuted(value):
+        return not any(
+            self.certificate.refuted(
+                self._value_beyond(region, final, share * region.radius / norm)
+            )
+            for share in BEYOND
+        )
+
+    def _stands_farther(self, region: Region, final: Evaluation, norm: float) -> bool:
+        """Look around far beyond a guessed region; widen it where it is refuted."""
+        for share in FARTHER:
+            reach = share * region.radius
+            if self.certificate.refuted(self._value_beyond(region, final, reach / norm)):
+                self._widen(region.radius + 2 * reach)
                 return False
         return True
+
+    def _value_beyond(self, region: Region, final: Evaluation, step: float) -> float:
+        """Return the value after a long step downhill, infinite where there is none."""
+        assert self.judge is not None
+        trial = final.point - step * final.gradient
+        if self.judge.penalty is not None:
+            trial = self.judge.penalty.prox(trial, step)
+        try:
+            return self.judge(region.feasible_set.project(trial)).value
+        except NonFiniteError:
+            return math.inf
 
     def _judge_output(self) -> Evaluation:
         """Evaluate the output point exactly, once an iteration."""
@@ -352,6 +435,7 @@ class Run:
             "oracle": self.oracle.state(),
             "judge": None if self.judge is None else self.judge.state(),
             "certificate": self.certificate.state(),
+            "restarts": None if self.restarts is None else self.restarts.state(),
             "trace": None if self.trace is None else self.trace.state(),
         }
         checkpoint.save(self.options.checkpoint, self.kind, content)
@@ -363,6 +447,9 @@ class Run:
         self._elapsed = content["seconds"]
         self._largest_value = content["largest_value"]
         self._next_judgement = content["next_judgement"]
+        if self.restarts is not None:
+            self.restarts.restore(content["restarts"])
+            self.rule = self.restarts.staged(self._first_rule)
         self.state = self.state._replace(**content["rule"])
         self.oracle.restore(content["oracle"])
         if self.judge is not None and self.judge is not self.oracle:
@@ -380,6 +467,8 @@ class Run:
         gradient = self._final_gradient(final)
         known = self.judge is not None and final is not None
         self.certificate.refresh()
+        if known:
+            self._admit_best(value)
         lower_bound = self.certificate.lower_bound(value) if known else -math.inf
         status = self._settled(status, value, lower_bound)
         return _result(
@@ -395,10 +484,21 @@ class Run:
                 **self._points_now(),
                 "lower_bound": lower_bound,
                 "gap": value - lower_bound if known else math.inf,
+                "certified_radius": self.certificate.radius_of(lower_bound) if known else 0.0,
+                "n_restarts": 0 if self.restarts is None else self.restarts.count,
                 "seconds": self.seconds,
                 "trace": self.trace,
             }
         )
+
+    def _admit_best(self, value: float) -> None:
+        """Widen a guessed region that the value found refutes: it was only a guess."""
+        if self._growing is None:
+            return
+        for _ in range(64):
+            if not self.certificate.refuted(value):
+                return
+            self._widen(2 * self._growing.radius)
 
     def _final_evaluation(self) -> Evaluation | None:
         """Return what is known at the returned point, evaluating it where need be."""

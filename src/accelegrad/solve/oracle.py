@@ -6,10 +6,11 @@ asked for: a line search that rejects a trial then never pays for its gradient.
 
 from __future__ import annotations
 
+import functools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from scipy.linalg.blas import ddot
@@ -17,17 +18,31 @@ from scipy.linalg.blas import ddot
 from accelegrad.errors import NonFiniteError, Vector
 from accelegrad.problems.linear_model import Evaluation as ModelEvaluation
 from accelegrad.problems.linear_model import LinearModel
+from accelegrad.problems.penalties import Penalty
 from accelegrad.problems.sampling import BatchSampler
 
 # A model's overflow ends the run with a status of its own; a warning would add nothing.
 QUIET: dict[str, Any] = {"over": "ignore", "invalid": "ignore"}
+SAMPLED_SHARE = 50  # one row in so many makes a sample for the probe
+LARGEST_SAMPLE = 256
 LARGEST_SQUARE = 1e290  # what squared weights, up to 1e16, can still be multiplied with
+
+
+Sample: TypeAlias = Callable[[Vector], "Evaluation"]
 
 
 class Evaluation:
     """The value at a point, and the gradient there, computed when it is first asked for."""
 
-    __slots__ = ("_gradient", "_late_gradient", "model", "point", "squared_norm", "value")
+    __slots__ = (
+        "_gradient",
+        "_late_gradient",
+        "model",
+        "penalty",
+        "point",
+        "squared_norm",
+        "value",
+    )
 
     def __init__(
         self,
@@ -36,9 +51,11 @@ class Evaluation:
         gradient: Vector | None = None,
         late_gradient: Callable[[Evaluation], Vector] | None = None,
         model: ModelEvaluation | None = None,
+        penalty: float = 0.0,
     ) -> None:
         self.point = point
         self.value = value
+        self.penalty = penalty  # the part of the value that is not the function's own
         self.squared_norm = math.nan if gradient is None else checked_square(gradient)
         self.model = model
         self._gradient = gradient
@@ -91,7 +108,8 @@ class Oracle(ABC):
     #: whether values are there at all
     has_values: bool = True
 
-    def __init__(self) -> None:
+    def __init__(self, penalty: Penalty | None = None) -> None:
+        self.penalty = penalty
         self.nfev = self.njev = self.points = 0
         self.best: Evaluation | None = None
 
@@ -118,6 +136,7 @@ class Oracle(ABC):
             best = {
                 "point": self.best.point,
                 "value": self.best.value,
+                "penalty": self.best.penalty,
                 "gradient": self.best.gradient if self.best.has_gradient else None,
             }
         return {"counts": self.counts()._asdict(), "best": best}
@@ -130,6 +149,9 @@ class Oracle(ABC):
             self.best = Evaluation(**best, late_gradient=self._late_gradient)
 
     def _finish(self, evaluation: Evaluation) -> Evaluation:
+        if self.penalty is not None:
+            evaluation.penalty = self.penalty.value(evaluation.point)
+            evaluation.value += evaluation.penalty
         value = evaluation.value
         if self.exact_values:
             if not math.isfinite(value):
@@ -149,8 +171,9 @@ class FunctionOracle(Oracle):
         args: tuple[Any, ...],
         *,
         exact: bool,
+        penalty: Penalty | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(penalty)
         self._fun, self._jac, self._args = fun, jac, args
         self.has_values = fun is not None
         self.exact_values = exact and self.has_values
@@ -182,8 +205,8 @@ class FunctionOracle(Oracle):
 class ModelOracle(Oracle):
     """A linear model's full objective: the value is one product with X, the gradient another."""
 
-    def __init__(self, model: LinearModel) -> None:
-        super().__init__()
+    def __init__(self, model: LinearModel, penalty: Penalty | None = None) -> None:
+        super().__init__(penalty)
         self.model = model
 
     def __call__(self, point: Vector) -> Evaluation:
@@ -208,19 +231,38 @@ class MinibatchOracle(Oracle):
 
     exact_values = False
 
-    def __init__(self, model: LinearModel, sampler: BatchSampler) -> None:
-        super().__init__()
+    def __init__(
+        self, model: LinearModel, sampler: BatchSampler, penalty: Penalty | None = None
+    ) -> None:
+        super().__init__(penalty)
         self.model, self.sampler = model, sampler
 
     def __call__(self, point: Vector) -> Evaluation:
         """Estimate value and gradient at the point from the next rows."""
+        return self.at(point, self.sampler.next_rows())
+
+    def at(self, point: Vector, rows: Any) -> Evaluation:
+        """Estimate value and gradient at the point from these rows."""
         self.points += 1
         self.nfev += 1
         self.njev += 1
-        rows = self.sampler.next_rows()
         with np.errstate(**QUIET):
             value, gradient = self.model.batch_value_and_gradient(point, rows)
-        return Evaluation(point, value, gradient)
+        return self._finish(Evaluation(point, value, gradient))
+
+    def frozen(self) -> tuple[Sample, Sample]:
+        """Return two independent samples of the function, each the same at every call.
+
+        A small share of the rows: a probe that looks at each sample ten times costs less than an
+        epoch.
+        """
+        n = self.model.n_samples
+        size = min(max(n // SAMPLED_SHARE, self.sampler.batch_size), LARGEST_SAMPLE, (n + 1) // 2)
+        rows = self.sampler.rng.permutation(n)
+        return (
+            functools.partial(self.at, rows=rows[:size]),
+            functools.partial(self.at, rows=rows[-size:]),
+        )
 
     def state(self) -> dict[str, Any]:
         """Return all that has to be kept to go on."""

@@ -1,0 +1,344 @@
+"""Badly scaled data: one step for all coordinates, a step a coordinate, or scaled columns.
+
+Gradient calls (probes included) until the best value seen is within 1e-2 and 1e-4 of the minimum,
+relative to f(0) - f*. Nothing is told to any method. Run: python benchmarks/scaling.py. The real
+data are looked for in the folder that ACCELEGRAD_DATA names; those not found are left out. Minima
+come from elsewhere: LAPACK, a Newton method on standardised data, HiGHS, L-BFGS with a duality gap.
+"""
+
+import argparse
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.optimize import linprog, minimize
+
+import accelegrad as ag
+from accelegrad.problems import datasets
+from accelegrad.problems.scaling import column_scaling
+from accelegrad.rules.base import KnownEvaluation
+from accelegrad.rules.diagonal import DistanceFreeDiagonalAcceleGrad
+from accelegrad.rules.distance_free import DistanceFreeAcceleGrad
+from accelegrad.rules.rescaled import Rescaled
+
+LEVELS = (1e-2, 1e-4)
+ROWS = 3000  # of the larger sets
+PLAIN, DIAGONAL = DistanceFreeAcceleGrad, DistanceFreeDiagonalAcceleGrad
+REGRESSIONS = ("cadata", "house_16H", "cpusmall")
+CLASSIFICATIONS = ("magic04", "spambase", "covtype.binary.scale")
+
+
+# The rule, and what is done to the columns.
+METHODS = {
+    "one step": (PLAIN, None),
+    "diagonal": (DIAGONAL, None),
+    "scaled": (PLAIN, "scale"),
+    "standardised": (PLAIN, "centre and scale"),
+    "standardised diagonal": (DIAGONAL, "centre and scale"),
+}
+
+
+def rule_of(name, model, *, probe):
+    kind, columns = METHODS[name]
+    if columns is None:
+        return kind(probe=probe)
+    return Rescaled(kind(probe=probe), column_scaling(model, center=columns != "scale"))
+
+
+@dataclass
+class Case:
+    """A model, with its minimum."""
+
+    group: str
+    name: str
+    model: Any
+    minimum: float
+
+    @property
+    def start(self):
+        return self.model.value(np.zeros(self.model.n_parameters))
+
+    def gap(self, value):
+        return (value - self.minimum) / (self.start - self.minimum)
+
+
+# -- minima --------------------------------------------------------------------------------------
+
+
+def standardised(model):
+    """Return explicitly standardised columns (and a column of ones), and the penalties of each."""
+    X = model.X.toarray() if sp.issparse(model.X) else model.X
+    shift = X.mean(axis=0) if model.fit_intercept else 0.0
+    scale = np.sqrt(np.mean((X - shift) ** 2, axis=0))
+    scale[scale == 0] = 1.0
+    Z, penalties = (X - shift) / scale, model.l2 / scale**2
+    if model.fit_intercept:
+        Z, penalties = np.column_stack([Z, np.ones(len(Z))]), np.append(penalties, 0.0)
+    return Z, penalties
+
+
+def least_squares(model):
+    Z, penalties = standardised(model)
+    n = len(Z)
+    A = np.vstack([Z / np.sqrt(n), np.diag(np.sqrt(penalties))])
+    b = np.concatenate([model.y / np.sqrt(n), np.zeros(len(penalties))])
+    residual = A @ np.linalg.lstsq(A, b)[0] - b
+    return 0.5 * float(residual @ residual)
+
+
+def logistic(model):
+    Z, penalties = standardised(model)
+
+    def value(v):
+        return np.mean(np.logaddexp(0, -model.y * (Z @ v))) + 0.5 * penalties @ v**2
+
+    v = np.zeros(Z.shape[1])
+    for _ in range(200):
+        p = 1 / (1 + np.exp(np.clip(model.y * (Z @ v), -500, 500)))
+        gradient = -Z.T @ (model.y * p) / len(Z) + penalties * v
+        hessian = (Z * (p * (1 - p))[:, None]).T @ Z / len(Z) + np.diag(penalties)
+        step = np.linalg.lstsq(hessian, gradient)[0]
+        decrease, length = gradient @ step, 1.0
+        if decrease < 1e-15:
+            return float(value(v))
+        while value(v - length * step) > value(v) - 0.3 * length * decrease:
+            length /= 2
+        v = v - length * step
+    raise RuntimeError("Newton's method did not end")
+
+
+def least_absolute(model):
+    """The dual: max <y, s> / n over Z's = 0, |s| <= 1."""
+    Z, _ = standardised(model)
+    size = np.abs(model.y).max()
+    program = linprog(
+        -model.y / size, A_eq=Z.T, b_eq=np.zeros(Z.shape[1]), bounds=(-1, 1), method="highs-ipm"
+    )
+    if not program.success:
+        raise RuntimeError(program.message)
+    return -program.fun * size / len(Z)
+
+
+def by_lbfgs(model):
+    options = {"maxiter": 10_000, "maxfun": 20_000, "ftol": 1e-16, "gtol": 1e-11}
+    found = minimize(
+        model.value_and_gradient,
+        np.zeros(model.n_parameters),
+        jac=True,
+        method="L-BFGS-B",
+        options=options,
+    )
+    gap = model.dual_gap(found.x)
+    if gap > 1e-7 * found.fun:
+        raise RuntimeError(f"L-BFGS stopped with the gap {gap:g}")
+    return float(found.fun)
+
+
+MINIMA = {"squared": least_squares, "logistic": logistic, "absolute": least_absolute}
+
+
+# -- problems ------------------------------------------------------------------------------------
+
+
+def case(group, name, X, y, loss, *, intercept, l2=0.0, minimum=None):
+    model = ag.LinearModel(X, y, loss, l2=l2, fit_intercept=intercept)
+    text = f"{name} {loss}" + (", intercept" if intercept else "") + (", l2=1/n" if l2 else "")
+    return Case(group, text, model, (minimum or MINIMA[loss])(model))
+
+
+def generated(group, spread, seed, n=800, d=25):
+    """Correlated Gaussian columns with means, scaled by 10^U(-spread, spread)."""
+    for intercept in (False, True):
+        for loss in MINIMA:
+            rng = np.random.default_rng(seed)
+            mix = np.eye(d) + 0.5 * rng.standard_normal((d, d)) / np.sqrt(d)
+            X = rng.standard_normal((n, d)) @ mix + intercept * rng.uniform(-2, 2, d)
+            y = X @ rng.standard_normal(d) / np.sqrt(d) + 0.3 * rng.standard_normal(n)
+            if loss == "logistic":
+                y = np.where(y + rng.standard_normal(n) > np.median(y), 1.0, -1.0)
+            X = X * 10 ** rng.uniform(-spread, spread, d)
+            yield case(group, f"generated {seed}", X, y, loss, intercept=intercept)
+
+
+def rows_of(name, seed=0):
+    path = datasets.find(name)
+    if path is None:
+        return None
+    data = datasets.read(path)
+    chosen = np.random.default_rng(seed).permutation(data.X.shape[0])[:ROWS]
+    return data.X[np.sort(chosen)], data.y[np.sort(chosen)]
+
+
+def standard(X):
+    deviation = X.std(axis=0)
+    return (X - X.mean(axis=0)) / np.where(deviation > 0, deviation, 1.0)
+
+
+def real(group, prepare):
+    for name in (*REGRESSIONS, *CLASSIFICATIONS):
+        found = rows_of(name)
+        if found is None:
+            continue
+        X, y = prepare(found[0].toarray()), found[1]
+        for intercept in (False, True):
+            if name in REGRESSIONS:
+                for loss in ("squared", "absolute"):
+                    yield case(group, name, X, y, loss, intercept=intercept)
+            else:
+                labels = datasets.as_binary(y)
+                yield case(
+                    group, name, X, labels, "logistic", intercept=intercept, l2=1 / len(labels)
+                )
+
+
+def text(group):
+    found = rows_of("rcv1_vw_small")
+    if found is None:
+        return
+    X, y = found[0], datasets.as_binary(found[1])
+    for intercept in (False, True):
+        for loss in ("logistic", "squared"):
+            yield case(
+                group,
+                "rcv1_vw_small",
+                X,
+                y,
+                loss,
+                intercept=intercept,
+                l2=1 / len(y),
+                minimum=by_lbfgs,
+            )
+
+
+def problems(seeds):
+    for seed in range(seeds):
+        yield from generated("badly scaled", 3.0, seed)
+    yield from real("raw", lambda X: X)
+    for seed in range(seeds):
+        yield from generated("well scaled", 0.0, seed)
+    yield from real("well scaled", standard)
+    yield from text("text")
+
+
+# -- running -------------------------------------------------------------------------------------
+
+
+class Reached(Exception):  # noqa: N818
+    """All levels are reached, or the calls are used up."""
+
+
+class Counting:
+    """An oracle that notes at which call each level was reached."""
+
+    def __init__(self, problem, budget):
+        self.problem, self.budget = problem, budget
+        self.calls, self.at = 0, dict.fromkeys(LEVELS)
+        self.start = problem.start
+
+    def __call__(self, x):
+        self.calls += 1
+        value, gradient = self.problem.model.value_and_gradient(x)
+        gap = (value - self.problem.minimum) / (self.start - self.problem.minimum)
+        for level in LEVELS:
+            if self.at[level] is None and gap <= level:
+                self.at[level] = self.calls
+        if self.calls >= self.budget or None not in self.at.values():
+            raise Reached
+        return KnownEvaluation(x, value, gradient)
+
+
+def calls_to(method, problem, budget):
+    """Return the calls to each level, None where it was not reached."""
+    oracle = Counting(problem, budget)
+    rule = rule_of(method, problem.model, probe=True)
+    state = rule.init(np.zeros(problem.model.n_parameters))
+    try:
+        while True:
+            state = rule.step(state, oracle).state
+    except Reached:
+        return oracle.at
+
+
+def noisy_gap(method, problem, batch, epochs, seed):
+    """Return the averaged point's relative gap after some epochs of minibatches."""
+    model, rng = problem.model, np.random.default_rng(seed)
+    rule = rule_of(method, model, probe=False)
+    state = rule.init(np.zeros(model.n_parameters))
+    for _ in range(epochs * model.n_samples // batch):
+        rows = rng.integers(model.n_samples, size=batch)
+        gradient = model.batch_value_and_gradient(rule.query(state), rows)[1]
+        state = rule.update(state, gradient)
+    return problem.gap(model.value(rule.output(state)))
+
+
+def row(cells):
+    print("| " + " | ".join(cells) + " |", flush=True)
+
+
+def head(first):
+    row([first, *METHODS])
+    row(["---"] * (1 + len(METHODS)))
+
+
+def compare(cases, budget):
+    """Print the calls, and return them by group, method and level."""
+    print(f"Calls to {LEVELS[0]:g} / {LEVELS[1]:g} (at most {budget}):\n")
+    head("problem")
+    calls = {}
+    for problem in cases:
+        cells = []
+        for name in METHODS:
+            reached = calls_to(name, problem, budget)
+            cells.append(" / ".join(str(reached[level] or f">{budget}") for level in LEVELS))
+            for level in LEVELS:
+                key = problem.group, level, name
+                calls.setdefault(key, []).append(reached[level] or budget)
+        row([f"{problem.group}: {problem.name}", *cells])
+    return calls
+
+
+def summarise(calls):
+    """Print each method's calls relative to the best method's, in geometric mean."""
+    print("\nCalls relative to the best method's on the same problem, geometric mean (worst):\n")
+    head("group, level")
+    totals = {name: [] for name in METHODS}
+    for group, level in dict.fromkeys((key[0], key[1]) for key in calls):
+        best = np.min([calls[group, level, name] for name in METHODS], axis=0)
+        cells = []
+        for name in METHODS:
+            ratios = np.array(calls[group, level, name]) / best
+            totals[name] += list(np.log(ratios))
+            cells.append(f"{np.exp(np.log(ratios).mean()):.2f} ({ratios.max():.0f})")
+        row([f"{group}, {level:g}", *cells])
+    means = {name: float(np.exp(np.mean(logs))) for name, logs in totals.items()}
+    row(["all", *(f"{mean:.2f}" for mean in means.values())])
+    print(f"\nFewest calls over all: {min(means, key=means.__getitem__)}.")
+
+
+def compare_noisy(cases, epochs):
+    print(f"\nRelative gap of the averaged point after {epochs} epochs of minibatches of 1 / 16:\n")
+    head("problem")
+    for problem in cases:
+        cells = []
+        for name in METHODS:
+            gaps = [noisy_gap(name, problem, batch, epochs, seed=0) for batch in (1, 16)]
+            cells.append(" / ".join(f"{gap:.0e}" for gap in gaps))
+        row([f"{problem.group}: {problem.name}", *cells])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--budget", type=int, default=3000, help="gradient calls at most")
+    parser.add_argument("--seeds", type=int, default=2, help="of the generated sets")
+    parser.add_argument("--epochs", type=int, default=10, help="of the noisy runs; 0: none")
+    given = parser.parse_args()
+    # Centred columns without an intercept can leave nothing to gain.
+    cases = [c for c in problems(given.seeds) if c.minimum < (1 - 1e-3) * c.start]
+    summarise(compare(cases, given.budget))
+    if given.epochs:
+        compare_noisy([c for c in cases if c.group != "text"], given.epochs)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,399 @@
+"""From a user's wishes to a setting: which rule, bound to which set, and where a minimiser is."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from accelegrad.errors import Vector, nearest, real_number
+from accelegrad.problems.linear_model import LinearModel
+from accelegrad.problems.penalties import OnLeading, Penalty, as_penalty
+from accelegrad.problems.scaling import ColumnScaling, column_scaling
+from accelegrad.problems.sets import (
+    Ball,
+    Box,
+    FeasibleSet,
+    NonNegative,
+    WholeSpace,
+    as_feasible_set,
+)
+from accelegrad.rules import (
+    AcceleGrad,
+    AdaGrad,
+    ADoG,
+    DiagonalAcceleGrad,
+    DistanceFreeAcceleGrad,
+    DistanceFreeDiagonalAcceleGrad,
+    DoG,
+    LinearCoupling,
+    Rescaled,
+    Rule,
+    Subgradient,
+    UDoG,
+    UniversalDualGradient,
+    UniversalFastGradient,
+    UniversalGradient,
+    UniXGrad,
+)
+from accelegrad.solve.certificate import Region
+
+AUTO = "auto"
+
+
+class Method(NamedTuple):
+    """A rule by name: what it needs, what else it takes, and its form that needs no diameter."""
+
+    rule: Callable[..., Rule]
+    needs: tuple[str, ...] = ()
+    takes: tuple[str, ...] = ()
+    automatic: Callable[..., Rule] | None = None
+
+
+_SEARCH = ("initial_smoothness", "max_trials")
+_RADIUS = ("initial_radius",)
+METHODS = {
+    "accelegrad": Method(AcceleGrad, ("diameter",), ("gradient_bound",), DistanceFreeAcceleGrad),
+    "adagrad": Method(AdaGrad, ("diameter",), (), DoG),
+    "unixgrad": Method(UniXGrad, ("diameter",), ("gradient_scale",), UDoG),
+    "diagonal": Method(
+        DiagonalAcceleGrad, ("diameter",), ("gradient_bound",), DistanceFreeDiagonalAcceleGrad
+    ),
+    "u-dog": Method(UDoG, (), _RADIUS),
+    "a-dog": Method(ADoG, (), _RADIUS),
+    "dog": Method(DoG, (), _RADIUS),
+    "universal": Method(UniversalGradient, ("epsilon",), _SEARCH),
+    "universal-dual": Method(UniversalDualGradient, ("epsilon",), _SEARCH),
+    "universal-fast": Method(UniversalFastGradient, ("epsilon",), _SEARCH),
+    "linear-coupling": Method(LinearCoupling, ("smoothness",)),
+    "subgradient": Method(Subgradient, ("step_size",), ("decay",)),
+}
+_MEANING = {
+    "diameter": "the diameter of a ball around x0 that holds a minimiser; or give a bounded "
+    "feasible_set, or diameter='auto'",
+    "epsilon": "the accuracy wanted, which the universal methods have to be told",
+    "smoothness": "the Lipschitz constant of the gradient",
+    "step_size": "the step's size",
+}
+
+
+class Wishes(NamedTuple):
+    """What the user said about the method and the space, unchecked."""
+
+    method: Any
+    parameters: dict[str, Any]
+    feasible_set: Any = None
+    project_y: bool | None = None
+    penalty: Any = None
+    scale: Any = None
+
+
+class Setting(NamedTuple):
+    """The rule bound to its set, the start, and where a minimiser is taken to be."""
+
+    rule: Rule
+    start: Vector
+    feasible_set: FeasibleSet | None
+    penalty: Penalty | None
+    region: Region | None
+
+
+def resolve(start: Vector, wishes: Wishes, model: LinearModel | None, *, values: bool) -> Setting:
+    """Resolve diameter, set, penalty and scaling, build the rule and bind all of it together.
+
+    `values` tells whether values can be compared, for the probe of rules without a diameter.
+    """
+    chosen = _feasible_set(wishes.feasible_set, start.size)
+    if chosen is not None:
+        start = _inside(start, chosen)
+    penalty = _penalty(wishes.penalty, start.size, model, chosen)
+    change = _change(wishes.scale, model, chosen, penalty)
+    bound = _known_distance(start, chosen, model, change)
+    rule, diameter = _rule_and_diameter(wishes, chosen, penalty, bound)
+    inner_start = start if change is None else change.invert(start)
+    rule = _bind(rule, inner_start, chosen, diameter, penalty, wishes.project_y, values)
+    if change is not None:
+        rule = Rescaled(rule, change)
+    region = _region(start, chosen, diameter, penalty, model, rule)
+    return Setting(rule, start, chosen, penalty, region)
+
+
+# -- the space -----------------------------------------------------------------------------------
+
+
+def _feasible_set(given: Any, size: int) -> FeasibleSet | None:
+    if given is None:
+        return None
+    chosen = as_feasible_set(given)
+    chosen.check_dimension(size)
+    return chosen
+
+
+def _inside(start: Vector, feasible_set: FeasibleSet) -> Vector:
+    nearest_point = feasible_set.project(start)
+    distance = float(np.linalg.norm(nearest_point - start))
+    if not distance <= 1e-9 * (1 + float(np.linalg.norm(start))):
+        raise ValueError(
+            f"x0 must lie in feasible_set {feasible_set!r}, but it is {distance:.3g} away from it. "
+            "feasible_set.project(x0) is the nearest point that does."
+        )
+    return nearest_point
+
+
+def _penalty(
+    given: Any, size: int, model: LinearModel | None, chosen: FeasibleSet | None
+) -> Penalty | None:
+    if given is None:
+        return None
+    penalty = as_penalty(given)
+    if model is not None and model.fit_intercept:
+        penalty = OnLeading(penalty, model.n_features, model.n_parameters)
+    penalty.check_dimension(size)
+    together = chosen is None or isinstance(chosen, WholeSpace)
+    if not together and not (penalty.separable and isinstance(chosen, (Box, NonNegative))):
+        raise ValueError(
+            f"penalty {penalty!r} and feasible_set {chosen!r} cannot be used together: only a "
+            "separable penalty (l1, elastic net) and a box have a common proximal map."
+        )
+    return penalty
+
+
+def _change(
+    given: Any, model: LinearModel | None, chosen: FeasibleSet | None, penalty: Penalty | None
+) -> ColumnScaling | None:
+    """Return the change of coordinates that `scale` asks for."""
+    if given is None:
+        return None
+    if model is None:
+        raise ValueError("scale needs a LinearModel, whose columns it scales.")
+    if penalty is not None or not (chosen is None or isinstance(chosen, WholeSpace)):
+        what = "penalty" if penalty is not None else "feasible_set"
+        raise ValueError(
+            f"scale and {what} cannot be used together: the set or term is meant in the "
+            "unscaled coordinates."
+        )
+    if isinstance(given, str):
+        if given != AUTO:
+            raise ValueError(f"scale is {given!r}: it must be None, 'auto' or a vector.")
+        return column_scaling(model)
+    change = ColumnScaling(given, np.zeros(model.n_features) if model.fit_intercept else None)
+    if change.scale.size != model.n_features:
+        raise ValueError(
+            f"scale must have one entry a column, {model.n_features}, but it has "
+            f"{change.scale.size}."
+        )
+    return change
+
+
+def _known_distance(
+    start: Vector,
+    chosen: FeasibleSet | None,
+    model: LinearModel | None,
+    change: ColumnScaling | None,
+) -> float:
+    """Return a bound on the distance from the start to a minimiser, infinite where none is known.
+
+    It is in the coordinates that the rule works in, so a change of them voids it.
+    """
+    if change is not None:
+        return math.inf
+    bounds = [math.inf]
+    if chosen is not None:
+        bounds.append(chosen.diameter_for(start.size))
+    elif model is not None:
+        bounds.append(model.distance_bound(start))
+    return min(bound for bound in bounds if bound > 0)
+
+
+# -- the rule ------------------------------------------------------------------------------------
+
+
+def _rule_and_diameter(
+    wishes: Wishes,
+    chosen: FeasibleSet | None,
+    penalty: Penalty | None,
+    bound: float,
+) -> tuple[Rule, float | None]:
+    """Return the rule, not yet bound to anything, and the diameter, None where it is automatic."""
+    parameters, method = wishes.parameters, wishes.method
+    if isinstance(method, Rule):
+        return method, _diameter_of(method, parameters)
+    diameter = _checked_diameter(parameters["diameter"])
+    name = _method_name(method, chosen, penalty, diameter)
+    entry = METHODS[name]
+    if diameter is not None or entry.automatic is None:
+        return _built(name, entry, {**parameters, "diameter": diameter}), diameter
+    rule = _built_automatic(name, entry, parameters)
+    if math.isfinite(bound) and "largest_radius" in _field_names(rule):
+        rule = dataclasses.replace(rule, largest_radius=bound)  # type: ignore[type-var]
+    return rule, None
+
+
+def _checked_diameter(given: Any) -> float | None:
+    if isinstance(given, str):
+        if given != AUTO:
+            raise ValueError(f"diameter must be a positive number or 'auto', not {given!r}.")
+        return None
+    return None if given is None else real_number("diameter", given, above=0)
+
+
+def _method_name(
+    method: Any, chosen: FeasibleSet | None, penalty: Penalty | None, diameter: float | None
+) -> str:
+    if not isinstance(method, str):
+        raise TypeError(f"method must be a name or a rule object, not {method!r}.")
+    if method == AUTO:
+        constrained = chosen is not None and not isinstance(chosen, WholeSpace)
+        told = diameter is not None and (constrained or penalty is not None)
+        return "unixgrad" if told else "accelegrad"
+    if method not in METHODS:
+        raise ValueError(f"method is {method!r}: {nearest(method, [AUTO, *METHODS])}")
+    return method
+
+
+def _diameter_of(rule: Rule, parameters: Mapping[str, Any]) -> float | None:
+    """Return the diameter that a rule object holds; its parameters may be given only there."""
+    given = [name for name, value in parameters.items() if value is not None and value != AUTO]
+    own = getattr(rule, "diameter", None)
+    twice = [name for name in given if name != "diameter" or own is not None]
+    if twice:
+        raise ValueError(f"{twice[0]} belongs to the rule object {rule!r}; do not give it again.")
+    return _checked_diameter(parameters["diameter"]) if own is None else float(np.max(own))
+
+
+def _built(name: str, entry: Method, parameters: Mapping[str, Any]) -> Rule:
+    for parameter in entry.needs:
+        if parameters[parameter] is None:
+            raise ValueError(f"{parameter} is needed by method {name!r}: {_MEANING[parameter]}.")
+    # Any method may be told a diameter: it makes the certificate.
+    allowed = {*entry.needs, *entry.takes}
+    _refuse_others(name, parameters, allowed | {"diameter"})
+    return entry.rule(**{p: parameters[p] for p in allowed if parameters[p] is not None})
+
+
+def _built_automatic(name: str, entry: Method, parameters: Mapping[str, Any]) -> Rule:
+    assert entry.automatic is not None
+    for parameter in entry.takes:
+        if parameters[parameter] is not None:
+            raise ValueError(
+                f"{parameter} is not a parameter of method {name!r} with diameter='auto'; it goes "
+                "with a diameter that is a number."
+            )
+    _refuse_others(name, parameters, {"diameter", *_RADIUS})
+    radius = parameters["initial_radius"]
+    return entry.automatic(**({} if radius is None else {"initial_radius": radius}))
+
+
+def _refuse_others(name: str, parameters: Mapping[str, Any], allowed: set[str]) -> None:
+    for parameter, value in parameters.items():
+        if value is not None and parameter not in allowed:
+            raise ValueError(f"{parameter} is not a parameter of method {name!r}.")
+
+
+def _bind(
+    rule: Rule,
+    start: Vector,
+    chosen: FeasibleSet | None,
+    diameter: float | None,
+    penalty: Penalty | None,
+    project_y: bool | None,
+    values: bool,
+) -> Rule:
+    """Give the rule the projection, the prox and the probe that the setting asks for."""
+    fields = _field_names(rule)
+    bound: dict[str, Any] = {}
+    if penalty is not None:
+        _need_field(rule, fields, "prox", "penalty")
+        bound["prox"] = penalty.prox
+    if "probe" in fields and getattr(rule, "probe", None) is None:
+        bound["probe"] = values
+    constrained = chosen is not None and not isinstance(chosen, WholeSpace)
+    if constrained:
+        _need_field(rule, fields, "project", "feasible_set")
+        bound["project"] = chosen.project  # type: ignore[union-attr]
+    elif (
+        chosen is None
+        and diameter is not None
+        and penalty is None
+        and getattr(rule, "project", True) is None
+        and "probe" not in fields
+    ):
+        bound["project"] = Ball(start, diameter / 2).project
+    if project_y is not None:
+        if "project_y" not in fields:
+            raise ValueError(
+                "project_y is not a parameter of this method; only one point is projected."
+            )
+        bound["project_y"] = bool(project_y)
+    elif "project_y" in fields and getattr(rule, "project", None) is None:
+        bound["project_y"] = constrained
+    return dataclasses.replace(rule, **bound) if bound else rule  # type: ignore[type-var]
+
+
+def _need_field(rule: Rule, fields: list[str], field: str, wish: str) -> None:
+    """Refuse a wish that the rule has no field for, or one of its own."""
+    if field not in fields:
+        able = ", ".join(repr(name) for name in METHODS if _has_field(METHODS[name], field))
+        raise ValueError(
+            f"{wish} cannot be used with {type(rule).__name__}, which has no `{field}`. "
+            f"Methods that can: {able}."
+        )
+    if getattr(rule, field) is not None:
+        raise ValueError(f"{wish} is given, but the rule object has a `{field}` of its own.")
+
+
+def _has_field(method: Method, field: str) -> bool:
+    rules = (method.rule, method.automatic)
+    return any(field in {f.name for f in dataclasses.fields(r)} for r in rules if r is not None)  # type: ignore[arg-type]
+
+
+def _field_names(rule: Rule) -> list[str]:
+    return [f.name for f in dataclasses.fields(rule)] if dataclasses.is_dataclass(rule) else []
+
+
+# -- where a minimiser is ------------------------------------------------------------------------
+
+
+def _region(
+    start: Vector,
+    chosen: FeasibleSet | None,
+    diameter: float | None,
+    penalty: Penalty | None,
+    model: LinearModel | None,
+    rule: Rule,
+) -> Region | None:
+    """Return where a minimiser is known, was said or is guessed to be; None if nowhere."""
+    space = WholeSpace() if chosen is None else chosen
+    bound = space.diameter_for(start.size)
+    if math.isfinite(bound):
+        return Region(space, start, bound, assumed=False, penalty=penalty)
+    if diameter is not None:
+        return Region(space, start, diameter / 2, assumed=True, penalty=penalty)
+    proven = _proven_radius(start, penalty, model)
+    if math.isfinite(proven):
+        return Region(space, start, proven, assumed=False, penalty=penalty)
+    if not hasattr(rule.init(start), "radius"):
+        return None
+    change = rule.change if isinstance(rule, Rescaled) else None
+    return Region(space, start, 0.0, assumed=True, growing=True, penalty=penalty, change=change)
+
+
+def _proven_radius(start: Vector, penalty: Penalty | None, model: LinearModel | None) -> float:
+    """Return how far from the start a minimiser of a model can be, infinite where nothing is known.
+
+    With a penalty: losses are nonnegative, so penalty and l2 term at a minimiser are at most the
+    objective's value at zero.
+    """
+    if model is None:
+        return math.inf
+    if penalty is None:
+        return model.distance_bound(start)
+    zero = np.zeros_like(start)
+    value = model.value(zero) + penalty.value(zero)
+    radius = penalty.level_radius(value)
+    if model.l2 > 0 and not model.fit_intercept:
+        radius = min(radius, math.sqrt(2 * value / model.l2))
+    return radius + float(np.linalg.norm(start))

@@ -1,0 +1,203 @@
+"""Standardised columns without touching the data: a change of a linear model's coordinates.
+
+Standardising X and fitting v is the same as fitting w = s v on X itself, the means taken up by the
+intercept. So the data are neither copied nor, where they are sparse, filled in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from accelegrad.errors import Vector, finite_vector
+from accelegrad.problems.linear_model import LinearModel
+
+# Entries looked at in one go: bounds the memory taken.
+_BLOCK_ENTRIES = 1 << 18
+# Of the data's precision, relative to the mean: a column that varies less is taken for constant.
+# Divided by so small a deviation, what is left of its digits in a product with X would be noise.
+_CONSTANT = 1e3
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ColumnScaling:
+    r"""The change of coordinates x = T v that scales a linear model's columns, and centres them.
+
+    Without `shift`, x = s v. With it the last coordinate is an intercept: with x = (w, b) and
+    v = (u, c),
+
+    .. math:: w = s u, \qquad b = c - \textstyle\sum_j \mu_j s_j u_j,
+
+    so that the margins X w + b are those of the columns :math:`s_j (a_j - \mu_j)` with weights u
+    and intercept c.
+
+    Parameters
+    ----------
+    scale : array of shape (n_features,)
+        s, positive.
+    shift : array of shape (n_features,), optional
+        mu, what is taken off the columns; zeros leave the intercept alone.
+    """
+
+    scale: Vector
+    shift: Vector | None = None
+
+    def __post_init__(self) -> None:
+        scale = finite_vector("scale", self.scale)
+        if scale.min() <= 0:
+            first = int(np.flatnonzero(scale <= 0)[0])
+            raise ValueError(f"scale must be > 0, but scale[{first}] is {scale[first]:g}.")
+        scale.setflags(write=False)
+        object.__setattr__(self, "scale", scale)
+        if self.shift is None:
+            return
+        shift = finite_vector("shift", self.shift)
+        if shift.size != scale.size:
+            raise ValueError(
+                f"shift must have scale's length {scale.size}, but its length is {shift.size}."
+            )
+        shift.setflags(write=False)
+        object.__setattr__(self, "shift", shift)
+
+    def __repr__(self) -> str:
+        intercept = "" if self.shift is None else " and intercept"
+        low, high = float(self.scale.min()), float(self.scale.max())
+        return f"ColumnScaling({self.scale.size} columns{intercept}, scale {low:g} to {high:g})"
+
+    def apply(self, v: Vector) -> Vector:
+        """Return x = T v."""
+        if self.shift is None:
+            return self.scale * v
+        w = self.scale * v[:-1]
+        return np.append(w, v[-1] - self.shift @ w)
+
+    def adjoint(self, gradient: Vector) -> Vector:
+        """Return T' g, the gradient with respect to v."""
+        if self.shift is None:
+            return self.scale * gradient
+        slope = gradient[-1]
+        return np.append(self.scale * (gradient[:-1] - slope * self.shift), slope)
+
+    def invert(self, x: Vector) -> Vector:
+        """Return v, such that T v = x."""
+        if self.shift is None:
+            return x / self.scale
+        w = x[:-1]
+        return np.append(w / self.scale, x[-1] + self.shift @ w)
+
+    def invert_adjoint(self, gradient: Vector) -> Vector:
+        """Return g, such that T' g is the gradient given."""
+        if self.shift is None:
+            return gradient / self.scale
+        slope = gradient[-1]
+        return np.append(gradient[:-1] / self.scale + slope * self.shift, slope)
+
+
+def column_scaling(model: LinearModel, *, center: bool = True) -> ColumnScaling:
+    r"""Return the change of coordinates in which the columns of a model's data are standardised.
+
+    Without an intercept column j is divided by :math:`\sqrt{q_j + l_2}`, with q_j the mean of its
+    squares; with one it is centred and divided by :math:`\sqrt{\sigma_j^2 + l_2}`, with its
+    variance. Both are what bends the objective in that direction, so that it is about 1 in all of
+    them: without the l2 term in it, a column much smaller than sqrt(l2) would get a penalty larger
+    than everything else. Constant columns are not centred. Rows count as much as in the model's
+    objective. Columns of zeros stay as they are where there is no l2 term, and so do those whose
+    squares are beyond the range of floats.
+
+    Parameters
+    ----------
+    model : LinearModel
+        The model; its data are read (in blocks, once if dense, twice if sparse), and not changed.
+    center : bool, default True
+        With False columns are never centred.
+    """
+    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+        mean, variance = _moments(model)
+        if not (model.fit_intercept and center):
+            shift = np.zeros_like(mean) if model.fit_intercept else None
+            return ColumnScaling(_inverse_root(mean * mean + variance + model.l2), shift)
+        precision = _CONSTANT * float(np.finfo(model.dtype).eps)
+        varies = np.sqrt(variance) > precision * np.abs(mean)
+        squares = np.where(varies, variance, mean * mean) + model.l2
+        known = varies & np.isfinite(variance)
+        return ColumnScaling(_inverse_root(squares), np.where(known, mean, 0.0))
+
+
+def _inverse_root(squares: Vector) -> Vector:
+    """Return 1/sqrt, and 1 for zeros and what is not finite."""
+    usable = (squares >= np.finfo(np.float64).tiny) & np.isfinite(squares)
+    return 1.0 / np.sqrt(np.where(usable, squares, 1.0))
+
+
+class _Moments(NamedTuple):
+    """Of the columns, over the rows as the model weighs them."""
+
+    mean: Vector
+    variance: Vector
+
+
+def _moments(model: LinearModel) -> _Moments:
+    if sp.issparse(model.X):
+        return _sparse_moments(model.X, model._shares)
+    return _dense_moments(model.X, model._shares)
+
+
+def _dense_moments(X: Any, shares: Vector) -> _Moments:
+    """Merge the moments of blocks of rows: sums of squares about 0 would cancel (Chan et al.)."""
+    n, d = X.shape
+    total, mean, squares = 0.0, np.zeros(d), np.zeros(d)
+    rows = max(1, _BLOCK_ENTRIES // d)
+    for start in range(0, n, rows):
+        weights = shares[start : start + rows]
+        weight = float(weights.sum())
+        if weight == 0.0:
+            continue
+        block = X[start : start + rows].astype(np.float64)
+        block_mean = weights @ block / weight
+        block -= block_mean
+        residual = weights @ block / weight  # what the mean was rounded by: it would seem variance
+        block *= block
+        step = block_mean + residual - mean
+        total += weight
+        mean += step * (weight / total)
+        squares += weights @ block - weight * residual * residual
+        squares += step * step * (weight * (total - weight) / total)
+    return _Moments(mean, np.maximum(squares / total, 0.0))
+
+
+def _sparse_moments(X: Any, shares: Vector) -> _Moments:
+    """Take the entries' moments; the zeros that are not stored are all at the same distance."""
+    if not X.has_canonical_format:  # an entry stored in pieces has the square of their sum
+        X = X.copy()
+        X.sum_duplicates()
+    n, d = X.shape
+    mean, stored, residual, squares = np.zeros((4, d))
+    for columns, entries, weights in _entries(X, shares):
+        mean += np.bincount(columns, weights * entries, d)
+        stored += np.bincount(columns, weights, d)
+    missing = 1.0 - stored
+    missing[missing <= n * np.finfo(np.float64).eps] = 0.0  # the rounding of a sum of n shares
+    for columns, entries, weights in _entries(X, shares):
+        deviations = entries - mean[columns]
+        residual += np.bincount(columns, weights * deviations, d)
+        squares += np.bincount(columns, weights * deviations**2, d)
+    # What is left about the rounded mean corrects it: a constant column would seem to vary.
+    residual -= missing * mean
+    variance = squares + missing * mean * mean - residual * residual
+    return _Moments(mean + residual, np.maximum(variance, 0.0))
+
+
+def _entries(X: Any, shares: Vector) -> Iterator[tuple[Any, Vector, Vector]]:
+    """Yield the columns, values and row weights of the stored entries, some rows at a time."""
+    cuts = np.searchsorted(X.indptr, np.arange(0, X.nnz, _BLOCK_ENTRIES))
+    bounds = np.unique(np.append(cuts, X.shape[0]))
+    for first, last in pairwise(bounds):
+        where = slice(X.indptr[first], X.indptr[last])
+        lengths = np.diff(X.indptr[first : last + 1])
+        weights = np.repeat(shares[first:last], lengths)
+        yield X.indices[where], X.data[where].astype(np.float64), weights

@@ -1,0 +1,297 @@
+"""AcceleGrad with a step a coordinate: for variables of very different scales.
+
+One step size for all coordinates is dictated by the steepest of them; where the data's columns are
+scaled from 1e-3 to 1e3, the others hardly move. Here each coordinate has a step of its own, from
+its own gradients and its own width.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from accelegrad.errors import finite_vector, real_number
+from accelegrad.rules.accelegrad import CoupledRule, CoupledState
+from accelegrad.rules.base import (
+    Array,
+    Evaluation,
+    Oracle,
+    Projection,
+    State,
+    Step,
+    inner,
+)
+from accelegrad.rules.distance import SAMPLE_SHARE, SMALLEST_SHARE, Known, Probe, larger
+from accelegrad.rules.schedules import accelegrad_step, importance_weight
+
+REACH = 3.0  # z stays within so many widths of x0
+SIGNIFICANT = 3.0  # standard deviations: a sum of gradients so far from zero is no noise
+
+
+class TravelState(NamedTuple):
+    """AcceleGrad's sequences, and the widths with the evidence for them."""
+
+    iteration: Any
+    query_point: Array  # x_{t+1}, where the next gradient is wanted
+    mirror_point: Array  # z_t
+    gradient_point: Array  # y_t
+    weighted_squares: Array  # sum of alpha_s^2 g_{s,j}^2
+    step_size: Any
+    weighted_sum: Array  # sum of alpha_s y_{s+1}
+    weight_sum: Any
+    start: Array  # x_0
+    start_value: Any  # f(x_0) where values are exact, else minus infinity
+    radius: Array  # r_{t,j}
+    gradient_sum: Array  # S_t = sum of alpha_s g_s
+
+
+class DiagonalRule(CoupledRule):
+    """The coupling of AcceleGrad with a vector of steps; subclasses choose the widths."""
+
+    def advanced(self, state: State, gradient: Array, widths: Any) -> State:
+        """Return the state after the gradient g_t at x_{t+1}, with steps of these widths."""
+        t, x = state.iteration, state.query_point
+        alpha = importance_weight(t)
+        squares = state.weighted_squares + alpha * alpha * (gradient * gradient)
+        move = widths * self.next_step_size(squares) * gradient
+        y = x - move
+        if self.project is not None and self.project_y:
+            y = self.project(y)
+        return state._replace(
+            iteration=t + 1,
+            mirror_point=state.mirror_point - alpha * move,
+            gradient_point=y,
+            weighted_squares=squares,
+            step_size=mean_step(gradient, move),
+            weighted_sum=state.weighted_sum + alpha * y,
+            weight_sum=state.weight_sum + alpha,
+        )
+
+    def coupled(self, state: State, z: Array) -> State:
+        """Return the state with this z, projected, and the next query point."""
+        y = state.gradient_point
+        if self.project is not None:
+            z = self.project(z)
+        tau = 1 / importance_weight(state.iteration)
+        # tau z + (1-tau) y, exact where z = y: no bound is overrun
+        return state._replace(mirror_point=z, query_point=z + (1 - tau) * (y - z))
+
+
+@dataclass(frozen=True, eq=False)
+class DiagonalAcceleGrad(DiagonalRule):
+    r"""AcceleGrad with a step for each coordinate.
+
+    As `AcceleGrad`, but coordinate j moves with
+
+    .. math::
+        \eta_{t,j} = 2 D_j \,\bigl(G^2 + \textstyle\sum_{s\le t} \alpha_s^2 g_{s,j}^2\bigr)^{-1/2}
+
+    Rescaling a coordinate, and its width the other way, changes nothing. On a separable function it
+    is AcceleGrad run on each coordinate apart. The paper has no theorem for it; the regret of the
+    mirror step is AdaGrad's, summed over the coordinates.
+
+    Parameters
+    ----------
+    diameter : float or vector
+        D_j, the width in coordinate j of a box that holds x0 and a minimiser; a number is the width
+        in every coordinate.
+    gradient_bound : float, default 0
+        G, a bound on the gradient's entries. Zero is sound for smooth functions.
+    project : callable, optional
+        The projection onto a **box**, the only sets whose Euclidean projection is also the one in
+        the metric of these steps. None leaves it out.
+    project_y : bool, default False
+        Project y too: for constraints, where the minimiser over the box need not be global.
+
+    Notes
+    -----
+    The state's `step_size` is one number, the step of a rule with one step for all coordinates that
+    has the same :math:`\langle g_t, x_{t+1} - y_{t+1}\rangle`.
+
+    References
+    ----------
+    K. Y. Levy, A. Yurtsever, V. Cevher: Online Adaptive Methods, Universality and Acceleration.
+    NeurIPS 2018; the diagonal steps: J. Duchi, E. Hazan, Y. Singer: Adaptive Subgradient Methods.
+    JMLR 12, 2011.
+    """
+
+    diameter: Any
+    gradient_bound: float = 0.0
+    project: Projection | None = None
+    project_y: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "diameter", checked_widths("diameter", self.diameter))
+        real_number("gradient_bound", self.gradient_bound, least=0)
+
+    def init(self, x0: Array) -> CoupledState:
+        """Return y_0 = z_0 = x_0."""
+        check_length("diameter", self.diameter, x0)
+        return CoupledState(0, x0, x0, x0, 0 * x0, 0.0, 0 * x0, 0.0)
+
+    def update(self, state: State, gradient: Array) -> State:
+        """Return the state after the gradient g_t at x_{t+1}."""
+        following = self.advanced(state, gradient, self.diameter)
+        return self.coupled(following, following.mirror_point)
+
+    def next_step_size(self, weighted_squares: Any) -> Any:
+        """Return eta_t of coordinates of width 1."""
+        return accelegrad_step(1.0, self.gradient_bound, weighted_squares)
+
+
+@dataclass(frozen=True, eq=False)
+class DistanceFreeDiagonalAcceleGrad(DiagonalRule):
+    r"""AcceleGrad with a step for each coordinate and no width to give.
+
+    As `DiagonalAcceleGrad`, with the distance that each coordinate has travelled for its width:
+
+    .. math::
+        \eta_{t,j} &= 2 r_{t,j} \,Q_{t,j}^{-1/2}, \qquad
+        Q_{t,j} = \textstyle\sum_{s\le t} \alpha_s^2 g_{s,j}^2, \qquad
+        S_{t,j} = \textstyle\sum_{s\le t} \alpha_s g_{s,j} \\
+        r_{t+1,j} &= \max\bigl(r_{t,j},\ |y_{t+1,j} - x_{0,j}|
+        \text{ if downhill or } S_{t,j}^2 \ge 9\, Q_{t,j}\bigr)
+
+    and z is clipped to the box of half widths :math:`3 r_{t+1,j}` around x0. "Downhill" means that
+    exact values are known and :math:`f(x_{t+1}) < f(x_0)`. Otherwise the gradients have to point
+    one way: were they nothing but noise, S would be as likely beyond three roots of Q as a normal
+    variable beyond three standard deviations, and the widths stay where they are. Without that
+    test noise alone would raise them for ever. No proof is known.
+
+    Parameters
+    ----------
+    initial_radius : float or vector, optional
+        r_0, by default 1e-6 (1 + abs(x0_j)). Too small costs steps, too large ruins a noisy run.
+    probe : bool, default False
+        Find r_0, where `initial_radius` is not given, from a few values along the signs of the
+        first gradient; they have to be exact, or the oracle able to freeze its noise.
+    project : callable, optional
+        The projection onto a **box** that holds x0. None leaves it out.
+    project_y : bool, default False
+        Project y too: for constraints, where the minimiser over the box need not be global.
+
+    References
+    ----------
+    Levy, Yurtsever, Cevher, NeurIPS 2018; the distance travelled: M. Ivgi, O. Hinder, Y. Carmon:
+    DoG is SGD's Best Friend. ICML 2023.
+    """
+
+    initial_radius: Any = None
+    probe: bool = False
+    project: Projection | None = None
+    project_y: bool = False
+
+    def __post_init__(self) -> None:
+        if self.initial_radius is not None:
+            checked = checked_widths("initial_radius", self.initial_radius)
+            object.__setattr__(self, "initial_radius", checked)
+
+    def init(self, x0: Array) -> State:
+        """Return y_0 = z_0 = x_0 and the widths r_0."""
+        radius = SMALLEST_SHARE * unit(x0)
+        if self.initial_radius is not None:
+            check_length("initial_radius", self.initial_radius, x0)
+            radius = self.initial_radius + 0 * x0
+        zero = 0 * x0
+        return TravelState(0, x0, x0, x0, zero, 0.0, zero, 0.0, x0, float("-inf"), radius, zero)
+
+    def step(self, state: State, oracle: Oracle) -> Step:
+        """Do one step, the first after a probe for the widths where one is asked for."""
+        if self.probe and state.iteration == 0 and self.initial_radius is None:
+            state, oracle = self._probed(state, oracle)
+        evaluation = oracle(state.query_point)
+        downhill = bool(evaluation.value < state.start_value)
+        following = self.update(state, evaluation.gradient, downhill)
+        return Step(following, evaluation, self.weight(state))
+
+    def _probed(self, state: State, oracle: Oracle) -> tuple[State, Oracle]:
+        """Return the state with r_0 from a probe, and an oracle that knows the start if exact."""
+        x0, freeze = state.query_point, getattr(oracle, "frozen", None)
+        if freeze is None:
+            known = oracle(x0)
+            share = self._search(known.gradient, known, oracle)
+            state = state._replace(start_value=known.value, radius=share * unit(x0))
+            return state, Known(known, oracle)
+        guide, judge = freeze()
+        share = SAMPLE_SHARE * self._search(guide(x0).gradient, judge(x0), judge)
+        return state._replace(radius=larger(share, SMALLEST_SHARE) * unit(x0)), oracle
+
+    def _search(self, gradient: Array, start: Evaluation, oracle: Oracle) -> float:
+        """Return how far the value falls along the gradient's signs, in units of 1 + |x0_j|.
+
+        Along the gradient itself only the steepest coordinate would move.
+        """
+        direction = unit(start.point) * ((gradient > 0) * 1.0 - (gradient < 0) * 1.0)
+        length = inner(direction, direction) ** 0.5
+        if not length > 0:
+            return SMALLEST_SHARE
+        direction = direction / length
+
+        def path(reach: float) -> Array:
+            point = start.point - reach * direction
+            return point if self.project is None else self.project(point)
+
+        probe = Probe(start, direction, oracle, path)
+        return float(probe.radius(SMALLEST_SHARE * length) / length)
+
+    def next_step_size(self, weighted_squares: Any) -> Any:
+        """Return eta_t of coordinates of width 1."""
+        return accelegrad_step(1.0, 0.0, weighted_squares)
+
+    def update(self, state: State, gradient: Array, downhill: bool = False) -> State:
+        """Return the state after the gradient g_t at x_{t+1}.
+
+        `downhill` tells that f(x_{t+1}) < f(x_0) was seen: then every coordinate may go on.
+        """
+        x0, total = state.start, state.gradient_sum + self.weight(state) * gradient
+        following = self.advanced(state, gradient, state.radius)
+        travelled = absolute(following.gradient_point - x0)
+        if not downhill:
+            significant = total * total >= SIGNIFICANT**2 * following.weighted_squares
+            travelled = travelled * significant
+        radius = larger(state.radius, travelled)
+        low, high = x0 - REACH * radius, x0 + REACH * radius
+        z = -larger(-larger(following.mirror_point, low), -high)
+        return self.coupled(following._replace(radius=radius, gradient_sum=total), z)
+
+
+def absolute(x: Any) -> Any:
+    """Return the absolute values, with operators only."""
+    return x * (x >= 0) - x * (x < 0)
+
+
+def unit(x0: Array) -> Array:
+    """Return 1 + |x0_j|, the sizes of the coordinates when nothing is known."""
+    return 1 + absolute(x0)
+
+
+def mean_step(gradient: Array, move: Array) -> Any:
+    """Return <g, move> / ||g||^2: the steps' mean, weighted by the squared gradient."""
+    square = inner(gradient, gradient)
+    return inner(gradient, move) / (square + (square == 0))
+
+
+def checked_widths(name: str, given: Any) -> Any:
+    """Return a positive number, or a vector of them, or say why it is none."""
+    if np.ndim(given) == 0:
+        real_number(name, given, above=0)
+        return given
+    vector = finite_vector(name, given)
+    if vector.min() <= 0:
+        first = int(np.flatnonzero(vector <= 0)[0])
+        raise ValueError(f"{name} must be > 0, but {name}[{first}] is {vector[first]:g}.")
+    if not isinstance(given, (list, tuple, np.ndarray)):
+        return given  # an array of the caller's framework, for its formulas
+    vector.setflags(write=False)
+    return vector
+
+
+def check_length(name: str, widths: Any, x0: Array) -> None:
+    """Refuse a vector of widths that does not fit x0."""
+    if np.ndim(widths) == 1 and len(widths) != len(x0):
+        raise ValueError(
+            f"{name} must be a number or have x0's length {len(x0)}, but its length is "
+            f"{len(widths)}."
+        )

@@ -1,0 +1,194 @@
+"""What rules without a diameter share: a radius that starts small and grows with the evidence.
+
+Such a rule starts with a radius r_0 and raises it while it runs. Too small an r_0 costs steps while
+the radius climbs; one that is too large ruins a noisy run. Where values can be compared, a probe
+finds a good one in a few calls; else the radius starts tiny.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from accelegrad.errors import NonFiniteError, real_number
+from accelegrad.rules.base import Array, Evaluation, Oracle, State, inner
+
+SMALLEST_SHARE = 1e-6  # of 1 + ||x0||: the radius to start with when nothing is known
+PROBE_FACTOR = 10.0  # how closely the probe pins the distance down
+FARTHEST = 1e13  # times the smallest radius, where the first guess may lie
+MOST_PROBES = 40  # calls; a linear function is followed to 1e34 times the size of x0
+SAMPLE_SHARE = 0.1  # of what a sample of the function tells: an overestimate ruins a noisy run
+
+
+def smallest_radius(x0: Array) -> Any:
+    """Return 1e-6 (1 + ||x0||), the radius to start with when nothing is known."""
+    return SMALLEST_SHARE * (1 + inner(x0, x0) ** 0.5)
+
+
+def distance(a: Array, b: Array) -> Any:
+    """Return ||a - b||."""
+    difference = a - b
+    return inner(difference, difference) ** 0.5
+
+
+def larger(a: Any, b: Any) -> Any:
+    """Return the larger number, with operators only, so that it can be traced."""
+    return a * (a >= b) + b * (a < b)
+
+
+def check_radius(name: str, radius: Any) -> None:
+    """Refuse an initial radius that is neither None nor a positive number."""
+    if radius is not None:
+        real_number(name, radius, above=0)
+
+
+class Probe:
+    """A search along a path downhill from x0 for the distance at which the value stops falling.
+
+    The first trial is tiny. Its slope and that at the start give the curvature, and so the distance
+    of the lowest point if the function were a parabola: for smooth functions a good guess, tried
+    next. From there the search goes on by factors of ten while the value falls, and by halving the
+    logarithm once it has risen: a convex function that has begun to rise goes on rising.
+
+    Parameters
+    ----------
+    start : Evaluation
+        What is known at x0.
+    direction : array
+        A direction uphill, of length one.
+    oracle : Oracle
+        What evaluates the trial points.
+    path : callable
+        The point of the path for a distance: a straight line, bent by projection or prox.
+    """
+
+    def __init__(
+        self, start: Evaluation, direction: Array, oracle: Oracle, path: Callable[[float], Array]
+    ) -> None:
+        self.start, self.direction = start, direction
+        self.oracle, self.path = oracle, path
+        self.falls_to = 0.0  # the farthest distance at which the value still fell
+        self.rises_at = math.inf  # the nearest distance at which it did not
+        self.least = start.value
+        self.calls = 0
+
+    def radius(self, smallest: float) -> float:
+        """Return the distance from x0 of the lowest point found, at least `smallest`."""
+        slope = float(inner(self.start.gradient, self.direction))
+        if not slope > 0:  # not downhill for this function
+            return smallest
+        trial = self._try(smallest)
+        if trial is None or self.falls_to == 0:
+            return smallest
+        reach = self._parabola(slope, trial, smallest)
+        while self.calls < MOST_PROBES:
+            trial = self._try(reach)
+            if self.rises_at <= 1.001 * PROBE_FACTOR * self.falls_to:
+                break
+            if self.rises_at < math.inf:
+                reach = math.sqrt(self.falls_to * self.rises_at)
+            elif trial is None or inner(trial.gradient, self.direction) <= 0:
+                break  # the lowest point of the path lies between the last two trials
+            else:
+                reach = PROBE_FACTOR * self.falls_to
+        return max(smallest, float(distance(self.path(self.falls_to), self.start.point)))
+
+    def _try(self, reach: float) -> Evaluation | None:
+        """Evaluate at a distance and take note of whether the value fell."""
+        self.calls += 1
+        try:
+            trial = self.oracle(self.path(reach))
+            falls = trial.value < self.least
+            _ = trial.gradient if falls else None  # it may come late, and not be finite
+        except NonFiniteError:  # beyond the domain, or overflow: as bad as a rise
+            self.rises_at = reach
+            return None
+        if falls:
+            self.falls_to, self.least = reach, trial.value
+        else:
+            self.rises_at = reach
+        return trial
+
+    def _parabola(self, slope: float, trial: Evaluation, reach: float) -> float:
+        """Return where a parabola with these two slopes has its lowest point."""
+        fall = slope - float(inner(trial.gradient, self.direction))
+        guess = slope * reach / fall if fall > 0 else 0.0
+        farthest = reach * FARTHEST
+        return min(max(guess, PROBE_FACTOR * reach), farthest)
+
+
+class Known:
+    """An oracle that knows the answer at one point already, so that it is asked for only once."""
+
+    def __init__(self, known: Evaluation, oracle: Oracle) -> None:
+        self.known, self.oracle = known, oracle
+
+    def __call__(self, point: Array) -> Evaluation:
+        """Evaluate, or hand out what is known."""
+        return self.known if point is self.known.point else self.oracle(point)
+
+
+class Probing:
+    """Mixin, before the rule's base class: the first step is preceded by a probe where asked for.
+
+    The state has a field `radius`; the rule has the fields `initial_radius` and `probe`. An oracle
+    that is noisy but can be frozen (`oracle.frozen()` gives two independent samples of the
+    function, each the same at every call) is probed too: one sample gives the direction, the other
+    the values, for along its own gradient a small sample falls much too far.
+    """
+
+    initial_radius: float | None
+    probe: bool | None
+
+    def first_radius(self, x0: Array) -> Any:
+        """Return the radius that a state starts with."""
+        return smallest_radius(x0) if self.initial_radius is None else self.initial_radius
+
+    def step(self, state: State, oracle: Oracle) -> Any:
+        """Do one step, the first after a probe for the radius."""
+        if self.probe and state.iteration == 0 and self.initial_radius is None:
+            state, oracle = self._probed(state, oracle)
+        return self.step_from(state, oracle)
+
+    def step_from(self, state: State, oracle: Oracle) -> Any:
+        """Do one step with the radius of the state; by default the base class's own."""
+        return super().step(state, oracle)  # type: ignore[misc]
+
+    def _probed(self, state: State, oracle: Oracle) -> tuple[State, Oracle]:
+        x0, smallest = self.start_point(state), float(state.radius)
+        freeze = getattr(oracle, "frozen", None)
+        if freeze is None:
+            known = oracle(x0)
+            radius = self._search(known, known, oracle, smallest)
+            return self.started(state._replace(radius=radius), known), Known(known, oracle)
+        guide, judge = freeze()
+        found = self._search(guide(x0), judge(x0), judge, smallest)
+        radius = max(smallest, SAMPLE_SHARE * found)
+        return self.started(state._replace(radius=radius), None), oracle
+
+    def _search(
+        self, guide: Evaluation, start: Evaluation, oracle: Oracle, smallest: float
+    ) -> float:
+        gradient = guide.gradient
+        norm = inner(gradient, gradient) ** 0.5
+        if not norm > 0:
+            return smallest
+        direction = gradient / norm
+        prox, project = getattr(self, "prox", None), getattr(self, "project", None)
+
+        def path(reach: float) -> Array:
+            point = start.point - reach * direction
+            if prox is not None:
+                point = prox(point, reach / norm)
+            return point if project is None else project(point)
+
+        return Probe(start, direction, oracle, path).radius(smallest)
+
+    def start_point(self, state: State) -> Array:
+        """Return x0, the point that the first step asks for."""
+        return state.query_point
+
+    def started(self, state: State, known: Evaluation | None) -> State:  # noqa: ARG002
+        """Return the state with what the rule keeps of the evaluation at x0 (None: it is noisy)."""
+        return state

@@ -1,0 +1,211 @@
+"""AcceleGrad that needs no diameter: `diameter="auto"`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from accelegrad.errors import real_number
+from accelegrad.rules.base import (
+    Array,
+    Evaluation,
+    Oracle,
+    Projection,
+    Prox,
+    QueryRule,
+    Step,
+    inner,
+)
+from accelegrad.rules.distance import Probing, check_radius, distance, larger
+from accelegrad.rules.schedules import adaptive_step, importance_weight
+
+STEP = 2  # the step is so many radii over the root of the weighted squares
+REACH = 3  # z stays within so many radii of x0
+TRUST = 2  # times the distance that the gradients prove, the radius grows to
+
+
+class DistanceFreeState(NamedTuple):
+    """AcceleGrad's sequences, and the radius with the evidence for it."""
+
+    iteration: Any
+    query_point: Array  # x_{t+1}, where the next gradient is wanted
+    mirror_point: Array  # z_t
+    gradient_point: Array  # y_t
+    weighted_squares: Any  # sum of alpha_s^2 ||G_s||^2
+    step_size: Any  # eta_{t-1}
+    weighted_sum: Array  # sum of alpha_s r_s y_{s+1}
+    weight_sum: Any
+    start: Array  # x_0
+    start_value: Any  # f(x_0) where values are exact, else minus infinity
+    radius: Any  # r_t
+    evidence: Any  # N_t = sum of alpha_s r_s^2 <G_s, x_0 - x_{s+1}>
+    gradient_sum: Array  # S_t = sum of alpha_s r_s^2 G_s
+
+
+@dataclass(frozen=True)
+class DistanceFreeAcceleGrad(Probing, QueryRule):
+    r"""AcceleGrad with an automatic diameter, for constraints and composite terms too.
+
+    AcceleGrad's own weights :math:`\alpha_t` and coupling, with a radius :math:`r_t` in the
+    diameter's place:
+
+    .. math::
+        \eta_t &= 2 r_t \,\bigl(\textstyle\sum_{s\le t} \alpha_s^2 \|G_s\|^2\bigr)^{-1/2} \\
+        z_{t+1} &= P_{3 r_t}(T_{\alpha_t \eta_t}(z_t, g_t)), \quad
+        y_{t+1} = T_{\eta_t}(x_{t+1}, g_t), \qquad T_\eta(x, g) = x - \eta g \\
+        r_{t+1} &= \max\bigl(r_t,\ 2 N_t / \|S_t\|,\ \|y_{t+1} - x_0\| \text{ if downhill}\bigr) \\
+        N_t &= \textstyle\sum_{s \le t} \alpha_s r_s^2 \langle G_s, x_0 - x_{s+1}\rangle, \quad
+        S_t = \textstyle\sum_{s \le t} \alpha_s r_s^2 G_s
+
+    where :math:`P_R` is the projection onto the ball around :math:`x_0`, and :math:`G_t = g_t`.
+    With exact gradients :math:`N_t/\|S_t\|` is a proven lower bound on the distance to any
+    minimiser (the sum of :math:`\langle g_s, x_{s+1} - x^*\rangle \ge 0`), and under noise it errs
+    downwards: the noise of a gradient is independent of the point it is taken at, so it cancels in
+    the numerator and lengthens the denominator. "Downhill" means that exact values are known and
+    :math:`f(x_{t+1}) < f(x_0)`. The output is the average of the :math:`y_{t+1}` with weights
+    :math:`\alpha_t r_t`, which forgets the steps that were taken while the radius was too small.
+
+    With a feasible set or a composite term, :math:`T_\eta(x, g)` is the step followed by the prox
+    and the projection, and :math:`G_t = (x_{t+1} - T_h(x_{t+1}, g_t))/h` with
+    :math:`h = \eta_{t-1}` is the gradient mapping. Unlike the gradient it vanishes at a minimiser
+    on the boundary, so that the steps do not die there.
+
+    Parameters
+    ----------
+    initial_radius : float, optional
+        :math:`r_0`. By default it is found by a probe, or else is
+        :math:`10^{-6}(1 + \|x_0\|)`. Never overestimate it under noise.
+    probe : bool, optional
+        Find :math:`r_0` from a few values along :math:`-g_0` first; they have to be exact, or the
+        oracle able to freeze its noise. `minimize` sets it where that is so.
+    largest_radius : float, optional
+        A bound on the distance to a minimiser, where the problem gives one.
+    project : callable, optional
+        The projection onto a feasible set. `minimize` sets it.
+    project_y : bool, default True
+        Whether y is projected too.
+    prox : callable, optional
+        ``prox(x, step)``, the proximal operator of a term that is added to f. `minimize` sets it.
+
+    References
+    ----------
+    The weights and the coupling: K. Y. Levy, A. Yurtsever, V. Cevher, NeurIPS 2018. Steps from the
+    distance travelled: M. Ivgi, O. Hinder, Y. Carmon (DoG), ICML 2023. The lower bound on the
+    distance: A. Defazio, K. Mishchenko (D-Adaptation), ICML 2023, with the weights of K.
+    Mishchenko, A. Defazio (Prodigy), ICML 2024. The combination is accelegrad's own and has no
+    proof; the page "No tuning" of the documentation has the experiments.
+    """
+
+    initial_radius: float | None = None
+    probe: bool | None = None
+    largest_radius: float | None = None
+    project: Projection | None = None
+    project_y: bool = True
+    prox: Prox | None = None
+
+    def __post_init__(self) -> None:
+        check_radius("initial_radius", self.initial_radius)
+        if self.largest_radius is not None:
+            real_number("largest_radius", self.largest_radius, above=0)
+
+    def init(self, x0: Array) -> DistanceFreeState:
+        """Return y_0 = z_0 = x_0."""
+        zero = 0 * x0
+        radius = self._capped(self.first_radius(x0))
+        return DistanceFreeState(
+            0, x0, x0, x0, 0.0, 0.0, zero, 0.0, x0, float("-inf"), radius, 0.0, zero
+        )
+
+    def started(self, state: DistanceFreeState, known: Evaluation | None) -> DistanceFreeState:
+        """Return the state with f(x_0), where it is known."""
+        value = float("-inf") if known is None else known.value
+        return state._replace(start_value=value, radius=self._capped(state.radius))
+
+    def _capped(self, radius: Any) -> Any:
+        cap = self.largest_radius
+        return radius if cap is None else radius * (radius <= cap) + cap * (radius > cap)
+
+    def query(self, state: DistanceFreeState) -> Array:
+        """Return x_{t+1} = tau_t z_t + (1 - tau_t) y_t."""
+        return state.query_point
+
+    def weight(self, state: DistanceFreeState) -> Any:
+        """Return alpha_t, the weight that the certificate gives to the gradient's cut."""
+        return importance_weight(state.iteration)
+
+    def step_from(self, state: DistanceFreeState, oracle: Oracle) -> Step:
+        """Do one step; with exact values a point below f(x_0) may raise the radius."""
+        evaluation = oracle(state.query_point)
+        downhill = bool(evaluation.value < state.start_value)
+        following = self.update(state, evaluation.gradient, downhill)
+        return Step(following, evaluation, self.weight(state))
+
+    def update(
+        self, state: DistanceFreeState, gradient: Array, downhill: bool = False
+    ) -> DistanceFreeState:
+        """Return the state after the gradient g_t at x_{t+1}.
+
+        `downhill` tells that f(x_{t+1}) < f(x_0) was seen: then y may raise the radius.
+        """
+        t, x, x0, r = state.iteration, state.query_point, state.start, state.radius
+        alpha = importance_weight(t)
+        mapping = self._mapping(state, gradient)
+        squares = state.weighted_squares + alpha * alpha * inner(mapping, mapping)
+        eta = adaptive_step(STEP * r, squares)
+        z = self._held(self._moved(state.mirror_point, gradient, alpha * eta), x0, REACH * r)
+        y = self._moved(x, gradient, eta, self.project_y)
+        weight = alpha * r * r
+        evidence = state.evidence + weight * inner(mapping, x0 - x)
+        gradient_sum = state.gradient_sum + weight * mapping
+        proven = adaptive_step(evidence, inner(gradient_sum, gradient_sum))
+        grown = larger(r, TRUST * proven)
+        if downhill:
+            grown = larger(grown, distance(y, x0))
+        tau = 1 / importance_weight(t + 1)
+        return state._replace(
+            iteration=t + 1,
+            query_point=z + (1 - tau) * (y - z),
+            mirror_point=z,
+            gradient_point=y,
+            weighted_squares=squares,
+            step_size=eta,
+            weighted_sum=state.weighted_sum + alpha * r * y,
+            weight_sum=state.weight_sum + alpha * r,
+            radius=self._capped(grown),
+            evidence=evidence,
+            gradient_sum=gradient_sum,
+        )
+
+    def _moved(self, point: Array, gradient: Array, step: Any, project: bool = True) -> Array:
+        """Return T_step(point, gradient)."""
+        moved = point - step * gradient
+        if self.prox is not None:
+            moved = self.prox(moved, step)
+        return self.project(moved) if project and self.project is not None else moved
+
+    def _mapping(self, state: DistanceFreeState, gradient: Array) -> Array:
+        """Return the gradient, or the gradient mapping where there is a set or a term."""
+        if self.prox is None and (self.project is None or not self.project_y):
+            return gradient
+        x, step = state.query_point, state.step_size
+        if not step > 0:  # the first step, or a minimiser so far
+            step = adaptive_step(state.radius, inner(gradient, gradient))
+        if not step > 0:
+            return gradient
+        return (x - self._moved(x, gradient, step)) / step
+
+    def _held(self, z: Array, x0: Array, reach: Any) -> Array:
+        """Return z moved back into the ball around x0 (which keeps it in the set: x0 is there)."""
+        away = distance(z, x0)
+        excess = (away > reach) * (1 - adaptive_step(reach, away * away))
+        return z - excess * (z - x0)
+
+    def output(self, state: DistanceFreeState) -> Array:
+        """Return the average of the y_{t+1} with weights alpha_t r_t (x_0 before any step)."""
+        if state.iteration == 0:
+            return state.gradient_point
+        return state.weighted_sum / state.weight_sum
+
+    def last(self, state: DistanceFreeState) -> Array:
+        """Return the last y_t."""
+        return state.gradient_point

@@ -1,0 +1,219 @@
+"""DoG, distance over gradients, and A-DoG, its accelerated relative: no diameter, no tuning."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from accelegrad.rules.base import Array, Projection, QueryRule, inner
+from accelegrad.rules.distance import Probing, check_radius, distance, larger
+from accelegrad.rules.schedules import adaptive_step
+
+
+def travelled_weight(radius: Any, earlier_radii: Any) -> Any:
+    r"""Return :math:`\alpha_t = \sum_{k \le t} r_k / r_t`, at least 1 and t + 1 at most.
+
+    It grows like AcceleGrad's weights where the radius stands still, and stays small as long as the
+    radius climbs: what was learnt at a smaller scale is soon forgotten.
+    """
+    return (earlier_radii + radius) / radius
+
+
+class DistanceState(NamedTuple):
+    """One sequence, the distance it has come, and the sums for the step size and the average."""
+
+    iteration: Any
+    query_point: Array  # x_t, where the next gradient is wanted
+    start: Array  # x_0
+    radius: Any  # r_t
+    squares: Any  # sum of ||g_k||^2
+    step_size: Any
+    weighted_sum: Array  # sum of r_k x_k
+    weight_sum: Any
+
+
+@dataclass(frozen=True)
+class DoG(Probing, QueryRule):
+    r"""Distance over gradients: the subgradient method with a step that needs no tuning.
+
+    .. math::
+        r_t = \max\bigl(r_0, \max_{k \le t} \|x_k - x_0\|\bigr), \qquad
+        \eta_t = r_t \,\bigl(\textstyle\sum_{k \le t} \|g_k\|^2\bigr)^{-1/2}, \qquad
+        x_{t+1} = P(x_t - \eta_t g_t)
+
+    The output is the average of the :math:`x_t` with weights :math:`r_t`. It is not accelerated.
+
+    Parameters
+    ----------
+    initial_radius : float, optional
+        r_0, better too small than too large. None stands for 1e-6 (1 + ||x0||).
+    probe : bool, optional
+        Look for r_0 along the first gradient, which needs exact values and a few calls. `minimize`
+        sets it where it can be done.
+    project : callable, optional
+        The Euclidean projection onto the feasible set. `minimize` sets it.
+
+    References
+    ----------
+    M. Ivgi, O. Hinder, Y. Carmon: DoG is SGD's Best Friend: A Parameter-Free Dynamic Step Size
+    Schedule. ICML 2023.
+    """
+
+    initial_radius: float | None = None
+    probe: bool | None = None
+    project: Projection | None = None
+
+    def __post_init__(self) -> None:
+        check_radius("initial_radius", self.initial_radius)
+
+    def init(self, x0: Array) -> DistanceState:
+        """Return the state at x_0."""
+        return DistanceState(0, x0, x0, self.first_radius(x0), 0.0, 0.0, 0 * x0, 0.0)
+
+    def query(self, state: DistanceState) -> Array:
+        """Return x_t."""
+        return state.query_point
+
+    def weight(self, state: DistanceState) -> Any:
+        """Return r_t."""
+        return state.radius
+
+    def update(self, state: DistanceState, gradient: Array) -> DistanceState:
+        """Return the state after the gradient at x_t."""
+        t, x, start, radius, squares, _, weighted_sum, weight_sum = state
+        squares = squares + inner(gradient, gradient)
+        eta = adaptive_step(radius, squares)
+        following = x - eta * gradient
+        if self.project is not None:
+            following = self.project(following)
+        return DistanceState(
+            t + 1,
+            following,
+            start,
+            larger(radius, distance(following, start)),
+            squares,
+            eta,
+            weighted_sum + radius * x,
+            weight_sum + radius,
+        )
+
+    def output(self, state: DistanceState) -> Array:
+        """Return the average of the points where gradients were taken (x_0 before any step)."""
+        if state.iteration == 0:
+            return state.query_point
+        return state.weighted_sum / state.weight_sum
+
+    def last(self, state: DistanceState) -> Array:
+        """Return the last x_t."""
+        return state.query_point
+
+
+class CoupledDistanceState(NamedTuple):
+    """Two coupled sequences, the distance they have come, and the sums that go with them."""
+
+    iteration: Any
+    query_point: Array  # x_t, where the next gradient is wanted
+    start: Array  # x_0
+    mirror_point: Array  # z_t
+    gradient_point: Array  # y_t
+    radius: Any  # r_t
+    earlier_radii: Any  # sum of r_k, k < t
+    alpha_sum: Any  # sum of alpha_k, k < t
+    weighted_squares: Any  # sum of alpha_k^2 ||g_k||^2
+    step_size: Any
+    weighted_sum: Array  # sum of alpha_k r_k y_{k+1}
+    weight_sum: Any
+
+
+@dataclass(frozen=True)
+class ADoG(Probing, QueryRule):
+    r"""A-DoG: AcceleGrad's coupling with the distance travelled in place of a diameter.
+
+    With :math:`y_0 = z_0 = x_0`, for t = 0, 1, ...:
+
+    .. math::
+        r_t &= \max\bigl(r_0, \max_{k \le t} \|z_k - x_0\|\bigr), \quad
+        \alpha_t = \textstyle\sum_{k \le t} r_k / r_t, \quad
+        \tau_t = \alpha_t / \sum_{k \le t} \alpha_k \\
+        x_t &= \tau_t z_t + (1-\tau_t) y_t, \quad g_t \in \partial f(x_t), \quad
+        \eta_t = r_t \,\bigl(\textstyle\sum_{k \le t} \alpha_k^2 \|g_k\|^2\bigr)^{-1/2} \\
+        z_{t+1} &= P(z_t - \alpha_t \eta_t g_t), \quad y_{t+1} = P(x_t - \eta_t g_t)
+
+    and the output is the average of the :math:`y_{t+1}` with weights :math:`\alpha_t r_t`. One
+    gradient a step, no proof; noisy gradients can make the radius run away.
+
+    Parameters
+    ----------
+    initial_radius : float, optional
+        r_0, better too small than too large. None stands for 1e-6 (1 + ||x0||).
+    probe : bool, optional
+        Look for r_0 along the first gradient, which needs exact values and a few calls. `minimize`
+        sets it where it can be done.
+    project : callable, optional
+        The Euclidean projection onto the feasible set, for z and y alike: without a diameter there
+        is no other set than the one that the minimum is sought in. `minimize` sets it.
+
+    References
+    ----------
+    I. Kreisler, M. Ivgi, O. Hinder, Y. Carmon: Accelerated Parameter-Free Stochastic Optimization.
+    COLT 2024, Alg. 2.
+    """
+
+    initial_radius: float | None = None
+    probe: bool | None = None
+    project: Projection | None = None
+
+    def __post_init__(self) -> None:
+        check_radius("initial_radius", self.initial_radius)
+
+    def init(self, x0: Array) -> CoupledDistanceState:
+        """Return y_0 = z_0 = x_0."""
+        radius = self.first_radius(x0)
+        return CoupledDistanceState(0, x0, x0, x0, x0, radius, 0.0, 0.0, 0.0, 0.0, 0 * x0, 0.0)
+
+    def query(self, state: CoupledDistanceState) -> Array:
+        """Return x_t = tau_t z_t + (1 - tau_t) y_t."""
+        return state.query_point
+
+    def weight(self, state: CoupledDistanceState) -> Any:
+        """Return alpha_t r_t, the sum of the radii up to r_t."""
+        return state.earlier_radii + state.radius
+
+    def update(self, state: CoupledDistanceState, gradient: Array) -> CoupledDistanceState:
+        """Return the state after the gradient g_t at x_t."""
+        alpha = travelled_weight(state.radius, state.earlier_radii)
+        squares = state.weighted_squares + alpha * alpha * inner(gradient, gradient)
+        eta = adaptive_step(state.radius, squares)
+        move = eta * gradient
+        z, y = state.mirror_point - alpha * move, state.query_point - move
+        if self.project is not None:
+            z, y = self.project(z), self.project(y)
+        radius = larger(state.radius, distance(z, state.start))
+        weight = self.weight(state)
+        alpha_sum = state.alpha_sum + alpha
+        next_alpha = travelled_weight(radius, weight)
+        tau = next_alpha / (alpha_sum + next_alpha)
+        return CoupledDistanceState(
+            state.iteration + 1,
+            z + (1 - tau) * (y - z),  # tau z + (1-tau) y, exact where z = y: no bound is overrun
+            state.start,
+            z,
+            y,
+            radius,
+            weight,
+            alpha_sum,
+            squares,
+            eta,
+            state.weighted_sum + weight * y,
+            state.weight_sum + weight,
+        )
+
+    def output(self, state: CoupledDistanceState) -> Array:
+        """Return the average of the y_{t+1} with weights alpha_t r_t (x_0 before any step)."""
+        if state.iteration == 0:
+            return state.gradient_point
+        return state.weighted_sum / state.weight_sum
+
+    def last(self, state: CoupledDistanceState) -> Array:
+        """Return the last y_t."""
+        return state.gradient_point

@@ -1,0 +1,297 @@
+"""UniXGrad and U-DoG: universal, accelerated, for constraints too, with two gradients a step.
+
+Both look ahead from y with the gradient M_t at z~_t, a point that is known already, to x_t, and
+then move y with the gradient g_t at x~_t, the average of the x up to now. UniXGrad's step size sees
+only the differences g_t - M_t, which vanish as the method converges on a smooth function, even
+where the gradients do not because the minimiser lies on the boundary of a set.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from accelegrad.errors import real_number
+from accelegrad.rules.base import Array, Oracle, Projection, Prox, Rule, State, Step, inner
+from accelegrad.rules.distance import Probing, check_radius, distance, larger
+from accelegrad.rules.dog import travelled_weight
+from accelegrad.rules.schedules import adaptive_step
+
+
+def unixgrad_step(diameter: Any, weighted_differences: Any) -> Any:
+    r""":math:`\eta_t = \sqrt2 D (G_0^2 + \sum_{i<t} \alpha_i^2 \|g_i - M_i\|^2)^{-1/2}`.
+
+    The paper writes 2D, its :math:`D^2` being the largest Bregman distance, half of the square of
+    the Euclidean diameter.
+    """
+    return adaptive_step(2**0.5 * diameter, weighted_differences)
+
+
+def difference(gradient: Array, prediction: Array) -> Any:
+    """Return ||g_t - M_t||^2."""
+    surprise = gradient - prediction
+    return inner(surprise, surprise)
+
+
+class ExtragradientRule(Rule):
+    """Two gradients a step; subclasses choose the weights and the step sizes."""
+
+    project: Projection | None
+    prox: Prox | None
+
+    @abstractmethod
+    def weight(self, state: State) -> Any:
+        """Return the weight of the next x_t in the average."""
+
+    @abstractmethod
+    def look_ahead(self, state: State, prediction: Array) -> State:
+        """Return the state after the gradient M_t at z~_t: x_t and the average x~_t are new."""
+
+    @abstractmethod
+    def commit(self, state: State, prediction: Array, gradient: Array) -> State:
+        """Return the state after the gradient g_t at x~_t: y_t and the next z~ are new."""
+
+    def step(self, state: State, oracle: Oracle) -> Step:
+        """Do one step, with M_t at z~_t and g_t at x~_t."""
+        prediction = oracle(state.query_point).gradient
+        ahead = self.look_ahead(state, prediction)
+        evaluation = oracle(ahead.weighted_sum / ahead.weight_sum)
+        following = self.commit(ahead, prediction, evaluation.gradient)
+        return Step(following, evaluation, self.weight(state))
+
+    def output(self, state: State) -> Array:
+        """Return x~_t, the weighted average of the x_i (x_0 before any step)."""
+        if state.iteration == 0:
+            return state.point
+        return state.weighted_sum / state.weight_sum
+
+    def last(self, state: State) -> Array:
+        """Return the last x_t."""
+        return state.point
+
+    def _move(self, point: Array, gradient: Array, step: Any) -> Array:
+        """Return the point after a step along the gradient, prox and projection."""
+        moved = point - step * gradient
+        if self.prox is not None:
+            moved = self.prox(moved, step)
+        return moved if self.project is None else self.project(moved)
+
+
+class ExtragradientState(NamedTuple):
+    """The two sequences, and the sums for the step size and the average."""
+
+    iteration: Any
+    query_point: Array  # z~_{t+1}, where the next step begins
+    point: Array  # x_t
+    base_point: Array  # y_t
+    weighted_differences: Any  # G_0^2 and the sum of alpha_i^2 ||g_i - M_i||^2
+    step_size: Any  # eta_t
+    weighted_sum: Array  # sum of alpha_i x_i
+    weight_sum: Any
+
+
+@dataclass(frozen=True)
+class UniXGrad(ExtragradientRule):
+    r"""UniXGrad: universal and accelerated on a compact set, minimisers on its boundary included.
+
+    With :math:`\alpha_t = t`, :math:`A_t = \sum_{i \le t} \alpha_i` and :math:`y_0 = x_0`, for
+    t = 1, 2, ...:
+
+    .. math::
+        \eta_t &= \sqrt2 D \,\bigl(G_0^2
+                  + \textstyle\sum_{i<t} \alpha_i^2 \|g_i - M_i\|^2\bigr)^{-1/2} \\
+        \tilde z_t &= \bigl(\alpha_t y_{t-1} + \textstyle\sum_{i<t} \alpha_i x_i\bigr) / A_t,
+                  \quad M_t \in \partial f(\tilde z_t),
+                  \quad x_t = P(y_{t-1} - \alpha_t \eta_t M_t) \\
+        \tilde x_t &= \textstyle\sum_{i \le t} \alpha_i x_i / A_t,
+                  \quad g_t \in \partial f(\tilde x_t),
+                  \quad y_t = P(y_{t-1} - \alpha_t \eta_t g_t)
+
+    The output is :math:`\tilde x_T`. With exact gradients its gap to the minimum over the set is at
+    most :math:`3\sqrt2 D (G_0^2 + \sum_{i \le T} \alpha_i^2 \|g_i - M_i\|^2)^{1/2} / (T(T+1))`:
+    :math:`O(L D^2 / T^2)` for an L-smooth function, :math:`O(G D / \sqrt T)` for a G-Lipschitz one.
+
+    Parameters
+    ----------
+    diameter : float
+        D, the Euclidean diameter of the set, or of one that holds x0 and a minimiser.
+    gradient_scale : float, optional
+        G_0. The paper's constant is 1. None takes the norm of the first gradient: the iterates then
+        stay the same when f is multiplied by a constant. If that gradient is zero, so are the steps
+        until a difference shows; with `prox`, where this need not be the minimum, give a number.
+    project : callable, optional
+        The Euclidean projection onto the set; None leaves it out, and the bounds hold no longer.
+        `minimize` sets it.
+    prox : callable, optional
+        ``prox(x, step)``, the proximal operator of a term phi that is added to f:
+        :math:`x_t = \mathrm{prox}(y_{t-1} - \alpha_t \eta_t M_t, \alpha_t \eta_t)`, and the same
+        for y. The projection, if any, comes after it, which is right for a separable phi and a box.
+
+    References
+    ----------
+    A. Kavis, K. Y. Levy, F. Bach, V. Cevher: UniXGrad: A Universal, Adaptive Algorithm with Optimal
+    Guarantees for Constrained Optimization. NeurIPS 2019.
+    """
+
+    diameter: float
+    gradient_scale: float | None = None
+    project: Projection | None = None
+    prox: Prox | None = None
+
+    def __post_init__(self) -> None:
+        real_number("diameter", self.diameter, above=0)
+        if self.gradient_scale is not None:
+            real_number("gradient_scale", self.gradient_scale, above=0)
+
+    def init(self, x0: Array) -> ExtragradientState:
+        """Return y_0 = x_0."""
+        scale = 0.0 if self.gradient_scale is None else self.gradient_scale
+        return ExtragradientState(0, x0, x0, x0, scale * scale, 0.0, 0 * x0, 0.0)
+
+    def weight(self, state: ExtragradientState) -> Any:
+        """Return alpha_t = t, counted from 1."""
+        return state.iteration + 1
+
+    def look_ahead(self, state: ExtragradientState, prediction: Array) -> ExtragradientState:
+        """Return the state with x_t, after the gradient M_t at z~_t."""
+        alpha = self.weight(state)
+        total = state.weighted_differences
+        if state.iteration == 0 and self.gradient_scale is None:
+            total = inner(prediction, prediction)
+        eta = unixgrad_step(self.diameter, total)
+        x = self._move(state.base_point, prediction, alpha * eta)
+        return state._replace(
+            point=x,
+            weighted_differences=total,
+            step_size=eta,
+            weighted_sum=state.weighted_sum + alpha * x,
+            weight_sum=state.weight_sum + alpha,
+        )
+
+    def commit(
+        self, state: ExtragradientState, prediction: Array, gradient: Array
+    ) -> ExtragradientState:
+        """Return the state with y_t, after the gradient g_t at x~_t."""
+        alpha = self.weight(state)
+        y = self._move(state.base_point, gradient, alpha * state.step_size)
+        total = state.weighted_differences + alpha * alpha * difference(gradient, prediction)
+        following = alpha + 1
+        z = (following * y + state.weighted_sum) / (state.weight_sum + following)
+        return state._replace(
+            iteration=state.iteration + 1, query_point=z, base_point=y, weighted_differences=total
+        )
+
+
+class TravelledState(NamedTuple):
+    """The two sequences, the distance they have come, and the sums that go with them."""
+
+    iteration: Any
+    query_point: Array  # z~_t, where the next step begins
+    start: Array  # x_0
+    point: Array  # x_t
+    base_point: Array  # y_t
+    radius: Any  # r_t
+    earlier_radii: Any  # sum of r_k, k < t
+    weighted_differences: Any  # Q_{t-1}, the sum of alpha_k^2 ||g_k - m_k||^2
+    largest_square: Any  # M_{t-1}, the largest alpha_k^2 ||m_k||^2
+    step_size: Any  # eta_y of the last step
+    weighted_sum: Array  # sum of alpha_k r_k x_{k+1}
+    weight_sum: Any
+
+
+@dataclass(frozen=True)
+class UDoG(Probing, ExtragradientRule):
+    r"""U-DoG: UniXGrad with the distance travelled in place of a diameter.
+
+    With :math:`x_0 = y_0`, for t = 0, 1, ...:
+
+    .. math::
+        r_t &= \max\bigl(r_0, \max_{k \le t} \|x_k - x_0\|, \max_{k \le t} \|y_k - x_0\|\bigr),
+               \quad \alpha_t = \textstyle\sum_{k \le t} r_k / r_t, \quad w_t = \alpha_t r_t \\
+        \tilde z_t &= \bigl(w_t y_t + \textstyle\sum_{k<t} w_k x_{k+1}\bigr)
+               / \textstyle\sum_{k \le t} w_k, \quad m_t \in \partial f(\tilde z_t), \quad
+               x_{t+1} = P(y_t - \alpha_t \eta^x_t m_t) \\
+        \tilde x_t &= \textstyle\sum_{k \le t} w_k x_{k+1} / \textstyle\sum_{k \le t} w_k,
+               \quad g_t \in \partial f(\tilde x_t), \quad
+               y_{t+1} = P(y_t - \alpha_t \eta^y_t g_t)
+
+    with :math:`Q_t = \sum_{k \le t} \alpha_k^2 \|g_k - m_k\|^2`,
+    :math:`M_t = \max_{k \le t} \alpha_k^2 \|m_k\|^2`, and the steps
+    :math:`\eta^x_t = r_t / \sqrt{\max(Q_{t-1}, M_t)}` and
+    :math:`\eta^y_t = r_t / \sqrt{\max(Q_t, M_t)}`. The output is :math:`\tilde x_T`.
+
+    The paper's theorem is for steps damped by logarithmic factors, which are left out here. M_t
+    grows with the gradients themselves: where these do not vanish at the minimiser (a constraint
+    that holds it back, a prox) the method slows down to about 1/T, and `UniXGrad` does not.
+
+    Parameters
+    ----------
+    initial_radius : float, optional
+        r_0, better too small than too large. None stands for 1e-6 (1 + ||x0||).
+    probe : bool, optional
+        Look for r_0 along the first gradient, which needs exact values and a few calls. `minimize`
+        sets it where it can be done.
+    project : callable, optional
+        The Euclidean projection onto the feasible set. `minimize` sets it.
+    prox : callable, optional
+        ``prox(x, step)``, the proximal operator of a term that is added to f, as in `UniXGrad`. The
+        probe does not see that term.
+
+    References
+    ----------
+    I. Kreisler, M. Ivgi, O. Hinder, Y. Carmon: Accelerated Parameter-Free Stochastic Optimization.
+    COLT 2024.
+    """
+
+    initial_radius: float | None = None
+    probe: bool | None = None
+    project: Projection | None = None
+    prox: Prox | None = None
+
+    def __post_init__(self) -> None:
+        check_radius("initial_radius", self.initial_radius)
+
+    def init(self, x0: Array) -> TravelledState:
+        """Return x_0 = y_0."""
+        radius = self.first_radius(x0)
+        return TravelledState(0, x0, x0, x0, x0, radius, 0.0, 0.0, 0.0, 0.0, 0 * x0, 0.0)
+
+    def weight(self, state: TravelledState) -> Any:
+        """Return w_t = alpha_t r_t, the sum of the radii up to r_t."""
+        return state.earlier_radii + state.radius
+
+    def look_ahead(self, state: TravelledState, prediction: Array) -> TravelledState:
+        """Return the state with x_{t+1}, after the gradient m_t at z~_t."""
+        alpha = travelled_weight(state.radius, state.earlier_radii)
+        square = alpha * alpha * inner(prediction, prediction)
+        largest = larger(state.largest_square, square)
+        eta = adaptive_step(state.radius, larger(state.weighted_differences, largest))
+        x = self._move(state.base_point, prediction, alpha * eta)
+        weight = self.weight(state)
+        return state._replace(
+            point=x,
+            largest_square=largest,
+            weighted_sum=state.weighted_sum + weight * x,
+            weight_sum=state.weight_sum + weight,
+        )
+
+    def commit(self, state: TravelledState, prediction: Array, gradient: Array) -> TravelledState:
+        """Return the state with y_{t+1}, after the gradient g_t at x~_t."""
+        alpha = travelled_weight(state.radius, state.earlier_radii)
+        total = state.weighted_differences + alpha * alpha * difference(gradient, prediction)
+        eta = adaptive_step(state.radius, larger(total, state.largest_square))
+        y = self._move(state.base_point, gradient, alpha * eta)
+        farther = larger(distance(state.point, state.start), distance(y, state.start))
+        radius = larger(state.radius, farther)
+        radii = self.weight(state)
+        following = radii + radius
+        return state._replace(
+            iteration=state.iteration + 1,
+            query_point=(following * y + state.weighted_sum) / (state.weight_sum + following),
+            base_point=y,
+            radius=radius,
+            earlier_radii=radii,
+            weighted_differences=total,
+            step_size=eta,
+        )

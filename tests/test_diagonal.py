@@ -1,0 +1,468 @@
+"""A step a coordinate: the formulas, the regret, the rates, and solvers from elsewhere."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from scipy.optimize import lsq_linear
+
+import accelegrad as ag
+from accelegrad.problems.sets import Box
+from accelegrad.rules import AcceleGrad
+from accelegrad.rules.base import KnownEvaluation
+from accelegrad.rules.diagonal import DiagonalAcceleGrad, DistanceFreeDiagonalAcceleGrad
+from reference import diagonal as reference
+from toys import AbsoluteDeviations, FlatQuadratic, LeastSquares, slope
+
+STEPS = {2: 120, 1: 80}  # non-smooth: later, rounding decides which subgradient is taken
+
+
+@dataclass
+class Scaled:
+    """||A x - b||_p^p / n, with columns from 1/30 to 30 in size."""
+
+    p: int
+    seed: int
+    n: int = 40
+    d: int = 8
+    spread: float = 1.5
+
+    def __post_init__(self):
+        rng = np.random.default_rng(self.seed)
+        self.scales = 10 ** rng.uniform(-self.spread, self.spread, self.d)
+        self.A = rng.standard_normal((self.n, self.d)) * self.scales
+        self.x_star = rng.standard_normal(self.d) / self.scales
+        self.b = self.A @ self.x_star + 0.1 * rng.standard_normal(self.n)
+        self.x0 = rng.standard_normal(self.d) / self.scales
+        self.calls = 0
+
+    def __call__(self, x):
+        r = self.A @ x - self.b
+        if self.p == 2:
+            return r @ r / self.n, 2 / self.n * (self.A.T @ r)
+        return np.abs(r).sum() / self.n, self.A.T @ np.sign(r) / self.n
+
+    def gradient(self, x):
+        return self(x)[1]
+
+    def oracle(self, x):
+        self.calls += 1
+        return KnownEvaluation(x, *self(x))
+
+    @property
+    def widths(self):
+        return 3 / self.scales
+
+
+def run(rule, problem, steps):
+    states = [rule.init(problem.x0.copy())]
+    for _ in range(steps):
+        states.append(rule.step(states[-1], problem.oracle).state)
+    return states
+
+
+def same(actual, expected, problem, what, t):
+    """Compare to 1e-10 of each coordinate's own size: rounding is 1e-10 of widths of 1e-6."""
+    error = np.abs((np.asarray(actual) - expected) * problem.scales).max()
+    assert error <= 1e-10, f"{what} differs by {error:.1e} at t={t}"
+
+
+def same_run(rule, states, expected, problem):
+    for t in range(len(states) - 1):
+        same(rule.query(states[t]), expected.x[t], problem, "x", t)
+        same(states[t + 1].mirror_point, expected.z[t + 1], problem, "z", t)
+        same(rule.last(states[t + 1]), expected.y[t + 1], problem, "y", t)
+        same(rule.output(states[t + 1]), expected.average[t], problem, "y_bar", t)
+        assert rule.weight(states[t]) == expected.alpha[t]
+    for t in range(30):  # later, gradients near zero are mostly rounding
+        g, eta = np.array(expected.g[t]), np.array(expected.eta[t])
+        assert states[t + 1].step_size == pytest.approx(g @ (eta * g) / (g @ g), rel=1e-9)
+
+
+def boxes(problem):
+    near, far = 0.3 / problem.scales, 100 / problem.scales
+    return {
+        "none": None,
+        "active": (problem.x0 - near, problem.x0 + near),
+        "inactive": (problem.x0 - far, problem.x0 + far),
+    }
+
+
+cases = pytest.mark.parametrize("p", [2, 1])
+named = pytest.mark.parametrize("name", ["none", "active", "inactive"])
+after = pytest.mark.parametrize("project_y", [False, True])
+
+
+@cases
+@named
+@after
+@pytest.mark.parametrize("bound", [0.0, 2.0])
+def test_diagonal_accelegrad_is_its_formulas(p, name, project_y, bound):
+    problem = Scaled(p, 1)
+    box = boxes(problem)[name]
+    rule = DiagonalAcceleGrad(
+        problem.widths, bound, None if box is None else Box(*box).project, project_y
+    )
+    expected = reference.diagonal_accelegrad(
+        problem.gradient, problem.x0, STEPS[p], list(problem.widths), bound, box, project_y
+    )
+    same_run(rule, run(rule, problem, STEPS[p]), expected, problem)
+
+
+def test_a_number_is_the_width_of_every_coordinate():
+    problem = Scaled(2, 2)
+    one = run(DiagonalAcceleGrad(1.5), problem, 50)
+    all_of_them = run(DiagonalAcceleGrad([1.5] * problem.d), problem, 50)
+    for a, b in zip(one, all_of_them, strict=True):
+        assert np.array_equal(a.query_point, b.query_point)
+
+
+@cases
+@named
+@after
+@pytest.mark.parametrize("radius", [None, 0.01, "own", "probed"])
+def test_distance_free_is_its_formulas(p, name, project_y, radius):
+    problem = Scaled(p, 3)
+    box = boxes(problem)[name]
+    given = problem.widths / 100 if radius == "own" else None if radius == "probed" else radius
+    rule = DistanceFreeDiagonalAcceleGrad(
+        given, radius == "probed", None if box is None else Box(*box).project, project_y
+    )
+    states = run(rule, problem, STEPS[p])
+    if radius == "probed":
+        r0 = states[1].radius  # the first step is not downhill yet, nor significant
+        assert r0.min() > 1e-4
+    else:
+        r0 = 1e-6 * (1 + np.abs(problem.x0)) if given is None else given * np.ones(problem.d)
+    expected = reference.diagonal_accelegrad(
+        problem.gradient,
+        problem.x0,
+        STEPS[p],
+        box=box,
+        project_y=project_y,
+        r0=list(r0),
+        value=(lambda x: problem(x)[0]) if radius == "probed" else None,
+    )
+    same_run(rule, states, expected, problem)
+    for t in range(1, STEPS[p] + 1):
+        same(states[t].radius, expected.r[t], problem, "r", t)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_probe_goes_as_far_as_the_value_falls(seed):
+    """Along the signs: to within a factor of ten of the lowest point, at a handful of calls."""
+    problem = Scaled(2, seed)
+    rule = DistanceFreeDiagonalAcceleGrad(probe=True)
+    state = rule.step(rule.init(problem.x0), problem.oracle).state
+    assert 3 <= problem.calls <= 15
+    units = 1 + np.abs(problem.x0)
+    share = state.radius / units
+    np.testing.assert_allclose(share, share[0], rtol=1e-12)
+    direction = units * np.sign(problem.gradient(problem.x0))
+    bent = problem.A @ direction
+    lowest = (problem.A @ problem.x0 - problem.b) @ bent / (bent @ bent)
+    assert lowest / 10 <= share[0] <= 2 * lowest  # beyond twice as far the value is higher again
+    before = problem.calls
+    assert rule.step(state, problem.oracle).state.iteration == 2
+    assert problem.calls == before + 1
+
+
+class Frozen:
+    """Noisy gradients of a problem, with samples of it that stay the same."""
+
+    def __init__(self, problem, seed):
+        self.problem, self.rng, self.samples = problem, np.random.default_rng(seed), 0
+
+    def __call__(self, x):
+        noise = self.rng.standard_normal(x.size) * self.problem.scales
+        return KnownEvaluation(x, np.nan, self.problem.gradient(x) + noise)
+
+    def frozen(self):
+        self.samples += 2
+        return self.problem.oracle, self.problem.oracle
+
+
+def test_probe_of_a_noisy_oracle_asks_for_frozen_samples():
+    problem, exact = Scaled(2, 0), Scaled(2, 0)
+    rule = DistanceFreeDiagonalAcceleGrad(probe=True)
+    noisy = Frozen(problem, 1)
+    state = rule.step(rule.init(problem.x0), noisy).state
+    assert noisy.samples == 2
+    wide = rule.step(rule.init(exact.x0), exact.oracle).state
+    np.testing.assert_allclose(state.radius, 0.1 * wide.radius, rtol=1e-12)
+    assert state.start_value == -np.inf  # no value of a noisy run may raise the widths
+
+
+def test_probe_at_a_stationary_point_keeps_the_smallest_widths():
+    rule = DistanceFreeDiagonalAcceleGrad(probe=True)
+    flat = rule.step(rule.init(np.zeros(3)), lambda x: KnownEvaluation(x, 1.0, np.zeros(3)))
+    np.testing.assert_allclose(flat.state.radius, 1e-6, rtol=1e-15)
+    assert np.array_equal(rule.last(flat.state), np.zeros(3))
+
+
+def test_on_a_separable_function_each_coordinate_runs_alone():
+    """Which the rule with one step does not: AcceleGrad on one coordinate is the witness."""
+    h, x0, D = np.logspace(-4, 4, 9), np.linspace(1, 2, 9), np.logspace(1, -1, 9) * 3
+    rule, state = DiagonalAcceleGrad(D), DiagonalAcceleGrad(D).init(x0)
+    singles = [AcceleGrad(float(width)) for width in D]
+    alone = [single.init(x0[j : j + 1]) for j, single in enumerate(singles)]
+    for _ in range(200):
+        state = rule.update(state, h * rule.query(state))
+        for j, single in enumerate(singles):
+            alone[j] = single.update(alone[j], h[j] * single.query(alone[j]))
+    for point in ("query", "output", "last"):
+        together = getattr(rule, point)(state)
+        apart = [getattr(s, point)(a)[0] for s, a in zip(singles, alone, strict=True)]
+        np.testing.assert_allclose(together, apart, rtol=1e-10, atol=1e-14)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_regret_of_every_coordinate(seed):
+    """AdaGrad's bound holds for z in each coordinate, whatever the gradients.
+
+    With eta_t = 2 D / sqrt(S_t), the telescoped D^2 / (2 eta_T) + sum eta_t (alpha_t g_t)^2 / 2 is
+    at most (1/4 + 2) D sqrt(S_T).
+    """
+    rng = np.random.default_rng(seed)
+    T, d = 400, 6
+    D = 10 ** rng.uniform(-2, 2, d)
+    box = Box(np.zeros(d), D)
+    rule = DiagonalAcceleGrad(D, project=box.project)
+    state = rule.init(D * rng.random(d))
+    regret, squares = np.zeros((2, d)), np.zeros(d)
+    for _ in range(T):
+        z, alpha = state.mirror_point, rule.weight(state)
+        # Gradients of wild sizes that push towards the side where z already is.
+        g = np.where(z > D / 2, -1, 1) * rng.exponential(size=d) * 10 ** rng.uniform(-3, 3, d)
+        regret += alpha * g * (z - np.array([np.zeros(d), D]))  # against either end
+        squares += (alpha * g) ** 2
+        state = rule.update(state, g)
+    assert (regret.max(axis=0) <= 2.25 * D * np.sqrt(squares)).all()
+
+
+@pytest.mark.parametrize("exponents", ["binary", "decimal"])
+@pytest.mark.parametrize("kind", ["told", "distance-free"])
+def test_rescaled_columns_leave_the_predictions(kind, exponents):
+    """D_j / c_j for columns times c_j: the same run; bit for bit where c_j is a power of two."""
+    problem = Scaled(2, 4)
+    problem.x0 = np.zeros(problem.d)
+    rng = np.random.default_rng(0)
+    if exponents == "binary":
+        c = 2.0 ** rng.integers(-15, 16, problem.d)
+    else:
+        c = 10 ** rng.uniform(-3, 3, problem.d)
+    other = Scaled(2, 4)
+    other.x0, other.A = np.zeros(problem.d), problem.A * c
+
+    def rule(widths):
+        if kind == "told":
+            return DiagonalAcceleGrad(widths)
+        return DistanceFreeDiagonalAcceleGrad(widths / 1000)
+
+    first, second = rule(problem.widths), rule(problem.widths / c)
+    ones, others = run(first, problem, 300), run(second, other, 300)
+    for a, b in zip(ones, others, strict=True):
+        here, there = first.output(a), second.output(b)
+        if exponents == "binary":
+            assert np.array_equal(here, c * there)
+        np.testing.assert_allclose(other.A @ there, problem.A @ here, rtol=0, atol=1e-9)
+
+
+def averages(fun, rule, x0, horizons):
+    """Return f(average) after each horizon."""
+    state, values = rule.init(x0), {}
+    for t in range(1, max(horizons) + 1):
+        state = rule.update(state, fun(rule.query(state))[1])
+        if t in horizons:
+            values[t] = fun(rule.output(state))[0]
+    return np.array([values[t] for t in horizons])
+
+
+HORIZONS = np.unique(np.logspace(1.5, 3.5, 25).astype(int))
+
+
+@pytest.mark.parametrize(
+    "rule", [DiagonalAcceleGrad(2.0), DistanceFreeDiagonalAcceleGrad(1e-3)], ids=["told", "free"]
+)
+def test_rate_on_a_smooth_function_that_is_not_strongly_convex(rule):
+    """Rotated, so that the coordinates are not independent."""
+    flat = FlatQuadratic(60)
+    basis = np.linalg.qr(np.random.default_rng(0).standard_normal((60, 60)))[0]
+
+    def fun(x):
+        value, gradient = flat(basis.T @ x)
+        return value, basis @ gradient
+
+    x0 = basis @ flat.x0 / np.abs(basis @ flat.x0).max()
+    assert slope(HORIZONS, averages(fun, rule, x0, HORIZONS)) <= -2
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("kind", ["told", "free"])
+def test_rate_on_a_non_smooth_function(kind, seed):
+    problem = AbsoluteDeviations.random(60, 10, seed)
+    x_star = problem.minimiser
+    told = DiagonalAcceleGrad(2 * np.abs(x_star))
+    rule = told if kind == "told" else DistanceFreeDiagonalAcceleGrad()
+    gaps = averages(problem, rule, np.zeros(10), HORIZONS) - problem(x_star)[0]
+    assert slope(HORIZONS, gaps) <= -0.5
+
+
+def test_badly_scaled_least_squares_against_lapack():
+    """Columns from 1e-3 to 1e3; with one step for all, even told the exact D, little moves."""
+    problem = Scaled(2, 5, n=200, d=20, spread=3.0)
+    problem.x0 = np.zeros(problem.d)
+    x_star = np.linalg.lstsq(problem.A / problem.scales, problem.b)[0] / problem.scales
+    start, least = problem(problem.x0)[0], problem(x_star)[0]
+
+    def gap(rule):
+        states = run(rule, problem, 400)
+        return min(problem(rule.last(s))[0] - least for s in states) / (start - least)
+
+    # Told the widths, it is AcceleGrad on well scaled data, with its pace.
+    assert gap(DiagonalAcceleGrad(2 * np.abs(x_star))) <= 1e-8
+    assert gap(DistanceFreeDiagonalAcceleGrad(probe=True)) <= 1e-8
+    assert gap(DistanceFreeDiagonalAcceleGrad()) <= 1e-5  # the climb from 1e-6 takes a while
+    assert gap(AcceleGrad(2 * float(np.linalg.norm(x_star)))) >= 0.1
+
+
+@pytest.mark.parametrize("radius", [1e-6, 1.0])
+def test_noise_alone_does_not_raise_the_widths(radius):
+    """Three standard deviations are rare: few coordinates in a thousand get beyond them."""
+    rng = np.random.default_rng(7)
+    rule = DistanceFreeDiagonalAcceleGrad(radius)
+    state = rule.init(np.zeros(1000))
+    for _ in range(2000):
+        state = rule.update(state, rng.standard_normal(1000) * 10 ** rng.uniform(-3, 3))
+    growth = state.radius / radius
+    assert np.mean(growth > 1) <= 0.05
+    assert np.abs(rule.output(state)).max() <= 3 * state.radius.max()
+    assert growth.max() <= 100
+
+
+@pytest.mark.parametrize(("batch", "most"), [(1, 3e-2), (16, 2e-4)])
+@pytest.mark.parametrize("spread", [0, 3])
+def test_noisy_gradients_do_not_carry_the_widths_away(batch, most, spread):
+    rng = np.random.default_rng(6)
+    n, d = 500, 20
+    scales = 10 ** rng.uniform(-spread, spread, d)
+    A = rng.standard_normal((n, d))
+    b = A @ rng.standard_normal(d) + 0.3 * rng.standard_normal(n)
+    least = 0.5 * np.mean((A @ np.linalg.lstsq(A, b)[0] - b) ** 2)
+    model = ag.LinearModel(A * scales, b, "squared")
+    rule = DistanceFreeDiagonalAcceleGrad()
+    state = rule.init(np.zeros(d))
+    for _ in range(10_000):
+        rows = rng.integers(n, size=batch)
+        state = rule.update(state, model.batch_value_and_gradient(rule.query(state), rows)[1])
+    start = model.value(np.zeros(d))
+    assert model.value(rule.output(state)) - least <= most * (start - least)
+    assert (state.radius * scales).max() <= 100  # the minimiser's entries are about 1
+
+
+def test_box_constraints_against_scipy():
+    problem = Scaled(2, 7, n=60, d=10)
+    low, high = -0.5 / problem.scales, 0.7 / problem.scales
+    solution = lsq_linear(problem.A, problem.b, (low, high), tol=1e-12)
+    assert (solution.active_mask != 0).sum() >= 3
+    problem.x0 = np.zeros(problem.d)
+    told = DiagonalAcceleGrad(high - low, project=Box(low, high).project, project_y=True)
+    free = DistanceFreeDiagonalAcceleGrad(
+        probe=True, project=Box(low, high).project, project_y=True
+    )
+    for rule in (told, free):
+        states = run(rule, problem, 2000)
+        for state in states:
+            for point in (rule.query(state), rule.last(state), state.mirror_point):
+                assert (point >= low).all()
+                assert (point <= high).all()
+        start, least = problem(problem.x0)[0], problem(solution.x)[0]
+        assert problem(rule.last(states[-1]))[0] - least <= 1e-6 * (start - least)
+
+
+@pytest.mark.parametrize("rule", [DiagonalAcceleGrad(2.0), DistanceFreeDiagonalAcceleGrad()])
+def test_states(rule):
+    """Never changed in place, with one number for the step size, and x0 before any step."""
+    problem = Scaled(2, 8)
+    start = rule.init(problem.x0)
+    assert np.array_equal(rule.output(start), problem.x0)
+    assert np.array_equal(rule.last(start), problem.x0)
+    states = run(rule, problem, 3)
+    kept = [tuple(np.copy(part) for part in state) for state in states]
+    after = rule.step(states[-1], problem.oracle).state
+    assert isinstance(after.step_size, float)
+    for state, copy in zip(states, kept, strict=True):
+        assert all(np.array_equal(part, was) for part, was in zip(state, copy, strict=True))
+
+
+@pytest.mark.parametrize("rule", [DiagonalAcceleGrad(2.0), DistanceFreeDiagonalAcceleGrad()])
+def test_coordinates_without_gradient_do_not_move(rule):
+    state = rule.init(np.ones(3))
+    for _ in range(5):
+        state = rule.update(state, np.array([1.0, 0.0, -1.0]))
+    assert rule.last(state)[1] == 1.0
+    assert rule.output(state)[1] == pytest.approx(1.0, rel=1e-15)
+    still = rule.init(np.ones(3))
+    for _ in range(5):
+        still = rule.update(still, np.zeros(3))
+    assert still.step_size == 0
+    assert np.array_equal(rule.last(still), np.ones(3))
+
+
+def test_through_minimize_with_trace_and_checkpoint(tmp_path):
+    problem = Scaled(2, 9)
+    options = {"method": DistanceFreeDiagonalAcceleGrad(probe=True), "trace": True}
+    whole = ag.minimize(problem, problem.x0, max_iter=60, **options)
+    assert len(whole.trace.step) == 60
+    path = tmp_path / "half"
+    ag.minimize(problem, problem.x0, max_iter=25, checkpoint=path, **options)
+    resumed = ag.minimize(problem, problem.x0, max_iter=60, resume=path, **options)
+    assert np.array_equal(resumed.x_last, whole.x_last)
+    assert np.array_equal(resumed.x_average, whole.x_average)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: DiagonalAcceleGrad(0), "diameter must be a finite number > 0, but it is 0"),
+        (lambda: DiagonalAcceleGrad([1.0, -2.0]), r"diameter must be > 0, but diameter\[1\] is -2"),
+        (lambda: DiagonalAcceleGrad([1.0, np.inf]), r"diameter must be finite, but diameter\[1\]"),
+        (lambda: DiagonalAcceleGrad([[1.0]]), r"diameter must be one-dimensional"),
+        (lambda: DiagonalAcceleGrad([]), "diameter must have at least one entry"),
+        (lambda: DiagonalAcceleGrad(1.0, -1.0), "gradient_bound must be a finite number >= 0"),
+        (lambda: DiagonalAcceleGrad([1.0, 2.0]).init(np.zeros(3)), "have x0's length 3"),
+        (
+            lambda: DistanceFreeDiagonalAcceleGrad(-1.0),
+            "initial_radius must be a finite number > 0",
+        ),
+        (lambda: DistanceFreeDiagonalAcceleGrad([0.0]), r"initial_radius\[0\] is 0"),
+        (lambda: DistanceFreeDiagonalAcceleGrad([1.0]).init(np.zeros(3)), "have x0's length 3"),
+    ],
+)
+def test_bad_values(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+@pytest.mark.parametrize("given", [None, "wide", True, 1j])
+def test_bad_types(given):
+    with pytest.raises(TypeError, match="diameter must be a finite number > 0"):
+        DiagonalAcceleGrad(given)
+
+
+def test_widths_are_the_rules_own():
+    widths = np.ones(2)
+    rule = DiagonalAcceleGrad(widths)
+    widths[0] = 5
+    assert np.array_equal(rule.diameter, np.ones(2))
+
+
+def test_least_squares_toy_agrees_with_the_rule_told_nothing():
+    """A problem that needs no scaling: nothing is lost."""
+    problem = LeastSquares.random(100, 15, seed=1)
+    rule = DistanceFreeDiagonalAcceleGrad(probe=True)
+    state = rule.init(np.zeros(15))
+    for _ in range(300):
+        state = rule.step(state, lambda x: KnownEvaluation(x, *problem(x))).state
+    least, start = problem.value(problem.minimiser), problem.value(np.zeros(15))
+    assert problem.value(rule.last(state)) - least <= 1e-10 * (start - least)

@@ -1,0 +1,625 @@
+"""UniXGrad and U-DoG: transcription, theorem, outside solvers, and what must not change them."""
+
+from itertools import count
+
+import numpy as np
+import pytest
+from scipy.optimize import linprog, minimize
+from sklearn.linear_model import Lasso
+
+from accelegrad.errors import NonFiniteError
+from accelegrad.problems.sets import Ball, Box, L1Ball, Simplex
+from accelegrad.rules.base import KnownEvaluation
+from accelegrad.rules.unixgrad import UDoG, UniXGrad
+from reference import beyond
+from toys import AbsoluteDeviations, FlatQuadratic, LeastSquares, slope
+
+STEPS = {"smooth": 300, "non-smooth": 150}  # where a residual is all but zero, rounding decides
+
+
+def make(kind, seed):
+    """Return a function of 12 variables and a start that is not the origin."""
+    toy = LeastSquares if kind == "smooth" else AbsoluteDeviations
+    return toy.random(40, 12, seed), np.random.default_rng(seed + 100).standard_normal(12)
+
+
+def oracle_of(fun):
+    return lambda x: KnownEvaluation(x, *fun(x))
+
+
+def noisy(fun, seed, size):
+    """Give gradients with noise that depends on the number of the call alone."""
+    calls = count()
+
+    def gradient(x):
+        return fun(x)[1] + size * np.random.default_rng([seed, next(calls)]).standard_normal(x.size)
+
+    return gradient
+
+
+def run(rule, x0, oracle, steps):
+    states = [rule.init(np.array(x0))]
+    for _ in range(steps):
+        states.append(rule.step(states[-1], oracle).state)
+    return states
+
+
+def same(actual, expected, what, t, tolerance=1e-12):
+    error = np.linalg.norm(actual - expected) / max(1.0, np.linalg.norm(expected))
+    assert error <= tolerance, f"{what} differs by {error:.1e} (relative) at t={t}"
+
+
+def soft_threshold(x, step):
+    return np.sign(x) * np.maximum(np.abs(x) - 0.05 * step, 0)
+
+
+SETS = {
+    "none": lambda _: None,
+    "ball": lambda x0: Ball(x0, 1.0).project,
+    "box": lambda x0: Box(x0 - 0.2, x0 + 0.4).project,
+}
+kinds = pytest.mark.parametrize("kind", ["smooth", "non-smooth"])
+sets = pytest.mark.parametrize("name", SETS)
+
+
+# --- against the transcriptions -------------------------------------------------------------------
+
+
+@kinds
+@sets
+@pytest.mark.parametrize(("noise", "scale"), [(0.0, None), (0.0, 1.0), (0.3, None)])
+def test_unixgrad_is_its_transcription(kind, name, noise, scale):
+    fun, x0 = make(kind, 1)
+    project, T = SETS[name](x0), STEPS[kind]
+    gradient = noisy(fun, 7, noise)
+    oracle = lambda x: KnownEvaluation(x, fun(x)[0], gradient(x))  # noqa: E731
+    states = run(UniXGrad(2.0, scale, project), x0, oracle, T)
+    expected = beyond.unixgrad(noisy(fun, 7, noise), x0, T, 2.0, scale, project)
+    rule = UniXGrad(2.0)
+    for t in range(T):
+        same(states[t].query_point, expected.z_tilde[t], "z~", t)
+        same(rule.last(states[t + 1]), expected.x[t + 1], "x", t)
+        same(rule.output(states[t + 1]), expected.x_tilde[t], "x~", t)
+        same(states[t + 1].base_point, expected.y[t + 1], "y", t)
+        assert states[t + 1].step_size == pytest.approx(expected.eta[t], rel=1e-12)
+        assert rule.weight(states[t]) == expected.alpha[t]
+
+
+@kinds
+@sets
+@pytest.mark.parametrize(("noise", "radius"), [(0.0, 1e-4), (0.0, 0.5), (0.3, 1e-4)])
+def test_u_dog_is_its_transcription(kind, name, noise, radius):
+    fun, x0 = make(kind, 2)
+    project, T = SETS[name](x0), STEPS[kind]
+    gradient = noisy(fun, 8, noise)
+    oracle = lambda x: KnownEvaluation(x, fun(x)[0], gradient(x))  # noqa: E731
+    rule = UDoG(radius, project=project)
+    states = run(rule, x0, oracle, T)
+    expected = beyond.u_dog(noisy(fun, 8, noise), x0, T, radius, project)
+    for t in range(T):
+        same(states[t].query_point, expected.z_tilde[t], "z~", t)
+        same(rule.last(states[t + 1]), expected.x[t + 1], "x", t)
+        same(rule.output(states[t + 1]), expected.x_tilde[t], "x~", t)
+        same(states[t + 1].base_point, expected.y[t + 1], "y", t)
+        assert states[t].radius == pytest.approx(expected.r[t], rel=1e-12)
+        assert states[t + 1].step_size == pytest.approx(expected.eta_y[t], rel=1e-12)
+        assert rule.weight(states[t]) == pytest.approx(expected.alpha[t] * expected.r[t], rel=1e-12)
+
+
+@pytest.mark.parametrize("name", ["none", "box"])
+def test_prox_is_in_its_place(name):
+    fun, x0 = make("smooth", 3)
+    gradient = lambda x: fun(x)[1]  # noqa: E731
+    project, T = SETS[name](x0), 300
+    rule = UniXGrad(3.0, project=project, prox=soft_threshold)
+    states = run(rule, x0, oracle_of(fun), T)
+    expected = beyond.unixgrad(gradient, x0, T, 3.0, None, project, soft_threshold)
+    for t in range(T):
+        same(rule.last(states[t + 1]), expected.x[t + 1], "x", t)
+        same(states[t + 1].base_point, expected.y[t + 1], "y", t)
+    rule = UDoG(0.1, project=project, prox=soft_threshold)
+    states = run(rule, x0, oracle_of(fun), T)
+    expected = beyond.u_dog(gradient, x0, T, 0.1, project, soft_threshold)
+    for t in range(T):
+        same(rule.last(states[t + 1]), expected.x[t + 1], "x", t)
+        same(states[t + 1].base_point, expected.y[t + 1], "y", t)
+
+
+def test_unixgrad_by_hand():
+    # f = x^2/2 from x0 = 1, sqrt(2) D = 1/2, G_0 = M_1 = 1.
+    # t = 1: eta 1/2, x1 = 1/2 = x~1, g = 1/2, y1 = 3/4; the sum becomes 1 + 1/4.
+    # t = 2: eta = 1/sqrt(5), z~2 = (2 3/4 + 1/2)/3 = 2/3, x2 = 3/4 - 4/3 eta,
+    #        x~2 = (1/2 + 2 x2)/3, y2 = 3/4 - 2 eta x~2.
+    fun = lambda x: (0.5 * x @ x, x)  # noqa: E731
+    rule = UniXGrad(2**0.5 / 4)
+    states = run(rule, [1.0], oracle_of(fun), 2)
+    x2 = 3 / 4 - 4 / 3 / 5**0.5
+    average = (1 / 2 + 2 * x2) / 3
+    assert [float(s.step_size) for s in states[1:]] == pytest.approx([1 / 2, 1 / 5**0.5], rel=1e-15)
+    assert [s.query_point[0] for s in states[:2]] == pytest.approx([1, 2 / 3], rel=1e-15)
+    assert [s.point[0] for s in states] == pytest.approx([1, 1 / 2, x2], rel=1e-14)
+    assert [s.base_point[0] for s in states] == pytest.approx(
+        [1, 3 / 4, 3 / 4 - 2 * average / 5**0.5], rel=1e-14
+    )
+    assert rule.output(states[2])[0] == pytest.approx(average, rel=1e-14)
+
+
+def test_u_dog_by_hand():
+    # f = x^2/2 from x0 = 1, r0 = 1/2.
+    # t = 0: alpha 1, w 1/2, m = 1, both steps 1/2: x1 = x~ = 1/2, g = 1/2, Q = 1/4, y1 = 3/4.
+    # t = 1: r = 1/2, alpha 2, w 1, z~ = m = (3/4 + 1/4)/(3/2) = 2/3, M = 16/9, eta_x = 3/8,
+    #        x2 = 3/4 - 1/2, x~ = (1/4 + 1/4)/(3/2) = 1/3 = g, Q = 1/4 + 4/9 < M, y2 = 3/4 - 1/4;
+    #        then r = 3/4.
+    fun = lambda x: (0.5 * x @ x, x)  # noqa: E731
+    rule = UDoG(0.5)
+    states = run(rule, [1.0], oracle_of(fun), 2)
+    assert [s.query_point[0] for s in states[:2]] == pytest.approx([1, 2 / 3], rel=1e-15)
+    assert [s.point[0] for s in states] == pytest.approx([1, 1 / 2, 1 / 4], rel=1e-14)
+    assert [s.base_point[0] for s in states] == pytest.approx([1, 3 / 4, 1 / 2], rel=1e-14)
+    assert [s.radius for s in states] == pytest.approx([1 / 2, 1 / 2, 3 / 4], rel=1e-14)
+    assert states[2].step_size == pytest.approx(3 / 8, rel=1e-14)
+    assert rule.output(states[2])[0] == pytest.approx(1 / 3, rel=1e-14)
+
+
+# --- the theorems ---------------------------------------------------------------------------------
+
+
+class OnTheBoundary:
+    """A flat quadratic plus a linear term that makes a given boundary point the minimiser.
+
+    (x - x*)' H (x - x*) / 2 + <c, x - x*>, curvatures from 1e-8 to 1, c in the normal cone with the
+    opposite sign: the minimum over the set is 0. `pull` scales c; zero makes the gradient vanish.
+    """
+
+    smoothness = 1.0
+
+    def __init__(self, name, seed, pull=1.0, d=60):
+        rng = np.random.default_rng(seed)
+        basis = np.linalg.qr(rng.standard_normal((d, d)))[0]
+        self.H = basis * np.logspace(-8, 0, d) @ basis.T
+        bound = np.arange(d) % 3 == 0  # a third of the coordinates is held by the set
+        slack = 0.1 * rng.uniform(size=d)
+        if name == "simplex":
+            self.set, self.x0 = Simplex(), np.full(d, 1 / d)
+            self.x_star = np.where(bound, 0, rng.exponential(size=d))
+            self.x_star /= self.x_star.sum()
+            self.c = np.where(bound, slack, 0) + 0.3
+        elif name == "box":
+            self.set, self.x0 = Box(np.full(d, -1.0), np.ones(d)), np.zeros(d)
+            self.x_star = np.where(bound, 1, rng.uniform(-0.9, 0.9, d))
+            self.c = np.where(bound, -slack, 0)
+        else:
+            self.set, self.x0 = L1Ball(2.0), np.zeros(d)
+            self.x_star = np.where(bound, 0, rng.laplace(size=d))
+            self.x_star *= 2.0 / np.abs(self.x_star).sum()
+            self.c = -0.1 * np.sign(self.x_star) + np.where(bound, 0.1 - slack, 0)
+        self.c *= pull
+        self.diameter = self.set.diameter_for(d)
+
+    def __call__(self, x):
+        offset = x - self.x_star
+        curved = self.H @ offset
+        return 0.5 * offset @ curved + self.c @ offset, curved + self.c
+
+
+boundaries = pytest.mark.parametrize("name", ["simplex", "box", "l1"])
+HORIZONS = np.unique(np.logspace(1, 3.3, 25).astype(int))
+
+
+def gaps(rule, fun, x0, minimum, horizons=HORIZONS):
+    """Return f(output) - minimum after each horizon."""
+    state, found = rule.init(x0), []
+    for t in range(1, max(horizons) + 1):
+        state = rule.step(state, oracle_of(fun)).state
+        if t in horizons:
+            found.append(fun(rule.output(state))[0] - minimum)
+    return np.array(found)
+
+
+@boundaries
+@pytest.mark.parametrize("seed", range(3))
+def test_unixgrad_is_accelerated_with_the_minimiser_on_the_boundary(name, seed):
+    fun = OnTheBoundary(name, seed)
+    assert fun.set.contains(fun.x_star)
+    found = gaps(UniXGrad(fun.diameter, project=fun.set.project), fun, fun.x0, 0.0)
+    assert (found > -1e-15).all()
+    assert slope(HORIZONS, found) <= -1.9
+
+
+@boundaries
+@pytest.mark.parametrize("seed", range(3))
+def test_u_dog_is_accelerated_where_the_gradient_vanishes(name, seed):
+    """1/T^2 up to logarithms; M_t grows with gradients that do not vanish, for a rate of 1/T."""
+    fun = OnTheBoundary(name, seed, pull=0.0)
+    rule = UDoG(fun.diameter / 20, project=fun.set.project)
+    found = gaps(rule, fun, fun.x0, 0.0)
+    assert (found > -1e-15).all()
+    assert slope(HORIZONS, found) <= -1.8
+    fun = OnTheBoundary(name, seed)
+    assert slope(HORIZONS, gaps(rule, fun, fun.x0, 0.0)) <= -1.0
+
+
+def test_rates_without_constraints():
+    fun = FlatQuadratic()
+    D = 2 * np.linalg.norm(fun.x0)
+    ball = Ball(fun.x0, D / 2)
+    assert slope(HORIZONS, gaps(UniXGrad(D, project=ball.project), fun, fun.x0, 0.0)) <= -1.9
+    assert slope(HORIZONS, gaps(UDoG(probe=True), fun, fun.x0, 0.0)) <= -1.9
+
+
+class Peak:
+    """max_j |x_j - 1|, whose subgradients name one coordinate at a time: as slow as it can be."""
+
+    def __call__(self, x):
+        j = int(np.argmax(np.abs(x - 1)))
+        gradient = np.zeros(x.size)
+        gradient[j] = np.sign(x[j] - 1)
+        return abs(x[j] - 1), gradient
+
+
+def test_rates_on_non_smooth_functions():
+    horizons, x0 = np.unique(np.logspace(2, 3.4, 20).astype(int)), np.zeros(60)
+    R = 60**0.5
+    for rule in (UniXGrad(2 * R, project=Ball(x0, R).project), UDoG(0.1)):
+        assert slope(horizons, gaps(rule, Peak(), x0, 0.0, horizons)) <= -0.5
+    for seed in range(3):
+        fun = AbsoluteDeviations.random(60, 15, seed)
+        x_star, x0 = fun.minimiser, np.zeros(15)
+        R = np.linalg.norm(x_star)
+        for rule in (UniXGrad(2 * R, project=Ball(x0, R).project), UDoG(probe=True)):
+            assert slope(HORIZONS, gaps(rule, fun, x0, fun(x_star)[0])) <= -0.5
+
+
+@boundaries
+@pytest.mark.parametrize("scale", [None, 1.0, 1e-3, 30.0])
+def test_unixgrad_smooth_bounds(name, scale):
+    """What the regret proves, on every run, and what smoothness makes of it.
+
+    From the regret of optimistic mirror descent with eta_t = sqrt(2) D / sqrt(S_{t-1}):
+    A_T gap <= (3 / sqrt 2) D sqrt(S_T), and, by alpha_t^2 ||g_t - M_t||^2 <= 4 L^2 ||x_t -
+    y_{t-1}||^2 and its negative terms, A_T gap <= D G_0 / (2 sqrt 2) + 12.1 L D^2.
+    """
+    fun = OnTheBoundary(name, 5)
+    D, L = fun.diameter, fun.smoothness
+    rule = UniXGrad(D, scale, fun.set.project)
+    state = rule.init(fun.x0)
+    G0 = np.linalg.norm(fun(fun.x0)[1]) if scale is None else scale
+    for T in range(1, 501):
+        state = rule.step(state, oracle_of(fun)).state
+        gap = fun(rule.output(state))[0]
+        S = state.weighted_differences
+        assert gap <= 3 * 2**0.5 * D * S**0.5 / (T * (T + 1))
+        assert gap <= (D * G0 / 2**0.5 + 24.2 * L * D**2) / (T * (T + 1))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_unixgrad_non_smooth_bound(seed):
+    fun = AbsoluteDeviations.random(60, 10, seed)
+    x_star = fun.minimiser
+    D, G = 2 * np.linalg.norm(x_star), np.linalg.norm(fun.A, axis=1).sum()
+    rule = UniXGrad(D, project=Ball(np.zeros(10), D / 2).project)
+    state = rule.init(np.zeros(10))
+    for T in range(1, 501):
+        state = rule.step(state, oracle_of(fun)).state
+        gap = fun(rule.output(state))[0] - fun(x_star)[0]
+        S = state.weighted_differences
+        assert gap <= 3 * 2**0.5 * D * S**0.5 / (T * (T + 1))
+        assert S <= G**2 * (1 + 4 * T * (T + 1) * (2 * T + 1) / 6)
+
+
+# --- outside solvers ------------------------------------------------------------------------------
+
+
+def constrained(name, x0):
+    d = x0.size
+    if name == "simplex":
+        equality = {"type": "eq", "fun": lambda x: x.sum() - 1, "jac": lambda x: np.ones((1, d))}
+        return Simplex(), {"constraints": [equality], "bounds": [(0, None)] * d}
+    if name == "box":
+        return Box(np.zeros(d), np.full(d, 0.5)), {"bounds": [(0, 0.5)] * d}
+    within = {"type": "ineq", "fun": lambda x: 1 - x @ x, "jac": lambda x: -2 * x[None]}
+    return Ball(np.zeros(d), 1.0), {"constraints": [within]}
+
+
+@pytest.mark.parametrize("name", ["simplex", "box", "ball"])
+@pytest.mark.parametrize("seed", range(2))
+def test_minima_against_slsqp(name, seed):
+    fun = LeastSquares.random(40, 10, seed)
+    x0 = np.full(10, 0.1)
+    feasible, options = constrained(name, x0)
+    other = minimize(fun, x0, jac=True, method="SLSQP", options={"ftol": 1e-15}, **options)
+    assert other.success
+    for rule, steps in (
+        (UniXGrad(feasible.diameter_for(10), project=feasible.project), 4000),
+        (UDoG(probe=True, project=feasible.project), 2000),
+    ):
+        state = run(rule, x0, oracle_of(fun), steps)[-1]
+        x = rule.output(state)
+        assert feasible.contains(x)
+        assert fun(x)[0] == pytest.approx(other.fun, rel=1e-6)
+        np.testing.assert_allclose(x, other.x, atol=1e-3)
+
+
+def test_absolute_deviations_in_a_box_against_highs():
+    fun = AbsoluteDeviations.random(40, 6, 4)
+    n, d = fun.A.shape
+    solution = linprog(
+        np.r_[np.zeros(d), np.ones(n)],
+        A_ub=np.block([[fun.A, -np.eye(n)], [-fun.A, -np.eye(n)]]),
+        b_ub=np.r_[fun.b, -fun.b],
+        bounds=[(-0.3, 0.3)] * d + [(0, None)] * n,
+    )
+    assert solution.success
+    box = Box(np.full(d, -0.3), np.full(d, 0.3))
+    for rule in (
+        UniXGrad(box.diameter, project=box.project),
+        UDoG(probe=True, project=box.project),
+    ):
+        state = run(rule, np.zeros(d), oracle_of(fun), 3000)[-1]
+        value = fun(rule.output(state))[0]
+        assert value >= solution.fun * (1 - 1e-12)
+        assert value == pytest.approx(solution.fun, rel=1e-4)
+
+
+@pytest.mark.parametrize("positive", [False, True])
+def test_lasso_by_soft_threshold_against_scikit_learn(positive):
+    rng = np.random.default_rng(11)
+    A = rng.standard_normal((60, 20))
+    b = A @ np.where(np.arange(20) < 5, rng.standard_normal(20), 0) + 0.1 * rng.standard_normal(60)
+    fun = LeastSquares(A / 60**0.5, b / 60**0.5)
+    penalty = 0.2
+    lasso = Lasso(alpha=penalty, fit_intercept=False, positive=positive, tol=1e-12, max_iter=10**6)
+    coefficients = lasso.fit(A, b).coef_
+    prox = lambda x, step: np.sign(x) * np.maximum(np.abs(x) - penalty * step, 0)  # noqa: E731
+    project = (lambda x: np.maximum(x, 0)) if positive else None
+    D = 2 * np.linalg.norm(coefficients)
+    assert 0 < np.count_nonzero(coefficients) < 20
+    for rule in (
+        UniXGrad(D, project=project, prox=prox),
+        UDoG(probe=True, project=project, prox=prox),
+    ):
+        state = run(rule, np.zeros(20), oracle_of(fun), 3000)[-1]
+        objective = lambda x: fun(x)[0] + penalty * np.abs(x).sum()  # noqa: E731
+        least = objective(coefficients)
+        assert objective(rule.output(state)) == pytest.approx(least, rel=5e-6)
+        assert objective(rule.last(state)) == pytest.approx(least, rel=1e-9)
+        np.testing.assert_allclose(rule.last(state), coefficients, atol=1e-5)
+        np.testing.assert_array_equal(rule.last(state) != 0, coefficients != 0)
+
+
+# --- what must not change them --------------------------------------------------------------------
+
+RULES = {
+    "unixgrad": lambda project=None: UniXGrad(3.0, project=project),
+    "u-dog": lambda project=None: UDoG(0.01, project=project),
+}
+rules = pytest.mark.parametrize("make_rule", RULES.values(), ids=RULES)
+
+
+@rules
+@kinds
+@pytest.mark.parametrize("c", [1e-12, 3e7])
+def test_scaling_the_function_leaves_the_iterates(make_rule, kind, c):
+    fun, x0 = make(kind, 4)
+    scaled = lambda x: (c * fun(x)[0], c * fun(x)[1])  # noqa: E731
+    rule = make_rule(Ball(x0, 1.5).project)
+    here, there = (run(rule, x0, oracle_of(f), STEPS[kind]) for f in (fun, scaled))
+    for t, (a, b) in enumerate(zip(here, there, strict=True)):
+        same(rule.output(a), rule.output(b), "output", t)
+        same(rule.last(a), rule.last(b), "last", t)
+
+
+def test_the_papers_constant_is_not_invariant():
+    fun, x0 = make("smooth", 4)
+    scaled = lambda x: (8 * fun(x)[0], 8 * fun(x)[1])  # noqa: E731
+    rule = UniXGrad(3.0, 1.0)
+    one, other = run(rule, x0, oracle_of(fun), 5)[-1], run(rule, x0, oracle_of(scaled), 5)[-1]
+    assert np.linalg.norm(rule.output(one) - rule.output(other)) > 1e-3
+
+
+@rules
+def test_translations_and_rotations_move_the_iterates_along(make_rule):
+    fun, x0 = make("smooth", 5)
+    rng = np.random.default_rng(6)
+    Q, v = np.linalg.qr(rng.standard_normal((12, 12)))[0], rng.standard_normal(12)
+
+    def moved(u):
+        value, gradient = fun(Q.T @ (u - v))
+        return value, Q @ gradient
+
+    here = run(make_rule(Ball(x0, 1.0).project), x0, oracle_of(fun), 200)
+    start = Q @ x0 + v
+    there = run(make_rule(Ball(start, 1.0).project), start, oracle_of(moved), 200)
+    rule = make_rule()
+    for t, (a, b) in enumerate(zip(here, there, strict=True)):
+        same(rule.output(b), Q @ rule.output(a) + v, "output", t, 1e-11)
+        same(rule.last(b), Q @ rule.last(a) + v, "last", t, 1e-11)
+
+
+@rules
+def test_states_are_never_changed_in_place(make_rule):
+    fun, x0 = make("smooth", 6)
+    rule = make_rule(Ball(x0, 1.0).project)
+    states = run(rule, x0, oracle_of(fun), 3)
+    kept = [tuple(np.copy(part) for part in state) for state in states]
+    again = rule.step(states[1], oracle_of(fun)).state
+    rule.step(states[-1], oracle_of(fun))
+    for state, copy in zip(states, kept, strict=True):
+        assert all(np.array_equal(part, was) for part, was in zip(state, copy, strict=True))
+    assert all(np.array_equal(a, b) for a, b in zip(again, states[2], strict=True))
+
+
+@rules
+def test_zero_gradients_give_zero_steps(make_rule):
+    rule, zero = make_rule(), lambda x: (0.0, np.zeros(3))
+    states = run(rule, np.ones(3), oracle_of(zero), 5)
+    assert states[-1].step_size == 0
+    assert np.array_equal(rule.last(states[-1]), np.ones(3))
+    np.testing.assert_allclose(rule.output(states[-1]), np.ones(3), rtol=1e-15)
+
+
+@rules
+def test_a_first_gradient_of_zero_is_not_the_end(make_rule):
+    """Noise may give a zero at first; the next difference sets the scale."""
+    fun = LeastSquares.random(20, 5, 9)
+    calls = count()
+    gradient = lambda x: 0 * x if next(calls) == 0 else fun(x)[1]  # noqa: E731
+    rule, x0 = make_rule(), np.zeros(5)
+    state = run(rule, x0, lambda x: KnownEvaluation(x, fun(x)[0], gradient(x)), 300)[-1]
+    x_star = fun.minimiser
+    assert fun(rule.output(state))[0] - fun(x_star)[0] <= 1e-3 * (fun(x0)[0] - fun(x_star)[0])
+
+
+@rules
+def test_output_before_the_first_step_is_the_start(make_rule):
+    rule = make_rule()
+    assert np.array_equal(rule.output(rule.init(np.ones(3))), np.ones(3))
+    assert np.array_equal(rule.last(rule.init(np.ones(3))), np.ones(3))
+
+
+@rules
+def test_a_step_reports_its_output_point(make_rule):
+    """The second evaluation is the one at x~_t, so the output's value is known for free."""
+    fun, x0 = make("smooth", 7)
+    rule = make_rule(Ball(x0, 1.0).project)
+    state, weights = rule.init(x0), 0.0
+    for _ in range(20):
+        asked = []
+        step = rule.step(state, lambda x: asked.append(x) or KnownEvaluation(x, *fun(x)))  # noqa: B023
+        assert len(asked) == 2
+        np.testing.assert_array_equal(asked[0], state.query_point)
+        np.testing.assert_array_equal(step.evaluation.point, rule.output(step.state))
+        weights += step.weight
+        state = step.state
+    assert state.weight_sum == pytest.approx(weights, rel=1e-14)
+
+
+@rules
+@boundaries
+def test_every_point_lies_in_the_set(make_rule, name):
+    fun = OnTheBoundary(name, 8)
+    points = []
+
+    def oracle(x):
+        points.append(x)
+        return KnownEvaluation(x, *fun(x))
+
+    rule = make_rule(fun.set.project)
+    state = run(rule, fun.x0, oracle, 300)[-1]
+    assert all(fun.set.contains(x) for x in [*points, rule.last(state), rule.output(state)])
+
+
+def test_averages_do_not_drift():
+    """Ten thousand constant gradients push to a bound with no sum of its own in float64."""
+    rule = UniXGrad(0.2, project=lambda x: np.minimum(x, 0.1))
+    state = run(rule, np.zeros(2), lambda x: KnownEvaluation(x, 0.0, -np.ones(2)), 10_000)[-1]
+    np.testing.assert_allclose(rule.output(state), 0.1, rtol=1e-13)
+
+
+class Bare:
+    """A vector that knows + - * / and dot alone, as much as every array library has."""
+
+    __array_ufunc__ = None
+
+    def __init__(self, entries):
+        self.entries = np.asarray(entries)
+
+    def dot(self, other):
+        return self.entries @ other.entries
+
+    def __add__(self, other):
+        return Bare(self.entries + other.entries)
+
+    def __sub__(self, other):
+        return Bare(self.entries - other.entries)
+
+    def __mul__(self, factor):
+        return Bare(self.entries * factor)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, divisor):
+        return Bare(self.entries / divisor)
+
+
+@pytest.mark.parametrize("rule", [UniXGrad(3.0), UniXGrad(3.0, 1.0), UDoG(0.01), UDoG(probe=True)])
+def test_operators_alone_are_used(rule):
+    fun, x0 = make("smooth", 10)
+
+    def oracle(x):
+        value, gradient = fun(x.entries)
+        return KnownEvaluation(x, value, Bare(gradient))
+
+    bare, plain = rule.init(Bare(x0)), rule.init(x0)
+    for _ in range(50):
+        bare, plain = rule.step(bare, oracle).state, rule.step(plain, oracle_of(fun)).state
+    np.testing.assert_array_equal(rule.output(bare).entries, rule.output(plain))
+    np.testing.assert_array_equal(rule.last(bare).entries, rule.last(plain))
+
+
+# --- the probe ------------------------------------------------------------------------------------
+
+
+def test_the_probe_asks_for_the_start_once_and_finds_the_scale():
+    """From 0 to the minimum at 50 it starts within a factor of ten, not at 1e-6."""
+    fun = lambda x: (0.5 * (x[0] - 50) ** 2, x - 50)  # noqa: E731
+    asked = []
+
+    def oracle(x):
+        asked.append(float(x[0]))
+        return KnownEvaluation(x, *fun(x))
+
+    rule = UDoG(probe=True)
+    state = rule.step(rule.init(np.zeros(1)), oracle).state
+    assert asked.count(0.0) == 1
+    assert 5 <= state.earlier_radii <= 50 * (1 + 1e-6)
+    calls = len(asked)
+    rule.step(state, oracle)
+    assert len(asked) == calls + 2
+
+
+def test_the_probe_stops_where_the_function_ends():
+    """-log(20 - x) - 2 x, with its minimum at 19.5 and nothing beyond 20."""
+
+    def oracle(x):
+        if x[0] >= 20:
+            raise NonFiniteError("the value is inf")
+        return KnownEvaluation(x, -np.log(20 - x[0]) - 2 * x[0], 1 / (20 - x) - 2)
+
+    rule = UDoG(probe=True)
+    state = rule.step(rule.init(np.zeros(1)), oracle).state
+    assert 2 <= state.earlier_radii < 20
+    outside = lambda x: oracle(x + 20)  # noqa: E731
+    start = rule.init(np.zeros(1))
+    with pytest.raises(NonFiniteError):
+        rule.step(start, outside)
+
+
+def test_a_radius_that_is_given_is_not_probed():
+    fun, x0 = make("smooth", 12)
+    given = UDoG(0.25, probe=True)
+    asked = []
+    given.step(given.init(x0), lambda x: asked.append(x) or KnownEvaluation(x, *fun(x)))
+    assert len(asked) == 2
+
+
+# --- bad parameters -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bad", [0, -1.0, np.nan, np.inf])
+def test_bad_numbers_are_refused(bad):
+    with pytest.raises(ValueError, match="diameter must be a finite number > 0"):
+        UniXGrad(bad)
+    with pytest.raises(ValueError, match="gradient_scale must be a finite number > 0"):
+        UniXGrad(1.0, bad)
+    with pytest.raises(ValueError, match="initial_radius must be a finite number > 0"):
+        UDoG(bad)
+
+
+def test_what_is_no_number_is_refused():
+    with pytest.raises(TypeError, match="diameter must be a finite number > 0, not None"):
+        UniXGrad(None)
+    with pytest.raises(TypeError, match="gradient_scale must be a finite number > 0, not 'first'"):
+        UniXGrad(1.0, "first")
+    with pytest.raises(TypeError, match="initial_radius must be a finite number > 0, not 'auto'"):
+        UDoG("auto")
