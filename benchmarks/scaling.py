@@ -317,14 +317,19 @@ def summarise(calls):
 
 
 def compare_noisy(cases, epochs):
+    """Print the gaps, and their geometric mean relative to the best method's."""
     print(f"\nRelative gap of the averaged point after {epochs} epochs of minibatches of 1 / 16:\n")
     head("problem")
+    logs = []
     for problem in cases:
-        cells = []
-        for name in METHODS:
-            gaps = [noisy_gap(name, problem, batch, epochs, seed=0) for batch in (1, 16)]
-            cells.append(" / ".join(f"{gap:.0e}" for gap in gaps))
-        row([f"{problem.group}: {problem.name}", *cells])
+        gaps = np.array(
+            [[noisy_gap(name, problem, b, epochs, seed=0) for b in (1, 16)] for name in METHODS]
+        )
+        row([f"{problem.group}: {problem.name}", *(f"{a:.0e} / {b:.0e}" for a, b in gaps)])
+        logs.append(np.log(gaps / gaps.min(axis=0)))
+    means = np.exp(np.mean(logs, axis=0))
+    row(["relative to the best", *(f"{a:.1f} / {b:.1f}" for a, b in means)])
+    print(f"\nSmallest gaps over all: {list(METHODS)[int(means.prod(axis=1).argmin())]}.")
 
 
 def main():

@@ -181,7 +181,7 @@ def test_the_report_has_every_method_and_peer(classes: CompareRequest) -> None:
         "empty columns 1, left out",
         "10 rows a gradient",
         "SciPy's L-BFGS-B",
-        "rho = 2: D over twice the distance",
+        "automatic: the methods are told nothing",
         "0.001 P*; --epsilon sets another",
         "1: runs are timed one at a time",
         "LogisticRegression(solver='saga')",
@@ -219,14 +219,14 @@ def test_the_curves_are_right(classes: CompareRequest) -> None:
         result = ag.minimize(
             model,
             method="adagrad",
-            diameter=4 * float(np.linalg.norm(w_star)),
-            max_iter=40 * 12,
+            max_iter=round(float(row["iterations"])),
             batch_size=10,
             rng=seed,
         )
         assert float(row["P average"]) == pytest.approx(value(result.x_average), rel=1e-6)
         assert float(row["P last"]) == pytest.approx(value(result.x_last), rel=1e-6)
-        assert (row["iterations"], row["epochs"]) == ("480.0", "40.0")
+        assert 40 <= float(row["epochs"]) < 41  # the probe for the radius counts too
+        assert 460 < float(row["iterations"]) <= 480
     universal = last_row("Universal fast", 0)
     assert float(universal["P last"]) - value(w_star) < 1e-3 * value(w_star)
     assert 40 <= float(universal["epochs"]) < 50
@@ -444,7 +444,8 @@ def test_a_minimiser_at_zero(tmp_path: Path) -> None:
     X = features()
     path = libsvm_file(tmp_path / "zeros", X, np.zeros(len(X)))
     for loss in ("squared", "absolute"):
-        words = text_of(compare(request(path, tmp_path / loss, loss=loss, methods=METHODS)))
+        asked = request(path, tmp_path / loss, loss=loss, methods=METHODS, diameter=1.0)
+        words = text_of(compare(asked))
         assert "D 1 (the minimiser is zero" in words
 
 

@@ -130,7 +130,7 @@ def test_distance_free_is_its_formulas(p, name, project_y, radius):
     )
     states = run(rule, problem, STEPS[p])
     if radius == "probed":
-        r0 = states[1].radius  # the first step is not downhill yet, nor significant
+        r0 = states[1].widths  # the first step is not downhill yet, nor significant
         assert r0.min() > 1e-4
     else:
         r0 = 1e-6 * (1 + np.abs(problem.x0)) if given is None else given * np.ones(problem.d)
@@ -145,7 +145,8 @@ def test_distance_free_is_its_formulas(p, name, project_y, radius):
     )
     same_run(rule, states, expected, problem)
     for t in range(1, STEPS[p] + 1):
-        same(states[t].radius, expected.r[t], problem, "r", t)
+        same(states[t].widths, expected.r[t], problem, "r", t)
+        assert states[t].radius == pytest.approx(np.linalg.norm(states[t].widths), rel=1e-14)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -156,7 +157,7 @@ def test_probe_goes_as_far_as_the_value_falls(seed):
     state = rule.step(rule.init(problem.x0), problem.oracle).state
     assert 3 <= problem.calls <= 15
     units = 1 + np.abs(problem.x0)
-    share = state.radius / units
+    share = state.widths / units
     np.testing.assert_allclose(share, share[0], rtol=1e-12)
     direction = units * np.sign(problem.gradient(problem.x0))
     bent = problem.A @ direction
@@ -189,14 +190,14 @@ def test_probe_of_a_noisy_oracle_asks_for_frozen_samples():
     state = rule.step(rule.init(problem.x0), noisy).state
     assert noisy.samples == 2
     wide = rule.step(rule.init(exact.x0), exact.oracle).state
-    np.testing.assert_allclose(state.radius, 0.1 * wide.radius, rtol=1e-12)
+    np.testing.assert_allclose(state.widths, 0.1 * wide.widths, rtol=1e-12)
     assert state.start_value == -np.inf  # no value of a noisy run may raise the widths
 
 
 def test_probe_at_a_stationary_point_keeps_the_smallest_widths():
     rule = DistanceFreeDiagonalAcceleGrad(probe=True)
     flat = rule.step(rule.init(np.zeros(3)), lambda x: KnownEvaluation(x, 1.0, np.zeros(3)))
-    np.testing.assert_allclose(flat.state.radius, 1e-6, rtol=1e-15)
+    np.testing.assert_allclose(flat.state.widths, 1e-6, rtol=1e-15)
     assert np.array_equal(rule.last(flat.state), np.zeros(3))
 
 
@@ -334,9 +335,9 @@ def test_noise_alone_does_not_raise_the_widths(radius):
     state = rule.init(np.zeros(1000))
     for _ in range(2000):
         state = rule.update(state, rng.standard_normal(1000) * 10 ** rng.uniform(-3, 3))
-    growth = state.radius / radius
+    growth = state.widths / radius
     assert np.mean(growth > 1) <= 0.05
-    assert np.abs(rule.output(state)).max() <= 3 * state.radius.max()
+    assert np.abs(rule.output(state)).max() <= 3 * state.widths.max()
     assert growth.max() <= 100
 
 
@@ -357,7 +358,7 @@ def test_noisy_gradients_do_not_carry_the_widths_away(batch, most, spread):
         state = rule.update(state, model.batch_value_and_gradient(rule.query(state), rows)[1])
     start = model.value(np.zeros(d))
     assert model.value(rule.output(state)) - least <= most * (start - least)
-    assert (state.radius * scales).max() <= 100  # the minimiser's entries are about 1
+    assert (state.widths * scales).max() <= 100  # the minimiser's entries are about 1
 
 
 def test_box_constraints_against_scipy():

@@ -11,6 +11,7 @@ from scipy.optimize import linprog, minimize
 from sklearn.linear_model import LogisticRegression, QuantileRegressor
 
 import accelegrad as ag
+from accelegrad.problems import null_space
 from accelegrad.problems.linear_model import LinearModel
 from accelegrad.problems.null_space import NullSpace, obstacle
 
@@ -342,6 +343,34 @@ def test_separable_data_have_the_bound_zero(loss: str) -> None:
             assert 0.0 <= model.dual_value(size * direction) <= 1e-12
             slopes = model.evaluate(size * direction).derivatives
             assert 0.0 <= model.dual_value_at(slopes) <= 1e-12
+
+
+@pytest.mark.parametrize("copied", ["all rows", "few rows"])
+@pytest.mark.parametrize("form", ["C", "csr"])
+def test_a_column_that_occurs_in_one_class_only(form: str, copied: str, monkeypatch) -> None:
+    """Its parameter goes to infinity, and the rows that have it count for nothing in the end."""
+    if copied == "few rows":  # which do not suffice here, so that all are used without copying
+        monkeypatch.setattr(null_space, "_FEW_ENTRIES", 0)
+    X, y = data("logistic", n=300, d=4)
+    rare = np.flatnonzero(y > 0)[:6]
+    Z = np.column_stack([X, np.isin(np.arange(300), rare)])
+    w, rest = best("logistic", np.delete(X, rare, axis=0), np.delete(y, rare))
+    infimum = rest * 294 / 300
+    model = LinearModel(FORMS[form](Z), y)
+    for far, tolerance in ((3.0, 3e-2), (10.0, 1e-4), (30.0, 1e-9)):
+        at = model.evaluate(np.append(w, far))
+        assert infimum * (1.0 - tolerance) <= at.dual_value <= infimum * (1.0 + 1e-12)
+
+
+@pytest.mark.parametrize("loss", ["hinge", "logistic", "huber"])
+def test_many_dependent_columns(loss: str) -> None:
+    rng = np.random.default_rng(6)
+    X, y = data(loss, n=400, d=10)
+    w, minimum = best(loss, X, y)
+    Z = np.column_stack([X, X @ rng.normal(size=(10, 90))])
+    model = LinearModel(Z, y, loss, **EXTRAS)
+    bound = model.dual_value(np.append(w, np.zeros(90)) + 1e-4 * rng.normal(size=100))
+    assert minimum * (1.0 - 1e-2) <= bound <= minimum * (1.0 + 1e-12)
 
 
 @pytest.mark.parametrize("loss", CLASSIFICATION)

@@ -298,7 +298,7 @@ def test_frozen_samples_are_passed_on_in_the_right_coordinates():
     samples, same = Samples(raw), Samples(model_of(X * change.scale, y))
     state = Rescaled(inner, change).step(inner.init(np.zeros(D)), samples).state
     expected = inner.step(inner.init(np.zeros(D)), same).state
-    np.testing.assert_allclose(state.radius, expected.radius, rtol=1e-10)
+    np.testing.assert_allclose(state.widths, expected.widths, rtol=1e-10)
     for x, v in zip(samples.asked, same.asked, strict=True):
         np.testing.assert_allclose(x, change.scale * v, rtol=1e-10)
     # An oracle that cannot be frozen does not seem to be able to.

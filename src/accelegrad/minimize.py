@@ -86,21 +86,41 @@ def minimize(
     jac : True or callable
         True, or ``jac(x, *args)`` that returns the gradient.
     method : str or rule
-        "accelegrad" (also "auto"), "adagrad", "universal", "universal-dual", "universal-fast"
-        (these three need `epsilon`), "linear-coupling" (needs `smoothness`), "subgradient" (needs
-        `step_size`; `decay` is "sqrt" or "constant"); or a rule: ``AcceleGrad(diameter=2.0)``.
-    diameter : float
-        On its own: the paper's unconstrained setting. K is the ball with centre x0 and this
-        diameter, which has to hold a minimiser; points outside K may be returned. With
-        ``feasible_set=WholeSpace()``: no projection at all.
+        "auto", the default, is "accelegrad", or "unixgrad" for a constraint or penalty with a
+        numeric diameter. By name: "accelegrad", "adagrad", "unixgrad", "diagonal" (AcceleGrad with
+        a step a coordinate), which need a diameter or find it; "u-dog", "a-dog", "dog", which never
+        need one; "universal", "universal-dual", "universal-fast" (these three need `epsilon`),
+        "linear-coupling" (needs `smoothness`), "subgradient" (needs `step_size`; `decay` is "sqrt"
+        or "constant"). Or a rule: ``AcceleGrad(diameter=2.0)``.
+    diameter : "auto" or float
+        "auto": nothing has to be known; see `DistanceFreeAcceleGrad` ("adagrad" then is `DoG`,
+        "unixgrad" `UDoG`). What the problem itself tells (a bounded feasible set, a LinearModel
+        with an l2 term) is used as a cap. A number, on its own, is the paper's unconstrained
+        setting: K is the ball with centre x0 and this diameter, which has to hold a minimiser;
+        points outside K may be returned. With ``feasible_set=WholeSpace()``: no projection at all.
     feasible_set : set
-        A constraint: every returned point lies in it. Its diameter is used unless `diameter` is
-        given, which an unbounded set needs. Any object with ``project(x)`` will do; with
+        A constraint: every returned point lies in it. Any object with ``project(x)`` will do; with
         ``linear_minimum(g)`` and ``diameter`` it serves better.
+    penalty : penalty
+        A term phi that is added to the function: `L1`, `ElasticNet`, `GroupL2`, `NuclearNorm`, or
+        any object with ``prox(x, step)`` and ``value(x)``. A LinearModel's intercept is left out of
+        it. ``fun`` and ``gap`` in the result are those of the sum, ``jac`` is f's alone.
+    scale : None, "auto" or array
+        For a LinearModel: run in scaled coordinates, as if every column of X were divided by its
+        standard deviation (and centred, with an intercept), or multiplied by the entry of an array.
+        X is neither changed nor copied, and stays sparse; the result is in the unscaled ones.
+    restart : None, "auto", "adaptive" or "certified"
+        Start afresh from the best point now and then, for linear convergence on strongly convex or
+        sharp functions: "adaptive" watches the values, "certified" the dual gap of a LinearModel
+        with l2 > 0. Needs ``diameter="auto"``.
     project_y : bool
         Whether AcceleGrad projects y too. Default: when a feasible set is given.
     gradient_bound : float
         AcceleGrad's G, a bound on the gradients' norms; zero is the paper's choice throughout.
+    gradient_scale : float
+        UniXGrad's G_0; by default the norm of the first gradient.
+    initial_radius : float
+        The first radius of the methods without a diameter; by default it is probed for.
     epsilon, initial_smoothness, max_trials, smoothness, step_size, decay
         Parameters of the methods named above.
     exact : bool
@@ -143,15 +163,22 @@ def minimize(
         - ``lower_bound``: no point of K has a lower value; ``gap = fun - lower_bound`` proves the
           accuracy of x. It is inf where nothing is known, and below zero where it is proved that K
           holds no minimiser: then the diameter was too small.
-        - ``x_average``, ``x_last``, ``x_best``: all the outputs; ``seconds``; ``trace``.
+        - ``certified_radius``: how far around x0 that holds. It is inf where no minimiser can be
+          farther: with a bounded feasible set, or by a LinearModel's dual bound. It is half of a
+          numeric diameter, and with "auto" a multiple of the distance travelled, which grows with
+          the run.
+        - ``x_average``, ``x_last``, ``x_best``: all the outputs; ``seconds``; ``n_restarts``;
+          ``trace``.
 
     Examples
     --------
     >>> import numpy as np, accelegrad as ag
     >>> target = np.array([3.0, -1.0, 2.0])
     >>> result = ag.minimize(lambda x: (np.abs(x - target).sum(), np.sign(x - target)),
-    ...                      np.zeros(3), diameter=10.0, max_iter=2000)
+    ...                      np.zeros(3), max_iter=2000)
     >>> bool(result.fun <= result.gap and result.gap < 0.1)
+    True
+    >>> bool(np.linalg.norm(target) <= result.certified_radius)
     True
     """
     _refuse_unknown(unknown)

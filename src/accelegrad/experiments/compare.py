@@ -24,8 +24,6 @@ from accelegrad.experiments.runner import Progress, run_tasks
 from accelegrad.experiments.tasks import Outcome, Store, Task
 from accelegrad.problems.losses import make_loss
 
-RHO = 2.0  # the default diameter over the least one, twice the distance to the minimiser
-
 
 @dataclass(frozen=True)
 class CompareRequest:
@@ -51,7 +49,7 @@ class CompareRequest:
     epochs : int
         How often each of our methods goes through the data.
     diameter : float, optional
-        The D of AcceleGrad and AdaGrad; by default four times the distance to the minimiser.
+        The D of AcceleGrad and AdaGrad; by default it is automatic (AdaGrad then is DoG).
     epsilon : float
         The accuracy that the universal methods are told, relative to the minimum.
     target : str or int, optional
@@ -139,7 +137,7 @@ def _known(kind: str, names: Iterable[str], valid: Iterable[str]) -> None:
 
 @dataclass(frozen=True)
 class _Plan:
-    """What is to be computed: the model is known, the diameter not before the minimum is."""
+    """What is to be computed: the model is known, epsilon not before the minimum is."""
 
     request: CompareRequest
     data: dict[str, Any]
@@ -173,7 +171,7 @@ class _Plan:
         parameters = {**self.model, "method": method, "epochs": self.request.epochs, "batch": 0}
         if method not in STOCHASTIC:
             return [Task("compare-run", {**parameters, "epsilon": self.epsilon(minimum)})]
-        parameters["diameter"] = self.diameter(minimum)
+        parameters["diameter"] = "auto" if self.diameter is None else self.diameter
         if not self.batch:
             return [Task("compare-run", parameters)]
         return [
@@ -181,11 +179,10 @@ class _Plan:
             for draw in range(self.request.seeds)
         ]
 
-    def diameter(self, minimum: Outcome) -> float:
-        """Return D: given, or by the distance to the minimiser (1 where that is zero)."""
-        if self.request.diameter is not None:
-            return float(self.request.diameter)
-        return 2 * RHO * float(minimum.facts["distance"]) or 1.0
+    @property
+    def diameter(self) -> float | None:
+        """D, None where it is automatic."""
+        return None if self.request.diameter is None else float(self.request.diameter)
 
     def epsilon(self, minimum: Outcome) -> float:
         """Return the accuracy that the universal methods are told."""
@@ -200,7 +197,7 @@ class _Plan:
             model=self.model,
             data=data_facts(self.data, self.request.loss, store),
             minimum=minimum,
-            diameter=self.diameter(minimum),
+            diameter=self.diameter,
             epsilon=self.epsilon(minimum),
             batch=self.batch,
             runs={method: [store.get(one) for one in tasks] for method, tasks in runs.items()},

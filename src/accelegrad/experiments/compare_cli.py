@@ -106,7 +106,7 @@ def _add_methods(command: argparse.ArgumentParser) -> None:
         type=float,
         metavar="D",
         help="the D of accelegrad and adagrad: a ball of this diameter around zero has to hold "
-        "the minimiser (default: four times its distance)",
+        "the minimiser (default: automatic; adagrad is DoG then)",
     )
     runs.add_argument(
         "--epsilon",

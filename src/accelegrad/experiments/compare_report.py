@@ -43,7 +43,7 @@ class Comparison:
     model: Mapping[str, Any]
     data: Mapping[str, str]
     minimum: Outcome
-    diameter: float
+    diameter: float | None  # None: automatic
     epsilon: float
     batch: int
     runs: Mapping[str, Sequence[Outcome]]  # by method, one a seed
@@ -287,17 +287,21 @@ def _loss_words(comparison: Comparison) -> str:
     return comparison.request.loss + (f" ({words})" if words else "")
 
 
-def _rho(comparison: Comparison) -> float:
+def _too_small(comparison: Comparison) -> bool:
+    """Tell whether the ball of the diameter that was given cannot hold the minimiser."""
     distance = comparison.minimum.facts["distance"]
-    return comparison.diameter / (2 * distance) if distance else math.inf
+    return comparison.diameter is not None and comparison.diameter < 2 * distance
 
 
 def _diameter_words(comparison: Comparison) -> str:
-    if not comparison.minimum.facts["distance"]:
+    if comparison.diameter is None:
+        return "automatic: the methods are told nothing; AdaGrad is DoG then (--diameter sets one)"
+    distance = comparison.minimum.facts["distance"]
+    if not distance:
         return f"{comparison.diameter:.6g} (the minimiser is zero; --diameter sets another)"
     return (
-        f"{comparison.diameter:.6g} (rho = {_rho(comparison):.3g}: D over twice the distance from "
-        "zero to the minimiser; --diameter sets another)"
+        f"{comparison.diameter:.6g} (rho = {comparison.diameter / (2 * distance):.3g}: D over "
+        "twice the distance from zero to the minimiser; --diameter sets another)"
     )
 
 
@@ -332,7 +336,7 @@ def _certified(comparison: Comparison) -> Claim | None:
     if not holds:
         return None
     verdict = verdict_of(holds, part=0.0)
-    small = verdict is not Verdict.HOLDS and _rho(comparison) < 1
+    small = verdict is not Verdict.HOLDS and _too_small(comparison)
     return Claim(
         "certified",
         "The certified gap of a run is never below its true gap.",

@@ -276,7 +276,8 @@ class LinearModel:
         is made so without leaving the domain of the conjugates, by the means of
         `accelegrad.problems.null_space`. For losses with kinks, whose slopes at w say little, the
         slopes of rows next to a kink are chosen anew. That costs a Gram matrix of X once, and then
-        about as much as 5 to 50 gradients; the bound is lowered by some rounding of its terms.
+        about as much as 5 to 50 gradients (of dense data; up to 200 of sparse data, whose gradients
+        cost less). The bound is lowered by some rounding of its terms.
         """
         return Evaluation(self, self._parameters(w)).dual_gap
 

@@ -8,15 +8,15 @@ where a_i is the i-th row of X (with a 1 for the intercept), Fenchel's inequalit
 l(m) >= theta m - l*(theta) gives  min P >= D(theta) = -sum_i p_i l*(theta_i). Slopes from a run are
 balanced only nearly; here they are made so without leaving the domain of the conjugates:
 
-- `project` is the projection onto the null space, at two products with the data. It is all that is
-  needed where the conjugate is finite everywhere; else the slopes that it pushes out of the domain
-  are pulled back by scaling all of them down.
+- `NullSpace.project` is the projection onto the null space, at two products with the data. That is
+  all that is needed where the conjugate is finite everywhere; else the slopes that it pushes out of
+  the domain are pulled back by scaling all of them down.
 - `NullSpace.correct` moves each slope in proportion to the room it has inside its interval, as the
   affine-scaling and interior-point methods do: slopes on an end stay there. That costs a Gram
   matrix of the rows with room, and loses far less.
 
 Losses with kinks have, near a minimiser, only about as many rows with room as there are parameters,
-those whose margins are next to a kink. `polished` therefore fixes all other slopes.
+those whose margins are next to a kink. `DualBounds.polished` therefore fixes all other slopes.
 """
 
 from __future__ import annotations
@@ -62,7 +62,8 @@ _ROUNDS = 12
 _GAIN = 0.5
 _TOWARDS_END = 0.9
 _HOPELESS = 0.1
-# Added to Gram matrices with unit diagonal, which dependent columns make singular.
+# Added, for each column, to Gram matrices with unit diagonal, which dependent columns make
+# singular but for rounding.
 _RIDGE = 1e-13
 # Corrections with the same Gram matrix: each removes most of the rounding of the one before.
 _REFINEMENTS = 3
@@ -357,8 +358,8 @@ def _solver(gram: Matrix) -> Callable[[Vector], Vector]:
     sizes = np.sqrt(gram.diagonal())
     units = np.divide(1.0, sizes, out=np.zeros_like(sizes), where=sizes > 0.0)
     gram = units[:, None] * gram * units
-    gram[np.diag_indices_from(gram)] = 1.0 + _RIDGE
-    factor = scipy.linalg.cho_factor(gram, lower=True, overwrite_a=True, check_finite=False)
+    gram[np.diag_indices_from(gram)] = 1.0 + _RIDGE * len(gram)
+    factor = scipy.linalg.cho_factor(gram, lower=True, check_finite=False)
 
     def solve(missing: Vector) -> Vector:
         solution: Vector = units * scipy.linalg.cho_solve(

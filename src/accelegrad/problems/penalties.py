@@ -57,6 +57,9 @@ class Penalty(ABC):
     #: Whether it is a sum over the coordinates: then clipping the prox to a box gives the prox of
     #: penalty and box together.
     separable: bool = False
+    #: Whether phi(t x) = t phi(x) for t >= 0, as a norm has it: then affine minorants through zero
+    #: tell all about phi.
+    homogeneous: bool = False
 
     @abstractmethod
     def value(self, x: Vector) -> float:
@@ -116,6 +119,7 @@ class L1(Penalty):
     """
 
     separable = True
+    homogeneous = True
 
     def __init__(self, strength: npt.ArrayLike) -> None:
         self._strength: float | Vector
@@ -230,6 +234,8 @@ class GroupL2(Penalty):
     Yuan, Lin (2006). Model selection and estimation in regression with grouped variables.
     """
 
+    homogeneous = True
+
     def __init__(
         self,
         strength: float,
@@ -341,6 +347,8 @@ class NuclearNorm(Penalty):
         The matrix's; x holds its rows, one after the other.
     """
 
+    homogeneous = True
+
     def __init__(self, strength: float, shape: Sequence[int]) -> None:
         self._strength = real_number("strength", strength, above=0.0)
         if not isinstance(shape, (tuple, list)) or len(shape) != 2:
@@ -417,6 +425,7 @@ class OnLeading(Penalty):
             raise ValueError(f"total must be >= size, {self._size}, but it is {self._total}.")
         self._penalty.check_dimension(self._size)
         self.separable = self._penalty.separable
+        self.homogeneous = self._penalty.homogeneous
 
     @property
     def dimension(self) -> int:

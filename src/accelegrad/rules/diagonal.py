@@ -43,7 +43,8 @@ class TravelState(NamedTuple):
     weight_sum: Any
     start: Array  # x_0
     start_value: Any  # f(x_0) where values are exact, else minus infinity
-    radius: Array  # r_{t,j}
+    widths: Array  # r_{t,j}
+    radius: Any  # ||r_t||: the box of these half widths is in the ball of this radius
     gradient_sum: Array  # S_t = sum of alpha_s g_s
 
 
@@ -190,12 +191,15 @@ class DistanceFreeDiagonalAcceleGrad(DiagonalRule):
 
     def init(self, x0: Array) -> State:
         """Return y_0 = z_0 = x_0 and the widths r_0."""
-        radius = SMALLEST_SHARE * unit(x0)
+        zero = 0 * x0
+        widths = SMALLEST_SHARE * unit(x0)
         if self.initial_radius is not None:
             check_length("initial_radius", self.initial_radius, x0)
-            radius = self.initial_radius + 0 * x0
-        zero = 0 * x0
-        return TravelState(0, x0, x0, x0, zero, 0.0, zero, 0.0, x0, float("-inf"), radius, zero)
+            widths = self.initial_radius + zero
+        return with_widths(
+            TravelState(0, x0, x0, x0, zero, 0.0, zero, 0.0, x0, float("-inf"), widths, 0.0, zero),
+            widths,
+        )
 
     def step(self, state: State, oracle: Oracle) -> Step:
         """Do one step, the first after a probe for the widths where one is asked for."""
@@ -212,11 +216,11 @@ class DistanceFreeDiagonalAcceleGrad(DiagonalRule):
         if freeze is None:
             known = oracle(x0)
             share = self._search(known.gradient, known, oracle)
-            state = state._replace(start_value=known.value, radius=share * unit(x0))
+            state = with_widths(state._replace(start_value=known.value), share * unit(x0))
             return state, Known(known, oracle)
         guide, judge = freeze()
         share = SAMPLE_SHARE * self._search(guide(x0).gradient, judge(x0), judge)
-        return state._replace(radius=larger(share, SMALLEST_SHARE) * unit(x0)), oracle
+        return with_widths(state, larger(share, SMALLEST_SHARE) * unit(x0)), oracle
 
     def _search(self, gradient: Array, start: Evaluation, oracle: Oracle) -> float:
         """Return how far the value falls along the gradient's signs, in units of 1 + |x0_j|.
@@ -246,15 +250,20 @@ class DistanceFreeDiagonalAcceleGrad(DiagonalRule):
         `downhill` tells that f(x_{t+1}) < f(x_0) was seen: then every coordinate may go on.
         """
         x0, total = state.start, state.gradient_sum + self.weight(state) * gradient
-        following = self.advanced(state, gradient, state.radius)
+        following = self.advanced(state, gradient, state.widths)
         travelled = absolute(following.gradient_point - x0)
         if not downhill:
             significant = total * total >= SIGNIFICANT**2 * following.weighted_squares
             travelled = travelled * significant
-        radius = larger(state.radius, travelled)
-        low, high = x0 - REACH * radius, x0 + REACH * radius
+        widths = larger(state.widths, travelled)
+        low, high = x0 - REACH * widths, x0 + REACH * widths
         z = -larger(-larger(following.mirror_point, low), -high)
-        return self.coupled(following._replace(radius=radius, gradient_sum=total), z)
+        return self.coupled(with_widths(following._replace(gradient_sum=total), widths), z)
+
+
+def with_widths(state: State, widths: Array) -> State:
+    """Return the state with these widths, and the radius that goes with them."""
+    return state._replace(widths=widths, radius=inner(widths, widths) ** 0.5)
 
 
 def absolute(x: Any) -> Any:

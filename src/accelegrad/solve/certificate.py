@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from accelegrad.errors import Vector
+from accelegrad.errors import NonFiniteError, Vector
 from accelegrad.problems.linear_model import Evaluation as ModelEvaluation
 from accelegrad.problems.linear_model import LinearModel
 from accelegrad.problems.penalties import Penalty
@@ -27,8 +27,11 @@ from accelegrad.rules.base import Evaluation, inner
 
 BLOCK = 16  # cuts that are added to the aggregate together
 BLOCK_NUMBERS = 1 << 20  # numbers that may wait for it: huge vectors are not gathered
-PATIENCE = 30  # steps before the first dual bound of a model without an l2 term
+PATIENCE = 20  # steps before a dual bound of a model without an l2 term, and between two
 ROUNDOFFS = 64  # how many units of roundoff, times the terms' size, a bound gives away
+MOST_STEPS = 10  # tried for the least value of a cut and a penalty together,
+SPARE = 1e-12  # the longest of which gives away so much, relative to the cut's terms
+NEAR = 0.05  # how near to the region's boundary, in radii, a minimum on it has to be found
 
 
 class Change(Protocol):
@@ -78,6 +81,12 @@ class Region:
         self._closed_form = bounded and not assumed and math.isfinite(probe)
         #: searching for a minimum in both set and ball takes many projections
         self.costly = not (self._is_ball or self._closed_form)
+        #: whether an affine minorant of the penalty is all that a tight bound takes
+        self.minorant_suffices = (
+            penalty is not None
+            and penalty.homogeneous
+            and feasible_set.contains(np.zeros_like(center))
+        )
 
     @property
     def certified_radius(self) -> float:
@@ -96,6 +105,58 @@ class Region:
         else:
             least = self.feasible_set.linear_minimum_in_ball(gradient, self.center, self.radius)
         return least - float(gradient @ self.center)
+
+    def minimum_with_penalty(self, gradient: Vector, size: float) -> tuple[float, float]:
+        r"""Return (a lower bound on) the minimum of <gradient, u - center> + phi(u) over the region.
+
+        The second number is the size of its terms. For every step s > 0 the point
+        p = prox(center - s gradient, s) minimises that sum plus ||u - center||^2 / (2 s), and the
+        latter is at most R^2 / (2 s) in the region: so the sum at p plus
+        (||p - center||^2 - R^2) / (2 s) is a lower bound. It is the minimum where p is on the
+        boundary of the ball, and nearly where s is long and p inside. The distance of p grows with
+        s, and its ratio to s falls: hence the search. `size`, that of the cut, tells what is long.
+        """
+        bounds, radius = [(-math.inf, 0.0)], self.radius
+        norm = math.sqrt(inner(gradient, gradient))
+        step = longest = radius * radius / (2 * SPARE * max(size, radius * norm))
+        low, high = 0.0, longest
+        for _ in range(MOST_STEPS):
+            point = self._after_step(gradient, step)
+            if point is None:
+                high, away = step, math.inf
+            else:
+                away = math.dist(point, self.center)
+                bounds.append(self._lagrangian(gradient, point, away, step))
+                if abs(away - radius) <= NEAR * radius or (away < radius and step == longest):
+                    break
+                if away > radius:
+                    high = step * radius / away
+                else:
+                    low = step * radius / away if away > 0 else step
+            shorter = 0.1 * high if norm == 0 else min(0.1 * high, radius / norm)
+            step = math.sqrt(low * high) if low > 0 else shorter
+        return max(bounds)
+
+    def _after_step(self, gradient: Vector, step: float) -> Vector | None:
+        """Return prox(center - step gradient, step), in the set; None where it is not finite."""
+        assert self.penalty is not None
+        try:
+            moved = self.penalty.prox(self.center - step * gradient, step)
+        except NonFiniteError:
+            return None
+        return self.feasible_set.project(moved) if np.isfinite(moved).all() else None
+
+    def _lagrangian(
+        self, gradient: Vector, point: Vector, away: float, step: float
+    ) -> tuple[float, float]:
+        """Return the bound that a step gives, and the size of its terms."""
+        assert self.penalty is not None
+        slope = inner(gradient, point - self.center)
+        value = self.penalty.value(point)
+        slack = (away - self.radius) * (away + self.radius) / (2 * step)
+        bound = slope + value + slack
+        size = abs(slope) + abs(value) + abs(slack)
+        return (bound, size) if math.isfinite(bound) else (-math.inf, 0.0)
 
 
 class Cut(NamedTuple):
@@ -182,8 +243,15 @@ class CutCertificate:
 
     def _bound(self, cut: Cut, squared_norm: float) -> float:
         """Return the minimum of a cut over the region, lowered by what rounding may have added."""
-        if self.region.penalty is not None:
-            cut, squared_norm = self._with_penalty(cut, self.region.penalty)
+        penalty = self.region.penalty
+        if penalty is None:
+            return self._linear_bound(cut, squared_norm)
+        if self.region.minorant_suffices:
+            return self._linear_bound(*self._with_penalty(cut, penalty))
+        least, size = self.region.minimum_with_penalty(cut.gradient, cut.size)
+        return cut.level + least - self._allowance * (cut.size + size)
+
+    def _linear_bound(self, cut: Cut, squared_norm: float) -> float:
         least = self.region.minimum(cut.gradient, squared_norm)
         if least == -math.inf:
             return least
@@ -247,6 +315,7 @@ class DualCertificate:
         # The average is of loss gradients, or of loss derivatives a row.
         length = model.n_samples if self._by_rows else model.n_parameters
         self._sum = np.zeros(length)
+        self._best: ModelEvaluation | None = None
 
     def add(self, evaluation: Any, weight: float) -> None:
         """Take in the dual point of an evaluation with its weight in the average."""
@@ -297,10 +366,16 @@ class DualCertificate:
         if weight > 0:
             self._weight += weight
             self._sum = self._sum + weight * at.derivatives
+        if self._best is None or evaluation.value < self._best.value:
+            self._best = at
         if self._count < self._next and (weight > 0 or self.model.l2 == 0):
             return
-        self._next = self._count + 1 + self._count // 10
-        bounds = [at.dual_value]
+        if self.model.l2 > 0:
+            self._next = self._count + 1 + self._count // 10
+            bounds = [at.dual_value]
+        else:  # some dozens of gradients' time, and best spent at the best point
+            self._next = self._count + max(PATIENCE, self._count // 4)
+            bounds = [self._best.dual_value]
         if self._weight > 0:
             bounds.append(self.model.dual_value_at(self._sum / self._weight))
         best = max(bounds)
@@ -321,12 +396,16 @@ class DualCertificate:
     def state(self) -> dict[str, Any]:
         """Return all that has to be kept to go on."""
         names = ("lower_bound", "_count", "_next", "_weight", "_level", "_size", "_sum")
-        return {name: getattr(self, name) for name in names}
+        best = None if self._best is None else self._best.w
+        return {"best": best, **{name: getattr(self, name) for name in names}}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from there."""
         for name, kept in state.items():
-            setattr(self, name, kept)
+            if name != "best":
+                setattr(self, name, kept)
+        best = state["best"]
+        self._best = None if best is None else self.model.evaluate(best)
 
 
 class Certificate:

@@ -523,6 +523,9 @@ class Run:
             status = Status.REGION_REFUTED
         if status is Status.REGION_REFUTED or lower_bound > value:
             self._detail = " ".join(filter(None, [self._detail, self._refutation()]))
+        radius = self.certificate.radius_of(lower_bound)
+        if status is Status.CONVERGED and self._growing is not None and radius < math.inf:
+            self._detail = f"It is proved for points within {radius:.3g} of x0."
         return status
 
     def _refutation(self) -> str:

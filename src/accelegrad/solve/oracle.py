@@ -243,9 +243,10 @@ class MinibatchOracle(Oracle):
 
     def at(self, point: Vector, rows: Any) -> Evaluation:
         """Estimate value and gradient at the point from these rows."""
-        self.points += 1
-        self.nfev += 1
-        self.njev += 1
+        calls = -(-len(rows) // self.sampler.batch_size)  # in batches
+        self.points += calls
+        self.nfev += calls
+        self.njev += calls
         with np.errstate(**QUIET):
             value, gradient = self.model.batch_value_and_gradient(point, rows)
         return self._finish(Evaluation(point, value, gradient))
