@@ -336,7 +336,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--budget", type=int, default=3000, help="gradient calls at most")
     parser.add_argument("--seeds", type=int, default=2, help="of the generated sets")
-    parser.add_argument("--epochs", type=int, default=10, help="of the noisy runs; 0: none")
+    parser.add_argument("--epochs", type=int, default=0, help="of noisy runs too; 10 take minutes")
     given = parser.parse_args()
     # Centred columns without an intercept can leave nothing to gain.
     cases = [c for c in problems(given.seeds) if c.minimum < (1 - 1e-3) * c.start]

@@ -11,6 +11,6 @@ extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.mathjax", "sphinx
 myst_enable_extensions = ["dollarmath", "colon_fence"]
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "tables"]
 html_theme = "furo"
 html_title = "accelegrad"

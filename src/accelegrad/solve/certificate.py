@@ -111,12 +111,15 @@ class Region:
 
         The second number is the size of its terms. For every step s > 0 the point
         p = prox(center - s gradient, s) minimises that sum plus ||u - center||^2 / (2 s), and the
-        latter is at most R^2 / (2 s) in the region: so the sum at p plus
+        latter is at most R^2 / (2 s) in the region, so the sum at p plus
         (||p - center||^2 - R^2) / (2 s) is a lower bound. It is the minimum where p is on the
         boundary of the ball, and nearly where s is long and p inside. The distance of p grows with
         s, and its ratio to s falls: hence the search. `size`, that of the cut, tells what is long.
         """
         bounds, radius = [(-math.inf, 0.0)], self.radius
+        if not radius > 0:
+            value = self.penalty.value(self.center)
+            return value, abs(value)
         norm = math.sqrt(inner(gradient, gradient))
         step = longest = radius * radius / (2 * SPARE * max(size, radius * norm))
         low, high = 0.0, longest
