@@ -52,12 +52,11 @@ def assert_same_run(rule, fun, x0, expected, *, values, rtol=1e-11):
 def test_equals_the_transcription(name, values):
     problem = PROBLEMS[name]
     x0 = 0.1 * np.ones(problem.A.shape[1])
-    steps = 80 if name == "not smooth" else 400
+    # Where the radius has just grown, the steep directions amplify rounding for a while.
+    steps = {"smooth": 400, "ill-conditioned": 60, "not smooth": 80}[name]
     expected = distance_free_accelegrad(problem, x0, steps, 1e-4, values=values)
     rule = ag.DistanceFreeAcceleGrad(initial_radius=1e-4)
-    # Rounding is amplified by the oscillations along the flat directions.
-    rtol = 1e-9 if name == "ill-conditioned" else 1e-11
-    state = assert_same_run(rule, problem, x0, expected, values=values, rtol=rtol)
+    state = assert_same_run(rule, problem, x0, expected, values=values)
     assert state.radius > 100 * 1e-4  # it had to climb
 
 

@@ -42,6 +42,7 @@ from accelegrad.rules import (
 from accelegrad.solve.certificate import Region
 
 AUTO = "auto"
+COLUMNS = "columns"
 
 
 class Method(NamedTuple):
@@ -110,7 +111,7 @@ def resolve(start: Vector, wishes: Wishes, model: LinearModel | None, *, values:
     if chosen is not None:
         start = _inside(start, chosen)
     penalty = _penalty(wishes.penalty, start.size, model, chosen)
-    change = _change(wishes.scale, model, chosen, penalty)
+    change = _change(wishes, model, chosen, penalty)
     bound = _known_distance(start, chosen, model, change)
     rule, diameter = _rule_and_diameter(wishes, chosen, penalty, bound)
     inner_start = start if change is None else change.invert(start)
@@ -162,24 +163,38 @@ def _penalty(
 
 
 def _change(
-    given: Any, model: LinearModel | None, chosen: FeasibleSet | None, penalty: Penalty | None
+    wishes: Wishes, model: LinearModel | None, chosen: FeasibleSet | None, penalty: Penalty | None
 ) -> ColumnScaling | None:
     """Return the change of coordinates that `scale` asks for."""
-    if given is None:
+    scale = wishes.scale
+    free = penalty is None and (chosen is None or isinstance(chosen, WholeSpace))
+    if isinstance(scale, str) and scale == AUTO:
+        # Whoever names a method or a diameter means it in the coordinates that he knows.
+        automatic = isinstance(wishes.method, str) and wishes.method == AUTO
+        diameter = wishes.parameters["diameter"]
+        told = not (diameter is None or (isinstance(diameter, str) and diameter == AUTO))
+        if model is None or not automatic or told or not free:
+            return None
+        return column_scaling(model)
+    if scale is None:
         return None
     if model is None:
         raise ValueError("scale needs a LinearModel, whose columns it scales.")
-    if penalty is not None or not (chosen is None or isinstance(chosen, WholeSpace)):
+    if not free:
         what = "penalty" if penalty is not None else "feasible_set"
         raise ValueError(
             f"scale and {what} cannot be used together: the set or term is meant in the "
             "unscaled coordinates."
         )
-    if isinstance(given, str):
-        if given != AUTO:
-            raise ValueError(f"scale is {given!r}: it must be None, 'auto' or a vector.")
+    if isinstance(scale, str):
+        if scale != COLUMNS:
+            raise ValueError(f"scale is {scale!r}: {nearest(scale, [AUTO, COLUMNS])}")
         return column_scaling(model)
-    change = ColumnScaling(given, np.zeros(model.n_features) if model.fit_intercept else None)
+    return _own_scaling(scale, model)
+
+
+def _own_scaling(scale: Any, model: LinearModel) -> ColumnScaling:
+    change = ColumnScaling(scale, np.zeros(model.n_features) if model.fit_intercept else None)
     if change.scale.size != model.n_features:
         raise ValueError(
             f"scale must have one entry a column, {model.n_features}, but it has "
@@ -221,6 +236,9 @@ def _rule_and_diameter(
     parameters, method = wishes.parameters, wishes.method
     if isinstance(method, Rule):
         return method, _diameter_of(method, parameters)
+    if method == "diagonal" and np.ndim(parameters["diameter"]) == 1:
+        rule = _built(method, METHODS[method], parameters)
+        return rule, _diameter_of(rule, {"diameter": None})
     diameter = _checked_diameter(parameters["diameter"])
     name = _method_name(method, chosen, penalty, diameter)
     entry = METHODS[name]
@@ -261,7 +279,9 @@ def _diameter_of(rule: Rule, parameters: Mapping[str, Any]) -> float | None:
     twice = [name for name in given if name != "diameter" or own is not None]
     if twice:
         raise ValueError(f"{twice[0]} belongs to the rule object {rule!r}; do not give it again.")
-    return _checked_diameter(parameters["diameter"]) if own is None else float(np.max(own))
+    if own is None:
+        return _checked_diameter(parameters["diameter"])
+    return float(np.linalg.norm(own))  # of widths, the diameter of the box
 
 
 def _built(name: str, entry: Method, parameters: Mapping[str, Any]) -> Rule:
@@ -313,6 +333,7 @@ def _bind(
     constrained = chosen is not None and not isinstance(chosen, WholeSpace)
     if constrained:
         _need_field(rule, fields, "project", "feasible_set")
+        _refuse_bent_set(rule, chosen)
         bound["project"] = chosen.project  # type: ignore[union-attr]
     elif (
         chosen is None
@@ -321,7 +342,7 @@ def _bind(
         and getattr(rule, "project", True) is None
         and "probe" not in fields
     ):
-        bound["project"] = Ball(start, diameter / 2).project
+        bound["project"] = _ball(rule, start, diameter).project
     if project_y is not None:
         if "project_y" not in fields:
             raise ValueError(
@@ -331,6 +352,25 @@ def _bind(
     elif "project_y" in fields and getattr(rule, "project", None) is None:
         bound["project_y"] = constrained
     return dataclasses.replace(rule, **bound) if bound else rule  # type: ignore[type-var]
+
+
+def _ball(rule: Rule, start: Vector, diameter: float) -> FeasibleSet:
+    """Return K of the paper's unconstrained setting; with a step a coordinate it is a box."""
+    if isinstance(rule, DiagonalAcceleGrad):
+        rule.init(start)  # which refuses widths of another length
+        half = np.broadcast_to(rule.diameter, start.shape) / 2
+        return Box(start - half, start + half)
+    return Ball(start, diameter / 2)
+
+
+def _refuse_bent_set(rule: Rule, chosen: FeasibleSet | None) -> None:
+    """Refuse a set onto which a rule with a step a coordinate cannot project."""
+    diagonal = isinstance(rule, (DiagonalAcceleGrad, DistanceFreeDiagonalAcceleGrad))
+    if diagonal and not isinstance(chosen, (Box, NonNegative)):
+        raise ValueError(
+            f"feasible_set {chosen!r} cannot be used with method 'diagonal': with a step a "
+            "coordinate only a Box or NonNegative can."
+        )
 
 
 def _need_field(rule: Rule, fields: list[str], field: str, wish: str) -> None:

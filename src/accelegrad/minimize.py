@@ -42,7 +42,7 @@ def minimize(
     diameter: float | str | None = "auto",
     feasible_set: Any = None,
     penalty: Any = None,
-    scale: Any = None,
+    scale: Any = "auto",
     restart: str | None = None,
     project_y: bool | None = None,
     gradient_bound: float = 0.0,
@@ -105,10 +105,12 @@ def minimize(
         A term phi that is added to the function: `L1`, `ElasticNet`, `GroupL2`, `NuclearNorm`, or
         any object with ``prox(x, step)`` and ``value(x)``. A LinearModel's intercept is left out of
         it. ``fun`` and ``gap`` in the result are those of the sum, ``jac`` is f's alone.
-    scale : None, "auto" or array
+    scale : "auto", "columns", None or array
         For a LinearModel: run in scaled coordinates, as if every column of X were divided by its
         standard deviation (and centred, with an intercept), or multiplied by the entry of an array.
         X is neither changed nor copied, and stays sparse; the result is in the unscaled ones.
+        "auto" does so where method and diameter are "auto" too and there is neither feasible set
+        nor penalty, "columns" always, None never.
     restart : None, "auto", "adaptive" or "certified"
         Start afresh from the best point now and then, for linear convergence on strongly convex or
         sharp functions: "adaptive" watches the values, "certified" the dual gap of a LinearModel
@@ -356,7 +358,9 @@ def _restarts(
         )
     if given == "adaptive" and not oracle.exact_values:
         raise ValueError("restart='adaptive' compares values, which have to be exact.")
-    return Restarts(given, 0.0 if model is None else model.l2)
+    # In scaled coordinates what the gap proves of the distance does not bound the radius.
+    unscaled = model is not None and not isinstance(setting.rule, Rescaled)
+    return Restarts(given, model.l2 if model is not None and unscaled else 0.0)
 
 
 def _check_needs(rule: Rule, oracle: Oracle, options: Options, certificate: Certificate) -> None:
@@ -409,6 +413,7 @@ def _kind(
     return {
         "method": type(rule).__name__,
         "scale": None if rescaled is None else repr(rescaled.change),
+        "scale (checksum)": None if rescaled is None else _scale_checksum(setting),
         "penalty": repr(setting.penalty),
         "dimension": setting.start.size,
         "x0 (checksum)": zlib.crc32(setting.start.tobytes()),
@@ -421,6 +426,12 @@ def _kind(
         "problem": "function" if model is None else repr(model),
         "y (checksum)": None if model is None else zlib.crc32(model.y.tobytes()),
     }
+
+
+def _scale_checksum(setting: Setting) -> int:
+    """Return a number that tells scalings apart whose texts are the same."""
+    assert isinstance(setting.rule, Rescaled)
+    return zlib.crc32(setting.rule.change.apply(np.ones_like(setting.start)).tobytes())
 
 
 def _plain(value: Any) -> Any:

@@ -165,7 +165,7 @@ class DistanceFreeDiagonalAcceleGrad(DiagonalRule):
     ----------
     initial_radius : float or vector, optional
         r_0, by default 1e-6 (1 + abs(x0_j)). Too small costs steps, too large ruins a noisy run.
-    probe : bool, default False
+    probe : bool, optional
         Find r_0, where `initial_radius` is not given, from a few values along the signs of the
         first gradient; they have to be exact, or the oracle able to freeze its noise.
     project : callable, optional
@@ -180,7 +180,7 @@ class DistanceFreeDiagonalAcceleGrad(DiagonalRule):
     """
 
     initial_radius: Any = None
-    probe: bool = False
+    probe: bool | None = None
     project: Projection | None = None
     project_y: bool = False
 

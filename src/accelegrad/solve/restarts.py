@@ -41,7 +41,7 @@ class Restarts:
     kind : {"certified", "adaptive"}
         Which of the two.
     l2 : float
-        The model's l2 term, for the certified kind.
+        The model's l2 term, for the certified kind's cap; zero: no cap.
     """
 
     def __init__(self, kind: str, l2: float = 0.0) -> None:
@@ -71,7 +71,7 @@ class Restarts:
         """Begin a stage after one that travelled so far and ended at a point of this norm."""
         self.count += 1
         self.radius = max(SHRINK * travelled, SMALLEST * (1 + size))
-        if self.kind == "certified" and 0 < gap < math.inf:
+        if self.kind == "certified" and self.l2 > 0 and 0 < gap < math.inf:
             self.cap = math.sqrt(2 * gap / self.l2)
             self.radius = min(self.radius, self.cap)
         self._values = []
