@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import hashlib
 import math
 import sys
 import time
@@ -139,9 +140,9 @@ def exact_part(problems: list[Problem], sizes: Sizes, run: Map) -> Iterator[str]
     yield ""
     yield (
         'Calls of the function, the probe included: "D" is AcceleGrad told D = 2 ||x0 - x*||, '
-        f'"auto" `minimize(fun, x0)`, both in the coordinates as given. The accuracy is (f - f*) / (f(x0) - f*). "-": not within '
-        f"{sizes.budget} calls; auto gets three times the calls of D where that is more, and a "
-        'miss counts with all of these (">").'
+        '"auto" `minimize(fun, x0)`, both in the coordinates as given. The accuracy is (f - f*) / '
+        f'(f(x0) - f*). "-": not within {sizes.budget} calls; auto gets three times the calls of D '
+        'where that is more, and a miss counts with all of these (">").'
     )
     yield ""
     columns = [f"{name} {_power(t)}" for t in THRESHOLDS for name in ("D", "auto", "ratio")]
@@ -741,8 +742,8 @@ def constrained_part(problems: list[Problem], sizes: Sizes, run: Map) -> Iterato
         f"Least squares in {sizes.dimension} dimensions, the Hessian's eigenvalues evenly in the "
         "logarithm from 1 to 1e-9. Slopes of log gap over log calls, from 10 to "
         f"{sizes.horizon} calls: UniXGrad and AcceleGrad are told the set's diameter, auto "
-        'nothing. "average" is the output that the theorems speak of, "best" the best point evaluated, '
-        "which `minimize` returns. Calls to a relative accuracy within "
+        'nothing. "average" is the output that the theorems speak of, "best" the best point '
+        "evaluated, which `minimize` returns. Calls to a relative accuracy within "
         f"{10 * sizes.horizon}. The target is a slope of {SLOPE_TARGET} for the average of "
         "UniXGrad and the point returned by auto."
     )
@@ -816,11 +817,19 @@ def page(problems: list[Problem], parts: Sequence[str], sizes: Sizes, run: Map) 
     data = "real data sets" if standing_in == 0 else f"generated data in {standing_in} of them"
     yield (
         f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC, numpy {np.__version__}, accelegrad "
-        f"{ag.__version__}; {len(problems)} problems, {data}."
+        f"{ag.__version__} (sources {source_checksum()}); {len(problems)} problems, {data}."
     )
     for part in parts:
         yield ""
         yield from PARTS[part](problems, sizes, run)
+
+
+def source_checksum() -> str:
+    """Return a checksum of the package's modules: its version does not change with each of them."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(ag.__file__).parent.rglob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:10]
 
 
 def mapper(jobs: int) -> Map:

@@ -1,13 +1,14 @@
 """Badly scaled data: one step for all coordinates, a step a coordinate, or scaled columns.
 
 Gradient calls (probes included) until the best value seen is within 1e-2 and 1e-4 of the minimum,
-relative to f(0) - f*. Nothing is told to any method. Run: python benchmarks/scaling.py. The real
+relative to f(0) - f*. Nothing is told to any method. `python benchmarks/scaling.py` prints Markdown. The real
 data are looked for in the folder that ACCELEGRAD_DATA names; those not found are left out. Minima
 come from elsewhere: LAPACK, a Newton method on standardised data, HiGHS, L-BFGS with a duality gap.
 """
 
 import argparse
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -340,6 +341,8 @@ def main():
     given = parser.parse_args()
     # Centred columns without an intercept can leave nothing to gain.
     cases = [c for c in problems(given.seeds) if c.minimum < (1 - 1e-3) * c.start]
+    print("<!-- made by `python benchmarks/scaling.py > docs/tables/scaling.md` -->\n")
+    print(f"{datetime.now(UTC):%Y-%m-%d}, {len(cases)} problems.\n")
     summarise(compare(cases, given.budget))
     if given.epochs:
         compare_noisy([c for c in cases if c.group != "text"], given.epochs)

@@ -168,7 +168,7 @@ def minimize(
         - ``certified_radius``: how far around x0 that holds. It is inf where no minimiser can be
           farther: with a bounded feasible set, or by a LinearModel's dual bound. It is half of a
           numeric diameter, and with "auto" a multiple of the distance travelled, which grows with
-          the run.
+          the run (measured in the scaled coordinates, where `scale` is used).
         - ``x_average``, ``x_last``, ``x_best``: all the outputs; ``seconds``; ``n_restarts``;
           ``trace``.
 

@@ -162,18 +162,20 @@ class DistanceFreeAcceleGrad(Probing, QueryRule):
         if downhill:
             grown = larger(grown, distance(y, x0))
         tau = 1 / importance_weight(t + 1)
-        return state._replace(
-            iteration=t + 1,
-            query_point=z + (1 - tau) * (y - z),
-            mirror_point=z,
-            gradient_point=y,
-            weighted_squares=squares,
-            step_size=eta,
-            weighted_sum=state.weighted_sum + alpha * r * y,
-            weight_sum=state.weight_sum + alpha * r,
-            radius=self._capped(grown),
-            evidence=evidence,
-            gradient_sum=gradient_sum,
+        return DistanceFreeState(
+            t + 1,
+            z + (1 - tau) * (y - z),
+            z,
+            y,
+            squares,
+            eta,
+            state.weighted_sum + alpha * r * y,
+            state.weight_sum + alpha * r,
+            x0,
+            state.start_value,
+            self._capped(grown),
+            evidence,
+            gradient_sum,
         )
 
     def _moved(self, point: Array, gradient: Array, step: Any, project: bool = True) -> Array:
@@ -196,9 +198,10 @@ class DistanceFreeAcceleGrad(Probing, QueryRule):
 
     def _held(self, z: Array, x0: Array, reach: Any) -> Array:
         """Return z moved back into the ball around x0 (which keeps it in the set: x0 is there)."""
-        away = distance(z, x0)
-        excess = (away > reach) * (1 - adaptive_step(reach, away * away))
-        return z - excess * (z - x0)
+        offset = z - x0
+        square = inner(offset, offset)
+        excess = (square > reach * reach) * (1 - adaptive_step(reach, square))
+        return z - excess * offset
 
     def output(self, state: DistanceFreeState) -> Array:
         """Return the average of the y_{t+1} with weights alpha_t r_t (x_0 before any step)."""

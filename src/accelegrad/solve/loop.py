@@ -525,7 +525,8 @@ class Run:
             self._detail = " ".join(filter(None, [self._detail, self._refutation()]))
         radius = self.certificate.radius_of(lower_bound)
         if status is Status.CONVERGED and self._growing is not None and radius < math.inf:
-            self._detail = f"It is proved for points within {radius:.3g} of x0."
+            space = "" if self._growing.change is None else ", in the scaled coordinates"
+            self._detail = f"It is proved for points within {radius:.3g} of x0{space}."
         return status
 
     def _refutation(self) -> str:
