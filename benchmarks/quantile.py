@@ -36,6 +36,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse as sp
 from scipy.optimize import OptimizeResult, linprog
 from sklearn.linear_model import QuantileRegressor
 from threadpoolctl import threadpool_limits
@@ -114,7 +115,7 @@ def data(name: str, most_rows: int | None = None) -> tuple[str, Matrix, Vector]:
         name = f"{name} (generated)"
     else:
         read = datasets.read(path)
-        X, y = read.X.toarray(), read.y
+        X, y = read.X.toarray() if sp.issparse(read.X) else read.X, read.y
     if most_rows is not None and most_rows < len(y):
         chosen = np.sort(np.random.default_rng(0).permutation(len(y))[:most_rows])
         X, y = X[chosen], y[chosen]
@@ -161,7 +162,7 @@ def by_dual_program(problem: Problem) -> Vector:
     if not program.success:
         raise RuntimeError(program.message)
     w: Vector = -program.eqlin.marginals
-    bound = -program.fun / len(problem.y)
+    bound = float(problem.y @ program.x) / len(problem.y)
     if not abs(problem.value(w) - bound) <= _SOLVED * bound:
         raise RuntimeError(f"the dual program's value {bound} is not that of its multipliers")
     return w
@@ -221,13 +222,13 @@ def repeated(
 
 def to_accuracy(problem: Problem, minimum: float, repeats: int) -> Ours:
     iterations = iterations_to(problem, (1.0 + ACCURACY) * minimum)
-    if iterations is None:
-        return Ours(math.inf, MOST_ITERATIONS, math.nan)
-    ours, _ = repeated(problem, minimum, repeats, max_iter=iterations)
-    # The two pinball losses may differ by rounding.
-    if not ours.gap <= ACCURACY * (1.0 + 1e-6):
-        raise RuntimeError(f"the same {iterations} iterations led to the gap {ours.gap:g}")
-    return ours
+    while iterations is not None and iterations <= MOST_ITERATIONS:
+        ours, _ = repeated(problem, minimum, repeats, max_iter=iterations)
+        if ours.gap <= ACCURACY:
+            return ours
+        # The search was watched by a callback, and so may have got there sooner.
+        iterations += 1 + iterations // 20
+    return Ours(math.inf, MOST_ITERATIONS, math.nan)
 
 
 def to_proof(problem: Problem, minimum: float, repeats: int) -> Ours:
@@ -321,16 +322,15 @@ def peer_table(rows: Sequence[Row]) -> list[str]:
     for row in rows:
         cells = label(row)
         for other in (row.dual_program, row.statsmodels):
-            missing = other is None
-            cells += ["-", "-"] if missing else [three_digits(other.seconds), _gap(row, other)]
+            cells += ["-", "-"] if other is None else _other(row, other)
         cells += [three_digits(row.accurate.seconds), three_digits(row.proved.seconds)]
         lines.append([*cells, f"{row.fastest_other() / row.accurate.seconds:.1f}"])
     return table(head, lines)
 
 
-def _gap(row: Row, other: Solved) -> str:
+def _other(row: Row, other: Solved) -> list[str]:
     gap = row.gap(other)
-    return f"{gap:.0e}" if gap > 1e-12 else "0"
+    return [three_digits(other.seconds), f"{gap:.0e}" if gap > 1e-12 else "0"]
 
 
 def verdict(rows: Sequence[Row]) -> list[str]:

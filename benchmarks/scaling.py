@@ -1,7 +1,7 @@
 """Badly scaled data: one step for all coordinates, a step a coordinate, or scaled columns.
 
 Gradient calls (probes included) until the best value seen is within 1e-2 and 1e-4 of the minimum,
-relative to f(0) - f*. Nothing is told to any method. `python benchmarks/scaling.py` prints Markdown. The real
+relative to f(0) - f*, nothing told to any method. Prints Markdown for docs/tables. The real
 data are looked for in the folder that ACCELEGRAD_DATA names; those not found are left out. Minima
 come from elsewhere: LAPACK, a Newton method on standardised data, HiGHS, L-BFGS with a duality gap.
 """

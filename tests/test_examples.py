@@ -12,7 +12,8 @@ def printed(name, capsys):
 
 
 def test_every_example_is_tested():
-    assert {path.name for path in EXAMPLES.glob("*.py")} == {"portfolio.py", "long_run.py"}
+    tested = {"portfolio.py", "long_run.py", "sparse_features.py"}
+    assert {path.name for path in EXAMPLES.glob("*.py")} == tested
 
 
 def test_portfolio(capsys):
@@ -22,3 +23,11 @@ def test_portfolio(capsys):
 
 def test_long_run(capsys):
     assert "the same point: True" in printed("long_run.py", capsys)
+
+
+def test_sparse_features(capsys):
+    out = printed("sparse_features.py", capsys)
+    assert "7 of 200 weights are not zero:" in out
+    for feature in range(5):
+        assert f"  feature   {feature} " in out
+    assert "Converged: the certified gap is within tol." in out

@@ -212,3 +212,96 @@ def test_widths_of_a_diagonal_rule_make_a_box():
     )
     assert result.success
     assert result.certified_radius == pytest.approx(np.linalg.norm(widths) / 2)
+
+
+class TestWhatAModelProves:
+    """What a model tells about the distance to its minimiser holds for the problem at hand."""
+
+    def test_a_penalised_model_started_at_the_unpenalised_minimiser(self):
+        rng = np.random.default_rng(0)
+        X = rng.standard_normal((40, D))
+        model = ag.LinearModel(X, np.sign(X @ np.ones(D)), l2=0.01)
+        unpenalised = ag.minimize(model, tol=1e-12, max_iter=5000).x
+        penalty = ag.L1(0.3)
+        expected = ag.minimize(model, penalty=penalty, tol=1e-8, max_iter=20_000)
+        assert expected.success
+        warm = ag.minimize(model, unpenalised, penalty=penalty, tol=1e-8, max_iter=20_000)
+        assert warm.success
+        assert warm.fun == pytest.approx(expected.fun, abs=2e-8)
+
+    @pytest.mark.parametrize("penalty", [None, ag.L1(0.01)])
+    @pytest.mark.parametrize(
+        "feasible_set",
+        [ag.Box([1.0, -np.inf], [np.inf, np.inf]), ag.Halfspace(np.array([-1.0, 0.0]), -1.0)],
+    )
+    def test_zero_need_not_be_feasible(self, feasible_set, penalty):
+        if penalty is not None and isinstance(feasible_set, ag.Halfspace):
+            pytest.skip("a halfspace and a penalty have no common prox")
+        model = ag.LinearModel(np.array([[10.0, 0.1]]), np.zeros(1), loss="squared", l2=0.01)
+        start = np.array([1.0, 0.0])
+        result = ag.minimize(
+            model, start, feasible_set=feasible_set, penalty=penalty, max_iter=20_000, tol=1e-6
+        )
+        # x_1 = 1 on the boundary; a quadratic in x_2 is left: 10 + 0.1 x_2 and the l2 term.
+        x2 = np.linspace(-40, 0, 400_001)
+        values = 0.5 * (10 + 0.1 * x2) ** 2 + 0.005 * (1 + x2**2)
+        values += 0 if penalty is None else 0.01 * (1 + np.abs(x2))
+        assert result.lower_bound <= values.min() + 1e-9
+        assert result.fun <= values.min() * (1 + 1e-5)
+        assert result.success
+
+    def test_a_penalty_may_be_negative(self):
+        class Linear:
+            def value(self, x):
+                return float(-3.0 * x.sum())
+
+            def prox(self, x, step):
+                return x + 3.0 * step
+
+        model = linear_model(l2=1.0)
+        result = ag.minimize(model, penalty=Linear(), max_iter=5000)
+        reference = ag.minimize(
+            lambda x: (
+                model.value(x) - 3.0 * float(x.sum()),
+                model.gradient(x) - 3.0,
+            ),
+            np.zeros(D),
+            scale=None,
+            max_iter=20_000,
+        )
+        assert result.lower_bound <= reference.fun + 1e-9
+
+    def test_a_zero_gradient_is_no_minimum_of_the_sum(self):
+        b = np.array([3.0, -0.5, 1.5])
+        result = ag.minimize(
+            lambda x: (0.5 * float((x - b) @ (x - b)), x - b),
+            b,
+            penalty=ag.L1(1.0),
+            tol=1e-10,
+            max_iter=5000,
+        )
+        np.testing.assert_allclose(result.x, [2.0, 0.0, 0.5], atol=1e-5)
+        assert result.success
+
+
+def test_a_callback_always_gets_bound_and_gap():
+    seen = []
+    ag.minimize(
+        linear_model(),
+        batch_size=4,
+        rng=0,
+        max_iter=3,
+        callback=lambda intermediate_result: seen.append(
+            (
+                intermediate_result.lower_bound,
+                intermediate_result.gap,
+                intermediate_result.certified_radius,
+            )
+        ),
+    )
+    assert seen == [(-np.inf, np.inf, 0.0)] * 3
+
+
+def test_automatic_restarts_leave_noisy_runs_alone():
+    result = ag.minimize(linear_model(), batch_size=4, rng=0, max_iter=50, restart="auto")
+    assert result.n_restarts == 0

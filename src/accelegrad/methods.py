@@ -112,7 +112,7 @@ def resolve(start: Vector, wishes: Wishes, model: LinearModel | None, *, values:
         start = _inside(start, chosen)
     penalty = _penalty(wishes.penalty, start.size, model, chosen)
     change = _change(wishes, model, chosen, penalty)
-    bound = _known_distance(start, chosen, model, change)
+    bound = math.inf if change is not None else _known_distance(start, chosen, penalty, model)
     rule, diameter = _rule_and_diameter(wishes, chosen, penalty, bound)
     inner_start = start if change is None else change.invert(start)
     rule = _bind(rule, inner_start, chosen, diameter, penalty, wishes.project_y, values)
@@ -204,23 +204,13 @@ def _own_scaling(scale: Any, model: LinearModel) -> ColumnScaling:
 
 
 def _known_distance(
-    start: Vector,
-    chosen: FeasibleSet | None,
-    model: LinearModel | None,
-    change: ColumnScaling | None,
+    start: Vector, chosen: FeasibleSet | None, penalty: Penalty | None, model: LinearModel | None
 ) -> float:
-    """Return a bound on the distance from the start to a minimiser, infinite where none is known.
-
-    It is in the coordinates that the rule works in, so a change of them voids it.
-    """
-    if change is not None:
-        return math.inf
-    bounds = [math.inf]
+    """Return a bound on the distance from the start to a minimiser, inf where none is known."""
+    bounds = [_proven_radius(start, chosen, penalty, model)]
     if chosen is not None:
         bounds.append(chosen.diameter_for(start.size))
-    elif model is not None:
-        bounds.append(model.distance_bound(start))
-    return min(bound for bound in bounds if bound > 0)
+    return min((bound for bound in bounds if bound > 0), default=math.inf)
 
 
 # -- the rule ------------------------------------------------------------------------------------
@@ -412,7 +402,7 @@ def _region(
         return Region(space, start, bound, assumed=False, penalty=penalty)
     if diameter is not None:
         return Region(space, start, diameter / 2, assumed=True, penalty=penalty)
-    proven = _proven_radius(start, penalty, model)
+    proven = _proven_radius(start, chosen, penalty, model)
     if math.isfinite(proven):
         return Region(space, start, proven, assumed=False, penalty=penalty)
     if not hasattr(rule.init(start), "radius"):
@@ -421,19 +411,27 @@ def _region(
     return Region(space, start, 0.0, assumed=True, growing=True, penalty=penalty, change=change)
 
 
-def _proven_radius(start: Vector, penalty: Penalty | None, model: LinearModel | None) -> float:
+def _proven_radius(
+    start: Vector, chosen: FeasibleSet | None, penalty: Penalty | None, model: LinearModel | None
+) -> float:
     """Return how far from the start a minimiser of a model can be, infinite where nothing is known.
 
-    With a penalty: losses are nonnegative, so penalty and l2 term at a minimiser are at most the
-    objective's value at zero.
+    The start is feasible, so the minimum is at most the value there; at most that at zero, if zero
+    is feasible too. Losses are nonnegative: l2 term and penalty are at most as large.
     """
     if model is None:
         return math.inf
-    if penalty is None:
-        return model.distance_bound(start)
     zero = np.zeros_like(start)
-    value = model.value(zero) + penalty.value(zero)
+    points = [start]
+    if chosen is None or chosen.contains(zero):
+        points.append(zero)
+    if penalty is None:
+        if len(points) == 2:
+            return model.distance_bound(start)
+        strong = model.l2 > 0 and not model.fit_intercept
+        return math.sqrt(2 * model.dual_gap(start) / model.l2) if strong else math.inf
+    value = min(model.value(point) + penalty.value(point) for point in points)
     radius = penalty.level_radius(value)
-    if model.l2 > 0 and not model.fit_intercept:
+    if model.l2 > 0 and not model.fit_intercept and penalty.nonnegative:
         radius = min(radius, math.sqrt(2 * value / model.l2))
     return radius + float(np.linalg.norm(start))

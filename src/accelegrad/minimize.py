@@ -114,7 +114,8 @@ def minimize(
     restart : None, "auto", "adaptive" or "certified"
         Start afresh from the best point now and then, for linear convergence on strongly convex or
         sharp functions: "adaptive" watches the values, "certified" the dual gap of a LinearModel
-        with l2 > 0. Needs ``diameter="auto"``.
+        with l2 > 0. "auto" is "adaptive" with exact values and none under noise, where a restart
+        throws the average away. Needs ``diameter="auto"``.
     project_y : bool
         Whether AcceleGrad projects y too. Default: when a feasible set is given.
     gradient_bound : float
@@ -345,7 +346,9 @@ def _restarts(
     has_gap = model is not None and model.l2 > 0 and setting.penalty is None
     provable = has_gap and setting.feasible_set is None and not model.fit_intercept  # type: ignore[union-attr]
     if given == "auto":
-        given = "certified" if provable and not oracle.exact_values else "adaptive"
+        if not oracle.exact_values:
+            return None  # a restart throws the average away: under noise that mostly costs more
+        given = "adaptive"
     if not hasattr(setting.rule.init(setting.start), "radius"):
         raise ValueError(
             f"restart needs a rule with a radius of its own, as with diameter='auto'; "

@@ -301,8 +301,20 @@ class Quantile(Loss):
         return np.maximum(self.quantile * residual, (self.quantile - 1.0) * residual)
 
     def _derivative(self, m: Array, y: Array) -> Array:
-        below = np.where(m < y, -self.quantile, 0.0)
-        return np.where(m > y, 1.0 - self.quantile, below).astype(m.dtype, copy=False)
+        return self._slope(m - y)
+
+    def _value_and_derivative(self, m: Array, y: Array) -> tuple[Array, Array]:
+        residual = m - y
+        slope = self._slope(residual)
+        residual *= slope
+        return residual, slope
+
+    def _slope(self, residual: Array) -> Array:
+        """Return the slopes without np.where, whose branches the processor cannot foresee."""
+        kind = residual.dtype.type
+        slope: Array = np.multiply(residual > 0, kind(1.0 - self.quantile), dtype=residual.dtype)
+        slope -= np.multiply(residual < 0, kind(self.quantile), dtype=residual.dtype)
+        return slope
 
     def _domain(self, y: Vector) -> tuple[Vector | float, Vector | float]:  # noqa: ARG002
         return -self.quantile, 1.0 - self.quantile

@@ -60,6 +60,8 @@ class Penalty(ABC):
     #: Whether phi(t x) = t phi(x) for t >= 0, as a norm has it: then affine minorants through zero
     #: tell all about phi.
     homogeneous: bool = False
+    #: Whether it is nowhere negative: then the objective bounds what else is in it.
+    nonnegative: bool = False
 
     @abstractmethod
     def value(self, x: Vector) -> float:
@@ -120,6 +122,7 @@ class L1(Penalty):
 
     separable = True
     homogeneous = True
+    nonnegative = True
 
     def __init__(self, strength: npt.ArrayLike) -> None:
         self._strength: float | Vector
@@ -169,6 +172,7 @@ class ElasticNet(Penalty):
     """
 
     separable = True
+    nonnegative = True
 
     def __init__(self, l1: float, l2: float) -> None:
         self._l1 = real_number("l1", l1, least=0.0)
@@ -235,6 +239,7 @@ class GroupL2(Penalty):
     """
 
     homogeneous = True
+    nonnegative = True
 
     def __init__(
         self,
@@ -348,6 +353,7 @@ class NuclearNorm(Penalty):
     """
 
     homogeneous = True
+    nonnegative = True
 
     def __init__(self, strength: float, shape: Sequence[int]) -> None:
         self._strength = real_number("strength", strength, above=0.0)
@@ -426,6 +432,7 @@ class OnLeading(Penalty):
         self._penalty.check_dimension(self._size)
         self.separable = self._penalty.separable
         self.homogeneous = self._penalty.homogeneous
+        self.nonnegative = self._penalty.nonnegative
 
     @property
     def dimension(self) -> int:

@@ -192,8 +192,8 @@ class DistanceFreeAcceleGrad(Probing, QueryRule):
         x, step = state.query_point, state.step_size
         if not step > 0:  # the first step, or a minimiser so far
             step = adaptive_step(state.radius, inner(gradient, gradient))
-        if not step > 0:
-            return gradient
+        if not step > 0:  # the function's gradient is zero; the term's need not be
+            step = state.radius
         return (x - self._moved(x, gradient, step)) / step
 
     def _held(self, z: Array, x0: Array, reach: Any) -> Array:

@@ -107,7 +107,7 @@ class Region:
         return least - float(gradient @ self.center)
 
     def minimum_with_penalty(self, gradient: Vector, size: float) -> tuple[float, float]:
-        r"""Return (a lower bound on) the minimum of <gradient, u - center> + phi(u) over the region.
+        """Return a lower bound on the minimum of <gradient, u - center> + phi(u) over the region.
 
         The second number is the size of its terms. For every step s > 0 the point
         p = prox(center - s gradient, s) minimises that sum plus ||u - center||^2 / (2 s), and the
@@ -116,6 +116,7 @@ class Region:
         boundary of the ball, and nearly where s is long and p inside. The distance of p grows with
         s, and its ratio to s falls: hence the search. `size`, that of the cut, tells what is long.
         """
+        assert self.penalty is not None
         bounds, radius = [(-math.inf, 0.0)], self.radius
         if not radius > 0:
             value = self.penalty.value(self.center)
@@ -319,6 +320,8 @@ class DualCertificate:
         length = model.n_samples if self._by_rows else model.n_parameters
         self._sum = np.zeros(length)
         self._best: ModelEvaluation | None = None
+        #: whether anybody looks at the bound before the run's end
+        self.watched = True
 
     def add(self, evaluation: Any, weight: float) -> None:
         """Take in the dual point of an evaluation with its weight in the average."""
@@ -373,18 +376,36 @@ class DualCertificate:
             self._best = at
         if self._count < self._next and (weight > 0 or self.model.l2 == 0):
             return
-        if self.model.l2 > 0:
-            self._next = self._count + 1 + self._count // 10
-            bounds = [at.dual_value]
-        else:  # some dozens of gradients' time, and best spent at the best point
-            self._next = self._count + max(PATIENCE, self._count // 4)
-            bounds = [self._best.dual_value]
+        if self.model.l2 == 0:
+            if self.watched:
+                self._next = self._count + max(PATIENCE, self._count // 4)
+                self.finish()
+            return
+        self._next = self._count + 1 + self._count // 10
+        self._raise_if_better(at.dual_value, evaluation.value)
         if self._weight > 0:
-            bounds.append(self.model.dual_value_at(self._sum / self._weight))
-        best = max(bounds)
-        best -= self._allowance * (abs(best) + abs(evaluation.value))
-        if best > self.lower_bound:
-            self.lower_bound = best
+            mean = self._sum / self._weight
+            self._raise_if_better(self.model.dual_value_at(mean), evaluation.value)
+
+    def finish(self) -> None:
+        """Make the bound of a model without an l2 term as good as it can be by now.
+
+        It takes the time of some dozens of gradients, best spent at the best point; the average is
+        asked only if that did not help.
+        """
+        if self.model.l2 > 0 or self._best is None:
+            return
+        value = self._best.value
+        if not self._raise_if_better(self._best.dual_value, value) and self._weight > 0:
+            self._raise_if_better(self.model.dual_value_at(self._sum / self._weight), value)
+
+    def _raise_if_better(self, bound: float, value: float) -> bool:
+        """Lower a bound by what rounding may have added, and take it if it is better."""
+        bound -= self._allowance * (abs(bound) + abs(value))
+        better = bound > self.lower_bound
+        if better:
+            self.lower_bound = bound
+        return better
 
     def _at(self, evaluation: Any) -> ModelEvaluation:
         """Return what the model knows at the point; margins that a rule carried over are gone."""
@@ -426,9 +447,15 @@ class Certificate:
             add(evaluation, weight)
 
     def refresh(self) -> None:
-        """Bring the bounds up to date."""
+        """Bring the bounds up to date, as far as that costs little."""
         if self.cuts is not None:
             self.cuts.refresh()
+
+    def finish(self) -> None:
+        """Bring the bounds up to date for the last time."""
+        self.refresh()
+        if self.dual is not None:
+            self.dual.finish()
 
     @property
     def assumed_region(self) -> Region | None:

@@ -183,6 +183,8 @@ class Run:
     def _iterate(self) -> Status:
         options, oracle = self.options, self.oracle
         certify = self.certificate.adders if oracle.exact_values else ()
+        if self.certificate.dual is not None:
+            self.certificate.dual.watched = self._bound_is_watched()
         observed = options.callback or self.trace is not None or options.checkpoint or self._bar
         for iteration in range(self.iteration + 1, options.max_iter + 1):
             step = self.rule.step(self.state, oracle)
@@ -199,6 +201,12 @@ class Run:
             if self.restarts is not None:
                 self._consider_restart(self.restarts)
         return Status.MAX_ITER
+
+    def _bound_is_watched(self) -> bool:
+        """Tell whether anybody looks at the lower bound before the run's end."""
+        options = self.options
+        watchers = (options.tol, options.callback, self.trace, self._bar, self.restarts)
+        return any(watcher is not None for watcher in watchers)
 
     def _follow(self, region: Region) -> None:
         """Let a guessed region grow with the rule's radius."""
@@ -378,9 +386,11 @@ class Run:
             judged = self._judged
             value = judged[1].value if judged and judged[0] == self.iteration else math.nan
             known |= {"x": self._output_point().copy(), "fun": value}
+        known |= {"lower_bound": -math.inf, "gap": math.inf, "certified_radius": 0.0}
         if best is not None:
-            gap = self.gap  # which brings the certificate up to date
-            known |= {"lower_bound": self.certificate.lower_bound(best.value), "gap": gap}
+            known["gap"] = self.gap  # which brings the certificate up to date
+            bound = known["lower_bound"] = self.certificate.lower_bound(best.value)
+            known["certified_radius"] = self.certificate.radius_of(bound)
         try:
             callback(_result(known))
         except StopIteration:
@@ -466,7 +476,7 @@ class Run:
         value = math.nan if final is None else final.value
         gradient = self._final_gradient(final)
         known = self.judge is not None and final is not None
-        self.certificate.refresh()
+        self.certificate.finish()
         if known:
             self._admit_best(value)
         lower_bound = self.certificate.lower_bound(value) if known else -math.inf
