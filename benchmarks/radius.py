@@ -44,7 +44,7 @@ class Variant:
     weigh: bool = True  # the output forgets what came before the radius grew
 
 
-OWN = Variant("evidence x2, y if downhill", travel="y", downhill=True, trust=2.0)
+OWN = Variant("evidence x2 (our own)", trust=2.0)
 VARIANTS = (
     Variant("y travelled, tenfold probe", travel="y", probe="tenfold", weigh=False),
     Variant("y travelled", travel="y", weigh=False),
@@ -55,10 +55,10 @@ VARIANTS = (
     Variant("y travelled, no probe", travel="y", probe="none"),
     Variant("y if downhill", travel="y", downhill=True),
     Variant("evidence x1", trust=1.0),
-    Variant("evidence x2", trust=2.0),
     Variant("evidence x4", trust=4.0),
-    Variant("own, step x2", travel="y", downhill=True, trust=2.0, step=4.0),
-    Variant("own, no probe", travel="y", downhill=True, trust=2.0, probe="none"),
+    Variant("evidence x2, y if downhill", travel="y", downhill=True, trust=2.0),
+    Variant("our own with the step x2", trust=2.0, step=4.0),
+    Variant("our own without probe", trust=2.0, probe="none"),
     OWN,
 )
 

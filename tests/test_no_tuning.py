@@ -245,13 +245,14 @@ def test_the_summary_of_noisy_runs() -> None:
 def test_the_summary_of_dangers() -> None:
     found = [
         [Danger("a", "X", 1, 0.25), Danger("a", "X", 8, 3.0)],
-        [Danger("b", "X", 1, 0.5), Danger("b", "X", 8, np.inf)],
+        [Danger("b", "X", 1, 0.95), Danger("b", "X", 8, np.inf)],
     ]
     lines = list(no_tuning.safety_tables(found, 5))
-    assert "| largest | 0.5 | inf |" in lines
-    assert lines[-3:] == [
+    assert "| largest | 0.95 | inf |" in lines
+    assert lines[-4:] == [
         "- 20 runs in 4 groups; groups with a run that broke down: 1; groups with a gap of 1 or "
         "more: 2; largest gap inf",
+        "- Groups with a run that hardly moved (a gap between 0.9 and 1): 1",
         "  - b, X, b = 8: inf",
         "  - a, X, b = 8: 3",
     ]
@@ -260,14 +261,18 @@ def test_the_summary_of_dangers() -> None:
 # Constraints
 
 
+@pytest.mark.parametrize(
+    ("spectrum", "eigenvalues"),
+    [("even", np.logspace(0, -9, 30)), ("power", np.arange(1, 31) ** -2.0)],
+)
 @pytest.mark.parametrize("shape", ["simplex", "box", "l1-ball"])
-def test_minimisers_on_the_boundary(shape: str) -> None:
-    problem = no_tuning.boundary_problem(shape, 30, 1)
+def test_minimisers_on_the_boundary(shape: str, spectrum: str, eigenvalues: np.ndarray) -> None:
+    problem = no_tuning.boundary_problem(shape, spectrum, 30, 1)
     _, gradient = problem.evaluate(problem.minimiser)
     inner = gradient - gradient.mean() if shape == "simplex" else gradient
     assert np.linalg.norm(inner) > 1e-6 * np.linalg.norm(problem.evaluate(problem.x0)[1])
     values = np.linalg.eigvalsh(problem.model.X.T @ problem.model.X / 30)
-    np.testing.assert_allclose(values, np.logspace(-9, 0, 30), rtol=1e-5)
+    np.testing.assert_allclose(values[::-1], eigenvalues, rtol=1e-5)
 
 
 def test_the_slope_of_a_power_stops_at_rounding() -> None:
@@ -279,7 +284,7 @@ def test_the_slope_of_a_power_stops_at_rounding() -> None:
 
 
 def test_a_curve_has_the_gaps_at_its_calls() -> None:
-    problem = no_tuning.boundary_problem("box", 20, 0)
+    problem = no_tuning.boundary_problem("box", "even", 20, 0)
     curve = no_tuning.gap_curve(problem, 200)
     calls, averages, best = curve.T
     assert calls[0] >= 10
@@ -291,6 +296,28 @@ def test_a_curve_has_the_gaps_at_its_calls() -> None:
     first = no_tuning.calls_to(problem, [threshold], 400)[threshold]
     assert first <= calls[-1]
     assert np.all(averages > 0)
+
+
+def test_the_summary_of_rates() -> None:
+    names = ("box, even, 0", "box, even, 1", "box, power, 0")
+    problems = [SimpleNamespace(name=name) for name in names]
+    calls = dict.fromkeys(no_tuning.THRESHOLDS[1:], 7.0)
+
+    def rates(unixgrad: float, best: float) -> dict[str, Any]:
+        slopes = {"unixgrad": (unixgrad, 0.0), "auto": (-3.0, best), "accelegrad": (0.0, -1.0)}
+        return {name: no_tuning.Rate(*pair, calls) for name, pair in slopes.items()}
+
+    found = [rates(-2.0, -1.95), rates(-1.5, -2.5), rates(-1.0, -1.8)]
+    lines = list(no_tuning.rate_tables(problems, found, 100))
+    assert "| box, even, 1 | -1.50 | -3.00 | -2.50 | -1.00 | 7 | 7 | 7 | 7 | 7 | 7 |" in lines
+    assert lines[-6:] == [
+        "- even: UniXGrad, average: flattest slope -1.50, steepest -2.00; flatter than -1.9: 1 of 2",
+        "- even: auto, best: flattest slope -1.95, steepest -2.50; flatter than -1.9: 0 of 2",
+        "- even: auto, average: flattest slope -3.00, steepest -3.00; flatter than -1.9: 0 of 2",
+        "- power: UniXGrad, average: flattest slope -1.00, steepest -1.00; flatter than -1.9: 1 of 1",
+        "- power: auto, best: flattest slope -1.80, steepest -1.80; flatter than -1.9: 1 of 1",
+        "- power: auto, average: flattest slope -3.00, steepest -3.00; flatter than -1.9: 0 of 1",
+    ]
 
 
 # The page

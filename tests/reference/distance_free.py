@@ -39,20 +39,15 @@ def distance_free_accelegrad(
     T: int,
     r0: float,
     *,
-    values: bool = False,
     cap: float = np.inf,
     step: Callable[[Vector, Vector, float], Vector] | None = None,
 ) -> Run:
-    """Run T steps; `step(x, g, eta)` is T_eta(x, g), by default x - eta g.
-
-    `values`: a y may raise the radius where f(x_{t+1}) < f(x_0).
-    """
+    """Run T steps; `step(x, g, eta)` is T_eta(x, g), by default x - eta g."""
     run = Run(y=[x0], z=[x0], r=[min(r0, cap)])
-    f0 = fun(x0)[0]
     for t in range(T):
         tau = 1 / weight(t)
         x = tau * run.z[t] + (1 - tau) * run.y[t]
-        f, g = fun(x)
+        g = fun(x)[1]
         if step is None:
             G = g
         else:
@@ -61,7 +56,12 @@ def distance_free_accelegrad(
         run.x.append(x)
         run.g.append(g)
         run.G.append(G)
-        eta = 2 * run.r[t] / sqrt(sum(weight(s) ** 2 * (run.G[s] @ run.G[s]) for s in range(t + 1)))
+        c_eta = 2 if step is None else sqrt(2)
+        eta = (
+            c_eta
+            * run.r[t]
+            / sqrt(sum(weight(s) ** 2 * (run.G[s] @ run.G[s]) for s in range(t + 1)))
+        )
         move = step or (lambda point, gradient, size: point - size * gradient)
         z = move(run.z[t], g, weight(t) * eta)
         if np.linalg.norm(z - x0) > 3 * run.r[t]:
@@ -71,8 +71,6 @@ def distance_free_accelegrad(
         N = sum(c[s] * (run.G[s] @ (x0 - run.x[s])) for s in range(t + 1))
         S = sum(c[s] * run.G[s] for s in range(t + 1))
         r = max(run.r[t], 2 * N / np.linalg.norm(S))
-        if values and f < f0:
-            r = max(r, np.linalg.norm(y - x0))
         run.z.append(z)
         run.y.append(y)
         run.eta.append(eta)

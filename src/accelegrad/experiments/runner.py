@@ -12,6 +12,7 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
+from accelegrad import kernels
 from accelegrad.experiments.tasks import Store, Task
 
 
@@ -43,7 +44,7 @@ def compute(one: Task, folder: Path) -> None:
     from accelegrad.experiments import registry  # noqa: F401  (a new process knows no tasks yet)
 
     try:
-        with threadpool_limits(limits=1):
+        with threadpool_limits(limits=1), kernels.use(threads=1):
             Store(folder).get(one)
     except Exception as error:
         raise TaskError(f"{one.kind} with {dict(one.parameters)}: {error}") from error

@@ -35,23 +35,50 @@ LOSS_CODES = {
     "quantile": QUANTILE,
     "epsilon_insensitive": EPSILON_INSENSITIVE,
 }
+STOP, GO = 0, 1
 STEP, REACH, TRUST = 2.0, 3.0, 2.0  # of the distance-free rule, as in its own module
 SMALLEST_SHARE = 1e-6  # of 1 + ||x0||: the radius that the distance-free rule starts with
 
 
 def compiled(function: Any) -> Any:
-    """Compile a function of numbers and arrays, with fused products but no other liberty."""
-    return njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})(function)
+    """Compile a function that is called from compiled ones; products and sums may be fused."""
+    return njit(error_model="numpy", fastmath={"contract"})(function)
 
 
-def compiled_sums(function: Any) -> Any:
-    """Compile a function whose sums may be added up in any order, as vector units want it."""
-    options = {"contract", "reassoc"}
-    return njit(cache=True, nogil=True, error_model="numpy", fastmath=options)(function)
+def summing(function: Any) -> Any:
+    """Compile likewise one whose sums may be added up in any order, as vector units want it.
+
+    Tests for finite numbers do not work there: they are optimised away.
+    """
+    return njit(error_model="numpy", fastmath={"contract", "reassoc", "nsz"})(function)
+
+
+def kernel(function: Any) -> Any:
+    """Compile a function that Python calls: it lets other threads run, and is kept on disk."""
+    options: dict[str, Any] = {"error_model": "numpy", "fastmath": {"contract"}, "nogil": True}
+    try:
+        return njit(cache=True, **options)(function)
+    except RuntimeError:  # there is no folder to write to
+        return njit(**options)(function)
+
+
+def record(floats: list[str], integers: list[str]) -> np.dtype[np.void]:
+    """Return the type of a record: compiled code reads and writes its fields by name."""
+    return np.dtype([(name, "f8") for name in floats] + [(name, "i8") for name in integers])
+
+
+#: What does not change during a run; x0b is the intercept of x0.
+FIXED = record(
+    [
+        *("l2", "scale", "squared_bound", "ball", "cap"),
+        *("x0x0", "x0b", "loss_parameter", "intercept"),
+    ],
+    ["loss", "tracked"],
+)
 
 
 @compiled
-def slope(code: int, parameter: float, m: float, y: float) -> float:
+def slope(code: int, parameter: float, m: float, y: float) -> Any:
     """Return l'(m, y) of the loss with this code; 0 at kinks, as in `problems.losses`."""
     if code == LOGISTIC:
         decay = math.exp(-abs(y * m))  # nothing overflows
@@ -78,6 +105,14 @@ def _sided(number: float, below: float, above: float) -> float:
     if number < 0.0:
         return below
     return above if number > 0.0 else 0.0
+
+
+@compiled
+def coefficient(f: Any, m: float, target: float, share: float) -> Any:
+    """Return a row's factor in the gradient of a batch, NaN where the margin is not finite."""
+    if not math.isfinite(m):
+        return math.nan
+    return share * slope(f.loss, f.loss_parameter, m, target)
 
 
 @compiled
@@ -135,6 +170,12 @@ class Epochs(ABC):
         initial_radius: float | None = None,
         largest_radius: float | None = None,
     ) -> None:
+        if kind == "distance_free":
+            _refuse(kind, diameter=diameter, ball_radius=ball_radius)
+        else:
+            _refuse(kind, initial_radius=initial_radius, largest_radius=largest_radius)
+        if kind != "accelegrad":
+            _refuse(kind, gradient_bound=gradient_bound or None)
         self.n_samples, self.n_features = shape
         self.targets = self._checked_targets(y, shares)
         size = self.n_features + bool(fit_intercept)
@@ -147,7 +188,7 @@ class Epochs(ABC):
             loss_parameter=real_number("loss_parameter", loss_parameter),
             l2=real_number("l2", l2, least=0.0),
             fit_intercept=bool(fit_intercept),
-            diameter=self._diameter(kind, diameter),
+            diameter=_diameter(kind, diameter),
             gradient_bound=real_number("gradient_bound", gradient_bound, least=0.0),
             ball_radius=_radius("ball_radius", ball_radius, math.inf),
             initial_radius=_radius(
@@ -157,6 +198,22 @@ class Epochs(ABC):
             ),
             largest_radius=_radius("largest_radius", largest_radius, math.inf),
         )
+        self._coupled = kind != "adagrad"
+        self._features = np.ascontiguousarray(self.x0[: self.n_features])
+        self._fixed = self._fixed_numbers()
+
+    def _fixed_numbers(self) -> npt.NDArray[np.void]:
+        own = self.settings
+        fixed = np.zeros(1, FIXED)
+        fixed["l2"], fixed["loss"] = own.l2, own.loss
+        fixed["loss_parameter"], fixed["intercept"] = own.loss_parameter, own.fit_intercept
+        fixed["scale"] = STEP * own.diameter if self._coupled else own.diameter
+        fixed["squared_bound"] = own.gradient_bound**2
+        fixed["ball"], fixed["cap"] = own.ball_radius, own.largest_radius
+        fixed["x0x0"] = self._features @ self._features
+        fixed["x0b"] = self.x0[-1] if own.fit_intercept else 0.0
+        fixed["tracked"] = own.kind == "distance_free"
+        return fixed
 
     @property
     @abstractmethod
@@ -188,8 +245,30 @@ class Epochs(ABC):
         """Return the last iterate, a new array."""
 
     @abstractmethod
+    def _sequences(self) -> dict[str, Vector]:
+        """Return new arrays: the three points, the weighted sum, the distance-free rule's S."""
+
     def snapshot(self) -> dict[str, Any]:
         """Return the fields of the rule's own state, as numbers and new dense arrays."""
+        s, arrays = self.numbers, self._sequences()
+        common = {
+            "iteration": self.iteration,
+            "step_size": self.step_size,
+            "weighted_sum": arrays["weighted_sum"],
+            "weight_sum": float(s["weight_sum"]),
+        }
+        if not self._coupled:
+            return {"point": arrays["query_point"], "squares": float(s["squares"]), **common}
+        points = {name: arrays[name] for name in ("query_point", "mirror_point", "gradient_point")}
+        fields = {**points, "weighted_squares": float(s["squares"]), **common}
+        if self.settings.kind == "distance_free":
+            fields |= {
+                "start": self.x0.copy(),
+                "radius": self.radius,
+                "evidence": float(s["evidence"]),
+                "gradient_sum": arrays["gradient_sum"],
+            }
+        return fields
 
     @property
     def iteration(self) -> int:
@@ -266,14 +345,6 @@ class Epochs(ABC):
                 raise ValueError(f"{name} must have {n} entries, but it has {vector.size}.")
         return Targets(**vectors)
 
-    @staticmethod
-    def _diameter(kind: str, diameter: float | None) -> float:
-        if kind == "distance_free":
-            if diameter is not None:
-                raise ValueError(f"diameter must be None for {kind!r}, but it is {diameter!r}.")
-            return 0.0
-        return real_number("diameter", diameter, above=0.0)
-
 
 def same_shape(name: str, given: Any, own: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return a given array that replaces one of our own, or say why it cannot."""
@@ -291,3 +362,14 @@ def _one_of(name: str, given: str, allowed: Any) -> str:
 
 def _radius(name: str, given: float | None, default: float) -> float:
     return default if given is None else real_number(name, given, above=0.0)
+
+
+def _diameter(kind: str, given: float | None) -> float:
+    return 0.0 if kind == "distance_free" else real_number("diameter", given, above=0.0)
+
+
+def _refuse(kind: str, **parameters: float | None) -> None:
+    """Refuse parameters that a rule does not have."""
+    for name, given in parameters.items():
+        if given is not None:
+            raise ValueError(f"{name} must be None for the kind {kind!r}, but it is {given!r}.")

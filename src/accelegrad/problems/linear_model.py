@@ -12,16 +12,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 from scipy.optimize import brentq
 
+from accelegrad import kernels
 from accelegrad.errors import Vector, finite_vector, real_array, real_number
 from accelegrad.problems.losses import Array, Loss, make_loss
 from accelegrad.problems.null_space import DualBounds, NullSpace, obstacle
+
+if TYPE_CHECKING:
+    from accelegrad.kernels import gradient as one_pass_gradient
 
 Rows = npt.NDArray[np.integer[Any]]
 
@@ -29,6 +33,8 @@ Rows = npt.NDArray[np.integer[Any]]
 _GATHERED_ROWS = 128
 # Each trial reaches 8 times as far: from 1e-6 to 3e8 times the size of margins and targets.
 _BRACKET_TRIALS = 16
+# The losses that have a parameter, and the attribute that holds it.
+_LOSS_PARAMETERS = {"huber": "delta", "quantile": "quantile", "epsilon_insensitive": "epsilon"}
 # Entries looked at in one go when searching for non-finite numbers: bounds the memory taken.
 _CHECKED_ENTRIES = 1 << 20
 
@@ -37,7 +43,8 @@ class Evaluation:
     """What a linear model knows at one point; each part is computed when first asked for, once.
 
     The margins cost one product with X and are computed at once, the value then costs no other;
-    the gradient costs one product with the transpose. Arrays are shared: do not change them.
+    the gradient costs one product with the transpose. Of large data one pass over X gives all of
+    them at once. Arrays are shared: do not change them.
 
     Parameters
     ----------
@@ -52,11 +59,16 @@ class Evaluation:
     def __init__(self, model: LinearModel, w: Vector) -> None:
         self.model = model
         self.w = w
-        self.margins = model._forward(w)
         self._mean_loss: float | None = None
         self._derivatives: Vector | None = None
         self._gradient: Vector | None = None
         self._dual_gap: float | None = None
+        if model._has_kernel:
+            found = model._one_pass(w, keep=True)
+            self.margins, self._derivatives = found.margins, found.slopes
+            self._mean_loss, self._gradient = found.loss, model._with_penalty(found.gradient, w)
+        else:
+            self.margins = model._forward(w)
 
     @property
     def mean_loss(self) -> float:
@@ -86,11 +98,7 @@ class Evaluation:
         """A (sub)gradient of P at w: sum_i p_i theta_i a_i + l2 w."""
         if self._gradient is None:
             model = self.model
-            gradient = model._backward(self.derivatives)
-            if model.l2 > 0.0:
-                n = model.n_features
-                gradient[:n] += model.l2 * self.w[:n]
-            self._gradient = gradient
+            self._gradient = model._with_penalty(model._backward(self.derivatives), self.w)
         return self._gradient
 
     @property
@@ -173,7 +181,8 @@ class LinearModel:
     X : array or sparse matrix of shape (n_samples, n_features)
         float32 and float64 are kept without copying, in C or Fortran order or as CSR; other
         sparse formats are converted to CSR, integers and booleans to float64. With float32 the
-        products run in float32, and everything else in float64. X must not change afterwards.
+        products run in float32, and everything else in float64; those of large data in C order
+        or CSR, for which there are kernels, run in float64 too. X must not change afterwards.
     y : array of shape (n_samples,)
         Targets; for classification losses the labels -1 and +1.
     loss : str
@@ -229,6 +238,8 @@ class LinearModel:
         # A view; made once because SciPy takes its time to make one.
         self._transpose = self.X.T if self._is_sparse else None
         self._dual_bounds: DualBounds | None = None
+        self._readable = kernels.readable(self.X)
+        self._kernel_data: one_pass_gradient.Data | None = None
 
     def __repr__(self) -> str:
         kind = "CSR" if self._is_sparse else "dense"
@@ -245,15 +256,27 @@ class LinearModel:
 
     def value(self, w: npt.ArrayLike) -> float:
         """Return the objective P(w)."""
-        return Evaluation(self, self._parameters(w)).value
+        w = self._parameters(w)
+        return self._value_and_gradient(w)[0] if self._has_kernel else Evaluation(self, w).value
 
     def gradient(self, w: npt.ArrayLike) -> Vector:
         """Return a (sub)gradient of P at w, of length `n_parameters`."""
-        return Evaluation(self, self._parameters(w)).gradient
+        w = self._parameters(w)
+        return self._value_and_gradient(w)[1] if self._has_kernel else Evaluation(self, w).gradient
 
     def value_and_gradient(self, w: npt.ArrayLike) -> tuple[float, Vector]:
-        """Return P(w) and a (sub)gradient there, by one product with X and one with X^T."""
-        evaluation = Evaluation(self, self._parameters(w))
+        """Return P(w) and a (sub)gradient there.
+
+        That takes one product with X and one with X^T, or one pass over X: see
+        `accelegrad.kernels`.
+        """
+        return self._value_and_gradient(self._parameters(w))
+
+    def _value_and_gradient(self, w: Vector) -> tuple[float, Vector]:
+        if self._has_kernel:
+            found = self._one_pass(w)
+            return found.loss + self._penalty(w), self._with_penalty(found.gradient, w)
+        evaluation = Evaluation(self, w)
         return evaluation.value, evaluation.gradient
 
     def dual_gap(self, w: npt.ArrayLike) -> float:
@@ -343,6 +366,9 @@ class LinearModel:
             The (sub)gradient of that, dense.
         """
         w, rows = self._parameters(w), self._checked_rows(rows)
+        if self._has_kernel:
+            found = self._one_pass(w, rows)
+            return found.loss + self._penalty(w), self._with_penalty(found.gradient, w)
         features = w[: self.n_features]
         block = self._block(rows)
         margins, y = block.margins(features), self.y[rows]
@@ -370,6 +396,43 @@ class LinearModel:
         norm = float(np.linalg.norm(start))
         from_origin = math.sqrt(2.0 * self.value(np.zeros_like(start)) / self.l2) + norm
         return min(math.sqrt(2.0 * self.dual_gap(start) / self.l2), from_origin)
+
+    @property
+    def compiles_first(self) -> bool:
+        """Whether the next evaluation compiles a kernel: some seconds, once on a machine."""
+        if not self._has_kernel:
+            return False
+        from accelegrad.kernels import gradient
+
+        return gradient.is_pending(self._data().matrix)
+
+    @property
+    def _has_kernel(self) -> bool:
+        """Whether value and gradient come from one compiled pass over X."""
+        return kernels.wanted(self._readable)
+
+    def _data(self) -> one_pass_gradient.Data:
+        """Return what the kernels read, made at the first call; it is nothing but views."""
+        if self._kernel_data is None:
+            from accelegrad.kernels import gradient
+
+            shares = None if self.sample_weight is None else self._shares
+            name = self.loss.name
+            parameter = getattr(self.loss, _LOSS_PARAMETERS.get(name, ""), 0.0)
+            self._kernel_data = gradient.data(self.X, self.y, shares, name, parameter)
+        return self._kernel_data
+
+    def _one_pass(
+        self, w: Vector, rows: Rows | None = None, *, keep: bool = False
+    ) -> one_pass_gradient.Pass:
+        """Return sum_i p_i l(m_i) over all rows, or its estimate from some, and its gradient."""
+        from accelegrad.kernels import gradient
+
+        size = self.n_samples if rows is None else rows.size
+        scale = 1.0 / size if self.sample_weight is None else self.n_samples / size
+        return gradient.one_pass(
+            self._data(), w, intercept=self.fit_intercept, rows=rows, scale=scale, keep=keep
+        )
 
     def _parameters(self, w: npt.ArrayLike, name: str = "w") -> Vector:
         """Return w as a float64 vector, itself where it is one."""
@@ -421,6 +484,12 @@ class LinearModel:
             return 0.0
         features = w[: self.n_features]
         return 0.5 * self.l2 * float(features @ features)
+
+    def _with_penalty(self, gradient: Vector, w: Vector) -> Vector:
+        """Add the gradient of the l2 term to that of the mean loss, in place."""
+        if self.l2 > 0.0:
+            gradient[: self.n_features] += self.l2 * w[: self.n_features]
+        return gradient
 
     def _forward(self, w: Vector) -> Vector:
         """Return the margins in float64."""

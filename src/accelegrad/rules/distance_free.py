@@ -9,17 +9,16 @@ from accelegrad.errors import real_number
 from accelegrad.rules.base import (
     Array,
     Evaluation,
-    Oracle,
     Projection,
     Prox,
     QueryRule,
-    Step,
     inner,
 )
-from accelegrad.rules.distance import Probing, check_radius, distance, larger
+from accelegrad.rules.distance import Probing, check_radius, larger
 from accelegrad.rules.schedules import adaptive_step, importance_weight
 
-STEP = 2  # the step is so many radii over the root of the weighted squares
+STEP = 2  # the step is so many radii over the root of the weighted squares,
+MAPPED_STEP = 2**0.5  # or so many with a set or a term: the gradient mapping is the shorter one
 REACH = 3  # z stays within so many radii of x0
 TRUST = 2  # times the distance that the gradients prove, the radius grows to
 
@@ -36,7 +35,6 @@ class DistanceFreeState(NamedTuple):
     weighted_sum: Array  # sum of alpha_s r_s y_{s+1}
     weight_sum: Any
     start: Array  # x_0
-    start_value: Any  # f(x_0) where values are exact, else minus infinity
     radius: Any  # r_t
     evidence: Any  # N_t = sum of alpha_s r_s^2 <G_s, x_0 - x_{s+1}>
     gradient_sum: Array  # S_t = sum of alpha_s r_s^2 G_s
@@ -53,22 +51,23 @@ class DistanceFreeAcceleGrad(Probing, QueryRule):
         \eta_t &= 2 r_t \,\bigl(\textstyle\sum_{s\le t} \alpha_s^2 \|G_s\|^2\bigr)^{-1/2} \\
         z_{t+1} &= P_{3 r_t}(T_{\alpha_t \eta_t}(z_t, g_t)), \quad
         y_{t+1} = T_{\eta_t}(x_{t+1}, g_t), \qquad T_\eta(x, g) = x - \eta g \\
-        r_{t+1} &= \max\bigl(r_t,\ 2 N_t / \|S_t\|,\ \|y_{t+1} - x_0\| \text{ if downhill}\bigr) \\
+        r_{t+1} &= \max\bigl(r_t,\ 2 N_t / \|S_t\|\bigr) \\
         N_t &= \textstyle\sum_{s \le t} \alpha_s r_s^2 \langle G_s, x_0 - x_{s+1}\rangle, \quad
         S_t = \textstyle\sum_{s \le t} \alpha_s r_s^2 G_s
 
     where :math:`P_R` is the projection onto the ball around :math:`x_0`, and :math:`G_t = g_t`.
     With exact gradients :math:`N_t/\|S_t\|` is a proven lower bound on the distance to any
-    minimiser (the sum of :math:`\langle g_s, x_{s+1} - x^*\rangle \ge 0`), and under noise it errs
-    downwards: the noise of a gradient is independent of the point it is taken at, so it cancels in
-    the numerator and lengthens the denominator. "Downhill" means that exact values are known and
-    :math:`f(x_{t+1}) < f(x_0)`. The output is the average of the :math:`y_{t+1}` with weights
+    minimiser (the sum of :math:`\langle g_s, x_{s+1} - x^*\rangle \ge 0`), so the radius never
+    exceeds twice that distance, unless :math:`r_0` does. Under noise the bound errs downwards: the
+    noise of a gradient is independent of the point it is taken at, so it cancels in the numerator
+    and lengthens the denominator. The output is the average of the :math:`y_{t+1}` with weights
     :math:`\alpha_t r_t`, which forgets the steps that were taken while the radius was too small.
 
     With a feasible set or a composite term, :math:`T_\eta(x, g)` is the step followed by the prox
     and the projection, and :math:`G_t = (x_{t+1} - T_h(x_{t+1}, g_t))/h` with
     :math:`h = \eta_{t-1}` is the gradient mapping. Unlike the gradient it vanishes at a minimiser
-    on the boundary, so that the steps do not die there.
+    on the boundary, so that the steps do not die there; as it is the shorter one, the step has a
+    :math:`\sqrt2` in place of the 2.
 
     Parameters
     ----------
@@ -112,14 +111,12 @@ class DistanceFreeAcceleGrad(Probing, QueryRule):
         """Return y_0 = z_0 = x_0."""
         zero = 0 * x0
         radius = self._capped(self.first_radius(x0))
-        return DistanceFreeState(
-            0, x0, x0, x0, 0.0, 0.0, zero, 0.0, x0, float("-inf"), radius, 0.0, zero
-        )
+        return DistanceFreeState(0, x0, x0, x0, 0.0, 0.0, zero, 0.0, x0, radius, 0.0, zero)
 
     def started(self, state: DistanceFreeState, known: Evaluation | None) -> DistanceFreeState:
-        """Return the state with f(x_0), where it is known."""
-        value = float("-inf") if known is None else known.value
-        return state._replace(start_value=value, radius=self._capped(state.radius))
+        """Return the state with the probed radius under the cap."""
+        del known
+        return state._replace(radius=self._capped(state.radius))
 
     def _capped(self, radius: Any) -> Any:
         cap = self.largest_radius
@@ -133,34 +130,20 @@ class DistanceFreeAcceleGrad(Probing, QueryRule):
         """Return alpha_t, the weight that the certificate gives to the gradient's cut."""
         return importance_weight(state.iteration)
 
-    def step_from(self, state: DistanceFreeState, oracle: Oracle) -> Step:
-        """Do one step; with exact values a point below f(x_0) may raise the radius."""
-        evaluation = oracle(state.query_point)
-        downhill = bool(evaluation.value < state.start_value)
-        following = self.update(state, evaluation.gradient, downhill)
-        return Step(following, evaluation, self.weight(state))
-
-    def update(
-        self, state: DistanceFreeState, gradient: Array, downhill: bool = False
-    ) -> DistanceFreeState:
-        """Return the state after the gradient g_t at x_{t+1}.
-
-        `downhill` tells that f(x_{t+1}) < f(x_0) was seen: then y may raise the radius.
-        """
+    def update(self, state: DistanceFreeState, gradient: Array) -> DistanceFreeState:
+        """Return the state after the gradient g_t at x_{t+1}."""
         t, x, x0, r = state.iteration, state.query_point, state.start, state.radius
         alpha = importance_weight(t)
-        mapping = self._mapping(state, gradient)
+        plain = self.prox is None and (self.project is None or not self.project_y)
+        mapping = gradient if plain else self._mapping(state, gradient)
         squares = state.weighted_squares + alpha * alpha * inner(mapping, mapping)
-        eta = adaptive_step(STEP * r, squares)
+        eta = adaptive_step((STEP if plain else MAPPED_STEP) * r, squares)
         z = self._held(self._moved(state.mirror_point, gradient, alpha * eta), x0, REACH * r)
         y = self._moved(x, gradient, eta, self.project_y)
         weight = alpha * r * r
         evidence = state.evidence + weight * inner(mapping, x0 - x)
         gradient_sum = state.gradient_sum + weight * mapping
         proven = adaptive_step(evidence, inner(gradient_sum, gradient_sum))
-        grown = larger(r, TRUST * proven)
-        if downhill:
-            grown = larger(grown, distance(y, x0))
         tau = 1 / importance_weight(t + 1)
         return DistanceFreeState(
             t + 1,
@@ -172,8 +155,7 @@ class DistanceFreeAcceleGrad(Probing, QueryRule):
             state.weighted_sum + alpha * r * y,
             state.weight_sum + alpha * r,
             x0,
-            state.start_value,
-            self._capped(grown),
+            self._capped(larger(r, TRUST * proven)),
             evidence,
             gradient_sum,
         )
@@ -186,9 +168,7 @@ class DistanceFreeAcceleGrad(Probing, QueryRule):
         return self.project(moved) if project and self.project is not None else moved
 
     def _mapping(self, state: DistanceFreeState, gradient: Array) -> Array:
-        """Return the gradient, or the gradient mapping where there is a set or a term."""
-        if self.prox is None and (self.project is None or not self.project_y):
-            return gradient
+        """Return the gradient mapping."""
         x, step = state.query_point, state.step_size
         if not step > 0:  # the first step, or a minimiser so far
             step = adaptive_step(state.radius, inner(gradient, gradient))

@@ -28,7 +28,8 @@ from accelegrad.solve.trace import Trace
 
 DIVERGED = 1e20  # times the size at the start; what grows without bound gets there soon
 BEYOND = (1e-1, 1e-2, 1e-3, 1e-4)  # how far beyond a boundary to look, in radii
-FARTHER = (1e-1, 1.0, 1e1, 1e2)  # the same where the radius is the run's own guess
+OPINIONS = 12  # steps of another method before a guessed radius is trusted,
+SHORT, FAR = 0.1, 1e6  # the first of so many radii, all of them of at most so many
 REACH = 3.0  # a guessed region reaches so many of the rule's radii,
 GRID = 1.25  # rounded up by at most this factor, so that it is not made anew at every step
 OUTPUTS = ("auto", "average", "last", "best")
@@ -323,24 +324,46 @@ class Run:
         )
 
     def _stands_farther(self, region: Region, final: Evaluation, norm: float) -> bool:
-        """Look around far beyond a guessed region; widen it where it is refuted."""
-        for share in FARTHER:
-            reach = share * region.radius
-            if self.certificate.refuted(self._value_beyond(region, final, reach / norm)):
-                self._widen(region.radius + 2 * reach)
+        """Ask another method whether the function falls on beyond a guessed region.
+
+        A few steps of Barzilai and Borwein's, whose length is the inverse of the curvature just
+        seen: along a flat valley they soon are as long as the valley. A value below the lower bound
+        refutes the region, which is widened to hold the point.
+        """
+        at, step = final, SHORT * region.radius / norm
+        for _ in range(OPINIONS):
+            trial = self._evaluated_beyond(region, at, step)
+            if trial is None:
+                return True
+            if self.certificate.refuted(trial.value):
+                self._widen(2 * max(region.radius, math.dist(trial.point, region.center)))
                 return False
+            moved, bent = trial.point - at.point, trial.gradient - at.gradient
+            length, curvature = float(moved @ moved), float(moved @ bent)
+            if length == 0:
+                return True
+            steepness = math.sqrt(trial.gradient @ trial.gradient)
+            longest = FAR * region.radius / steepness if steepness > 0 else step
+            at, step = trial, min(length / curvature if curvature > 0 else 10 * step, longest)
         return True
 
     def _value_beyond(self, region: Region, final: Evaluation, step: float) -> float:
         """Return the value after a long step downhill, infinite where there is none."""
+        trial = self._evaluated_beyond(region, final, step)
+        return math.inf if trial is None else trial.value
+
+    def _evaluated_beyond(self, region: Region, at: Evaluation, step: float) -> Evaluation | None:
+        """Evaluate after a step downhill; None where the function is not finite."""
         assert self.judge is not None
-        trial = final.point - step * final.gradient
+        trial = at.point - step * at.gradient
         if self.judge.penalty is not None:
             trial = self.judge.penalty.prox(trial, step)
         try:
-            return self.judge(region.feasible_set.project(trial)).value
+            evaluation = self.judge(region.feasible_set.project(trial))
+            _ = evaluation.gradient  # it may come late, and not be finite
         except NonFiniteError:
-            return math.inf
+            return None
+        return evaluation
 
     def _judge_output(self) -> Evaluation:
         """Evaluate the output point exactly, once an iteration."""

@@ -1,0 +1,184 @@
+"""One pass for value and gradient: against reading the data, the two products, and one core.
+
+Run: python benchmarks/gradient.py [--repeat 30] [--small] [--cpu]. All times are minima of one run,
+taken in turns, so that a busy machine disturbs all of them alike. Data do not fit into the cache.
+On a machine whose cores are all busy take --cpu: processor time, and of blocks that should run at
+the same time that of the longest. Then "cores" tells how evenly work is split and no more: blocks
+that in truth run one after the other do not compete for memory. It needs idle cores and wall time.
+
+read      the pass over the time to sum up all entries of X (and the column numbers of sparse X) on
+          as many threads; the target is at most 1.3
+products  the time of X @ w and X.T @ r by NumPy or SciPy on one thread over that of the pass on
+          one, which computes the losses too; the target is at least 1.6
+before    the same for all of `value_and_gradient` without kernels
+cores     the pass on one thread over the pass on two; the target is at least 1.7
+"""
+
+import argparse
+import time
+
+import numba
+import numpy as np
+import scipy.sparse as sp
+from threadpoolctl import threadpool_limits
+
+from accelegrad import kernels
+from accelegrad.kernels import compile as compiling
+from accelegrad.kernels import gradient
+from accelegrad.kernels.blocks import run
+from accelegrad.problems.linear_model import LinearModel
+
+READ, PRODUCTS, CORES = 1.3, 1.6, 1.7
+DENSE = [(200_000, 100), (1_000_000, 10), (20_000, 1000), (2000, 10_000)]
+SPARSE = [(100_000, 2000, 75), (100_000, 50_000, 75), (50_000, 500_000, 75)]
+
+
+class Clock:
+    """Wall time, or the processor time of the longest of the blocks that run at the same time."""
+
+    def __init__(self, cpu):
+        self.now = time.thread_time if cpu else time.perf_counter
+        self.cpu, self.spared = cpu, 0.0
+
+    def run(self, task, count):
+        """Do what `kernels.blocks.run` does, and note by how much the longest block took longer."""
+
+        def timed(block):
+            begun = self.now()
+            found = task(block)
+            return found, self.now() - begun
+
+        found, spent = zip(*run(timed, count), strict=True)
+        self.spared += max(spent) - spent[0]
+        return list(found)
+
+    def seconds(self, call):
+        self.spared = 0.0
+        begun = self.now()
+        call()
+        return self.now() - begun + (self.spared if self.cpu else 0.0)
+
+
+@numba.njit(nogil=True, fastmath={"reassoc", "contract", "nsz"})
+def total(entries):
+    """Return the sum of all entries, vectorised: it takes as long as reading them."""
+    found = entries[0]
+    for i in range(1, entries.size):
+        found += entries[i]
+    return found
+
+
+def read(arrays, threads, clock):
+    """Read all entries, in as many blocks as there are threads."""
+
+    def task(block):
+        return [
+            total(array[array.size * block // threads : array.size * (block + 1) // threads])
+            for array in arrays
+        ]
+
+    return clock.run(task, threads)
+
+
+def sparse_data(n, d, row_entries, dtype, seed=0):
+    """Return a CSR matrix with distinct columns in each row, some of them frequent, most rare."""
+    rng = np.random.default_rng(seed)
+    frequency = np.cumsum(1.0 / (np.arange(d) + 50.0))
+    drawn = np.searchsorted(frequency, frequency[-1] * rng.random((n, 2 * row_entries)))
+    columns = np.sort(rng.permutation(d)[np.minimum(drawn, d - 1)], axis=1)
+    kept = np.ones(columns.shape, dtype=bool)
+    kept[:, 1:] = columns[:, 1:] != columns[:, :-1]
+    kept &= rng.random(kept.shape) < row_entries * n / kept.sum()
+    ends = np.concatenate([[0], np.cumsum(kept.sum(axis=1))]).astype(np.int32)
+    entries = rng.standard_normal(ends[-1]).astype(dtype)
+    return sp.csr_array((entries, columns[kept].astype(np.int32), ends), shape=(n, d))
+
+
+def passes(model, w, threads):
+    def call():
+        with kernels.use("always", threads=threads):
+            model.value_and_gradient(w)
+
+    return call
+
+
+def minima(calls, repeat, clock):
+    """Return the least time of each call, in milliseconds."""
+    least = dict.fromkeys(calls, np.inf)
+    for _ in range(repeat):
+        for name, call in calls.items():
+            time.sleep(0.002)  # one who has rested gets a core at once, on a busy machine too
+            least[name] = min(least[name], 1e3 * clock.seconds(call))
+    return least
+
+
+def measure(X, loss, repeat, clock):
+    """Return the minima of all that is compared."""
+    rng = np.random.default_rng(1)
+    n, d = X.shape
+    y = np.where(rng.random(n) < 0.5, -1.0, 1.0)
+    model = LinearModel(X, y, loss)
+    w = rng.standard_normal(d) / np.sqrt(d)
+    factors, features, transpose = y.astype(X.dtype), w.astype(X.dtype), X.T
+    arrays = (X.data, X.indices) if sp.issparse(X) else (X.reshape(-1),)
+
+    def before():
+        with kernels.use("never"):
+            model.value_and_gradient(w)
+
+    calls = {
+        "read 1": lambda: read(arrays, 1, clock),
+        "pass 1": passes(model, w, 1),
+        "products": lambda: (X @ features, transpose @ factors),
+        "before": before,
+        "read 2": lambda: read(arrays, 2, clock),
+        "pass 2": passes(model, w, 2),
+    }
+    for call in calls.values():
+        call()  # compiles, and touches all pages
+    return minima(calls, repeat, clock)
+
+
+def show(name, dtype, loss, ms):
+    one, two = ms["pass 1"], ms["pass 2"]
+    print(
+        f"{name:<26}{np.dtype(dtype).name:<9}{loss:<10}{ms['read 1']:>8.2f}{one:>8.2f}{two:>8.2f}"
+        f"{one / ms['read 1']:>8.2f}{two / ms['read 2']:>8.2f}{ms['products'] / one:>10.2f}"
+        f"{ms['before'] / one:>8.2f}{one / two:>7.2f}",
+        flush=True,
+    )
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--repeat", type=int, default=30)
+    parser.add_argument("--small", action="store_true", help="one tenth of the rows")
+    parser.add_argument("--cpu", action="store_true", help="processor time: see above")
+    given = parser.parse_args()
+    clock = Clock(given.cpu)
+    gradient.run = clock.run
+    print(f"loading or compiling the kernels took {compiling.warmup():.1f} s")
+    print(
+        f"{'X':<26}{'entries':<9}{'loss':<10}{'read ms':>8}{'pass 1':>8}{'pass 2':>8}{'read 1':>8}"
+        f"{'read 2':>8}{'products':>10}{'before':>8}{'cores':>7}"
+    )
+    share = 10 if given.small else 1
+    with threadpool_limits(limits=1):
+        for dtype in (np.float64, np.float32):
+            for n, d in DENSE:
+                X = np.random.default_rng(0).standard_normal((n // share, d), dtype=dtype)
+                for loss in ("logistic", "squared"):
+                    ms = measure(X, loss, given.repeat, clock)
+                    show(f"{n // share} x {d}", dtype, loss, ms)
+            for n, d, row_entries in SPARSE:
+                X = sparse_data(n // share, d, row_entries, dtype)
+                name = f"{n // share} x {d}, {X.nnz / X.shape[0]:.0f} a row"
+                for loss in ("logistic", "squared"):
+                    show(name, dtype, loss, measure(X, loss, given.repeat, clock))
+    print(f"targets: read <= {READ}, products >= {PRODUCTS}, cores >= {CORES}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,150 @@
+"""Compiled twins of the hot paths, on plain arrays: one pass over the data for value and gradient.
+
+They are used where they pay, and give the same numbers as the plain code up to rounding:
+
+- with at least `LEAST_ENTRIES` stored entries. Loading Numba takes about half a second and
+  compiling, once on a machine, some seconds; small data never load it;
+- with rows of moderate length: see `WIDEST_DENSE` and `WIDEST_SPARSE`;
+- on `threads()` threads. Each has a fixed share of the rows and sums of its own, which are added
+  in a fixed order: results depend on the number of threads, and on nothing else.
+
+The environment variable ``ACCELEGRAD_KERNELS`` ("auto", "always" or "never") and `use` change
+when they are used; ``OMP_NUM_THREADS``, ``NUMBA_NUM_THREADS`` and `use` the number of threads.
+"""
+
+# Nothing here loads Numba: `accelegrad` imports this, and needs kernels for large data only.
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from accelegrad.errors import nearest, whole_number
+
+#: With fewer stored entries, thousands of evaluations would not make up for loading Numba, and the
+#: processor's cache holds X, so that a second pass over it is cheap (measured, as those below).
+LEAST_ENTRIES = 1 << 20
+#: The cache does not hold four longer rows, and there the products of BLAS are as fast.
+WIDEST_DENSE = 1 << 14
+#: The cache does not hold longer parameters along with their gradient: on one thread SciPy's
+#: products, which use them one after the other, are faster.
+WIDEST_SPARSE = 1 << 15
+#: A block of fewer entries takes about as long as waking a thread.
+LEAST_WORK = 1 << 16
+#: A block has at least so many entries for each entry of the gradient. So the gradients of all
+#: blocks take less memory than X, and less time to clear and add than X takes to be read.
+ENTRIES_PER_SUM = 2
+
+_MODES = ("auto", "always", "never")
+
+
+@dataclass(frozen=True)
+class _Settings:
+    mode: str
+    threads: int | None = None
+
+
+def _checked_mode(name: str, mode: str) -> str:
+    if mode not in _MODES:
+        raise ValueError(
+            f"{name} must be one of the words below, not {mode!r}; {nearest(str(mode), _MODES)}"
+        )
+    return mode
+
+
+_settings = _Settings(
+    _checked_mode("ACCELEGRAD_KERNELS", os.environ.get("ACCELEGRAD_KERNELS") or "auto")
+)
+
+
+@contextmanager
+def use(mode: str | None = None, *, threads: int | None = None) -> Iterator[None]:
+    """Change within a ``with`` block when kernels are used, and how many threads they take.
+
+    Parameters
+    ----------
+    mode : str, optional
+        "auto": where they pay; "always": wherever there is one for the data; "never".
+    threads : int, optional
+        At least 1.
+
+    Notes
+    -----
+    It holds for all threads of the process.
+    """
+    global _settings
+    before = _settings
+    if mode is not None:
+        _settings = replace(_settings, mode=_checked_mode("mode", mode))
+    if threads is not None:
+        _settings = replace(_settings, threads=whole_number("threads", threads, least=1))
+    try:
+        yield
+    finally:
+        _settings = before
+
+
+class Readable(NamedTuple):
+    """What decides whether kernels pay for a matrix: its stored entries and its columns."""
+
+    entries: int
+    columns: int
+    sparse: bool
+
+
+def readable(X: Any) -> Readable | None:
+    """Return what there is to read in a dense or CSR matrix, None if there is no kernel for it.
+
+    There is one for dense data in C order and for CSR data with `indices` and `indptr` of one type.
+    """
+    if isinstance(X, np.ndarray):
+        return Readable(X.size, X.shape[1], sparse=False) if _is_plain(X) else None
+    parts = (X.data, X.indices, X.indptr)
+    if X.indices.dtype != X.indptr.dtype or not all(_is_plain(part) for part in parts):
+        return None
+    return Readable(int(X.indptr[-1]), X.shape[1], sparse=True)
+
+
+def _is_plain(array: np.ndarray[Any, Any]) -> bool:
+    return array.flags.c_contiguous and array.flags.aligned and array.dtype.isnative
+
+
+def wanted(matrix: Readable | None) -> bool:
+    """Tell whether kernels are to be used for a matrix."""
+    if matrix is None or _settings.mode != "auto":
+        return matrix is not None and _settings.mode == "always"
+    if matrix.entries < LEAST_ENTRIES:
+        return False
+    if matrix.sparse:
+        return matrix.columns <= WIDEST_SPARSE or count_blocks(matrix.entries, matrix.columns) > 1
+    return matrix.columns <= WIDEST_DENSE
+
+
+def count_blocks(entries: int, columns: int) -> int:
+    """Return into how many blocks, one a thread, rows of so many entries are split.
+
+    Data with few entries a column are left to fewer threads: with d columns and k blocks, kernels
+    take k d numbers beyond the data, and k d is at most half the number of entries if k > 1.
+    """
+    return max(1, min(threads(), entries // LEAST_WORK, entries // (ENTRIES_PER_SUM * columns)))
+
+
+def threads() -> int:
+    """Return the number of threads that kernels may take."""
+    return _default_threads() if _settings.threads is None else _settings.threads
+
+
+@cache
+def _default_threads() -> int:
+    """Return the number of cores, or what the usual variables say where that is less."""
+    allowed = getattr(os, "sched_getaffinity", None)
+    cores = (os.cpu_count() or 1) if allowed is None else len(allowed(0))
+    named = (os.environ.get(name, "") for name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS"))
+    limits = [int(limit) for limit in named if limit.isdecimal() and int(limit) > 0]
+    return min([cores, *limits])

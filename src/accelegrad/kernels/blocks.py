@@ -1,0 +1,70 @@
+"""Running a kernel on several blocks of rows at once.
+
+A pool of Python threads, as kernels release the interpreter's lock. Unlike Numba's own threads they
+may be used by several threads at once and after a fork, and need no OpenMP.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from threading import Lock
+from typing import TypeVar
+
+import numpy as np
+
+from accelegrad.errors import Vector
+
+T = TypeVar("T")
+
+#: Shorter vectors are added by one thread.
+_LEAST_SHARED_SUM = 1 << 16
+
+
+def run(task: Callable[[int], T], count: int) -> list[T]:
+    """Return task(0), ..., task(count - 1), computed at the same time."""
+    if count == 1:
+        return [task(0)]
+    pool = _pool(count - 1)
+    others = [pool.submit(task, block) for block in range(1, count)]
+    return [task(0), *(other.result() for other in others)]
+
+
+def add_up(parts: list[Vector]) -> Vector:
+    """Return the sum of the vectors, added in their order; the first one is overwritten."""
+    total = parts[0]
+    count = len(parts) if total.size >= _LEAST_SHARED_SUM else 1
+
+    def add(block: int) -> None:
+        section = slice(total.size * block // count, total.size * (block + 1) // count)
+        with np.errstate(all="ignore"):  # the caller's setting does not reach other threads
+            for part in parts[1:]:
+                total[section] += part[section]
+
+    run(add, count)
+    return total
+
+
+_executor: ThreadPoolExecutor | None = None
+_size = 0
+_lock = Lock()
+
+
+def _pool(size: int) -> ThreadPoolExecutor:
+    """Return a pool of at least so many threads; they last as long as the process."""
+    global _executor, _size
+    with _lock:
+        if _executor is None or _size < size:
+            _executor, _size = ThreadPoolExecutor(size, thread_name_prefix="accelegrad"), size
+        return _executor
+
+
+def _forget() -> None:
+    """Forget the pool: its threads do not exist in a forked process."""
+    global _executor, _size, _lock
+    _executor, _size, _lock = None, 0, Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)

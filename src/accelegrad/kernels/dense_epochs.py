@@ -1,0 +1,280 @@
+"""Stochastic steps on dense rows: the rules' own formulas, compiled, without temporary arrays."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from accelegrad.errors import Vector, real_array
+from accelegrad.kernels.epochs import (
+    GO,
+    REACH,
+    STEP,
+    STOP,
+    TRUST,
+    Epochs,
+    coefficient,
+    compiled,
+    importance,
+    kernel,
+    over_root,
+    record,
+    same_shape,
+    summing,
+)
+
+#: All numbers that change; only the distance-free rule has the last two.
+NUMBERS = record(["squares", "eta", "weight_sum", "radius", "evidence"], ["iteration"])
+
+
+@summing
+def _dot(X: Any, i: int, x: Any) -> float:
+    """Return a_i.x over the features."""
+    total = 0.0
+    for j in range(X.shape[1]):
+        total += X[i, j] * x[j]
+    return total
+
+
+@summing
+def _add_row(X: Any, i: int, c: float, g: Any) -> None:
+    for j in range(X.shape[1]):
+        g[j] += c * X[i, j]
+
+
+@summing
+def _squares(a: Any) -> float:
+    total = 0.0
+    for j in range(a.size):
+        total += a[j] * a[j]
+    return total
+
+
+@summing
+def _descent(g: Any, x0: Any, x: Any) -> float:
+    """Return <g, x0 - x>."""
+    total = 0.0
+    for j in range(g.size):
+        total += g[j] * (x0[j] - x[j])
+    return total
+
+
+@summing
+def _move(z: Any, step: float, g: Any, x0: Any) -> float:
+    """Move z by -step g; return its squared distance from x0."""
+    total = 0.0
+    for j in range(z.size):
+        z[j] -= step * g[j]
+        total += (z[j] - x0[j]) * (z[j] - x0[j])
+    return total
+
+
+@summing
+def _hold(z: Any, x0: Any, distance: float, reach: float) -> None:
+    """Move z back into the ball around x0."""
+    if distance > reach:
+        held = reach / distance
+        for j in range(z.size):
+            z[j] = x0[j] + held * (z[j] - x0[j])
+
+
+@summing
+def _accumulate(total: Any, w: float, g: Any) -> float:
+    """Add w g to a sum; return its squared norm."""
+    squares = 0.0
+    for j in range(g.size):
+        total[j] += w * g[j]
+        squares += total[j] * total[j]
+    return squares
+
+
+@summing
+def _follow(
+    x: Any, y: Any, z: Any, g: Any, total: Any, eta: float, weight: float, rest: float
+) -> None:
+    """Let y follow from x and its gradient, add it to the average, and find the next x."""
+    for j in range(x.size):
+        y[j] = x[j] - eta * g[j]
+        total[j] += weight * y[j]
+        x[j] = z[j] + rest * (y[j] - z[j])
+
+
+@compiled
+def _gradient(
+    f: Any, X: Any, table: Any, x: Any, g: Any, order: Any, first: int, last: int
+) -> None:
+    """Write down the gradient at x of the rows order[first:last]."""
+    d, total = X.shape[1], 0.0
+    for j in range(d):
+        g[j] = f.l2 * x[j]
+    for k in range(first, last):
+        i = order[k]
+        m = _dot(X, i, x) + (x[d] if x.size > d else 0.0)
+        c = coefficient(f, m, table[i, 0], table[i, 1] / (last - first))
+        total += c
+        if c != 0.0:
+            _add_row(X, i, c, g)
+    if x.size > d:
+        g[d] = total
+
+
+@compiled
+def _couple(
+    s: Any, f: Any, x: Any, z: Any, y: Any, total: Any, gradients: Any, g: Any, x0: Any
+) -> Any:
+    """Do a step of AcceleGrad or its distance-free form with the gradient g at x."""
+    alpha = importance(s.iteration)
+    squares = s.squares + alpha * alpha * _squares(g)
+    if not math.isfinite(squares):
+        return STOP
+    radius = s.radius
+    eta = over_root(STEP * radius if f.tracked else f.scale, f.squared_bound + squares)
+    distance = math.sqrt(_move(z, alpha * eta, g, x0))
+    _hold(z, x0, distance, REACH * radius if f.tracked else f.ball)
+    weight = alpha
+    if f.tracked:
+        weight *= radius
+        s.evidence += weight * radius * _descent(g, x0, x)
+        proven = over_root(s.evidence, _accumulate(gradients, weight * radius, g))
+        s.radius = min(max(radius, TRUST * proven), f.cap)
+    _follow(x, y, z, g, total, eta, weight, 1.0 - 1.0 / importance(s.iteration + 1))
+    s.squares, s.eta = squares, eta
+    s.weight_sum += weight
+    return GO
+
+
+@compiled
+def _descend(s: Any, f: Any, x: Any, total: Any, g: Any, x0: Any) -> Any:
+    """Do a step of AdaGrad with the gradient g at x."""
+    squares = s.squares + _squares(g)
+    if not math.isfinite(squares):
+        return STOP
+    s.squares = squares
+    s.eta = over_root(f.scale, 2.0 * squares)
+    s.weight_sum += 1.0
+    for j in range(x.size):
+        total[j] += x[j]
+    _hold(x, x0, math.sqrt(_move(x, s.eta, g, x0)), f.ball)
+    return GO
+
+
+@kernel
+def dense_steps(
+    state: Any,
+    fixed: Any,
+    X: Any,
+    table: Any,
+    points: Any,
+    x0: Any,
+    gradient: Any,
+    coupled: bool,
+    order: Any,
+    batch_size: int,
+) -> Any:
+    """Do a step for each batch and return how many were done."""
+    s, f = state[0], fixed[0]
+    x, total = points[0], points[1]
+    y, z, gradients = points[2 % len(points)], points[3 % len(points)], points[4 % len(points)]
+    for first in range(0, order.size, batch_size):
+        last = min(first + batch_size, order.size)
+        _gradient(f, X, table, x, gradient, order, first, last)
+        if coupled:
+            action = _couple(s, f, x, z, y, total, gradients, gradient, x0)
+        else:
+            action = _descend(s, f, x, total, gradient, x0)
+        if action == STOP:
+            return first // batch_size
+        s.iteration += 1
+    return -(-order.size // batch_size)
+
+
+class DenseEpochs(Epochs):
+    """Steps of a rule on dense rows, each O(entries of its batch).
+
+    Parameters
+    ----------
+    kind : {"accelegrad", "adagrad", "distance_free"}
+        The rule: `AcceleGrad`, `AdaGrad` or `DistanceFreeAcceleGrad` (noisy: no values).
+    X : array of shape (n_samples, n_features)
+        In C order, of float32 or float64; not copied, and not to be changed.
+    y, shares, **settings
+        As for `SparseEpochs`.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        X: npt.NDArray[Any],
+        y: npt.ArrayLike,
+        shares: npt.ArrayLike | None = None,
+        **settings: Any,
+    ) -> None:
+        self._X = _c_order(X)
+        n, d = self._X.shape
+        super().__init__(kind, (n, d), y, shares, **settings)
+        self._table = np.column_stack([self.targets.y, n * self.targets.shares])
+        self._points = np.zeros((5 if self._coupled else 2, self.x0.size))
+        for name in ("query", "y", "z"):
+            self._array(name)[:] = self.x0
+        self._gradient = np.zeros(self.x0.size)
+        self._state = np.zeros(1, NUMBERS)
+        self._state["radius"] = min(self.settings.initial_radius, self.settings.largest_radius)
+
+    @property
+    def numbers(self) -> Any:
+        """The record of all numbers that change."""
+        return self._state[0]
+
+    def _array(self, name: str) -> Vector:
+        """Return one of the arrays that change; those that AdaGrad does not have are its x."""
+        position = ("query", "sum", "y", "z", "gradients").index(name)
+        array: Vector = self._points[position if position < len(self._points) else 0]
+        return array
+
+    def _run(self, rows: npt.NDArray[np.int64], batch_size: int) -> int:
+        data = (self._X, self._table, self._points, self.x0, self._gradient)
+        return int(dense_steps(self._state, self._fixed, *data, self._coupled, rows, batch_size))
+
+    def query(self) -> Vector:
+        """Return the point where the next gradient is wanted, a new array."""
+        return self._array("query").copy()
+
+    def output(self) -> Vector:
+        """Return the average that the rule's theorem speaks of, a new array."""
+        if self.iteration == 0:
+            return self.x0.copy()
+        average: Vector = self._array("sum") / float(self.numbers["weight_sum"])
+        return average
+
+    def last(self) -> Vector:
+        """Return the last iterate, y of the coupled rules and x of AdaGrad, a new array."""
+        return self._array("y").copy()
+
+    def _sequences(self) -> dict[str, Vector]:
+        names = {"query": "query_point", "z": "mirror_point", "y": "gradient_point"}
+        own = {field: self._array(name).copy() for name, field in names.items()}
+        own["weighted_sum"] = self._array("sum").copy()
+        own["gradient_sum"] = self._array("gradients").copy()
+        return own
+
+    def _arrays(self) -> dict[str, npt.NDArray[Any]]:
+        return {"points": self._points.copy()}
+
+    def _restore_arrays(self, state: Mapping[str, Any]) -> None:
+        self._points[:] = same_shape("points", state["points"], self._points)
+
+
+def _c_order(given: Any) -> npt.NDArray[Any]:
+    X = real_array("X", given)
+    if X.ndim != 2 or 0 in X.shape:
+        raise ValueError(f"X must be a matrix that is not empty, but its shape is {X.shape}.")
+    if X.dtype not in (np.float32, np.float64) or not X.flags.c_contiguous:
+        order = "C order" if X.flags.c_contiguous else "another order"
+        raise TypeError(
+            f"X must be of float32 or float64 in C order, but it is of {X.dtype} in {order}."
+        )
+    return X

@@ -1,0 +1,523 @@
+"""The losses and the gradient of a linear model in one pass over the rows.
+
+Rows are taken in chunks that fit into the first-level cache: the margins of a chunk, then its
+losses and slopes, then its part of the gradient, for which the rows need not come from memory once
+more. Losses are vectorised over the rows of a chunk.
+
+Two things keep a pass over dense rows from waiting for memory (measured). A chunk has rows from
+four parts of the block: processors fetch ahead well when they see several long runs through memory,
+less so with one. And the gradient's part of one chunk is computed along with the margins of the
+next.
+
+All arithmetic is in float64, for float32 data too: memory is the limit, so that it costs little.
+Beyond its arguments a pass takes a vector as long as the gradient for each thread.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from accelegrad.errors import Vector
+from accelegrad.kernels import count_blocks
+from accelegrad.kernels.blocks import add_up, run
+from accelegrad.kernels.compile import CONTRACTED, REORDERED, compiled, kernel, would_compile
+
+Array = npt.NDArray[Any]
+
+LOGISTIC, HINGE, SQUARED_HINGE, SQUARED, ABSOLUTE, HUBER, QUANTILE, EPSILON_INSENSITIVE = range(8)
+"""The numbers by which kernels know the losses."""
+
+CODES = {
+    "logistic": LOGISTIC,
+    "hinge": HINGE,
+    "squared_hinge": SQUARED_HINGE,
+    "squared": SQUARED,
+    "absolute": ABSOLUTE,
+    "huber": HUBER,
+    "quantile": QUANTILE,
+    "epsilon_insensitive": EPSILON_INSENSITIVE,
+}
+
+#: A chunk takes this many bytes of X, if that makes 4 to 64 rows (measured).
+DENSE_CHUNK, SPARSE_CHUNK = 1 << 14, 1 << 13
+_LONGEST_CHUNK = 64
+
+# Pointwise losses. Each line is one of accelegrad.problems.losses; NaN gives what it gives there.
+
+_LN2 = math.log(2.0)
+# Their sum is log 2 to 92 bits; the first times a whole number up to 2^20 is exact.
+_LN2_HIGH, _LN2_LOW = float.fromhex("0x1.62e42fefa0000p-1"), float.fromhex("0x1.cf79abc9e3b39p-40")
+# Added to a small number it leaves no digits behind the point, and the whole part as last bits.
+_ROUNDER = 1.5 * 2.0**52
+_LARGEST_EXPONENT = 708.0
+_EXPONENTIAL = tuple(1.0 / math.factorial(k) for k in range(14))
+_ARTANH = tuple(1.0 / (2 * k + 1) for k in range(12))
+
+
+@compiled(CONTRACTED)
+def _decays(m: Vector, y: Vector, decays: Vector, powers: Vector) -> None:
+    """Write down exp(-|y m|) as decay times power, with no calls, so that it is vectorised.
+
+    It is 2^-k exp(r) with |r| <= log(2) / 2, exp(r) by its Taylor series. The error is within two
+    units of rounding. Below the range of normal numbers it is 0.
+    """
+    bits = powers.view(np.int64)
+    for i in range(m.size):
+        size = abs(y[i] * m[i])
+        inside = size if size < _LARGEST_EXPONENT else 0.0
+        rounded = inside * (1.0 / _LN2) + _ROUNDER
+        k = rounded - _ROUNDER
+        r = (k * _LN2_HIGH - inside) + k * _LN2_LOW
+        series = _EXPONENTIAL[13]
+        for term in range(12, -1, -1):
+            series = series * r + _EXPONENTIAL[term]
+        decays[i] = 0.0 if size >= _LARGEST_EXPONENT else (series if size == size else size)
+        powers[i] = rounded
+    for i in range(m.size):
+        bits[i] = (1023 - bits[i]) << 52
+
+
+@compiled(CONTRACTED)
+def _logistic(m: Vector, y: Vector, costs: Vector, slopes: Vector) -> None:
+    """Use log(1 + u) = 2 artanh(s), s = u / (2 + u); for a large u, of (1 + u) / 2 times 2."""
+    _decays(m, y, costs, slopes)
+    for i in range(m.size):
+        z = y[i] * m[i]
+        decay = costs[i] * slopes[i]
+        large = decay > 0.41
+        s = (decay - 1.0 if large else decay) / (decay + 3.0 if large else decay + 2.0)
+        square = s * s
+        series = _ARTANH[11]
+        for term in range(10, 0, -1):
+            series = series * square + _ARTANH[term]
+        logarithm = (_LN2 if large else 0.0) + (2.0 * s + 2.0 * s * (square * series))
+        costs[i] = logarithm - (0.0 if z > 0.0 else z)
+        slopes[i] = -y[i] * (decay if z > 0.0 else 1.0) / (1.0 + decay)
+
+
+@compiled(CONTRACTED)
+def _hinge(m: Vector, y: Vector, costs: Vector, slopes: Vector) -> None:
+    for i in range(m.size):
+        z = y[i] * m[i]
+        costs[i] = 0.0 if 1.0 - z < 0.0 else 1.0 - z
+        slopes[i] = -y[i] if z < 1.0 else 0.0
+
+
+@compiled(CONTRACTED)
+def _squared_hinge(m: Vector, y: Vector, costs: Vector, slopes: Vector) -> None:
+    for i in range(m.size):
+        short = 1.0 - y[i] * m[i]
+        short = 0.0 if short < 0.0 else short
+        costs[i] = short * short
+        slopes[i] = -2.0 * y[i] * short
+
+
+@compiled(CONTRACTED)
+def _squared(m: Vector, y: Vector, costs: Vector, slopes: Vector) -> None:
+    for i in range(m.size):
+        r = m[i] - y[i]
+        costs[i] = 0.5 * (r * r)
+        slopes[i] = r
+
+
+@compiled(CONTRACTED)
+def _huber(m: Vector, y: Vector, delta: float, costs: Vector, slopes: Vector) -> None:
+    for i in range(m.size):
+        r = m[i] - y[i]
+        near = delta if abs(r) > delta else abs(r)
+        costs[i] = near * (abs(r) - 0.5 * near)
+        slopes[i] = delta if r > delta else (-delta if r < -delta else r)
+
+
+@compiled(CONTRACTED)
+def _quantile(m: Vector, y: Vector, q: float, costs: Vector, slopes: Vector) -> None:
+    for i in range(m.size):
+        r = m[i] - y[i]
+        costs[i] = (1.0 - q) * r if r > 0.0 else -q * r
+        slopes[i] = 1.0 - q if r > 0.0 else (-q if r < 0.0 else 0.0)
+
+
+@compiled(CONTRACTED)
+def _epsilon_insensitive(m: Vector, y: Vector, width: float, costs: Vector, slopes: Vector) -> None:
+    """Do the absolute loss as well, whose width is 0."""
+    for i in range(m.size):
+        r = m[i] - y[i]
+        beyond = abs(r) - width
+        costs[i] = 0.0 if beyond < 0.0 else beyond
+        sign = 1.0 if r > 0.0 else -1.0
+        slopes[i] = sign if abs(r) > width else 0.0 * r
+
+
+@compiled(CONTRACTED)
+def _losses(
+    loss: int, parameter: float, m: Vector, y: Vector, costs: Vector, slopes: Vector
+) -> None:
+    """Fill in the losses and slopes at margins m and targets y."""
+    if loss == LOGISTIC:
+        _logistic(m, y, costs, slopes)
+    elif loss == HINGE:
+        _hinge(m, y, costs, slopes)
+    elif loss == SQUARED_HINGE:
+        _squared_hinge(m, y, costs, slopes)
+    elif loss == SQUARED:
+        _squared(m, y, costs, slopes)
+    elif loss == HUBER:
+        _huber(m, y, parameter, costs, slopes)
+    elif loss == QUANTILE:
+        _quantile(m, y, parameter, costs, slopes)
+    elif loss == ABSOLUTE:
+        _epsilon_insensitive(m, y, 0.0, costs, slopes)
+    else:
+        _epsilon_insensitive(m, y, parameter, costs, slopes)
+
+
+# Chunks of rows
+
+
+@compiled(REORDERED)
+def _choose(
+    rows: Array, first: int, count: int, at: int, y: Vector, chosen: Array, targets: Vector
+) -> None:
+    """Write down, from place `at` of a chunk on, the numbers and targets of the next rows."""
+    if rows.size > 0:
+        for i in range(count):
+            chosen[at + i] = rows[first + i]
+            targets[at + i] = y[rows[first + i]]
+    else:
+        for i in range(count):
+            chosen[at + i] = np.uint64(first + i)
+            targets[at + i] = y[first + i]
+
+
+@compiled(REORDERED)
+def _weigh(
+    first: int,
+    count: int,
+    at: int,
+    chosen: Array,
+    shares: Vector,
+    scale: float,
+    m: Vector,
+    costs: Vector,
+    slopes: Vector,
+    factors: Vector,
+    kept: Array,
+) -> tuple[float, float]:
+    """Return sums of p_i l(m_i) and p_i l'(m_i), and fill in the factors p_i l'(m_i)."""
+    total, slope = 0.0, 0.0
+    for i in range(at, at + count):
+        share = scale * shares[chosen[i]] if shares.size > 0 else scale
+        factors[i] = share * slopes[i]
+        total += share * costs[i]
+        slope += factors[i]
+    if kept.shape[1] > 0:
+        for i in range(count):
+            kept[0, first + i] = m[at + i]
+            kept[1, first + i] = slopes[at + i]
+    return total, slope
+
+
+@compiled(REORDERED)
+def _chunk_length(rows: int, row_bytes: int, chunk_bytes: int) -> int:
+    """Return a multiple of 4 up to `_LONGEST_CHUNK`, not much more than there are rows."""
+    fitting = min(chunk_bytes // max(row_bytes, 1), _LONGEST_CHUNK, rows)
+    return max(4, (fitting + 3) // 4 * 4)
+
+
+@compiled(REORDERED)
+def _four_dense_rows(
+    X: Array,
+    new: Array,
+    old: Array,
+    i: int,
+    w: Vector,
+    m: Vector,
+    factors: Vector,
+    gradient: Vector,
+) -> None:
+    """Compute the products of four new rows with w while adding four old rows to the gradient."""
+    i1, i2, i3 = i + m.size // 4, i + m.size // 4 * 2, i + m.size // 4 * 3
+    n0, n1, n2, n3 = new[i], new[i1], new[i2], new[i3]
+    o0, o1, o2, o3 = old[i], old[i1], old[i2], old[i3]
+    f0, f1, f2, f3 = factors[i], factors[i1], factors[i2], factors[i3]
+    m0, m1, m2, m3 = 0.0, 0.0, 0.0, 0.0
+    for j in range(X.shape[1]):
+        gradient[j] += f0 * X[o0, j] + f1 * X[o1, j] + f2 * X[o2, j] + f3 * X[o3, j]
+        m0 += w[j] * X[n0, j]
+        m1 += w[j] * X[n1, j]
+        m2 += w[j] * X[n2, j]
+        m3 += w[j] * X[n3, j]
+    m[i], m[i1], m[i2], m[i3] = m0, m1, m2, m3
+
+
+@kernel
+def _dense(
+    X: Array,
+    rows: Array,
+    start: int,
+    stop: int,
+    w: Vector,
+    intercept: float,
+    y: Vector,
+    shares: Vector,
+    scale: float,
+    loss: int,
+    parameter: float,
+    gradient: Vector,
+    kept: Array,
+) -> tuple[float, float]:
+    """Return sums of p_i l(m_i) and p_i l'(m_i); add sum_i p_i l'(m_i) a_i to the gradient."""
+    length = _chunk_length(stop - start, X.shape[1] * X.itemsize, DENSE_CHUNK)
+    new, old = np.full(length, np.uint64(0)), np.full(length, np.uint64(0))
+    m, targets, costs = np.zeros(length), np.zeros(length), np.zeros(length)
+    slopes, factors = np.zeros(length), np.zeros(length)
+    quarter, part = length // 4, (stop - start + 3) // 4
+    total, slope = 0.0, 0.0
+    for step in range(0, part, quarter):
+        for lane in range(4):
+            first = start + lane * part + step
+            count = max(0, min(quarter, part - step, stop - first))
+            _choose(rows, first, count, lane * quarter, y, new, targets)
+        for i in range(quarter):
+            _four_dense_rows(X, new, old, i, w, m, factors, gradient)
+        for i in range(length):
+            m[i] += intercept
+        _losses(loss, parameter, m, targets, costs, slopes)
+        factors[:] = 0.0
+        for lane in range(4):
+            first = start + lane * part + step
+            count = max(0, min(quarter, part - step, stop - first))
+            sums = _weigh(
+                first, count, lane * quarter, new, shares, scale, m, costs, slopes, factors, kept
+            )
+            total, slope = total + sums[0], slope + sums[1]
+        new, old = old, new
+    for i in range(quarter):
+        _four_dense_rows(X, old, old, i, w, m, factors, gradient)
+    return total, slope
+
+
+_ONE, _TWO, _THREE, _FOUR = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
+
+
+# Not REORDERED: it would be vectorised with gathers, which take twice as long on many processors.
+@compiled(CONTRACTED)
+def _sparse_product(entries: Array, columns: Array, ends: Array, row: Any, w: Vector) -> float:
+    """Return the product of a row with w. Four sums: the processor need not wait for one."""
+    s0, s1, s2, s3 = 0.0, 0.0, 0.0, 0.0
+    k, end = np.uint64(ends[row]), np.uint64(ends[row + _ONE])
+    while k + _FOUR <= end:
+        s0 += entries[k] * w[columns[k]]
+        s1 += entries[k + _ONE] * w[columns[k + _ONE]]
+        s2 += entries[k + _TWO] * w[columns[k + _TWO]]
+        s3 += entries[k + _THREE] * w[columns[k + _THREE]]
+        k += _FOUR
+    while k < end:
+        s0 += entries[k] * w[columns[k]]
+        k += _ONE
+    return (s0 + s1) + (s2 + s3)
+
+
+@compiled(CONTRACTED)
+def _add_sparse(
+    entries: Array, columns: Array, ends: Array, row: Any, factor: float, gradient: Vector
+) -> None:
+    """Add a multiple of a row."""
+    for k in range(np.uint64(ends[row]), np.uint64(ends[row + _ONE])):
+        gradient[columns[k]] += factor * entries[k]
+
+
+@kernel
+def _sparse(
+    entries: Array,
+    columns: Array,
+    ends: Array,
+    rows: Array,
+    start: int,
+    stop: int,
+    w: Vector,
+    intercept: float,
+    y: Vector,
+    shares: Vector,
+    scale: float,
+    loss: int,
+    parameter: float,
+    gradient: Vector,
+    kept: Array,
+) -> tuple[float, float]:
+    """Do the same for the rows of a CSR matrix."""
+    row_bytes = entries.size * (entries.itemsize + columns.itemsize) // y.size
+    length = _chunk_length(stop - start, row_bytes, SPARSE_CHUNK)
+    chosen, m, targets = np.zeros(length, np.uint64), np.zeros(length), np.zeros(length)
+    costs, slopes, factors = np.zeros(length), np.zeros(length), np.zeros(length)
+    total, slope = 0.0, 0.0
+    for first in range(start, stop, length):
+        count = min(length, stop - first)
+        _choose(rows, first, count, 0, y, chosen, targets)
+        for i in range(count):
+            m[i] = intercept + _sparse_product(entries, columns, ends, chosen[i], w)
+        _losses(loss, parameter, m, targets, costs, slopes)
+        sums = _weigh(first, count, 0, chosen, shares, scale, m, costs, slopes, factors, kept)
+        total, slope = total + sums[0], slope + sums[1]
+        for i in range(count):
+            if factors[i] != 0.0:
+                _add_sparse(entries, columns, ends, chosen[i], factors[i], gradient)
+    return total, slope
+
+
+# From Python
+
+
+class Pass(NamedTuple):
+    """What one pass finds: sum_i p_i l(m_i), its gradient, and where wanted all m_i and l'(m_i)."""
+
+    loss: float
+    gradient: Vector
+    margins: Vector
+    slopes: Vector
+
+
+class Data(NamedTuple):
+    """What a pass reads. Arrays are views that cannot be written to: those have one type each."""
+
+    matrix: tuple[Array, ...]
+    """X, or the data, indices and indptr of a CSR matrix, the last two as unsigned numbers."""
+    y: Vector
+    shares: Vector
+    """The p_i, or nothing where all are equal."""
+    loss: int
+    parameter: float
+
+
+def data(X: Any, y: Vector, shares: Vector | None, loss: str, parameter: float) -> Data:
+    """Return the data of a model with a dense or CSR matrix that kernels can read: see `Data`."""
+    matrix: tuple[Array, ...]
+    if isinstance(X, np.ndarray):
+        matrix = (_read_only(X),)
+    else:
+        # Of unsigned numbers nothing has to be checked when they are used as an index.
+        unsigned = np.uint32 if X.indices.itemsize == 4 else np.uint64
+        matrix = (_read_only(X.data), *(_read_only(x, unsigned) for x in (X.indices, X.indptr)))
+    equal = np.empty(0) if shares is None else shares
+    return Data(matrix, _read_only(y), _read_only(equal), CODES[loss], float(parameter))
+
+
+def one_pass(
+    given: Data,
+    w: Vector,
+    *,
+    intercept: bool,
+    rows: Array | None = None,
+    scale: float,
+    keep: bool = False,
+) -> Pass:
+    """Return the loss and its gradient over all rows or some.
+
+    Parameters
+    ----------
+    given : Data
+        Matrix, targets and loss.
+    w : Vector
+        The parameters, the intercept last.
+    intercept : bool
+        Whether there is one.
+    rows : array of int, optional
+        The rows, in their order, repeated or not; all by default. They are not checked.
+    scale : float
+        What the shares are multiplied by; where there are none it is the share of each row.
+    keep : bool
+        Whether margins and slopes are wanted.
+    """
+    chosen = (
+        _NO_ROWS if rows is None else _read_only(np.ascontiguousarray(rows, np.int64), np.uint64)
+    )
+    count = given.y.size if rows is None else chosen.size
+    ends = _block_ends(given.matrix, count, rows is None, w.size)
+    kept = np.empty((2, count if keep else 0))
+    features = _read_only(np.ascontiguousarray(w[:-1] if intercept else w))
+    offset = float(w[-1]) if intercept else 0.0
+    compute: Any = _dense if len(given.matrix) == 1 else _sparse
+
+    def task(block: int) -> tuple[float, float, Vector]:
+        gradient = np.zeros(w.size)
+        sums = compute(
+            *given.matrix,
+            chosen,
+            int(ends[block]),
+            int(ends[block + 1]),
+            features,
+            offset,
+            given.y,
+            given.shares,
+            scale,
+            given.loss,
+            given.parameter,
+            gradient,
+            kept,
+        )
+        return *sums, gradient
+
+    losses, slopes, gradients = zip(*run(task, len(ends) - 1), strict=True)
+    gradient = add_up(list(gradients))
+    if intercept:
+        gradient[-1] = sum(slopes)
+    return Pass(float(sum(losses)), gradient, *kept)
+
+
+_NO_ROWS = np.empty(0, np.uint64)
+_NO_ROWS.flags.writeable = False
+
+
+def _block_ends(matrix: tuple[Array, ...], count: int, whole: bool, width: int) -> list[int]:
+    """Return where blocks of about equally many entries begin and end."""
+    entries = matrix[0].size
+    if not whole:
+        n = matrix[0].shape[0] if len(matrix) == 1 else matrix[2].size - 1
+        entries = entries * count // n
+    blocks = count_blocks(entries, width)
+    if len(matrix) == 1 or not whole or blocks == 1:
+        return [count * block // blocks for block in range(blocks + 1)]
+    # Of the type of indptr: otherwise that would be converted.
+    wanted = np.array([entries * block // blocks for block in range(1, blocks)], matrix[2].dtype)
+    return [0, *(int(end) for end in np.searchsorted(matrix[2], wanted)), count]
+
+
+def _read_only(array: Array, dtype: Any = None) -> Array:
+    view = np.asarray(array).view() if dtype is None else np.asarray(array).view(dtype)
+    view.flags.writeable = False
+    return view
+
+
+# Compiling
+
+
+def common_matrices() -> Iterator[tuple[Array, ...]]:
+    """Return matrices of one row of all the types that there are kernels for."""
+    for dtype in (np.float64, np.float32):
+        yield (_read_only(np.ones((1, 1), dtype)),)
+        for index in (np.uint32, np.uint64):
+            parts = np.ones(1, dtype), np.zeros(1, index), np.arange(2, dtype=index)
+            yield tuple(_read_only(part) for part in parts)
+
+
+def _call(matrix: tuple[Array, ...]) -> tuple[Any, tuple[Any, ...]]:
+    """Return the kernel for such a matrix and arguments with which it does nothing."""
+    one = _read_only(np.ones(1))
+    arguments = (*matrix, _NO_ROWS, 0, 0, one, 0.0, one, one, 1.0, 0, 0.0)
+    return (_dense if len(matrix) == 1 else _sparse), (*arguments, np.zeros(1), np.empty((2, 0)))
+
+
+def is_pending(matrix: tuple[Array, ...]) -> bool:
+    """Tell whether the first pass over such a matrix will compile its kernel."""
+    return would_compile(*_call(matrix))
+
+
+def load(matrix: tuple[Array, ...]) -> None:
+    """Compile the kernel for such a matrix, or load it from disk."""
+    compute, arguments = _call(matrix)
+    compute(*arguments)

@@ -1,0 +1,573 @@
+"""Compiled epochs of linear models: the rules' own points, on sparse and on dense rows.
+
+The short runs are compared with the rules themselves, the long ones with the dense twin, which the
+short runs pin to the rules (and, among the slow tests, with the rules). Where steps are too long at
+first, these recurrences amplify rounding: then two runs of the same rule part from data that differ
+in the last digit, and nothing can be compared. The configurations are such that they do not, which
+the long runs check.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import accelegrad as ag
+from accelegrad.kernels import epochs
+from accelegrad.kernels.dense_epochs import DenseEpochs
+from accelegrad.kernels.sparse_epochs import SparseEpochs
+from accelegrad.problems.losses import make_loss
+from accelegrad.rules.distance import smallest_radius
+from accelegrad.rules.distance_free import REACH, STEP, TRUST
+
+LOSS_PARAMETERS = {"huber": "delta", "quantile": "quantile", "epsilon_insensitive": "epsilon"}
+
+
+@dataclass(frozen=True)
+class Config:
+    """A rule on a problem; the problem is random by its seed."""
+
+    kind: str
+    ball: bool = False
+    l2: float = 0.0
+    intercept: bool = False
+    away: bool = False  # x0 is not zero
+    batch: int = 1
+    loss: str = "logistic"
+    loss_parameter: float = 0.5
+    diameter: float = 4.0
+    gradient_bound: float = 0.0
+    n: int = 150
+    d: int = 40
+    density: float = 0.15
+    decades: float = 0.0  # over which the scales of the columns spread
+    weighted: bool = False
+    data: Any = np.float64
+    index: Any = np.int32
+    seed: int = 0
+    options: dict = field(default_factory=dict)
+
+    def __str__(self):
+        plain = Config(self.kind)
+        changed = (k for k in self.__dataclass_fields__ if getattr(self, k) != getattr(plain, k))
+        return "-".join([self.kind, *(f"{k}={getattr(self, k)}" for k in changed)])
+
+
+class Case:
+    """The data of a configuration, and the runs on them."""
+
+    def __init__(self, config):
+        self.config = config
+        rng = np.random.default_rng(config.seed)
+        X = sp.random(
+            config.n,
+            config.d,
+            config.density,
+            format="csr",
+            random_state=rng,
+            data_rvs=rng.standard_normal,
+        )
+        scales = 10 ** (config.decades * (rng.random(config.d) - 0.5))
+        self.X = sp.csr_matrix(X.multiply(scales)).astype(config.data)
+        self.X.indices = self.X.indices.astype(config.index)
+        self.X.indptr = self.X.indptr.astype(config.index)
+        signal = self.X @ (rng.standard_normal(config.d) / scales) + 0.5
+        signal = signal / signal.std() + 0.3 * rng.standard_normal(config.n)
+        labels = make_loss(config.loss).classification
+        self.y = np.where(signal > 0, 1.0, -1.0) if labels else signal
+        self.weights = rng.random(config.n) * (rng.random(config.n) > 0.1)
+        size = config.d + config.intercept
+        self.x0 = rng.standard_normal(size) if config.away else np.zeros(size)
+        self.rng = rng
+
+    def model(self):
+        c = self.config
+        parameter = {LOSS_PARAMETERS[c.loss]: c.loss_parameter} if c.loss in LOSS_PARAMETERS else {}
+        return ag.LinearModel(
+            self.X.astype(np.float64),
+            self.y,
+            c.loss,
+            l2=c.l2,
+            fit_intercept=c.intercept,
+            sample_weight=self.weights if c.weighted else None,
+            **parameter,
+        )
+
+    def rule(self):
+        c = self.config
+        if c.kind == "distance_free":
+            return ag.DistanceFreeAcceleGrad(**c.options)
+        project = ag.Ball(self.x0, c.diameter / 2).project if c.ball else None
+        if c.kind == "adagrad":
+            return ag.AdaGrad(c.diameter, project)
+        return ag.AcceleGrad(c.diameter, c.gradient_bound, project)
+
+    def settings(self):
+        c = self.config
+        own = dict(
+            loss=c.loss,
+            loss_parameter=c.loss_parameter,
+            l2=c.l2,
+            fit_intercept=c.intercept,
+            x0=self.x0,
+            shares=self.weights / self.weights.sum() if c.weighted else None,
+            **c.options,
+        )
+        if c.kind != "distance_free":
+            own |= dict(diameter=c.diameter, ball_radius=c.diameter / 2 if c.ball else None)
+        if c.kind == "accelegrad":
+            own["gradient_bound"] = c.gradient_bound
+        return own
+
+    def sparse(self, X=None, **changes):
+        X = self.X if X is None else X
+        parts = (X.data, X.indices, X.indptr, X.shape[1])
+        return SparseEpochs(self.config.kind, *parts, self.y, **(self.settings() | changes))
+
+    def dense(self, **changes):
+        return DenseEpochs(
+            self.config.kind, self.X.toarray(), self.y, **(self.settings() | changes)
+        )
+
+    def perturbed(self):
+        """The dense twin with x0 and the rows' weights changed by a unit of rounding or two."""
+        shares = self.settings()["shares"]
+        shares = np.full(self.config.n, 1 / self.config.n) if shares is None else shares
+        unit = np.finfo(np.float64).eps
+        x0, shares = (a * (1 + unit * self.rng.integers(-1, 2, a.size)) for a in (self.x0, shares))
+        return self.dense(x0=x0, shares=shares)
+
+    def rows(self, steps):
+        return self.rng.integers(self.config.n, size=steps * self.config.batch)
+
+
+def apart(found, expected):
+    """The distance of two points, relative to the second's norm."""
+    return np.linalg.norm(found - expected) / max(np.linalg.norm(expected), 1e-300)
+
+
+def assert_same_state(twin, state, rtol):
+    """Compare every field of the rule's state."""
+    for name, found in twin.snapshot().items():
+        expected = getattr(state, name)
+        if name == "evidence":  # a sum that changes its sign: its size is that of ||S|| r
+            size = state.radius * np.linalg.norm(state.gradient_sum)
+            assert abs(found - expected) <= rtol * max(size, 1e-300), name
+        elif np.ndim(expected):
+            assert apart(found, expected) <= rtol or not np.any(expected), name
+        else:
+            assert found == expected or abs(found - expected) <= rtol * abs(expected), name
+
+
+def check_against_the_rule(case, twins, steps, rtol):
+    """Walk beside the rule; compare at the first steps, where most of the cases are, and later."""
+    rule, model, batch = case.rule(), case.model(), case.config.batch
+    rows = case.rows(steps)
+    state, stops = rule.init(case.x0), {*range(1, 10), 40, 41, *range(250, steps + 1, 250), steps}
+    begun = 0
+    for t in range(1, steps + 1):
+        chosen = rows[(t - 1) * batch : t * batch]
+        state = rule.update(state, model.batch_value_and_gradient(rule.query(state), chosen)[1])
+        if t in stops:
+            for twin in twins:
+                assert twin.advance(rows[begun * batch : t * batch], batch) == t - begun
+                assert_same_state(twin, state, rtol)
+                assert apart(twin.query(), rule.query(state)) <= rtol
+                assert apart(twin.output(), rule.output(state)) <= rtol
+                assert apart(twin.last(), rule.last(state)) <= rtol
+            begun = t
+    return state
+
+
+FLOAT32 = dict(data=np.float32, index=np.int64)
+SHORT = [
+    # Every pair of (ball, l2, intercept, x0, batch) for each rule.
+    Config("accelegrad"),
+    Config("accelegrad", ball=True, l2=0.01, intercept=True, **FLOAT32),
+    Config("accelegrad", ball=True, away=True, batch=7),
+    Config("accelegrad", l2=0.01, away=True, intercept=True, batch=7, weighted=True),
+    Config("accelegrad", ball=True, l2=0.3, away=True, intercept=True, diameter=1.0),
+    Config("accelegrad", intercept=True, batch=7, gradient_bound=3.0, **FLOAT32),
+    Config("accelegrad", ball=True, l2=0.01, loss="hinge", batch=7, diameter=20.0),
+    Config("adagrad"),
+    Config("adagrad", ball=True, l2=0.01, intercept=True, **FLOAT32),
+    Config("adagrad", ball=True, away=True, batch=7),
+    Config("adagrad", l2=0.3, away=True, intercept=True, batch=7, weighted=True),
+    Config("adagrad", l2=0.01, away=True, loss="absolute"),
+    Config("distance_free"),
+    Config("distance_free", l2=0.01, intercept=True, **FLOAT32),
+    Config("distance_free", away=True, batch=7),
+    Config("distance_free", l2=0.3, away=True, intercept=True, batch=7, weighted=True),
+    Config("distance_free", l2=0.01, away=True, options=dict(initial_radius=0.1)),
+    Config("distance_free", intercept=True, options=dict(initial_radius=9.0, largest_radius=0.5)),
+    # The other losses, and columns of very different scales.
+    Config(
+        "distance_free",
+        l2=0.01,
+        loss="squared",
+        decades=3,
+        seed=1,
+        options=dict(initial_radius=1e-4),
+    ),
+    Config("accelegrad", ball=True, l2=1e-3, loss="squared_hinge", decades=3, intercept=True),
+    Config("distance_free", loss="absolute", intercept=True, l2=0.01, batch=7),
+    Config("accelegrad", l2=0.05, loss="huber", loss_parameter=0.3, intercept=True),
+    Config("adagrad", loss="quantile", loss_parameter=0.8, intercept=True, batch=7),
+    Config("distance_free", loss="epsilon_insensitive", l2=0.01, intercept=True),
+]
+
+
+@pytest.mark.parametrize("config", SHORT, ids=str)
+def test_equals_the_rule_step_by_step(config):
+    case = Case(config)
+    twins = [case.sparse(), case.dense()]
+    check_against_the_rule(case, twins, steps=2000, rtol=1e-9)
+    if config.kind == "distance_free":
+        grown = config.options.get("initial_radius", smallest_radius(case.x0))
+        assert all(twin.radius > grown or "largest_radius" in config.options for twin in twins)
+    else:
+        assert all(twin.radius is None for twin in twins)
+
+
+LONG = [
+    Config("accelegrad", ball=True),
+    Config("accelegrad", ball=True, l2=0.01, intercept=True, away=True, batch=7),
+    Config("accelegrad", l2=1e-3, intercept=True, loss="hinge"),
+    Config("accelegrad", ball=True, l2=0.3, away=True, diameter=0.5, loss="squared", decades=2),
+    Config("adagrad", ball=True, l2=0.01, away=True, intercept=True),
+    Config("adagrad", l2=1.0, away=True, batch=7, loss="absolute"),
+    Config("distance_free", intercept=True),
+    Config("distance_free", l2=0.01, intercept=True, away=True),
+    Config("distance_free", l2=0.3, away=True, batch=7, seed=3),
+    Config("distance_free", l2=1e-4, decades=3, intercept=True, seed=4),
+    Config("distance_free", loss="absolute", away=True, intercept=True, seed=5),
+]
+
+
+@pytest.mark.parametrize("config", LONG, ids=str)
+def test_long_runs_stay_exact(config):
+    case = Case(config)
+    sparse, dense, perturbed = case.sparse(), case.dense(), case.perturbed()
+    rows = case.rows(100_000)
+    for twin in (sparse, dense, perturbed):
+        assert twin.advance(rows, config.batch) == 100_000
+    assert apart(perturbed.query(), dense.query()) <= 1e-9  # else rounding alone would decide
+    assert apart(sparse.query(), dense.query()) <= 1e-8
+    assert apart(sparse.output(), dense.output()) <= 1e-8
+    assert sparse.step_size == pytest.approx(dense.step_size, rel=1e-8)
+    assert sparse.radius is dense.radius or abs(sparse.radius / dense.radius - 1) <= 1e-8
+    assert sparse.numbers["rebases"] > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("config", [LONG[1], LONG[4], LONG[7]], ids=str)
+def test_long_runs_equal_the_rule(config):
+    case = Case(config)
+    check_against_the_rule(case, [case.sparse(), case.dense()], steps=100_000, rtol=1e-8)
+
+
+@pytest.mark.parametrize("kind", epochs.KINDS)
+def test_steps_far_too_long_for_the_l2_term_force_rebases(kind):
+    """With eta l2 >> 1 coefficients change their signs and sizes from step to step."""
+    options = dict(initial_radius=100.0) if kind == "distance_free" else {}
+    config = Config(
+        kind, ball=kind != "distance_free", l2=50.0, diameter=200.0, away=True, options=options
+    )
+    case = Case(config)
+    sparse = case.sparse()
+    check_against_the_rule(case, [sparse, case.dense()], steps=300, rtol=1e-9)
+    assert sparse.numbers["rebases"] >= 5
+
+
+def test_the_norm_of_the_gradients_sum_keeps_its_digits_where_they_cancel():
+    """S falls to 1e-5 of what it was, its square, which is kept by expansion, to 1e-10."""
+    alpha = np.maximum(1, np.arange(1, 301) / 4)
+    back = alpha[:100].sum() / alpha[100:].sum() * (1 - 1e-5)
+    X = sp.csr_matrix([[1.0], [-back]])
+    run = SparseEpochs(
+        "distance_free",
+        X.data,
+        X.indices,
+        X.indptr,
+        1,
+        [-9.0, -9.0],  # both slopes are 1
+        loss="absolute",
+        largest_radius=1e-7,  # from the start on, so that the weights are known
+    )
+    run.advance(np.repeat([0, 1], [100, 200]))
+    total = run.snapshot()["gradient_sum"]
+    np.testing.assert_allclose(total, 1e-5 * alpha[:100].sum() * 1e-14, rtol=1e-9)
+    np.testing.assert_allclose(run.numbers["ss"], total[0] ** 2, rtol=1e-8)
+
+
+@pytest.mark.parametrize("kind", epochs.KINDS)
+@pytest.mark.parametrize("make", ["sparse", "dense"])
+def test_chunks_and_resumed_runs_are_the_same_to_the_last_bit(kind, make):
+    config = Config(kind, ball=kind == "accelegrad", l2=0.01, intercept=True, away=True, batch=3)
+    case = Case(config)
+    rows = case.rows(400)
+    whole, chunked, resumed = (getattr(case, make)() for _ in range(3))
+    whole.advance(rows, 3)
+    for start in range(0, rows.size, 51):
+        chunked.advance(rows[start : start + 51], 3)
+    resumed.advance(rows[: 3 * 77][::-1], 3)  # what it did before is forgotten
+    half = getattr(case, make)()
+    half.advance(rows[: 3 * 77], 3)
+    state = half.state()
+    half.advance(rows[3 * 77 :], 3)  # the state taken does not change with it
+    resumed.restore(state)
+    assert resumed.iteration == 77
+    resumed.advance(rows[3 * 77 :], 3)
+    for other in (chunked, half, resumed):
+        assert other.iteration == 400
+        for name, value in whole.state().items():
+            np.testing.assert_array_equal(other.state()[name], value, err_msg=name)
+
+
+def test_a_state_survives_a_file(tmp_path):
+    case = Case(Config("distance_free", l2=0.01, intercept=True))
+    rows = case.rows(300)
+    first, second = case.sparse(), case.sparse()
+    first.advance(rows[:100])
+    np.savez(tmp_path / "state.npz", **first.state())
+    with np.load(tmp_path / "state.npz") as stored:
+        second.restore({name: stored[name] for name in stored.files})
+    first.advance(rows[100:])
+    second.advance(rows[100:])
+    np.testing.assert_array_equal(first.output(), second.output())
+
+
+def test_states_that_do_not_fit_are_refused():
+    case, other = Case(Config("distance_free")), Case(Config("distance_free", d=41))
+    state = case.sparse().state()
+    with pytest.raises(ValueError, match=r"columns must have the shape \(41, 4\)"):
+        other.sparse().restore(state)
+    with pytest.raises(ValueError, match="kind='distance_free', but this is 'adagrad'"):
+        Case(Config("adagrad")).sparse().restore(case.sparse().state() | vars_of("adagrad"))
+    del state["columns"], state["zz"]
+    with pytest.raises(ValueError, match="columns, zz"):
+        case.sparse().restore(state)
+
+
+def vars_of(kind):
+    """The fields of another rule's state, but not its name."""
+    state = Case(Config(kind)).sparse().state()
+    del state["kind"]
+    return state
+
+
+@pytest.mark.parametrize("kind", epochs.KINDS)
+@pytest.mark.parametrize("make", ["sparse", "dense"])
+@pytest.mark.parametrize("batch", [1, 4])
+def test_stops_before_a_gradient_that_is_not_finite(kind, make, batch):
+    case = Case(Config(kind, loss="squared", l2=0.01, intercept=True))
+    case.X.data[case.X.indptr[17]] = 1e200  # its square overflows
+    others = np.resize(np.setdiff1d(np.arange(150), 17), 40 * batch)
+    twin, plain = getattr(case, make)(), getattr(case, make)()
+    assert plain.advance(others, batch) == 40
+    rows = np.insert(others, 30 * batch, np.full(batch, 17))
+    assert twin.advance(rows, batch) == 30
+    assert twin.iteration == 30
+    assert twin.advance(others[30 * batch :], batch) == 10  # nothing is left of the bad one
+    np.testing.assert_array_equal(twin.output(), plain.output())
+
+
+@pytest.mark.parametrize("make", ["sparse", "dense"])
+def test_stops_where_a_margin_is_not_finite_though_the_slope_would_be(make):
+    case = Case(Config("accelegrad", loss="hinge", diameter=1e308))
+    case.X.data[:] = 1e3
+    twin = getattr(case, make)()
+    assert twin.advance(np.arange(20)) < 20
+
+
+def test_the_last_batch_may_be_shorter():
+    case = Case(Config("distance_free", batch=7, l2=0.01))
+    rows, whole = case.rows(10)[:66], case.sparse()
+    assert whole.advance(rows, 7) == 10
+    parts = case.sparse()
+    parts.advance(rows[:63], 7)
+    parts.advance(rows[63:], 3)
+    np.testing.assert_array_equal(whole.query(), parts.query())
+    dense = case.dense()
+    assert dense.advance(rows, 7) == 10
+    assert apart(whole.query(), dense.query()) <= 1e-12
+    assert whole.advance(np.empty(0, int), 7) == 0
+
+
+@pytest.mark.parametrize("kind", epochs.KINDS)
+@pytest.mark.parametrize("batch", [1, 5])
+def test_columns_may_be_repeated_in_a_row_and_out_of_order(kind, batch):
+    case = Case(Config(kind, l2=0.01, batch=batch))
+    X = case.X
+    split = np.random.default_rng(1).random(X.nnz)
+    half = np.repeat(X.data, 2) * np.column_stack([split, 1 - split]).ravel()
+    twice = sp.csr_matrix((half, np.repeat(X.indices, 2), 2 * X.indptr), shape=X.shape)
+    for start, stop in zip(twice.indptr, twice.indptr[1:], strict=False):
+        order = np.random.default_rng(start).permutation(stop - start) + start
+        twice.data[start:stop] = twice.data[order]
+        twice.indices[start:stop] = twice.indices[order]
+    rows = case.rows(500)
+    plain, repeated = case.sparse(), case.sparse(twice)
+    plain.advance(rows, batch)
+    repeated.advance(rows, batch)
+    assert apart(repeated.query(), plain.query()) <= 1e-11
+    assert apart(repeated.output(), plain.output()) <= 1e-11
+
+
+@pytest.mark.parametrize("kind", epochs.KINDS)
+def test_entries_that_cancel_within_a_batch_count_once(kind):
+    """A total that returns to zero is listed twice: its square must not be."""
+    X = sp.csr_matrix(np.array([[1.0, 0.5], [-1.0, 0.5], [1.0, 1.0]]))
+    settings = dict(loss="absolute") | ({} if kind == "distance_free" else dict(diameter=1.0))
+    y = np.array([-9.0, -9.0, -9.0])  # all slopes are 1
+    sparse = SparseEpochs(kind, X.data, X.indices, X.indptr, 2, y, **settings)
+    dense = DenseEpochs(kind, X.toarray(), y, **settings)
+    for twin in (sparse, dense):
+        twin.advance(np.array([0, 1, 2, 1, 0, 2]), 3)
+    assert apart(sparse.query(), dense.query()) <= 1e-14
+    assert sparse.step_size == pytest.approx(dense.step_size, rel=1e-14)
+
+
+@pytest.mark.parametrize("kind", epochs.KINDS)
+def test_nothing_moves_while_all_gradients_are_zero(kind):
+    case = Case(Config(kind, loss="squared"))
+    case.y[:] = 0.0
+    for twin in (case.sparse(), case.dense()):
+        assert twin.advance(np.arange(50)) == 50
+        assert twin.step_size == 0.0
+        assert not twin.query().any()
+        assert not twin.output().any()
+
+
+def test_before_the_first_step_every_point_is_x0():
+    for kind in epochs.KINDS:
+        case = Case(Config(kind, away=True, intercept=True))
+        for twin in (case.sparse(), case.dense()):
+            for point in (twin.query(), twin.output(), twin.last()):
+                np.testing.assert_array_equal(point, case.x0)
+            assert twin.iteration == 0
+            assert twin.step_size == 0.0
+
+
+def test_rebases_visit_the_columns_of_used_rows_only():
+    """However many columns there are; from a quarter of them on, all are walked through."""
+    rng = np.random.default_rng(0)
+    few = sp.random(50, 30, 0.2, format="csr", random_state=rng)
+    wide = sp.csr_matrix((few.data, few.indices * 10_000, few.indptr), shape=(50, 300_000))
+    y = np.where(rng.random(50) > 0.5, 1.0, -1.0)
+    rows = rng.integers(25, size=1000)
+    runs = []
+    for X in (few, wide):
+        run = SparseEpochs(
+            "distance_free", X.data, X.indices, X.indptr, X.shape[1], y, loss="logistic", l2=0.01
+        )
+        run.advance(rows)
+        runs.append(run)
+    assert runs[0].numbers["dense"] == 1
+    assert runs[1].numbers["dense"] == 0
+    assert runs[1].numbers["rebases"] == runs[0].numbers["rebases"] > 4
+    assert runs[1].numbers["touched"] == np.unique(few[:25].indices).size
+    np.testing.assert_allclose(runs[1].query()[::10_000], runs[0].query(), rtol=1e-11)
+
+
+@pytest.mark.parametrize("name", epochs.LOSS_CODES)
+def test_slopes_are_those_of_the_losses(name):
+    parameter = 0.3
+    loss = make_loss(
+        name, **({LOSS_PARAMETERS[name]: parameter} if name in LOSS_PARAMETERS else {})
+    )
+    targets = (-1.0, 1.0) if loss.classification else (-1.0, 0.0, 0.25, 2.0)
+    margins = np.concatenate([np.linspace(-3, 3, 121), [-800.0, 800.0, 0.25 + 0.3, 0.25 - 0.3]])
+    for y in targets:
+        found = [epochs.slope(epochs.LOSS_CODES[name], parameter, m, y) for m in margins]
+        expected = loss.derivative(margins, np.full(margins.size, y))
+        np.testing.assert_allclose(found, expected, rtol=4e-16, atol=0)
+
+
+def test_constants_are_those_of_the_rules():
+    assert (epochs.STEP, epochs.REACH, epochs.TRUST) == (STEP, REACH, TRUST)
+    case = Case(Config("distance_free", away=True))
+    assert case.sparse().radius == smallest_radius(case.x0) == case.dense().radius
+
+
+def test_snapshots_continue_in_the_rule():
+    """A run can be handed over to the rule at any step."""
+    case = Case(Config("distance_free", l2=0.01, intercept=True))
+    model, rule, rows = case.model(), case.rule(), case.rows(200)
+    twin = case.sparse()
+    twin.advance(rows[:100])
+    state = rule.init(case.x0)._replace(**twin.snapshot())
+    for row in rows[100:]:
+        point = rule.query(state)
+        state = rule.update(state, model.batch_value_and_gradient(point, [row])[1])
+    twin.advance(rows[100:])
+    assert_same_state(twin, state, 1e-11)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (dict(kind="acelegrad"), "did you mean 'accelegrad'"),
+        (dict(loss="logstic"), "did you mean 'logistic'"),
+        (dict(l2=-1.0), "l2 must be"),
+        (dict(diameter=0.0), "diameter must be"),
+        (dict(diameter=None), "diameter must be"),
+        (dict(x0=np.zeros(3)), "x0 must have 40 entries, but it has 3"),
+        (dict(shares=np.ones(3)), "shares must have 150 entries, but it has 3"),
+        (dict(initial_radius=1.0), "initial_radius must be None for the kind 'accelegrad'"),
+        (dict(kind="distance_free"), "diameter must be None for the kind 'distance_free'"),
+        (dict(kind="adagrad", gradient_bound=1.0), "gradient_bound must be None"),
+    ],
+    ids=str,
+)
+def test_bad_settings_are_refused(changes, message):
+    case = Case(Config("accelegrad"))
+    given = dict(kind="accelegrad") | case.settings() | changes
+    kind = given.pop("kind")
+    with pytest.raises((ValueError, TypeError), match=message):
+        DenseEpochs(kind, case.X.toarray(), case.y, **given)
+
+
+def test_bad_matrices_are_refused():
+    case = Case(Config("accelegrad"))
+    X, y, settings = case.X, case.y, case.settings()
+    beyond, negative = X.indices.copy(), X.indices.copy()
+    beyond[5], negative[5] = 40, -1
+    falling = X.indptr.copy()
+    falling[3] = falling[5]
+    bad = [
+        (X.data, beyond, X.indptr, "indices must be from 0 to 39, but one is 40"),
+        (X.data, negative, X.indptr, "indices must be at least 0, but one is -1"),
+        (X.data, X.indices.astype(np.int16), X.indptr, "of int32 or int64"),
+        (X.data.astype(int), X.indices, X.indptr, "data must be of float32 or float64"),
+        (X.data[:-1], X.indices, X.indptr, "indptr must go from 0 to the"),
+        (X.data, X.indices, falling, "indptr must not fall"),
+    ]
+    for *parts, message in bad:
+        with pytest.raises((ValueError, TypeError), match=message):
+            SparseEpochs("accelegrad", *parts, 40, y, **settings)
+    with pytest.raises(TypeError, match="in C order, but it is of float64 in another order"):
+        DenseEpochs("accelegrad", np.asfortranarray(X.toarray()), y, **settings)
+    with pytest.raises(ValueError, match="y must have 150 entries, but it has 149"):
+        DenseEpochs("accelegrad", X.toarray(), y[:-1], **settings)
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([150], "from 0 to 149, but they are from 150 to 150"),
+        ([-1, 3], "from -1 to 3"),
+        ([0.5], "dtype float64"),
+        ([[1]], r"shape is \(1, 1\)"),
+    ],
+    ids=str,
+)
+def test_bad_rows_are_refused(rows, message):
+    case = Case(Config("accelegrad"))
+    for twin in (case.sparse(), case.dense()):
+        with pytest.raises(ValueError, match=message):
+            twin.advance(rows)
+        with pytest.raises(ValueError, match="batch_size must be a whole number >= 1"):
+            twin.advance([1], 0)

@@ -1,0 +1,465 @@
+"""One compiled pass against the products of NumPy and SciPy, bit for bit against itself."""
+
+import math
+import os
+import subprocess
+import sys
+import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from accelegrad import kernels
+from accelegrad.problems.linear_model import LinearModel
+
+EXTRAS = {"quantile": 0.3, "epsilon": 0.25, "delta": 0.8}
+CLASSIFICATION = ["logistic", "hinge", "squared_hinge"]
+LOSSES = [*CLASSIFICATION, "squared", "absolute", "huber", "quantile", "epsilon_insensitive"]
+TOLERANCE = {np.float64: 1e-12, np.float32: 1e-5}
+
+
+def csr(index: type):
+    def convert(X):
+        matrix = sp.csr_array(X)
+        parts = matrix.data, matrix.indices.astype(index), matrix.indptr.astype(index)
+        return sp.csr_array(parts, shape=X.shape)
+
+    return convert
+
+
+LAYOUTS = {"dense": np.ascontiguousarray, "int32": csr(np.int32), "int64": csr(np.int64)}
+
+
+@pytest.fixture(autouse=True)
+def _blocks_of_any_size(monkeypatch):
+    """Let the small data of these tests be split like large ones."""
+    monkeypatch.setattr(kernels, "LEAST_WORK", 1)
+    monkeypatch.setattr(kernels, "ENTRIES_PER_SUM", 1)
+
+
+def data(loss: str, n: int = 203, d: int = 7, seed: int = 0, dtype: type = np.float64):
+    """Return a matrix with zeros and some empty rows, and targets that suit the loss."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d)) * (rng.random((n, d)) < 0.6)
+    X[3::50] = 0.0
+    noisy = X @ rng.normal(size=d) + 0.7 * rng.normal(size=n) + 0.3
+    y = np.where(noisy > 0, 1.0, -1.0) if loss in CLASSIFICATION else noisy
+    return X.astype(dtype), y
+
+
+def point(model: LinearModel, seed: int = 3):
+    return np.random.default_rng(seed).normal(size=model.n_parameters)
+
+
+def compiled(call, *arguments, threads: int = 1):
+    with kernels.use("always", threads=threads):
+        return call(*arguments)
+
+
+def plain(call, *arguments):
+    with kernels.use("never"):
+        return call(*arguments)
+
+
+def assert_close(found, expected, tolerance: float) -> None:
+    expected = np.asarray(expected)
+    size = np.abs(expected).max() if expected.size else 0.0
+    np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance * max(size, 1e-300))
+
+
+# The same numbers
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_pass_gives_what_the_products_give(loss: str, layout: str, dtype: type) -> None:
+    X, y = data(loss, dtype=dtype)
+    weights = np.random.default_rng(1).integers(0, 4, len(y)).astype(float)
+    tolerance = TOLERANCE[dtype]
+    for intercept in (False, True):
+        for weight in (None, weights):
+            options = {"l2": 0.3, "fit_intercept": intercept, "sample_weight": weight}
+            model = LinearModel(LAYOUTS[layout](X), y, loss, **options, **EXTRAS)
+            w = point(model)
+            value, gradient = plain(model.value_and_gradient, w)
+            before = plain(model.evaluate, w)
+            assert compiled(getattr, model, "_has_kernel")
+            for threads in (1, 2, 3):
+                found = compiled(model.value_and_gradient, w, threads=threads)
+                assert found[0] == pytest.approx(value, rel=tolerance)
+                assert_close(found[1], gradient, tolerance)
+                at = compiled(model.evaluate, w, threads=threads)
+                assert_close(at.margins, before.margins, tolerance)
+                assert_close(at.derivatives, before.derivatives, tolerance)
+                assert at.gradient.dtype == at.margins.dtype == at.derivatives.dtype == np.float64
+                assert type(at.value) is float
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_all_ways_to_ask_give_the_same_bits(layout: str) -> None:
+    X, y = data("logistic")
+    model = LinearModel(LAYOUTS[layout](X), y, l2=0.1, fit_intercept=True)
+    w = point(model)
+    for threads in (1, 2):
+        value, gradient = compiled(model.value_and_gradient, w, threads=threads)
+        for _ in range(3):
+            at = compiled(model.evaluate, w, threads=threads)
+            assert value == at.value == compiled(model.value, w, threads=threads)
+            np.testing.assert_array_equal(gradient, at.gradient)
+            np.testing.assert_array_equal(gradient, compiled(model.gradient, w, threads=threads))
+
+
+def test_many_callers_at_once_get_the_same_bits() -> None:
+    X, y = data("logistic", n=5000)
+    model = LinearModel(X, y)
+    w = point(model)
+    value, gradient = compiled(model.value_and_gradient, w, threads=2)
+    with kernels.use("always", threads=2), ThreadPoolExecutor(4) as pool:
+        for found in pool.map(lambda _: model.value_and_gradient(w), range(40)):
+            assert found[0] == value
+            np.testing.assert_array_equal(found[1], gradient)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(
+    ("n", "d"), [(1, 1), (1, 5), (2, 1), (3, 2), (5, 1), (9, 4), (64, 3), (67, 1), (1, 300)]
+)
+def test_any_shape_on_more_threads_than_rows(n: int, d: int, layout: str) -> None:
+    rng = np.random.default_rng(n + d)
+    X, y = rng.normal(size=(n, d)), np.where(rng.random(n) < 0.5, -1.0, 1.0)
+    model = LinearModel(LAYOUTS[layout](X), y, fit_intercept=True)
+    w = point(model)
+    value, gradient = plain(model.value_and_gradient, w)
+    for threads in (1, 2, 8):
+        found = compiled(model.value_and_gradient, w, threads=threads)
+        assert found[0] == pytest.approx(value, rel=1e-12)
+        assert_close(found[1], gradient, 1e-12)
+        assert_close(
+            compiled(model.evaluate, w, threads=threads).margins, X @ w[:-1] + w[-1], 1e-12
+        )
+
+
+@pytest.mark.parametrize("layout", ["int32", "int64"])
+def test_a_matrix_without_entries(layout: str) -> None:
+    model = LinearModel(LAYOUTS[layout](np.zeros((6, 3))), np.ones(6), fit_intercept=True)
+    w = np.array([1.0, 2.0, 3.0, 0.5])
+    expected = plain(model.value_and_gradient, w)
+    found = compiled(model.value_and_gradient, w, threads=2)
+    assert found[0] == pytest.approx(expected[0], rel=1e-15)
+    assert_close(found[1], expected[1], 1e-15)
+
+
+def test_uneven_rows_are_split_by_entries() -> None:
+    from accelegrad.kernels.gradient import _block_ends
+
+    lengths = np.array([0, 0, 50, 1, 1, 1, 1, 46, 0])
+    ends = np.concatenate([[0], np.cumsum(lengths)])
+    matrix = (np.ones(100), np.zeros(100, np.uint32), ends.astype(np.uint32))
+    with kernels.use(threads=2):
+        assert _block_ends(matrix, 9, True, 1) == [0, 3, 9]
+    with kernels.use(threads=50):
+        found = _block_ends(matrix, 9, True, 1)
+    assert found[0] == 0
+    assert found[-1] == 9
+    assert found == sorted(found)
+
+
+def test_untidy_rows_are_fine() -> None:
+    indptr, indices = [0, 3, 3, 5], [2, 0, 2, 1, 0]  # unsorted, and column 2 twice
+    X = sp.csr_array((np.array([1.0, 2.0, 3.0, 4.0, 5.0]), indices, indptr), shape=(3, 3))
+    model = LinearModel(X, [1.0, -1.0, 1.0])
+    w = np.array([0.3, -0.2, 0.1])
+    expected = LinearModel(X.toarray(), model.y).value_and_gradient(w)
+    found = compiled(model.value_and_gradient, w)
+    assert found[0] == pytest.approx(expected[0], rel=1e-15)
+    assert_close(found[1], expected[1], 1e-15)
+
+
+def test_the_logistic_loss_is_exact_to_rounding() -> None:
+    rng = np.random.default_rng(0)
+    sizes = np.concatenate([10.0 ** rng.uniform(-12, 2.84, 300), [0.0, 0.893, 0.8916, 700.0, 37.0]])
+    z = np.concatenate([sizes, -sizes])
+    model = LinearModel(z[:, None], np.ones(z.size))
+    with kernels.use("always"):
+        found = [model.batch_value_and_gradient([1.0], [i])[0] for i in range(z.size)]
+        slopes = model.evaluate([1.0]).derivatives
+    exact = [math.log1p(math.exp(-abs(m))) - min(m, 0.0) for m in z]
+    np.testing.assert_allclose(found, exact, rtol=8e-16)
+    decays = np.exp(-np.abs(z))
+    np.testing.assert_allclose(slopes, -np.where(z > 0, decays, 1.0) / (1 + decays), rtol=8e-16)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("layout", ["dense", "int32"])
+def test_nan_and_overflow_come_out_as_from_the_products(layout: str, loss: str) -> None:
+    X, y = np.array([[1.0], [-2.0], [1.0], [0.5], [3.0]]), np.array([1.0, -1.0, 1.0, 1.0, -1.0])
+    model = LinearModel(LAYOUTS[layout](X), y, loss, **EXTRAS)
+    for w in (np.nan, np.inf, -np.inf, 1e300, -1e300, 1e155, 800.0, 0.0):
+        with np.errstate(all="ignore"):
+            before = plain(model.evaluate, [w])
+            value, gradient = before.value, before.gradient
+        for threads in (1, 2):  # without a warning
+            at = compiled(model.evaluate, [w], threads=threads)
+            np.testing.assert_allclose(at.value, value, rtol=1e-15)
+            np.testing.assert_allclose(at.gradient, gradient, rtol=1e-15, atol=1e-15)
+            np.testing.assert_allclose(at.derivatives, before.derivatives, rtol=1e-15, atol=1e-300)
+
+
+def test_float32_data_are_summed_in_float64() -> None:
+    n, d = 2000, 400
+    rng = np.random.default_rng(5)
+    X, y = rng.normal(size=(n, d)).astype(np.float32), rng.normal(size=n)
+    w = rng.normal(size=d)
+    exact = LinearModel(X.astype(np.float64), y, "squared").value_and_gradient(w)
+    for layout in ("dense", "int32"):
+        model = LinearModel(LAYOUTS[layout](X), y, "squared")
+        found = compiled(model.value_and_gradient, w, threads=2)
+        assert found[0] == pytest.approx(exact[0], rel=1e-13)
+        assert_close(found[1], exact[1], 1e-13)
+
+
+def test_gaps_are_those_of_the_products() -> None:
+    for intercept, l2 in ((False, 0.1), (True, 0.1), (True, 0.0)):
+        X, y = data("logistic")
+        model = LinearModel(X, y, l2=l2, fit_intercept=intercept)
+        w = point(model)
+        expected = plain(model.dual_gap, w)
+        found = compiled(model.dual_gap, w, threads=2)
+        assert found == pytest.approx(expected, rel=1e-11)
+
+
+# Batches
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_batches(layout: str, dtype: type) -> None:
+    X, y = data("huber", dtype=dtype)
+    rng = np.random.default_rng(2)
+    batches = [
+        np.array([0]),
+        np.array([202, 202, 5, 5, 5, 3]),
+        rng.integers(0, 203, 500).astype(np.uint16),
+        np.arange(203)[::-2],
+        [7, 1, 4],
+    ]
+    for weight in (None, rng.random(203)):
+        for intercept in (False, True):
+            options = {"l2": 0.2, "fit_intercept": intercept, "sample_weight": weight}
+            model = LinearModel(LAYOUTS[layout](X), y, "huber", **options, **EXTRAS)
+            w = point(model)
+            for rows in batches:
+                value, gradient = plain(model.batch_value_and_gradient, w, rows)
+                for threads in (1, 2):
+                    found = compiled(model.batch_value_and_gradient, w, rows, threads=threads)
+                    assert found[0] == pytest.approx(value, rel=TOLERANCE[dtype])
+                    assert_close(found[1], gradient, TOLERANCE[dtype])
+
+
+def test_rows_of_a_batch_are_checked() -> None:
+    X, y = data("logistic")
+    model = LinearModel(X, y)
+    for rows in ([], [203], [-1], [0.5]):
+        with kernels.use("always"), pytest.raises(ValueError, match="rows must be"):
+            model.batch_value_and_gradient(np.zeros(7), rows)
+
+
+# Arrays are taken as they are
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_nothing_of_the_size_of_x_is_allocated(layout: str) -> None:
+    X, y = data("logistic", n=20_000, d=40)
+    model = LinearModel(LAYOUTS[layout](X), y)
+    w, rows = point(model), np.arange(0, 20_000, 2)
+    compiled(model.value_and_gradient, w, threads=2)
+    for call in (model.value_and_gradient, lambda w: model.batch_value_and_gradient(w, rows)):
+        tracemalloc.start()
+        compiled(call, w, threads=2)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 50_000  # X takes 3 to 6 million bytes, one vector of all rows 160,000
+
+
+def test_arrays_that_cannot_be_written_to_or_have_gaps() -> None:
+    from accelegrad.kernels import gradient
+
+    X, y = data("logistic")
+    model = LinearModel(X, y, fit_intercept=True)
+    w = point(model)
+    expected = compiled(model.value_and_gradient, w)
+    signatures = len(gradient._dense.overloads)
+    locked, spread = X.copy(), np.repeat(w, 2)[::2]
+    locked.flags.writeable = spread.flags.writeable = False
+    found = compiled(LinearModel(locked, y, fit_intercept=True).value_and_gradient, spread)
+    assert found[0] == expected[0]
+    np.testing.assert_array_equal(found[1], expected[1])
+    assert len(gradient._dense.overloads) == signatures
+    assert w.flags.writeable
+    assert X.flags.writeable
+
+
+def test_an_evaluation_does_not_change_with_the_callers_array() -> None:
+    X, y = data("logistic")
+    model = LinearModel(X, y, l2=0.5)
+    w = np.ones(7)
+    at = compiled(model.evaluate, w)
+    expected = compiled(model.value_and_gradient, w)
+    w[:] = 7.0
+    assert at.value == expected[0]
+    np.testing.assert_array_equal(at.gradient, expected[1])
+
+
+# When kernels are used
+
+
+def test_small_data_wide_rows_and_other_layouts_are_left_to_the_products() -> None:
+    def wanted(X) -> bool:
+        return kernels.wanted(kernels.readable(X))
+
+    large = np.zeros((1 << 10, 1 << 10))
+    with kernels.use("auto", threads=1):
+        assert wanted(large)
+        assert not wanted(large[1:])
+        assert not wanted(np.asfortranarray(large))
+        assert not wanted(np.zeros((1 << 10, 1 << 11))[:, : 1 << 10])  # rows with gaps
+        assert not wanted(np.zeros((1 << 6, (1 << 14) + 1)))
+    with kernels.use("always"):
+        assert wanted(large[1:])
+        assert not wanted(np.asfortranarray(large))
+    with kernels.use("never"):
+        assert not wanted(large)
+
+
+def test_wide_sparse_data_need_two_threads() -> None:
+    n, d = 2, kernels.WIDEST_SPARSE + 1
+    columns = np.tile(np.arange(d, dtype=np.int32), 17 * n)
+    X = sp.csr_array((np.ones(17 * n * d), columns, np.arange(n + 1) * 17 * d), shape=(n, d))
+    narrow = sp.csr_array((X.data, columns // 2, X.indptr), shape=(n, d - 1))
+    for threads in (1, 2):
+        with kernels.use("auto", threads=threads):
+            assert kernels.wanted(kernels.readable(X)) == (threads == 2)
+            assert kernels.wanted(kernels.readable(narrow))
+    mixed = X.copy()
+    mixed.indices, mixed.indptr = X.indices.astype(np.int32), X.indptr.astype(np.int64)
+    assert kernels.readable(mixed) is None
+
+
+def test_blocks_are_as_many_as_pay(monkeypatch) -> None:
+    monkeypatch.undo()
+    with kernels.use(threads=8):
+        assert kernels.count_blocks(1 << 15, 10) == 1  # too little to do
+        assert kernels.count_blocks(3 << 16, 10) == 3
+        assert kernels.count_blocks(1 << 24, 10) == 8
+        assert kernels.count_blocks(7_500_000, 5_000_000) == 1  # too many columns
+        assert kernels.count_blocks(75_000_000, 5_000_000) == 7
+
+
+def test_settings_hold_within_their_block() -> None:
+    before = kernels.threads()
+    with kernels.use("never", threads=5):
+        assert kernels.threads() == 5
+        with kernels.use(threads=3):
+            assert kernels.threads() == 3
+            assert not kernels.wanted(kernels.Readable(1 << 30, 10, sparse=False))
+        assert kernels.threads() == 5
+    assert kernels.threads() == before
+    with pytest.raises(KeyError), kernels.use(threads=5):
+        raise KeyError
+    assert kernels.threads() == before
+
+
+def test_wrong_settings() -> None:
+    with pytest.raises(ValueError, match=r"mode must be .*'allways'; did you mean 'always'"):
+        kernels.use("allways").__enter__()
+    with pytest.raises(ValueError, match="threads must be a whole number >= 1, but it is 0"):
+        kernels.use(threads=0).__enter__()
+    with pytest.raises(TypeError, match="threads must be a whole number"):
+        kernels.use(threads=1.5).__enter__()
+
+
+@pytest.mark.parametrize(
+    ("omp", "numba", "expected"), [("1", "", 1), ("", "1", 1), ("1000", "", None), ("x", "0", None)]
+)
+def test_the_usual_variables_limit_the_threads(monkeypatch, omp, numba, expected) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", omp)
+    monkeypatch.setenv("NUMBA_NUM_THREADS", numba)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    kernels._default_threads.cache_clear()
+    try:
+        assert kernels.threads() == (expected or cores)
+    finally:
+        kernels._default_threads.cache_clear()
+
+
+def run_python(code: str, **variables: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_numba_is_loaded_for_large_data_only() -> None:
+    code = """
+import sys, numpy as np, accelegrad as ag
+assert "numba" not in sys.modules
+y = np.where(np.arange(1 << 14) % 2, 1.0, -1.0)
+small = ag.LinearModel(np.ones((100, 10)), y[:100], l2=0.1)
+ag.minimize(small, max_iter=3)
+ag.minimize(small, batch_size=10, max_iter=3, rng=0)
+assert not small.compiles_first
+assert "numba" not in sys.modules
+large = ag.LinearModel(np.ones((1 << 14, 64)), y)
+assert "numba" not in sys.modules
+large.value(np.zeros(64))
+assert not large.compiles_first
+print("numba" in sys.modules)
+"""
+    assert run_python(code, ACCELEGRAD_KERNELS="auto").strip() == "True"
+    assert run_python(code, ACCELEGRAD_KERNELS="never").strip() == "False"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_process_has_threads_of_its_own() -> None:
+    code = """
+import os, warnings, numpy as np
+from accelegrad import kernels
+from accelegrad.problems.linear_model import LinearModel
+warnings.simplefilter("ignore")
+kernels.LEAST_WORK = 1
+model = LinearModel(np.ones((1000, 3)), np.ones(1000))
+with kernels.use("always", threads=2):
+    value = model.value(np.ones(3))
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if model.value(np.ones(3)) == value else 1)
+    print(os.waitpid(child, 0)[1])
+"""
+    assert run_python(code).strip() == "0"
+
+
+# Compiling
+
+
+def test_warming_up_leaves_nothing_to_compile() -> None:
+    from accelegrad.kernels import compile as compiling
+    from accelegrad.kernels import gradient
+
+    assert compiling.warmup() > 0.0
+    assert not compiling.pending()
+    X, y = data("logistic")
+    with kernels.use("always"):
+        for convert in LAYOUTS.values():
+            for dtype in TOLERANCE:
+                assert not LinearModel(convert(X.astype(dtype)), y).compiles_first
+    compute, arguments = gradient._call((np.zeros((1, 1)),))  # may be written to: another type
+    assert compiling.would_compile(compute, arguments)
