@@ -450,7 +450,8 @@ def test_a_minimiser_at_zero(tmp_path: Path) -> None:
 
 
 def test_a_report_without_claims(tmp_path: Path) -> None:
-    path, _, _ = data_for("squared", tmp_path)
+    X = features(n=5, d=8)  # fewer rows than columns: no dual bound without an l2 term
+    path = libsvm_file(tmp_path / "wide", X, X @ np.ones(8))
     asked = request(path, tmp_path / "out", loss="squared", l2=0.0, methods=("universal",))
     assert 'class="claim"' not in compare(asked).read_text("utf-8")
 
