@@ -112,17 +112,23 @@ def resolve(start: Vector, wishes: Wishes, model: LinearModel | None, *, values:
         start = _inside(start, chosen)
     penalty = _penalty(wishes.penalty, start.size, model, chosen)
     change = _change(wishes, model, chosen, penalty)
-    bound = math.inf if change is not None else _known_distance(start, chosen, penalty, model)
+    proven = _proven_radius(start, chosen, penalty, model)
+    bound = math.inf if change is not None else _known_distance(start, chosen, proven)
     rule, diameter = _rule_and_diameter(wishes, chosen, penalty, bound)
     inner_start = start if change is None else change.invert(start)
     rule = _bind(rule, inner_start, chosen, diameter, penalty, wishes.project_y, values)
     if change is not None:
         rule = Rescaled(rule, change)
-    region = _region(start, chosen, diameter, penalty, model, rule)
+    region = _region(start, chosen, diameter, penalty, proven, rule)
     return Setting(rule, start, chosen, penalty, region)
 
 
 # -- the space -----------------------------------------------------------------------------------
+
+
+def constrains(chosen: FeasibleSet | None) -> bool:
+    """Tell whether a set is a constraint, and not the absence of one."""
+    return chosen is not None and not isinstance(chosen, WholeSpace)
 
 
 def _feasible_set(given: Any, size: int) -> FeasibleSet | None:
@@ -153,8 +159,8 @@ def _penalty(
     if model is not None and model.fit_intercept:
         penalty = OnLeading(penalty, model.n_features, model.n_parameters)
     penalty.check_dimension(size)
-    together = chosen is None or isinstance(chosen, WholeSpace)
-    if not together and not (penalty.separable and isinstance(chosen, (Box, NonNegative))):
+    common = penalty.separable and isinstance(chosen, (Box, NonNegative))
+    if constrains(chosen) and not common:
         raise ValueError(
             f"penalty {penalty!r} and feasible_set {chosen!r} cannot be used together: only a "
             "separable penalty (l1, elastic net) and a box have a common proximal map."
@@ -167,7 +173,7 @@ def _change(
 ) -> ColumnScaling | None:
     """Return the change of coordinates that `scale` asks for."""
     scale = wishes.scale
-    free = penalty is None and (chosen is None or isinstance(chosen, WholeSpace))
+    free = penalty is None and not constrains(chosen)
     if isinstance(scale, str) and scale == AUTO:
         # Whoever names a method or a diameter means it in the coordinates that he knows.
         automatic = isinstance(wishes.method, str) and wishes.method == AUTO
@@ -203,11 +209,9 @@ def _own_scaling(scale: Any, model: LinearModel) -> ColumnScaling:
     return change
 
 
-def _known_distance(
-    start: Vector, chosen: FeasibleSet | None, penalty: Penalty | None, model: LinearModel | None
-) -> float:
+def _known_distance(start: Vector, chosen: FeasibleSet | None, proven: float) -> float:
     """Return a bound on the distance from the start to a minimiser, inf where none is known."""
-    bounds = [_proven_radius(start, chosen, penalty, model)]
+    bounds = [proven]
     if chosen is not None:
         bounds.append(chosen.diameter_for(start.size))
     return min((bound for bound in bounds if bound > 0), default=math.inf)
@@ -254,8 +258,7 @@ def _method_name(
     if not isinstance(method, str):
         raise TypeError(f"method must be a name or a rule object, not {method!r}.")
     if method == AUTO:
-        constrained = chosen is not None and not isinstance(chosen, WholeSpace)
-        told = diameter is not None and (constrained or penalty is not None)
+        told = diameter is not None and (constrains(chosen) or penalty is not None)
         return "unixgrad" if told else "accelegrad"
     if method not in METHODS:
         raise ValueError(f"method is {method!r}: {nearest(method, [AUTO, *METHODS])}")
@@ -320,7 +323,7 @@ def _bind(
         bound["prox"] = penalty.prox
     if "probe" in fields and getattr(rule, "probe", None) is None:
         bound["probe"] = values
-    constrained = chosen is not None and not isinstance(chosen, WholeSpace)
+    constrained = constrains(chosen)
     if constrained:
         _need_field(rule, fields, "project", "feasible_set")
         _refuse_bent_set(rule, chosen)
@@ -380,6 +383,11 @@ def _has_field(method: Method, field: str) -> bool:
     return any(field in {f.name for f in dataclasses.fields(r)} for r in rules if r is not None)  # type: ignore[arg-type]
 
 
+def has_radius(rule: Rule) -> bool:
+    """Tell whether a rule finds its radius while it runs."""
+    return "initial_radius" in _field_names(rule.rule if isinstance(rule, Rescaled) else rule)
+
+
 def _field_names(rule: Rule) -> list[str]:
     return [f.name for f in dataclasses.fields(rule)] if dataclasses.is_dataclass(rule) else []
 
@@ -392,7 +400,7 @@ def _region(
     chosen: FeasibleSet | None,
     diameter: float | None,
     penalty: Penalty | None,
-    model: LinearModel | None,
+    proven: float,
     rule: Rule,
 ) -> Region | None:
     """Return where a minimiser is known, was said or is guessed to be; None if nowhere."""
@@ -402,10 +410,9 @@ def _region(
         return Region(space, start, bound, assumed=False, penalty=penalty)
     if diameter is not None:
         return Region(space, start, diameter / 2, assumed=True, penalty=penalty)
-    proven = _proven_radius(start, chosen, penalty, model)
     if math.isfinite(proven):
         return Region(space, start, proven, assumed=False, penalty=penalty)
-    if not hasattr(rule.init(start), "radius"):
+    if not has_radius(rule):
         return None
     change = rule.change if isinstance(rule, Rescaled) else None
     return Region(space, start, 0.0, assumed=True, growing=True, penalty=penalty, change=change)

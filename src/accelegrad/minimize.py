@@ -21,10 +21,10 @@ from accelegrad.errors import (
     real_number,
     whole_number,
 )
-from accelegrad.methods import Setting, Wishes, resolve
+from accelegrad.methods import Setting, Wishes, constrains, has_radius, resolve
 from accelegrad.problems.linear_model import LinearModel
 from accelegrad.problems.sampling import BatchSampler
-from accelegrad.problems.sets import Box, WholeSpace
+from accelegrad.problems.sets import Box
 from accelegrad.rules import Rescaled, Rule
 from accelegrad.solve.certificate import Certificate, CutCertificate, DualCertificate
 from accelegrad.solve.loop import OUTPUTS, Options, Run
@@ -332,8 +332,8 @@ def _certificate(setting: Setting, model: LinearModel | None, *, judged: bool) -
 
 def _dual_helps(setting: Setting, model: LinearModel) -> bool:
     """Tell whether the minimum that the model's dual bounds is the one that is sought."""
-    free = setting.feasible_set is None or isinstance(setting.feasible_set, WholeSpace)
-    return free and setting.penalty is None and model.has_dual_bound
+    free = not constrains(setting.feasible_set) and setting.penalty is None
+    return free and model.has_dual_bound
 
 
 def _restarts(
@@ -349,7 +349,7 @@ def _restarts(
         if not oracle.exact_values:
             return None  # a restart throws the average away: under noise that mostly costs more
         given = "adaptive"
-    if not hasattr(setting.rule.init(setting.start), "radius"):
+    if not has_radius(setting.rule):
         raise ValueError(
             f"restart needs a rule with a radius of its own, as with diameter='auto'; "
             f"{type(setting.rule).__name__} has none."
