@@ -8,9 +8,9 @@ from scipy.optimize import lsq_linear
 
 import accelegrad as ag
 from accelegrad.errors import NonFiniteError
-from accelegrad.rules.base import KnownEvaluation
 from accelegrad.rules.distance import Probe, smallest_radius
 from reference.distance_free import distance_free_accelegrad
+from stepping import oracle_of
 from toys import AbsoluteDeviations, FlatQuadratic, LeastSquares, slope
 
 PROBLEMS = {
@@ -18,14 +18,6 @@ PROBLEMS = {
     "ill-conditioned": LeastSquares.random(60, 8, 1, decay=2.0),
     "not smooth": AbsoluteDeviations.random(40, 5, 2),
 }
-
-
-def oracle_of(fun, penalty=None):
-    def oracle(x):
-        value, gradient = fun(x)
-        return KnownEvaluation(x, value + (0.0 if penalty is None else penalty(x)), gradient)
-
-    return oracle
 
 
 def assert_same_run(rule, fun, x0, expected, *, rtol=1e-11):

@@ -1,7 +1,5 @@
 """DoG and A-DoG: transcription, theorem, outside solvers, and what must not change them."""
 
-from itertools import count
-
 import numpy as np
 import pytest
 from scipy.optimize import minimize
@@ -12,51 +10,24 @@ from accelegrad.rules.base import KnownEvaluation
 from accelegrad.rules.distance import smallest_radius
 from accelegrad.rules.dog import ADoG, DoG
 from reference import beyond
+from stepping import (
+    SETS,
+    STEPS,
+    assert_operators_alone_are_used,
+    gaps,
+    kinds,
+    make,
+    noisy,
+    oracle_of,
+    run,
+    same,
+    sets,
+)
 from toys import AbsoluteDeviations, FlatQuadratic, LeastSquares, slope
 
-STEPS = {"smooth": 300, "non-smooth": 150}  # where a residual is all but zero, rounding decides
 HORIZONS = np.unique(np.logspace(1.5, 3.3, 20).astype(int))
 
 
-def make(kind, seed):
-    """Return a function of 12 variables and a start that is not the origin."""
-    toy = LeastSquares if kind == "smooth" else AbsoluteDeviations
-    return toy.random(40, 12, seed), np.random.default_rng(seed + 100).standard_normal(12)
-
-
-def oracle_of(fun):
-    return lambda x: KnownEvaluation(x, *fun(x))
-
-
-def noisy(fun, seed, size):
-    """Give gradients with noise that depends on the number of the call alone."""
-    calls = count()
-
-    def gradient(x):
-        return fun(x)[1] + size * np.random.default_rng([seed, next(calls)]).standard_normal(x.size)
-
-    return gradient
-
-
-def run(rule, x0, oracle, steps):
-    states = [rule.init(np.array(x0))]
-    for _ in range(steps):
-        states.append(rule.step(states[-1], oracle).state)
-    return states
-
-
-def same(actual, expected, what, t, tolerance=1e-12):
-    error = np.linalg.norm(actual - expected) / max(1.0, np.linalg.norm(expected))
-    assert error <= tolerance, f"{what} differs by {error:.1e} (relative) at t={t}"
-
-
-SETS = {
-    "none": lambda _: None,
-    "ball": lambda x0: Ball(x0, 1.0).project,
-    "box": lambda x0: Box(x0 - 0.2, x0 + 0.4).project,
-}
-kinds = pytest.mark.parametrize("kind", ["smooth", "non-smooth"])
-sets = pytest.mark.parametrize("name", SETS)
 cases = pytest.mark.parametrize(("noise", "radius"), [(0.0, 1e-4), (0.0, 0.5), (0.3, 1e-4)])
 
 
@@ -135,20 +106,10 @@ def test_a_dog_by_hand():
 # --- the theorems ---------------------------------------------------------------------------------
 
 
-def gaps(rule, fun, x0, minimum, horizons=HORIZONS):
-    """Return f(output) - minimum after each horizon."""
-    state, found = rule.init(x0), []
-    for t in range(1, max(horizons) + 1):
-        state = rule.step(state, oracle_of(fun)).state
-        if t in horizons:
-            found.append(fun(rule.output(state))[0] - minimum)
-    return np.array(found)
-
-
 def test_a_dog_is_accelerated_and_dog_is_not():
     fun = FlatQuadratic()
-    assert slope(HORIZONS, gaps(ADoG(probe=True), fun, fun.x0, 0.0)) <= -1.9
-    assert -1.5 <= slope(HORIZONS, gaps(DoG(probe=True), fun, fun.x0, 0.0)) <= -0.8
+    assert slope(HORIZONS, gaps(ADoG(probe=True), fun, fun.x0, 0.0, HORIZONS)) <= -1.9
+    assert -1.5 <= slope(HORIZONS, gaps(DoG(probe=True), fun, fun.x0, 0.0, HORIZONS)) <= -0.8
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -156,7 +117,7 @@ def test_rates_on_non_smooth_functions(seed):
     fun, x0 = AbsoluteDeviations.random(60, 15, seed), np.zeros(15)
     minimum = fun(fun.minimiser)[0]
     for rule in (ADoG(probe=True), DoG(probe=True)):
-        assert slope(HORIZONS, gaps(rule, fun, x0, minimum)) <= -0.5
+        assert slope(HORIZONS, gaps(rule, fun, x0, minimum, HORIZONS)) <= -0.5
 
 
 @kinds
@@ -317,45 +278,9 @@ def test_output_before_the_first_step_is_the_start(kind_of_rule):
     assert np.array_equal(rule.last(rule.init(np.ones(3))), np.ones(3))
 
 
-class Bare:
-    """A vector that knows + - * / and dot alone, as much as every array library has."""
-
-    __array_ufunc__ = None
-
-    def __init__(self, entries):
-        self.entries = np.asarray(entries)
-
-    def dot(self, other):
-        return self.entries @ other.entries
-
-    def __add__(self, other):
-        return Bare(self.entries + other.entries)
-
-    def __sub__(self, other):
-        return Bare(self.entries - other.entries)
-
-    def __mul__(self, factor):
-        return Bare(self.entries * factor)
-
-    __rmul__ = __mul__
-
-    def __truediv__(self, divisor):
-        return Bare(self.entries / divisor)
-
-
 @pytest.mark.parametrize("rule", [DoG(), ADoG(), ADoG(probe=True), DoG(probe=True)])
 def test_operators_alone_are_used(rule):
-    fun, x0 = make("smooth", 11)
-
-    def oracle(x):
-        value, gradient = fun(x.entries)
-        return KnownEvaluation(x, value, Bare(gradient))
-
-    bare, plain = rule.init(Bare(x0)), rule.init(x0)
-    for _ in range(50):
-        bare, plain = rule.step(bare, oracle).state, rule.step(plain, oracle_of(fun)).state
-    np.testing.assert_array_equal(rule.output(bare).entries, rule.output(plain))
-    np.testing.assert_array_equal(rule.last(bare).entries, rule.last(plain))
+    assert_operators_alone_are_used(rule, 11)
 
 
 # --- the probe ------------------------------------------------------------------------------------

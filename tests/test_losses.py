@@ -7,16 +7,33 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
+from sklearn.linear_model import _sgd_fast
 
-from accelegrad.problems.losses import EpsilonInsensitive, Huber, Loss, Quantile, make_loss
+from accelegrad.problems.losses import (
+    EpsilonInsensitive,
+    Huber,
+    Loss,
+    Quantile,
+    SquaredEpsilonInsensitive,
+    make_loss,
+)
 
-Q, EPS, DELTA = 0.3, 0.25, 0.8
+Q, EPS, DELTA, MU = 0.3, 0.25, 0.8, 0.4
+
+
+def rounded(beyond: float, most: float = 1.0) -> float:
+    """Return most * beyond, with a parabola of curvature 1 / MU where it comes from zero."""
+    if beyond <= 0.0:
+        return 0.0
+    return beyond**2 / (2.0 * MU) if beyond <= most * MU else most * beyond - MU * most**2 / 2.0
+
 
 # Plain scalar formulas, written without the package.
 PLAIN = {
     "logistic": lambda m, y: math.log(1.0 + math.exp(-y * m)),
     "hinge": lambda m, y: max(0.0, 1.0 - y * m),
     "squared_hinge": lambda m, y: max(0.0, 1.0 - y * m) ** 2,
+    "modified_huber": lambda m, y: max(0.0, 1.0 - y * m) ** 2 if y * m >= -1.0 else -4.0 * y * m,
     "squared": lambda m, y: (m - y) ** 2 / 2.0,
     "absolute": lambda m, y: abs(m - y),
     "huber": lambda m, y: (
@@ -24,15 +41,24 @@ PLAIN = {
     ),
     "quantile": lambda m, y: Q * max(y - m, 0.0) + (1.0 - Q) * max(m - y, 0.0),
     "epsilon_insensitive": lambda m, y: max(0.0, abs(m - y) - EPS),
+    "squared_epsilon_insensitive": lambda m, y: max(0.0, abs(m - y) - EPS) ** 2,
+    "smoothed_hinge": lambda m, y: rounded(1.0 - y * m),
+    "smoothed_absolute": lambda m, y: rounded(abs(m - y)),
+    "smoothed_quantile": lambda m, y: rounded(y - m, Q) + rounded(m - y, 1.0 - Q),
+    "smoothed_epsilon_insensitive": lambda m, y: rounded(abs(m - y) - EPS),
 }
 NAMES = sorted(PLAIN)
 LABELS = (-1.0, 1.0)
-SQUARING = ("squared", "squared_hinge")
-SMOOTH = ("logistic", "squared_hinge", "squared", "huber")
+CLASSIFICATION = ("logistic", "hinge", "squared_hinge", "modified_huber", "smoothed_hinge")
+SQUARING = ("squared", "squared_hinge", "squared_epsilon_insensitive")
+KINKED = ("hinge", "absolute", "quantile", "epsilon_insensitive")
+SMOOTH = tuple(name for name in NAMES if name not in KINKED)
 
 
 def loss_of(name: str) -> Loss:
-    return make_loss(name, quantile=Q, epsilon=EPS, delta=DELTA)
+    plain = name.removeprefix("smoothed_")
+    loss = make_loss(plain, quantile=Q, epsilon=EPS, delta=DELTA)
+    return loss if plain == name else loss.smoothed(MU)
 
 
 def targets(loss: Loss) -> tuple[float, ...]:
@@ -46,18 +72,26 @@ def kinks(name: str, y: float) -> list[float]:
         "squared": [],
         "hinge": [y],
         "squared_hinge": [y],
+        "modified_huber": [y, -y],
+        "smoothed_hinge": [y, y * (1.0 - MU)],
         "huber": [y - DELTA, y + DELTA],
+        "smoothed_absolute": [y - MU, y + MU],
+        "smoothed_quantile": [y - Q * MU, y + (1.0 - Q) * MU],
         "epsilon_insensitive": [y - EPS, y + EPS],
+        "squared_epsilon_insensitive": [y - EPS, y + EPS],
+        "smoothed_epsilon_insensitive": [y - EPS - MU, y - EPS, y + EPS, y + EPS + MU],
     }.get(name, [y])
 
 
 def domain(name: str, y: float) -> tuple[float, float]:
     """Return the ends of the conjugate's domain."""
-    towards = {"logistic": 1.0, "hinge": 1.0, "squared_hinge": math.inf}
+    name = name.removeprefix("smoothed_")
+    towards = {"logistic": 1.0, "hinge": 1.0, "squared_hinge": math.inf, "modified_huber": 4.0}
     if name in towards:
         return (-towards[name], 0.0) if y > 0 else (0.0, towards[name])
     return {
         "squared": (-math.inf, math.inf),
+        "squared_epsilon_insensitive": (-math.inf, math.inf),
         "huber": (-DELTA, DELTA),
         "quantile": (-Q, 1.0 - Q),
     }.get(name, (-1.0, 1.0))
@@ -122,9 +156,10 @@ def test_conjugate_is_the_supremum(name: str) -> None:
     grid = np.linspace(-60.0, 60.0, 24001)
     for y in targets(loss):
         low, high = domain(name, y)
+        costs = np.array([PLAIN[name](float(m), y) for m in grid])
         for share in (0.0, 1e-3, 0.2, 0.5, 0.77, 0.999, 1.0):
             theta = max(low, -6.0) * (1.0 - share) + min(high, 6.0) * share
-            objective = theta * grid - np.array([PLAIN[name](float(m), y) for m in grid])
+            objective = theta * grid - costs
             near = grid[np.argmax(objective)]
             refined = minimize_scalar(
                 lambda m, theta=theta, y=y: PLAIN[name](float(m), y) - theta * m,
@@ -192,9 +227,10 @@ def test_huge_margins(name: str, sign: float) -> None:
     slope_at_infinity = {
         "logistic": 1.0,
         "hinge": 1.0,
+        "modified_huber": 4.0,
         "quantile": 1.0 - Q if sign > 0 else Q,
         "huber": DELTA,
-    }.get(name, 1.0)
+    }.get(name.removeprefix("smoothed_"), 1.0)
     value, slope = float(loss.value(m, y)), float(loss.derivative(m, y))
     if loss.classification and sign > 0:
         assert (value, slope) == (0.0, 0.0)
@@ -204,6 +240,9 @@ def test_huge_margins(name: str, sign: float) -> None:
     elif name == "squared_hinge":
         assert value == pytest.approx(1e20, rel=1e-9)
         assert slope == pytest.approx(-2e10, rel=1e-9)
+    elif name == "squared_epsilon_insensitive":
+        assert value == pytest.approx(1e20, rel=1e-9)
+        assert slope == pytest.approx(sign * 2e10, rel=1e-9)
     else:
         assert value == pytest.approx(slope_at_infinity * 1e300, rel=1e-15)
         assert slope == pytest.approx(sign * slope_at_infinity, rel=1e-15)
@@ -243,7 +282,7 @@ def test_curvature_and_lipschitz_bound_the_slopes_and_are_reached(name: str) -> 
 def test_types_and_shapes(name: str) -> None:
     loss = loss_of(name)
     assert loss.name == name
-    assert loss.classification == (name in ("logistic", "hinge", "squared_hinge"))
+    assert loss.classification == (name in CLASSIFICATION)
     for dtype in (np.float32, np.float64):
         m = np.linspace(-2, 2, 5, dtype=dtype)
         y = np.ones(5)
@@ -297,8 +336,9 @@ def test_quantile_is_between_0_and_1(quantile: float) -> None:
 
 @pytest.mark.parametrize("epsilon", [-1e-9, math.nan, math.inf])
 def test_epsilon_is_at_least_0(epsilon: float) -> None:
-    with pytest.raises(ValueError, match="epsilon must be"):
-        EpsilonInsensitive(epsilon)
+    for kind in (EpsilonInsensitive, SquaredEpsilonInsensitive):
+        with pytest.raises(ValueError, match="epsilon must be"):
+            kind(epsilon)
     # Also where the loss does not use it: a slip is told at once.
     with pytest.raises(ValueError, match="epsilon must be"):
         make_loss("logistic", epsilon=epsilon)
@@ -318,3 +358,72 @@ def test_epsilon_0_is_the_absolute_loss() -> None:
     np.testing.assert_array_equal(zero.value(m, 0.5), absolute.value(m, 0.5))
     np.testing.assert_array_equal(zero.derivative(m, 0.5), absolute.derivative(m, 0.5))
     assert zero.derivative(0.5, 0.5) == 0.0
+
+
+@pytest.mark.parametrize("name", ["modified_huber", "squared_epsilon_insensitive"])
+def test_new_losses_are_those_of_scikit_learn(name: str) -> None:
+    theirs = {
+        "modified_huber": _sgd_fast.ModifiedHuber(),
+        "squared_epsilon_insensitive": _sgd_fast.SquaredEpsilonInsensitive(EPS),
+    }[name]
+    loss = loss_of(name)
+    for y in targets(loss):
+        for m in margins(name, y):
+            assert float(loss.value(m, y)) == pytest.approx(theirs.py_loss(m, y), rel=1e-14)
+            slope = theirs.py_dloss(m, y)
+            assert float(loss.derivative(m, y)) == pytest.approx(slope, rel=1e-14, abs=1e-15)
+
+
+# Smoothed losses
+
+
+@pytest.mark.parametrize("mu", [1e-6, 0.01, 0.4, 3.0, 1e4])
+@pytest.mark.parametrize("name", KINKED)
+def test_an_envelope_is_below_its_loss_by_no_more_than_its_bound(name: str, mu: float) -> None:
+    loss = loss_of(name)
+    smooth = loss.smoothed(mu)
+    for y in targets(loss):
+        m = np.concatenate([margins(name, y), y + mu * np.linspace(-2, 2, 41)])
+        below = loss.value(m, y) - smooth.value(m, y)
+        rounding = 1e-15 * (1.0 + np.abs(m - y))
+        assert (below >= -rounding).all()
+        assert (below <= 0.5 * mu * loss.lipschitz**2 + rounding).all()
+        if mu < 1.0:
+            assert below.max() == pytest.approx(0.5 * mu * loss.lipschitz**2, abs=1e-14)
+
+
+@pytest.mark.parametrize("name", KINKED)
+def test_an_envelope_is_the_supremum_over_slopes_and_the_infimum_over_margins(name: str) -> None:
+    loss, smooth = loss_of(name), loss_of(f"smoothed_{name}")
+    shifts = np.linspace(-4.0, 4.0, 400_001)
+    for y in targets(loss):
+        theta = np.linspace(*domain(name, y), 200_001)
+        for m in (y - 1.3, y - 0.2, y, y + 0.05, y + 0.5, y + 2.0):
+            value = float(smooth.value(m, y))
+            concave = theta * m - loss.conjugate(theta, y) - 0.5 * MU * theta**2
+            assert value == pytest.approx(concave.max(), abs=1e-9)
+            near = loss.value(m + shifts, y) + shifts**2 / (2.0 * MU)
+            assert value == pytest.approx(near.min(), abs=1e-9)
+
+
+def test_smoothed_losses_are_values_and_know_what_they_are_made_of() -> None:
+    loss = Quantile(0.9)
+    smooth = loss.smoothed(0.25)
+    assert smooth == Quantile(0.9).smoothed(0.25) != loss.smoothed(0.5)
+    assert repr(smooth) == "Smoothed(loss=Quantile(quantile=0.9), mu=0.25)"
+    assert (smooth.plain, smooth.smoothing, smooth.parameter) == (loss, 0.25, 0.9)
+    assert (loss.plain, loss.smoothing, loss.parameter) == (loss, 0.0, 0.9)
+    assert loss.smoothed(0.0) is loss
+    assert (smooth.curvature, smooth.lipschitz) == (4.0, 0.9)
+
+
+@pytest.mark.parametrize("name", SMOOTH)
+def test_smooth_losses_are_not_smoothed(name: str) -> None:
+    with pytest.raises(ValueError, match=r"smoothed takes losses with kinks, but .* has none"):
+        loss_of(name).smoothed(0.1)
+
+
+@pytest.mark.parametrize("mu", [-0.1, math.nan, math.inf])
+def test_mu_is_at_least_0(mu: float) -> None:
+    with pytest.raises(ValueError, match="mu must be a finite number >= 0"):
+        make_loss("hinge").smoothed(mu)

@@ -431,3 +431,18 @@ def test_non_smooth_needs_no_other_method():
     x_star = problem.minimiser
     result = ag.minimize(problem, np.zeros(5), diameter=2.2 * np.linalg.norm(x_star), max_iter=5000)
     assert result.fun <= 1.01 * problem(x_star)[0]
+
+
+def test_rtol_is_relative_to_small_values_too():
+    X, y = np.random.default_rng(3).normal(size=(60, 4)), 1e-3 * np.arange(60.0)
+    model = ag.LinearModel(X, y, loss="squared", l2=1e-2)
+    loose = ag.minimize(model, tol=1e-3, max_iter=5000)
+    tight = ag.minimize(model, rtol=1e-3, max_iter=5000)
+    assert loose.success
+    assert tight.success
+    assert loose.gap > 1e-3 * loose.fun  # the value is far below 1
+    assert tight.gap <= 1e-3 * tight.fun
+    either = ag.minimize(model, tol=1e-3, rtol=1e-3, max_iter=5000)
+    assert either.nit == loose.nit
+    with pytest.raises(ValueError, match="rtol"):
+        ag.minimize(model, rtol=0.0)

@@ -12,54 +12,24 @@ from accelegrad.problems.sets import Ball, Box, L1Ball, Simplex
 from accelegrad.rules.base import KnownEvaluation
 from accelegrad.rules.unixgrad import UDoG, UniXGrad
 from reference import beyond
+from stepping import (
+    SETS,
+    STEPS,
+    assert_operators_alone_are_used,
+    gaps,
+    kinds,
+    make,
+    noisy,
+    oracle_of,
+    run,
+    same,
+    sets,
+)
 from toys import AbsoluteDeviations, FlatQuadratic, LeastSquares, slope
-
-STEPS = {"smooth": 300, "non-smooth": 150}  # where a residual is all but zero, rounding decides
-
-
-def make(kind, seed):
-    """Return a function of 12 variables and a start that is not the origin."""
-    toy = LeastSquares if kind == "smooth" else AbsoluteDeviations
-    return toy.random(40, 12, seed), np.random.default_rng(seed + 100).standard_normal(12)
-
-
-def oracle_of(fun):
-    return lambda x: KnownEvaluation(x, *fun(x))
-
-
-def noisy(fun, seed, size):
-    """Give gradients with noise that depends on the number of the call alone."""
-    calls = count()
-
-    def gradient(x):
-        return fun(x)[1] + size * np.random.default_rng([seed, next(calls)]).standard_normal(x.size)
-
-    return gradient
-
-
-def run(rule, x0, oracle, steps):
-    states = [rule.init(np.array(x0))]
-    for _ in range(steps):
-        states.append(rule.step(states[-1], oracle).state)
-    return states
-
-
-def same(actual, expected, what, t, tolerance=1e-12):
-    error = np.linalg.norm(actual - expected) / max(1.0, np.linalg.norm(expected))
-    assert error <= tolerance, f"{what} differs by {error:.1e} (relative) at t={t}"
 
 
 def soft_threshold(x, step):
     return np.sign(x) * np.maximum(np.abs(x) - 0.05 * step, 0)
-
-
-SETS = {
-    "none": lambda _: None,
-    "ball": lambda x0: Ball(x0, 1.0).project,
-    "box": lambda x0: Box(x0 - 0.2, x0 + 0.4).project,
-}
-kinds = pytest.mark.parametrize("kind", ["smooth", "non-smooth"])
-sets = pytest.mark.parametrize("name", SETS)
 
 
 # --- against the transcriptions -------------------------------------------------------------------
@@ -206,22 +176,12 @@ boundaries = pytest.mark.parametrize("name", ["simplex", "box", "l1"])
 HORIZONS = np.unique(np.logspace(1, 3.3, 25).astype(int))
 
 
-def gaps(rule, fun, x0, minimum, horizons=HORIZONS):
-    """Return f(output) - minimum after each horizon."""
-    state, found = rule.init(x0), []
-    for t in range(1, max(horizons) + 1):
-        state = rule.step(state, oracle_of(fun)).state
-        if t in horizons:
-            found.append(fun(rule.output(state))[0] - minimum)
-    return np.array(found)
-
-
 @boundaries
 @pytest.mark.parametrize("seed", range(3))
 def test_unixgrad_is_accelerated_with_the_minimiser_on_the_boundary(name, seed):
     fun = OnTheBoundary(name, seed)
     assert fun.set.contains(fun.x_star)
-    found = gaps(UniXGrad(fun.diameter, project=fun.set.project), fun, fun.x0, 0.0)
+    found = gaps(UniXGrad(fun.diameter, project=fun.set.project), fun, fun.x0, 0.0, HORIZONS)
     assert (found > -1e-15).all()
     assert slope(HORIZONS, found) <= -1.9
 
@@ -232,19 +192,21 @@ def test_u_dog_is_accelerated_where_the_gradient_vanishes(name, seed):
     """1/T^2 up to logarithms; M_t grows with gradients that do not vanish, for a rate of 1/T."""
     fun = OnTheBoundary(name, seed, pull=0.0)
     rule = UDoG(fun.diameter / 20, project=fun.set.project)
-    found = gaps(rule, fun, fun.x0, 0.0)
+    found = gaps(rule, fun, fun.x0, 0.0, HORIZONS)
     assert (found > -1e-15).all()
     assert slope(HORIZONS, found) <= -1.8
     fun = OnTheBoundary(name, seed)
-    assert slope(HORIZONS, gaps(rule, fun, fun.x0, 0.0)) <= -1.0
+    assert slope(HORIZONS, gaps(rule, fun, fun.x0, 0.0, HORIZONS)) <= -1.0
 
 
 def test_rates_without_constraints():
     fun = FlatQuadratic()
     D = 2 * np.linalg.norm(fun.x0)
     ball = Ball(fun.x0, D / 2)
-    assert slope(HORIZONS, gaps(UniXGrad(D, project=ball.project), fun, fun.x0, 0.0)) <= -1.9
-    assert slope(HORIZONS, gaps(UDoG(probe=True), fun, fun.x0, 0.0)) <= -1.9
+    assert (
+        slope(HORIZONS, gaps(UniXGrad(D, project=ball.project), fun, fun.x0, 0.0, HORIZONS)) <= -1.9
+    )
+    assert slope(HORIZONS, gaps(UDoG(probe=True), fun, fun.x0, 0.0, HORIZONS)) <= -1.9
 
 
 class Peak:
@@ -267,7 +229,7 @@ def test_rates_on_non_smooth_functions():
         x_star, x0 = fun.minimiser, np.zeros(15)
         R = np.linalg.norm(x_star)
         for rule in (UniXGrad(2 * R, project=Ball(x0, R).project), UDoG(probe=True)):
-            assert slope(HORIZONS, gaps(rule, fun, x0, fun(x_star)[0])) <= -0.5
+            assert slope(HORIZONS, gaps(rule, fun, x0, fun(x_star)[0], HORIZONS)) <= -0.5
 
 
 @boundaries
@@ -516,45 +478,9 @@ def test_averages_do_not_drift():
     np.testing.assert_allclose(rule.output(state), 0.1, rtol=1e-13)
 
 
-class Bare:
-    """A vector that knows + - * / and dot alone, as much as every array library has."""
-
-    __array_ufunc__ = None
-
-    def __init__(self, entries):
-        self.entries = np.asarray(entries)
-
-    def dot(self, other):
-        return self.entries @ other.entries
-
-    def __add__(self, other):
-        return Bare(self.entries + other.entries)
-
-    def __sub__(self, other):
-        return Bare(self.entries - other.entries)
-
-    def __mul__(self, factor):
-        return Bare(self.entries * factor)
-
-    __rmul__ = __mul__
-
-    def __truediv__(self, divisor):
-        return Bare(self.entries / divisor)
-
-
 @pytest.mark.parametrize("rule", [UniXGrad(3.0), UniXGrad(3.0, 1.0), UDoG(0.01), UDoG(probe=True)])
 def test_operators_alone_are_used(rule):
-    fun, x0 = make("smooth", 10)
-
-    def oracle(x):
-        value, gradient = fun(x.entries)
-        return KnownEvaluation(x, value, Bare(gradient))
-
-    bare, plain = rule.init(Bare(x0)), rule.init(x0)
-    for _ in range(50):
-        bare, plain = rule.step(bare, oracle).state, rule.step(plain, oracle_of(fun)).state
-    np.testing.assert_array_equal(rule.output(bare).entries, rule.output(plain))
-    np.testing.assert_array_equal(rule.last(bare).entries, rule.last(plain))
+    assert_operators_alone_are_used(rule, 10)
 
 
 # --- the probe ------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 
 from accelegrad.errors import Vector, nearest, real_number
 from accelegrad.problems.linear_model import LinearModel
@@ -90,6 +91,7 @@ class Wishes(NamedTuple):
     project_y: bool | None = None
     penalty: Any = None
     scale: Any = None
+    stochastic: bool = False  # gradients of a few rows at a time
 
 
 class Setting(NamedTuple):
@@ -181,6 +183,8 @@ def _change(
         told = not (diameter is None or (isinstance(diameter, str) and diameter == AUTO))
         if model is None or not automatic or told or not free:
             return None
+        if wishes.stochastic and sp.issparse(model.X):
+            return None  # in scaled coordinates a step would cost all columns, not the nonzeros
         return column_scaling(model)
     if scale is None:
         return None

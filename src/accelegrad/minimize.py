@@ -27,6 +27,7 @@ from accelegrad.problems.sampling import BatchSampler
 from accelegrad.problems.sets import Box
 from accelegrad.rules import Rescaled, Rule
 from accelegrad.solve.certificate import Certificate, CutCertificate, DualCertificate
+from accelegrad.solve.compiled import CompiledRule, compiled_twin
 from accelegrad.solve.loop import OUTPUTS, Options, Run
 from accelegrad.solve.oracle import FunctionOracle, MinibatchOracle, ModelOracle, Oracle
 from accelegrad.solve.restarts import KINDS, Restarts
@@ -60,6 +61,7 @@ def minimize(
     rng: Any = None,
     max_iter: int = 1000,
     tol: float | None = None,
+    rtol: float | None = None,
     time_limit: float | None = None,
     output: str = "auto",
     callback: Callable[..., Any] | None = None,
@@ -110,7 +112,8 @@ def minimize(
         standard deviation (and centred, with an intercept), or multiplied by the entry of an array.
         X is neither changed nor copied, and stays sparse; the result is in the unscaled ones.
         "auto" does so where method and diameter are "auto" too and there is neither feasible set
-        nor penalty, "columns" always, None never.
+        nor penalty (but not for minibatches of sparse rows, whose steps would no longer be
+        sparse), "columns" always, None never.
     restart : None, "auto", "adaptive" or "certified"
         Start afresh from the best point now and then, for linear convergence on strongly convex or
         sharp functions: "adaptive" watches the values, "certified" the dual gap of a LinearModel
@@ -139,6 +142,8 @@ def minimize(
         The largest number of iterations.
     tol : float
         Stop when the certified gap is at most ``tol * max(1, |f|)``.
+    rtol : float
+        Stop when the certified gap is at most ``rtol * |f|``, however small f is.
     time_limit : float
         Stop after so many seconds.
     output : {"auto", "best", "average", "last"}
@@ -202,8 +207,9 @@ def minimize(
     oracle = _oracle(
         fun, jac, args, exact=exact, batch_size=batch_size, replacement=replacement, rng=rng
     )
-    wishes = Wishes(method, parameters, feasible_set, project_y, penalty, scale)
-    comparable = oracle.exact_values or isinstance(oracle, MinibatchOracle)
+    stochastic = isinstance(oracle, MinibatchOracle)
+    wishes = Wishes(method, parameters, feasible_set, project_y, penalty, scale, stochastic)
+    comparable = oracle.exact_values or stochastic
     setting = resolve(start, wishes, model, values=comparable)
     oracle.penalty = setting.penalty
     judge = None
@@ -212,6 +218,7 @@ def minimize(
     options = Options(
         max_iter=whole_number("max_iter", max_iter, least=1),
         tol=None if tol is None else real_number("tol", tol, above=0),
+        rtol=None if rtol is None else real_number("rtol", rtol, above=0),
         time_limit=None if time_limit is None else real_number("time_limit", time_limit, above=0),
         output=_choice("output", output, OUTPUTS),
         exact=exact and batch_size is None,
@@ -224,18 +231,25 @@ def minimize(
     )
     certificate = _certificate(setting, model, judged=oracle.exact_values or judge is not None)
     _check_needs(setting.rule, oracle, options, certificate)
+    restarts = _restarts(restart, setting, model, oracle)
+    rule = setting.rule
+    if isinstance(oracle, MinibatchOracle) and not trace and restarts is None:
+        rule = compiled_twin(rule, oracle.model, setting.start)
     run = Run(
-        setting.rule,
+        rule,
         oracle,
         setting.start,
         options,
         certificate,
         judge=judge,
         judge_every=1 if model is None or not batch_size else -(-model.n_samples // batch_size),
-        kind=_kind(setting, model, exact, batch_size, replacement),
+        kind={
+            **_kind(setting, model, exact, batch_size, replacement),
+            "compiled": isinstance(rule, CompiledRule),
+        },
         # With y left free the points may leave the set, as in the paper's unconstrained setting.
         feasible_set=None if project_y is False else setting.feasible_set,
-        restarts=_restarts(restart, setting, model, oracle),
+        restarts=restarts,
     )
     if resume is not None:
         run.resume(Path(resume))
@@ -372,7 +386,7 @@ def _check_needs(rule: Rule, oracle: Oracle, options: Options, certificate: Cert
         raise ValueError(f"fun is None, but the line search of {type(rule).__name__} needs values.")
     if options.output == "best" and not oracle.exact_values:
         raise ValueError("output='best' needs exact values; use 'average' or 'last'.")
-    if options.tol is not None and certificate.cuts is None and certificate.dual is None:
+    if options.has_goal and certificate.cuts is None and certificate.dual is None:
         raise ValueError(
             "tol stops on the certified gap, which needs exact values, and for this method a "
             "diameter, a bounded feasible_set, or a LinearModel with l2 > 0. Use max_iter or "

@@ -90,6 +90,11 @@ def use(mode: str | None = None, *, threads: int | None = None) -> Iterator[None
         _settings = before
 
 
+def mode() -> str:
+    """Return when kernels are used: "auto", "always" or "never"."""
+    return _settings.mode
+
+
 class Readable(NamedTuple):
     """What decides whether kernels pay for a matrix: its stored entries and its columns."""
 

@@ -1,75 +1,138 @@
-"""Compiling kernels: when it happens, what it costs, whether it is about to happen.
+"""Compiling kernels: how it is done, when it happens, whether it is about to happen.
 
 A kernel is compiled when it is first called with arrays of new types, which takes seconds, and
-kept on disk beside the module (or in the user's cache folder where that cannot be written to): the
-next process loads it in some hundredths of a second. To see whether a kernel has changed, Numba
-looks at the file that it is in, and at no other: what a kernel calls belongs into its own file.
+kept on disk (see `accelegrad.kernels.disk`): the next process loads it in some hundredths of a
+second. `warmup` compiles ahead. A module that has kernels announces them by `announces`.
 """
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 import time
-from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import numba
+import numpy as np
+import numpy.typing as npt
+
+from accelegrad.kernels import disk
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-#: Sums may be reordered, so that they are vectorised; NaN and infinities keep their meaning.
-REORDERED = frozenset({"reassoc", "contract", "nsz"})
-#: Only a product and a sum may become one operation.
-CONTRACTED = frozenset({"contract"})
+# Only a product and a sum may become one operation.
+_CONTRACTED = {"contract"}
+# Sums may be reordered, so that they are vectorised; NaN and infinities keep their meaning.
+_REORDERED = {"reassoc", "contract", "nsz"}
 
 
-def compiled(fastmath: frozenset[str]) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Return a decorator that compiles a part of kernels, which becomes one with its caller."""
+def compiled(function: Callable[P, R]) -> Callable[P, R]:
+    """Compile a part of kernels, which becomes one with its caller; products and sums may fuse."""
     # A call would take as long as some rows: an array goes over as seven numbers.
-    options = {"error_model": "numpy", "fastmath": set(fastmath), "forceinline": True}
-    return lambda function: _njit(**options)(function)
+    return _njit(fastmath=_CONTRACTED, forceinline=True)(function)
+
+
+def summing(function: Callable[P, R]) -> Callable[P, R]:
+    """Compile likewise one whose sums may be added up in any order, as vector units want it.
+
+    Tests for finite numbers do not work there: they are optimised away.
+    """
+    return _njit(fastmath=_REORDERED, forceinline=True)(function)
 
 
 def kernel(function: Callable[P, R]) -> Callable[P, R]:
     """Compile a function that Python calls: it runs beside others and is kept on disk."""
-    options = {"error_model": "numpy", "fastmath": set(REORDERED), "nogil": True}
     try:
-        return _njit(cache=True, **options)(function)
+        kept = _njit(fastmath=_CONTRACTED, nogil=True, cache=True)(function)
+        if disk.guard(kept):
+            return kept
     except RuntimeError:  # there is no folder to write to
-        return _njit(**options)(function)
+        pass
+    return _njit(fastmath=_CONTRACTED, nogil=True)(function)
 
 
 def _njit(**options: Any) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    decorate: Callable[[Callable[P, R]], Callable[P, R]] = numba.njit(**options)
+    decorate: Callable[[Callable[P, R]], Callable[P, R]] = numba.njit(
+        error_model="numpy", **options
+    )
     return decorate
 
 
-def would_compile(function: Any, arguments: tuple[Any, ...]) -> bool:
-    """Tell whether a call of this kernel would compile it, as it is neither loaded nor on disk."""
+class Call(NamedTuple):
+    """A kernel, arguments of one choice of types with which it does nothing, and a name."""
+
+    name: str
+    kernel: Any
+    arguments: tuple[Any, ...]
+
+
+def layout(data: npt.DTypeLike, index: npt.DTypeLike | None = None) -> str:
+    """Return the end of a call's name: the types of dense rows or, with an index, of CSR rows."""
+    name = np.dtype(data).name
+    return f"dense {name}" if index is None else f"CSR {name}/{8 * np.dtype(index).itemsize} bits"
+
+
+def would_compile(call: Call) -> bool:
+    """Tell whether a call would compile its kernel, as it is neither loaded nor on disk."""
     typeof: Callable[[Any], Any] = numba.typeof
-    signature = tuple(typeof(argument) for argument in arguments)
-    if signature in function.overloads:
+    signature = tuple(typeof(argument) for argument in call.arguments)
+    if signature in call.kernel.overloads:
         return False
-    try:  # Numba has no public way to ask
-        cache = function._cache
-        key = cache._index_key(signature, function.targetctx.codegen())
-        return key not in cache._cache_file._load_index()
-    except (AttributeError, OSError):
-        return True
+    return not disk.holds(call.kernel, signature)
 
 
-def pending() -> bool:
-    """Tell whether one of the common kernels has still to be compiled on this machine."""
-    from accelegrad.kernels import gradient
-
-    return any(gradient.is_pending(matrix) for matrix in gradient.common_matrices())
+_announced: dict[str, Callable[[], Iterator[Call]]] = {}
 
 
-def warmup() -> float:
-    """Compile the common kernels, or load them from disk, and return the seconds it took."""
+def announces(calls: Callable[[], Iterator[Call]]) -> Callable[[], Iterator[Call]]:
+    """Announce the kernels of a module: `calls` yields one call for each choice of types."""
+    _announced[calls.__module__] = calls
+    return calls
+
+
+def all_calls() -> Iterator[Call]:
+    """Yield what all modules of `accelegrad.kernels` announce, in the order of their names."""
+    package = importlib.import_module("accelegrad.kernels")
+    for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+        importlib.import_module(module.name)
+    for name in sorted(_announced):
+        yield from _announced[name]()
+
+
+def pending() -> list[str]:
+    """Return the names of the kernels that have still to be compiled on this machine."""
+    return [call.name for call in all_calls() if would_compile(call)]
+
+
+class Progress(NamedTuple):
+    """What `warmup` tells after each kernel."""
+
+    name: str
+    compiled: bool
+    """Whether it was compiled, not only loaded from disk."""
+    seconds: float
+    done: int
+    total: int
+
+
+def warmup(progress: Callable[[Progress], object] | None = None) -> float:
+    """Compile all kernels, or load them from disk, and return the seconds it took.
+
+    A second call finds all of them loaded. Processes may do this at the same time.
+
+    Parameters
+    ----------
+    progress : callable, optional
+        Called after each kernel, with a `Progress`.
+    """
     begun = time.perf_counter()
-    from accelegrad.kernels import gradient
-
-    for matrix in gradient.common_matrices():
-        gradient.load(matrix)
+    calls = list(all_calls())
+    for done, call in enumerate(calls, 1):
+        compiles, started = would_compile(call), time.perf_counter()
+        call.kernel(*call.arguments)
+        if progress is not None:
+            seconds = time.perf_counter() - started
+            progress(Progress(call.name, compiles, seconds, done, len(calls)))
     return time.perf_counter() - begun

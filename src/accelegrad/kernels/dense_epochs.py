@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from accelegrad.errors import Vector, real_array
+from accelegrad.kernels.arrays import read_only
+from accelegrad.kernels.compile import Call, announces, compiled, kernel, layout, summing
 from accelegrad.kernels.epochs import (
+    FIXED,
     GO,
+    NO_ROWS,
     REACH,
     STEP,
     STOP,
     TRUST,
     Epochs,
     coefficient,
-    compiled,
     importance,
-    kernel,
     over_root,
     record,
     same_shape,
-    summing,
 )
 
 #: All numbers that change; only the distance-free rule has the last two.
@@ -277,4 +278,14 @@ def _c_order(given: Any) -> npt.NDArray[Any]:
         raise TypeError(
             f"X must be of float32 or float64 in C order, but it is of {X.dtype} in {order}."
         )
-    return X
+    return read_only(X)
+
+
+@announces
+def _calls() -> Iterator[Call]:
+    """Yield a call for rows of all the types that there are kernels for."""
+    numbers, fixed, one = np.zeros(1, NUMBERS), np.zeros(1, FIXED), np.ones(1)
+    for dtype in (np.float64, np.float32):
+        data = (_c_order(np.ones((1, 1), dtype)), np.ones((1, 2)), np.ones((2, 1)), one, one)
+        arguments = (numbers, fixed, *data, True, NO_ROWS, 1)
+        yield Call(f"epochs, {layout(dtype)}", dense_steps, arguments)

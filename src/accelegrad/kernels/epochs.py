@@ -19,47 +19,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from accelegrad.errors import Vector, finite_vector, nearest, real_array, real_number, whole_number
+from accelegrad.kernels.arrays import read_only
+from accelegrad.kernels.compile import compiled
+from accelegrad.kernels.losses import SHAPES, Shape, loss_shape, loss_slope
 
 KINDS = ("accelegrad", "adagrad", "distance_free")
-LOGISTIC, HINGE, SQUARED_HINGE, SQUARED, ABSOLUTE, HUBER, QUANTILE, EPSILON_INSENSITIVE = range(8)
-LOSS_CODES = {
-    "logistic": LOGISTIC,
-    "hinge": HINGE,
-    "squared_hinge": SQUARED_HINGE,
-    "squared": SQUARED,
-    "absolute": ABSOLUTE,
-    "huber": HUBER,
-    "quantile": QUANTILE,
-    "epsilon_insensitive": EPSILON_INSENSITIVE,
-}
 STOP, GO = 0, 1
+NO_ROWS = read_only(np.empty(0, np.int64))
 STEP, REACH, TRUST = 2.0, 3.0, 2.0  # of the distance-free rule, as in its own module
 SMALLEST_SHARE = 1e-6  # of 1 + ||x0||: the radius that the distance-free rule starts with
-
-
-def compiled(function: Any) -> Any:
-    """Compile a function that is called from compiled ones; products and sums may be fused."""
-    return njit(error_model="numpy", fastmath={"contract"})(function)
-
-
-def summing(function: Any) -> Any:
-    """Compile likewise one whose sums may be added up in any order, as vector units want it.
-
-    Tests for finite numbers do not work there: they are optimised away.
-    """
-    return njit(error_model="numpy", fastmath={"contract", "reassoc", "nsz"})(function)
-
-
-def kernel(function: Any) -> Any:
-    """Compile a function that Python calls: it lets other threads run, and is kept on disk."""
-    options: dict[str, Any] = {"error_model": "numpy", "fastmath": {"contract"}, "nogil": True}
-    try:
-        return njit(cache=True, **options)(function)
-    except RuntimeError:  # there is no folder to write to
-        return njit(**options)(function)
 
 
 def record(floats: list[str], integers: list[str]) -> np.dtype[np.void]:
@@ -67,44 +37,15 @@ def record(floats: list[str], integers: list[str]) -> np.dtype[np.void]:
     return np.dtype([(name, "f8") for name in floats] + [(name, "i8") for name in integers])
 
 
-#: What does not change during a run; x0b is the intercept of x0.
+#: What does not change during a run; x0b is the intercept of x0, and the last are the loss's
+#: `Shape`.
 FIXED = record(
     [
         *("l2", "scale", "squared_bound", "ball", "cap"),
-        *("x0x0", "x0b", "loss_parameter", "intercept"),
+        *("x0x0", "x0b", "intercept", "epsilon", "low", "high", "curvature"),
     ],
-    ["loss", "tracked"],
+    ["kind", "tracked"],
 )
-
-
-@compiled
-def slope(code: int, parameter: float, m: float, y: float) -> Any:
-    """Return l'(m, y) of the loss with this code; 0 at kinks, as in `problems.losses`."""
-    if code == LOGISTIC:
-        decay = math.exp(-abs(y * m))  # nothing overflows
-        return -y * (decay if y * m > 0.0 else 1.0) / (1.0 + decay)
-    if code == HINGE:
-        return -y if y * m < 1.0 else 0.0
-    if code == SQUARED_HINGE:
-        return -2.0 * y * max(1.0 - y * m, 0.0)
-    residual = m - y
-    if code == SQUARED:
-        return residual
-    if code == HUBER:
-        return min(max(residual, -parameter), parameter)
-    if code == QUANTILE:
-        return _sided(residual, -parameter, 1.0 - parameter)
-    if code == EPSILON_INSENSITIVE and abs(residual) <= parameter:
-        return 0.0
-    return _sided(residual, -1.0, 1.0)
-
-
-@compiled
-def _sided(number: float, below: float, above: float) -> float:
-    """Return one of two values by the sign of a number, zero for zero."""
-    if number < 0.0:
-        return below
-    return above if number > 0.0 else 0.0
 
 
 @compiled
@@ -112,7 +53,7 @@ def coefficient(f: Any, m: float, target: float, share: float) -> Any:
     """Return a row's factor in the gradient of a batch, NaN where the margin is not finite."""
     if not math.isfinite(m):
         return math.nan
-    return share * slope(f.loss, f.loss_parameter, m, target)
+    return share * loss_slope(f, m, target)
 
 
 @compiled
@@ -131,8 +72,7 @@ class Settings(NamedTuple):
     """What the user decides, checked; numbers that do not apply are infinite or zero."""
 
     kind: str
-    loss: int
-    loss_parameter: float
+    loss: Shape
     l2: float
     fit_intercept: bool
     diameter: float
@@ -161,6 +101,7 @@ class Epochs(ABC):
         *,
         loss: str,
         loss_parameter: float = 0.0,
+        smoothing: float = 0.0,
         l2: float = 0.0,
         fit_intercept: bool = False,
         x0: npt.ArrayLike | None = None,
@@ -184,8 +125,11 @@ class Epochs(ABC):
             raise ValueError(f"x0 must have {size} entries, but it has {self.x0.size}.")
         self.settings = Settings(
             kind=_one_of("kind", kind, KINDS),
-            loss=LOSS_CODES[_one_of("loss", loss, LOSS_CODES)],
-            loss_parameter=real_number("loss_parameter", loss_parameter),
+            loss=loss_shape(
+                _one_of("loss", loss, SHAPES),
+                real_number("loss_parameter", loss_parameter),
+                real_number("smoothing", smoothing, least=0.0),
+            ),
             l2=real_number("l2", l2, least=0.0),
             fit_intercept=bool(fit_intercept),
             diameter=_diameter(kind, diameter),
@@ -205,8 +149,9 @@ class Epochs(ABC):
     def _fixed_numbers(self) -> npt.NDArray[np.void]:
         own = self.settings
         fixed = np.zeros(1, FIXED)
-        fixed["l2"], fixed["loss"] = own.l2, own.loss
-        fixed["loss_parameter"], fixed["intercept"] = own.loss_parameter, own.fit_intercept
+        fixed["l2"], fixed["intercept"] = own.l2, own.fit_intercept
+        for name, number in own.loss._asdict().items():
+            fixed[name] = number
         fixed["scale"] = STEP * own.diameter if self._coupled else own.diameter
         fixed["squared_bound"] = own.gradient_bound**2
         fixed["ball"], fixed["cap"] = own.ball_radius, own.largest_radius
@@ -334,7 +279,7 @@ class Epochs(ABC):
                 f"rows must be row numbers from 0 to {self.n_samples - 1}, but they are from "
                 f"{index.min()} to {index.max()}."
             )
-        return np.ascontiguousarray(index, dtype=np.int64)
+        return read_only(np.ascontiguousarray(index, dtype=np.int64))
 
     def _checked_targets(self, y: npt.ArrayLike, shares: npt.ArrayLike | None) -> Targets:
         n = self.n_samples

@@ -15,7 +15,6 @@ Beyond its arguments a pass takes a vector as long as the gradient for each thre
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -24,162 +23,29 @@ import numpy.typing as npt
 
 from accelegrad.errors import Vector
 from accelegrad.kernels import count_blocks
+from accelegrad.kernels.arrays import read_only
 from accelegrad.kernels.blocks import add_up, run
-from accelegrad.kernels.compile import CONTRACTED, REORDERED, compiled, kernel, would_compile
+from accelegrad.kernels.compile import (
+    Call,
+    announces,
+    compiled,
+    kernel,
+    layout,
+    summing,
+    would_compile,
+)
+from accelegrad.kernels.losses import Shape, loss_shape, losses
 
 Array = npt.NDArray[Any]
-
-LOGISTIC, HINGE, SQUARED_HINGE, SQUARED, ABSOLUTE, HUBER, QUANTILE, EPSILON_INSENSITIVE = range(8)
-"""The numbers by which kernels know the losses."""
-
-CODES = {
-    "logistic": LOGISTIC,
-    "hinge": HINGE,
-    "squared_hinge": SQUARED_HINGE,
-    "squared": SQUARED,
-    "absolute": ABSOLUTE,
-    "huber": HUBER,
-    "quantile": QUANTILE,
-    "epsilon_insensitive": EPSILON_INSENSITIVE,
-}
 
 #: A chunk takes this many bytes of X, if that makes 4 to 64 rows (measured).
 DENSE_CHUNK, SPARSE_CHUNK = 1 << 14, 1 << 13
 _LONGEST_CHUNK = 64
 
-# Pointwise losses. Each line is one of accelegrad.problems.losses; NaN gives what it gives there.
-
-_LN2 = math.log(2.0)
-# Their sum is log 2 to 92 bits; the first times a whole number up to 2^20 is exact.
-_LN2_HIGH, _LN2_LOW = float.fromhex("0x1.62e42fefa0000p-1"), float.fromhex("0x1.cf79abc9e3b39p-40")
-# Added to a small number it leaves no digits behind the point, and the whole part as last bits.
-_ROUNDER = 1.5 * 2.0**52
-_LARGEST_EXPONENT = 708.0
-_EXPONENTIAL = tuple(1.0 / math.factorial(k) for k in range(14))
-_ARTANH = tuple(1.0 / (2 * k + 1) for k in range(12))
-
-
-@compiled(CONTRACTED)
-def _decays(m: Vector, y: Vector, decays: Vector, powers: Vector) -> None:
-    """Write down exp(-|y m|) as decay times power, with no calls, so that it is vectorised.
-
-    It is 2^-k exp(r) with |r| <= log(2) / 2, exp(r) by its Taylor series. The error is within two
-    units of rounding. Below the range of normal numbers it is 0.
-    """
-    bits = powers.view(np.int64)
-    for i in range(m.size):
-        size = abs(y[i] * m[i])
-        inside = size if size < _LARGEST_EXPONENT else 0.0
-        rounded = inside * (1.0 / _LN2) + _ROUNDER
-        k = rounded - _ROUNDER
-        r = (k * _LN2_HIGH - inside) + k * _LN2_LOW
-        series = _EXPONENTIAL[13]
-        for term in range(12, -1, -1):
-            series = series * r + _EXPONENTIAL[term]
-        decays[i] = 0.0 if size >= _LARGEST_EXPONENT else (series if size == size else size)
-        powers[i] = rounded
-    for i in range(m.size):
-        bits[i] = (1023 - bits[i]) << 52
-
-
-@compiled(CONTRACTED)
-def _logistic(m: Vector, y: Vector, costs: Vector, slopes: Vector) -> None:
-    """Use log(1 + u) = 2 artanh(s), s = u / (2 + u); for a large u, of (1 + u) / 2 times 2."""
-    _decays(m, y, costs, slopes)
-    for i in range(m.size):
-        z = y[i] * m[i]
-        decay = costs[i] * slopes[i]
-        large = decay > 0.41
-        s = (decay - 1.0 if large else decay) / (decay + 3.0 if large else decay + 2.0)
-        square = s * s
-        series = _ARTANH[11]
-        for term in range(10, 0, -1):
-            series = series * square + _ARTANH[term]
-        logarithm = (_LN2 if large else 0.0) + (2.0 * s + 2.0 * s * (square * series))
-        costs[i] = logarithm - (0.0 if z > 0.0 else z)
-        slopes[i] = -y[i] * (decay if z > 0.0 else 1.0) / (1.0 + decay)
-
-
-@compiled(CONTRACTED)
-def _hinge(m: Vector, y: Vector, costs: Vector, slopes: Vector) -> None:
-    for i in range(m.size):
-        z = y[i] * m[i]
-        costs[i] = 0.0 if 1.0 - z < 0.0 else 1.0 - z
-        slopes[i] = -y[i] if z < 1.0 else 0.0
-
-
-@compiled(CONTRACTED)
-def _squared_hinge(m: Vector, y: Vector, costs: Vector, slopes: Vector) -> None:
-    for i in range(m.size):
-        short = 1.0 - y[i] * m[i]
-        short = 0.0 if short < 0.0 else short
-        costs[i] = short * short
-        slopes[i] = -2.0 * y[i] * short
-
-
-@compiled(CONTRACTED)
-def _squared(m: Vector, y: Vector, costs: Vector, slopes: Vector) -> None:
-    for i in range(m.size):
-        r = m[i] - y[i]
-        costs[i] = 0.5 * (r * r)
-        slopes[i] = r
-
-
-@compiled(CONTRACTED)
-def _huber(m: Vector, y: Vector, delta: float, costs: Vector, slopes: Vector) -> None:
-    for i in range(m.size):
-        r = m[i] - y[i]
-        near = delta if abs(r) > delta else abs(r)
-        costs[i] = near * (abs(r) - 0.5 * near)
-        slopes[i] = delta if r > delta else (-delta if r < -delta else r)
-
-
-@compiled(CONTRACTED)
-def _quantile(m: Vector, y: Vector, q: float, costs: Vector, slopes: Vector) -> None:
-    for i in range(m.size):
-        r = m[i] - y[i]
-        costs[i] = (1.0 - q) * r if r > 0.0 else -q * r
-        slopes[i] = 1.0 - q if r > 0.0 else (-q if r < 0.0 else 0.0)
-
-
-@compiled(CONTRACTED)
-def _epsilon_insensitive(m: Vector, y: Vector, width: float, costs: Vector, slopes: Vector) -> None:
-    """Do the absolute loss as well, whose width is 0."""
-    for i in range(m.size):
-        r = m[i] - y[i]
-        beyond = abs(r) - width
-        costs[i] = 0.0 if beyond < 0.0 else beyond
-        sign = 1.0 if r > 0.0 else -1.0
-        slopes[i] = sign if abs(r) > width else 0.0 * r
-
-
-@compiled(CONTRACTED)
-def _losses(
-    loss: int, parameter: float, m: Vector, y: Vector, costs: Vector, slopes: Vector
-) -> None:
-    """Fill in the losses and slopes at margins m and targets y."""
-    if loss == LOGISTIC:
-        _logistic(m, y, costs, slopes)
-    elif loss == HINGE:
-        _hinge(m, y, costs, slopes)
-    elif loss == SQUARED_HINGE:
-        _squared_hinge(m, y, costs, slopes)
-    elif loss == SQUARED:
-        _squared(m, y, costs, slopes)
-    elif loss == HUBER:
-        _huber(m, y, parameter, costs, slopes)
-    elif loss == QUANTILE:
-        _quantile(m, y, parameter, costs, slopes)
-    elif loss == ABSOLUTE:
-        _epsilon_insensitive(m, y, 0.0, costs, slopes)
-    else:
-        _epsilon_insensitive(m, y, parameter, costs, slopes)
-
-
 # Chunks of rows
 
 
-@compiled(REORDERED)
+@summing
 def _choose(
     rows: Array, first: int, count: int, at: int, y: Vector, chosen: Array, targets: Vector
 ) -> None:
@@ -194,7 +60,7 @@ def _choose(
             targets[at + i] = y[first + i]
 
 
-@compiled(REORDERED)
+@summing
 def _weigh(
     first: int,
     count: int,
@@ -222,14 +88,14 @@ def _weigh(
     return total, slope
 
 
-@compiled(REORDERED)
+@summing
 def _chunk_length(rows: int, row_bytes: int, chunk_bytes: int) -> int:
     """Return a multiple of 4 up to `_LONGEST_CHUNK`, not much more than there are rows."""
     fitting = min(chunk_bytes // max(row_bytes, 1), _LONGEST_CHUNK, rows)
     return max(4, (fitting + 3) // 4 * 4)
 
 
-@compiled(REORDERED)
+@summing
 def _four_dense_rows(
     X: Array,
     new: Array,
@@ -266,8 +132,7 @@ def _dense(
     y: Vector,
     shares: Vector,
     scale: float,
-    loss: int,
-    parameter: float,
+    loss: Shape,
     gradient: Vector,
     kept: Array,
 ) -> tuple[float, float]:
@@ -287,7 +152,7 @@ def _dense(
             _four_dense_rows(X, new, old, i, w, m, factors, gradient)
         for i in range(length):
             m[i] += intercept
-        _losses(loss, parameter, m, targets, costs, slopes)
+        losses(loss, m, targets, costs, slopes)
         factors[:] = 0.0
         for lane in range(4):
             first = start + lane * part + step
@@ -305,8 +170,8 @@ def _dense(
 _ONE, _TWO, _THREE, _FOUR = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
 
 
-# Not REORDERED: it would be vectorised with gathers, which take twice as long on many processors.
-@compiled(CONTRACTED)
+# Not `summing`: it would be vectorised with gathers, which take twice as long on many processors.
+@compiled
 def _sparse_product(entries: Array, columns: Array, ends: Array, row: Any, w: Vector) -> float:
     """Return the product of a row with w. Four sums: the processor need not wait for one."""
     s0, s1, s2, s3 = 0.0, 0.0, 0.0, 0.0
@@ -323,7 +188,7 @@ def _sparse_product(entries: Array, columns: Array, ends: Array, row: Any, w: Ve
     return (s0 + s1) + (s2 + s3)
 
 
-@compiled(CONTRACTED)
+@compiled
 def _add_sparse(
     entries: Array, columns: Array, ends: Array, row: Any, factor: float, gradient: Vector
 ) -> None:
@@ -345,8 +210,7 @@ def _sparse(
     y: Vector,
     shares: Vector,
     scale: float,
-    loss: int,
-    parameter: float,
+    loss: Shape,
     gradient: Vector,
     kept: Array,
 ) -> tuple[float, float]:
@@ -361,7 +225,7 @@ def _sparse(
         _choose(rows, first, count, 0, y, chosen, targets)
         for i in range(count):
             m[i] = intercept + _sparse_product(entries, columns, ends, chosen[i], w)
-        _losses(loss, parameter, m, targets, costs, slopes)
+        losses(loss, m, targets, costs, slopes)
         sums = _weigh(first, count, 0, chosen, shares, scale, m, costs, slopes, factors, kept)
         total, slope = total + sums[0], slope + sums[1]
         for i in range(count):
@@ -390,21 +254,20 @@ class Data(NamedTuple):
     y: Vector
     shares: Vector
     """The p_i, or nothing where all are equal."""
-    loss: int
-    parameter: float
+    loss: Shape
 
 
-def data(X: Any, y: Vector, shares: Vector | None, loss: str, parameter: float) -> Data:
+def data(X: Any, y: Vector, shares: Vector | None, loss: Shape) -> Data:
     """Return the data of a model with a dense or CSR matrix that kernels can read: see `Data`."""
     matrix: tuple[Array, ...]
     if isinstance(X, np.ndarray):
-        matrix = (_read_only(X),)
+        matrix = (read_only(X),)
     else:
         # Of unsigned numbers nothing has to be checked when they are used as an index.
         unsigned = np.uint32 if X.indices.itemsize == 4 else np.uint64
-        matrix = (_read_only(X.data), *(_read_only(x, unsigned) for x in (X.indices, X.indptr)))
+        matrix = (read_only(X.data), *(read_only(x, unsigned) for x in (X.indices, X.indptr)))
     equal = np.empty(0) if shares is None else shares
-    return Data(matrix, _read_only(y), _read_only(equal), CODES[loss], float(parameter))
+    return Data(matrix, read_only(y), read_only(equal), loss)
 
 
 def one_pass(
@@ -434,12 +297,12 @@ def one_pass(
         Whether margins and slopes are wanted.
     """
     chosen = (
-        _NO_ROWS if rows is None else _read_only(np.ascontiguousarray(rows, np.int64), np.uint64)
+        _NO_ROWS if rows is None else read_only(np.ascontiguousarray(rows, np.int64), np.uint64)
     )
     count = given.y.size if rows is None else chosen.size
     ends = _block_ends(given.matrix, count, rows is None, w.size)
     kept = np.empty((2, count if keep else 0))
-    features = _read_only(np.ascontiguousarray(w[:-1] if intercept else w))
+    features = read_only(np.ascontiguousarray(w[:-1] if intercept else w))
     offset = float(w[-1]) if intercept else 0.0
     compute: Any = _dense if len(given.matrix) == 1 else _sparse
 
@@ -456,7 +319,6 @@ def one_pass(
             given.shares,
             scale,
             given.loss,
-            given.parameter,
             gradient,
             kept,
         )
@@ -469,8 +331,7 @@ def one_pass(
     return Pass(float(sum(losses)), gradient, *kept)
 
 
-_NO_ROWS = np.empty(0, np.uint64)
-_NO_ROWS.flags.writeable = False
+_NO_ROWS = read_only(np.empty(0, np.uint64))
 
 
 def _block_ends(matrix: tuple[Array, ...], count: int, whole: bool, width: int) -> list[int]:
@@ -487,37 +348,27 @@ def _block_ends(matrix: tuple[Array, ...], count: int, whole: bool, width: int) 
     return [0, *(int(end) for end in np.searchsorted(matrix[2], wanted)), count]
 
 
-def _read_only(array: Array, dtype: Any = None) -> Array:
-    view = np.asarray(array).view() if dtype is None else np.asarray(array).view(dtype)
-    view.flags.writeable = False
-    return view
-
-
 # Compiling
 
 
-def common_matrices() -> Iterator[tuple[Array, ...]]:
-    """Return matrices of one row of all the types that there are kernels for."""
+@announces
+def _calls() -> Iterator[Call]:
+    """Yield a call for matrices of all the types that there are kernels for."""
     for dtype in (np.float64, np.float32):
-        yield (_read_only(np.ones((1, 1), dtype)),)
+        yield _call((read_only(np.ones((1, 1), dtype)),))
         for index in (np.uint32, np.uint64):
             parts = np.ones(1, dtype), np.zeros(1, index), np.arange(2, dtype=index)
-            yield tuple(_read_only(part) for part in parts)
+            yield _call(tuple(read_only(part) for part in parts))
 
 
-def _call(matrix: tuple[Array, ...]) -> tuple[Any, tuple[Any, ...]]:
-    """Return the kernel for such a matrix and arguments with which it does nothing."""
-    one = _read_only(np.ones(1))
-    arguments = (*matrix, _NO_ROWS, 0, 0, one, 0.0, one, one, 1.0, 0, 0.0)
-    return (_dense if len(matrix) == 1 else _sparse), (*arguments, np.zeros(1), np.empty((2, 0)))
+def _call(matrix: tuple[Array, ...]) -> Call:
+    one = read_only(np.ones(1))
+    rest = (_NO_ROWS, 0, 0, one, 0.0, one, one, 1.0, loss_shape("logistic"))
+    name = f"gradient, {layout(*(part.dtype for part in matrix[:2]))}"
+    compute = _dense if len(matrix) == 1 else _sparse
+    return Call(name, compute, (*matrix, *rest, np.zeros(1), np.empty((2, 0))))
 
 
 def is_pending(matrix: tuple[Array, ...]) -> bool:
     """Tell whether the first pass over such a matrix will compile its kernel."""
-    return would_compile(*_call(matrix))
-
-
-def load(matrix: tuple[Array, ...]) -> None:
-    """Compile the kernel for such a matrix, or load it from disk."""
-    compute, arguments = _call(matrix)
-    compute(*arguments)
+    return would_compile(_call(matrix))

@@ -31,6 +31,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from accelegrad.kernels.compile import compiled, kernel
 from accelegrad.kernels.epochs import (
     GO,
     REACH,
@@ -38,9 +39,7 @@ from accelegrad.kernels.epochs import (
     STOP,
     TRUST,
     coefficient,
-    compiled,
     importance,
-    kernel,
     over_root,
     record,
 )
@@ -281,7 +280,7 @@ def _measure(s: Any, f: Any, g: Any, p: Any) -> None:
 
 
 @compiled
-def _dot(f: Any, columns: Any, data: Any, indices: Any, start: int, stop: int) -> Any:
+def _dot(f: Any, columns: Any, data: Any, indices: Any, start: Any, stop: Any) -> Any:
     """Return v.a, w.a and s.a for a row."""
     v, w, s = 0.0, 0.0, 0.0
     if f.tracked:
@@ -300,7 +299,7 @@ def _dot(f: Any, columns: Any, data: Any, indices: Any, start: int, stop: int) -
 
 @compiled
 def _add(
-    s: Any, f: Any, columns: Any, entries: Any, indices: Any, start: int, stop: int, c: float
+    s: Any, f: Any, columns: Any, entries: Any, indices: Any, start: Any, stop: Any, c: float
 ) -> None:
     """Add the multiples of g_s, which is c times a row, to the columns."""
     v, w, q, t = c * s.kappa_v, c * s.kappa_w, c * s.kappa_q, c * s.kappa_s
@@ -356,8 +355,7 @@ def coupled_steps(
         action = _couple(s, f, _products(s, f, g), c * f.intercept)
         if action == STOP:
             return first // batch_size
-        for k in range(first, first + size):
-            note(s, seen_rows, fresh, order[k])
+        note(s, seen_rows, fresh, order, first, size)
         if action == REBASE:
             p[:] = 0.0
             _rebase(s, f, columns, seen, rows, x0, p)

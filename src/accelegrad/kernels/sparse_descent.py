@@ -15,12 +15,11 @@ from typing import Any
 
 import numpy as np
 
+from accelegrad.kernels.compile import compiled, kernel
 from accelegrad.kernels.epochs import (
     GO,
     STOP,
     coefficient,
-    compiled,
-    kernel,
     over_root,
     record,
 )
@@ -120,7 +119,7 @@ def _measure(s: Any, f: Any, vg: float, x0g: float, gg: float, vv: float, vx0: f
 
 
 @compiled
-def _dot(columns: Any, data: Any, indices: Any, start: int, stop: int) -> float:
+def _dot(columns: Any, data: Any, indices: Any, start: Any, stop: Any) -> float:
     """Return v.a for a row."""
     v = 0.0
     for e in range(start, stop):
@@ -129,7 +128,7 @@ def _dot(columns: Any, data: Any, indices: Any, start: int, stop: int) -> float:
 
 
 @compiled
-def _add(s: Any, columns: Any, entries: Any, indices: Any, start: int, stop: int, c: float) -> None:
+def _add(s: Any, columns: Any, entries: Any, indices: Any, start: Any, stop: Any, c: float) -> None:
     """Add the multiples of g_s, which is c times a row, to the columns."""
     v, q = c * s.kappa_v, c * s.kappa_q
     for e in range(start, stop):
@@ -174,8 +173,7 @@ def descent_steps(
         action = _descend(s, f, vg, x0g, gg, c * f.intercept)
         if action == STOP:
             return first // batch_size
-        for k in range(first, first + size):
-            note(s, seen_rows, fresh, order[k])
+        note(s, seen_rows, fresh, order, first, size)
         if action == REBASE:
             vv, vx0 = _rescale(s, f, columns, seen, rows, x0)
         if alone and c != 0.0:

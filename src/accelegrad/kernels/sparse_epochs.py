@@ -6,7 +6,7 @@ in `sparse_descent`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,9 @@ import numpy.typing as npt
 
 from accelegrad.errors import Vector, real_array
 from accelegrad.kernels import sparse_coupled, sparse_descent
-from accelegrad.kernels.epochs import Epochs, importance, same_shape
+from accelegrad.kernels.arrays import read_only
+from accelegrad.kernels.compile import Call, announces, layout
+from accelegrad.kernels.epochs import FIXED, NO_ROWS, Epochs, importance, same_shape
 from accelegrad.kernels.sparse_coupled import COUPLED, coupled_steps
 from accelegrad.kernels.sparse_descent import DESCENT, descent_steps
 from accelegrad.kernels.sparse_rows import (
@@ -51,6 +53,8 @@ class SparseEpochs(Epochs):
         The name of a loss of `accelegrad.problems.losses`.
     loss_parameter : float
         Its quantile, epsilon or delta.
+    smoothing : float
+        The parameter mu of the loss's Moreau envelope, for losses with kinks; 0: the loss itself.
     l2 : float
         The weight of the l2 term.
     fit_intercept : bool
@@ -101,7 +105,8 @@ class SparseEpochs(Epochs):
         return self._state[0]
 
     def _matrix(self, data: Any, indices: Any, indptr: Any) -> Rows:
-        data, indices = np.ascontiguousarray(real_array("data", data)), _unsigned(indices)
+        data = read_only(np.ascontiguousarray(real_array("data", data)))
+        indices = _unsigned(indices)
         if data.dtype not in (np.float32, np.float64):
             raise TypeError(f"data must be of float32 or float64, but it is of {data.dtype}.")
         indptr = np.ascontiguousarray(indptr, dtype=np.int64)
@@ -116,6 +121,7 @@ class SparseEpochs(Epochs):
             raise ValueError(
                 f"indices must be from 0 to {self.n_features - 1}, but one is {indices.max()}."
             )
+        indptr = read_only(indptr, np.uint64)
         squares = row_squares(data, indices, indptr, self._scratch.total)
         offsets = np.zeros(self.n_samples)
         if self._features.any():
@@ -123,7 +129,7 @@ class SparseEpochs(Epochs):
         table = aligned(self.n_samples, 4)
         table[:, TARGET], table[:, OFFSET], table[:, SQUARES] = self.targets.y, offsets, squares
         table[:, SHARE] = self.n_samples * self.targets.shares
-        return Rows(data, indices, indptr.view(np.uint64), table)
+        return Rows(data, indices, indptr, table)
 
     def _first_state(self) -> npt.NDArray[np.void]:
         state = np.zeros(1, COUPLED if self._coupled else DESCENT)
@@ -238,4 +244,32 @@ def _unsigned(indices: npt.NDArray[Any]) -> npt.NDArray[Any]:
         raise TypeError(f"indices must be of int32 or int64, but they are of {array.dtype}.")
     if array.size and array.min() < 0:
         raise ValueError(f"indices must be at least 0, but one is {array.min()}.")
-    return array.view(np.uint32 if array.dtype == np.int32 else np.uint64)
+    return read_only(array, np.uint32 if array.dtype == np.int32 else np.uint64)
+
+
+@announces
+def _calls() -> Iterator[Call]:
+    """Yield calls for rows of all the types that there are kernels for."""
+    for dtype in (np.float64, np.float32):
+        for index in (np.int32, np.int64):
+            matrix = np.ones(1, dtype), np.zeros(1, index), np.zeros(1, np.int64)
+            yield from _calls_on(*matrix)
+
+
+def _calls_on(data: Any, indices: Any, indptr: Any) -> Iterator[Call]:
+    """Yield a call for each of the kernels, with rows of these types and none to be used."""
+    data, indices, indptr = read_only(data), _unsigned(indices), read_only(indptr, np.uint64)
+    end, vector = layout(data.dtype, indices.dtype), np.zeros(1)
+    yield Call(f"row norms, {end}", row_squares, (data, indices, indptr, vector))
+    yield Call(f"row products, {end}", row_products, (data, indices, indptr, vector))
+    rows = Rows(data, indices, indptr, aligned(1, 4))
+    scratch = Scratch(vector, np.empty(0, indices.dtype), vector)
+    ones = np.zeros(1, np.uint8)
+    seen = Seen(ones, np.empty(0, np.int64), ones, np.empty(0, indices.dtype))
+    for name, steps, numbers, width in (
+        ("epochs of AcceleGrad", coupled_steps, COUPLED, sparse_coupled.WIDTH),
+        ("epochs of AdaGrad", descent_steps, DESCENT, sparse_descent.WIDTH),
+    ):
+        state, fixed = np.zeros(1, numbers), np.zeros(1, FIXED)
+        arrays = (aligned(1, width), rows, seen, vector, scratch, NO_ROWS)
+        yield Call(f"{name}, {end}", steps, (state, fixed, *arrays, 1))

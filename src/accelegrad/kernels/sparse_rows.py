@@ -11,7 +11,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from accelegrad.errors import Vector
-from accelegrad.kernels.epochs import compiled, kernel
+from accelegrad.kernels.compile import compiled, kernel
 
 REBASE = 2  # beside STOP and GO: what follows on the part of a step that is done by numbers
 TARGET, SHARE, OFFSET, SQUARES = range(4)  # columns of the table of rows
@@ -126,12 +126,15 @@ def look_ahead(
 
 
 @compiled
-def note(s: Any, seen_rows: Any, fresh: Any, i: int) -> None:
-    """Take note of a row that is used."""
-    if s.dense == 0 and seen_rows[i] == 0:
-        seen_rows[i] = 1
-        fresh[s.fresh] = i
-        s.fresh += 1
+def note(s: Any, seen_rows: Any, fresh: Any, order: Any, first: int, size: int) -> None:
+    """Take note of the rows of a batch, which are used."""
+    if s.dense == 0:
+        for k in range(first, first + size):
+            i = order[k]
+            if seen_rows[i] == 0:
+                seen_rows[i] = 1
+                fresh[s.fresh] = i
+                s.fresh += 1
 
 
 @compiled

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,8 +34,6 @@ Rows = npt.NDArray[np.integer[Any]]
 _GATHERED_ROWS = 128
 # Each trial reaches 8 times as far: from 1e-6 to 3e8 times the size of margins and targets.
 _BRACKET_TRIALS = 16
-# The losses that have a parameter, and the attribute that holds it.
-_LOSS_PARAMETERS = {"huber": "delta", "quantile": "quantile", "epsilon_insensitive": "epsilon"}
 # Entries looked at in one go when searching for non-finite numbers: bounds the memory taken.
 _CHECKED_ENTRIES = 1 << 20
 
@@ -186,8 +185,9 @@ class LinearModel:
     y : array of shape (n_samples,)
         Targets; for classification losses the labels -1 and +1.
     loss : str
-        "logistic", "hinge", "squared_hinge", "squared", "absolute", "huber", "quantile" or
-        "epsilon_insensitive": see `accelegrad.problems.losses`.
+        "logistic", "hinge", "squared_hinge", "modified_huber", "squared", "absolute", "huber",
+        "quantile", "epsilon_insensitive" or "squared_epsilon_insensitive": see
+        `accelegrad.problems.losses`.
     l2 : float
         The weight of the l2 term, at least 0.
     fit_intercept : bool
@@ -195,7 +195,7 @@ class LinearModel:
     sample_weight : array of shape (n_samples,), optional
         Nonnegative weights of the rows; only their ratios matter.
     quantile, epsilon, delta : float
-        Parameters of the losses "quantile", "epsilon_insensitive" and "huber".
+        Parameters of the losses "quantile", "epsilon_insensitive" (and its square) and "huber".
 
     Attributes
     ----------
@@ -248,6 +248,31 @@ class LinearModel:
             f"LinearModel({self.n_samples} x {self.n_features} {kind} {self.dtype}{weighted}, "
             f"loss={self.loss!r}, l2={self.l2:g}, fit_intercept={self.fit_intercept})"
         )
+
+    def with_loss(self, loss: Loss) -> LinearModel:
+        """Return a model of the same data, which are neither copied nor checked, by another loss.
+
+        Parameters
+        ----------
+        loss : Loss
+            If it takes labels, the targets must be labels -1 and +1.
+        """
+        if not isinstance(loss, Loss):
+            raise TypeError(f"loss must be a Loss, such as make_loss returns, not {loss!r}.")
+        if not self.loss.classification:
+            _check_labels(self.y, loss)
+        other = copy(self)
+        other.loss = loss
+        other._dual_bounds = other._kernel_data = None
+        return other
+
+    def smoothed(self, mu: float) -> LinearModel:
+        """Return a model of the same data by the Moreau envelope of the loss, which has kinks.
+
+        Its objective is below this one's by at most mu L^2 / 2, L being the loss's Lipschitz
+        constant: see `accelegrad.problems.losses.Loss.smoothed`.
+        """
+        return self.with_loss(self.loss.smoothed(mu))
 
     def evaluate(self, w: npt.ArrayLike) -> Evaluation:
         """Return what is known at w, with the margins computed and the rest on demand."""
@@ -398,6 +423,11 @@ class LinearModel:
         return min(math.sqrt(2.0 * self.dual_gap(start) / self.l2), from_origin)
 
     @property
+    def loss_parameter(self) -> float:
+        """The loss's quantile, epsilon or delta; 0 for a loss that has none of them."""
+        return self.loss.parameter
+
+    @property
     def compiles_first(self) -> bool:
         """Whether the next evaluation compiles a kernel: some seconds, once on a machine."""
         if not self._has_kernel:
@@ -414,12 +444,12 @@ class LinearModel:
     def _data(self) -> one_pass_gradient.Data:
         """Return what the kernels read, made at the first call; it is nothing but views."""
         if self._kernel_data is None:
-            from accelegrad.kernels import gradient
+            from accelegrad.kernels import gradient, losses
 
             shares = None if self.sample_weight is None else self._shares
-            name = self.loss.name
-            parameter = getattr(self.loss, _LOSS_PARAMETERS.get(name, ""), 0.0)
-            self._kernel_data = gradient.data(self.X, self.y, shares, name, parameter)
+            own = self.loss
+            shape = losses.loss_shape(own.plain.name, own.parameter, own.smoothing)
+            self._kernel_data = gradient.data(self.X, self.y, shares, shape)
         return self._kernel_data
 
     def _one_pass(
@@ -673,6 +703,11 @@ def _targets(given: npt.ArrayLike, n_samples: int, loss: Loss) -> Vector:
     y = finite_vector("y", given)
     if y.size != n_samples:
         raise ValueError(f"y must have one entry a row of X, {n_samples}, but it has {y.size}.")
+    _check_labels(y, loss)
+    return y
+
+
+def _check_labels(y: Vector, loss: Loss) -> None:
     if loss.classification and not (np.abs(y) == 1.0).all():
         seen = np.unique(y)
         labels = ", ".join(f"{label:g}" for label in seen[:5]) + (", ..." if seen.size > 5 else "")
@@ -680,7 +715,6 @@ def _targets(given: npt.ArrayLike, n_samples: int, loss: Loss) -> Vector:
             f"y must hold the labels -1 and +1 for the loss {loss.name!r}, but it holds {labels}. "
             "Labels 0 and 1 are mapped by 2 * y - 1."
         )
-    return y
 
 
 def _weights(given: npt.ArrayLike | None, n_samples: int) -> Vector | None:

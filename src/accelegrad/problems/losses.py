@@ -29,10 +29,54 @@ class Loss(ABC):
     stays float32.
     """
 
-    name: ClassVar[str]
-    """The name by which `make_loss` and `LinearModel` know the loss."""
-    classification: ClassVar[bool] = False
-    """Whether targets are the labels -1 and +1."""
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The name by which `make_loss` and `LinearModel` know the loss."""
+
+    @property
+    def classification(self) -> bool:
+        """Whether targets are the labels -1 and +1."""
+        return False
+
+    @property
+    def parameter(self) -> float:
+        """The loss's quantile, epsilon or delta; 0 for losses without a parameter."""
+        return 0.0
+
+    @property
+    def smoothing(self) -> float:
+        """The parameter mu of a Moreau envelope; 0 for a loss that is none."""
+        return 0.0
+
+    @property
+    def plain(self) -> Loss:
+        """The loss that this one is the Moreau envelope of, or the loss itself if it is none."""
+        return self
+
+    def smoothed(self, mu: float) -> Loss:
+        r"""Return the Moreau envelope of a loss with kinks, a smooth loss close below it.
+
+        That is :math:`l_\mu(m) = \max_\theta\, \theta m - l^*(\theta) - \mu \theta^2 / 2`, with
+        :math:`0 \le l - l_\mu \le \mu L^2 / 2` where L is the loss's Lipschitz constant, and
+        derivatives that change by at most 1 / mu times the change of m.
+
+        Parameters
+        ----------
+        mu : float
+            At least 0; 0 gives the loss itself.
+
+        References
+        ----------
+        Y. Nesterov, Smooth minimization of non-smooth functions, Mathematical Programming 103,
+        2005.
+        """
+        mu = real_number("mu", mu, least=0.0)
+        if mu == 0.0:
+            return self
+        if self.curvature < np.inf:
+            raise ValueError(f"smoothed takes losses with kinks, but {self!r} has none.")
+        return Smoothed(self, mu)
 
     def value(self, m: npt.ArrayLike, y: npt.ArrayLike) -> Array:
         """Return l(m, y)."""
@@ -186,6 +230,33 @@ class SquaredHinge(Loss):
 
 
 @dataclass(frozen=True)
+class ModifiedHuber(Loss):
+    """l(m) = max(0, 1 - y m)^2 up to y m = -1, then -4 y m; l* = u^2 / 4 - u, u = -y theta <= 4."""
+
+    name: ClassVar[str] = "modified_huber"
+    classification: ClassVar[bool] = True
+    curvature: ClassVar[float] = 2.0
+    lipschitz: ClassVar[float] = 4.0
+
+    def _value(self, m: Array, y: Array) -> Array:
+        short = np.maximum(1 - y * m, 0)
+        # The square is taken of the part up to 2 only: a huge margin does not overflow.
+        near = np.minimum(short, 2)
+        cost: Array = near * (2 * short - near)
+        return cost
+
+    def _derivative(self, m: Array, y: Array) -> Array:
+        return -2 * y * np.clip(1 - y * m, 0, 2)
+
+    def _domain(self, y: Vector) -> tuple[Vector | float, Vector | float]:
+        return _towards_label(y, 4.0)
+
+    def _conjugate(self, theta: Vector, y: Vector) -> Vector:
+        u = -y * theta
+        return u * (0.25 * u - 1.0)
+
+
+@dataclass(frozen=True)
 class Squared(Loss):
     """l(m) = (m - y)^2 / 2; l* = theta^2 / 2 + y theta for every theta."""
 
@@ -257,6 +328,11 @@ class Huber(Loss):
         """The slope delta of the two linear ends."""
         return self.delta
 
+    @property
+    def parameter(self) -> float:
+        """The loss's delta."""
+        return self.delta
+
     def _value(self, m: Array, y: Array) -> Array:
         distance = np.abs(m - y)
         # The square is taken of the part within delta only: a huge distance does not overflow.
@@ -295,6 +371,11 @@ class Quantile(Loss):
     def lipschitz(self) -> float:
         """The steeper of the two slopes, max(q, 1 - q)."""
         return max(self.quantile, 1.0 - self.quantile)
+
+    @property
+    def parameter(self) -> float:
+        """The loss's quantile."""
+        return self.quantile
 
     def _value(self, m: Array, y: Array) -> Array:
         residual = y - m
@@ -339,6 +420,11 @@ class EpsilonInsensitive(Loss):
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", real_number("epsilon", self.epsilon, least=0.0))
 
+    @property
+    def parameter(self) -> float:
+        """The loss's epsilon."""
+        return self.epsilon
+
     def _value(self, m: Array, y: Array) -> Array:
         return np.maximum(np.abs(m - y) - self.epsilon, 0)
 
@@ -353,6 +439,119 @@ class EpsilonInsensitive(Loss):
         return y * theta + self.epsilon * np.abs(theta)
 
 
+@dataclass(frozen=True)
+class SquaredEpsilonInsensitive(Loss):
+    """l(m) = max(0, |m - y| - epsilon)^2; l* = theta^2 / 4 + y theta + epsilon |theta|."""
+
+    epsilon: float = 0.1
+
+    name: ClassVar[str] = "squared_epsilon_insensitive"
+    curvature: ClassVar[float] = 2.0
+    lipschitz: ClassVar[float] = np.inf
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", real_number("epsilon", self.epsilon, least=0.0))
+
+    @property
+    def parameter(self) -> float:
+        """The loss's epsilon."""
+        return self.epsilon
+
+    def _value(self, m: Array, y: Array) -> Array:
+        return np.square(np.maximum(np.abs(m - y) - self.epsilon, 0))
+
+    def _derivative(self, m: Array, y: Array) -> Array:
+        return 2 * _shrunk(m - y, self.epsilon)
+
+    def _domain(self, y: Vector) -> tuple[Vector | float, Vector | float]:  # noqa: ARG002
+        return -np.inf, np.inf
+
+    def _conjugate(self, theta: Vector, y: Vector) -> Vector:
+        return theta * (0.25 * theta + y) + self.epsilon * np.abs(theta)
+
+
+def _shrunk(residual: Array, epsilon: float) -> Array:
+    """Return residuals brought closer to 0 by epsilon, 0 for those that are as close."""
+    return np.copysign(np.maximum(np.abs(residual) - epsilon, 0), residual)
+
+
+@dataclass(frozen=True)
+class Smoothed(Loss):
+    """The Moreau envelope of a loss with kinks: see `Loss.smoothed`.
+
+    The conjugate of each of these losses is y theta + epsilon |theta| on an interval (epsilon is 0
+    for all but the epsilon-insensitive loss), so with s the residual m - y, brought closer to 0 by
+    epsilon, the slope theta is s / mu clipped to that interval, the loss is
+    theta (s - mu theta / 2), and the envelope's conjugate is l*(theta) + mu theta^2 / 2.
+    """
+
+    loss: Loss
+    mu: float
+
+    @property
+    def name(self) -> str:
+        """The loss's name after the word smoothed; `make_loss` does not know it."""
+        return f"smoothed_{self.loss.name}"
+
+    @property
+    def plain(self) -> Loss:
+        """The loss with kinks."""
+        return self.loss
+
+    @property
+    def classification(self) -> bool:
+        """Whether targets are the labels -1 and +1."""
+        return self.loss.classification
+
+    @property
+    def parameter(self) -> float:
+        """The parameter of the loss with kinks."""
+        return self.loss.parameter
+
+    @property
+    def smoothing(self) -> float:
+        """The parameter mu."""
+        return self.mu
+
+    @property
+    def curvature(self) -> float:
+        """That of the parabola in place of a kink, 1 / mu."""
+        return 1.0 / self.mu
+
+    @property
+    def lipschitz(self) -> float:
+        """That of the loss with kinks."""
+        return self.loss.lipschitz
+
+    def _value(self, m: Array, y: Array) -> Array:
+        return self._value_and_derivative(m, y)[0]
+
+    def _derivative(self, m: Array, y: Array) -> Array:
+        return self._slope(self._excess(m, y), y)
+
+    def _value_and_derivative(self, m: Array, y: Array) -> tuple[Array, Array]:
+        excess = self._excess(m, y)
+        slope = self._slope(excess, y)
+        return slope * (excess - 0.5 * self.mu * slope), slope
+
+    def _excess(self, m: Array, y: Array) -> Array:
+        return _shrunk(m - y, getattr(self.loss, "epsilon", 0.0))
+
+    def _slope(self, excess: Array, y: Array) -> Array:
+        with np.errstate(over="ignore"):  # an infinite quotient is clipped
+            steep = excess / self.mu
+        ends = self._domain(y.astype(np.float64, copy=False))
+        low, high = (np.asarray(end, dtype=steep.dtype) for end in ends)
+        slope: Array = np.clip(steep, low, high)
+        return slope
+
+    def _domain(self, y: Vector) -> tuple[Vector | float, Vector | float]:
+        return self.loss._domain(y)
+
+    def _conjugate(self, theta: Vector, y: Vector) -> Vector:
+        return self.loss._conjugate(theta, y) + 0.5 * self.mu * theta * theta
+
+
 def make_loss(
     name: str, *, quantile: float = 0.5, epsilon: float = 0.1, delta: float = 1.35
 ) -> Loss:
@@ -361,12 +560,13 @@ def make_loss(
     Parameters
     ----------
     name : str
-        "logistic", "hinge", "squared_hinge", "squared", "absolute", "huber", "quantile" or
-        "epsilon_insensitive".
+        "logistic", "hinge", "squared_hinge", "modified_huber", "squared", "absolute", "huber",
+        "quantile", "epsilon_insensitive" or "squared_epsilon_insensitive".
     quantile : float
         The quantile that "quantile" estimates, between 0 and 1.
     epsilon : float
-        The half width of the zone in which "epsilon_insensitive" is zero, at least 0.
+        The half width of the zone in which "epsilon_insensitive" and its square are zero, at
+        least 0.
     delta : float
         The residual beyond which "huber" is linear, above 0.
 
@@ -378,11 +578,13 @@ def make_loss(
         Logistic(),
         Hinge(),
         SquaredHinge(),
+        ModifiedHuber(),
         Squared(),
         Absolute(),
         Huber(delta),
         Quantile(quantile),
         EpsilonInsensitive(epsilon),
+        SquaredEpsilonInsensitive(epsilon),
     )
     by_name = {loss.name: loss for loss in losses}
     if not isinstance(name, str):

@@ -81,6 +81,22 @@ class BatchSampler:
         self.rows_drawn += rows.size
         return rows
 
+    def next_batches(self, most: int) -> Rows:
+        """Return the rows of the next batches one after the other, the same as batch by batch.
+
+        They are at most `most` batches, and never go beyond an epoch's end: only their last one may
+        be shorter.
+        """
+        if self.replacement:
+            self.rows_drawn += most * self.batch_size
+            return self.rng.integers(self.n, size=most * self.batch_size)
+        if self._position >= self._permutation.size:
+            self._shuffle()
+        rows = self._permutation[self._position : self._position + most * self.batch_size]
+        self._position += rows.size
+        self.rows_drawn += rows.size
+        return rows
+
     def _shuffle(self) -> None:
         self._permutation = self.rng.permutation(self.n)
         # Batches are views of it: writing to one would change the epoch.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from accelegrad.errors import real_number
-from accelegrad.rules.base import Array, Projection, QueryRule, inner
+from accelegrad.rules.base import Array, Projection, QueryRule, inner, weighted_average
 from accelegrad.rules.schedules import accelegrad_step, importance_weight
 
 
@@ -73,9 +73,7 @@ class CoupledRule(QueryRule):
 
     def output(self, state: CoupledState) -> Array:
         """Return y_bar, the average of the y_{t+1} with weights alpha_t (x_0 before any step)."""
-        if state.iteration == 0:
-            return state.gradient_point
-        return state.weighted_sum / state.weight_sum
+        return weighted_average(state, state.gradient_point)
 
     def last(self, state: CoupledState) -> Array:
         """Return the last y_t."""

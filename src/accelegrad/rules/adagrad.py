@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from accelegrad.errors import nearest, real_number
-from accelegrad.rules.base import Array, Projection, QueryRule, inner
+from accelegrad.rules.base import Array, Projection, QueryRule, inner, weighted_average
 from accelegrad.rules.schedules import adagrad_step
 
 
@@ -54,9 +54,7 @@ class DescentRule(QueryRule):
 
     def output(self, state: DescentState) -> Array:
         """Return the average of the points where gradients were taken (x_0 before any step)."""
-        if state.iteration == 0:
-            return state.point
-        return state.weighted_sum / state.weight_sum
+        return weighted_average(state, state.point)
 
     def last(self, state: DescentState) -> Array:
         """Return the last x_t."""

@@ -27,6 +27,11 @@ def inner(a: Array, b: Array) -> Any:
     return float(product) if isinstance(product, float) else product
 
 
+def weighted_average(state: State, start: Array) -> Array:
+    """Return the average that a state keeps as two sums, the start before any step."""
+    return start if state.iteration == 0 else state.weighted_sum / state.weight_sum
+
+
 class Evaluation(Protocol):
     """What an oracle knows at a point; the gradient may be computed when first asked for."""
 
@@ -69,6 +74,7 @@ class Step(NamedTuple):
     state: State
     evaluation: Evaluation
     weight: Any
+    count: int = 1  # more where a compiled call did several steps at once
 
 
 class Rule(ABC):

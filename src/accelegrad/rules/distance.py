@@ -143,29 +143,36 @@ class Probing:
 
     def first_radius(self, x0: Array) -> Any:
         """Return the radius that a state starts with."""
-        return smallest_radius(x0) if self.initial_radius is None else self.initial_radius
+        given = self.initial_radius
+        return self.capped(smallest_radius(x0) if given is None else given)
+
+    def capped(self, radius: Any) -> Any:
+        """Return the radius, or the largest that the rule allows."""
+        return radius
 
     def step(self, state: State, oracle: Oracle) -> Any:
         """Do one step, the first after a probe for the radius."""
-        if self.probe and state.iteration == 0 and self.initial_radius is None:
-            state, oracle = self._probed(state, oracle)
-        return self.step_from(state, oracle)
+        return super().step(*self.prepared(state, oracle))  # type: ignore[misc]
 
-    def step_from(self, state: State, oracle: Oracle) -> Any:
-        """Do one step with the radius of the state; by default the base class's own."""
-        return super().step(state, oracle)  # type: ignore[misc]
+    def prepared(self, state: State, oracle: Oracle) -> tuple[State, Oracle]:
+        """Return the state with the radius that a probe finds, where it is the first and asked for.
+
+        The oracle that comes with it knows the answer at x0 already.
+        """
+        wanted = self.probe and state.iteration == 0 and self.initial_radius is None
+        return self._probed(state, oracle) if wanted else (state, oracle)
 
     def _probed(self, state: State, oracle: Oracle) -> tuple[State, Oracle]:
-        x0, smallest = self.start_point(state), float(state.radius)
+        x0, smallest = state.query_point, float(state.radius)
         freeze = getattr(oracle, "frozen", None)
         if freeze is None:
             known = oracle(x0)
             radius = self._search(known, known, oracle, smallest)
-            return self.started(state._replace(radius=radius), known), Known(known, oracle)
+            return state._replace(radius=self.capped(radius)), Known(known, oracle)
         guide, judge = freeze()
         found = self._search(guide(x0), judge(x0), judge, smallest)
         radius = max(smallest, SAMPLE_SHARE * found)
-        return self.started(state._replace(radius=radius), None), oracle
+        return state._replace(radius=self.capped(radius)), oracle
 
     def _search(
         self, guide: Evaluation, start: Evaluation, oracle: Oracle, smallest: float
@@ -184,11 +191,3 @@ class Probing:
             return point if project is None else project(point)
 
         return Probe(start, direction, oracle, path).radius(smallest)
-
-    def start_point(self, state: State) -> Array:
-        """Return x0, the point that the first step asks for."""
-        return state.query_point
-
-    def started(self, state: State, known: Evaluation | None) -> State:  # noqa: ARG002
-        """Return the state with what the rule keeps of the evaluation at x0 (None: it is noisy)."""
-        return state

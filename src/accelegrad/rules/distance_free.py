@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 from accelegrad.errors import real_number
 from accelegrad.rules.base import (
     Array,
-    Evaluation,
     Projection,
     Prox,
     QueryRule,
     inner,
+    weighted_average,
 )
 from accelegrad.rules.distance import Probing, check_radius, larger
 from accelegrad.rules.schedules import adaptive_step, importance_weight
@@ -110,15 +110,11 @@ class DistanceFreeAcceleGrad(Probing, QueryRule):
     def init(self, x0: Array) -> DistanceFreeState:
         """Return y_0 = z_0 = x_0."""
         zero = 0 * x0
-        radius = self._capped(self.first_radius(x0))
+        radius = self.first_radius(x0)
         return DistanceFreeState(0, x0, x0, x0, 0.0, 0.0, zero, 0.0, x0, radius, 0.0, zero)
 
-    def started(self, state: DistanceFreeState, known: Evaluation | None) -> DistanceFreeState:
-        """Return the state with the probed radius under the cap."""
-        del known
-        return state._replace(radius=self._capped(state.radius))
-
-    def _capped(self, radius: Any) -> Any:
+    def capped(self, radius: Any) -> Any:
+        """Return the radius, or the largest where it is beyond that."""
         cap = self.largest_radius
         return radius if cap is None else radius * (radius <= cap) + cap * (radius > cap)
 
@@ -155,7 +151,7 @@ class DistanceFreeAcceleGrad(Probing, QueryRule):
             state.weighted_sum + alpha * r * y,
             state.weight_sum + alpha * r,
             x0,
-            self._capped(larger(r, TRUST * proven)),
+            self.capped(larger(r, TRUST * proven)),
             evidence,
             gradient_sum,
         )
@@ -185,9 +181,7 @@ class DistanceFreeAcceleGrad(Probing, QueryRule):
 
     def output(self, state: DistanceFreeState) -> Array:
         """Return the average of the y_{t+1} with weights alpha_t r_t (x_0 before any step)."""
-        if state.iteration == 0:
-            return state.gradient_point
-        return state.weighted_sum / state.weight_sum
+        return weighted_average(state, state.gradient_point)
 
     def last(self, state: DistanceFreeState) -> Array:
         """Return the last y_t."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from accelegrad.rules.base import Array, Projection, QueryRule, inner
+from accelegrad.rules.base import Array, Projection, QueryRule, inner, weighted_average
 from accelegrad.rules.distance import Probing, check_radius, distance, larger
 from accelegrad.rules.schedules import adaptive_step
 
@@ -99,9 +99,7 @@ class DoG(Probing, QueryRule):
 
     def output(self, state: DistanceState) -> Array:
         """Return the average of the points where gradients were taken (x_0 before any step)."""
-        if state.iteration == 0:
-            return state.query_point
-        return state.weighted_sum / state.weight_sum
+        return weighted_average(state, state.query_point)
 
     def last(self, state: DistanceState) -> Array:
         """Return the last x_t."""
@@ -145,10 +143,9 @@ class ADoG(Probing, QueryRule):
     Parameters
     ----------
     initial_radius : float, optional
-        r_0, better too small than too large. None stands for 1e-6 (1 + ||x0||).
+        r_0, as in `DoG`.
     probe : bool, optional
-        Look for r_0 along the first gradient, which needs exact values and a few calls. `minimize`
-        sets it where it can be done.
+        Look for r_0 first, as in `DoG`.
     project : callable, optional
         The Euclidean projection onto the feasible set, for z and y alike: without a diameter there
         is no other set than the one that the minimum is sought in. `minimize` sets it.
@@ -210,9 +207,7 @@ class ADoG(Probing, QueryRule):
 
     def output(self, state: CoupledDistanceState) -> Array:
         """Return the average of the y_{t+1} with weights alpha_t r_t (x_0 before any step)."""
-        if state.iteration == 0:
-            return state.gradient_point
-        return state.weighted_sum / state.weight_sum
+        return weighted_average(state, state.gradient_point)
 
     def last(self, state: CoupledDistanceState) -> Array:
         """Return the last y_t."""

@@ -116,8 +116,8 @@ class Rescaled(Rule):
 
     def step(self, state: State, oracle: Oracle) -> Step:
         """Do one step of the inner rule; the evaluation it leaves is the one in x."""
-        state, evaluation, weight = self.rule.step(state, ChangedOracle(oracle, self.change))
-        return Step(state, self._original(evaluation), weight)
+        step = self.rule.step(state, ChangedOracle(oracle, self.change))
+        return step._replace(evaluation=self._original(step.evaluation))
 
     def _original(self, evaluation: Any) -> Evaluation:
         """Return an evaluation in x; one that the rule carried over has to be mapped back."""

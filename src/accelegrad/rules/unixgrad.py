@@ -13,7 +13,17 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from accelegrad.errors import real_number
-from accelegrad.rules.base import Array, Oracle, Projection, Prox, Rule, State, Step, inner
+from accelegrad.rules.base import (
+    Array,
+    Oracle,
+    Projection,
+    Prox,
+    Rule,
+    State,
+    Step,
+    inner,
+    weighted_average,
+)
 from accelegrad.rules.distance import Probing, check_radius, distance, larger
 from accelegrad.rules.dog import travelled_weight
 from accelegrad.rules.schedules import adaptive_step
@@ -62,9 +72,7 @@ class ExtragradientRule(Rule):
 
     def output(self, state: State) -> Array:
         """Return x~_t, the weighted average of the x_i (x_0 before any step)."""
-        if state.iteration == 0:
-            return state.point
-        return state.weighted_sum / state.weight_sum
+        return weighted_average(state, state.point)
 
     def last(self, state: State) -> Array:
         """Return the last x_t."""
@@ -228,10 +236,9 @@ class UDoG(Probing, ExtragradientRule):
     Parameters
     ----------
     initial_radius : float, optional
-        r_0, better too small than too large. None stands for 1e-6 (1 + ||x0||).
+        r_0, as in `DoG`.
     probe : bool, optional
-        Look for r_0 along the first gradient, which needs exact values and a few calls. `minimize`
-        sets it where it can be done.
+        Look for r_0 first, as in `DoG`.
     project : callable, optional
         The Euclidean projection onto the feasible set. `minimize` sets it.
     prox : callable, optional

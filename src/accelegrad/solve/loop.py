@@ -21,6 +21,7 @@ from accelegrad.rules.base import Rule, State, Step
 from accelegrad.rules.distance import distance
 from accelegrad.solve import checkpoint
 from accelegrad.solve.certificate import Certificate, Region
+from accelegrad.solve.compiled import CompiledRule
 from accelegrad.solve.oracle import Evaluation, Oracle
 from accelegrad.solve.restarts import Restarts
 from accelegrad.solve.result import Status
@@ -41,6 +42,7 @@ class Options:
 
     max_iter: int = 1000
     tol: float | None = None
+    rtol: float | None = None
     time_limit: float | None = None
     output: str = "auto"
     exact: bool = True  # gradients (and values, where there are any) are free of noise
@@ -50,6 +52,15 @@ class Options:
     trace: bool = False
     checkpoint: Path | None = None
     checkpoint_every: int = 100
+
+    @property
+    def has_goal(self) -> bool:
+        """Whether the run is to end at a certified gap."""
+        return self.tol is not None or self.rtol is not None
+
+    def goal(self, value: float) -> float:
+        """Return the certified gap at which a point with this value is good enough."""
+        return max((self.tol or 0.0) * max(1.0, abs(value)), (self.rtol or 0.0) * abs(value))
 
 
 class Run:
@@ -173,6 +184,8 @@ class Run:
             self._save_checkpoint()
             return status
         except KeyboardInterrupt:
+            # Compiled code does not hear of it before its steps are done.
+            self.iteration = max(self.iteration, int(self.state.iteration))
             return Status.INTERRUPTED
         except NonFiniteError as error:
             self._detail = f"At iteration {self.iteration + 1} {error}."
@@ -187,11 +200,12 @@ class Run:
         if self.certificate.dual is not None:
             self.certificate.dual.watched = self._bound_is_watched()
         observed = options.callback or self.trace is not None or options.checkpoint or self._bar
-        for iteration in range(self.iteration + 1, options.max_iter + 1):
-            step = self.rule.step(self.state, oracle)
+        advance = self._advance if isinstance(self.rule, CompiledRule) else None
+        while self.iteration < options.max_iter:
+            step = advance() if advance is not None else self.rule.step(self.state, oracle)
             for add in certify:
                 add(step.evaluation, step.weight)
-            self.state, self.iteration = step.state, iteration
+            self.state, self.iteration = step.state, self.iteration + step.count
             if self._growing is not None:
                 self._follow(self._growing)
             status = self._verdict(step)
@@ -203,11 +217,38 @@ class Run:
                 self._consider_restart(self.restarts)
         return Status.MAX_ITER
 
+    def _advance(self) -> Step:
+        """Let compiled code do the steps between which nobody wants to look."""
+        assert isinstance(self.rule, CompiledRule)
+        return self.rule.advance(self.state, self.oracle, self._stride())
+
+    def _stride(self) -> int:
+        """Return after how many iterations somebody wants to look."""
+        options, now = self.options, self.iteration
+        ends = [options.max_iter]
+        if options.callback is not None:
+            ends.append(self._next_call_back())
+        if options.checkpoint is not None:
+            ends.append(now - now % options.checkpoint_every + options.checkpoint_every)
+        if options.has_goal:
+            ends.append(max(self._next_judgement, now + 1))
+        if self.restarts is not None:
+            ends.append(now - now % self.judge_every + self.judge_every)
+        return min(ends) - now
+
+    def _next_call_back(self) -> int:
+        """Return the next iteration that the callback wants to see."""
+        wanted = self.options.callback_at
+        if wanted is None:
+            return self.iteration + 1
+        later = (iteration for iteration in wanted if iteration > self.iteration)
+        return min(later, default=self.options.max_iter)
+
     def _bound_is_watched(self) -> bool:
         """Tell whether anybody looks at the lower bound before the run's end."""
         options = self.options
-        watchers = (options.tol, options.callback, self.trace, self._bar, self.restarts)
-        return any(watcher is not None for watcher in watchers)
+        watchers = (options.callback, self.trace, self._bar, self.restarts)
+        return options.has_goal or any(watcher is not None for watcher in watchers)
 
     def _follow(self, region: Region) -> None:
         """Let a guessed region grow with the rule's radius."""
@@ -252,13 +293,13 @@ class Run:
 
     def _verdict(self, step: Step) -> Status | None:
         """Tell whether this step ends the run."""
-        evaluation, tol = step.evaluation, self.options.tol
+        evaluation = step.evaluation
         if evaluation.squared_norm == 0 and self._is_stationary(evaluation):
             return Status.STATIONARY
         size = abs(evaluation.value)
         if not size <= self._largest_value and self._diverges(evaluation):
             return Status.DIVERGING
-        if tol is not None and self._within(tol):
+        if self.options.has_goal and self._within_goal():
             return Status.CONVERGED
         if self.options.time_limit is not None and self.seconds > self.options.time_limit:
             return Status.TIME_LIMIT
@@ -278,34 +319,34 @@ class Run:
             self._largest_value = DIVERGED * max(size, 1.0)
         return bool(size > self._largest_value)
 
-    def _within(self, tol: float) -> bool:
-        """Tell whether the certified gap of the point that would be returned is within tol."""
+    def _within_goal(self) -> bool:
+        """Tell whether the certified gap of the point that would be returned is small enough."""
         if self.oracle.exact_values:
             best = self.best
             assert best is not None
-            if not self._certified(best.value, tol):
+            if not self._certified(best.value):
                 return False
             if self.output == "best":
-                return self._stands(best, tol)
+                return self._stands(best)
         if self.judge is None or self.iteration < self._next_judgement:
             return False
         # An output point that is not among the evaluated ones costs a call: not at every step.
         wait = self.judge_every if not self.oracle.exact_values else 1 + self.iteration // 10
         self._next_judgement = self.iteration + wait
         judged = self._judge_output()
-        return self._certified(judged.value, tol) and self._stands(judged, tol)
+        return self._certified(judged.value) and self._stands(judged)
 
-    def _certified(self, value: float, tol: float) -> bool:
+    def _certified(self, value: float) -> bool:
         lower_bound = self.certificate.lower_bound(value)
-        return lower_bound <= value <= lower_bound + tol * max(1.0, abs(value))
+        return lower_bound <= value <= lower_bound + self.options.goal(value)
 
-    def _stands(self, final: Evaluation, tol: float) -> bool:
+    def _stands(self, final: Evaluation) -> bool:
         """Look beyond an assumed region before a point is called optimal.
 
         If the region is too small, the function falls on beyond it: a value below the lower bound,
         found at one of a few trial points, proves it.
         """
-        region, margin = self.certificate.assumed_region, tol * max(1.0, abs(final.value))
+        region, margin = self.certificate.assumed_region, self.options.goal(final.value)
         if region is None or self.certificate.dual_bound >= final.value - margin:
             return True
         norm = math.sqrt(final.gradient @ final.gradient)
@@ -448,8 +489,8 @@ class Run:
             )
 
     def _show_progress(self, step: Step) -> None:
-        self._bar.update(1)
-        if self.iteration % 10 == 0 or self.iteration == self.options.max_iter:
+        self._bar.update(step.count)
+        if step.count > 1 or self.iteration % 10 == 0 or self.iteration == self.options.max_iter:
             best = self.best
             value = step.evaluation.value if best is None else best.value
             self._bar.set_postfix(value=f"{value:.6g}", gap=f"{self.gap:.1e}", refresh=False)
@@ -483,7 +524,10 @@ class Run:
         if self.restarts is not None:
             self.restarts.restore(content["restarts"])
             self.rule = self.restarts.staged(self._first_rule)
-        self.state = self.state._replace(**content["rule"])
+        if isinstance(self.rule, CompiledRule):
+            self.state = self.rule.restored(self.state, content["rule"])
+        else:
+            self.state = self.state._replace(**content["rule"])
         self.oracle.restore(content["oracle"])
         if self.judge is not None and self.judge is not self.oracle:
             self.judge.restore(content["judge"])
@@ -572,7 +616,7 @@ class Run:
         return "The function is not convex on the set, or its gradient is wrong."
 
     def _succeeded(self, status: Status) -> bool:
-        planned = status is Status.MAX_ITER and self.options.tol is None
+        planned = status is Status.MAX_ITER and not self.options.has_goal
         return planned or status in (Status.CONVERGED, Status.STATIONARY)
 
 

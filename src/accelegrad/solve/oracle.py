@@ -243,13 +243,16 @@ class MinibatchOracle(Oracle):
 
     def at(self, point: Vector, rows: Any) -> Evaluation:
         """Estimate value and gradient at the point from these rows."""
-        calls = -(-len(rows) // self.sampler.batch_size)  # in batches
-        self.points += calls
-        self.nfev += calls
-        self.njev += calls
+        self.count(-(-len(rows) // self.sampler.batch_size))
         with np.errstate(**QUIET):
             value, gradient = self.model.batch_value_and_gradient(point, rows)
         return self._finish(Evaluation(point, value, gradient))
+
+    def count(self, batches: int) -> None:
+        """Count estimates of value and gradient."""
+        self.points += batches
+        self.nfev += batches
+        self.njev += batches
 
     def frozen(self) -> tuple[Sample, Sample]:
         """Return two independent samples of the function, each the same at every call.

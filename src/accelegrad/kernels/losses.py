@@ -1,0 +1,207 @@
+"""The losses as compiled code sees them: one formula for the logistic loss, one for all others.
+
+Every other loss of `accelegrad.problems.losses` is linear, with a flat zone of half width epsilon,
+and rounded off at its kinks by a parabola of a given curvature. With the distance s that the margin
+keeps from the flat zone,
+
+    slope = min(max(curvature s, low), high),    value = slope (s - slope / (2 curvature)).
+
+An infinite curvature means a kink: no parabola, and the slope 0 at the kink itself. So a smoothed
+loss, the Moreau envelope with parameter mu, is the plain one with the curvature 1 / mu.
+
+The margin's residual is m - y, and y m - 1 for losses that take labels y = -1 and +1. What comes of
+a margin that is not a number is not a number in the value; the slope may be anything.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+from llvmlite import ir  # type: ignore[import-untyped]
+from numba import types
+from numba.extending import intrinsic
+
+from accelegrad.errors import Vector, nearest
+from accelegrad.kernels.compile import compiled
+
+LOGISTIC, LABELS, TARGETS = range(3)
+
+
+class Shape(NamedTuple):
+    """A loss by numbers. Records with these fields may take its place in compiled code."""
+
+    kind: int
+    """LOGISTIC, or what the residual is made of: LABELS or TARGETS."""
+    epsilon: float
+    """Half the width of the flat zone."""
+    low: float
+    """The steepest slope below the flat zone, at most 0."""
+    high: float
+    """The steepest slope above it, at least 0."""
+    curvature: float
+    """That of the parabolas, infinite where there are kinks."""
+
+
+_INF = math.inf
+#: The losses; those with a parameter get it from `loss_shape`.
+SHAPES = {
+    "logistic": Shape(LOGISTIC, 0.0, -1.0, 1.0, 0.25),
+    "hinge": Shape(LABELS, 0.0, -1.0, 0.0, _INF),
+    "squared_hinge": Shape(LABELS, 0.0, -_INF, 0.0, 2.0),
+    "modified_huber": Shape(LABELS, 0.0, -4.0, 0.0, 2.0),
+    "squared": Shape(TARGETS, 0.0, -_INF, _INF, 1.0),
+    "absolute": Shape(TARGETS, 0.0, -1.0, 1.0, _INF),
+    "huber": Shape(TARGETS, 0.0, -1.0, 1.0, 1.0),
+    "quantile": Shape(TARGETS, 0.0, -1.0, 1.0, _INF),
+    "epsilon_insensitive": Shape(TARGETS, 0.0, -1.0, 1.0, _INF),
+    "squared_epsilon_insensitive": Shape(TARGETS, 0.0, -_INF, _INF, 2.0),
+}
+
+
+def loss_shape(name: str, parameter: float = 0.0, smoothing: float = 0.0) -> Shape:
+    """Return the numbers of a loss.
+
+    Parameters
+    ----------
+    name : str
+        That of the loss in `accelegrad.problems.losses`.
+    parameter : float
+        Its delta, quantile or epsilon, if it has one.
+    smoothing : float
+        The parameter mu of the Moreau envelope; 0 means the loss itself.
+    """
+    if name not in SHAPES:
+        raise ValueError(f"loss is {name!r}: {nearest(str(name), SHAPES)}")
+    plain = SHAPES[name]
+    if name == "huber":
+        plain = plain._replace(low=-parameter, high=parameter)
+    elif name == "quantile":
+        plain = plain._replace(low=-parameter, high=1.0 - parameter)
+    elif name.endswith("epsilon_insensitive"):
+        plain = plain._replace(epsilon=float(parameter))
+    if smoothing == 0.0:
+        return plain
+    if plain.curvature < _INF:
+        raise ValueError(f"smoothing must be 0 for the smooth loss {name!r}, not {smoothing!r}.")
+    return plain._replace(curvature=1.0 / smoothing)
+
+
+_LN2 = math.log(2.0)
+# Their sum is log 2 to 92 bits; the first times a whole number up to 2^20 is exact.
+_LN2_HIGH, _LN2_LOW = float.fromhex("0x1.62e42fefa0000p-1"), float.fromhex("0x1.cf79abc9e3b39p-40")
+# Added to a small number it leaves no digits behind the point, and the whole part as last bits.
+_ROUNDER = 1.5 * 2.0**52
+_LARGEST_EXPONENT = 708.0
+_EXPONENTIAL = tuple(1.0 / math.factorial(k) for k in range(14))
+_ARTANH = tuple(1.0 / (2 * k + 1) for k in range(12))
+
+
+def _inverse_power(_: Any, rounded: Any) -> Any:
+    """Return 2^-k for a float with k as its last bits: see `_ROUNDER`."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:  # noqa: ARG001
+        number = ir.IntType(64)
+        bits = builder.bitcast(arguments[0], number)
+        exponent = builder.sub(ir.Constant(number, 1023), bits)
+        return builder.bitcast(builder.shl(exponent, ir.Constant(number, 52)), ir.DoubleType())
+
+    return types.float64(rounded), generate
+
+
+inverse_power: Any = intrinsic(_inverse_power)
+
+
+@compiled
+def _decay(size: float) -> float:
+    """Return exp(-size) for a size >= 0, with no calls, so that loops over it are vectorised.
+
+    It is 2^-k exp(r) with |r| <= log(2) / 2, exp(r) by its Taylor series. The error is within two
+    units of rounding. Below the range of normal numbers it is 0.
+    """
+    inside = size if size < _LARGEST_EXPONENT else 0.0
+    rounded = inside * (1.0 / _LN2) + _ROUNDER
+    k = rounded - _ROUNDER
+    r = (k * _LN2_HIGH - inside) + k * _LN2_LOW
+    series = _EXPONENTIAL[13]
+    for term in range(12, -1, -1):
+        series = series * r + _EXPONENTIAL[term]
+    decay = series * inverse_power(rounded)
+    return 0.0 if size >= _LARGEST_EXPONENT else (decay if size == size else size)
+
+
+@compiled
+def _log1p(u: float) -> float:
+    """Return log(1 + u) for 0 <= u <= 1.
+
+    It is 2 artanh(s) with s = u / (2 + u), and for a large u log 2 + log((1 + u) / 2).
+    """
+    large = u > 0.41
+    s = (u - 1.0 if large else u) / (u + 3.0 if large else u + 2.0)
+    square = s * s
+    series = _ARTANH[11]
+    for term in range(10, 0, -1):
+        series = series * square + _ARTANH[term]
+    return (_LN2 if large else 0.0) + (2.0 * s + 2.0 * s * (square * series))
+
+
+@compiled
+def logistic(m: float, y: float) -> Any:
+    """Return log(1 + exp(-y m)) and its slope."""
+    z = y * m
+    decay = _decay(abs(z))
+    value = _log1p(decay) - (0.0 if z > 0.0 else z)
+    return value, -y * (decay if z > 0.0 else 1.0) / (1.0 + decay)
+
+
+@compiled
+def rounded_off(loss: Any, residual: float) -> Any:
+    """Return the value and the slope of a loss other than the logistic one."""
+    beyond = abs(residual) - loss.epsilon
+    beyond = 0.0 if beyond < 0.0 else beyond
+    s = beyond if residual > 0.0 else -beyond
+    steep = loss.curvature * s
+    slope = loss.low if steep < loss.low else (loss.high if steep > loss.high else steep)
+    slope = 0.0 if s == 0.0 else slope
+    softness = 1.0 / loss.curvature
+    # What may be infinite is neither subtracted from what may be nor multiplied by zero.
+    rest = 0.5 * s if slope == steep else s - 0.5 * softness * slope
+    return (0.0 if slope == 0.0 else slope * rest), slope
+
+
+@compiled
+def loss_and_slope(loss: Any, m: float, y: float) -> Any:
+    """Return l(m, y) and l'(m, y), a subgradient: 0 at kinks."""
+    if loss.kind == LOGISTIC:
+        return logistic(m, y)
+    if loss.kind == LABELS:
+        value, slope = rounded_off(loss, y * m - 1.0)
+        return value, y * slope
+    return rounded_off(loss, m - y)
+
+
+@compiled
+def loss_value(loss: Any, m: float, y: float) -> Any:
+    """Return l(m, y). The loss is a `Shape` or a record with its fields."""
+    return loss_and_slope(loss, m, y)[0]
+
+
+@compiled
+def loss_slope(loss: Any, m: float, y: float) -> Any:
+    """Return l'(m, y), 0 at kinks. The loss is a `Shape` or a record with its fields."""
+    return loss_and_slope(loss, m, y)[1]
+
+
+@compiled
+def losses(loss: Any, m: Vector, y: Vector, values: Vector, slopes: Vector) -> None:
+    """Fill in values and slopes at many margins: `loss_and_slope` in loops without branches."""
+    if loss.kind == LOGISTIC:
+        for i in range(m.size):
+            values[i], slopes[i] = logistic(m[i], y[i])
+    elif loss.kind == LABELS:
+        for i in range(m.size):
+            values[i], slope = rounded_off(loss, y[i] * m[i] - 1.0)
+            slopes[i] = y[i] * slope
+    else:
+        for i in range(m.size):
+            values[i], slopes[i] = rounded_off(loss, m[i] - y[i])

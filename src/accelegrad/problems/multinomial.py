@@ -1,0 +1,206 @@
+"""Multinomial logistic regression: one row of weights a class, as a function for `minimize`.
+
+The objective is
+
+    P(W, b) = sum_i p_i [log sum_k exp(m_ik) - m_i,c(i)] + l2 / 2 ||W||^2,    m = X W' + b,
+
+with c(i) the class of row i and p_i = weight_i / sum(weights). The parameter vector holds the rows
+of W one after the other, then the intercepts b, which are not penalised.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import logsumexp, xlogy
+
+from accelegrad.errors import Vector, real_number, whole_number
+from accelegrad.problems.linear_model import LinearModel
+from accelegrad.problems.scaling import ColumnScaling
+
+Matrix = npt.NDArray[np.float64]
+
+# Rounds of scaling towards the classes' shares; each costs as much as the losses of all rows.
+_BALANCING_ROUNDS = 8
+
+
+class MultinomialModel:
+    r"""The regularised mean logistic loss of several classes, with gradients and a dual gap.
+
+    Parameters
+    ----------
+    X : array or sparse matrix of shape (n_samples, n_features)
+        As for `LinearModel`: float32 and float64 are kept without copying.
+    classes : array of int of shape (n_samples,)
+        The class of each row, from 0 to n_classes - 1.
+    n_classes : int
+        How many classes there are, at least 2.
+    l2 : float
+        The weight of the l2 term, at least 0.
+    fit_intercept : bool
+        Whether each class has an intercept, which is not penalised.
+    sample_weight : array of shape (n_samples,), optional
+        Nonnegative weights of the rows; only their ratios matter.
+    """
+
+    def __init__(
+        self,
+        X: Any,
+        classes: npt.ArrayLike,
+        n_classes: int,
+        *,
+        l2: float = 0.0,
+        fit_intercept: bool = False,
+        sample_weight: npt.ArrayLike | None = None,
+    ) -> None:
+        self.n_classes = whole_number("n_classes", n_classes, least=2)
+        index = np.asarray(classes)
+        if index.dtype.kind not in "iu" or (
+            index.size and not 0 <= index.min() <= index.max() < self.n_classes
+        ):
+            raise ValueError(f"classes must hold whole numbers from 0 to {self.n_classes - 1}.")
+        # The checks of data and weights, the shares of the rows and the columns' scaling are those
+        # of a linear model; its own targets, all of them +1, play no part.
+        self.rows = LinearModel(
+            X,
+            np.ones(index.shape),
+            "logistic",
+            l2=real_number("l2", l2, least=0.0),
+            fit_intercept=fit_intercept,
+            sample_weight=sample_weight,
+        )
+        self.classes = index
+        self.l2 = self.rows.l2
+        self.n_samples, self.n_features = self.rows.n_samples, self.rows.n_features
+        self.n_weights = self.n_classes * self.n_features
+        self.n_parameters = self.n_weights + self.n_classes * self.rows.fit_intercept
+
+    def value_and_gradient(self, x: Vector) -> tuple[float, Vector]:
+        """Return P and its gradient."""
+        return self._part(x, None)
+
+    def batch_value_and_gradient(self, x: Vector, rows: Any) -> tuple[float, Vector]:
+        """Return estimates of P and its gradient from some rows, unbiased for uniform rows."""
+        return self._part(x, np.asarray(rows))
+
+    def _part(self, x: Vector, rows: Any) -> tuple[float, Vector]:
+        """Return P and its gradient, from all rows (None) or estimated from some."""
+        W, _ = self.split(x)
+        X, classes = self.rows.X, self.classes
+        if rows is not None:
+            X, classes = X[rows], classes[rows]
+        shares = self._shares(rows)
+        margins = self._margins(X, x)
+        totals = logsumexp(margins, axis=1)
+        index = np.arange(classes.size)
+        value = float(shares @ (totals - margins[index, classes])) + 0.5 * self.l2 * float(
+            np.vdot(W, W)
+        )
+        slopes = np.exp(margins - totals[:, None])
+        slopes[index, classes] -= 1.0
+        slopes *= shares[:, None]
+        return value, self._combined(X, slopes, W)
+
+    def split(self, x: Vector) -> tuple[Matrix, Vector]:
+        """Return W, of shape (n_classes, n_features), and b, zeros where there is none."""
+        W = x[: self.n_weights].reshape(self.n_classes, self.n_features)
+        return W, x[self.n_weights :] if self.rows.fit_intercept else np.zeros(self.n_classes)
+
+    def dual_gap(self, x: Vector) -> float:
+        r"""Return a proven bound of P - min P; l2 has to be > 0.
+
+        The dual variables are a distribution :math:`s_i` over the classes for each row:
+
+        .. math:: D(s) = -\sum_i p_i \sum_k s_{ik} \log s_{ik}
+                  - \frac{1}{2 l_2} \Big\lVert \sum_i p_i (s_i - e_{c(i)}) a_i^T \Big\rVert^2 .
+
+        At a point the softmax of its margins is taken. An intercept demands that the classes'
+        shares are those of the data, :math:`\sum_i p_i s_i = \sum_i p_i e_{c(i)}`: intercepts that
+        come near to that are found by iterative scaling, and what is left is made up for exactly
+        by mixing in one and the same distribution for all rows.
+        """
+        if self.l2 == 0.0:
+            raise ValueError("dual_gap needs l2 > 0, but l2 is 0.")
+        W, _ = self.split(x)
+        shares, X = self._shares(None), self.rows.X
+        margins = self._margins(X, x)
+        s = np.exp(margins - logsumexp(margins, axis=1)[:, None])
+        if self.rows.fit_intercept:
+            s = self._balanced(margins, s, shares)
+        # Fenchel and Young: each term is nonnegative, and 0 at the softmax itself.
+        distance = logsumexp(margins, axis=1) + (xlogy(s, s) - s * margins).sum(axis=1)
+        s[np.arange(self.n_samples), self.classes] -= 1.0
+        residual = self._combined(X, s * shares[:, None], W)[: self.n_weights]
+        return float(shares @ np.maximum(distance, 0.0)) + float(residual @ residual) / (
+            2.0 * self.l2
+        )
+
+    def _balanced(self, margins: Matrix, s: Matrix, shares: Vector) -> Matrix:
+        """Return distributions near the softmax whose mean is the classes' share of the rows."""
+        wanted = np.bincount(self.classes, weights=shares, minlength=self.n_classes)
+        shift = np.zeros(self.n_classes)
+        for _ in range(_BALANCING_ROUNDS):
+            mean = shares @ s
+            if np.abs(mean - wanted).max() <= 1e-14:
+                break
+            with np.errstate(divide="ignore"):
+                shift = shift + np.log(wanted) - np.log(mean)
+            moved = margins + shift
+            s = np.exp(moved - logsumexp(moved, axis=1)[:, None])
+        mean = shares @ s
+        excess = np.where(mean > 0.0, (mean - wanted) / np.where(mean > 0.0, mean, 1.0), 0.0).max()
+        if not excess > 0.0:
+            return s
+        common = np.maximum(mean + (wanted - mean) / excess, 0.0)
+        mixed: Matrix = (1.0 - excess) * s + excess * common
+        return mixed
+
+    def _shares(self, rows: Any) -> Vector:
+        """Return what each of these rows counts, such that a sum over them estimates the whole."""
+        weights = self.rows.sample_weight
+        count = self.n_samples if rows is None else rows.size
+        if weights is None:
+            return np.full(count, 1.0 / count)
+        chosen: Vector = weights if rows is None else weights[rows]
+        return chosen * (self.n_samples / count / weights.sum())
+
+    def _margins(self, X: Any, x: Vector) -> Matrix:
+        W, b = self.split(x)
+        product: Matrix = (X @ W.T.astype(self.rows.dtype)).astype(np.float64, copy=False)
+        return product + b
+
+    def _combined(self, X: Any, slopes: Matrix, W: Matrix) -> Vector:
+        """Return the gradient that these slopes, times the rows' shares, make."""
+        product = (X.T @ slopes.astype(self.rows.dtype, copy=False)).T
+        weights = np.asarray(product, dtype=np.float64) + self.l2 * W
+        if not self.rows.fit_intercept:
+            return weights.ravel()
+        return np.concatenate([weights.ravel(), slopes.sum(axis=0)])
+
+
+class ScaledClasses:
+    """The change of coordinates that scales the columns, for each class: see `ColumnScaling`."""
+
+    def __init__(self, model: MultinomialModel, change: ColumnScaling) -> None:
+        self._model, self._change = model, change
+
+    def apply(self, v: Vector) -> Vector:
+        """Return x = T v."""
+        return self._mapped(self._change.apply, v)
+
+    def adjoint(self, gradient: Vector) -> Vector:
+        """Return T' g, the gradient with respect to v."""
+        return self._mapped(self._change.adjoint, gradient)
+
+    def invert(self, x: Vector) -> Vector:
+        """Return v, such that T v = x."""
+        return self._mapped(self._change.invert, x)
+
+    def _mapped(self, change: Any, x: Vector) -> Vector:
+        W, b = self._model.split(x)
+        if not self._model.rows.fit_intercept:
+            return np.concatenate([change(row) for row in W])
+        changed = np.array([change(row) for row in np.column_stack([W, b])])
+        return np.concatenate([changed[:, :-1].ravel(), changed[:, -1]])

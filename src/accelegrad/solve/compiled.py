@@ -1,0 +1,184 @@
+"""Stochastic runs on linear models whose steps are done many at a time, in compiled code.
+
+`compiled_twin` returns, for a rule on minibatches of a linear model, a rule that does the same
+steps up to rounding: O(nonzeros of the batch) a step on CSR data. The loop lets it do as many steps
+in a call as nobody wants to look between.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from accelegrad import kernels
+from accelegrad.errors import NonFiniteError, Vector
+from accelegrad.problems.linear_model import LinearModel
+from accelegrad.problems.sets import Ball
+from accelegrad.rules import AcceleGrad, AdaGrad, DistanceFreeAcceleGrad
+from accelegrad.rules.base import Rule, Step
+from accelegrad.solve.oracle import Evaluation, MinibatchOracle
+
+if TYPE_CHECKING:
+    from accelegrad.kernels.epochs import Epochs
+
+#: Entries of X that a call reads: some milliseconds, so that Ctrl-C and time limits are heeded soon
+CHUNK_ENTRIES = 1 << 21
+#: With fewer rows and columns, loading Numba would take longer than what it saves.
+LEAST_ROWS, LEAST_ENTRIES = 5_000, 1 << 18
+
+
+class CompiledState:
+    """What the loop sees of a state that compiled code changes in place."""
+
+    def __init__(self, epochs: Epochs | None, x0: Vector, radius: float | None) -> None:
+        self.epochs = epochs  # None before the first step, which may look for a radius first
+        self.start = x0
+        self._radius = radius
+
+    @property
+    def iteration(self) -> int:
+        """How many steps were done."""
+        return 0 if self.epochs is None else self.epochs.iteration
+
+    @property
+    def step_size(self) -> float:
+        """The last step's size."""
+        return 0.0 if self.epochs is None else self.epochs.step_size
+
+    @property
+    def radius(self) -> float:
+        """The radius of a rule that finds it."""
+        radius = self._radius if self.epochs is None else self.epochs.radius
+        assert radius is not None
+        return radius
+
+    def _asdict(self) -> dict[str, Any]:
+        return {} if self.epochs is None else self.epochs.state()
+
+
+class CompiledRule(Rule):
+    """The compiled twin of a rule on minibatches of a linear model.
+
+    Parameters
+    ----------
+    rule : AcceleGrad, AdaGrad or DistanceFreeAcceleGrad
+        The rule, projecting onto a ball around its start at most.
+    model : LinearModel
+        Where the rows come from.
+    """
+
+    def __init__(self, rule: Rule, model: LinearModel) -> None:
+        self.rule, self.model = rule, model
+        entries = model.X.nnz if sp.issparse(model.X) else model.X.size
+        self._rows_at_once = max(1, CHUNK_ENTRIES * model.n_samples // max(entries, 1))
+
+    def init(self, x0: Vector) -> CompiledState:
+        """Return the state before the first step."""
+        return CompiledState(None, x0, getattr(self.rule.init(x0), "radius", None))
+
+    def restored(self, state: CompiledState, content: Mapping[str, Any]) -> CompiledState:
+        """Return the state that a checkpoint holds."""
+        if content:
+            state.epochs = self._epochs(state.start, content.get("radius"))
+            state.epochs.restore(content)
+        return state
+
+    def step(self, state: CompiledState, oracle: Any) -> Step:
+        """Do one step."""
+        return self.advance(state, oracle, 1)
+
+    def advance(self, state: CompiledState, oracle: MinibatchOracle, most: int) -> Step:
+        """Do up to `most` steps in one compiled call."""
+        if state.epochs is None:
+            state.epochs = self._epochs(state.start, self._first_radius(state, oracle))
+        sampler = oracle.sampler
+        most = max(1, min(most, self._rows_at_once // sampler.batch_size))
+        rows = sampler.next_batches(most)
+        batches = -(-rows.size // sampler.batch_size)
+        done = state.epochs.advance(rows, sampler.batch_size)
+        oracle.count(batches)
+        if done < batches:
+            raise NonFiniteError("the gradient of a batch is not finite")
+        # The point alone: nothing exact is known there.
+        return Step(state, Evaluation(state.epochs.last(), math.nan), 1.0, done)
+
+    def _first_radius(self, state: CompiledState, oracle: MinibatchOracle) -> float | None:
+        """Return the radius to start with, from the rule's own probe where it has one."""
+        rule = self.rule
+        if not isinstance(rule, DistanceFreeAcceleGrad):
+            return None
+        found, _ = rule.prepared(rule.init(state.start), oracle)
+        return float(found.radius)
+
+    def _epochs(self, x0: Vector, radius: float | None) -> Epochs:
+        rule, model = self.rule, self.model
+        settings: dict[str, Any] = {
+            "x0": x0,
+            "shares": model._shares,
+            "loss": model.loss.name,
+            "loss_parameter": model.loss_parameter,
+            "l2": model.l2,
+            "fit_intercept": model.fit_intercept,
+        }
+        if isinstance(rule, DistanceFreeAcceleGrad):
+            kind = "distance_free"
+            settings |= {"initial_radius": radius, "largest_radius": rule.largest_radius}
+        else:
+            assert isinstance(rule, (AcceleGrad, AdaGrad))
+            ball = _ball_of(rule)
+            settings |= {
+                "diameter": rule.diameter,
+                "ball_radius": None if ball is None else ball.radius,
+            }
+            kind = "adagrad"
+            if isinstance(rule, AcceleGrad):
+                kind, settings["gradient_bound"] = "accelegrad", rule.gradient_bound
+        if sp.issparse(model.X):
+            from accelegrad.kernels.sparse_epochs import SparseEpochs
+
+            parts = (model.X.data, model.X.indices, model.X.indptr, model.n_features)
+            return SparseEpochs(kind, *parts, model.y, **settings)
+        from accelegrad.kernels.dense_epochs import DenseEpochs
+
+        return DenseEpochs(kind, model.X, model.y, **settings)
+
+    def output(self, state: CompiledState) -> Vector:
+        """Return the average that the rule's theorem speaks of."""
+        return state.start if state.epochs is None else state.epochs.output()
+
+    def last(self, state: CompiledState) -> Vector:
+        """Return the last iterate."""
+        return state.start if state.epochs is None else state.epochs.last()
+
+
+def _ball_of(rule: Rule) -> Ball | None:
+    """Return the ball whose projection the rule uses."""
+    ball = getattr(getattr(rule, "project", None), "__self__", None)
+    return ball if isinstance(ball, Ball) else None
+
+
+def compiled_twin(rule: Rule, model: LinearModel, x0: Vector) -> Rule:
+    """Return the compiled twin of a rule where there is one and it pays, else the rule itself."""
+    return CompiledRule(rule, model) if _pays(model) and _has_twin(rule, x0) else rule
+
+
+def _pays(model: LinearModel) -> bool:
+    matrix = kernels.readable(model.X)
+    if matrix is None or kernels.mode() != "auto":
+        return matrix is not None and kernels.mode() == "always"
+    return model.n_samples >= LEAST_ROWS or matrix.entries >= LEAST_ENTRIES
+
+
+def _has_twin(rule: Rule, x0: Vector) -> bool:
+    if type(rule) not in (AcceleGrad, AdaGrad, DistanceFreeAcceleGrad):
+        return False
+    if getattr(rule, "prox", None) is not None or getattr(rule, "project", None) is None:
+        return getattr(rule, "prox", None) is None
+    ball = _ball_of(rule)
+    projected_twice = isinstance(rule, AcceleGrad) and rule.project_y
+    known = ball is not None and not projected_twice and not hasattr(rule, "prox")
+    return known and ball is not None and np.array_equal(ball.center, x0)

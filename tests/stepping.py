@@ -1,0 +1,103 @@
+"""What tests that step a rule by hand share: functions, oracles, runs and comparisons."""
+
+from itertools import count
+
+import numpy as np
+import pytest
+
+from accelegrad.problems.sets import Ball, Box
+from accelegrad.rules.base import KnownEvaluation
+from toys import AbsoluteDeviations, LeastSquares
+
+STEPS = {"smooth": 300, "non-smooth": 150}  # where a residual is all but zero, rounding decides
+SETS = {
+    "none": lambda _: None,
+    "ball": lambda x0: Ball(x0, 1.0).project,
+    "box": lambda x0: Box(x0 - 0.2, x0 + 0.4).project,
+}
+kinds = pytest.mark.parametrize("kind", STEPS)
+sets = pytest.mark.parametrize("name", SETS)
+
+
+def make(kind, seed):
+    """Return a function of 12 variables and a start that is not the origin."""
+    toy = LeastSquares if kind == "smooth" else AbsoluteDeviations
+    return toy.random(40, 12, seed), np.random.default_rng(seed + 100).standard_normal(12)
+
+
+def oracle_of(fun):
+    return lambda x: KnownEvaluation(x, *fun(x))
+
+
+def noisy(fun, seed, size):
+    """Give gradients with noise that depends on the number of the call alone."""
+    calls = count()
+
+    def gradient(x):
+        return fun(x)[1] + size * np.random.default_rng([seed, next(calls)]).standard_normal(x.size)
+
+    return gradient
+
+
+def run(rule, x0, oracle, steps):
+    """Return the states before and after each step."""
+    states = [rule.init(np.array(x0))]
+    for _ in range(steps):
+        states.append(rule.step(states[-1], oracle).state)
+    return states
+
+
+def gaps(rule, fun, x0, minimum, horizons):
+    """Return f(output) - minimum after each horizon."""
+    state, found = rule.init(x0), []
+    for t in range(1, max(horizons) + 1):
+        state = rule.step(state, oracle_of(fun)).state
+        if t in horizons:
+            found.append(fun(rule.output(state))[0] - minimum)
+    return np.array(found)
+
+
+def same(actual, expected, what, t, tolerance=1e-12):
+    error = np.linalg.norm(actual - expected) / max(1.0, np.linalg.norm(expected))
+    assert error <= tolerance, f"{what} differs by {error:.1e} (relative) at t={t}"
+
+
+class Bare:
+    """A vector that knows + - * / and dot alone, as much as every array library has."""
+
+    __array_ufunc__ = None
+
+    def __init__(self, entries):
+        self.entries = np.asarray(entries)
+
+    def dot(self, other):
+        return self.entries @ other.entries
+
+    def __add__(self, other):
+        return Bare(self.entries + other.entries)
+
+    def __sub__(self, other):
+        return Bare(self.entries - other.entries)
+
+    def __mul__(self, factor):
+        return Bare(self.entries * factor)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, divisor):
+        return Bare(self.entries / divisor)
+
+
+def assert_operators_alone_are_used(rule, seed):
+    """Run the rule on vectors that know nothing else, and compare."""
+    fun, x0 = make("smooth", seed)
+
+    def oracle(x):
+        value, gradient = fun(x.entries)
+        return KnownEvaluation(x, value, Bare(gradient))
+
+    bare, plain = rule.init(Bare(x0)), rule.init(x0)
+    for _ in range(50):
+        bare, plain = rule.step(bare, oracle).state, rule.step(plain, oracle_of(fun)).state
+    np.testing.assert_array_equal(rule.output(bare).entries, rule.output(plain))
+    np.testing.assert_array_equal(rule.last(bare).entries, rule.last(plain))
