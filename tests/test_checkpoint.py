@@ -207,7 +207,7 @@ def test_the_file_is_plain_json_and_arrays(tmp_path):
         header = json.loads(arrays["header"].tobytes())
     assert header["format"] == "accelegrad-checkpoint"
     assert header["content"]["kind"]["method"] == "AcceleGrad"
-    assert header["content"]["iteration"] == 10
+    assert header["content"]["content"]["iteration"] == 10
 
 
 # -- processes that are killed or interrupted ----------------------------------------------------
