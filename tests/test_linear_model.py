@@ -17,8 +17,11 @@ from accelegrad.problems.losses import make_loss
 
 Q, EPS, DELTA = 0.3, 0.25, 0.8
 EXTRAS = {"quantile": Q, "epsilon": EPS, "delta": DELTA}
-CLASSIFICATION = ["logistic", "hinge", "squared_hinge"]
-SMOOTH = ["logistic", "squared_hinge", "squared", "huber"]
+CLASSIFICATION = ["logistic", "hinge", "squared_hinge", "modified_huber"]
+SMOOTH = [
+    *("logistic", "squared_hinge", "modified_huber"),
+    *("squared", "huber", "squared_epsilon_insensitive"),
+]
 KINKED = ["hinge", "absolute", "quantile", "epsilon_insensitive"]
 LOSSES = SMOOTH + KINKED
 FORMATS = {
@@ -51,8 +54,14 @@ def pointwise(loss: str, m: float, y: float) -> tuple[float, float]:
         return max(0.0, 1.0 - z), -y if z < 1.0 else 0.0
     if loss == "squared_hinge":
         return max(0.0, 1.0 - z) ** 2, -2.0 * y * max(0.0, 1.0 - z)
+    if loss == "modified_huber":
+        short = max(0.0, 1.0 - z)
+        return (short**2, -2.0 * y * short) if z >= -1.0 else (-4.0 * z, -4.0 * y)
     if loss == "squared":
         return r * r / 2.0, r
+    if loss == "squared_epsilon_insensitive":
+        beyond = max(0.0, abs(r) - EPS)
+        return beyond**2, 2.0 * beyond * sign
     if loss == "absolute":
         return abs(r), sign
     if loss == "huber":
@@ -129,7 +138,8 @@ def best_kinked(loss: str, X, y, l2: float, intercept: bool) -> tuple[np.ndarray
         constraints={"type": "ineq", "fun": lambda v: G @ v + h, "jac": lambda v: G},
         options={"ftol": 1e-12, "maxiter": 2000},
     )
-    assert found.success, found.message
+    # 8: rounding leaves no descent, which happens at the minimiser; the tests' tolerances tell.
+    assert found.status in (0, 8), found.message
     w = found.x[:k]
     return w, plain(loss, X, y, w, l2, intercept)[0]
 
@@ -810,3 +820,78 @@ def test_wrong_parameters() -> None:
         ValueError, match=r"w must be a vector of 6 numbers .* the intercept, which comes last\)"
     ):
         shifted.value(np.zeros(5))
+
+
+# The same data by another loss
+
+
+def smooth_pointwise(loss: str, m: float, y: float, mu: float) -> float:
+    """Return an envelope by searching for the margin near m that it is the loss at."""
+    found = minimize_scalar(
+        lambda near: pointwise(loss, float(near), y)[0] + (near - m) ** 2 / (2.0 * mu),
+        bounds=(m - 2.0 * mu, m + 2.0 * mu),
+        method="bounded",
+        options={"xatol": 1e-12},
+    )
+    return found.fun
+
+
+@pytest.mark.parametrize("form", ["C", "csr_array"])
+@pytest.mark.parametrize("loss", KINKED)
+def test_a_smoothed_model_is_the_mean_of_the_envelopes(loss: str, form: str) -> None:
+    X, y = data(loss)
+    weights = np.random.default_rng(7).integers(0, 4, 23).astype(float)
+    options = {"l2": 0.3, "fit_intercept": True, "sample_weight": weights}
+    model = LinearModel(FORMATS[form](X), y, loss, **options, **EXTRAS)
+    w = np.random.default_rng(3).normal(size=6)
+    margins, smooth = X @ w[:-1] + w[-1], model.smoothed(0.2)
+    pairs = zip(margins.tolist(), y.tolist(), strict=True)
+    costs = [smooth_pointwise(loss, m, target, 0.2) for m, target in pairs]
+    expected = weights @ costs / weights.sum() + 0.15 * w[:-1] @ w[:-1]
+    value, gradient = smooth.value_and_gradient(w)
+    assert value == pytest.approx(expected, rel=1e-9)
+    steps = 1e-6 * np.eye(6)
+    numeric = [(smooth.value(w + h) - smooth.value(w - h)) / 2e-6 for h in steps]
+    np.testing.assert_allclose(gradient, numeric, atol=1e-7)
+    found = minimize(smooth.value_and_gradient, w, jac=True, method="BFGS").x
+    assert 0.0 <= smooth.dual_gap(found) <= 1e-6
+    # What is proven of the smoothed model is proven of the model, up to the distance of both.
+    assert smooth.dual_value(found) <= model.value(found)
+    assert model.value(found) - smooth.value(found) <= 0.1 * model.loss.lipschitz**2
+
+
+def test_another_loss_leaves_the_data_where_they_are() -> None:
+    X, y = data("hinge")
+    model = LinearModel(sp.csr_array(X), y, "hinge", l2=0.1, sample_weight=np.arange(1.0, 24.0))
+    model.dual_gap(np.zeros(5))
+    for other in (model.with_loss(make_loss("squared")), model.smoothed(0.1)):
+        assert other.X is model.X
+        assert other.y is model.y
+        assert other._shares is model._shares
+        assert other.l2 == model.l2
+    assert model.smoothed(0.0).loss == model.loss == make_loss("hinge")
+    fresh = LinearModel(X, y, "squared", l2=0.1, sample_weight=np.arange(1.0, 24.0))
+    w = np.linspace(-1, 1, 5)
+    assert model.with_loss(make_loss("squared")).value(w) == pytest.approx(
+        fresh.value(w), rel=1e-14
+    )
+
+
+def test_bounds_without_l2_are_those_of_the_new_loss() -> None:
+    X, y = data("absolute")
+    model, w = LinearModel(X, y, "absolute"), np.linspace(-1, 1, 5)
+    before = model.dual_gap(w)
+    fresh = LinearModel(X, y, "squared").dual_gap(w)
+    assert model.with_loss(make_loss("squared")).dual_gap(w) == pytest.approx(fresh, rel=1e-12)
+    assert model.dual_gap(w) == before
+
+
+def test_wrong_losses() -> None:
+    X, y = data("absolute")
+    model = LinearModel(X, y, "absolute")
+    with pytest.raises(TypeError, match="loss must be a Loss, such as make_loss returns, not 'hi"):
+        model.with_loss("hinge")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"y must hold the labels -1 and \+1 for the loss 'hinge'"):
+        model.with_loss(make_loss("hinge"))
+    with pytest.raises(ValueError, match="smoothed takes losses with kinks"):
+        LinearModel(X, y, "squared").smoothed(0.1)

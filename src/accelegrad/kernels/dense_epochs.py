@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from accelegrad.errors import Vector, real_array
+from accelegrad.errors import Vector, finite_vector, real_array
 from accelegrad.kernels.arrays import read_only
 from accelegrad.kernels.compile import Call, announces, compiled, kernel, layout, summing
 from accelegrad.kernels.epochs import (
@@ -28,6 +28,7 @@ from accelegrad.kernels.epochs import (
     same_shape,
 )
 
+NO_CHANGE = read_only(np.empty((2, 0)))
 #: All numbers that change; only the distance-free rule has the last two.
 NUMBERS = record(["squares", "eta", "weight_sum", "radius", "evidence"], ["iteration"])
 
@@ -104,21 +105,53 @@ def _follow(
         x[j] = z[j] + rest * (y[j] - z[j])
 
 
+@summing
+def _weights(change: Any, x: Any, w: Any) -> float:
+    """Write down the weights w of the point T x, and return what the shift adds to margins."""
+    added = 0.0
+    for j in range(w.size):
+        w[j] = change[0, j] * x[j]
+        added -= change[1, j] * w[j]
+    return added
+
+
+@summing
+def _adjoint(change: Any, slope: float, g: Any) -> None:
+    """Turn the gradient of the weights into that of the scaled coordinates."""
+    for j in range(change.shape[1]):
+        g[j] = change[0, j] * (g[j] - slope * change[1, j])
+
+
 @compiled
 def _gradient(
-    f: Any, X: Any, table: Any, x: Any, g: Any, order: Any, first: int, last: int
+    f: Any,
+    X: Any,
+    table: Any,
+    change: Any,
+    x: Any,
+    w: Any,
+    g: Any,
+    order: Any,
+    first: int,
+    last: int,
 ) -> None:
-    """Write down the gradient at x of the rows order[first:last]."""
+    """Write down the gradient at x of the rows order[first:last]; w is x, or room for T x."""
     d, total = X.shape[1], 0.0
+    scaled = change.shape[1] > 0
+    offset = _weights(change, x, w) if scaled else 0.0
+    if x.size > d:
+        offset += x[d]
     for j in range(d):
-        g[j] = f.l2 * x[j]
+        g[j] = f.l2 * w[j]
     for k in range(first, last):
         i = order[k]
-        m = _dot(X, i, x) + (x[d] if x.size > d else 0.0)
+        m = _dot(X, i, w) + offset
         c = coefficient(f, m, table[i, 0], table[i, 1] / (last - first))
         total += c
         if c != 0.0:
             _add_row(X, i, c, g)
+    if scaled:
+        _adjoint(change, total, g)
     if x.size > d:
         g[d] = total
 
@@ -169,6 +202,7 @@ def dense_steps(
     fixed: Any,
     X: Any,
     table: Any,
+    change: Any,
     points: Any,
     x0: Any,
     gradient: Any,
@@ -180,9 +214,10 @@ def dense_steps(
     s, f = state[0], fixed[0]
     x, total = points[0], points[1]
     y, z, gradients = points[2 % len(points)], points[3 % len(points)], points[4 % len(points)]
+    w = np.empty(X.shape[1]) if change.shape[1] > 0 else x
     for first in range(0, order.size, batch_size):
         last = min(first + batch_size, order.size)
-        _gradient(f, X, table, x, gradient, order, first, last)
+        _gradient(f, X, table, change, x, w, gradient, order, first, last)
         if coupled:
             action = _couple(s, f, x, z, y, total, gradients, gradient, x0)
         else:
@@ -204,6 +239,9 @@ class DenseEpochs(Epochs):
         In C order, of float32 or float64; not copied, and not to be changed.
     y, shares, **settings
         As for `SparseEpochs`.
+    change : tuple of two arrays, optional
+        The scale s and the shift m of columns: points, x0 and radii are then those of coordinates
+        v, in which the weights are s v and the intercept is v's less m.(s v).
     """
 
     def __init__(
@@ -212,12 +250,15 @@ class DenseEpochs(Epochs):
         X: npt.NDArray[Any],
         y: npt.ArrayLike,
         shares: npt.ArrayLike | None = None,
+        *,
+        change: tuple[Vector, Vector] | None = None,
         **settings: Any,
     ) -> None:
         self._X = _c_order(X)
         n, d = self._X.shape
         super().__init__(kind, (n, d), y, shares, **settings)
         self._table = np.column_stack([self.targets.y, n * self.targets.shares])
+        self._change = NO_CHANGE if change is None else _checked_change(change, d)
         self._points = np.zeros((5 if self._coupled else 2, self.x0.size))
         for name in ("query", "y", "z"):
             self._array(name)[:] = self.x0
@@ -237,7 +278,7 @@ class DenseEpochs(Epochs):
         return array
 
     def _run(self, rows: npt.NDArray[np.int64], batch_size: int) -> int:
-        data = (self._X, self._table, self._points, self.x0, self._gradient)
+        data = (self._X, self._table, self._change, self._points, self.x0, self._gradient)
         return int(dense_steps(self._state, self._fixed, *data, self._coupled, rows, batch_size))
 
     def query(self) -> Vector:
@@ -269,6 +310,14 @@ class DenseEpochs(Epochs):
         self._points[:] = same_shape("points", state["points"], self._points)
 
 
+def _checked_change(change: tuple[Vector, Vector], d: int) -> npt.NDArray[np.float64]:
+    parts = [finite_vector(f"change[{k}]", part) for k, part in enumerate(change)]
+    if len(parts) != 2 or any(part.size != d for part in parts):
+        sizes = ", ".join(str(part.size) for part in parts)
+        raise ValueError(f"change must be two vectors of {d} entries, but they have {sizes}.")
+    return read_only(np.stack(parts))
+
+
 def _c_order(given: Any) -> npt.NDArray[Any]:
     X = real_array("X", given)
     if X.ndim != 2 or 0 in X.shape:
@@ -286,6 +335,6 @@ def _calls() -> Iterator[Call]:
     """Yield a call for rows of all the types that there are kernels for."""
     numbers, fixed, one = np.zeros(1, NUMBERS), np.zeros(1, FIXED), np.ones(1)
     for dtype in (np.float64, np.float32):
-        data = (_c_order(np.ones((1, 1), dtype)), np.ones((1, 2)), np.ones((2, 1)), one, one)
-        arguments = (numbers, fixed, *data, True, NO_ROWS, 1)
+        data = (_c_order(np.ones((1, 1), dtype)), np.ones((1, 2)), NO_CHANGE, np.ones((2, 1)))
+        arguments = (numbers, fixed, *data, one, one, True, NO_ROWS, 1)
         yield Call(f"epochs, {layout(dtype)}", dense_steps, arguments)

@@ -535,6 +535,8 @@ class Smoothed(Loss):
         return slope * (excess - 0.5 * self.mu * slope), slope
 
     def _excess(self, m: Array, y: Array) -> Array:
+        if self.classification:  # y = 1 / y, and there is nothing beyond the label
+            return y * np.minimum(y * m - 1, 0)
         return _shrunk(m - y, getattr(self.loss, "epsilon", 0.0))
 
     def _slope(self, excess: Array, y: Array) -> Array:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import logsumexp, xlogy
+from scipy.special import xlogy
 
 from accelegrad.errors import Vector, real_number, whole_number
 from accelegrad.problems.linear_model import LinearModel
@@ -93,15 +93,12 @@ class MultinomialModel:
             X, classes = X[rows], classes[rows]
         shares = self._shares(rows)
         margins = self._margins(X, x)
-        totals = logsumexp(margins, axis=1)
+        slopes, totals = _softmax(margins)
         index = np.arange(classes.size)
-        value = float(shares @ (totals - margins[index, classes])) + 0.5 * self.l2 * float(
-            np.vdot(W, W)
-        )
-        slopes = np.exp(margins - totals[:, None])
+        loss = float(shares @ (totals - margins[index, classes]))
         slopes[index, classes] -= 1.0
         slopes *= shares[:, None]
-        return value, self._combined(X, slopes, W)
+        return loss + 0.5 * self.l2 * float(np.vdot(W, W)), self._combined(X, slopes, W)
 
     def split(self, x: Vector) -> tuple[Matrix, Vector]:
         """Return W, of shape (n_classes, n_features), and b, zeros where there is none."""
@@ -126,11 +123,11 @@ class MultinomialModel:
         W, _ = self.split(x)
         shares, X = self._shares(None), self.rows.X
         margins = self._margins(X, x)
-        s = np.exp(margins - logsumexp(margins, axis=1)[:, None])
+        s, totals = _softmax(margins)
         if self.rows.fit_intercept:
             s = self._balanced(margins, s, shares)
         # Fenchel and Young: each term is nonnegative, and 0 at the softmax itself.
-        distance = logsumexp(margins, axis=1) + (xlogy(s, s) - s * margins).sum(axis=1)
+        distance = totals + (xlogy(s, s) - s * margins).sum(axis=1)
         s[np.arange(self.n_samples), self.classes] -= 1.0
         residual = self._combined(X, s * shares[:, None], W)[: self.n_weights]
         return float(shares @ np.maximum(distance, 0.0)) + float(residual @ residual) / (
@@ -147,8 +144,7 @@ class MultinomialModel:
                 break
             with np.errstate(divide="ignore"):
                 shift = shift + np.log(wanted) - np.log(mean)
-            moved = margins + shift
-            s = np.exp(moved - logsumexp(moved, axis=1)[:, None])
+            s, _ = _softmax(margins + shift)
         mean = shares @ s
         excess = np.where(mean > 0.0, (mean - wanted) / np.where(mean > 0.0, mean, 1.0), 0.0).max()
         if not excess > 0.0:
@@ -180,11 +176,25 @@ class MultinomialModel:
         return np.concatenate([weights.ravel(), slopes.sum(axis=0)])
 
 
+def _softmax(margins: Matrix) -> tuple[Matrix, Vector]:
+    """Return exp(m_ik) / sum_k exp(m_ik), a new array, and log sum_k exp(m_ik)."""
+    largest = margins.max(axis=1)
+    shares = np.exp(margins - largest[:, None])
+    sums = shares.sum(axis=1)
+    shares /= sums[:, None]
+    return shares, largest + np.log(sums)
+
+
 class ScaledClasses:
     """The change of coordinates that scales the columns, for each class: see `ColumnScaling`."""
 
     def __init__(self, model: MultinomialModel, change: ColumnScaling) -> None:
         self._model, self._change = model, change
+
+    @property
+    def scale(self) -> Vector:
+        """What the weights are multiplied by, all classes' one after the other."""
+        return np.tile(self._change.scale, self._model.n_classes)
 
     def apply(self, v: Vector) -> Vector:
         """Return x = T v."""

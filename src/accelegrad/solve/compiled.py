@@ -17,9 +17,11 @@ import scipy.sparse as sp
 from accelegrad import kernels
 from accelegrad.errors import NonFiniteError, Vector
 from accelegrad.problems.linear_model import LinearModel
+from accelegrad.problems.scaling import ColumnScaling
 from accelegrad.problems.sets import Ball
-from accelegrad.rules import AcceleGrad, AdaGrad, DistanceFreeAcceleGrad
+from accelegrad.rules import AcceleGrad, AdaGrad, DistanceFreeAcceleGrad, Rescaled
 from accelegrad.rules.base import Rule, Step
+from accelegrad.rules.rescaled import ChangedOracle
 from accelegrad.solve.oracle import Evaluation, MinibatchOracle
 
 if TYPE_CHECKING:
@@ -65,20 +67,22 @@ class CompiledRule(Rule):
 
     Parameters
     ----------
-    rule : AcceleGrad, AdaGrad or DistanceFreeAcceleGrad
-        The rule, projecting onto a ball around its start at most.
+    rule : AcceleGrad, AdaGrad, DistanceFreeAcceleGrad, or one of them rescaled
+        The rule, projecting onto a ball around its start at most; rescaled on dense rows only.
     model : LinearModel
         Where the rows come from.
     """
 
     def __init__(self, rule: Rule, model: LinearModel) -> None:
-        self.rule, self.model = rule, model
+        self.rule, self.change = _parts(rule)
+        self.model = model
         entries = model.X.nnz if sp.issparse(model.X) else model.X.size
         self._rows_at_once = max(1, CHUNK_ENTRIES * model.n_samples // max(entries, 1))
 
     def init(self, x0: Vector) -> CompiledState:
-        """Return the state before the first step."""
-        return CompiledState(None, x0, getattr(self.rule.init(x0), "radius", None))
+        """Return the state before the first step, in the rule's own coordinates."""
+        start = x0 if self.change is None else self.change.invert(x0)
+        return CompiledState(None, start, getattr(self.rule.init(start), "radius", None))
 
     def restored(self, state: CompiledState, content: Mapping[str, Any]) -> CompiledState:
         """Return the state that a checkpoint holds."""
@@ -104,14 +108,15 @@ class CompiledRule(Rule):
         if done < batches:
             raise NonFiniteError("the gradient of a batch is not finite")
         # The point alone: nothing exact is known there.
-        return Step(state, Evaluation(state.epochs.last(), math.nan), 1.0, done)
+        return Step(state, Evaluation(self.last(state), math.nan), 1.0, done)
 
     def _first_radius(self, state: CompiledState, oracle: MinibatchOracle) -> float | None:
         """Return the radius to start with, from the rule's own probe where it has one."""
         rule = self.rule
         if not isinstance(rule, DistanceFreeAcceleGrad):
             return None
-        found, _ = rule.prepared(rule.init(state.start), oracle)
+        seen = oracle if self.change is None else ChangedOracle(oracle, self.change)
+        found, _ = rule.prepared(rule.init(state.start), seen)
         return float(found.radius)
 
     def _epochs(self, x0: Vector, radius: float | None) -> Epochs:
@@ -119,8 +124,9 @@ class CompiledRule(Rule):
         settings: dict[str, Any] = {
             "x0": x0,
             "shares": model._shares,
-            "loss": model.loss.name,
-            "loss_parameter": model.loss_parameter,
+            "loss": model.loss.plain.name,
+            "loss_parameter": model.loss.parameter,
+            "smoothing": model.loss.smoothing,
             "l2": model.l2,
             "fit_intercept": model.fit_intercept,
         }
@@ -137,22 +143,36 @@ class CompiledRule(Rule):
             kind = "adagrad"
             if isinstance(rule, AcceleGrad):
                 kind, settings["gradient_bound"] = "accelegrad", rule.gradient_bound
-        if sp.issparse(model.X):
+        X: Any = model.X
+        if sp.issparse(X):
             from accelegrad.kernels.sparse_epochs import SparseEpochs
 
-            parts = (model.X.data, model.X.indices, model.X.indptr, model.n_features)
+            parts = (X.data, X.indices, X.indptr, model.n_features)
             return SparseEpochs(kind, *parts, model.y, **settings)
         from accelegrad.kernels.dense_epochs import DenseEpochs
 
-        return DenseEpochs(kind, model.X, model.y, **settings)
+        if self.change is not None:
+            scale, shift = self.change.scale, self.change.shift
+            settings["change"] = scale, np.zeros_like(scale) if shift is None else shift
+        return DenseEpochs(kind, X, model.y, **settings)
 
     def output(self, state: CompiledState) -> Vector:
         """Return the average that the rule's theorem speaks of."""
-        return state.start if state.epochs is None else state.epochs.output()
+        return self._unscaled(state.start if state.epochs is None else state.epochs.output())
 
     def last(self, state: CompiledState) -> Vector:
         """Return the last iterate."""
-        return state.start if state.epochs is None else state.epochs.last()
+        return self._unscaled(state.start if state.epochs is None else state.epochs.last())
+
+    def _unscaled(self, point: Vector) -> Vector:
+        return point if self.change is None else self.change.apply(point)
+
+
+def _parts(rule: Rule) -> tuple[Rule, ColumnScaling | None]:
+    """Return the rule itself and the scaling of columns under which it runs."""
+    if isinstance(rule, Rescaled) and isinstance(rule.change, ColumnScaling):
+        return rule.rule, rule.change
+    return rule, None
 
 
 def _ball_of(rule: Rule) -> Ball | None:
@@ -163,7 +183,11 @@ def _ball_of(rule: Rule) -> Ball | None:
 
 def compiled_twin(rule: Rule, model: LinearModel, x0: Vector) -> Rule:
     """Return the compiled twin of a rule where there is one and it pays, else the rule itself."""
-    return CompiledRule(rule, model) if _pays(model) and _has_twin(rule, x0) else rule
+    inner, change = _parts(rule)
+    if change is not None and sp.issparse(model.X):
+        return rule  # steps would not be sparse
+    start = x0 if change is None else change.invert(x0)
+    return CompiledRule(rule, model) if _pays(model) and _has_twin(inner, start) else rule
 
 
 def _pays(model: LinearModel) -> bool:

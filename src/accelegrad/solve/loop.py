@@ -22,7 +22,7 @@ from accelegrad.rules.distance import distance
 from accelegrad.solve import checkpoint
 from accelegrad.solve.certificate import Certificate, Region
 from accelegrad.solve.compiled import CompiledRule
-from accelegrad.solve.oracle import Evaluation, Oracle
+from accelegrad.solve.oracle import Evaluation, MinibatchOracle, Oracle
 from accelegrad.solve.restarts import Restarts
 from accelegrad.solve.result import Status
 from accelegrad.solve.trace import Trace
@@ -220,6 +220,7 @@ class Run:
     def _advance(self) -> Step:
         """Let compiled code do the steps between which nobody wants to look."""
         assert isinstance(self.rule, CompiledRule)
+        assert isinstance(self.oracle, MinibatchOracle)
         return self.rule.advance(self.state, self.oracle, self._stride())
 
     def _stride(self) -> int:
