@@ -144,7 +144,7 @@ class CompiledRule(Rule):
             if isinstance(rule, AcceleGrad):
                 kind, settings["gradient_bound"] = "accelegrad", rule.gradient_bound
         X: Any = model.X
-        if sp.issparse(X):
+        if not isinstance(X, np.ndarray):
             from accelegrad.kernels.sparse_epochs import SparseEpochs
 
             parts = (X.data, X.indices, X.indptr, model.n_features)
