@@ -8,10 +8,13 @@ from scipy.optimize import lsq_linear
 
 import accelegrad as ag
 from accelegrad.errors import NonFiniteError
+from accelegrad.problems.sampling import BatchSampler
+from accelegrad.rules.base import KnownEvaluation
 from accelegrad.rules.distance import Probe, smallest_radius
+from accelegrad.solve.oracle import MinibatchOracle
 from reference.distance_free import distance_free_accelegrad
-from stepping import oracle_of
-from toys import AbsoluteDeviations, FlatQuadratic, LeastSquares, slope
+from stepping import oracle_of, run
+from toys import AbsoluteDeviations, FlatQuadratic, LeastSquares, OnTheBoundary, slope
 
 PROBLEMS = {
     "smooth": LeastSquares.random(60, 8, 0),
@@ -20,10 +23,9 @@ PROBLEMS = {
 }
 
 
-def assert_same_run(rule, fun, x0, expected, *, rtol=1e-11):
+def assert_same_run(rule, oracle, x0, expected, *, rtol=1e-11):
     """Compare step by step; both accumulate rounding, each in its own order."""
     state = rule.init(x0)
-    oracle = oracle_of(fun)
     for t, (x, y, z) in enumerate(zip(expected.x, expected.y[1:], expected.z[1:], strict=True)):
         scale = 1 + np.linalg.norm(x)
         np.testing.assert_allclose(rule.query(state), x, rtol=rtol, atol=rtol * scale)
@@ -45,7 +47,7 @@ def test_equals_the_transcription(name):
     steps = {"smooth": 400, "ill-conditioned": 60, "not smooth": 80}[name]
     expected = distance_free_accelegrad(problem, x0, steps, 1e-4)
     rule = ag.DistanceFreeAcceleGrad(initial_radius=1e-4)
-    state = assert_same_run(rule, problem, x0, expected)
+    state = assert_same_run(rule, oracle_of(problem), x0, expected)
     assert state.radius > 100 * 1e-4  # it had to climb
 
 
@@ -68,20 +70,51 @@ def test_equals_the_transcription_under_noise_and_with_a_cap():
     assert state.radius == 0.5 == expected.r[-1]
 
 
-@pytest.mark.parametrize("kind", ["box", "l1"])
+BOX, TERM = ag.Box(np.full(8, -0.3), np.full(8, 0.3)), ag.L1(0.05)
+BENT = {
+    "box": {"project": BOX.project},
+    "l1": {"prox": TERM.prox},
+    "box and l1": {"project": BOX.project, "prox": TERM.prox},
+}
+
+
+@pytest.mark.parametrize("kind", BENT)
 def test_equals_the_transcription_with_a_set_or_a_term(kind):
-    problem = PROBLEMS["smooth"]
-    box, term = ag.Box(np.full(8, -0.3), np.full(8, 0.3)), ag.L1(0.05)
-    fields = {"project": box.project} if kind == "box" else {"prox": term.prox}
+    problem, x0 = PROBLEMS["smooth"], np.zeros(8)
+    expected = distance_free_accelegrad(problem, x0, 60, 1e-3, **BENT[kind])
+    rule = ag.DistanceFreeAcceleGrad(initial_radius=1e-3, **BENT[kind])
+    state = assert_same_run(rule, oracle_of(problem), x0, expected, rtol=1e-9)
+    assert state.radius > 100 * 1e-3  # it had to climb
 
-    def step(x, g, eta):
-        moved = x - eta * g
-        return box.project(moved) if kind == "box" else term.prox(moved, float(eta))
 
-    x0 = np.zeros(8)
-    expected = distance_free_accelegrad(problem, x0, 60, 1e-3, step=step)
-    rule = ag.DistanceFreeAcceleGrad(initial_radius=1e-3, **fields)
-    assert_same_run(rule, problem, x0, expected, rtol=1e-9)
+class Noisy:
+    """An oracle with the same noise in every run, which says that it is not exact."""
+
+    exact_values = False
+
+    def __init__(self, problem, size):
+        self.problem = problem
+        self.draws = iter(size * np.random.default_rng(6).standard_normal((100, 8)))
+
+    def __call__(self, x):
+        return KnownEvaluation(x, np.nan, self.problem.gradient(x) + next(self.draws))
+
+
+@pytest.mark.parametrize("kind", BENT)
+def test_equals_the_transcription_with_noise_and_a_set_or_a_term(kind):
+    problem, x0 = PROBLEMS["smooth"], np.zeros(8)
+    oracle, by_hand = Noisy(problem, 0.3), Noisy(problem, 0.3)
+    expected = distance_free_accelegrad(
+        lambda x: (np.nan, oracle(x).gradient), x0, 60, 1e-3, noisy=True, **BENT[kind]
+    )
+    rule = ag.DistanceFreeAcceleGrad(initial_radius=1e-3, **BENT[kind])
+    end = assert_same_run(rule, Noisy(problem, 0.3), x0, expected, rtol=1e-9)
+    assert end.radius > 100 * 1e-3
+    # Gradients that come from no oracle are taken for noisy too.
+    state = rule.init(x0)
+    for _ in range(60):
+        state = rule.update(state, by_hand(rule.query(state)).gradient)
+    np.testing.assert_array_equal(state.mirror_point, end.mirror_point)
 
 
 def test_the_evidence_never_exceeds_the_distance():
@@ -97,6 +130,58 @@ def test_the_evidence_never_exceeds_the_distance():
             proven = state.evidence / np.linalg.norm(state.gradient_sum)
             assert proven <= distance * (1 + 1e-9)
             assert state.radius <= max(2 * distance, smallest_radius(x0)) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("name", ["simplex", "box", "l1"])
+@pytest.mark.parametrize("seed", range(3))
+def test_the_evidence_never_exceeds_the_distance_within_a_set(name, seed):
+    """Nor is it so small that the radius stays behind."""
+    problem = OnTheBoundary(name, seed)
+    distance = np.linalg.norm(problem.x_star - problem.x0)
+    rule = ag.DistanceFreeAcceleGrad(initial_radius=1e-4, project=problem.set.project)
+    for state in run(rule, problem.x0, oracle_of(problem), 300):
+        assert state.radius <= 2 * distance * (1 + 1e-9)
+    assert state.radius >= 0.1 * distance
+
+
+def test_rounding_in_a_corner_proves_nothing():
+    """A projection that gives the corner back but for rounding is no step, whatever the noise."""
+    corner = np.array([0.1, 0.7])
+
+    def project(x):
+        return np.maximum(x, corner) * (1 + 1e-16)
+
+    rule = ag.DistanceFreeAcceleGrad(initial_radius=1e-3, project=project)
+    state = rule.init(corner)
+    rng = np.random.default_rng(4)
+    for _ in range(200):
+        state = rule.update(state, np.ones(2) + 0.5 * rng.standard_normal(2))
+    assert state.radius == 1e-3
+
+
+@pytest.mark.parametrize("name", ["simplex", "box", "l1", "non-negative"])
+def test_constraints_under_noise_against_the_best_diameter(name):
+    """After 20 epochs at batch 1 the gap is within twice that of AcceleGrad's best of a grid."""
+    rng = np.random.default_rng(11)
+    X = rng.standard_normal((60, 20))
+    model = ag.LinearModel(X, X @ rng.standard_normal(20) + 2 * rng.standard_normal(60), "squared")
+    feasible, x0 = {
+        "simplex": (ag.Simplex(), np.full(20, 0.05)),
+        "box": (ag.Box(-0.3, 0.3), np.zeros(20)),
+        "l1": (ag.L1Ball(2.0), np.zeros(20)),
+        "non-negative": (ag.NonNegative(), np.zeros(20)),
+    }[name]
+    exact = ag.minimize(model, x0, feasible_set=feasible, tol=1e-10)
+    assert exact.success
+
+    def gap(**options):
+        options |= {"feasible_set": feasible, "batch_size": 1, "max_iter": 1200}
+        found = [ag.minimize(model, x0, rng=seed, **options).fun for seed in range(3)]
+        return float(np.median(found)) - exact.fun
+
+    distance = np.linalg.norm(exact.x - x0)
+    grid = [gap(method="accelegrad", diameter=factor * distance) for factor in (0.06, 0.2, 0.6)]
+    assert gap() <= 2 * min(grid)
 
 
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
@@ -241,12 +326,12 @@ def test_the_cap_of_an_l2_term():
 
 
 class TestProbe:
-    def probe(self, fun, x0, smallest=1e-6):
+    def probe(self, fun, x0, first=1e-6):
         oracle = oracle_of(fun)
         start = oracle(x0)
         direction = start.gradient / np.linalg.norm(start.gradient)
         search = Probe(start, direction, oracle, lambda reach: x0 - reach * direction)
-        return search.radius(smallest), search.calls
+        return search.radius(first), search.calls
 
     @pytest.mark.parametrize("distance", [1e-4, 1.0, 1e3, 1e8])
     def test_a_parabola_takes_three_calls_or_so(self, distance):
@@ -283,11 +368,24 @@ class TestProbe:
         radius, _ = self.probe(logarithm, np.array([5.0]))
         assert 0.1 <= radius <= 5
 
-    def test_a_tiny_valley_keeps_the_smallest_radius(self):
-        radius, calls = self.probe(
-            lambda x: (1e20 * float(x @ x), 2e20 * x), np.array([1e-9]), smallest=1e-6
-        )
-        assert (radius, calls) == (1e-6, 1)
+    @pytest.mark.parametrize("width", [1e-9, 1e-16])
+    def test_a_valley_narrower_than_the_first_trial_is_found(self, width):
+        target = width * np.array([0.6, 0.8])
+
+        def valley(x):
+            return 1e20 * float((x - target) @ (x - target)), 2e20 * (x - target)
+
+        radius, calls = self.probe(valley, np.zeros(2))
+        assert width / 10.1 <= radius <= 2 * width
+        assert calls <= 10
+
+    def test_a_kink_at_the_start_has_nothing_below_it(self):
+        for x0 in (0.0, 1.0):
+            radius, calls = self.probe(
+                lambda x, at=x0: (2 + float(np.abs(x - at).sum()), np.ones(2)), np.full(2, x0)
+            )
+            assert radius == 0
+            assert calls <= 5  # below that, rounding would decide
 
     def test_it_is_part_of_the_first_step_and_counted(self):
         problem = PROBLEMS["smooth"]
@@ -303,6 +401,16 @@ class TestProbe:
         told = ag.minimize(problem, np.zeros(8), max_iter=1, initial_radius=0.5)
         assert told.nfev == 1
 
+    def test_resuming_a_noisy_run_with_a_set(self, tmp_path):
+        """The state knows that the run is noisy."""
+        rng = np.random.default_rng(9)
+        model = ag.LinearModel(rng.standard_normal((60, 8)), rng.standard_normal(60), "squared")
+        options = {"feasible_set": BOX, "batch_size": 4, "rng": 5}
+        whole = ag.minimize(model, max_iter=90, **options)
+        ag.minimize(model, max_iter=40, checkpoint=tmp_path / "run", **options)
+        resumed = ag.minimize(model, max_iter=90, resume=tmp_path / "run", **options)
+        np.testing.assert_array_equal(resumed.x, whole.x)
+
     def test_resuming_does_not_probe_again(self, tmp_path):
         problem = PROBLEMS["smooth"]
         whole = ag.minimize(problem, np.zeros(8), max_iter=30)
@@ -314,6 +422,59 @@ class TestProbe:
             whole.lower_bound,
             whole.certified_radius,
         )
+
+
+class Pairs:
+    """An oracle whose first few pairs of samples differ about what is downhill."""
+
+    def __init__(self, differing):
+        self.differing, self.pairs = differing, 0
+
+    def __call__(self, x):
+        return KnownEvaluation(x, np.nan, x - 1)
+
+    def frozen(self):
+        self.pairs += 1
+        uphill = lambda x: KnownEvaluation(x, 0.0, 1 - x)  # noqa: E731
+        judge = lambda x: KnownEvaluation(x, 0.5 * float((x - 1) @ (x - 1)), x - 1)  # noqa: E731
+        return uphill if self.pairs <= self.differing else judge, judge
+
+
+@pytest.mark.parametrize("kind", [ag.DistanceFreeAcceleGrad, ag.DoG])
+def test_more_samples_are_drawn_while_two_differ(kind):
+    rule, x0 = kind(probe=True), np.zeros(4)
+    for differing in (0, 3):
+        oracle = Pairs(differing)
+        state, _ = rule.prepared(rule.init(x0), oracle)
+        assert oracle.pairs == differing + 1
+        assert state.radius == pytest.approx(0.1 * 2, rel=1e-3)  # a tenth of ||x* - x0||
+    oracle = Pairs(100)
+    state, _ = rule.prepared(rule.init(x0), oracle)
+    assert oracle.pairs == 8
+    assert state.radius == smallest_radius(x0)
+
+
+@pytest.mark.parametrize(("n", "batch_size"), [(500, 1), (41, 1), (500, 32), (3, 1), (30_000, 1)])
+def test_frozen_samples_are_odd_and_disjoint(n, batch_size):
+    model = ag.LinearModel(np.ones((n, 1)), np.zeros(n), loss="squared")
+    sampler = BatchSampler(n, batch_size, np.random.default_rng(0))
+    rows = [sample.keywords["rows"] for sample in MinibatchOracle(model, sampler).frozen()]
+    assert len(rows[0]) == len(rows[1])
+    assert len(rows[0]) % 2 == 1
+    assert min(n // 20, 1023) - 1 <= len(rows[0]) <= max(n // 20, batch_size)
+    assert not set(rows[0]) & set(rows[1])
+
+
+def test_two_classes_in_balance_do_not_hide_the_intercept():
+    """X times 1e-6: a step that the columns ask for would send the intercept far astray."""
+    rng = np.random.default_rng(2)
+    X = rng.standard_normal((400, 3))
+    y = np.where(X[:, 0] + 0.3 * rng.standard_normal(400) > 0.5, 1.0, -1.0)
+    model = ag.LinearModel(1e-6 * X, y, fit_intercept=True)
+    start = model.value(np.zeros(4))
+    for seed in range(20):
+        result = ag.minimize(model, batch_size=1, rng=seed, max_iter=400, scale=None)
+        assert result.fun < start
 
 
 def test_a_guess_that_is_too_small_is_found_out():

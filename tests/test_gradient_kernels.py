@@ -163,6 +163,40 @@ def test_a_matrix_without_entries(layout: str) -> None:
     assert_close(found[1], expected[1], 1e-15)
 
 
+@pytest.mark.parametrize("dtype", TOLERANCE)
+def test_wide_sparse_rows_take_turns_with_their_gradient(dtype: type) -> None:
+    from accelegrad.kernels import gradient
+
+    n, d, row_entries = 301, gradient.WIDE, 2 * gradient.WIDE // 300
+    rng = np.random.default_rng(4)
+    ends = np.arange(n + 1) * row_entries
+    parts = rng.normal(size=ends[-1]).astype(dtype), rng.integers(0, d, ends[-1]), ends
+    model = LinearModel(sp.csr_array(parts, shape=(n, d)), rng.normal(size=n), "squared")
+    w = rng.normal(size=d)
+    exact = model.X.astype(np.float64)
+    margins = exact @ w
+    expected = exact.T @ (margins - model.y) / n
+    for threads in (1, 2):
+        at = compiled(model.evaluate, w, threads=threads)
+        assert_close(at.margins, margins, 1e-12)
+        assert_close(at.gradient, expected, 1e-12)
+    rows = np.array([5, 300, 5, 17])
+    some = compiled(model.batch_value_and_gradient, w, rows)[1]
+    assert_close(some, exact[rows].T @ (margins - model.y)[rows] / 4, 1e-12)
+
+
+@pytest.mark.parametrize("d", [1, 2, 3, 4, 5, 15, 16, 17, 33])
+def test_rows_of_few_entries(d: int) -> None:
+    X, y = data("logistic", n=131, d=d)
+    model = LinearModel(X, y, fit_intercept=True, sample_weight=np.arange(131.0))
+    w = point(model)
+    value, gradient = plain(model.value_and_gradient, w)
+    for threads in (1, 3):
+        found = compiled(model.value_and_gradient, w, threads=threads)
+        assert found[0] == pytest.approx(value, rel=1e-13)
+        assert_close(found[1], gradient, 1e-13)
+
+
 def test_uneven_rows_are_split_by_entries() -> None:
     from accelegrad.kernels.gradient import _block_ends
 
@@ -347,14 +381,16 @@ def test_small_data_wide_rows_and_other_layouts_are_left_to_the_products() -> No
         assert not wanted(large)
 
 
-def test_wide_sparse_data_need_two_threads() -> None:
+def test_wide_sparse_float32_data_need_two_threads() -> None:
     n, d = 2, kernels.WIDEST_SPARSE + 1
     columns = np.tile(np.arange(d, dtype=np.int32), 17 * n)
-    X = sp.csr_array((np.ones(17 * n * d), columns, np.arange(n + 1) * 17 * d), shape=(n, d))
+    entries, ends = np.ones(17 * n * d, np.float32), np.arange(n + 1) * 17 * d
+    X = sp.csr_array((entries, columns, ends), shape=(n, d))
     narrow = sp.csr_array((X.data, columns // 2, X.indptr), shape=(n, d - 1))
     for threads in (1, 2):
         with kernels.use("auto", threads=threads):
             assert kernels.wanted(kernels.readable(X)) == (threads == 2)
+            assert kernels.wanted(kernels.readable(X)._replace(single=False))
             assert kernels.wanted(kernels.readable(narrow))
     mixed = X.copy()
     mixed.indices, mixed.indptr = X.indices.astype(np.int32), X.indptr.astype(np.int64)
@@ -458,21 +494,3 @@ with kernels.use("always", threads=2):
     print(os.waitpid(child, 0)[1])
 """
     assert run_python(code).strip() == "0"
-
-
-# Compiling
-
-
-def test_warming_up_leaves_nothing_to_compile() -> None:
-    from accelegrad.kernels import compile as compiling
-    from accelegrad.kernels import gradient
-
-    assert compiling.warmup() > 0.0
-    assert not compiling.pending()
-    X, y = data("logistic")
-    with kernels.use("always"):
-        for convert in LAYOUTS.values():
-            for dtype in TOLERANCE:
-                assert not LinearModel(convert(X.astype(dtype)), y).compiles_first
-    compute, arguments = gradient._call((np.zeros((1, 1)),))  # may be written to: another type
-    assert compiling.would_compile(compute, arguments)

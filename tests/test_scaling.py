@@ -250,7 +250,7 @@ def test_evaluation_is_the_oracles_own_and_no_call_is_added(name):
 
     state, plain_calls = rescaled.init(np.zeros(D + 1)), 0
     for t in range(5):
-        state, at, _ = rescaled.step(state, oracle)
+        state, at, *_ = rescaled.step(state, oracle)
         if isinstance(RULES[name], QueryRule) or t == 0:
             assert any(at is known for known in handed_out)
         else:  # carried over, or among the trials

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from accelegrad.problems.sets import Box, L1Ball, Simplex
+
 Vector = NDArray[np.float64]
 
 
@@ -90,6 +92,44 @@ class FlatQuadratic:
 
     smoothness = 1.0
     minimum = 0.0
+
+
+class OnTheBoundary:
+    """A flat quadratic plus a linear term that makes a given boundary point the minimiser.
+
+    (x - x*)' H (x - x*) / 2 + <c, x - x*>, curvatures from 1e-8 to 1, c in the normal cone with the
+    opposite sign: the minimum over the set is 0. `pull` scales c; zero makes the gradient vanish.
+    """
+
+    smoothness = 1.0
+
+    def __init__(self, name, seed, pull=1.0, d=60):
+        rng = np.random.default_rng(seed)
+        basis = np.linalg.qr(rng.standard_normal((d, d)))[0]
+        self.H = basis * np.logspace(-8, 0, d) @ basis.T
+        bound = np.arange(d) % 3 == 0  # a third of the coordinates is held by the set
+        slack = 0.1 * rng.uniform(size=d)
+        if name == "simplex":
+            self.set, self.x0 = Simplex(), np.full(d, 1 / d)
+            self.x_star = np.where(bound, 0, rng.exponential(size=d))
+            self.x_star /= self.x_star.sum()
+            self.c = np.where(bound, slack, 0) + 0.3
+        elif name == "box":
+            self.set, self.x0 = Box(np.full(d, -1.0), np.ones(d)), np.zeros(d)
+            self.x_star = np.where(bound, 1, rng.uniform(-0.9, 0.9, d))
+            self.c = np.where(bound, -slack, 0)
+        else:
+            self.set, self.x0 = L1Ball(2.0), np.zeros(d)
+            self.x_star = np.where(bound, 0, rng.laplace(size=d))
+            self.x_star *= 2.0 / np.abs(self.x_star).sum()
+            self.c = -0.1 * np.sign(self.x_star) + np.where(bound, 0.1 - slack, 0)
+        self.c *= pull
+        self.diameter = self.set.diameter_for(d)
+
+    def __call__(self, x):
+        offset = x - self.x_star
+        curved = self.H @ offset
+        return 0.5 * offset @ curved + self.c @ offset, curved + self.c
 
 
 def slope(x, y):

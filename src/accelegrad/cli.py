@@ -9,9 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from accelegrad import __version__
+from accelegrad.experiments.bench_cli import INTERRUPTED, add_bench
 from accelegrad.experiments.compare_cli import add_compare
-
-INTERRUPTED = 130  # what shells use for Ctrl-C
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -41,6 +40,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _add_reproduce(commands)
     add_compare(commands)
+    add_bench(commands)
     return parser
 
 

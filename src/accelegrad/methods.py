@@ -40,9 +40,12 @@ from accelegrad.rules import (
     UniversalGradient,
     UniXGrad,
 )
+from accelegrad.rules.variance_reduced import VarianceReducedAcceleGrad
 from accelegrad.solve.certificate import Region
 
 AUTO = "auto"
+FINITE_SUM = "accelegrad-vr"
+FEWEST_ROWS = 500  # for method "auto" to take small steps on a few of them at a time
 COLUMNS = "columns"
 
 
@@ -64,6 +67,7 @@ METHODS = {
     "diagonal": Method(
         DiagonalAcceleGrad, ("diameter",), ("gradient_bound",), DistanceFreeDiagonalAcceleGrad
     ),
+    FINITE_SUM: Method(VarianceReducedAcceleGrad, (), _RADIUS),
     "u-dog": Method(UDoG, (), _RADIUS),
     "a-dog": Method(ADoG, (), _RADIUS),
     "dog": Method(DoG, (), _RADIUS),
@@ -92,6 +96,14 @@ class Wishes(NamedTuple):
     penalty: Any = None
     scale: Any = None
     stochastic: bool = False  # gradients of a few rows at a time
+    restart: Any = None
+
+
+class Choice(NamedTuple):
+    """The name of a method, and why it is that one."""
+
+    name: str
+    reason: str
 
 
 class Setting(NamedTuple):
@@ -102,6 +114,7 @@ class Setting(NamedTuple):
     feasible_set: FeasibleSet | None
     penalty: Penalty | None
     region: Region | None
+    choice: Choice
 
 
 def resolve(start: Vector, wishes: Wishes, model: LinearModel | None, *, values: bool) -> Setting:
@@ -113,16 +126,19 @@ def resolve(start: Vector, wishes: Wishes, model: LinearModel | None, *, values:
     if chosen is not None:
         start = _inside(start, chosen)
     penalty = _penalty(wishes.penalty, start.size, model, chosen)
-    change = _change(wishes, model, chosen, penalty)
-    proven = _proven_radius(start, chosen, penalty, model)
+    choice = _choice(wishes, model, chosen, penalty)
+    change = _change(wishes, model, chosen, penalty, choice.name)
+    proven = math.inf
+    if choice.name != FINITE_SUM:  # whose dual gap says it all, and the bound costs two passes
+        proven = _proven_radius(start, chosen, penalty, model)
     bound = math.inf if change is not None else _known_distance(start, chosen, proven)
-    rule, diameter = _rule_and_diameter(wishes, chosen, penalty, bound)
+    rule, diameter = _rule_and_diameter(wishes, choice.name, bound)
     inner_start = start if change is None else change.invert(start)
     rule = _bind(rule, inner_start, chosen, diameter, penalty, wishes.project_y, values)
     if change is not None:
         rule = Rescaled(rule, change)
     region = _region(start, chosen, diameter, penalty, proven, rule)
-    return Setting(rule, start, chosen, penalty, region)
+    return Setting(rule, start, chosen, penalty, region, choice)
 
 
 # -- the space -----------------------------------------------------------------------------------
@@ -171,16 +187,23 @@ def _penalty(
 
 
 def _change(
-    wishes: Wishes, model: LinearModel | None, chosen: FeasibleSet | None, penalty: Penalty | None
+    wishes: Wishes,
+    model: LinearModel | None,
+    chosen: FeasibleSet | None,
+    penalty: Penalty | None,
+    name: str,
 ) -> ColumnScaling | None:
     """Return the change of coordinates that `scale` asks for."""
     scale = wishes.scale
+    if name == FINITE_SUM:
+        if scale is not None and not (isinstance(scale, str) and scale == AUTO):
+            raise ValueError(f"scale cannot be used with method {FINITE_SUM!r}.")
+        return None
     free = penalty is None and not constrains(chosen)
     if isinstance(scale, str) and scale == AUTO:
         # Whoever names a method or a diameter means it in the coordinates that he knows.
         automatic = isinstance(wishes.method, str) and wishes.method == AUTO
-        diameter = wishes.parameters["diameter"]
-        told = not (diameter is None or (isinstance(diameter, str) and diameter == AUTO))
+        told = not _is_automatic(wishes.parameters["diameter"])
         if model is None or not automatic or told or not free:
             return None
         if wishes.stochastic and sp.issparse(model.X):
@@ -224,21 +247,15 @@ def _known_distance(start: Vector, chosen: FeasibleSet | None, proven: float) ->
 # -- the rule ------------------------------------------------------------------------------------
 
 
-def _rule_and_diameter(
-    wishes: Wishes,
-    chosen: FeasibleSet | None,
-    penalty: Penalty | None,
-    bound: float,
-) -> tuple[Rule, float | None]:
+def _rule_and_diameter(wishes: Wishes, name: str, bound: float) -> tuple[Rule, float | None]:
     """Return the rule, not yet bound to anything, and the diameter, None where it is automatic."""
     parameters, method = wishes.parameters, wishes.method
     if isinstance(method, Rule):
         return method, _diameter_of(method, parameters)
-    if method == "diagonal" and np.ndim(parameters["diameter"]) == 1:
-        rule = _built(method, METHODS[method], parameters)
+    if name == "diagonal" and np.ndim(parameters["diameter"]) == 1:
+        rule = _built(name, METHODS[name], parameters)
         return rule, _diameter_of(rule, {"diameter": None})
     diameter = _checked_diameter(parameters["diameter"])
-    name = _method_name(method, chosen, penalty, diameter)
     entry = METHODS[name]
     if diameter is not None or entry.automatic is None:
         return _built(name, entry, {**parameters, "diameter": diameter}), diameter
@@ -256,17 +273,58 @@ def _checked_diameter(given: Any) -> float | None:
     return None if given is None else real_number("diameter", given, above=0)
 
 
-def _method_name(
-    method: Any, chosen: FeasibleSet | None, penalty: Penalty | None, diameter: float | None
-) -> str:
+def _choice(
+    wishes: Wishes, model: LinearModel | None, chosen: FeasibleSet | None, penalty: Penalty | None
+) -> Choice:
+    """Return the method that is asked for, or the one that serves best, with the reason."""
+    method = wishes.method
+    if isinstance(method, Rule):
+        name = FINITE_SUM if isinstance(method, VarianceReducedAcceleGrad) else ""
+        return Choice(name or type(method).__name__, "a rule object was given")
     if not isinstance(method, str):
         raise TypeError(f"method must be a name or a rule object, not {method!r}.")
-    if method == AUTO:
-        told = diameter is not None and (constrains(chosen) or penalty is not None)
-        return "unixgrad" if told else "accelegrad"
-    if method not in METHODS:
-        raise ValueError(f"method is {method!r}: {nearest(method, [AUTO, *METHODS])}")
-    return method
+    if method != AUTO:
+        if method not in METHODS:
+            raise ValueError(f"method is {method!r}: {nearest(method, [AUTO, *METHODS])}")
+        return Choice(method, "it was asked for")
+    bent = constrains(chosen) or penalty is not None
+    told = not _is_automatic(wishes.parameters["diameter"])
+    if bent and told:
+        return Choice("unixgrad", "there is a constraint or a penalty, and a diameter is given")
+    if bent:
+        return Choice("accelegrad", "there is a constraint or a penalty")
+    if model is None:
+        return Choice("accelegrad", "it is accelerated where the function is smooth, and safe")
+    obstacle = "a diameter is given" if told else _obstacle_to_finite_sum(wishes, model)
+    if obstacle:
+        return Choice("accelegrad", obstacle)
+    return Choice(
+        FINITE_SUM,
+        f"the {model.loss.name} loss is smooth, and {model.n_samples} rows are enough for steps on "
+        "a few of them to pay",
+    )
+
+
+def _is_automatic(diameter: Any) -> bool:
+    return diameter is None or (isinstance(diameter, str) and diameter == AUTO)
+
+
+def _obstacle_to_finite_sum(wishes: Wishes, model: LinearModel) -> str:
+    """Say why steps on a few rows with variance reduction would not do; empty if they would."""
+    own = [name for name, value in wishes.parameters.items() if value is not None]
+    if wishes.stochastic:
+        return "batch_size asks for plain stochastic steps"
+    if wishes.restart is not None or wishes.project_y is not None or own not in ([], ["diameter"]):
+        return "it is what the other options are meant for"
+    if not (wishes.scale is None or (isinstance(wishes.scale, str) and wishes.scale == AUTO)):
+        return "scaled coordinates are asked for"
+    if not math.isfinite(model.loss.curvature):
+        return f"the {model.loss.name} loss is not smooth"
+    if model.l2 == 0:
+        return "without an l2 term the dual gap need not get tight"
+    if model.n_samples < FEWEST_ROWS:
+        return f"{model.n_samples} rows are too few for steps on a few of them to pay"
+    return ""
 
 
 def _diameter_of(rule: Rule, parameters: Mapping[str, Any]) -> float | None:

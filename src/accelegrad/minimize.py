@@ -21,13 +21,16 @@ from accelegrad.errors import (
     real_number,
     whole_number,
 )
-from accelegrad.methods import Setting, Wishes, constrains, has_radius, resolve
+from accelegrad.methods import AUTO, FINITE_SUM, Setting, Wishes, constrains, has_radius, resolve
 from accelegrad.problems.linear_model import LinearModel
-from accelegrad.problems.sampling import BatchSampler
+from accelegrad.problems.sampling import BatchSampler, GrowingSampler
 from accelegrad.problems.sets import Box
 from accelegrad.rules import Rescaled, Rule
+from accelegrad.rules.variance_reduced import VarianceReducedAcceleGrad
+from accelegrad.solve.batches import BatchGrowth, follows_noise
 from accelegrad.solve.certificate import Certificate, CutCertificate, DualCertificate
 from accelegrad.solve.compiled import CompiledRule, compiled_twin
+from accelegrad.solve.finite_sum import FiniteSumOracle
 from accelegrad.solve.loop import OUTPUTS, Options, Run
 from accelegrad.solve.oracle import FunctionOracle, MinibatchOracle, ModelOracle, Oracle
 from accelegrad.solve.restarts import KINDS, Restarts
@@ -56,7 +59,7 @@ def minimize(
     step_size: float | None = None,
     decay: str | None = None,
     exact: bool = True,
-    batch_size: int | None = None,
+    batch_size: int | str | None = None,
     replacement: bool = False,
     rng: Any = None,
     max_iter: int = 1000,
@@ -132,8 +135,11 @@ def minimize(
     exact : bool
         False: the gradients are noisy (unbiased). Then nothing is certified, and the average is
         returned.
-    batch_size : int
-        For a LinearModel: estimate each gradient from so many rows.
+    batch_size : int or "auto"
+        For a LinearModel: estimate each gradient from so many rows. "auto": from one row at first,
+        and from more and more, up to all of them, as the gradients turn into noise; see
+        `accelegrad.solve.batches`. It needs a rule whose steps follow that noise: "accelegrad",
+        "adagrad", "unixgrad", "diagonal" or a member of the DoG family.
     replacement : bool
         Draw rows with replacement; by default every epoch goes through all rows in random order.
     rng : Generator, int or None
@@ -176,7 +182,8 @@ def minimize(
           numeric diameter, and with "auto" a multiple of the distance travelled, which grows with
           the run (measured in the scaled coordinates, where `scale` is used).
         - ``x_average``, ``x_last``, ``x_best``: all the outputs; ``seconds``; ``n_restarts``;
-          ``trace``.
+          ``trace``; ``rows``, how many rows of a LinearModel were read, all in all; and, where
+          ``batch_size="auto"``, ``batch_sizes``, pairs (iteration, rows of a batch from there on).
 
     Examples
     --------
@@ -208,9 +215,13 @@ def minimize(
         fun, jac, args, exact=exact, batch_size=batch_size, replacement=replacement, rng=rng
     )
     stochastic = isinstance(oracle, MinibatchOracle)
-    wishes = Wishes(method, parameters, feasible_set, project_y, penalty, scale, stochastic)
+    wishes = Wishes(
+        method, parameters, feasible_set, project_y, penalty, scale, stochastic, restart
+    )
     comparable = oracle.exact_values or stochastic
     setting = resolve(start, wishes, model, values=comparable)
+    if isinstance(setting.rule, VarianceReducedAcceleGrad):
+        oracle = _finite_sum(model, stochastic, rng)
     oracle.penalty = setting.penalty
     judge = None
     if model is not None and batch_size is not None:
@@ -233,6 +244,7 @@ def minimize(
     _check_needs(setting.rule, oracle, options, certificate)
     restarts = _restarts(restart, setting, model, oracle)
     rule = setting.rule
+    batches = _growth(rule, oracle, restarts)
     if isinstance(oracle, MinibatchOracle) and not trace and restarts is None:
         rule = compiled_twin(rule, oracle.model, setting.start)
     run = Run(
@@ -242,7 +254,7 @@ def minimize(
         options,
         certificate,
         judge=judge,
-        judge_every=1 if model is None or not batch_size else -(-model.n_samples // batch_size),
+        judge_every=_steps_an_epoch(oracle),
         kind={
             **_kind(setting, model, exact, batch_size, replacement),
             "compiled": isinstance(rule, CompiledRule),
@@ -250,10 +262,13 @@ def minimize(
         # With y left free the points may leave the set, as in the paper's unconstrained setting.
         feasible_set=None if project_y is False else setting.feasible_set,
         restarts=restarts,
+        batches=batches,
     )
     if resume is not None:
         run.resume(Path(resume))
-    return run()
+    result = run()
+    result.update(method=setting.choice.name, reason=setting.choice.reason)
+    return result
 
 
 def _refuse_unknown(unknown: Mapping[str, Any]) -> None:
@@ -291,7 +306,7 @@ def _oracle(
     args: tuple[Any, ...],
     *,
     exact: bool,
-    batch_size: int | None,
+    batch_size: int | str | None,
     replacement: bool,
     rng: Any,
 ) -> Oracle:
@@ -302,9 +317,7 @@ def _oracle(
             )
         if batch_size is None:
             return ModelOracle(fun)
-        return MinibatchOracle(
-            fun, BatchSampler(fun.n_samples, batch_size, _generator(rng), replacement=replacement)
-        )
+        return MinibatchOracle(fun, _sampler(fun, batch_size, replacement, rng))
     if batch_size is not None:
         raise ValueError(
             "batch_size needs a LinearModel; noisy gradients of your own: exact=False."
@@ -322,11 +335,51 @@ def _oracle(
     return FunctionOracle(fun, None if jac is True else jac, args, exact=exact)
 
 
+def _finite_sum(model: LinearModel | None, stochastic: bool, rng: Any) -> FiniteSumOracle:
+    if model is None:
+        raise ValueError(f"method {FINITE_SUM!r} needs a LinearModel: a sum over rows.")
+    if stochastic:
+        raise ValueError(f"batch_size cannot be used with method {FINITE_SUM!r}.")
+    return FiniteSumOracle(model, _generator(rng))
+
+
+def _sampler(
+    model: LinearModel, batch_size: int | str, replacement: bool, rng: Any
+) -> BatchSampler:
+    generator = _generator(rng)
+    if not isinstance(batch_size, str):
+        return BatchSampler(model.n_samples, batch_size, generator, replacement=replacement)
+    if batch_size != AUTO:
+        raise ValueError(f"batch_size must be a whole number >= 1 or 'auto', not {batch_size!r}.")
+    return GrowingSampler(model.n_samples, generator, replacement=replacement)
+
+
+def _growth(rule: Rule, oracle: Oracle, restarts: Restarts | None) -> BatchGrowth | None:
+    """Return the policy of batches that grow, where they do, or say why they cannot."""
+    sampler = getattr(oracle, "sampler", None)
+    if not isinstance(sampler, GrowingSampler):
+        return None
+    if not follows_noise(rule):
+        raise ValueError(
+            f"batch_size='auto' needs a rule whose steps follow the noise of its gradients, such "
+            f"as AcceleGrad or AdaGrad; those of {type(rule).__name__} do not."
+        )
+    if restarts is not None:
+        raise ValueError("restart and batch_size='auto' cannot be used together.")
+    return BatchGrowth(sampler.n, sampler.replacement)
+
+
 def _generator(rng: Any) -> np.random.Generator:
     try:
         return np.random.default_rng(rng)
     except (TypeError, ValueError):
         raise TypeError(f"rng must be a Generator, a whole number or None, not {rng!r}.") from None
+
+
+def _steps_an_epoch(oracle: Oracle) -> int:
+    if not isinstance(oracle, MinibatchOracle):
+        return 1
+    return -(-oracle.sampler.n // oracle.sampler.batch_size)
 
 
 def _certificate(setting: Setting, model: LinearModel | None, *, judged: bool) -> Certificate:
@@ -363,6 +416,10 @@ def _restarts(
         if not oracle.exact_values:
             return None  # a restart throws the average away: under noise that mostly costs more
         given = "adaptive"
+    if setting.choice.name == FINITE_SUM:
+        raise ValueError(
+            f"restart cannot be used with method {FINITE_SUM!r}, which restarts itself."
+        )
     if not has_radius(setting.rule):
         raise ValueError(
             f"restart needs a rule with a radius of its own, as with diameter='auto'; "
@@ -416,7 +473,7 @@ def _kind(
     setting: Setting,
     model: LinearModel | None,
     exact: bool,
-    batch_size: int | None,
+    batch_size: int | str | None,
     replacement: bool,
 ) -> dict[str, Any]:
     """Say what the run is, so that a checkpoint of another one is refused."""

@@ -40,41 +40,41 @@ def distance_free_accelegrad(
     r0: float,
     *,
     cap: float = np.inf,
-    step: Callable[[Vector, Vector, float], Vector] | None = None,
+    project: Callable[[Vector], Vector] | None = None,
+    prox: Callable[[Vector, float], Vector] | None = None,
+    noisy: bool = False,
 ) -> Run:
-    """Run T steps; `step(x, g, eta)` is T_eta(x, g), by default x - eta g."""
+    """Run T steps, with a feasible set, a composite term, or neither; `noisy`: the second z."""
+    bent = project is not None or prox is not None
+    onto = project or (lambda point: point)
+    near = prox or (lambda point, step: point)
     run = Run(y=[x0], z=[x0], r=[min(r0, cap)])
     for t in range(T):
         tau = 1 / weight(t)
         x = tau * run.z[t] + (1 - tau) * run.y[t]
-        g = fun(x)[1]
-        if step is None:
-            G = g
-        else:
-            h = run.eta[t - 1] if t > 0 else run.r[0] / sqrt(sum(g * g))
-            G = (x - step(x, g, h)) / h
         run.x.append(x)
-        run.g.append(g)
-        run.G.append(G)
-        c_eta = 2 if step is None else sqrt(2)
-        eta = (
-            c_eta
-            * run.r[t]
-            / sqrt(sum(weight(s) ** 2 * (run.G[s] @ run.G[s]) for s in range(t + 1)))
-        )
-        move = step or (lambda point, gradient, size: point - size * gradient)
-        z = move(run.z[t], g, weight(t) * eta)
+        run.g.append(fun(x)[1])
+        changes = [run.g[s] - (run.g[s - 1] if bent and s > 0 else 0) for s in range(t + 1)]
+        eta = 2 * run.r[t] / sqrt(sum(weight(s) ** 2 * (v @ v) for s, v in enumerate(changes)))
+        run.eta.append(eta)
+        if bent and noisy:
+            A = sum(weight(s) for s in range(t + 1))
+            z = onto(near(x0 - eta * sum(weight(s) * run.g[s] for s in range(t + 1)), eta * A))
+        else:
+            z = onto(near(run.z[t] - weight(t) * eta * run.g[t], weight(t) * eta))
         if np.linalg.norm(z - x0) > 3 * run.r[t]:
             z = x0 + 3 * run.r[t] * (z - x0) / np.linalg.norm(z - x0)
-        y = move(x, g, eta)
+        run.z.append(z)
+        run.y.append(onto(near(x - eta * run.g[t], eta)))
+        run.G.append((x - near(x - eta * run.g[t], eta)) / eta if prox else run.g[t])
         c = [weight(s) * run.r[s] ** 2 for s in range(t + 1)]
         N = sum(c[s] * (run.G[s] @ (x0 - run.x[s])) for s in range(t + 1))
         S = sum(c[s] * run.G[s] for s in range(t + 1))
-        r = max(run.r[t], 2 * N / np.linalg.norm(S))
-        run.z.append(z)
-        run.y.append(y)
-        run.eta.append(eta)
-        run.r.append(min(float(r), cap))
+        lam = eta / run.r[t] ** 2
+        u = onto(x0 - lam * S)
+        rho = np.linalg.norm(u - x0)
+        proven = rho + lam * (N - S @ (x0 - u)) / rho if project else N / np.linalg.norm(S)
+        run.r.append(min(max(run.r[t], 2 * float(proven)), cap))
         w = [weight(s) * run.r[s] for s in range(t + 1)]
         run.average.append(sum(w[s] * run.y[s + 1] for s in range(t + 1)) / sum(w))
     return run

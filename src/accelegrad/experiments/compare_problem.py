@@ -246,7 +246,7 @@ def _affordable(model: LinearModel, work: float, most: int) -> int:
     return int(np.clip(work / (entries + 10 * model.n_samples), 100, most))
 
 
-class _Kinks:
+class Kinks:
     """A loss with kinks as slopes that go from `low` to `high` where the prediction passes y.
 
     All four have this form: l(m) = max over low <= theta <= high of theta (m - y) - zone |theta|,
@@ -279,7 +279,7 @@ class _Kinks:
 
 def _by_smoothing(model: LinearModel, start: Vector, shares: Sequence[float]) -> Found:
     """Smooth the loss less and less; the smoothed slopes are a feasible point of the dual."""
-    kinks, steps = _Kinks(model), _affordable(model, 1.5e9, 2000)
+    kinks, steps = Kinks(model), _affordable(model, 1.5e9, 2000)
     unit = model.value(np.zeros(model.n_parameters)) or 1.0
     best = Found("SciPy's L-BFGS-B on the smoothed loss", start, model.value(start))
     w = start
@@ -299,7 +299,7 @@ def _by_smoothing(model: LinearModel, start: Vector, shares: Sequence[float]) ->
 
 def _by_highs(model: LinearModel) -> Found:
     """Solve the linear programme: X w + above - below (+ slack within the zone) = y."""
-    kinks, n, d = _Kinks(model), model.n_samples, model.n_features
+    kinks, n, d = Kinks(model), model.n_samples, model.n_features
     identity = sp.identity(n, format="csr")
     blocks: Any = [sp.csr_matrix(model.X), identity, -identity, identity]
     costs = np.concatenate([np.zeros(d), -kinks.low / n, kinks.high / n, np.zeros(n)])

@@ -30,7 +30,7 @@ class Curve:
     x : mapping
         The abscissa for every axis that the panel offers: "iterations", "oracle calls", "epochs".
     y : array
-        The ordinate: above zero where it can be drawn on a log axis; other points are left out.
+        The ordinate; on a log axis points that are not above zero are left out.
     dash : str
         "solid", "dash", "dot" or "dashdot": averaged and last iterates differ by it.
     shade : float
@@ -61,6 +61,7 @@ class Panel:
     x_axes: Sequence[str]  # the first one is shown first
     y_label: str
     log_x: bool = True
+    log_y: bool = True
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Line:
-    """A curve, thinned. What a log axis cannot show is NaN in `y`, `low` and `high`."""
+    """A curve, thinned. What the axis cannot show is NaN in `y`, `low` and `high`."""
 
     entry: int
     x: Mapping[str, Vector]
@@ -108,12 +108,12 @@ def _key(curve: Curve) -> tuple[str, str, str, float]:
 
 
 def _line(curve: Curve, panel: Panel, entry: int) -> Line:
-    """Return a curve thinned, without what a log axis cannot show."""
+    """Return a curve thinned, without what the axis cannot show."""
     kept = thin(np.asarray(curve.x[panel.x_axes[0]], dtype=np.float64))
-    y = _drawable(curve.y)[kept]
+    y = _drawable(curve.y, panel.log_y)[kept]
     band = None
     if curve.low is not None and curve.high is not None:
-        band = (_drawable(curve.low)[kept], _drawable(curve.high)[kept])
+        band = (_drawable(curve.low, panel.log_y)[kept], _drawable(curve.high, panel.log_y)[kept])
     return Line(
         entry,
         {name: np.asarray(curve.x[name], dtype=np.float64)[kept] for name in panel.x_axes},
@@ -143,10 +143,10 @@ def thin(x: Vector) -> npt.NDArray[np.intp]:
     return np.unique(np.concatenate([[0], nearest_after, [x.size - 1]]))
 
 
-def _drawable(values: Vector) -> Vector:
-    """Return the values with NaN for what a log axis cannot show."""
+def _drawable(values: Vector, log: bool) -> Vector:
+    """Return the values with NaN for what the axis cannot show."""
     given = np.asarray(values, dtype=np.float64)
-    return np.where(np.isfinite(given) & (given > 0), given, np.nan)
+    return np.where(np.isfinite(given) & ((given > 0) | (not log)), given, np.nan)
 
 
 def _marked(y: Vector) -> npt.NDArray[np.intp]:

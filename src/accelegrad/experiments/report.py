@@ -111,6 +111,7 @@ def _figure_data(prepared: PreparedFigure) -> dict[str, Any]:
                 "axes": list(panel.panel.x_axes),
                 "yLabel": panel.panel.y_label,
                 "log": bool(panel.panel.log_x),
+                "logY": bool(panel.panel.log_y),
                 "lines": [line_data(line) for line in panel.lines],
             }
             for panel in row

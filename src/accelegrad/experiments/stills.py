@@ -97,7 +97,7 @@ def _draw_panel(axes: Axes, prepared: PreparedPanel, figure: PreparedFigure, let
         axes.text(0.5, 0.5, "nothing to draw", ha="center", va="center", transform=axes.transAxes)
         axes.set(xticks=[], yticks=[])
         return
-    axes.set_yscale("log")
+    axes.set_yscale("log" if panel.log_y else "linear")
     axes.set_xscale("log" if panel.log_x else "linear")
     axes.grid(color=FAINT, linewidth=0.6)
     axes.set_axisbelow(True)

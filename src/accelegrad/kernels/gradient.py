@@ -4,13 +4,19 @@ Rows are taken in chunks that fit into the first-level cache: the margins of a c
 losses and slopes, then its part of the gradient, for which the rows need not come from memory once
 more. Losses are vectorised over the rows of a chunk.
 
-Two things keep a pass over dense rows from waiting for memory (measured). A chunk has rows from
-four parts of the block: processors fetch ahead well when they see several long runs through memory,
-less so with one. And the gradient's part of one chunk is computed along with the margins of the
-next.
+What keeps a pass from waiting, as measured:
 
-All arithmetic is in float64, for float32 data too: memory is the limit, so that it costs little.
-Beyond its arguments a pass takes a vector as long as the gradient for each thread.
+- A chunk of dense rows has rows from four parts of the block: processors fetch ahead well when they
+  see several long runs through memory, less so with one. And the gradient's part of one chunk is
+  computed along with the margins of the next.
+- Dense rows of few entries are transposed, so that all that follows is vectorised over rows.
+- While sparse rows are added to the gradient, the next chunk is fetched.
+- Where the cache does not hold the parameters and the gradient of sparse rows, they take turns in
+  one table: what a row fetches for its margin it needs once more for the gradient, and these places
+  are fetched ahead too.
+
+All arithmetic is in float64, for float32 data too. Beyond its arguments a pass takes for each
+thread a vector as long as the gradient, or for such wide sparse data three.
 """
 
 from __future__ import annotations
@@ -35,12 +41,43 @@ from accelegrad.kernels.compile import (
     would_compile,
 )
 from accelegrad.kernels.losses import Shape, loss_shape, losses
+from accelegrad.kernels.sparse_rows import prefetch
 
 Array = npt.NDArray[Any]
 
 #: A chunk takes this many bytes of X, if that makes 4 to 64 rows (measured).
 DENSE_CHUNK, SPARSE_CHUNK = 1 << 14, 1 << 13
 _LONGEST_CHUNK = 64
+#: Dense rows of so many entries are transposed, in chunks of so many rows.
+FEW_COLUMNS, _FEW_CHUNK = 16, 32
+#: From so many columns of sparse rows on parameters and gradient take turns in one table, if the
+#: block has at least twice as many entries: the table has to be filled and emptied.
+WIDE, _ENTRIES_PER_COLUMN = 1 << 17, 2
+
+
+class Task(NamedTuple):
+    """What a kernel has to do, beside the matrix.
+
+    Kernels take it apart before their loops: each access would count references.
+    """
+
+    rows: Array
+    """The rows, or nothing for all."""
+    start: int
+    stop: int
+    """From where to where in `rows`, or of all rows."""
+    w: Vector
+    intercept: float
+    y: Vector
+    shares: Vector
+    """The p_i, or nothing where all are equal; all are multiplied by the scale."""
+    scale: float
+    loss: Shape
+    gradient: Vector
+    """To which the rows' part is added."""
+    kept: Array
+    """Where margins and slopes are written down, if there is room."""
+
 
 # Chunks of rows
 
@@ -121,22 +158,67 @@ def _four_dense_rows(
     m[i], m[i1], m[i2], m[i3] = m0, m1, m2, m3
 
 
-@kernel
-def _dense(
-    X: Array,
-    rows: Array,
-    start: int,
-    stop: int,
-    w: Vector,
-    intercept: float,
-    y: Vector,
-    shares: Vector,
-    scale: float,
-    loss: Shape,
-    gradient: Vector,
-    kept: Array,
-) -> tuple[float, float]:
-    """Return sums of p_i l(m_i) and p_i l'(m_i); add sum_i p_i l'(m_i) a_i to the gradient."""
+@summing
+def _transpose(X: Array, chosen: Array, table: Array) -> None:
+    """Write down the chosen rows as columns."""
+    for i in range(chosen.size):
+        row = chosen[i]
+        for j in range(X.shape[1]):
+            table[j, i] = X[row, j]
+
+
+@summing
+def _few_products(table: Array, w: Vector, intercept: float, m: Vector) -> None:
+    """Compute the margins of transposed rows."""
+    m[:] = intercept
+    j = 0
+    while j + 4 <= w.size:  # m is read and written once for four columns
+        w0, w1, w2, w3 = w[j], w[j + 1], w[j + 2], w[j + 3]
+        for i in range(m.size):
+            pairs = (w0 * table[j, i] + w1 * table[j + 1, i]) + w2 * table[j + 2, i]
+            m[i] += pairs + w3 * table[j + 3, i]
+        j += 4
+    while j < w.size:
+        for i in range(m.size):
+            m[i] += w[j] * table[j, i]
+        j += 1
+
+
+@summing
+def _add_few(table: Array, factors: Vector, gradient: Vector) -> None:
+    """Add multiples of transposed rows."""
+    for j in range(table.shape[0]):
+        total = 0.0
+        for i in range(factors.size):
+            total += factors[i] * table[j, i]
+        gradient[j] += total
+
+
+@compiled
+def _few_columns(X: Array, task: Task) -> tuple[float, float]:
+    """Do dense rows with few entries."""
+    rows, start, stop, w, intercept, y, shares, scale, loss, gradient, kept = task
+    table = np.zeros((w.size, _FEW_CHUNK))
+    chosen, m, targets = np.zeros(_FEW_CHUNK, np.uint64), np.zeros(_FEW_CHUNK), np.zeros(_FEW_CHUNK)
+    costs, slopes, factors = np.zeros(_FEW_CHUNK), np.zeros(_FEW_CHUNK), np.zeros(_FEW_CHUNK)
+    total, slope = 0.0, 0.0
+    for first in range(start, stop, _FEW_CHUNK):
+        count = min(_FEW_CHUNK, stop - first)
+        _choose(rows, first, count, 0, y, chosen, targets)
+        _transpose(X, chosen, table)
+        _few_products(table, w, intercept, m)
+        losses(loss, m, targets, costs, slopes)
+        factors[:] = 0.0
+        sums = _weigh(first, count, 0, chosen, shares, scale, m, costs, slopes, factors, kept)
+        total, slope = total + sums[0], slope + sums[1]
+        _add_few(table, factors, gradient)
+    return total, slope
+
+
+@compiled
+def _many_columns(X: Array, task: Task) -> tuple[float, float]:
+    """Do dense rows with many entries."""
+    rows, start, stop, w, intercept, y, shares, scale, loss, gradient, kept = task
     length = _chunk_length(stop - start, X.shape[1] * X.itemsize, DENSE_CHUNK)
     new, old = np.full(length, np.uint64(0)), np.full(length, np.uint64(0))
     m, targets, costs = np.zeros(length), np.zeros(length), np.zeros(length)
@@ -167,54 +249,96 @@ def _dense(
     return total, slope
 
 
+@kernel
+def _dense(X: Array, task: Task) -> tuple[float, float]:
+    """Return sums of p_i l(m_i) and p_i l'(m_i); add sum_i p_i l'(m_i) a_i to the gradient."""
+    return _few_columns(X, task) if X.shape[1] <= FEW_COLUMNS else _many_columns(X, task)
+
+
 _ONE, _TWO, _THREE, _FOUR = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
+# Of parameters and gradient in two vectors the places of neighbours are 1 apart, in one table 2.
+_APART, _TAKING_TURNS = _ONE, _TWO
 
 
 # Not `summing`: it would be vectorised with gathers, which take twice as long on many processors.
 @compiled
-def _sparse_product(entries: Array, columns: Array, ends: Array, row: Any, w: Vector) -> float:
+def _sparse_product(
+    entries: Array, columns: Array, ends: Array, row: Any, w: Vector, stride: Any
+) -> float:
     """Return the product of a row with w. Four sums: the processor need not wait for one."""
     s0, s1, s2, s3 = 0.0, 0.0, 0.0, 0.0
     k, end = np.uint64(ends[row]), np.uint64(ends[row + _ONE])
     while k + _FOUR <= end:
-        s0 += entries[k] * w[columns[k]]
-        s1 += entries[k + _ONE] * w[columns[k + _ONE]]
-        s2 += entries[k + _TWO] * w[columns[k + _TWO]]
-        s3 += entries[k + _THREE] * w[columns[k + _THREE]]
+        s0 += entries[k] * w[stride * columns[k]]
+        s1 += entries[k + _ONE] * w[stride * columns[k + _ONE]]
+        s2 += entries[k + _TWO] * w[stride * columns[k + _TWO]]
+        s3 += entries[k + _THREE] * w[stride * columns[k + _THREE]]
         k += _FOUR
     while k < end:
-        s0 += entries[k] * w[columns[k]]
+        s0 += entries[k] * w[stride * columns[k]]
         k += _ONE
     return (s0 + s1) + (s2 + s3)
 
 
 @compiled
+def _fetch(entries: Array, columns: Array, k: Any, sums: Vector, stride: Any) -> None:
+    """Fetch what the four entries from k on need."""
+    if stride == _APART:
+        prefetch(entries, k)
+        prefetch(columns, k)
+    else:
+        prefetch(sums, stride * columns[k])
+        prefetch(sums, stride * columns[k + _ONE])
+        prefetch(sums, stride * columns[k + _TWO])
+        prefetch(sums, stride * columns[k + _THREE])
+
+
+@compiled
 def _add_sparse(
-    entries: Array, columns: Array, ends: Array, row: Any, factor: float, gradient: Vector
-) -> None:
-    """Add a multiple of a row."""
-    for k in range(np.uint64(ends[row]), np.uint64(ends[row + _ONE])):
-        gradient[columns[k]] += factor * entries[k]
-
-
-@kernel
-def _sparse(
     entries: Array,
     columns: Array,
     ends: Array,
-    rows: Array,
-    start: int,
-    stop: int,
+    row: Any,
+    factor: float,
+    sums: Vector,
+    stride: Any,
+    ahead: Any,
+) -> None:
+    """Add a multiple of a row, and fetch what is so many entries ahead."""
+    k, end, place = np.uint64(ends[row]), np.uint64(ends[row + _ONE]), stride - _ONE
+    while k + _FOUR <= end:
+        _fetch(entries, columns, k + ahead, sums, stride)
+        sums[stride * columns[k] + place] += factor * entries[k]
+        sums[stride * columns[k + _ONE] + place] += factor * entries[k + _ONE]
+        sums[stride * columns[k + _TWO] + place] += factor * entries[k + _TWO]
+        sums[stride * columns[k + _THREE] + place] += factor * entries[k + _THREE]
+        k += _FOUR
+    while k < end:
+        sums[stride * columns[k] + place] += factor * entries[k]
+        k += _ONE
+
+
+@compiled
+def _next_chunk(entries: Array, ends: Array, rows: Array, first: int, count: int) -> Any:
+    """Return how many entries ahead the next chunk is: 0 if rows are chosen, or none is left."""
+    begin, end = np.uint64(ends[first]), np.uint64(ends[first + count])
+    if rows.size > 0 or end + (end - begin) > np.uint64(entries.size):
+        return np.uint64(0)
+    return end - begin
+
+
+@compiled
+def _sparse_chunks(
+    entries: Array,
+    columns: Array,
+    ends: Array,
+    task: Task,
     w: Vector,
-    intercept: float,
-    y: Vector,
-    shares: Vector,
-    scale: float,
-    loss: Shape,
-    gradient: Vector,
-    kept: Array,
+    sums: Vector,
+    stride: Any,
 ) -> tuple[float, float]:
-    """Do the same for the rows of a CSR matrix."""
+    """Do the rows of a CSR matrix; w and sums are two vectors, or one table with two columns."""
+    rows, start, stop, _, intercept, y, shares, scale, loss, _, kept = task
     row_bytes = entries.size * (entries.itemsize + columns.itemsize) // y.size
     length = _chunk_length(stop - start, row_bytes, SPARSE_CHUNK)
     chosen, m, targets = np.zeros(length, np.uint64), np.zeros(length), np.zeros(length)
@@ -224,14 +348,31 @@ def _sparse(
         count = min(length, stop - first)
         _choose(rows, first, count, 0, y, chosen, targets)
         for i in range(count):
-            m[i] = intercept + _sparse_product(entries, columns, ends, chosen[i], w)
+            m[i] = intercept + _sparse_product(entries, columns, ends, chosen[i], w, stride)
         losses(loss, m, targets, costs, slopes)
-        sums = _weigh(first, count, 0, chosen, shares, scale, m, costs, slopes, factors, kept)
-        total, slope = total + sums[0], slope + sums[1]
+        found = _weigh(first, count, 0, chosen, shares, scale, m, costs, slopes, factors, kept)
+        total, slope = total + found[0], slope + found[1]
+        ahead = _next_chunk(entries, ends, rows, first, count)
         for i in range(count):
             if factors[i] != 0.0:
-                _add_sparse(entries, columns, ends, chosen[i], factors[i], gradient)
+                _add_sparse(entries, columns, ends, chosen[i], factors[i], sums, stride, ahead)
     return total, slope
+
+
+@kernel
+def _sparse(entries: Array, columns: Array, ends: Array, task: Task) -> tuple[float, float]:
+    """Do the same for the rows of a CSR matrix."""
+    w, gradient = task.w, task.gradient
+    block = (task.stop - task.start) * (entries.size // task.y.size + 1)
+    if w.size < WIDE or block < _ENTRIES_PER_COLUMN * w.size:
+        return _sparse_chunks(entries, columns, ends, task, w, gradient, _APART)
+    table = np.empty(2 * w.size)
+    for j in range(w.size):
+        table[2 * j], table[2 * j + 1] = w[j], 0.0
+    found = _sparse_chunks(entries, columns, ends, task, table, table, _TAKING_TURNS)
+    for j in range(w.size):
+        gradient[j] += table[2 * j + 1]
+    return found
 
 
 # From Python
@@ -308,20 +449,9 @@ def one_pass(
 
     def task(block: int) -> tuple[float, float, Vector]:
         gradient = np.zeros(w.size)
-        sums = compute(
-            *given.matrix,
-            chosen,
-            int(ends[block]),
-            int(ends[block + 1]),
-            features,
-            offset,
-            given.y,
-            given.shares,
-            scale,
-            given.loss,
-            gradient,
-            kept,
-        )
+        first, last = int(ends[block]), int(ends[block + 1])
+        own = (features, offset, given.y, given.shares, scale, given.loss, gradient, kept)
+        sums = compute(*given.matrix, Task(chosen, first, last, *own))
         return *sums, gradient
 
     losses, slopes, gradients = zip(*run(task, len(ends) - 1), strict=True)
@@ -363,10 +493,11 @@ def _calls() -> Iterator[Call]:
 
 def _call(matrix: tuple[Array, ...]) -> Call:
     one = read_only(np.ones(1))
-    rest = (_NO_ROWS, 0, 0, one, 0.0, one, one, 1.0, loss_shape("logistic"))
+    kept = np.empty((2, 0))
+    task = Task(_NO_ROWS, 0, 0, one, 0.0, one, one, 1.0, loss_shape("logistic"), np.zeros(1), kept)
     name = f"gradient, {layout(*(part.dtype for part in matrix[:2]))}"
     compute = _dense if len(matrix) == 1 else _sparse
-    return Call(name, compute, (*matrix, *rest, np.zeros(1), np.empty((2, 0))))
+    return Call(name, compute, (*matrix, task))
 
 
 def is_pending(matrix: tuple[Array, ...]) -> bool:

@@ -10,6 +10,7 @@ of W one after the other, then the intercepts b, which are not penalised.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -160,7 +161,8 @@ class MultinomialModel:
         if weights is None:
             return np.full(count, 1.0 / count)
         chosen: Vector = weights if rows is None else weights[rows]
-        return chosen * (self.n_samples / count / weights.sum())
+        shares: Vector = chosen * (self.n_samples / count / weights.sum())
+        return shares
 
     def _margins(self, X: Any, x: Vector) -> Matrix:
         W, b = self.split(x)
@@ -186,15 +188,23 @@ def _softmax(margins: Matrix) -> tuple[Matrix, Vector]:
 
 
 class ScaledClasses:
-    """The change of coordinates that scales the columns, for each class: see `ColumnScaling`."""
+    """The change of coordinates that scales the columns, for each class: see `ColumnScaling`.
 
-    def __init__(self, model: MultinomialModel, change: ColumnScaling) -> None:
-        self._model, self._change = model, change
+    Parameters
+    ----------
+    change : ColumnScaling
+        The change for the coefficients of one class, with its intercept where there is one.
+    n_classes : int
+        How many classes there are.
+    """
+
+    def __init__(self, change: ColumnScaling, n_classes: int) -> None:
+        self._change, self._n_classes = change, n_classes
 
     @property
     def scale(self) -> Vector:
         """What the weights are multiplied by, all classes' one after the other."""
-        return np.tile(self._change.scale, self._model.n_classes)
+        return np.tile(self._change.scale, self._n_classes)
 
     def apply(self, v: Vector) -> Vector:
         """Return x = T v."""
@@ -208,9 +218,15 @@ class ScaledClasses:
         """Return v, such that T v = x."""
         return self._mapped(self._change.invert, x)
 
-    def _mapped(self, change: Any, x: Vector) -> Vector:
-        W, b = self._model.split(x)
-        if not self._model.rows.fit_intercept:
-            return np.concatenate([change(row) for row in W])
-        changed = np.array([change(row) for row in np.column_stack([W, b])])
+    def invert_adjoint(self, gradient: Vector) -> Vector:
+        """Return g, such that T' g is the gradient given."""
+        return self._mapped(self._change.invert_adjoint, gradient)
+
+    def _mapped(self, change: Callable[[Vector], Vector], x: Vector) -> Vector:
+        """Change each class's weights and intercept, which stand apart."""
+        size = self._n_classes * self._change.scale.size
+        rows = x[:size].reshape(self._n_classes, -1)
+        if x.size == size:
+            return np.concatenate([change(row) for row in rows])
+        changed = np.array([change(row) for row in np.column_stack([rows, x[size:]])])
         return np.concatenate([changed[:, :-1].ravel(), changed[:, -1]])

@@ -159,3 +159,68 @@ class BatchSampler:
             )
         permutation.flags.writeable = False
         return permutation, position
+
+
+class GrowingSampler(BatchSampler):
+    """Draws batches that may grow, all those of one size being equally large.
+
+    An epoch's end may lie within a batch: a shorter batch would count as much as the others, and
+    its rows so much more, which undoes what going through all rows in turn is good for. A batch of
+    all rows holds them in order.
+
+    Parameters
+    ----------
+    n, rng, replacement
+        As for `BatchSampler`.
+    batch_size : int
+        Rows in the first batches.
+    """
+
+    def __init__(
+        self, n: int, rng: np.random.Generator, replacement: bool = False, batch_size: int = 1
+    ) -> None:
+        super().__init__(n, batch_size, rng, replacement)
+
+    def grow(self, batch_size: int) -> None:
+        """Let batches have so many rows from now on."""
+        size = whole_number("batch_size", batch_size, least=self.batch_size)
+        if size > self.n:
+            raise ValueError(f"batch_size must be at most {self.n}, but it is {batch_size}.")
+        self.batch_size = size
+
+    def next_rows(self) -> Rows:
+        """Return the rows of the next batch, an array not to be written to."""
+        return self.next_batches(1)
+
+    def next_batches(self, most: int) -> Rows:
+        """Return the rows of the next `most` batches, one after the other."""
+        if self.batch_size == self.n:
+            rows = np.tile(np.arange(self.n), most)
+            self.rows_drawn += rows.size
+            return rows
+        if self.replacement:
+            return super().next_batches(most)
+        rows = self._walked(most * self.batch_size)
+        self.rows_drawn += rows.size
+        return rows
+
+    def _walked(self, wanted: int) -> Rows:
+        """Return so many rows along the permutations."""
+        parts = []
+        while wanted > 0:
+            if self._position >= self._permutation.size:
+                self._shuffle()
+            part = self._permutation[self._position : self._position + wanted]
+            self._position += part.size
+            wanted -= part.size
+            parts.append(part)
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue bit for bit where `state` was taken, with the batches of that time."""
+        size, self.batch_size = self.batch_size, state.get("batch_size", self.batch_size)
+        try:
+            super().restore(state)
+        except (TypeError, ValueError):
+            self.batch_size = size
+            raise

@@ -23,7 +23,7 @@ from accelegrad.rules.base import (
     Step,
     inner,
 )
-from accelegrad.rules.distance import SAMPLE_SHARE, SMALLEST_SHARE, Known, Probe, larger
+from accelegrad.rules.distance import SMALLEST_SHARE, Known, Probe, larger, probed
 from accelegrad.rules.schedules import accelegrad_step, importance_weight
 
 REACH = 3.0  # z stays within so many widths of x0
@@ -212,15 +212,11 @@ class DistanceFreeDiagonalAcceleGrad(DiagonalRule):
 
     def _probed(self, state: State, oracle: Oracle) -> tuple[State, Oracle]:
         """Return the state with r_0 from a probe, and an oracle that knows the start if exact."""
-        x0, freeze = state.query_point, getattr(oracle, "frozen", None)
-        if freeze is None:
-            known = oracle(x0)
-            share = self._search(known.gradient, known, oracle)
-            state = with_widths(state._replace(start_value=known.value), share * unit(x0))
-            return state, Known(known, oracle)
-        guide, judge = freeze()
-        share = SAMPLE_SHARE * self._search(guide(x0).gradient, judge(x0), judge)
-        return with_widths(state, larger(share, SMALLEST_SHARE) * unit(x0)), oracle
+        x0 = state.query_point
+        share, oracle = probed(oracle, x0, self._search)
+        if isinstance(oracle, Known):
+            state = state._replace(start_value=oracle.known.value)
+        return with_widths(state, (share or SMALLEST_SHARE) * unit(x0)), oracle
 
     def _search(self, gradient: Array, start: Evaluation, oracle: Oracle) -> float:
         """Return how far the value falls along the gradient's signs, in units of 1 + |x0_j|.
@@ -230,7 +226,7 @@ class DistanceFreeDiagonalAcceleGrad(DiagonalRule):
         direction = unit(start.point) * ((gradient > 0) * 1.0 - (gradient < 0) * 1.0)
         length = inner(direction, direction) ** 0.5
         if not length > 0:
-            return SMALLEST_SHARE
+            return 0.0
         direction = direction / length
 
         def path(reach: float) -> Array:

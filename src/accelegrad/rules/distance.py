@@ -9,16 +9,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 from accelegrad.errors import NonFiniteError, real_number
 from accelegrad.rules.base import Array, Evaluation, Oracle, State, inner
 
+Search: TypeAlias = Callable[[Array, Evaluation, Oracle], float]
+
 SMALLEST_SHARE = 1e-6  # of 1 + ||x0||: the radius to start with when nothing is known
 PROBE_FACTOR = 10.0  # how closely the probe pins the distance down
-FARTHEST = 1e13  # times the smallest radius, where the first guess may lie
+FARTHEST = 1e13  # times the first trial, where the first guess may lie
+DESCENT = 1e-3  # by how much to go back when the value does not fall at the first trial
+RESOLUTION = 1e-12  # of the value: a fall below this would be rounding
 MOST_PROBES = 40  # calls; a linear function is followed to 1e34 times the size of x0
 SAMPLE_SHARE = 0.1  # of what a sample of the function tells: an overestimate ruins a noisy run
+MOST_PAIRS = 8  # of samples: two small ones can differ about what is downhill
 
 
 def smallest_radius(x0: Array) -> Any:
@@ -46,10 +51,11 @@ def check_radius(name: str, radius: Any) -> None:
 class Probe:
     """A search along a path downhill from x0 for the distance at which the value stops falling.
 
-    The first trial is tiny. Its slope and that at the start give the curvature, and so the distance
-    of the lowest point if the function were a parabola: for smooth functions a good guess, tried
-    next. From there the search goes on by factors of ten while the value falls, and by halving the
-    logarithm once it has risen: a convex function that has begun to rise goes on rising.
+    The first trial is tiny, and tinier where the value does not fall there. Its slope and that at
+    the start give the curvature, and so the distance of the lowest point if the function were a
+    parabola: for smooth functions a good guess, tried next. From there the search goes on by
+    factors of ten while the value falls, and by halving the logarithm once it has risen: a convex
+    function that has begun to rise goes on rising.
 
     Parameters
     ----------
@@ -73,15 +79,18 @@ class Probe:
         self.least = start.value
         self.calls = 0
 
-    def radius(self, smallest: float) -> float:
-        """Return the distance from x0 of the lowest point found, at least `smallest`."""
+    def radius(self, first: float) -> float:
+        """Return the distance from x0 of the lowest point found, zero if there is none.
+
+        `first` is the distance of the first trial.
+        """
         slope = float(inner(self.start.gradient, self.direction))
-        if not slope > 0:  # not downhill for this function
-            return smallest
-        trial = self._try(smallest)
-        if trial is None or self.falls_to == 0:
-            return smallest
-        reach = self._parabola(slope, trial, smallest)
+        trial = self._first_fall(first, slope)
+        if trial is None:
+            return 0.0
+        reach = self._parabola(slope, trial, self.falls_to)
+        if self.rises_at < math.inf:
+            reach = min(reach, math.sqrt(self.falls_to * self.rises_at))
         while self.calls < MOST_PROBES:
             trial = self._try(reach)
             if self.rises_at <= 1.001 * PROBE_FACTOR * self.falls_to:
@@ -92,7 +101,19 @@ class Probe:
                 break  # the lowest point of the path lies between the last two trials
             else:
                 reach = PROBE_FACTOR * self.falls_to
-        return max(smallest, float(distance(self.path(self.falls_to), self.start.point)))
+        return float(distance(self.path(self.falls_to), self.start.point))
+
+    def _first_fall(self, reach: float, slope: float) -> Evaluation | None:
+        """Return the first trial at which the value falls, or None if there seems to be none."""
+        if not slope > 0:  # not downhill for this function
+            return None
+        x0 = self.start.point
+        rounding = RESOLUTION * (abs(self.start.value) / slope + float(inner(x0, x0)) ** 0.5)
+        trial = self._try(reach)
+        while self.falls_to == 0 and reach > rounding and self.calls < MOST_PROBES:
+            reach *= DESCENT
+            trial = self._try(reach)
+        return trial if self.falls_to > 0 else None
 
     def _try(self, reach: float) -> Evaluation | None:
         """Evaluate at a distance and take note of whether the value fell."""
@@ -129,13 +150,31 @@ class Known:
         return self.known if point is self.known.point else self.oracle(point)
 
 
+def probed(oracle: Oracle, x0: Array, search: Search) -> tuple[float, Oracle]:
+    """Return what a search finds at x0, zero if nothing, and the oracle to go on with.
+
+    The search gets a gradient that gives the direction, the start and an oracle. An oracle that is
+    noisy but can be frozen (`oracle.frozen()` gives two independent samples of the function, each
+    the same at every call) has one sample give the direction and the other the values, for along
+    its own gradient a small sample falls much too far. Two small samples can differ about what is
+    downhill: then others are drawn.
+    """
+    freeze = getattr(oracle, "frozen", None)
+    if freeze is None:
+        known = oracle(x0)
+        return search(known.gradient, known, oracle), Known(known, oracle)
+    for _ in range(MOST_PAIRS):
+        guide, judge = freeze()
+        found = search(guide(x0).gradient, judge(x0), judge)
+        if found > 0:
+            return SAMPLE_SHARE * found, oracle
+    return 0.0, oracle
+
+
 class Probing:
     """Mixin, before the rule's base class: the first step is preceded by a probe where asked for.
 
-    The state has a field `radius`; the rule has the fields `initial_radius` and `probe`. An oracle
-    that is noisy but can be frozen (`oracle.frozen()` gives two independent samples of the
-    function, each the same at every call) is probed too: one sample gives the direction, the other
-    the values, for along its own gradient a small sample falls much too far.
+    The state has a field `radius`; the rule has the fields `initial_radius` and `probe`.
     """
 
     initial_radius: float | None
@@ -163,24 +202,14 @@ class Probing:
         return self._probed(state, oracle) if wanted else (state, oracle)
 
     def _probed(self, state: State, oracle: Oracle) -> tuple[State, Oracle]:
-        x0, smallest = state.query_point, float(state.radius)
-        freeze = getattr(oracle, "frozen", None)
-        if freeze is None:
-            known = oracle(x0)
-            radius = self._search(known, known, oracle, smallest)
-            return state._replace(radius=self.capped(radius)), Known(known, oracle)
-        guide, judge = freeze()
-        found = self._search(guide(x0), judge(x0), judge, smallest)
-        radius = max(smallest, SAMPLE_SHARE * found)
-        return state._replace(radius=self.capped(radius)), oracle
+        found, oracle = probed(oracle, state.query_point, self._search)
+        return state._replace(radius=self.capped(found)) if found else state, oracle
 
-    def _search(
-        self, guide: Evaluation, start: Evaluation, oracle: Oracle, smallest: float
-    ) -> float:
-        gradient = guide.gradient
+    def _search(self, gradient: Array, start: Evaluation, oracle: Oracle) -> float:
+        """Return how far the value falls along the gradient."""
         norm = inner(gradient, gradient) ** 0.5
         if not norm > 0:
-            return smallest
+            return 0.0
         direction = gradient / norm
         prox, project = getattr(self, "prox", None), getattr(self, "project", None)
 
@@ -190,4 +219,4 @@ class Probing:
                 point = prox(point, reach / norm)
             return point if project is None else project(point)
 
-        return Probe(start, direction, oracle, path).radius(smallest)
+        return Probe(start, direction, oracle, path).radius(smallest_radius(start.point))

@@ -8,19 +8,21 @@ from typing import Any, NamedTuple
 from accelegrad.errors import real_number
 from accelegrad.rules.base import (
     Array,
+    Oracle,
     Projection,
     Prox,
     QueryRule,
+    State,
     inner,
     weighted_average,
 )
 from accelegrad.rules.distance import Probing, check_radius, larger
 from accelegrad.rules.schedules import adaptive_step, importance_weight
 
-STEP = 2  # the step is so many radii over the root of the weighted squares,
-MAPPED_STEP = 2**0.5  # or so many with a set or a term: the gradient mapping is the shorter one
+STEP = 2  # the step is so many radii over the root of the weighted squares
 REACH = 3  # z stays within so many radii of x0
 TRUST = 2  # times the distance that the gradients prove, the radius grows to
+ROUNDING = 1e-9  # of a step: a projection that leaves less of it has stopped it altogether
 
 
 class DistanceFreeState(NamedTuple):
@@ -30,7 +32,7 @@ class DistanceFreeState(NamedTuple):
     query_point: Array  # x_{t+1}, where the next gradient is wanted
     mirror_point: Array  # z_t
     gradient_point: Array  # y_t
-    weighted_squares: Any  # sum of alpha_s^2 ||G_s||^2
+    weighted_squares: Any  # sum of alpha_s^2 ||g_s||^2
     step_size: Any  # eta_{t-1}
     weighted_sum: Array  # sum of alpha_s r_s y_{s+1}
     weight_sum: Any
@@ -38,6 +40,27 @@ class DistanceFreeState(NamedTuple):
     radius: Any  # r_t
     evidence: Any  # N_t = sum of alpha_s r_s^2 <G_s, x_0 - x_{s+1}>
     gradient_sum: Array  # S_t = sum of alpha_s r_s^2 G_s
+
+
+class DualAveragingState(NamedTuple):
+    """The same with a set or a term, which bend the steps."""
+
+    iteration: Any
+    query_point: Array
+    mirror_point: Array
+    gradient_point: Array
+    weighted_squares: Any  # sum of alpha_s^2 ||g_s - g_{s-1}||^2
+    step_size: Any
+    weighted_sum: Array
+    weight_sum: Any
+    start: Array
+    radius: Any
+    evidence: Any
+    gradient_sum: Array
+    dual_sum: Array  # sum of alpha_s g_s
+    dual_weight: Any  # sum of alpha_s
+    last_gradient: Array  # g_{t-1}
+    noisy: bool  # whether z is made from that sum
 
 
 @dataclass(frozen=True)
@@ -48,26 +71,43 @@ class DistanceFreeAcceleGrad(Probing, QueryRule):
     diameter's place:
 
     .. math::
-        \eta_t &= 2 r_t \,\bigl(\textstyle\sum_{s\le t} \alpha_s^2 \|G_s\|^2\bigr)^{-1/2} \\
-        z_{t+1} &= P_{3 r_t}(T_{\alpha_t \eta_t}(z_t, g_t)), \quad
-        y_{t+1} = T_{\eta_t}(x_{t+1}, g_t), \qquad T_\eta(x, g) = x - \eta g \\
+        \eta_t &= 2 r_t \,\bigl(\textstyle\sum_{s\le t} \alpha_s^2 \|g_s\|^2\bigr)^{-1/2} \\
+        z_{t+1} &= P_{3 r_t}(z_t - \alpha_t \eta_t g_t), \quad y_{t+1} = x_{t+1} - \eta_t g_t \\
         r_{t+1} &= \max\bigl(r_t,\ 2 N_t / \|S_t\|\bigr) \\
         N_t &= \textstyle\sum_{s \le t} \alpha_s r_s^2 \langle G_s, x_0 - x_{s+1}\rangle, \quad
-        S_t = \textstyle\sum_{s \le t} \alpha_s r_s^2 G_s
+        S_t = \textstyle\sum_{s \le t} \alpha_s r_s^2 G_s, \quad G_s = g_s
 
-    where :math:`P_R` is the projection onto the ball around :math:`x_0`, and :math:`G_t = g_t`.
-    With exact gradients :math:`N_t/\|S_t\|` is a proven lower bound on the distance to any
-    minimiser (the sum of :math:`\langle g_s, x_{s+1} - x^*\rangle \ge 0`), so the radius never
-    exceeds twice that distance, unless :math:`r_0` does. Under noise the bound errs downwards: the
-    noise of a gradient is independent of the point it is taken at, so it cancels in the numerator
-    and lengthens the denominator. The output is the average of the :math:`y_{t+1}` with weights
+    where :math:`P_R` is the projection onto the ball around :math:`x_0`. With exact gradients
+    :math:`N_t/\|S_t\|` is a proven lower bound on the distance to any minimiser (the sum of
+    :math:`\langle g_s, x_{s+1} - x^*\rangle \ge 0`), so the radius never exceeds twice that
+    distance, unless :math:`r_0` does. Under noise the bound errs downwards: the noise of a gradient
+    is independent of the point it is taken at, so it cancels in the numerator and lengthens the
+    denominator. The output is the average of the :math:`y_{t+1}` with weights
     :math:`\alpha_t r_t`, which forgets the steps that were taken while the radius was too small.
 
-    With a feasible set or a composite term, :math:`T_\eta(x, g)` is the step followed by the prox
-    and the projection, and :math:`G_t = (x_{t+1} - T_h(x_{t+1}, g_t))/h` with
-    :math:`h = \eta_{t-1}` is the gradient mapping. Unlike the gradient it vanishes at a minimiser
-    on the boundary, so that the steps do not die there; as it is the shorter one, the step has a
-    :math:`\sqrt2` in place of the 2.
+    With a feasible set K it is
+
+    .. math::
+        \eta_t &= 2 r_t \,\bigl(\textstyle\sum_{s\le t} \alpha_s^2 \|g_s - g_{s-1}\|^2
+                  \bigr)^{-1/2}, \quad g_{-1} = 0 \\
+        z_{t+1} &= P_{3 r_t}(P_K(z_t - \alpha_t \eta_t g_t)) \ \text{ or }\
+                  P_{3 r_t}\bigl(P_K(x_0 - \eta_t \textstyle\sum_{s \le t} \alpha_s g_s)\bigr),
+                  \quad y_{t+1} = P_K(x_{t+1} - \eta_t g_t) \\
+        r_{t+1} &= \max\bigl(r_t,\ 2 (\rho + \lambda (N_t - \langle S_t, x_0 - u\rangle) / \rho)
+                  \bigr), \quad u = P_K(x_0 - \lambda S_t), \quad \rho = \|u - x_0\|
+
+    with :math:`\lambda = \eta_t / r_t^2`. At a minimiser on the boundary the gradients do not
+    vanish, but their changes do, so that the steps do not die there. The second z, dual averaging,
+    is for noise: projected step by step it would have a mean that points into the set, but in the
+    sum it cancels first. The first z is faster with exact gradients, and is taken where an oracle
+    gives these. The distance is proven here too, for :math:`\langle S_t, x_0 - x^*\rangle \ge N_t`
+    and :math:`\langle x_0 - \lambda S_t - u, x^* - u\rangle \le 0`, whatever
+    :math:`\lambda > 0`; without K it is :math:`N_t / \|S_t\|` again.
+
+    A composite term adds its prox to those steps, in the second z with the weight
+    :math:`\eta_t \sum_{s \le t} \alpha_s`, and the prox step over its size takes the gradient's
+    place in the evidence: :math:`G_t = (x_{t+1} - \mathrm{prox}(x_{t+1} - \eta_t g_t, \eta_t)) /
+    \eta_t`. For an L-smooth f the distance is then proven while :math:`\eta_t \le 1/L`.
 
     Parameters
     ----------
@@ -82,7 +122,8 @@ class DistanceFreeAcceleGrad(Probing, QueryRule):
     project : callable, optional
         The projection onto a feasible set. `minimize` sets it.
     project_y : bool, default True
-        Whether y is projected too.
+        Whether y is projected too. If not, the set only keeps z from going astray, as AcceleGrad's
+        ball does, and the steps are those without a set.
     prox : callable, optional
         ``prox(x, step)``, the proximal operator of a term that is added to f. `minimize` sets it.
 
@@ -91,8 +132,10 @@ class DistanceFreeAcceleGrad(Probing, QueryRule):
     The weights and the coupling: K. Y. Levy, A. Yurtsever, V. Cevher, NeurIPS 2018. Steps from the
     distance travelled: M. Ivgi, O. Hinder, Y. Carmon (DoG), ICML 2023. The lower bound on the
     distance: A. Defazio, K. Mishchenko (D-Adaptation), ICML 2023, with the weights of K.
-    Mishchenko, A. Defazio (Prodigy), ICML 2024. The combination is accelegrad's own and has no
-    proof; the page "No tuning" of the documentation has the experiments.
+    Mishchenko, A. Defazio (Prodigy), ICML 2024. Dual averaging: Y. Nesterov, Math. Program. 120,
+    2009; with a term: L. Xiao, JMLR 11, 2010. Steps from the gradients' changes: P. Joulani, A.
+    Raj, A. Gyorgy, C. Szepesvari, ICML 2020. The combination is accelegrad's own and has no proof;
+    the page "No tuning" of the documentation has the experiments.
     """
 
     initial_radius: float | None = None
@@ -107,41 +150,94 @@ class DistanceFreeAcceleGrad(Probing, QueryRule):
         if self.largest_radius is not None:
             real_number("largest_radius", self.largest_radius, above=0)
 
-    def init(self, x0: Array) -> DistanceFreeState:
+    @property
+    def bent(self) -> bool:
+        """Whether a set that y has to stay in, or a term, bends the steps."""
+        return self.prox is not None or (self.project is not None and self.project_y)
+
+    def init(self, x0: Array) -> State:
         """Return y_0 = z_0 = x_0."""
-        zero = 0 * x0
-        radius = self.first_radius(x0)
-        return DistanceFreeState(0, x0, x0, x0, 0.0, 0.0, zero, 0.0, x0, radius, 0.0, zero)
+        zero, radius = 0 * x0, self.first_radius(x0)
+        common = (0, x0, x0, x0, 0.0, 0.0, zero, 0.0, x0, radius, 0.0, zero)
+        if self.bent:
+            return DualAveragingState(*common, zero, 0.0, zero, noisy=True)
+        return DistanceFreeState(*common)
 
     def capped(self, radius: Any) -> Any:
         """Return the radius, or the largest where it is beyond that."""
         cap = self.largest_radius
         return radius if cap is None else radius * (radius <= cap) + cap * (radius > cap)
 
-    def query(self, state: DistanceFreeState) -> Array:
+    def prepared(self, state: State, oracle: Oracle) -> tuple[State, Oracle]:
+        """Return the state before its first step, with a probed radius, and whether noise bends z.
+
+        Gradients that come from no oracle, but one by one to `update`, are taken for noisy.
+        """
+        if self.bent and state.iteration == 0:
+            exact = getattr(oracle, "exact_values", True) and not hasattr(oracle, "frozen")
+            state = state._replace(noisy=not exact)
+        return super().prepared(state, oracle)
+
+    def query(self, state: State) -> Array:
         """Return x_{t+1} = tau_t z_t + (1 - tau_t) y_t."""
         return state.query_point
 
-    def weight(self, state: DistanceFreeState) -> Any:
+    def weight(self, state: State) -> Any:
         """Return alpha_t, the weight that the certificate gives to the gradient's cut."""
         return importance_weight(state.iteration)
 
-    def update(self, state: DistanceFreeState, gradient: Array) -> DistanceFreeState:
+    def update(self, state: State, gradient: Array) -> State:
         """Return the state after the gradient g_t at x_{t+1}."""
-        t, x, x0, r = state.iteration, state.query_point, state.start, state.radius
-        alpha = importance_weight(t)
-        plain = self.prox is None and (self.project is None or not self.project_y)
-        mapping = gradient if plain else self._mapping(state, gradient)
-        squares = state.weighted_squares + alpha * alpha * inner(mapping, mapping)
-        eta = adaptive_step((STEP if plain else MAPPED_STEP) * r, squares)
-        z = self._held(self._moved(state.mirror_point, gradient, alpha * eta), x0, REACH * r)
-        y = self._moved(x, gradient, eta, self.project_y)
+        if self.bent:
+            return self._bent_update(state, gradient)
+        alpha = importance_weight(state.iteration)
+        squares = state.weighted_squares + alpha * alpha * inner(gradient, gradient)
+        eta = adaptive_step(STEP * state.radius, squares)
+        z = state.mirror_point - alpha * eta * gradient
+        if self.project is not None:
+            z = self.project(z)
+        y = state.query_point - eta * gradient
+        return DistanceFreeState(*self._following(state, squares, eta, z, y, gradient))
+
+    def _bent_update(self, state: DualAveragingState, gradient: Array) -> DualAveragingState:
+        """Return the state after the gradient g_t, with steps that a set or a term bends."""
+        alpha, x = importance_weight(state.iteration), state.query_point
+        change = gradient - state.last_gradient
+        squares = state.weighted_squares + alpha * alpha * inner(change, change)
+        # Where the function's gradient is zero, the term's need not be.
+        eta = adaptive_step(STEP * state.radius, squares) + (squares == 0) * state.radius
+        dual_sum = state.dual_sum + alpha * gradient
+        dual_weight = state.dual_weight + alpha
+        if state.noisy:
+            z = self._near(state.start - eta * dual_sum, eta * dual_weight)
+        else:
+            z = self._near(state.mirror_point - alpha * eta * gradient, alpha * eta)
+        y = self._near(x - eta * gradient, eta)
+        mapping = gradient if self.prox is None else (x - y) / eta
+        z, y = self._in_set(z), self._in_set(y)
+        common = self._following(state, squares, eta, z, y, mapping)
+        return DualAveragingState._make((*common, dual_sum, dual_weight, gradient, state.noisy))
+
+    def _near(self, point: Array, step: Any) -> Array:
+        """Return the prox of the term, if there is one."""
+        return point if self.prox is None else self.prox(point, step)
+
+    def _in_set(self, point: Array) -> Array:
+        """Return the projection onto the set that y has to stay in, if there is one."""
+        return self.project(point) if self.project is not None and self.project_y else point
+
+    def _following(
+        self, state: State, squares: Any, eta: Any, z: Array, y: Array, mapping: Array
+    ) -> tuple[Any, ...]:
+        """Return what both states have in common after z, y and the G_t of the evidence."""
+        t, x0, r = state.iteration, state.start, state.radius
+        alpha, tau = importance_weight(t), 1 / importance_weight(t + 1)
+        z = held(z, x0, REACH * r)
         weight = alpha * r * r
-        evidence = state.evidence + weight * inner(mapping, x0 - x)
+        evidence = state.evidence + weight * inner(mapping, x0 - state.query_point)
         gradient_sum = state.gradient_sum + weight * mapping
-        proven = adaptive_step(evidence, inner(gradient_sum, gradient_sum))
-        tau = 1 / importance_weight(t + 1)
-        return DistanceFreeState(
+        proven = self._proven(evidence, gradient_sum, x0, eta / (r * r))
+        return (
             t + 1,
             z + (1 - tau) * (y - z),
             z,
@@ -156,33 +252,29 @@ class DistanceFreeAcceleGrad(Probing, QueryRule):
             gradient_sum,
         )
 
-    def _moved(self, point: Array, gradient: Array, step: Any, project: bool = True) -> Array:
-        """Return T_step(point, gradient)."""
-        moved = point - step * gradient
-        if self.prox is not None:
-            moved = self.prox(moved, step)
-        return self.project(moved) if project and self.project is not None else moved
+    def _proven(self, evidence: Any, gradient_sum: Array, x0: Array, step: Any) -> Any:
+        """Return a lower bound on the distance from x0 to a minimiser; zero where none is known."""
+        square = inner(gradient_sum, gradient_sum)
+        if self.project is None or not self.project_y:
+            return adaptive_step(evidence, square)
+        offset = x0 - self.project(x0 - step * gradient_sum)
+        reached = inner(offset, offset)
+        moved = reached > ROUNDING * ROUNDING * step * step * square
+        excess = step * (evidence - inner(gradient_sum, offset))
+        return moved * (reached**0.5 + adaptive_step(excess, reached))
 
-    def _mapping(self, state: DistanceFreeState, gradient: Array) -> Array:
-        """Return the gradient mapping."""
-        x, step = state.query_point, state.step_size
-        if not step > 0:  # the first step, or a minimiser so far
-            step = adaptive_step(state.radius, inner(gradient, gradient))
-        if not step > 0:  # the function's gradient is zero; the term's need not be
-            step = state.radius
-        return (x - self._moved(x, gradient, step)) / step
-
-    def _held(self, z: Array, x0: Array, reach: Any) -> Array:
-        """Return z moved back into the ball around x0 (which keeps it in the set: x0 is there)."""
-        offset = z - x0
-        square = inner(offset, offset)
-        excess = (square > reach * reach) * (1 - adaptive_step(reach, square))
-        return z - excess * offset
-
-    def output(self, state: DistanceFreeState) -> Array:
+    def output(self, state: State) -> Array:
         """Return the average of the y_{t+1} with weights alpha_t r_t (x_0 before any step)."""
         return weighted_average(state, state.gradient_point)
 
-    def last(self, state: DistanceFreeState) -> Array:
+    def last(self, state: State) -> Array:
         """Return the last y_t."""
         return state.gradient_point
+
+
+def held(z: Array, x0: Array, reach: Any) -> Array:
+    """Return z moved back into the ball around x0 (which keeps it in a set that x0 is in)."""
+    offset = z - x0
+    square = inner(offset, offset)
+    excess = (square > reach * reach) * (1 - adaptive_step(reach, square))
+    return z - excess * offset

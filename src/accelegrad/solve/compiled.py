@@ -22,6 +22,8 @@ from accelegrad.problems.sets import Ball
 from accelegrad.rules import AcceleGrad, AdaGrad, DistanceFreeAcceleGrad, Rescaled
 from accelegrad.rules.base import Rule, Step
 from accelegrad.rules.rescaled import ChangedOracle
+from accelegrad.rules.schedules import importance_weight
+from accelegrad.solve.batches import fewer_steps, powers_of, weight_squares
 from accelegrad.solve.oracle import Evaluation, MinibatchOracle
 
 if TYPE_CHECKING:
@@ -31,6 +33,15 @@ if TYPE_CHECKING:
 CHUNK_ENTRIES = 1 << 21
 #: With fewer rows and columns, loading Numba would take longer than what it saves.
 LEAST_ROWS, LEAST_ENTRIES = 5_000, 1 << 18
+#: What the kernels keep of a rule's sums: numbers that grow with the weights, or their squares, and
+#: columns by the layout (columns of CSR rows' coupled rules and of AdaGrad, points of dense rows)
+LINEAR = (
+    *("weight_sum", "evidence", "sum_b", "sb", "rho", "rho0", "rho1", "rho2"),
+    *("sigma0", "sigma1", "sigma2", "sz", "sy", "sx0"),
+)
+QUADRATIC = ("ss", "peak")
+SUM_COLUMNS = {4: [2, 3], 2: [1]}
+SUM_POINTS = {5: [1, 4], 2: [1]}
 
 
 class CompiledState:
@@ -50,6 +61,11 @@ class CompiledState:
     def step_size(self) -> float:
         """The last step's size."""
         return 0.0 if self.epochs is None else self.epochs.step_size
+
+    @property
+    def squares(self) -> float:
+        """The sum of the squared gradients, weighted as the rule does."""
+        return 0.0 if self.epochs is None else float(self.epochs.numbers["squares"])
 
     @property
     def radius(self) -> float:
@@ -76,7 +92,8 @@ class CompiledRule(Rule):
     def __init__(self, rule: Rule, model: LinearModel) -> None:
         self.rule, self.change = _parts(rule)
         self.model = model
-        entries = model.X.nnz if sp.issparse(model.X) else model.X.size
+        X: Any = model.X
+        entries = X.size if isinstance(X, np.ndarray) else X.nnz
         self._rows_at_once = max(1, CHUNK_ENTRIES * model.n_samples // max(entries, 1))
 
     def init(self, x0: Vector) -> CompiledState:
@@ -103,12 +120,28 @@ class CompiledRule(Rule):
         most = max(1, min(most, self._rows_at_once // sampler.batch_size))
         rows = sampler.next_batches(most)
         batches = -(-rows.size // sampler.batch_size)
+        first, squares = state.iteration, state.squares
         done = state.epochs.advance(rows, sampler.batch_size)
-        oracle.count(batches)
+        oracle.count(batches, rows.size)
         if done < batches:
             raise NonFiniteError("the gradient of a batch is not finite")
-        # The point alone: nothing exact is known there.
-        return Step(state, Evaluation(self.last(state), math.nan), 1.0, done)
+        # The point alone: nothing exact is known there. The square is the steps' weighted mean.
+        evaluation = Evaluation(self.last(state), math.nan)
+        evaluation.squared_norm = (state.squares - squares) / weight_squares(self, first, done)
+        return Step(state, evaluation, 1.0, done)
+
+    def coarsen(self, state: CompiledState, ratio: float) -> None:
+        """Change the state into that of batches so much larger: the twin of `coarsened`."""
+        assert state.epochs is not None
+        steps = fewer_steps(state.iteration, ratio)
+        ratio = state.iteration / steps
+        powers = powers_of(self.rule)
+        squares = next(p for name, p in powers.items() if name.endswith("squares"))
+        content = state.epochs.state()
+        content["squares"] /= ratio**squares
+        content["iteration"] = steps
+        _shrink_sums(content, ratio ** powers["weight_sum"])
+        state.epochs.restore(content)
 
     def _first_radius(self, state: CompiledState, oracle: MinibatchOracle) -> float | None:
         """Return the radius to start with, from the rule's own probe where it has one."""
@@ -166,6 +199,22 @@ class CompiledRule(Rule):
 
     def _unscaled(self, point: Vector) -> Vector:
         return point if self.change is None else self.change.apply(point)
+
+
+def _shrink_sums(content: dict[str, Any], factor: float) -> None:
+    """Divide all that a kernel's state holds of weighted sums, after the number of its steps."""
+    for names, divisor in ((LINEAR, factor), (QUADRATIC, factor**2)):
+        for name in content.keys() & set(names):
+            content[name] /= divisor
+    if "columns" in content:
+        columns = content["columns"]
+        columns[:, SUM_COLUMNS[columns.shape[1]]] /= factor
+        return
+    points = content["points"]
+    points[SUM_POINTS[len(points)]] /= factor
+    if len(points) > 2:  # the next query is kept as a point, and depends on the number of steps
+        y, z = points[2], points[3]
+        points[0] = z + (1 - 1 / importance_weight(content["iteration"])) * (y - z)
 
 
 def _parts(rule: Rule) -> tuple[Rule, ColumnScaling | None]:

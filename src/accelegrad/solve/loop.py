@@ -16,10 +16,18 @@ from typing import Any
 from scipy.optimize import OptimizeResult
 
 from accelegrad.errors import LineSearchError, NonFiniteError, Vector
+from accelegrad.problems.sampling import GrowingSampler
 from accelegrad.problems.sets import FeasibleSet
 from accelegrad.rules.base import Rule, State, Step
 from accelegrad.rules.distance import distance
 from accelegrad.solve import checkpoint
+from accelegrad.solve.batches import (
+    BatchGrowth,
+    coarsened,
+    row_variance,
+    seen_square,
+    weight_squares,
+)
 from accelegrad.solve.certificate import Certificate, Region
 from accelegrad.solve.compiled import CompiledRule
 from accelegrad.solve.oracle import Evaluation, MinibatchOracle, Oracle
@@ -84,6 +92,8 @@ class Run:
         The constraint that every returned point has to meet.
     restarts : Restarts, optional
         When to start afresh from the best point.
+    batches : BatchGrowth, optional
+        When the batches of a `MinibatchOracle` with a `GrowingSampler` grow.
     """
 
     def __init__(
@@ -99,6 +109,7 @@ class Run:
         kind: Mapping[str, Any] | None = None,
         feasible_set: FeasibleSet | None = None,
         restarts: Restarts | None = None,
+        batches: BatchGrowth | None = None,
     ) -> None:
         self.rule, self.oracle, self.options = rule, oracle, options
         self.certificate = certificate
@@ -106,9 +117,10 @@ class Run:
         self.judge_every = judge_every
         self.kind = dict(kind or {})
         self.feasible_set = feasible_set
-        self.restarts = restarts
+        self.restarts, self.batches = restarts, batches
         self.state: State = rule.init(x0)
         self.iteration = 0
+        self._uncounted = 0  # steps that the state does not count: see `coarsened`
         region = certificate.assumed_region
         self._growing = region if region is not None and region.growing else None
         self._origin = getattr(self.state, "start", None)  # x0 in the rule's own coordinates
@@ -185,7 +197,7 @@ class Run:
             return status
         except KeyboardInterrupt:
             # Compiled code does not hear of it before its steps are done.
-            self.iteration = max(self.iteration, int(self.state.iteration))
+            self.iteration = max(self.iteration, int(self.state.iteration) + self._uncounted)
             return Status.INTERRUPTED
         except NonFiniteError as error:
             self._detail = f"At iteration {self.iteration + 1} {error}."
@@ -206,6 +218,8 @@ class Run:
             for add in certify:
                 add(step.evaluation, step.weight)
             self.state, self.iteration = step.state, self.iteration + step.count
+            if self.batches is not None and not self.batches.ended:
+                self._consider_growth(self.batches, step)
             if self._growing is not None:
                 self._follow(self._growing)
             status = self._verdict(step)
@@ -235,6 +249,8 @@ class Run:
             ends.append(max(self._next_judgement, now + 1))
         if self.restarts is not None:
             ends.append(now - now % self.judge_every + self.judge_every)
+        if self.batches is not None and not self.batches.ended:
+            ends.append(now + max(self.batches.next_look - int(self.state.iteration), 1))
         return min(ends) - now
 
     def _next_call_back(self) -> int:
@@ -291,6 +307,46 @@ class Run:
             state = state._replace(start_value=final.value)
         self.state = state
         self.certificate.forget()
+
+    def _consider_growth(self, growth: BatchGrowth, step: Step) -> None:
+        """Take note of a step's gradients, and let the batches grow where they are mostly noise."""
+        steps = int(self.state.iteration)
+        weights = weight_squares(self.rule, steps - step.count, step.count)
+        growth.note(seen_square(self.rule, step.evaluation) * weights, weights)
+        if steps < growth.next_look:
+            return
+        size = growth.next_size(self._row_variance(growth))
+        if size > growth.size:
+            self._grow(size, size / growth.size)
+        growth.go_on(size, self.iteration, int(self.state.iteration))
+
+    def _row_variance(self, growth: BatchGrowth) -> float:
+        """Measure the noise of a row's gradient at the last iterate, as the rule sees it."""
+        assert isinstance(self.oracle, MinibatchOracle)
+        groups, size = growth.test_shape(self.oracle.rows)
+        point, change = self.rule.last(self.state), getattr(self.rule, "change", None)
+        gradients = [
+            self.oracle.at(point, rows).gradient for rows in self.oracle.sampled(groups, size)
+        ]
+        if change is not None:
+            gradients = [change.adjoint(gradient) for gradient in gradients]
+        return row_variance(gradients, size)
+
+    def _grow(self, size: int, ratio: float) -> None:
+        assert isinstance(self.oracle, MinibatchOracle)
+        assert isinstance(self.oracle.sampler, GrowingSampler)
+        self.oracle.sampler.grow(size)
+        if isinstance(self.rule, CompiledRule):
+            self.rule.coarsen(self.state, ratio)
+        else:
+            self.state = coarsened(self.rule, self.state, ratio)
+        self._uncounted = self.iteration - int(self.state.iteration)
+        self._judge_once_an_epoch(size)
+        self._next_judgement = min(self._next_judgement, self.iteration + self.judge_every)
+
+    def _judge_once_an_epoch(self, batch_size: int) -> None:
+        assert isinstance(self.oracle, MinibatchOracle)
+        self.judge_every = -(-self.oracle.model.n_samples // batch_size)
 
     def _verdict(self, step: Step) -> Status | None:
         """Tell whether this step ends the run."""
@@ -476,6 +532,7 @@ class Run:
         return {
             "nfev": sum(count.nfev for count in counts),
             "njev": sum(count.njev for count in counts),
+            "rows": sum(count.rows for count in counts),
         }
 
     def _open_progress(self) -> None:
@@ -511,6 +568,7 @@ class Run:
             "judge": None if self.judge is None else self.judge.state(),
             "certificate": self.certificate.state(),
             "restarts": None if self.restarts is None else self.restarts.state(),
+            "batches": None if self.batches is None else self.batches.state(),
             "trace": None if self.trace is None else self.trace.state(),
         }
         checkpoint.save(self.options.checkpoint, self.kind, content)
@@ -530,6 +588,10 @@ class Run:
         else:
             self.state = self.state._replace(**content["rule"])
         self.oracle.restore(content["oracle"])
+        if self.batches is not None:
+            self.batches.restore(content["batches"])
+            self._uncounted = self.iteration - int(self.state.iteration)
+            self._judge_once_an_epoch(self.batches.size)
         if self.judge is not None and self.judge is not self.oracle:
             self.judge.restore(content["judge"])
         self.certificate.restore(content["certificate"])
@@ -564,6 +626,7 @@ class Run:
                 "gap": value - lower_bound if known else math.inf,
                 "certified_radius": self.certificate.radius_of(lower_bound) if known else 0.0,
                 "n_restarts": 0 if self.restarts is None else self.restarts.count,
+                **({} if self.batches is None else {"batch_sizes": list(self.batches.sizes)}),
                 "seconds": self.seconds,
                 "trace": self.trace,
             }

@@ -19,12 +19,12 @@ from accelegrad.errors import NonFiniteError, Vector
 from accelegrad.problems.linear_model import Evaluation as ModelEvaluation
 from accelegrad.problems.linear_model import LinearModel
 from accelegrad.problems.penalties import Penalty
-from accelegrad.problems.sampling import BatchSampler
+from accelegrad.problems.sampling import BatchSampler, Rows
 
 # A model's overflow ends the run with a status of its own; a warning would add nothing.
 QUIET: dict[str, Any] = {"over": "ignore", "invalid": "ignore"}
-SAMPLED_SHARE = 50  # one row in so many makes a sample for the probe
-LARGEST_SAMPLE = 256
+SAMPLED_SHARE = 20  # one row in so many makes a sample for the probe
+LARGEST_SAMPLE = 1023
 LARGEST_SQUARE = 1e290  # what squared weights, up to 1e16, can still be multiplied with
 
 
@@ -93,11 +93,12 @@ def _describe_gradient(gradient: Vector) -> str:
 
 
 class Counts(NamedTuple):
-    """Calls so far: `points` counts the points at which anything was computed."""
+    """Calls so far: `points` counts the points at which anything was computed, `rows` data."""
 
     nfev: int = 0
     njev: int = 0
     points: int = 0
+    rows: int = 0
 
 
 class Oracle(ABC):
@@ -110,7 +111,7 @@ class Oracle(ABC):
 
     def __init__(self, penalty: Penalty | None = None) -> None:
         self.penalty = penalty
-        self.nfev = self.njev = self.points = 0
+        self.nfev = self.njev = self.points = self.rows = 0
         self.best: Evaluation | None = None
 
     @abstractmethod
@@ -119,11 +120,11 @@ class Oracle(ABC):
 
     def counts(self) -> Counts:
         """Return the calls so far."""
-        return Counts(self.nfev, self.njev, self.points)
+        return Counts(self.nfev, self.njev, self.points, self.rows)
 
     def set_counts(self, counts: Counts) -> None:
         """Go on counting from there."""
-        self.nfev, self.njev, self.points = counts
+        self.nfev, self.njev, self.points, self.rows = counts
 
     def _late_gradient(self, evaluation: Evaluation) -> Vector:
         """Return the gradient at a point whose value is known; no such thing by default."""
@@ -213,6 +214,7 @@ class ModelOracle(Oracle):
         """Evaluate at the point."""
         self.points += 1
         self.nfev += 1
+        self.rows += self.model.n_samples
         with np.errstate(**QUIET):
             at = self.model.evaluate(point)
             value = at.value
@@ -243,25 +245,32 @@ class MinibatchOracle(Oracle):
 
     def at(self, point: Vector, rows: Any) -> Evaluation:
         """Estimate value and gradient at the point from these rows."""
-        self.count(-(-len(rows) // self.sampler.batch_size))
+        self.count(-(-len(rows) // self.sampler.batch_size), len(rows))
         with np.errstate(**QUIET):
             value, gradient = self.model.batch_value_and_gradient(point, rows)
         return self._finish(Evaluation(point, value, gradient))
 
-    def count(self, batches: int) -> None:
-        """Count estimates of value and gradient."""
+    def count(self, batches: int, rows: int) -> None:
+        """Count estimates of value and gradient, and the rows that they took."""
         self.points += batches
         self.nfev += batches
         self.njev += batches
+        self.rows += rows
+
+    def sampled(self, groups: int, size: int) -> list[Rows]:
+        """Return random groups of rows without a row in common, drawn beside the batches."""
+        rows = self.sampler.rng.choice(self.model.n_samples, groups * size, replace=False)
+        return list(rows.reshape(groups, size))
 
     def frozen(self) -> tuple[Sample, Sample]:
         """Return two independent samples of the function, each the same at every call.
 
         A small share of the rows: a probe that looks at each sample ten times costs less than an
-        epoch.
+        epoch. Their number is odd, for two classes in balance would hide what the intercept does.
         """
         n = self.model.n_samples
         size = min(max(n // SAMPLED_SHARE, self.sampler.batch_size), LARGEST_SAMPLE, (n + 1) // 2)
+        size -= size % 2 == 0
         rows = self.sampler.rng.permutation(n)
         return (
             functools.partial(self.at, rows=rows[:size]),

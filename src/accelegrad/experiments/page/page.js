@@ -274,12 +274,12 @@ function build(figure, place) {
     };
     layout[`yaxis${number}`] = {
       ...axes,
-      type: "log",
+      type: panel.logY ? "log" : "linear",
       exponentformat: "power",
       anchor: `x${number}`,
       domain: [1 - (y + down) / place.height, 1 - y / place.height],
       title: { ...title, text: labelled ? plain(panel.yLabel) : "", standoff: 4 },
-      ...ticks(true, down / 24, panel.lines.map((line) => figure.arrays[line.y]), true),
+      ...ticks(panel.logY, down / (panel.logY ? 24 : 40), panel.lines.map((line) => figure.arrays[line.y]), true),
     };
     let drawn = 0;
     for (const line of panel.lines) {

@@ -1,0 +1,295 @@
+"""Epochs of the variance-reduced rule on CSR rows: O(nonzeros of the batch) a step, exact.
+
+Within an epoch the anchor s, the sum's gradient h there and the stage's start c stand still. With
+u = v - s, e = s - c and L = l2 tau, a step of size eta with the gradient g = p + L u + h, where p
+is the sparse part, is u+ = (1 - eta L) u - eta h - eta p. So u = k q - beta h with
+
+    k+ = (1 - eta L) k,    beta+ = (1 - eta L) beta + eta,    q+ = q - (eta / k+) p,
+
+and of the vectors only q changes, where p is not zero. As p is a sum of rows, its products with q,
+h and e are sums over the rows' products with them; u.u, u.h and u.e follow u by recurrences. The
+sum of the averaged u is K q - r - B h with K and B the sums of k and beta, where r takes up what
+q's changes would do to the past. Where k comes close to zero all is written down anew, with k = 1
+and beta = 0: that costs O(columns), and is rare.
+
+The intercept, which has no l2 term, is a number of its own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from accelegrad.errors import Vector
+from accelegrad.kernels.arrays import read_only
+from accelegrad.kernels.compile import Call, announces, compiled, kernel, layout, summing
+from accelegrad.kernels.epochs import NO_ROWS, over_root, record
+from accelegrad.kernels.sparse_rows import aligned, look_ahead
+from accelegrad.kernels.variance_reduced import (
+    NUMBERS,
+    Path,
+    Sum,
+    common_path,
+    common_sum,
+    row_factor,
+)
+
+#: What changes in a column: q, r, and p of two batches in turn.
+Q, R, FIRST, SECOND = range(4)
+WIDTH = 4
+SMALL = 1e-3  # of k: what is below is written down anew
+
+#: The numbers that change. `uu` is u.u, and so on; of the step before: `k0`, `beta0`, its size
+#: `eta`, p.p, p.g and g.g; of the intercept u, its sum, g of the step before, h and e.
+SCALARS = record(
+    [
+        *("k", "beta", "k0", "beta0", "k_sum", "beta_sum", "eta", "L"),
+        *("uu", "uh", "ue", "hh", "he", "ee", "pp", "pg", "gg"),
+        *("ub", "ub_sum", "gb", "hb", "eb"),
+    ],
+    ["anew"],
+)
+#: The inner products of p: with itself, p before, q, h, e and g before; and the sum of factors.
+PRODUCTS = record(["pp", "po", "pq", "ph", "pe", "pg", "total"], [])
+
+
+@summing
+def _fill(columns: Any, s: Any, path: Any) -> None:
+    """Write down the vectors that an epoch begins with, and their inner products."""
+    anchor, full, start, v = path.anchor, path.full_gradient, path.start, path.mirror
+    uu, uh, ue, hh, he, ee = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+    for j in range(columns.shape[0]):
+        u, h, e = v[j] - anchor[j], full[j], anchor[j] - start[j]
+        columns[j, Q], columns[j, R], columns[j, FIRST], columns[j, SECOND] = u, 0.0, 0.0, 0.0
+        uu += u * u
+        uh += u * h
+        ue += u * e
+        hh += h * h
+        he += h * e
+        ee += e * e
+    s.uu, s.uh, s.ue, s.hh, s.he, s.ee = uu, uh, ue, hh, he, ee
+    if anchor.size > columns.shape[0]:
+        b = columns.shape[0]
+        s.ub, s.hb, s.eb = v[b] - anchor[b], full[b], anchor[b] - start[b]
+
+
+@compiled
+def _products(data: Any, indices: Any, start: int, stop: int, columns: Any, h: Any) -> Any:
+    """Return a_i.q and a_i.h."""
+    along_q, along_h = 0.0, 0.0
+    for e in range(start, stop):
+        j = indices[e]
+        along_q += data[e] * columns[j, Q]
+        along_h += data[e] * h[j]
+    return along_q, along_h
+
+
+@compiled
+def _product(data: Any, indices: Any, start: int, stop: int, g: Any) -> float:
+    total = 0.0
+    for e in range(start, stop):
+        total += data[e] * g[indices[e]]
+    return total
+
+
+@compiled
+def _scatter(
+    data: Any, indices: Any, start: int, stop: int, c: float, columns: Any, new: int, of: Any
+) -> None:
+    """Add c a_i to p, and what that adds to its products with itself and with p before."""
+    pp, po, old = 0.0, 0.0, FIRST + SECOND - new
+    for e in range(start, stop):
+        j = indices[e]
+        added = c * data[e]
+        pp += added * (2.0 * columns[j, new] + added)
+        po += added * columns[j, old]
+        columns[j, new] += added
+    of.pp += pp
+    of.po += po
+
+
+@compiled
+def _change(s: Any, of: Any, gb: float) -> float:
+    """Return the squared distance of the gradient from the one before."""
+    if s.anew:
+        with_before = of.pg
+    else:  # u before was k0 q0 - beta0 h, with q0 = q + (eta / k) p before
+        u_before = s.k0 * (of.pq + s.eta / s.k * of.po) - s.beta0 * of.ph
+        with_before = of.po + s.L * u_before + of.ph
+    shrink = s.L * s.eta
+    sparse = of.pp - 2.0 * of.po + s.pp
+    change = sparse - 2.0 * shrink * (with_before - s.pg) + shrink * shrink * s.gg
+    return max(change, 0.0) + (gb - s.gb) * (gb - s.gb)
+
+
+@compiled
+def _follow(s: Any, of: Any, eta: float, gb: float) -> float:
+    """Let the numbers follow a step; return the squared distance of v from c."""
+    pu = s.k * of.pq - s.beta * of.ph
+    ug = pu + s.L * s.uu + s.uh
+    hg = of.ph + s.L * s.uh + s.hh
+    eg = of.pe + s.L * s.ue + s.he
+    s.pp, s.pg = of.pp, of.pp + s.L * pu + of.ph
+    s.gg = s.pg + s.L * ug + hg
+    s.uu += eta * (eta * s.gg - 2.0 * ug)
+    s.uh -= eta * hg
+    s.ue -= eta * eg
+    s.ub -= eta * gb
+    s.eta, s.gb = eta, gb
+    s.k0, s.beta0 = s.k, s.beta
+    return max(s.uu + 2.0 * s.ue + s.ee, 0.0) + (s.ub + s.eb) * (s.ub + s.eb)
+
+
+@compiled
+def _step(e: Any, s: Any, of: Any, gb: float) -> float:
+    """Do what a step does to the rule's numbers; return what u is multiplied with."""
+    if e.done > 0:
+        e.squares += e.weight * e.weight * _change(s, of, gb)
+    e.step_size = over_root(e.length * e.weight * e.radius, e.squares)
+    e.radius = max(e.radius, math.sqrt(_follow(s, of, e.step_size, gb)))
+    return 1.0 - s.L * e.step_size
+
+
+@compiled
+def _move(
+    data: Any, indices: Any, start: int, stop: int, factor: float, k_sum: float, columns: Any
+) -> None:
+    """Do a row's part of the step in q, and in r what it does to the past."""
+    for e in range(start, stop):
+        j = indices[e]
+        moved = factor * data[e]
+        columns[j, Q] -= moved
+        columns[j, R] -= k_sum * moved
+
+
+@compiled
+def _clear(indices: Any, start: int, stop: int, columns: Any, slot: int) -> None:
+    for e in range(start, stop):
+        columns[indices[e], slot] = 0.0
+
+
+@compiled
+def _begin_anew(s: Any, columns: Any, h: Any, new: int, g: Any) -> None:
+    """Do the step in all columns, with k = 1 and beta = 0 afterwards; g gets the gradient."""
+    for j in range(columns.shape[0]):
+        q = columns[j, Q]
+        u = s.k * q - s.beta * h[j]
+        g[j] = columns[j, new] + s.L * u + h[j]
+        columns[j, R] -= s.k_sum * q - s.beta_sum * h[j]
+        columns[j, Q] = u - s.eta * g[j]
+    s.k, s.beta, s.k_sum, s.beta_sum = 1.0, 0.0, 0.0, 0.0
+
+
+@compiled
+def _write(s: Any, coupling: float, kept: int, columns: Any, path: Any) -> None:
+    """Write down v and the sum of the averaged points."""
+    anchor, h, v, total = path.anchor, path.full_gradient, path.mirror, path.total
+    for j in range(columns.shape[0]):
+        q = columns[j, Q]
+        v[j] = anchor[j] + (s.k * q - s.beta * h[j])
+        moved = s.k_sum * q - columns[j, R] - s.beta_sum * h[j]
+        total[j] = kept * anchor[j] + coupling * moved
+    if anchor.size > columns.shape[0]:
+        b = columns.shape[0]
+        v[b] = anchor[b] + s.ub
+        total[b] = kept * anchor[b] + coupling * s.ub_sum
+
+
+@kernel
+def sparse_epoch(
+    numbers: Any,
+    data: Any,
+    indices: Any,
+    indptr: Any,
+    given: Any,
+    path: Any,
+    columns: Any,
+    order: Any,
+    batch_size: int,
+) -> None:
+    """Do a step for each batch of rows."""
+    scalars, products = np.zeros(1, SCALARS), np.zeros(1, PRODUCTS)
+    e, s, of = numbers[0], scalars[0], products[0]
+    y, shares, loss, slopes = given.y, given.shares, given.loss, given.slopes
+    margins, along_e, h = given.margins, given.travelled, path.full_gradient
+    factors, g = np.empty(batch_size), np.empty(columns.shape[0])
+    flat = columns.reshape(columns.size)
+    _fill(columns, s, path)
+    s.k, s.L = 1.0, e.l2 * e.coupling
+    intercept = path.anchor.size > columns.shape[0]
+    for first in range(0, order.size, batch_size):
+        last = min(first + batch_size, order.size)
+        new = FIRST + e.done % 2
+        products[:] = np.zeros(1, PRODUCTS)
+        for k in range(first, last):
+            look_ahead(data, indices, indptr, flat, WIDTH, order, k)
+            i = order[k]
+            start, stop = indptr[i], indptr[i + 1]
+            along_q, along_h = _products(data, indices, start, stop, columns, h)
+            moved = s.k * along_q - s.beta * along_h + s.ub
+            margin = margins[i] + e.coupling * moved
+            c = row_factor(loss, y, shares, slopes, i, margin, last - first)
+            of.pq += c * along_q
+            of.ph += c * along_h
+            of.pe += c * (along_e[i] - s.eb)
+            of.total += c
+            if s.anew:
+                of.pg += c * _product(data, indices, start, stop, g)
+            factors[k - first] = c
+            if c != 0.0:
+                _scatter(data, indices, start, stop, c, columns, new, of)
+        keep = _step(e, s, of, s.hb + of.total if intercept else 0.0)
+        s.anew = abs(keep * s.k) < SMALL
+        if s.anew:
+            _begin_anew(s, columns, h, new, g)
+        else:
+            s.k, s.beta = keep * s.k, keep * s.beta + s.eta
+            for k in range(first, last):
+                i, factor = order[k], s.eta / s.k * factors[k - first]
+                if factor != 0.0:
+                    _move(data, indices, indptr[i], indptr[i + 1], factor, s.k_sum, columns)
+        for k in range(max(first - batch_size, 0), first):
+            i = order[k]
+            _clear(indices, indptr[i], indptr[i + 1], columns, FIRST + SECOND - new)
+        if e.done >= e.kept_from:
+            s.k_sum += s.k
+            s.beta_sum += s.beta
+            s.ub_sum += s.ub
+        e.done += 1
+    _write(s, e.coupling, e.done - e.kept_from, columns, path)
+
+
+@announces
+def _calls() -> Iterator[Call]:
+    """Yield a call for rows of all the types that there are kernels for."""
+    for dtype in (np.float64, np.float32):
+        for index in (np.uint32, np.uint64):
+            matrix = [read_only(np.empty(0, kind)) for kind in (dtype, index, index)]
+            arrays = (common_sum(), common_path(), aligned(1, WIDTH), NO_ROWS)
+            name = f"variance-reduced epoch, {layout(dtype, index)}"
+            yield Call(name, sparse_epoch, (np.zeros(1, NUMBERS), *matrix, *arrays, 1))
+
+
+def room(n_features: int) -> Vector:
+    """Return the memory that epochs take beyond the data: four numbers a column."""
+    return aligned(n_features, WIDTH)
+
+
+def run_sparse(
+    numbers: npt.NDArray[np.void],
+    matrix: tuple[npt.NDArray[Any], ...],
+    given: Sum,
+    path: Path,
+    columns: Vector,
+    order: npt.NDArray[np.int64],
+    batch_size: int,
+) -> None:
+    """Do an epoch on CSR rows: data, and indices and indptr as unsigned numbers of one type.
+
+    `numbers` and the last two points of the path are changed; `columns` is what `room` returns.
+    """
+    sparse_epoch(numbers, *matrix, given, path, columns, read_only(order), batch_size)

@@ -1,0 +1,134 @@
+r"""Lower bounds on the minimum that hold everywhere, with penalties and constraints too.
+
+For any slopes theta in the domain of the conjugates, with sum_i p_i theta_i = 0 where there is an
+intercept, Fenchel's inequality l(m) >= theta m - l*(theta) gives, with v = sum_i p_i theta_i a_i,
+
+    min P >= -sum_i p_i l*(theta_i) + min over w in K of <v, w> + l1 ||w||_1 + l2 / 2 ||w||^2 .
+
+The slopes at a good point make it tight for smooth losses, the average slopes of a run for others.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.optimize import minimize_scalar
+
+from accelegrad.errors import Vector
+from accelegrad.problems.linear_model import LinearModel
+from accelegrad.problems.null_space import _AllRows, _reach
+from accelegrad.problems.sets import Box
+from accelegrad.sklearn.objective import Problem
+
+ROUNDING = 64.0  # units of rounding that a bound is lowered by, relative to its terms
+
+
+class DualBound:
+    """The bound for one problem, whose coefficients are one block."""
+
+    def __init__(self, problem: Problem) -> None:
+        assert isinstance(problem.model, LinearModel)
+        self.model, self.l1, self.chosen = problem.model, problem.l1, problem.feasible_set
+        size = problem.n_weights
+        box = Box(-np.inf, np.inf) if self.chosen is None else self.chosen
+        self.lower = self.upper = None
+        if isinstance(box, Box):
+            ends = (np.broadcast_to(end, self.model.n_parameters) for end in (box.lower, box.upper))
+            self.lower, self.upper = (end[:size] for end in ends)
+        self.bounded = problem.bounded
+
+    @property
+    def gets_tight(self) -> bool:
+        """Whether the bound comes near to the minimum at good slopes.
+
+        Something has to hold the weights; and a set that is no box excludes the l1 norm, as it
+        does for `minimize`.
+        """
+        possible = self.lower is not None or self.l1 == 0.0
+        return possible and (self.bounded or self.model.l2 > 0.0 or self.l1 > 0.0)
+
+    def at(self, theta: Vector) -> float:
+        """Return the bound at slopes, or at a multiple of them where that is better."""
+        model = self.model
+        if model.fit_intercept:
+            theta = model._balanced(theta)
+        conjugates = np.where(model._shares > 0.0, model.loss.conjugate(theta, model.y), 0.0)
+        conjugate = float(model._shares @ conjugates)
+        if not np.isfinite(conjugate):
+            return 0.0
+        v = model._backward(theta)[: model.n_features]
+
+        def negative(c: float) -> float:
+            # l*(c theta) <= c l*(theta), by convexity and l*(0) = 0.
+            return c * conjugate - self._least(c * v)
+
+        most = self._largest_multiple(v)
+        inner = float(minimize_scalar(negative, bounds=(0.0, most), method="bounded").x)
+        values = [negative(multiple) for multiple in (inner, most)]
+        unit = ROUNDING * float(np.finfo(model.dtype).eps)
+        return max(-min(values) - unit * (abs(min(values)) + abs(conjugate)), 0.0)
+
+    @property
+    def can_repair(self) -> bool:
+        """Whether slopes can be made feasible at a reasonable price, and have to be."""
+        lasso = self.chosen is None and self.l1 > 0.0 and self.model.l2 == 0.0
+        # Without ends to keep within, as for the squared loss, the slopes at a point are as good.
+        ends = self.model.loss.lipschitz < np.inf
+        return lasso and ends and self.model.has_dual_bound
+
+    def repaired(self, theta: Vector) -> Vector:
+        """Return slopes nearby for which the l1 term holds the weights, or nearly so.
+
+        Without an l2 term every entry of v beyond l1 costs dearly: `at` can only scale all slopes
+        down. Here they move within the conjugates' domain until v is the nearest that is allowed.
+        """
+        model = self.model
+        bounds = model._bounds("DualBound")
+        space = bounds.space
+        theta = np.clip(theta, bounds._low, bounds._high)
+        allowed = np.clip(model._backward(theta), -self.l1, self.l1)
+        allowed[model.n_features :] = 0.0  # the intercept's
+        reached, _ = _reach(
+            _AllRows(space), space._scale * allowed, theta, bounds._low, bounds._high
+        )
+        return reached
+
+    def _largest_multiple(self, v: Vector) -> float:
+        """Return up to which c, at most 1, the minimum over all w is finite for c v."""
+        if self.model.l2 > 0.0 or self.bounded or self.lower is None or self.upper is None:
+            return 1.0
+        # Towards an open end the slope c v + l1 (or -c v + l1) has to be nonnegative.
+        down, up = np.isinf(self.lower) & (v > 0.0), np.isinf(self.upper) & (v < 0.0)
+        steepest = float(np.abs(v[down | up]).max(initial=0.0))
+        return 1.0 if steepest <= self.l1 else (1.0 - 1e-12) * self.l1 / steepest
+
+    def _least(self, v: Vector) -> float:
+        """Return the minimum over w in K of <v, w> + l1 ||w||_1 + l2 / 2 ||w||^2."""
+        l1, l2 = self.l1, self.model.l2
+        if l2 > 0.0:
+            # In a box the minimiser of a separable function is the free one moved into the box.
+            w = -np.sign(v) * np.maximum(np.abs(v) - l1, 0.0) / l2
+            w = w if self.chosen is None else self._inside(w)
+            return float(v @ w) + l1 * float(np.abs(w).sum()) + 0.5 * l2 * float(w @ w)
+        if self.lower is not None and self.upper is not None:
+            return float(_least_on_intervals(v, l1, self.lower, self.upper).sum())
+        assert self.chosen is not None
+        return self.chosen.linear_minimum(self._with_intercept(v))
+
+    def _inside(self, w: Vector) -> Vector:
+        assert self.chosen is not None
+        return self.chosen.project(self._with_intercept(w))[: w.size]
+
+    def _with_intercept(self, w: Vector) -> Vector:
+        return np.append(w, np.zeros(self.model.n_parameters - w.size))
+
+
+def _least_on_intervals(v: Vector, l1: float, lower: Vector, upper: Vector) -> Vector:
+    """Return the minima of v w + l1 |w| over lower <= w <= upper, entry by entry.
+
+    The function is linear but for a kink at 0: its minimum is at an end or there. Towards an
+    infinite end it does not fall, which is what `_largest_multiple` sees to.
+    """
+    kink = np.clip(0.0, lower, upper)
+    ends = [np.where(np.isinf(end), kink, end) for end in (lower, upper)]
+    least: Vector = np.min([v * w + l1 * np.abs(w) for w in (*ends, kink)], axis=0)
+    return least

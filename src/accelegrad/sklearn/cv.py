@@ -1,0 +1,331 @@
+"""Estimators that choose `alpha` by cross-validation, along a path with warm starts."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import clone, is_classifier
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import check_scoring
+from sklearn.model_selection import check_cv
+from sklearn.utils.parallel import Parallel, delayed
+
+from accelegrad.errors import Vector, finite_vector, whole_number
+from accelegrad.sklearn.base import Data, LinearEstimator
+from accelegrad.sklearn.classifier import AcceleGradClassifier, LinearClassifier
+from accelegrad.sklearn.regressor import AcceleGradRegressor, LinearRegressor
+
+LARGEST, SMALLEST = 1e1, 1e-6  # the ends of the grid where only the number of points is given
+
+
+class PathResult(NamedTuple):
+    """What a fold's path leaves, an entry a strength."""
+
+    scores: list[float]
+    objectives: list[float]
+    gaps: list[float]
+    converged: list[bool]
+
+
+class CrossValidated(LinearEstimator):
+    """What both estimators share."""
+
+    #: the estimator of a single alpha
+    _single: type[Any]
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fit along the path on each fold, then to all rows with the best alpha.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (n_samples, n_features)
+            The rows.
+        y : array of shape (n_samples,)
+            The targets or labels.
+        sample_weight : array of shape (n_samples,), optional
+            Nonnegative weights of the rows, in the fits and in the scores.
+
+        Returns
+        -------
+        self
+        """
+        alphas = strengths_to_try(self.alphas)
+        data = self._checked_data(X, y, sample_weight, reset=True)
+        single = self._of_one_alpha(alphas[0])
+        single._objective()  # which refuses wrong parameters before any work
+        if is_classifier(self):
+            refuse_one_class(data, type(self).__name__)
+        scorer = check_scoring(single, scoring=self.scoring)
+        folds = check_cv(self.cv, data.y, classifier=is_classifier(self))
+        paths = Parallel(n_jobs=self.n_jobs)(
+            delayed(follow_path)(single, alphas, data, train, test, scorer)
+            for train, test in folds.split(data.X, data.y)
+        )
+        self.alphas_ = alphas
+        self.scores_, self.objectives_, self.gaps_ = (
+            np.array([path[part] for path in paths]).T for part in range(3)
+        )
+        self._warn_of_misses([flag for path in paths for flag in path.converged])
+        self.alpha_ = float(alphas[np.argmax(self.scores_.mean(axis=1))])
+        self._adopt(single.set_params(alpha=self.alpha_).fit(*data))
+        return self
+
+    def _of_one_alpha(self, alpha: float) -> Any:
+        names = set(inspect.signature(self._single).parameters) - {"alpha", "n_jobs", "warm_start"}
+        given = self.get_params(deep=False)
+        return self._single(alpha=alpha, **{name: given[name] for name in sorted(names)})
+
+    def _warn_of_misses(self, converged: list[bool]) -> None:
+        missed = len(converged) - sum(converged)
+        if missed:
+            warnings.warn(
+                f"{missed} of the {len(converged)} fits along the path missed tol={self.tol!r}; "
+                f"gaps_ tells by how much. Increase max_iter (now {self.max_iter}) or tol, or "
+                "leave out the smallest alphas.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+
+    def _adopt(self, fitted: Any) -> None:
+        """Take over what the fit to all rows found."""
+        for name, value in vars(fitted).items():
+            if name.endswith("_") and name not in ("n_features_in_", "feature_names_in_"):
+                setattr(self, name, value)
+
+
+def strengths_to_try(given: Any) -> Vector:
+    """Return the alphas from large to small."""
+    if isinstance(given, (int, np.integer)) and not isinstance(given, bool):
+        count = whole_number("alphas", given, least=1)
+        return np.geomspace(LARGEST, SMALLEST, count)
+    alphas = finite_vector("alphas", given)
+    if alphas.min() < 0.0:
+        raise ValueError(f"alphas must be >= 0, but the smallest is {alphas.min():g}.")
+    return np.sort(alphas)[::-1].copy()
+
+
+def refuse_one_class(data: Data, name: str) -> None:
+    """Refuse labels that are all the same, before folds are made of them."""
+    weighty = data.y if data.weights is None else data.y[data.weights > 0.0]
+    if np.unique(weighty).size == 1:
+        raise ValueError(f"{name} needs rows of at least 2 classes, but y holds only 1 class.")
+
+
+def follow_path(
+    single: Any, alphas: Vector, data: Data, train: Any, test: Any, scorer: Any
+) -> PathResult:
+    """Fit from the largest alpha to the smallest, each from the coefficients before."""
+    estimator = clone(single).set_params(warm_start=True)
+    learnt, held = _rows(data, train), _rows(data, test)
+    told = {} if held.weights is None else {"sample_weight": held.weights}
+    path = PathResult([], [], [], [])
+    for alpha in alphas:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # there is one for all of them
+            estimator.set_params(alpha=float(alpha)).fit(*learnt)
+        path.scores.append(float(scorer(estimator, held.X, held.y, **told)))
+        path.objectives.append(estimator.objective_)
+        path.gaps.append(estimator.gap_)
+        path.converged.append(estimator.converged_)
+    return path
+
+
+def _rows(data: Data, rows: npt.NDArray[Any]) -> Data:
+    weights = None if data.weights is None else data.weights[rows]
+    return Data(data.X[rows], data.y[rows], weights)
+
+
+class AcceleGradClassifierCV(LinearClassifier, CrossValidated):
+    """Linear classification with `alpha` chosen by cross-validation.
+
+    The fits of a fold go from the largest alpha to the smallest, each starts where the one before
+    ended, and each is certified.
+
+    Parameters
+    ----------
+    loss, penalty, l1_ratio, fit_intercept, feasible_set, max_iter, tol
+        As for `AcceleGradClassifier`, and so are all the other parameters but these:
+    alphas : int or array, default 8
+        The strengths to try, or how many from 10 down to 1e-6, evenly on a logarithmic scale.
+    cv : int, splitter, iterable of splits or None
+        The folds; None is 5 of them, stratified.
+    scoring : str, callable or None
+        What is to be large on the held-out folds; None is `score`.
+    n_jobs : int or None
+        Processes, a fold each.
+
+    Attributes
+    ----------
+    alpha_ : float
+        The strength with the best mean score; the largest of them, if several have it.
+    alphas_ : array of shape (n_alphas,)
+        The strengths tried, from large to small.
+    scores_, objectives_, gaps_ : array of shape (n_alphas, n_folds)
+        The score, the objective and its certified gap of each fit.
+    coef_, intercept_, objective_, gap_, converged_, n_iter_, ...
+        Those of a fit to all rows with `alpha_`.
+
+    See Also
+    --------
+    AcceleGradClassifier : With one given `alpha`.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from accelegrad.sklearn import AcceleGradClassifierCV
+    >>> X, y = load_iris(return_X_y=True)
+    >>> chosen = AcceleGradClassifierCV(alphas=[1e-1, 1e-2, 1e-3], cv=3).fit(X, y)
+    >>> chosen.scores_.shape
+    (3, 3)
+    >>> bool((chosen.gaps_ <= 1e-3 * chosen.objectives_).all())
+    True
+    """
+
+    _single = AcceleGradClassifier
+
+    def __init__(
+        self,
+        loss: str = "log_loss",
+        *,
+        alphas: Any = 8,
+        cv: Any = None,
+        scoring: Any = None,
+        penalty: str | None = "l2",
+        l1_ratio: float = 0.15,
+        fit_intercept: bool = True,
+        feasible_set: Any = None,
+        class_weight: Any = None,
+        multi_class: str = "auto",
+        max_iter: int = 10_000,
+        tol: float | None = 1e-3,
+        batch_size: int | str = "auto",
+        diameter: float | str = "auto",
+        average: bool | str = "auto",
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        n_iter_no_change: int = 5,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.loss = loss
+        self.alphas = alphas
+        self.cv = cv
+        self.scoring = scoring
+        self.penalty = penalty
+        self.l1_ratio = l1_ratio
+        self.fit_intercept = fit_intercept
+        self.feasible_set = feasible_set
+        self.class_weight = class_weight
+        self.multi_class = multi_class
+        self.max_iter = max_iter
+        self.tol = tol
+        self.batch_size = batch_size
+        self.diameter = diameter
+        self.average = average
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+
+class AcceleGradRegressorCV(LinearRegressor, CrossValidated):
+    """Linear regression with `alpha` chosen by cross-validation.
+
+    The fits of a fold go from the largest alpha to the smallest, each starts where the one before
+    ended, and each is certified.
+
+    Parameters
+    ----------
+    loss, penalty, l1_ratio, fit_intercept, feasible_set, max_iter, tol
+        As for `AcceleGradRegressor`, and so are all the other parameters but these:
+    alphas : int or array, default 8
+        The strengths to try, or how many from 10 down to 1e-6, evenly on a logarithmic scale.
+    cv : int, splitter, iterable of splits or None
+        The folds; None is 5 of them.
+    scoring : str, callable or None
+        What is to be large on the held-out folds; None is `score`.
+    n_jobs : int or None
+        Processes, a fold each.
+
+    Attributes
+    ----------
+    alpha_ : float
+        The strength with the best mean score; the largest of them, if several have it.
+    alphas_ : array of shape (n_alphas,)
+        The strengths tried, from large to small.
+    scores_, objectives_, gaps_ : array of shape (n_alphas, n_folds)
+        The score, the objective and its certified gap of each fit.
+    coef_, intercept_, objective_, gap_, converged_, n_iter_, ...
+        Those of a fit to all rows with `alpha_`.
+
+    See Also
+    --------
+    AcceleGradRegressor : With one given `alpha`.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from accelegrad.sklearn import AcceleGradRegressorCV
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> chosen = AcceleGradRegressorCV("absolute_error", alphas=[1.0, 1e-2, 1e-4], cv=3).fit(X, y)
+    >>> chosen.alpha_ in chosen.alphas_
+    True
+    """
+
+    _single = AcceleGradRegressor
+
+    def __init__(
+        self,
+        loss: str = "squared_error",
+        *,
+        alphas: Any = 8,
+        cv: Any = None,
+        scoring: Any = None,
+        penalty: str | None = "l2",
+        l1_ratio: float = 0.15,
+        fit_intercept: bool = True,
+        feasible_set: Any = None,
+        quantile: float = 0.5,
+        epsilon: float = 0.1,
+        delta: float = 1.35,
+        max_iter: int = 10_000,
+        tol: float | None = 1e-3,
+        batch_size: int | str = "auto",
+        diameter: float | str = "auto",
+        average: bool | str = "auto",
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        n_iter_no_change: int = 5,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.loss = loss
+        self.alphas = alphas
+        self.cv = cv
+        self.scoring = scoring
+        self.penalty = penalty
+        self.l1_ratio = l1_ratio
+        self.fit_intercept = fit_intercept
+        self.feasible_set = feasible_set
+        self.quantile = quantile
+        self.epsilon = epsilon
+        self.delta = delta
+        self.max_iter = max_iter
+        self.tol = tol
+        self.batch_size = batch_size
+        self.diameter = diameter
+        self.average = average
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose

@@ -1,0 +1,237 @@
+"""What an estimator minimises: from its parameters to a problem that `minimize` takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from accelegrad.errors import Vector, nearest
+from accelegrad.problems.linear_model import LinearModel
+from accelegrad.problems.multinomial import MultinomialModel, ScaledClasses
+from accelegrad.problems.penalties import L1, OnLeading, Penalty
+from accelegrad.problems.scaling import ColumnScaling
+from accelegrad.problems.sets import (
+    Box,
+    FeasibleSet,
+    NonNegative,
+    Product,
+    Simplex,
+    WholeSpace,
+    as_feasible_set,
+)
+
+Change = ColumnScaling | ScaledClasses
+
+PENALTIES = ("l2", "l1", "elasticnet")
+SETS: dict[str, Callable[[], FeasibleSet]] = {"nonnegative": NonNegative, "simplex": Simplex}
+
+
+@dataclass(frozen=True)
+class Objective:
+    """Mean loss, l2 term, penalty and constraint, apart from any data."""
+
+    loss: str  # as LinearModel names it
+    l2: float
+    l1: float
+    feasible_set: FeasibleSet | None
+    fit_intercept: bool
+    loss_parameters: Mapping[str, float] = field(default_factory=dict)
+
+    def on(self, X: Any, y: Vector, weights: Vector | None) -> Problem:
+        """Return the problem of one set of coefficients."""
+        model = LinearModel(
+            X,
+            y,
+            self.loss,
+            l2=self.l2,
+            fit_intercept=self.fit_intercept,
+            sample_weight=weights,
+            **self.loss_parameters,
+        )
+        return Problem(
+            model,
+            self.l1,
+            spread(self.feasible_set, model.n_features, 1, int(self.fit_intercept)),
+            null_value(model),
+            self._is_bounded(model.n_features),
+        )
+
+    def on_classes(self, X: Any, classes: Any, n_classes: int, weights: Vector | None) -> Problem:
+        """Return the multinomial problem, with a row of coefficients a class."""
+        model = MultinomialModel(
+            X,
+            classes,
+            n_classes,
+            l2=self.l2,
+            fit_intercept=self.fit_intercept,
+            sample_weight=weights,
+        )
+        free = model.n_parameters - model.n_weights
+        return Problem(
+            model,
+            self.l1,
+            spread(self.feasible_set, model.n_features, n_classes, free),
+            null_value_of_classes(model),
+            self._is_bounded(model.n_features),
+        )
+
+    def _is_bounded(self, size: int) -> bool:
+        chosen = self.feasible_set
+        return chosen is not None and chosen.diameter_for(size) < np.inf
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A model with its data, what goes with it, and the natural size of its values."""
+
+    model: LinearModel | MultinomialModel
+    l1: float  # the weight of the l1 norm of all weights
+    feasible_set: FeasibleSet | None  # of all parameters
+    null_value: float
+    bounded: bool  # whether the set bounds the weights
+
+    @property
+    def is_free(self) -> bool:
+        """Whether there is neither a penalty beyond l2 nor a constraint."""
+        return self.l1 == 0.0 and self.feasible_set is None
+
+    @property
+    def can_be_scaled(self) -> bool:
+        """Whether the set stays one that can be projected onto when columns are scaled."""
+        return self.feasible_set is None or isinstance(self.feasible_set, Box)
+
+    @property
+    def is_smooth(self) -> bool:
+        """Whether the loss has a gradient everywhere."""
+        return isinstance(self.model, MultinomialModel) or self.model.loss.curvature < np.inf
+
+    @property
+    def n_weights(self) -> int:
+        """The number of parameters that are not intercepts, which come after them."""
+        model = self.model
+        return model.n_features if isinstance(model, LinearModel) else model.n_weights
+
+    def start(self) -> Vector:
+        """Return zero weights with the best constant prediction, or the feasible point nearest."""
+        x, model = np.zeros(self.model.n_parameters), self.model
+        if isinstance(model, LinearModel) and model.fit_intercept:
+            x[-1] = 0.0 if model.loss.classification else best_constant(model)
+        return self.nearest(x)
+
+    def nearest(self, x: Vector) -> Vector:
+        """Return the feasible point that is nearest."""
+        return x if self.feasible_set is None else self.feasible_set.project(x)
+
+    def value(self, x: Vector) -> float:
+        """Return the objective."""
+        value, _ = self.model.value_and_gradient(x)
+        return value + self.l1 * float(np.abs(x[: self.n_weights]).sum())
+
+    def l2_slope(self, x: Vector) -> Vector:
+        """Return the gradient of the l2 term."""
+        slope = self.model.l2 * x
+        slope[self.n_weights :] = 0.0
+        return slope
+
+    def penalty(self, scale: Vector | None = None) -> Penalty | None:
+        """Return the l1 term of all parameters; with a scale, of weights divided by it."""
+        if self.l1 == 0.0:
+            return None
+        strength = self.l1 if scale is None else self.l1 * scale
+        return OnLeading(L1(strength), self.n_weights, self.model.n_parameters)
+
+    def scaled_set(self, scale: Vector | None) -> FeasibleSet | None:
+        """Return the set that weights divided by the scale have to lie in."""
+        if scale is None or self.feasible_set is None:
+            return self.feasible_set
+        assert isinstance(self.feasible_set, Box)
+        factors = np.append(scale, np.ones(self.model.n_parameters - scale.size))
+        return Box(self.feasible_set.lower / factors, self.feasible_set.upper / factors)
+
+
+def strengths(penalty: Any, alpha: float, l1_ratio: float) -> tuple[float, float]:
+    """Return the factors (l2, l1) of half the squared norm and of the l1 norm."""
+    if penalty is None:
+        return 0.0, 0.0
+    if not isinstance(penalty, str) or penalty not in PENALTIES:
+        raise ValueError(
+            f"penalty must be None or a name, not {penalty!r}; {nearest(str(penalty), PENALTIES)}"
+        )
+    share = {"l2": 0.0, "l1": 1.0, "elasticnet": l1_ratio}[penalty]
+    return alpha * (1.0 - share), alpha * share
+
+
+def coefficient_set(given: Any) -> FeasibleSet | None:
+    """Return the set that the coefficients are to lie in."""
+    if given is None:
+        return None
+    if isinstance(given, str):
+        if given not in SETS:
+            raise ValueError(
+                f"feasible_set must be a set or a name, not {given!r}; {nearest(given, SETS)}"
+            )
+        return SETS[given]()
+    return as_feasible_set(given)
+
+
+def spread(given: FeasibleSet | None, size: int, copies: int, free: int) -> FeasibleSet | None:
+    """Return the set of all parameters: the given one for each block of `size`, then free ones.
+
+    A box stays a box, which a penalty can be used with.
+    """
+    if given is None:
+        return None
+    dimension = given.dimension
+    if dimension not in (None, size):
+        raise ValueError(
+            f"feasible_set must fit the {size} coefficients, but {given!r} has dimension "
+            f"{dimension}."
+        )
+    if isinstance(given, NonNegative):
+        given = Box(0.0, np.inf)
+    if isinstance(given, Box):
+        open_end = np.full(free, np.inf)
+        lower, upper = (
+            np.tile(np.broadcast_to(end, size), copies) for end in (given.lower, given.upper)
+        )
+        return Box(np.append(lower, -open_end), np.append(upper, open_end))
+    blocks: list[Any] = [(given, size)] * copies
+    return Product([*blocks, (WholeSpace(), free)] if free else blocks)
+
+
+def best_constant(model: LinearModel) -> float:
+    """Return the constant prediction with the least mean loss, or one that is about as good."""
+    y, weights = model.y, model.sample_weight
+    if model.loss.name in ("squared", "squared_epsilon_insensitive"):
+        return float(np.average(y, weights=weights))
+    level = getattr(model.loss, "quantile", 0.5)
+    if weights is None:
+        return float(np.quantile(y, level))
+    order = np.argsort(y)
+    reached = np.cumsum(weights[order])
+    return float(y[order[np.searchsorted(reached, level * reached[-1])]])
+
+
+def null_value(model: LinearModel) -> float:
+    """Return the mean loss of the best constant prediction (0 without an intercept), or about it.
+
+    It is the size of the objective before anything is learnt.
+    """
+    y, weights = model.y, model.sample_weight
+    if model.loss.classification and model.fit_intercept:
+        positive = float(np.average(y > 0.0, weights=weights))
+        return 4.0 * positive * (1.0 - positive)  # exact for the squared hinge
+    constant = best_constant(model) if model.fit_intercept else 0.0
+    return float(np.average(model.loss.value(np.full_like(y, constant), y), weights=weights))
+
+
+def null_value_of_classes(model: MultinomialModel) -> float:
+    """Return the entropy of the classes, the least mean loss of constant predictions."""
+    if not model.rows.fit_intercept:
+        return float(np.log(model.n_classes))
+    shares = np.bincount(model.classes, weights=model.rows.sample_weight, minlength=model.n_classes)
+    shares = shares[shares > 0.0] / shares.sum()
+    return float(-(shares * np.log(shares)).sum())

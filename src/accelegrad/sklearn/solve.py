@@ -1,0 +1,378 @@
+"""From a problem to coefficients with a certified gap: the calls of `minimize`.
+
+An estimator's `tol` is relative to the objective itself, since that is what a user can judge
+without knowing the data's units. `minimize` stops relative to ``max(1, |f|)``; so it is told a
+tolerance that is strict enough in any case, and a callback stops it when the relative one is met.
+
+A linear model with at most an l2 term is handed over as it is. With an l1 term, a constraint or
+several classes `minimize` gets a function, in scaled coordinates where that is possible, and the
+callback looks at lower bounds of its own, which hold everywhere.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.optimize import OptimizeResult
+
+from accelegrad.errors import Vector
+from accelegrad.minimize import minimize
+from accelegrad.problems.linear_model import LinearModel
+from accelegrad.problems.multinomial import MultinomialModel, ScaledClasses
+from accelegrad.problems.penalties import L1
+from accelegrad.problems.scaling import column_scaling
+from accelegrad.sklearn.bounds import DualBound
+from accelegrad.sklearn.objective import Change, Problem
+
+# An objective below this share of what a constant prediction gets counts as this share: a minimum
+# of zero would never be met to a relative tolerance.
+NEGLIGIBLE = 1e-3
+LOOKS = 1.05  # the tolerance is looked at whenever the iterations have grown by this factor
+FIRST_LOOKS = 20  # and after each of the first ones
+DEARER_LOOKS = 8  # the dearer bounds are looked at one time in so many
+FORGETTING = 2.0  # slopes are averaged with weights that grow like this power of the iteration
+SMALLEST_TOL = 1e-15  # below that rounding decides
+ROUNDING = 1e-9  # how far below zero, relative to the value, a gap may be by rounding
+
+Score = Callable[[Vector], float]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to solve: what `minimize` is told, and when to stop."""
+
+    max_iter: int
+    tol: float | None
+    batch_size: int | None
+    diameter: float | str
+    output: str
+    n_iter_no_change: int
+    progress: bool
+
+
+class Fit(NamedTuple):
+    """The parameters found and what is known of them."""
+
+    parameters: Vector
+    objective: float
+    gap: float
+    certified_radius: float
+    n_iter: int
+    converged: bool
+    message: str
+
+
+class Function:
+    """A problem's smooth part as `minimize` sees it, with the lower bounds that its slopes give.
+
+    Parameters
+    ----------
+    problem : Problem
+        The problem.
+    scale : bool
+        Whether to change to scaled coordinates, where the penalty and the set allow it.
+    """
+
+    def __init__(self, problem: Problem, *, scale: bool) -> None:
+        self.problem = problem
+        self.change: Change | None = _change(problem) if scale else None
+        self.lower_bound = -math.inf
+        self._slopes: Any = 0.0  # the weighted sum over all calls
+        self._weight = 0.0
+        self._calls = 0
+        self._looks = 0
+
+    def __call__(self, v: Vector) -> tuple[float, Vector]:
+        """Return value and gradient."""
+        x = self.point(v)
+        model = self.problem.model
+        if isinstance(model, LinearModel):
+            at = model.evaluate(x)
+            value, gradient = at.value, at.gradient
+            self._add(at.derivatives)
+        else:
+            value, gradient = model.value_and_gradient(x)
+        return value, gradient if self.change is None else self.change.adjoint(gradient)
+
+    def _add(self, slopes: Vector) -> None:
+        """Average the slopes with weights that forget the beginning."""
+        self._calls += 1
+        weight = float(self._calls) ** FORGETTING
+        self._slopes = self._slopes + weight * slopes
+        self._weight += weight
+
+    def point(self, v: Vector) -> Vector:
+        """Return the parameters at a point of the run."""
+        return v if self.change is None else self.change.apply(v)
+
+    def start(self, x: Vector) -> Vector:
+        """Return the point of the run for these parameters."""
+        return x if self.change is None else self.change.invert(x)
+
+    def terms(self) -> dict[str, Any]:
+        """Return penalty and set in the run's coordinates."""
+        scale = None if self.change is None else self.change.scale
+        return {
+            "penalty": self.problem.penalty(scale),
+            "feasible_set": self.problem.scaled_set(scale),
+        }
+
+    @property
+    def is_proved(self) -> bool:
+        """Whether there are lower bounds that hold everywhere, and get tight."""
+        if isinstance(self.problem.model, MultinomialModel):
+            return self.problem.is_free and self.problem.model.l2 > 0.0
+        return DualBound(self.problem).gets_tight
+
+    def raise_bound(self, x: Vector, value: float) -> None:
+        """Bring the lower bound up to date with what is known at a point."""
+        model = self.problem.model
+        if isinstance(model, MultinomialModel):
+            bounds = [value - model.dual_gap(x)]
+        else:
+            bounds = self._bounds_of(model, x)
+        self.lower_bound = max(self.lower_bound, *bounds)
+
+    def _bounds_of(self, model: LinearModel, x: Vector) -> list[float]:
+        """Return the bounds by the slopes at a point and by the average ones; now and then more."""
+        bound = DualBound(self.problem)
+        slopes = [model.evaluate(x).derivatives, self._slopes / self._weight]
+        found = [bound.at(theta) for theta in slopes]
+        self._looks += 1
+        if self._looks % DEARER_LOOKS == 0:
+            if bound.can_repair:
+                found += [bound.at(bound.repaired(theta)) for theta in slopes]
+            if model.has_dual_bound:
+                # Without l1 term and constraint the minimum is no larger; it may be near.
+                found.append(model.dual_value(x))
+        return found
+
+
+def _change(problem: Problem) -> Change | None:
+    """Return scaled coordinates, unless the set means the unscaled ones."""
+    if not problem.can_be_scaled:
+        return None
+    if isinstance(problem.model, MultinomialModel):
+        return ScaledClasses(column_scaling(problem.model.rows), problem.model.n_classes)
+    return column_scaling(problem.model)
+
+
+class Watch:
+    """A callback that stops at the relative tolerance, or when a validation score stalls."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        settings: Settings,
+        score: Score | None,
+        function: Function | None = None,
+    ) -> None:
+        self.settings, self.score, self.function = settings, score, function
+        self.floor = NEGLIGIBLE * problem.null_value
+        self.reached = self.stalled = False
+        self.best: Vector | None = None
+        self.best_score = -math.inf
+        self.waited = 0
+
+    @property
+    def wanted(self) -> bool:
+        """Whether there is anything to look for."""
+        return self.settings.tol is not None or self.score is not None
+
+    @property
+    def has_own_bounds(self) -> bool:
+        """Whether bounds that hold everywhere decide, whatever the run believes."""
+        return self.function is not None and self.function.is_proved
+
+    def target(self, value: float) -> float:
+        """Return the gap that is small enough for an objective of this value."""
+        assert self.settings.tol is not None
+        return self.settings.tol * max(value, self.floor)
+
+    def strictest(self) -> float | None:
+        """Return a tolerance for `minimize` that is never met before the relative one."""
+        if self.settings.tol is None:
+            return None
+        return max(self.settings.tol * min(1.0, self.floor), SMALLEST_TOL)
+
+    def enough(self, value: float, gap: float) -> bool:
+        """Tell whether the relative tolerance is met; a gap below zero refutes its own premises."""
+        return self.settings.tol is not None and -ROUNDING * value <= gap <= self.target(value)
+
+    def __call__(self, intermediate_result: OptimizeResult) -> None:
+        """Look at a run."""
+        known = intermediate_result
+        x = known.x if self.function is None else self.function.point(known.x)
+        if self.score is not None:
+            self._judge(x, self.score)
+        if self.settings.tol is not None:
+            self.reached = self.enough(known.fun, self._gap(known, x))
+        if self.reached or self.stalled:
+            raise StopIteration
+
+    def _gap(self, known: OptimizeResult, x: Vector) -> float:
+        """Return the certified gap, by bounds that hold everywhere where there are such."""
+        function = self.function
+        if function is None or not self.has_own_bounds:
+            return float(known.gap)
+        if not self.enough(known.fun, known.fun - function.lower_bound):
+            function.raise_bound(x, known.fun)
+        return float(known.fun) - function.lower_bound
+
+    def _judge(self, x: Vector, score_of: Score) -> None:
+        score = score_of(x)
+        if score > self.best_score:
+            self.best, self.best_score, self.waited = x, score, 0
+            return
+        self.waited += 1
+        self.stalled = self.waited >= self.settings.n_iter_no_change
+
+
+def solve(
+    problem: Problem, settings: Settings, start: Vector, *, score: Score | None, seed: int
+) -> Fit:
+    """Minimise from a start and say what is proved.
+
+    Parameters
+    ----------
+    problem, settings
+        What to minimise, and how.
+    start : Vector
+        A feasible point.
+    score : callable, optional
+        A validation score of parameters, the larger the better: the run ends when it stalls.
+    seed : int
+        For the random rows of minibatches.
+    """
+    stochastic = settings.batch_size is not None
+    if isinstance(problem.model, LinearModel) and (problem.is_free or stochastic):
+        return _solve_model(problem.model, problem, settings, start, score, seed)
+    if stochastic:
+        raise ValueError("batch_size must be 'auto' for fit with multi_class='multinomial'.")
+    return _solve_function(problem, settings, start, score)
+
+
+def _solve_model(
+    model: LinearModel,
+    problem: Problem,
+    settings: Settings,
+    start: Vector,
+    score: Score | None,
+    seed: int,
+) -> Fit:
+    """Hand the model over as it is."""
+    watch = Watch(problem, settings, score)
+    penalty = L1(problem.l1) if problem.l1 > 0.0 else None  # the model leaves its intercept out
+
+    def run(start: Vector, **options: Any) -> OptimizeResult:
+        return minimize(
+            model,
+            start,
+            penalty=penalty,
+            feasible_set=problem.feasible_set,
+            batch_size=settings.batch_size,
+            rng=seed,
+            **_options(settings, watch) | options,
+        )
+
+    return _fit(problem, watch, _confirmed(run, run(start), settings, watch))
+
+
+def _solve_function(
+    problem: Problem, settings: Settings, start: Vector, score: Score | None
+) -> Fit:
+    """Hand over a function of scaled coordinates, with bounds of our own."""
+    automatic = settings.diameter == "auto"
+    function = Function(problem, scale=automatic)
+    watch = Watch(problem, settings, score, function)
+    # Restarts make the convergence linear where the function is smooth; elsewhere they may harm.
+    restart = "adaptive" if automatic and problem.is_smooth else None
+
+    def run(start: Vector, **options: Any) -> OptimizeResult:
+        told = _options(settings, watch) | function.terms() | options
+        return minimize(function, start, restart=restart, **told)
+
+    result = run(function.start(start))
+    if not function.is_proved:
+        result = _confirmed(run, result, settings, watch)
+    x = problem.nearest(function.point(result.x))
+    result["x"] = x
+    if function.is_proved:
+        function.raise_bound(x, result.fun)
+        # What the run itself believes is about a region that it guessed.
+        own = {"lower_bound": function.lower_bound, "certified_radius": math.inf}
+        result.update(own, success=settings.tol is None)
+    return _fit(problem, watch, result)
+
+
+def _options(settings: Settings, watch: Watch) -> dict[str, Any]:
+    """Return what `minimize` is told about any problem."""
+    return {
+        "diameter": settings.diameter,
+        "output": settings.output,
+        "max_iter": settings.max_iter,
+        "tol": None if watch.has_own_bounds else watch.strictest(),
+        "callback": watch if watch.wanted else None,
+        "callback_at": looks(settings.max_iter) if watch.wanted else None,
+        "progress": settings.progress,
+    }
+
+
+def _confirmed(
+    run: Callable[..., OptimizeResult], found: OptimizeResult, settings: Settings, watch: Watch
+) -> OptimizeResult:
+    """Let `minimize` look beyond a guessed region before a point is called optimal.
+
+    It does so for a tolerance of its own alone: hence a second run, from the point found.
+    """
+    left = settings.max_iter - found.nit
+    if found.certified_radius == math.inf or not watch.reached or left < 1:
+        return found
+    aim = watch.target(found.lower_bound) / max(1.0, abs(found.fun))
+    result = run(found.x, tol=aim, max_iter=left, callback=None, callback_at=None)
+    watch.reached = bool(result.success)
+    result["nit"] += found.nit
+    return result
+
+
+def _fit(problem: Problem, watch: Watch, result: OptimizeResult) -> Fit:
+    x, value = result.x, float(result.fun)
+    if watch.best is not None:  # the point with the best score, and what is proved of that
+        x = watch.best
+        value = problem.value(x)
+    gap = value - float(result.lower_bound)
+    met = watch.reached or watch.stalled or watch.enough(value, gap)
+    return Fit(
+        x,
+        value,
+        gap,
+        float(result.certified_radius),
+        int(result.nit),
+        bool(met or result.success),
+        str(result.message),
+    )
+
+
+def looks(max_iter: int) -> list[int]:
+    """Return the iterations after which the tolerance is looked at."""
+    chosen = list(range(1, min(FIRST_LOOKS, max_iter) + 1))
+    while chosen[-1] < max_iter:
+        chosen.append(min(math.ceil(LOOKS * chosen[-1]), max_iter))
+    return chosen
+
+
+def total(fits: list[Fit]) -> Fit:
+    """Return several fits as one, of the sum of their problems."""
+    return Fit(
+        np.array([fit.parameters for fit in fits]),
+        sum(fit.objective for fit in fits),
+        sum(fit.gap for fit in fits),
+        min(fit.certified_radius for fit in fits),
+        max(fit.n_iter for fit in fits),
+        all(fit.converged for fit in fits),
+        next((fit.message for fit in fits if not fit.converged), fits[0].message),
+    )

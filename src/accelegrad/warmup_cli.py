@@ -1,0 +1,49 @@
+"""The command `accelegrad warmup`: compile all kernels ahead."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+
+def add_warmup(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command."""
+    command = commands.add_parser(
+        "warmup",
+        help="compile everything ahead",
+        description="Compile all kernels for large data and keep them on disk: beside the package, "
+        "or in the user's cache folder where that is read-only (NUMBA_CACHE_DIR overrides both). "
+        "What is there already is left alone. Without this a kernel is compiled when it is first "
+        "needed, which takes some seconds, once on a machine.",
+        epilog="Example: accelegrad warmup",
+    )
+    command.add_argument(
+        "--list", action="store_true", help="list what would be compiled, and stop"
+    )
+    command.add_argument("--quiet", action="store_true", help="show nothing")
+    command.set_defaults(run=_warmup)
+
+
+def _warmup(given: argparse.Namespace) -> int:
+    from accelegrad.kernels import compile as compiling
+
+    if given.list:
+        for name in compiling.pending():
+            print(name)  # noqa: T201
+        return 0
+    compiled: list[str] = []
+
+    def tell(step: compiling.Progress) -> None:
+        if step.compiled:
+            compiled.append(step.name)
+        if not given.quiet:
+            how = "compiled" if step.compiled else "loaded"
+            print(  # noqa: T201
+                f"[{step.done}/{step.total}] {step.name}: {how} in {step.seconds:.1f} s",
+                file=sys.stderr,
+            )
+
+    seconds = compiling.warmup(tell)
+    if not given.quiet:
+        print(f"Compiled: {len(compiled)}. All together took {seconds:.1f} s.")  # noqa: T201
+    return 0
