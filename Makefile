@@ -34,8 +34,10 @@ lint: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# Leave the machine alone meanwhile; BENCH takes options: make bench BENCH='--quick'.
 bench: setup
-	$(BIN)/python benchmarks/overhead.py
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[bench]'
+	$(BIN)/python -m accelegrad bench --out report/bench $(BENCH)
 
 docs: setup
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'

@@ -28,6 +28,7 @@ from accelegrad.rules import (
     UniversalDualGradient,
     UniversalFastGradient,
     UniversalGradient,
+    VarianceReducedAcceleGrad,
     UniXGrad,
 )
 from accelegrad.solve.checkpoint import CheckpointError
@@ -65,6 +66,7 @@ __all__ = [
     "UniversalDualGradient",
     "UniversalFastGradient",
     "UniversalGradient",
+    "VarianceReducedAcceleGrad",
     "WholeSpace",
     "minimize",
     "scipy_method",

@@ -298,10 +298,12 @@ def _choice(
     obstacle = "a diameter is given" if told else _obstacle_to_finite_sum(wishes, model)
     if obstacle:
         return Choice("accelegrad", obstacle)
+    smooth = math.isfinite(model.loss.curvature)
+    kind = "is smooth" if smooth else "can be smoothed as far as the dual gap allows"
     return Choice(
         FINITE_SUM,
-        f"the {model.loss.name} loss is smooth, and {model.n_samples} rows are enough for steps on "
-        "a few of them to pay",
+        f"the {model.loss.name} loss {kind}, and {model.n_samples} rows are enough for steps on a "
+        "few of them to pay",
     )
 
 
@@ -318,8 +320,6 @@ def _obstacle_to_finite_sum(wishes: Wishes, model: LinearModel) -> str:
         return "it is what the other options are meant for"
     if not (wishes.scale is None or (isinstance(wishes.scale, str) and wishes.scale == AUTO)):
         return "scaled coordinates are asked for"
-    if not math.isfinite(model.loss.curvature):
-        return f"the {model.loss.name} loss is not smooth"
     if model.l2 == 0:
         return "without an l2 term the dual gap need not get tight"
     if model.n_samples < FEWEST_ROWS:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import math
 import os
 import warnings
 import zlib
@@ -34,6 +35,7 @@ from accelegrad.solve.finite_sum import FiniteSumOracle
 from accelegrad.solve.loop import OUTPUTS, Options, Run
 from accelegrad.solve.oracle import FunctionOracle, MinibatchOracle, ModelOracle, Oracle
 from accelegrad.solve.restarts import KINDS, Restarts
+from accelegrad.solve.smoothing import SmoothedSumOracle
 
 
 def minimize(
@@ -214,18 +216,6 @@ def minimize(
     oracle = _oracle(
         fun, jac, args, exact=exact, batch_size=batch_size, replacement=replacement, rng=rng
     )
-    stochastic = isinstance(oracle, MinibatchOracle)
-    wishes = Wishes(
-        method, parameters, feasible_set, project_y, penalty, scale, stochastic, restart
-    )
-    comparable = oracle.exact_values or stochastic
-    setting = resolve(start, wishes, model, values=comparable)
-    if isinstance(setting.rule, VarianceReducedAcceleGrad):
-        oracle = _finite_sum(model, stochastic, rng)
-    oracle.penalty = setting.penalty
-    judge = None
-    if model is not None and batch_size is not None:
-        judge = ModelOracle(model, setting.penalty)
     options = Options(
         max_iter=whole_number("max_iter", max_iter, least=1),
         tol=None if tol is None else real_number("tol", tol, above=0),
@@ -240,6 +230,18 @@ def minimize(
         checkpoint=None if checkpoint is None else _checkpoint_path(checkpoint),
         checkpoint_every=whole_number("checkpoint_every", checkpoint_every, least=1),
     )
+    stochastic = isinstance(oracle, MinibatchOracle)
+    wishes = Wishes(
+        method, parameters, feasible_set, project_y, penalty, scale, stochastic, restart
+    )
+    comparable = oracle.exact_values or stochastic
+    setting = resolve(start, wishes, model, values=comparable)
+    if isinstance(setting.rule, VarianceReducedAcceleGrad):
+        oracle = _finite_sum(model, stochastic, rng, options.goal)
+    oracle.penalty = setting.penalty
+    judge = None
+    if model is not None and batch_size is not None:
+        judge = ModelOracle(model, setting.penalty)
     certificate = _certificate(setting, model, judged=oracle.exact_values or judge is not None)
     _check_needs(setting.rule, oracle, options, certificate)
     restarts = _restarts(restart, setting, model, oracle)
@@ -335,12 +337,21 @@ def _oracle(
     return FunctionOracle(fun, None if jac is True else jac, args, exact=exact)
 
 
-def _finite_sum(model: LinearModel | None, stochastic: bool, rng: Any) -> FiniteSumOracle:
+def _finite_sum(
+    model: LinearModel | None, stochastic: bool, rng: Any, goal: Callable[[float], float]
+) -> FiniteSumOracle | SmoothedSumOracle:
     if model is None:
         raise ValueError(f"method {FINITE_SUM!r} needs a LinearModel: a sum over rows.")
     if stochastic:
         raise ValueError(f"batch_size cannot be used with method {FINITE_SUM!r}.")
-    return FiniteSumOracle(model, _generator(rng))
+    if math.isfinite(model.loss.curvature):
+        return FiniteSumOracle(model, _generator(rng))
+    if model.l2 == 0:
+        raise ValueError(
+            f"method {FINITE_SUM!r} smooths the {model.loss.name} loss as far as the dual gap "
+            "allows, which needs a LinearModel with l2 > 0."
+        )
+    return SmoothedSumOracle(model, _generator(rng), goal)
 
 
 def _sampler(

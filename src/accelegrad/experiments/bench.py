@@ -37,7 +37,7 @@ from accelegrad.experiments.bench_worker import Worker
 from accelegrad.experiments.runner import Progress
 
 RESULTS = "results.jsonl"
-TIME_LIMIT, QUICK_LIMIT = 10.0, 0.5
+TIME_LIMIT, QUICK_LIMIT = 4.0, 0.5
 ROWS = 100_000
 RELATIVE = ("start", "minimum")
 MINIMUM_SECONDS = 30.0  # for the search for one minimum
@@ -61,7 +61,7 @@ class BenchRequest:
         Solvers; by default all, and with `quick` all that do not have to compile for long. Ours
         always runs.
     time_limit : float
-        The most seconds that one run may take. Others may take ten times our longest run at most
+        The most seconds that one run may take. Others may take five times our longest run at most
         (but a second in any case).
     rows : int
         Of larger sets, a random sample of so many rows is taken; 0: all rows.

@@ -47,7 +47,7 @@ def add_bench(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         "--solvers", type=_names, metavar="A,B", help="solvers, see below (all; quick: no skglm)"
     )
     command.add_argument(
-        "--time-limit", type=float, metavar="S", help="most seconds of one run (10; quick: 0.5)"
+        "--time-limit", type=float, metavar="S", help="most seconds of one run (4; quick: 0.5)"
     )
     command.add_argument(
         "--rows",

@@ -20,6 +20,7 @@ from accelegrad.experiments.bench_solvers import (
     Answer,
     Fit,
     Solver,
+    iterations,
     model_value,
 )
 from accelegrad.experiments.bench_worker import SolverError, TimeLimitError, Worker
@@ -28,7 +29,7 @@ from accelegrad.problems.linear_model import LinearModel
 ACCURACIES = (1e-2, 1e-3, 1e-4, 1e-6)
 JUDGED = 1e-3  # the accuracy that the sentences of the summary speak of
 STALLED = 10  # runs in turn, each 1.5 times as long, without progress: a solver is given up
-CUTOFF = 10.0  # times our longest run: so long may a run of another take ...
+CUTOFF = 5.0  # times our longest run: so long may a run of another take ...
 LEAST_LIMIT = 1.0  # ... or so many seconds, if that is more
 RETRIES = 8  # of ours for one accuracy, when the tolerance turned out to be too loose
 TUNING = 10.0  # times the limit of a run: so long may a search for parameters take
@@ -167,7 +168,7 @@ def _verdict(solver: Solver, answer: Answer, rungs: list[Rung], bench: Bench) ->
         return "reached" if told else ""
     if last.value <= bench.finest:
         return "reached"
-    if solver.direct or answer.converged:
+    if solver.direct or (answer.converged and solver.ladder is iterations):
         return "converged"
     return "stalled" if _stalled([rung.value for rung in rungs]) else ""
 

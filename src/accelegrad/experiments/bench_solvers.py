@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.util import find_spec
@@ -26,6 +26,7 @@ OURS = "accelegrad"
 GROWTH = 1.5  # from one number of iterations to the next that is tried
 MOST_STEPS = 1_000_000
 TUNING_EPOCHS = 5
+LOOSEST = 1e-4  # LIBLINEAR's default tolerance in scikit-learn
 
 
 class Answer(NamedTuple):
@@ -57,9 +58,13 @@ def iterations() -> Iterator[float]:
         steps = max(steps + 1, round(GROWTH * steps))
 
 
-def tolerances() -> Iterator[float]:
-    """Yield tolerances from 1 to 1e-9, two a decade."""
-    yield from (10 ** (-half / 2) for half in range(19))
+def iterations_then_tolerances() -> Generator[float, Answer, None]:
+    """Yield iterations until the default tolerance ends a run, then tolerances below it."""
+    for steps in iterations():
+        answer = yield steps
+        if answer.converged:
+            break
+    yield from (LOOSEST * 10 ** (-half / 2) for half in range(1, 11))
 
 
 @dataclass(frozen=True)
@@ -80,7 +85,7 @@ class Solver:
     direct : bool
         Whether there are no iterations, so that it is run once.
     ladder : callable
-        ``ladder()`` yields the settings to try in turn: numbers of iterations, or tolerances.
+        ``ladder()`` yields the settings to try in turn, and may look at the answers.
     certified : bool
         Whether it proves its gap: then it is asked for tolerances that depend on the answers
         before, and counts only where it proves an accuracy.
@@ -164,14 +169,21 @@ def _of_compare(name: str) -> Callable[[Problem, DataSet, float, Any], Run]:
     return make
 
 
-def _liblinear(problem: Problem, data: DataSet, setting: float, tuned: Any) -> Run:  # noqa: ARG001
-    """Return LIBLINEAR with a tolerance.
+def _newton_cg(problem: Problem, data: DataSet, setting: float, tuned: Any) -> Run:  # noqa: ARG001
+    """Return LogisticRegression, which `accelegrad compare` knows with other solvers only."""
+    estimator = PEERS["logistic"]["lbfgs"].make(problem.model(data), int(setting))
+    return _fit_of(estimator.set_params(solver="newton-cg"), data, setting)
 
-    With one that rounding keeps it from reaching, its dual solver never looks again at the rows
-    that it once left out, and stays at a wrong point: so it must not be limited by iterations.
+
+def _liblinear(problem: Problem, data: DataSet, setting: float, tuned: Any) -> Run:  # noqa: ARG001
+    """Return LIBLINEAR: with so many iterations and its default tolerance, or a tolerance below 1.
+
+    With a tolerance that rounding keeps it from reaching, its dual solver never looks again at the
+    rows that it once left out, and stays at a wrong point: so not all can be left to iterations.
     """
-    estimator = PEERS[problem.loss]["liblinear"].make(problem.model(data), MOST_STEPS)
-    return _fit_of(estimator.set_params(tol=setting), data, 0)
+    steps, tolerance = (int(setting), LOOSEST) if setting >= 1 else (MOST_STEPS, setting)
+    estimator = PEERS[problem.loss]["liblinear"].make(problem.model(data), steps)
+    return _fit_of(estimator.set_params(tol=tolerance), data, steps)
 
 
 def _fit_of(estimator: Any, data: DataSet, allowed: float) -> Run:
@@ -389,7 +401,7 @@ SOLVERS: Mapping[str, Solver] = {
     ),
     "lbfgs": Solver("LBFGS", _words("lbfgs", ["logistic"]), _of_compare("lbfgs"), "scikit-learn"),
     "newton-cg": Solver(
-        "Newton-CG", _words("newton-cg", ["logistic"]), _of_compare("newton-cg"), against=_needs_l2
+        "Newton-CG", {"logistic": "LogisticRegression(solver='newton-cg')"}, _newton_cg
     ),
     "sag": Solver("SAG", _words("sag", ["logistic"]), _of_compare("sag")),
     "saga": Solver("SAGA", _words("saga", ["logistic"]), _of_compare("saga")),
@@ -398,7 +410,7 @@ SOLVERS: Mapping[str, Solver] = {
         _words("liblinear", LIBLINEAR),
         _liblinear,
         against=_needs_l2,
-        ladder=tolerances,
+        ladder=iterations_then_tolerances,
     ),
     "sgd": _SGD,
     "sgd-tuned": replace(_SGD, variant="tuned", tune=_tuned_sgd, dash="dash"),

@@ -8,7 +8,7 @@ from pathlib import Path
 EPILOG = """\
 methods:  accelegrad, adagrad, universal, universal-dual, universal-fast
 peers:    sklearn (all of scikit-learn's solvers with the same objective), or some of
-          lbfgs, liblinear, newton-cg, sag, saga, sgd, cholesky, lsqr, quantile
+          lbfgs, liblinear, sag, saga, sgd, cholesky, lsqr, quantile
 
 examples:
   accelegrad compare a9a.bz2 --peers sklearn

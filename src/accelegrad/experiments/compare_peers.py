@@ -137,12 +137,6 @@ PEERS: Mapping[str, Mapping[str, Peer]] = {
             passes=False,  # Newton steps, each of several passes
             needs_l2=True,
         ),
-        "newton-cg": Peer(
-            "Newton-CG",
-            "LogisticRegression(solver='newton-cg')",
-            _logistic("newton-cg"),
-            passes=False,
-        ),
         "sag": Peer("SAG", "LogisticRegression(solver='sag')", _logistic("sag")),
         "saga": Peer("SAGA", "LogisticRegression(solver='saga')", _logistic("saga")),
         "sgd": Peer(

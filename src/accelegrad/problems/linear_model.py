@@ -69,6 +69,16 @@ class Evaluation:
         else:
             self.margins = model._forward(w)
 
+    def beside(self, model: LinearModel) -> Evaluation:
+        """Return what a model of the same data with another loss knows at this point.
+
+        The margins are shared, so that the value costs no product with X.
+        """
+        other = object.__new__(Evaluation)
+        other.model, other.w, other.margins = model, self.w, self.margins
+        other._mean_loss = other._derivatives = other._gradient = other._dual_gap = None
+        return other
+
     @property
     def mean_loss(self) -> float:
         """The weighted mean of the losses, sum_i p_i l(m_i)."""
@@ -109,7 +119,7 @@ class Evaluation:
                 bound = model._bounds("dual_gap").near(self.margins, self.derivatives)
                 self._dual_gap = max(self.value - bound, 0.0)
             elif model.fit_intercept:
-                self._dual_gap = self._gap_with_intercept()
+                self._dual_gap = self._gap_with_intercept(self._feasible_derivatives())
             else:
                 self._dual_gap = self._gap(self.gradient, 0.0)
         return self._dual_gap
@@ -139,10 +149,24 @@ class Evaluation:
         c = max(slope, 0.0) / curvature if curvature > 0.0 else 0.0  # a slope < 0 is rounding then
         return max(self.value - c * (slope - 0.5 * c * curvature), 0.0)
 
-    def _gap_with_intercept(self) -> float:
+    def dual_gap_by(self, smooth: Evaluation) -> float:
+        """P(w) minus the lower bound that a smoothed loss's slopes at the same point give.
+
+        They are in the domain of this loss's conjugate too, and say much more than its own slopes,
+        which jump. With an l2 term only.
+        """
+        if self.model.fit_intercept:
+            return self._gap_with_intercept(smooth._feasible_derivatives())
+        return self._gap(smooth.gradient, self._fenchel_young(smooth.derivatives))
+
+    def smoothing_gap(self, smooth: Evaluation) -> float:
+        """Return the part of `dual_gap_by` that is due to the smoothing alone."""
+        return self._fenchel_young(smooth.derivatives)
+
+    def _gap_with_intercept(self, slopes: list[Vector]) -> float:
         model, n = self.model, self.model.n_features
         gap = self.value
-        for theta in self._feasible_derivatives():
+        for theta in slopes:
             distance = self._fenchel_young(theta)
             # The gap at theta is at least this: one so far off is not worth a product.
             if distance < gap:

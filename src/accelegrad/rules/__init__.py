@@ -13,6 +13,7 @@ from accelegrad.rules.universal import (
     UniversalGradient,
 )
 from accelegrad.rules.unixgrad import UDoG, UniXGrad
+from accelegrad.rules.variance_reduced import VarianceReducedAcceleGrad
 
 __all__ = [
     "ADoG",
@@ -33,4 +34,5 @@ __all__ = [
     "UniversalDualGradient",
     "UniversalFastGradient",
     "UniversalGradient",
+    "VarianceReducedAcceleGrad",
 ]

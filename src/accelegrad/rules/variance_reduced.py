@@ -36,8 +36,15 @@ class FiniteSum(Protocol):
         """The curvature that the sum has everywhere at least, 0 if it need not have any."""
 
     @property
-    def best(self) -> Evaluation | None:
+    def lowest(self) -> Evaluation | None:
         """What is known at the lowest point evaluated so far."""
+
+    @property
+    def changed(self) -> bool:
+        """Whether the sum is another one than at the evaluation before."""
+
+    def original(self, evaluation: Evaluation) -> Evaluation:
+        """Return what is known of the function itself, if the sum is one close to it."""
 
     def __call__(self, point: Array) -> Evaluation:
         """Evaluate the sum at a point, exactly."""
@@ -144,16 +151,16 @@ class VarianceReducedAcceleGrad(StepRule):
     def step(self, state: VarianceReducedState, oracle: FiniteSum) -> Step:  # type: ignore[override]
         """Evaluate the snapshot and do an epoch from it, or from the best one if the value rose."""
         evaluation = anchor = oracle(state.snapshot)
-        if evaluation.value > state.value:
-            assert oracle.best is not None
-            anchor = oracle.best
+        if evaluation.value > state.value and not oracle.changed:
+            assert oracle.lowest is not None
+            anchor = oracle.lowest
             state = state._replace(total_weight=0.0, length=CAUTION * state.length)
         elif self._exhausted(state, oracle):
             state = state._replace(total_weight=0.0)
         if state.total_weight == 0.0:
             state = self._stage(state, anchor, oracle)
         done = oracle.epoch(self, self.begun(state, anchor, oracle.n_batches), anchor)
-        return Step(self._ended(state, done, anchor), evaluation, 0.0)
+        return Step(self._ended(state, done, anchor), oracle.original(evaluation), 0.0)
 
     def _exhausted(self, state: VarianceReducedState, oracle: FiniteSum) -> bool:
         """Tell whether strong convexity makes a new stage better than going on."""

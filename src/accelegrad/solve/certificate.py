@@ -326,7 +326,10 @@ class DualCertificate:
     def add(self, evaluation: Any, weight: float) -> None:
         """Take in the dual point of an evaluation with its weight in the average."""
         self._count += 1
-        if self._by_rows:
+        known = getattr(evaluation, "dual_value", None)
+        if known is not None:
+            self._raise_if_better(known, evaluation.value)
+        elif self._by_rows:
             self._add_rows(evaluation, weight)
         else:
             self._add(evaluation, weight)

@@ -53,6 +53,18 @@ class FiniteSumOracle(ModelOracle):
         self._room: Vector | None = None
         self._stage: ModelEvaluation | None = None  # where the stage began
 
+    #: it is always the same sum
+    changed = False
+
+    @property
+    def lowest(self) -> Evaluation | None:
+        """What is known at the lowest point evaluated so far."""
+        return self.best
+
+    def original(self, evaluation: Evaluation) -> Evaluation:
+        """Return the evaluation: the sum is what is minimised."""
+        return evaluation
+
     @property
     def n_batches(self) -> int:
         """How many batches an epoch has."""
@@ -95,7 +107,9 @@ class FiniteSumOracle(ModelOracle):
         margins = block.margins(point[:d])
         if model.fit_intercept:
             margins += point[-1]
-        slopes = model.loss.derivative(margins, model.y[rows]) - self._known(anchor).derivatives[rows]
+        slopes = (
+            model.loss.derivative(margins, model.y[rows]) - self._known(anchor).derivatives[rows]
+        )
         factors = slopes * model._shares[rows] * (model.n_samples / rows.size)
         change = model.l2 * (point - anchor.point)
         block.add_combination(factors, change[:d])
@@ -135,7 +149,9 @@ class FiniteSumOracle(ModelOracle):
                 self._room = sparse.room(self.model.n_features)
             arrays = (data.matrix, given, path, self._room, order)
             sparse.run_sparse(numbers, *arrays, self.batch_size)
-        changed = {name: numbers[name].item() for name in ("radius", "squares", "step_size", "done")}
+        changed = {
+            name: numbers[name].item() for name in ("radius", "squares", "step_size", "done")
+        }
         return epoch._replace(mirror_point=path.mirror, point_sum=path.total, **changed)
 
     def state(self) -> dict[str, Any]:

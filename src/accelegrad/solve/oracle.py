@@ -37,6 +37,7 @@ class Evaluation:
     __slots__ = (
         "_gradient",
         "_late_gradient",
+        "dual_value",
         "model",
         "penalty",
         "point",
@@ -56,6 +57,7 @@ class Evaluation:
         self.point = point
         self.value = value
         self.penalty = penalty  # the part of the value that is not the function's own
+        self.dual_value: float | None = None  # a lower bound of the minimum, where one came along
         self.squared_norm = math.nan if gradient is None else checked_square(gradient)
         self.model = model
         self._gradient = gradient
