@@ -93,10 +93,12 @@ def minimize(
     jac : True or callable
         True, or ``jac(x, *args)`` that returns the gradient.
     method : str or rule
-        "auto", the default, is "accelegrad", or "unixgrad" for a constraint or penalty with a
-        numeric diameter. By name: "accelegrad", "adagrad", "unixgrad", "diagonal" (AcceleGrad with
-        a step a coordinate), which need a diameter or find it; "u-dog", "a-dog", "dog", which never
-        need one; "universal", "universal-dual", "universal-fast" (these three need `epsilon`),
+        "auto", the default, is "accelegrad"; "unixgrad" for a constraint or penalty with a numeric
+        diameter; "accelegrad-vr", whose iterations are epochs, for a LinearModel with an l2 term
+        and many rows, unless a constraint, a penalty or `batch_size` is given. By name:
+        "accelegrad", "adagrad", "unixgrad", "diagonal" (AcceleGrad with a step a coordinate), which
+        need a diameter or find it; "accelegrad-vr", "u-dog", "a-dog", "dog", which never need one;
+        "universal", "universal-dual", "universal-fast" (these three need `epsilon`),
         "linear-coupling" (needs `smoothness`), "subgradient" (needs `step_size`; `decay` is "sqrt"
         or "constant"). Or a rule: ``AcceleGrad(diameter=2.0)``.
     diameter : "auto" or float
