@@ -11,6 +11,7 @@ from pathlib import Path
 from accelegrad import __version__
 from accelegrad.experiments.bench_cli import INTERRUPTED, add_bench
 from accelegrad.experiments.compare_cli import add_compare
+from accelegrad.warmup_cli import add_warmup
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -40,6 +41,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _add_reproduce(commands)
     add_compare(commands)
+    add_warmup(commands)
     add_bench(commands)
     return parser
 

@@ -369,8 +369,7 @@ def _sampler(
 
 def _growth(rule: Rule, oracle: Oracle, restarts: Restarts | None) -> BatchGrowth | None:
     """Return the policy of batches that grow, where they do, or say why they cannot."""
-    sampler = getattr(oracle, "sampler", None)
-    if not isinstance(sampler, GrowingSampler):
+    if not isinstance(oracle, MinibatchOracle) or not isinstance(oracle.sampler, GrowingSampler):
         return None
     if not follows_noise(rule):
         raise ValueError(
@@ -379,7 +378,8 @@ def _growth(rule: Rule, oracle: Oracle, restarts: Restarts | None) -> BatchGrowt
         )
     if restarts is not None:
         raise ValueError("restart and batch_size='auto' cannot be used together.")
-    return BatchGrowth(sampler.n, sampler.replacement)
+    smooth = math.isfinite(oracle.model.loss.curvature)
+    return BatchGrowth(oracle.sampler.n, oracle.sampler.replacement, smooth)
 
 
 def _generator(rng: Any) -> np.random.Generator:
