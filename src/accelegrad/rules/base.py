@@ -74,7 +74,7 @@ class Step(NamedTuple):
     state: State
     evaluation: Evaluation
     weight: Any
-    count: int = 1  # more where a compiled call did several steps at once
+    steps: int = 1  # more where a compiled call did several steps at once
 
 
 class Rule(ABC):

@@ -36,16 +36,17 @@ from accelegrad.rules import (
     UniXGrad,
 )
 from accelegrad.rules.accelegrad import CoupledState
-from accelegrad.rules.base import Evaluation, State
+from accelegrad.rules.base import State, Step
 from accelegrad.rules.diagonal import TravelState
 from accelegrad.rules.distance_free import DistanceFreeState, DualAveragingState
 from accelegrad.rules.schedules import importance_weight
 
 FIRST = 1  # rows of the first batches
 GROWTH = 2  # the factor by which a batch grows
-FEWEST = 32  # steps of the present size, or as many as if it had been so, before the batch grows
+FEWEST = 64  # steps of the present size, or as many as if it had been so, before the batch grows
 PATIENCE = 1.25  # times the steps so far: the next look after one that found too much signal
-LARGEST_SIGNAL = 0.3  # of the noise in ||g||^2, for a batch to grow
+#: Of the noise in ||g||^2, for a batch to grow. With kinks, signal s costs (1 + s) times the rows.
+LARGEST_SIGNAL, LARGEST_SIGNAL_WITH_KINKS = 1.0, 0.3
 GROUPS = 16  # of rows, whose gradients tell the noise;
 WIDEST = 128  # rows of a group, at most,
 TEST_SHARE = 32  # and all groups one row in so many of those read since the last look
@@ -130,12 +131,19 @@ def weight_squares(rule: Rule, first: int, count: int) -> float:
     return float(alphas @ alphas)
 
 
-def seen_square(rule: Rule, evaluation: Evaluation) -> float:
-    """Return the gradient's squared norm in the coordinates in which the rule runs."""
-    if not isinstance(rule, Rescaled):
-        return evaluation.squared_norm
-    gradient = rule.change.adjoint(evaluation.gradient)
-    return float(gradient @ gradient)
+def seen_square(rule: Rule, before: State, step: Step) -> float:
+    """Return ||g||^2 of a step as the rule sees it: in its coordinates.
+
+    At a minimiser on the boundary of a set gradients do not vanish, and the rule for sets looks at
+    their changes. A change has twice the noise of a gradient, so it is half of its square.
+    """
+    if isinstance(before, DualAveragingState):
+        change = step.state.last_gradient - before.last_gradient
+        return float(change @ change) / 2
+    if isinstance(rule, Rescaled):
+        gradient = rule.change.adjoint(step.evaluation.gradient)
+        return float(gradient @ gradient)
+    return step.evaluation.squared_norm
 
 
 def row_variance(gradients: Sequence[Vector], group: int) -> float:
@@ -160,10 +168,13 @@ class BatchGrowth:
         The number of rows, at which the growth ends.
     replacement : bool
         Whether rows are drawn with replacement; without it large batches have less noise.
+    smooth : bool
+        Whether the function is: then larger batches pay sooner, for they let it be accelerated.
     """
 
-    def __init__(self, n: int, replacement: bool = False) -> None:
+    def __init__(self, n: int, replacement: bool = False, smooth: bool = True) -> None:
         self.n, self.replacement = n, replacement
+        self.largest_signal = LARGEST_SIGNAL if smooth else LARGEST_SIGNAL_WITH_KINKS
         self.size = min(FIRST, n)
         self.sizes = [(0, self.size)]  # (iteration, size from there on)
         self.next_look = FEWEST
@@ -194,7 +205,7 @@ class BatchGrowth:
 
     def next_size(self, variance: float) -> int:
         """Return the size that batches should have from now on, given the rows' variance."""
-        if not self.signal(variance) <= LARGEST_SIGNAL:
+        if not self.signal(variance) <= self.largest_signal:
             return self.size
         size = GROWTH * self.size
         # Almost all rows: then rather all of them, which leave no noise.

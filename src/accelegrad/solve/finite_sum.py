@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from accelegrad import kernels
 from accelegrad.errors import Vector, whole_number
@@ -49,7 +48,7 @@ class FiniteSumOracle(ModelOracle):
             )
         size = BATCH_SIZE if batch_size is None else whole_number("batch_size", batch_size, least=1)
         self.rng, self.batch_size = rng, min(size, model.n_samples)
-        self._smoothness: float | None = None
+        self._largest_row: float | None = None
         self._room: Vector | None = None
         self._stage: ModelEvaluation | None = None  # where the stage began
 
@@ -65,6 +64,13 @@ class FiniteSumOracle(ModelOracle):
         """Return the evaluation: the sum is what is minimised."""
         return evaluation
 
+    def beside(self, model: LinearModel) -> FiniteSumOracle:
+        """Return the oracle of a model of the same data with another loss, which knows the data."""
+        other = FiniteSumOracle(model, self.rng, self.batch_size)
+        for name in ("_largest_row", "_room", "_stage"):
+            setattr(other, name, getattr(self, name))
+        return other
+
     @property
     def n_batches(self) -> int:
         """How many batches an epoch has."""
@@ -78,12 +84,11 @@ class FiniteSumOracle(ModelOracle):
     @property
     def smoothness(self) -> float:
         """The largest curvature of a row's loss, with the l2 term."""
-        if self._smoothness is None:
-            model = self.model
-            largest = _largest_square(model.X) + model.fit_intercept
+        model = self.model
+        if self._largest_row is None:
             weight = model.n_samples * float(model._shares.max())
-            self._smoothness = model.loss.curvature * weight * largest + model.l2
-        return self._smoothness
+            self._largest_row = weight * (_largest_square(model.X) + model.fit_intercept)
+        return model.loss.curvature * self._largest_row + model.l2
 
     def epoch(self, rule: VarianceReducedAcceleGrad, epoch: Epoch, anchor: Evaluation) -> Epoch:
         """Do a step on each batch of rows, in a new random order."""
@@ -137,8 +142,8 @@ class FiniteSumOracle(ModelOracle):
         data, known = self.model._data(), self._known(anchor)
         by_row = known.derivatives, known.margins, known.margins - self._margins_at(epoch.start)
         given = dense.Sum(data.y, data.shares, data.loss, *(read_only(part) for part in by_row))
-        fixed = (read_only(point) for point in (epoch.anchor, epoch.full_gradient, epoch.start))
-        path = dense.Path(*fixed, epoch.mirror_point.copy(), np.zeros_like(epoch.anchor))
+        fixed = [read_only(point) for point in (epoch.anchor, epoch.full_gradient, epoch.start)]
+        path = dense.Path._make([*fixed, epoch.mirror_point.copy(), np.zeros_like(epoch.anchor)])
         numbers = np.zeros(1, dense.NUMBERS)
         for name in dense.NUMBERS.names or ():
             numbers[name] = self.model.l2 if name == "l2" else getattr(epoch, name)
@@ -173,7 +178,7 @@ def _has_kernel(model: LinearModel) -> bool:
 
 def _largest_square(X: Any) -> float:
     """Return the largest squared norm of a row."""
-    if not sp.issparse(X):
+    if isinstance(X, np.ndarray):
         return float(np.einsum("ij,ij->i", X, X, dtype=np.float64).max())
     if X.nnz == 0:
         return 0.0

@@ -217,9 +217,10 @@ class Run:
             step = advance() if advance is not None else self.rule.step(self.state, oracle)
             for add in certify:
                 add(step.evaluation, step.weight)
-            self.state, self.iteration = step.state, self.iteration + step.count
+            before, self.state = self.state, step.state
+            self.iteration += step.steps
             if self.batches is not None and not self.batches.ended:
-                self._consider_growth(self.batches, step)
+                self._consider_growth(self.batches, before, step)
             if self._growing is not None:
                 self._follow(self._growing)
             status = self._verdict(step)
@@ -308,11 +309,11 @@ class Run:
         self.state = state
         self.certificate.forget()
 
-    def _consider_growth(self, growth: BatchGrowth, step: Step) -> None:
+    def _consider_growth(self, growth: BatchGrowth, before: State, step: Step) -> None:
         """Take note of a step's gradients, and let the batches grow where they are mostly noise."""
         steps = int(self.state.iteration)
-        weights = weight_squares(self.rule, steps - step.count, step.count)
-        growth.note(seen_square(self.rule, step.evaluation) * weights, weights)
+        weights = weight_squares(self.rule, steps - step.steps, step.steps)
+        growth.note(seen_square(self.rule, before, step) * weights, weights)
         if steps < growth.next_look:
             return
         size = growth.next_size(self._row_variance(growth))
@@ -547,8 +548,8 @@ class Run:
             )
 
     def _show_progress(self, step: Step) -> None:
-        self._bar.update(step.count)
-        if step.count > 1 or self.iteration % 10 == 0 or self.iteration == self.options.max_iter:
+        self._bar.update(step.steps)
+        if step.steps > 1 or self.iteration % 10 == 0 or self.iteration == self.options.max_iter:
             best = self.best
             value = step.evaluation.value if best is None else best.value
             self._bar.set_postfix(value=f"{value:.6g}", gap=f"{self.gap:.1e}", refresh=False)

@@ -97,7 +97,9 @@ class SmoothedSumOracle(ModelOracle):
         return self.model.evaluate(point).mean_loss
 
     def _smooth_with(self, mu: float) -> None:
-        self.smooth = FiniteSumOracle(self.model.smoothed(mu), self.rng)
+        model = self.model.smoothed(mu)
+        before = self.smooth
+        self.smooth = FiniteSumOracle(model, self.rng) if before is None else before.beside(model)
 
     def _evaluated(self, evaluation: Evaluation) -> Evaluation:
         """Return what is known of the function itself, and decide how to go on."""
