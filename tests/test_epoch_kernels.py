@@ -42,6 +42,7 @@ class Config:
     batch: int = 1
     loss: str = "logistic"
     loss_parameter: float = 0.5
+    smoothing: float = 0.0
     diameter: float = 4.0
     gradient_bound: float = 0.0
     n: int = 150
@@ -90,7 +91,7 @@ class Case:
     def model(self):
         c = self.config
         parameter = {LOSS_PARAMETERS[c.loss]: c.loss_parameter} if c.loss in LOSS_PARAMETERS else {}
-        return ag.LinearModel(
+        model = ag.LinearModel(
             self.X.astype(np.float64),
             self.y,
             c.loss,
@@ -99,6 +100,7 @@ class Case:
             sample_weight=self.weights if c.weighted else None,
             **parameter,
         )
+        return model.smoothed(c.smoothing) if c.smoothing else model
 
     def rule(self):
         c = self.config
@@ -114,6 +116,7 @@ class Case:
         own = dict(
             loss=c.loss,
             loss_parameter=c.loss_parameter,
+            smoothing=c.smoothing,
             l2=c.l2,
             fit_intercept=c.intercept,
             x0=self.x0,
@@ -221,6 +224,10 @@ SHORT = [
     Config("accelegrad", l2=0.05, loss="huber", loss_parameter=0.3, intercept=True),
     Config("adagrad", loss="quantile", loss_parameter=0.8, intercept=True, batch=7),
     Config("distance_free", loss="epsilon_insensitive", l2=0.01, intercept=True),
+    Config("distance_free", loss="squared_epsilon_insensitive", l2=0.01, loss_parameter=0.2),
+    Config("accelegrad", loss="modified_huber", l2=0.01, ball=True, batch=7),
+    Config("adagrad", loss="hinge", smoothing=0.3, l2=0.01),
+    Config("distance_free", loss="quantile", smoothing=0.2, loss_parameter=0.8, intercept=True),
 ]
 
 
@@ -503,6 +510,8 @@ def test_snapshots_continue_in_the_rule():
         (dict(kind="acelegrad"), "did you mean 'accelegrad'"),
         (dict(loss="logstic"), "did you mean 'logistic'"),
         (dict(l2=-1.0), "l2 must be"),
+        (dict(smoothing=-1.0), "smoothing must be"),
+        (dict(smoothing=1.0), "smoothing must be 0 for the smooth loss 'logistic'"),
         (dict(diameter=0.0), "diameter must be"),
         (dict(diameter=None), "diameter must be"),
         (dict(x0=np.zeros(3)), "x0 must have 40 entries, but it has 3"),

@@ -24,7 +24,7 @@ TYPES = [(data, index) for data in (np.float64, np.float32) for index in (np.int
 def run_python(code: str, *arguments: str, **variables: str) -> str:
     done = subprocess.run(
         [sys.executable, "-c", code, *arguments],
-        env={**os.environ, **variables},
+        env={**os.environ, "NUMBA_CACHE_DIR": "", **variables},
         capture_output=True,
         text=True,
         check=False,
@@ -100,9 +100,9 @@ def test_progress_tells_of_each_kernel() -> None:
     assert steps[0].name == "gradient, dense float64"
     assert 0.0 < sum(step.seconds for step in steps) <= seconds
     again: list[compiling.Progress] = []
-    assert compiling.warmup(again.append) < 1.0
+    assert kernels.warmup(again.append) < 1.0
     assert not any(step.compiled for step in again)
-    assert compiling.pending() == []
+    assert kernels.pending() == []
 
 
 def test_another_type_is_pending() -> None:
@@ -140,23 +140,35 @@ def part(x):
     return {factor} * x
 """
 KERNEL = """
-import numpy as np
 from accelegrad.kernels.compile import kernel
 from parts import part
 @kernel
 def double(x):
     return part(x[0])
 """
-CALL = """
-import sys
-sys.path.insert(0, sys.argv[1])
-import numpy as np, twice
-kind = np.dtype(sys.argv[2])
+# Numba is loaded once; each call is in a process of its own, which has not seen the modules.
+PROCESSES = """
+import os, sys
+import numpy as np
 from accelegrad.kernels.compile import Call, would_compile
-argument = np.array([21], kind)
-pending = would_compile(Call("", twice.double, (argument,)))
-print(twice.double(argument), pending)
+
+def begin(kind="float64"):
+    read, write = os.pipe()
+    if os.fork() == 0:
+        sys.path.insert(0, sys.argv[1])
+        import twice
+        argument = np.array([21], kind)
+        pending = would_compile(Call("", twice.double, (argument,)))
+        os.write(write, f"{float(twice.double(argument))} {pending}".encode())
+        os._exit(0)
+    os.close(write)
+    return read
+
+def end(read):
+    os.wait()
+    return os.read(read, 100).decode()
 """
+needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
 
 @pytest.fixture
@@ -168,61 +180,53 @@ def package(tmp_path: Path) -> Path:
     return folder
 
 
-def call(package: Path, kind: str = "float64", **variables: str) -> str:
-    return run_python(CALL, str(package), kind, **variables)
+def processes(package: Path, code: str, **variables: str) -> list[str]:
+    return run_python(PROCESSES + code, str(package), **variables).splitlines()
 
 
+@needs_fork
 def test_a_kernel_is_kept_and_compiled_anew_when_what_it_calls_changes(package: Path) -> None:
-    assert call(package) == "42.0 True"
-    assert call(package) == "42.0 False"
-    (package / "parts.py").write_text(PARTS.format(factor=3))
-    assert call(package) == "63.0 True"
-    assert call(package) == "63.0 False"
-    assert (
-        len(list((package / "__pycache__").glob("twice.double*.nbc"))) == 2
-    )  # the old one is young
+    change = f"""
+from pathlib import Path
+print(end(begin()), end(begin()), sep="\\n")
+folder = Path(sys.argv[1])
+(old,) = (folder / "__pycache__").glob("twice.double*.nbc")
+os.utime(old, (0, 0))
+(folder / "parts.py").write_text({PARTS.format(factor=333)!r})
+print(old.exists(), end(begin()), end(begin()), old.exists(), sep="\\n")
+"""
+    kept, changed = ["42.0 True", "42.0 False"], ["6993.0 True", "6993.0 False"]
+    assert processes(package, change) == [*kept, "True", *changed, "False"]
 
 
-def test_old_code_is_swept_away(package: Path) -> None:
-    call(package)
-    (old,) = (package / "__pycache__").glob("twice.double*.nbc")
-    os.utime(old, (0, 0))
-    call(package)  # it is listed
-    assert old.exists()
-    (package / "parts.py").write_text(PARTS.format(factor=3))
-    call(package)
-    assert not old.exists()
-
-
+@needs_fork
 def test_a_read_only_package_is_kept_in_the_users_cache(package: Path, tmp_path: Path) -> None:
     (package / "__pycache__").write_text("in the way")
     home = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "HOME": str(tmp_path)}
-    assert call(package, **home) == "42.0 True"
-    assert call(package, **home) == "42.0 False"
+    twice = "print(end(begin())); print(end(begin()))"
+    assert processes(package, twice, **home) == ["42.0 True", "42.0 False"]
     assert len(list((tmp_path / "cache").rglob("twice.double*.nbi"))) == 1
 
 
+@needs_fork
 def test_without_any_folder_kernels_are_compiled_in_each_process(package, tmp_path) -> None:
     (package / "__pycache__").write_text("in the way")
     (tmp_path / "file").write_text("in the way")
     home = {"XDG_CACHE_HOME": str(tmp_path / "file"), "HOME": str(tmp_path / "file")}
-    assert call(package, **home) == "42.0 True"
-    assert call(package, **home) == "42.0 True"
+    twice = "print(end(begin())); print(end(begin()))"
+    assert processes(package, twice, **home) == ["42.0 True", "42.0 True"]
 
 
+@needs_fork
 def test_processes_that_compile_at_the_same_time(package: Path) -> None:
-    kinds = ["float64", "float32", "int64", "int8"]
-    begun = [
-        subprocess.Popen(
-            [sys.executable, "-c", CALL, str(package), kind], stdout=subprocess.PIPE, text=True
-        )
-        for kind in kinds
-    ]
-    expected = {kind: "42.0" if kind.startswith("float") else "42" for kind in kinds}
-    for kind, process in zip(kinds, begun, strict=True):
-        assert process.communicate(timeout=120)[0].split()[0] == expected[kind]
-    for kind in kinds:
-        assert call(package, kind).split()[0] == expected[kind]
+    code = """
+kinds = ["float64", "float32", "int64", "int8"]
+for result in [begin(kind) for kind in kinds]:
+    print(end(result))
+for kind in kinds:
+    print(end(begin(kind)).split()[0])
+"""
+    assert processes(package, code) == ["42.0 True"] * 4 + ["42.0"] * 4
 
 
 class _Numbas:
