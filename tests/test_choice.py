@@ -2,8 +2,10 @@
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 import accelegrad as ag
+from accelegrad.problems.scaling import unevenness
 from accelegrad.rules.variance_reduced import VarianceReducedAcceleGrad
 
 
@@ -53,6 +55,31 @@ def test_everything_else_gets_another_method_with_the_reason(case):
     found, why = chosen(model(**problem), **options)
     assert found == method
     assert reason in why
+
+
+def test_columns_of_very_different_size_are_scaled():
+    problem = model()
+    uneven = problem.X * np.geomspace(1, 1e4, 5)
+    raw = ag.LinearModel(uneven, problem.y, loss="logistic", l2=1e-6)
+    method, reason = chosen(raw)
+    assert method == "accelegrad"
+    assert "columns differ in size by a factor of" in reason
+    assert chosen(raw, scale=None)[0] == "accelegrad-vr"
+    result = ag.minimize(raw, rtol=1e-6, max_iter=3000)
+    assert result.success
+
+
+def test_rare_columns_are_not_small_ones():
+    X = sp.random(600, 200, density=0.01, format="csr", rng=np.random.default_rng(1))
+    X.data[:] = 1.0
+    y = np.where(np.arange(600) % 2, 1.0, -1.0)
+    assert unevenness(ag.LinearModel(X, y, loss="hinge")) == pytest.approx(1.0)
+    dense = ag.LinearModel(X.toarray(), y, loss="hinge")
+    assert unevenness(dense) > 1.5
+    X.data *= 1.0 + 9.0 * (X.indices == X.indices.max())
+    assert unevenness(ag.LinearModel(X, y, loss="hinge")) == pytest.approx(10.0)
+    empty = ag.LinearModel(sp.csr_matrix((600, 3)), y, loss="hinge")
+    assert unevenness(empty) == 1.0
 
 
 def test_a_function_gets_accelegrad():

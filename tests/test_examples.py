@@ -12,7 +12,7 @@ def printed(name, capsys):
 
 
 def test_every_example_is_tested():
-    tested = {"portfolio.py", "long_run.py", "sparse_features.py"}
+    tested = {"estimators.py", "portfolio.py", "long_run.py", "sparse_features.py"}
     assert {path.name for path in EXAMPLES.glob("*.py")} == tested
 
 
@@ -31,3 +31,9 @@ def test_sparse_features(capsys):
     for feature in range(5):
         assert f"  feature   {feature} " in out
     assert "Converged: the certified gap is within tol." in out
+
+
+def test_estimators(capsys):
+    out = printed("estimators.py", capsys)
+    assert "no coefficients are better by more than" in out
+    assert "every fit of the path met its tolerance: True" in out

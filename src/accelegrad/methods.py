@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from accelegrad.errors import Vector, nearest, real_number
 from accelegrad.problems.linear_model import LinearModel
 from accelegrad.problems.penalties import OnLeading, Penalty, as_penalty
-from accelegrad.problems.scaling import ColumnScaling, column_scaling
+from accelegrad.problems.scaling import ColumnScaling, column_scaling, unevenness
 from accelegrad.problems.sets import (
     Ball,
     Box,
@@ -45,6 +45,7 @@ from accelegrad.solve.certificate import Region
 
 AUTO = "auto"
 FINITE_SUM = "accelegrad-vr"
+LARGEST_RATIO = 300.0  # of the sizes of columns, with which those small steps do well
 FEWEST_ROWS = 500  # for method "auto" to take small steps on a few of them at a time
 COLUMNS = "columns"
 
@@ -324,6 +325,8 @@ def _obstacle_to_finite_sum(wishes: Wishes, model: LinearModel) -> str:
         return "without an l2 term the dual gap need not get tight"
     if model.n_samples < FEWEST_ROWS:
         return f"{model.n_samples} rows are too few for steps on a few of them to pay"
+    if wishes.scale is not None and not (ratio := unevenness(model)) <= LARGEST_RATIO:
+        return f"columns differ in size by a factor of {ratio:.2g}, so that coordinates are scaled"
     return ""
 
 

@@ -143,8 +143,9 @@ class MultinomialModel:
             mean = shares @ s
             if np.abs(mean - wanted).max() <= 1e-14:
                 break
-            with np.errstate(divide="ignore"):
-                shift = shift + np.log(wanted) - np.log(mean)
+            with np.errstate(divide="ignore"):  # a class without rows goes to minus infinity
+                step = np.log(wanted) - np.log(np.where(mean > 0.0, mean, 1.0))
+            shift = np.where(mean > 0.0, shift + step, shift)
             s, _ = _softmax(margins + shift)
         mean = shares @ s
         excess = np.where(mean > 0.0, (mean - wanted) / np.where(mean > 0.0, mean, 1.0), 0.0).max()

@@ -128,6 +128,26 @@ def column_scaling(model: LinearModel, *, center: bool = True) -> ColumnScaling:
         return ColumnScaling(_inverse_root(squares), np.where(known, mean, 0.0))
 
 
+def unevenness(model: LinearModel) -> float:
+    """Return how many times larger the entries of the largest column are than of the smallest.
+
+    Of sparse data only the stored entries count: that a column has few of them does not make it
+    small. Columns of zeros are left out.
+    """
+    X: Any = model.X
+    with np.errstate(over="ignore", invalid="ignore"):
+        if isinstance(X, np.ndarray):
+            squares = np.einsum("ij,ij->j", X, X, dtype=np.float64) / X.shape[0]
+        else:
+            stored = np.bincount(X.indices[: X.indptr[-1]], minlength=X.shape[1])
+            sums = np.bincount(
+                X.indices[: X.indptr[-1]], np.square(X.data[: X.indptr[-1]], dtype=np.float64)
+            )
+            squares = sums / np.maximum(stored[: sums.size], 1)
+        sizes = np.sqrt(squares[squares > 0])
+    return float(sizes.max() / sizes.min()) if sizes.size else 1.0
+
+
 def _inverse_root(squares: Vector) -> Vector:
     """Return 1/sqrt, and 1 for zeros and what is not finite."""
     usable = (squares >= np.finfo(np.float64).tiny) & np.isfinite(squares)

@@ -165,31 +165,31 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
         rows = problems[0].model.n_samples
         weight = float(rows) if weights is None else float(weights.sum())
         before = getattr(self, "_stream", None)
-        change = (
-            online.first_change(problems[0], settings.diameter) if before is None else before.change
-        )
-        rules = [
-            online.rule_for(problem, settings.diameter, start, change)
-            for problem, start in zip(problems, starts, strict=True)
-        ]
         if before is None:
-            states = tuple(rule.init(start) for rule, start in zip(rules, starts, strict=True))
-            before = online.StreamState(states, change, 0.0, 0.0)
+            change = online.first_change(problems[0], settings.diameter)
+            before = online.StreamState(tuple(starts), (), change, 0.0, 0.0)
+        rules = [
+            online.rule_for(problem, settings.diameter, start, before.change)
+            for problem, start in zip(problems, before.starts, strict=True)
+        ]
+        if not before.states:
+            states = (rule.init(start) for rule, start in zip(rules, starts, strict=True))
+            before = before._replace(states=tuple(states))
         rng = np.random.default_rng([self._seed(), int(before.rows)])
         after = before._replace(rows=before.rows + rows, weight=before.weight + weight)
         share = weight / rows / after.mean_weight()
         batch = settings.batch_size or online.BATCH
-        states = tuple(
+        moved = tuple(
             online.advanced(rule, state, online.ChunkOracle(problem, batch, rng, share))
             for rule, state, problem in zip(rules, before.states, problems, strict=True)
         )
-        self._stream = after._replace(states=states)
-        self.n_iter_ = int(states[0].iteration)
+        self._stream = after._replace(states=moved)
+        self.n_iter_ = int(moved[0].iteration)
         self.objective_, self.gap_, self.certified_radius_ = np.nan, np.inf, 0.0
         self.converged_ = False
         return [
             problem.nearest(rule.last(state) if self.average is False else rule.output(state))
-            for rule, state, problem in zip(rules, states, problems, strict=True)
+            for rule, state, problem in zip(rules, moved, problems, strict=True)
         ]
 
     # -- coefficients ----------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from scipy.optimize import minimize_scalar
 
 from accelegrad.errors import Vector
 from accelegrad.problems.linear_model import LinearModel
-from accelegrad.problems.null_space import _AllRows, _reach
+from accelegrad.problems.null_space import _AllRows, _reach, obstacle
 from accelegrad.problems.sets import Box
 from accelegrad.sklearn.objective import Problem
 
@@ -69,26 +69,29 @@ class DualBound:
 
     @property
     def can_repair(self) -> bool:
-        """Whether slopes can be made feasible at a reasonable price, and have to be."""
-        lasso = self.chosen is None and self.l1 > 0.0 and self.model.l2 == 0.0
+        """Whether `repaired` is there, at a reasonable price, and of use."""
         # Without ends to keep within, as for the squared loss, the slopes at a point are as good.
-        ends = self.model.loss.lipschitz < np.inf
-        return lasso and ends and self.model.has_dual_bound
+        kept = self.model.loss.lipschitz < np.inf and self.chosen is None
+        return kept and self.gets_tight and obstacle(self.model.X, self.model.n_parameters) is None
 
-    def repaired(self, theta: Vector) -> Vector:
-        """Return slopes nearby for which the l1 term holds the weights, or nearly so.
+    def repaired(self, theta: Vector, w: Vector) -> Vector:
+        """Return slopes nearby that meet the optimality condition for these weights, or nearly so.
 
-        Without an l2 term every entry of v beyond l1 costs dearly: `at` can only scale all slopes
-        down. Here they move within the conjugates' domain until v is the nearest that is allowed.
+        What v differs from the slope of l2 term and l1 term at w costs dearly, all the more the
+        smaller l2 is. Here the slopes move within the conjugates' domain until v is as it should be
+        at w (or, where w_j = 0, the nearest that is allowed).
         """
         model = self.model
         bounds = model._bounds("DualBound")
         space = bounds.space
         theta = np.clip(theta, bounds._low, bounds._high)
-        allowed = np.clip(model._backward(theta), -self.l1, self.l1)
-        allowed[model.n_features :] = 0.0  # the intercept's
+        wanted = model._backward(theta)
+        wanted[model.n_features :] = 0.0  # the intercept's
+        rest = -wanted[: w.size] - model.l2 * w
+        signs = np.where(w == 0.0, np.clip(rest, -self.l1, self.l1), self.l1 * np.sign(w))
+        wanted[: w.size] = -model.l2 * w - signs
         reached, _ = _reach(
-            _AllRows(space), space._scale * allowed, theta, bounds._low, bounds._high
+            _AllRows(space), space._scale * wanted, theta, bounds._low, bounds._high
         )
         return reached
 

@@ -191,7 +191,7 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
             for problem, start, score in zip(problems, starts, scores, strict=True)
         )
         self._set_parameters([fit.parameters for fit in fits], multinomial)
-        self._keep(fits[0] if len(fits) == 1 else total(fits))
+        self._keep(fits[0] if len(fits) == 1 else total(fits, settings.tol))
 
     def _problems(self, objective: Objective, data: Data, multinomial: bool) -> list[Problem]:
         """Return the multinomial problem, or one a class against the rest; one for two classes."""

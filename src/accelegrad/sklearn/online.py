@@ -21,6 +21,7 @@ BATCH = 16  # rows a step where nothing is said
 class StreamState(NamedTuple):
     """What goes on from chunk to chunk: a rule's state a problem, in coordinates that stay."""
 
+    starts: tuple[Vector, ...]  # where the stream began
     states: tuple[State, ...]
     change: Change | None  # the coordinates, from the first chunk
     rows: float  # so far

@@ -1,0 +1,632 @@
+"""The estimators' own behaviour: what is certified, streams, weights, edge cases, company."""
+
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn import config_context
+from sklearn.base import clone
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.compose import ColumnTransformer
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris, make_classification
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.feature_selection import SelectFromModel
+from sklearn.model_selection import GridSearchCV, cross_val_score, cross_validate
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+import accelegrad as ag
+from accelegrad.sklearn import (
+    AcceleGradClassifier,
+    AcceleGradClassifierCV,
+    AcceleGradRegressor,
+    AcceleGradRegressorCV,
+)
+from accelegrad.sklearn.objective import Objective
+from accelegrad.sklearn.online import ChunkOracle
+
+
+@pytest.fixture(scope="module")
+def binary():
+    X, y = load_breast_cancer(return_X_y=True)
+    return StandardScaler().fit_transform(X), y
+
+
+@pytest.fixture(scope="module")
+def flowers():
+    X, y = load_iris(return_X_y=True)
+    return StandardScaler().fit_transform(X), y
+
+
+@pytest.fixture(scope="module")
+def numbers():
+    X, y = load_diabetes(return_X_y=True)
+    return StandardScaler().fit_transform(X), y
+
+
+def stream(estimator, X, y, chunk=100, passes=1, **options):
+    """Feed the rows in a random order, chunk by chunk."""
+    order = np.random.default_rng(0).permutation(len(y))
+    for _ in range(passes):
+        for first in range(0, len(y), chunk):
+            rows = order[first : first + chunk]
+            estimator.partial_fit(X[rows], y[rows], **options)
+    return estimator
+
+
+# ------------------------------------------------------------------------ what is certified
+
+
+def test_the_tolerance_is_relative_whatever_the_units(numbers):
+    X, y = numbers
+    usual = AcceleGradRegressor(alpha=1e-2, tol=1e-4).fit(X, y)
+    tiny = AcceleGradRegressor(alpha=1e-2, tol=1e-4).fit(X, 1e-6 * y)
+    shifted = AcceleGradRegressor(alpha=1e-2, tol=1e-4).fit(X, y + 1e6)
+    assert usual.gap_ <= 1e-4 * usual.objective_
+    np.testing.assert_allclose(tiny.coef_, 1e-6 * usual.coef_, rtol=0.05, atol=1e-6)
+    np.testing.assert_allclose(shifted.coef_, usual.coef_, rtol=0.05, atol=1.0)
+    assert tiny.gap_ <= 1e-4 * tiny.objective_
+    assert shifted.gap_ <= 1e-4 * shifted.objective_
+
+
+def test_a_miss_is_told_with_the_gap_and_a_remedy(binary):
+    X, y = binary
+    with pytest.warns(ConvergenceWarning, match=r"certified to be within .* Increase max_iter"):
+        short = AcceleGradClassifier(max_iter=3, tol=1e-8).fit(X, y)
+    assert not short.converged_
+    assert short.n_iter_ == 3
+    better = AcceleGradClassifier(tol=1e-6).fit(X, y)
+    assert short.objective_ - short.gap_ <= better.objective_
+
+
+def test_no_tolerance_means_max_iter_and_no_warning(binary):
+    X, y = binary
+    fit = AcceleGradClassifier(max_iter=7, tol=None).fit(X, y)
+    assert fit.n_iter_ == 7
+    assert fit.converged_
+
+
+def test_a_diameter_that_is_too_small_is_no_convergence(binary):
+    X, y = binary
+    with pytest.warns(ConvergenceWarning):
+        fit = AcceleGradClassifier("hinge", diameter=1e-3, max_iter=300).fit(X, y)
+    assert not fit.converged_
+
+
+def test_penalties_do_not_let_a_guessed_region_pass_for_a_proof():
+    # A column a million times as large as the others: in raw coordinates steps along the others
+    # are tiny, and what is proved nearby says nothing.
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((300, 4)) * np.array([1.0, 1.0, 1.0, 1e6])
+    y = X[:, 0] - 2 * X[:, 1] + 1e-6 * X[:, 3] + 0.1 * rng.standard_normal(300)
+    fit = AcceleGradRegressor("absolute_error", penalty="l1", alpha=1e-3).fit(X, y)
+    assert fit.certified_radius_ == np.inf
+    assert fit.converged_
+    np.testing.assert_allclose(fit.coef_[:3], [1.0, -2.0, 0.0], atol=0.05)
+
+
+def test_stochastic_fits(binary):
+    X, y = binary
+    options = {"batch_size": 32, "max_iter": 20_000, "tol": 1e-2, "random_state": 0}
+    fit = AcceleGradClassifier(alpha=1e-2, **options).fit(X, y)
+    assert fit.converged_
+    assert fit.gap_ <= 1e-2 * fit.objective_
+    again = AcceleGradClassifier(alpha=1e-2, **options).fit(X, y)
+    np.testing.assert_array_equal(fit.coef_, again.coef_)
+
+
+@pytest.mark.parametrize("average", [True, False, "auto"])
+def test_which_point_is_returned(binary, average):
+    X, y = binary
+    fit = AcceleGradClassifier(alpha=1e-2, average=average).fit(X, y)
+    assert fit.converged_
+    margins = np.where(y == 1, 1, -1) * fit.decision_function(X)
+    value = np.logaddexp(0, -margins).mean() + 1e-2 * (fit.coef_**2).sum() / 2
+    assert fit.objective_ == pytest.approx(value)
+
+
+# ---------------------------------------------------------------------------------- weights
+
+
+def test_zero_weights_leave_rows_and_their_class_out(flowers):
+    X, y = flowers
+    weights = (y != 2).astype(float)
+    weighted = AcceleGradClassifier(random_state=0).fit(X, y, sample_weight=weights)
+    removed = AcceleGradClassifier(random_state=0).fit(X[y != 2], y[y != 2])
+    np.testing.assert_array_equal(weighted.classes_, [0, 1])
+    np.testing.assert_allclose(weighted.coef_, removed.coef_, rtol=1e-8)
+
+
+@pytest.mark.parametrize("loss", ["log_loss", "squared_hinge"])
+def test_balanced_class_weights(binary, loss):
+    X, y = binary
+    counts = np.bincount(y)
+    by_hand = {k: y.size / (2 * counts[k]) for k in range(2)}
+    common = {"alpha": 1e-2, "random_state": 0}
+    balanced = AcceleGradClassifier(loss, class_weight="balanced", **common).fit(X, y)
+    weighted = AcceleGradClassifier(loss, class_weight=by_hand, **common).fit(X, y)
+    sampled = AcceleGradClassifier(loss, **common).fit(
+        X, y, sample_weight=np.where(y == 1, by_hand[1], by_hand[0])
+    )
+    np.testing.assert_allclose(balanced.coef_, weighted.coef_, rtol=1e-9)
+    np.testing.assert_allclose(sampled.coef_, weighted.coef_, rtol=1e-9)
+
+
+def test_only_the_ratios_of_weights_matter(numbers):
+    X, y = numbers
+    weights = np.random.default_rng(0).uniform(0.5, 2, y.size)
+    once = AcceleGradRegressor(random_state=0).fit(X, y, sample_weight=weights)
+    scaled = AcceleGradRegressor(random_state=0).fit(X, y, sample_weight=1e3 * weights)
+    np.testing.assert_allclose(once.coef_, scaled.coef_, rtol=1e-6)
+
+
+# ------------------------------------------------------------------------ warm starts, paths
+
+
+def test_a_warm_start_begins_where_the_last_fit_ended(binary, flowers):
+    for X, y in (binary, flowers):
+        cold = AcceleGradClassifier(alpha=1e-2, tol=1e-6).fit(X, y)
+        warm = AcceleGradClassifier(alpha=1e-2, tol=1e-6, warm_start=True).fit(X, y)
+        first = warm.n_iter_
+        warm.fit(X, y)
+        assert warm.n_iter_ <= max(first // 4, 2)
+        np.testing.assert_allclose(warm.coef_, cold.coef_, atol=5e-2)
+        warm.fit(X[:, :3], y)  # other columns: it starts afresh
+        assert warm.coef_.shape[1] == 3
+
+
+def test_paths(binary, numbers):
+    X, y = binary
+    chosen = AcceleGradClassifierCV(alphas=[1e-3, 1.0, 1e-1, 1e-2], cv=3, random_state=0)
+    chosen.fit(X, y)
+    np.testing.assert_array_equal(chosen.alphas_, [1.0, 1e-1, 1e-2, 1e-3])
+    assert chosen.scores_.shape == chosen.gaps_.shape == (4, 3)
+    assert np.all(chosen.gaps_ <= 1e-3 * chosen.objectives_)
+    assert chosen.alpha_ == chosen.alphas_[chosen.scores_.mean(axis=1).argmax()]
+    alone = AcceleGradClassifier(alpha=chosen.alpha_, random_state=0).fit(X, y)
+    np.testing.assert_array_equal(chosen.coef_, alone.coef_)
+    folds = cross_val_score(AcceleGradClassifier(alpha=1.0, random_state=0), X, y, cv=3)
+    np.testing.assert_allclose(chosen.scores_[0], folds)
+    X, y = numbers
+    chosen = AcceleGradRegressorCV(
+        "absolute_error", alphas=4, cv=3, scoring="neg_mean_absolute_error"
+    ).fit(X, y)
+    np.testing.assert_allclose(chosen.alphas_, np.geomspace(10, 1e-6, 4))
+    assert np.all(chosen.scores_ < 0)
+    assert not hasattr(chosen, "partial_fit")
+
+
+def test_a_path_with_processes_is_the_same(binary):
+    X, y = binary
+    options = {"alphas": [1e-1, 1e-2], "cv": 2, "random_state": 0}
+    one, two = (AcceleGradClassifierCV(**options, n_jobs=jobs).fit(X, y) for jobs in (1, 2))
+    np.testing.assert_allclose(one.scores_, two.scores_)
+    np.testing.assert_allclose(one.coef_, two.coef_)
+
+
+def test_a_path_warns_once(binary):
+    X, y = binary
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        AcceleGradClassifierCV(alphas=[1e-1, 1e-2], cv=2, max_iter=2, tol=1e-9).fit(X, y)
+    told = [str(warning.message) for warning in caught]
+    assert len(told) == 2  # one for the path, one for the fit to all rows
+    assert told[0].startswith("4 of the 4 fits along the path missed tol=1e-09")
+
+
+# ---------------------------------------------------------------------------- early stopping
+
+
+@pytest.mark.parametrize("multi_class", ["ovr", "multinomial"])
+def test_early_stopping_on_a_validation_score(multi_class):
+    X, y = make_classification(600, 40, n_informative=5, n_classes=3, flip_y=0.3, random_state=0)
+    options = {"alpha": 1e-6, "multi_class": multi_class, "random_state": 0, "tol": 1e-6}
+    early = AcceleGradClassifier(**options, early_stopping=True, n_iter_no_change=3).fit(X, y)
+    late = AcceleGradClassifier(**options, max_iter=2000)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        late.fit(X, y)
+    assert early.converged_
+    assert early.n_iter_ < late.n_iter_
+    assert early.gap_ >= 0
+    assert np.isfinite(early.gap_)
+
+
+def test_early_stopping_of_a_regressor(numbers):
+    X, y = numbers
+    early = AcceleGradRegressor(early_stopping=True, random_state=0, tol=1e-8).fit(X, y)
+    assert early.converged_
+    assert early.score(X, y) > 0.4
+
+
+# ---------------------------------------------------------------------------------- streams
+
+
+def test_a_stream_learns_what_fit_learns(binary, flowers, numbers):
+    X, y = binary
+    for loss in ("log_loss", "hinge", "modified_huber"):
+        classifier = stream(AcceleGradClassifier(loss, random_state=0), X, y, classes=[0, 1])
+        assert classifier.score(X, y) > 0.95
+    X, y = flowers
+    for kind in ("ovr", "multinomial"):
+        classifier = AcceleGradClassifier(multi_class=kind, random_state=0)
+        assert stream(classifier, X, y, 30, 5, classes=[0, 1, 2]).score(X, y) > 0.9
+    X, y = numbers
+    fit = AcceleGradRegressor().fit(X, y)
+    regressor = stream(AcceleGradRegressor(random_state=0), X, y, 50, passes=5)
+    assert regressor.score(X, y) > fit.score(X, y) - 0.05
+    assert regressor.gap_ == np.inf
+    assert not regressor.converged_
+
+
+def test_a_stream_of_raw_columns():
+    X, y = load_breast_cancer(return_X_y=True)
+    assert stream(AcceleGradClassifier(random_state=0), X, y, classes=[0, 1]).score(X, y) > 0.9
+
+
+def test_a_stream_goes_on_after_pickling(binary):
+    X, y = binary
+    at_once = AcceleGradClassifier(random_state=0).partial_fit(X[:100], y[:100], classes=[0, 1])
+    pickled = pickle.loads(pickle.dumps(at_once))
+    assert len(pickle.dumps(at_once)) < X[:100].nbytes  # the rows are not in it
+    at_once.partial_fit(X[100:200], y[100:200])
+    pickled.partial_fit(X[100:200], y[100:200])
+    np.testing.assert_array_equal(at_once.coef_, pickled.coef_)
+    assert at_once.n_iter_ == 2 * 7  # 100 rows are 7 batches of at most 16
+
+
+def test_the_rules_weights_go_on_across_chunks(binary):
+    """A chunk by chunk run is AcceleGrad on the batches in their order, step by step."""
+    X, y = binary
+    sign = np.where(y == 1, 1.0, -1.0)
+    classifier = AcceleGradClassifier(alpha=0.1, diameter=2.0, batch_size=5, random_state=3)
+    rule = ag.AcceleGrad(2.0, project=ag.Ball(np.zeros(31), 1.0).project, project_y=False)
+    state = rule.init(np.zeros(31))
+    seed = np.random.RandomState(3).randint(2**31 - 1)
+    for first in (0, 20, 40):
+        rows = np.arange(first, first + 20)
+        classifier.partial_fit(X[rows], y[rows], classes=[0, 1])
+        order = np.random.default_rng([seed, first]).permutation(20)
+        for batch in np.split(rows[order], 4):
+            model = ag.LinearModel(X[batch], sign[batch], "logistic", l2=0.1, fit_intercept=True)
+            state = rule.update(state, model.gradient(rule.query(state)))
+    expected = rule.output(state)
+    np.testing.assert_allclose(classifier.coef_[0], expected[:-1], rtol=1e-10)
+    np.testing.assert_allclose(classifier.intercept_[0], expected[-1], rtol=1e-10)
+
+
+def test_weights_of_a_stream_count_across_chunks(numbers):
+    X, y = numbers
+
+    def fed(weights):
+        regressor = AcceleGradRegressor(random_state=0, batch_size=10, alpha=1e-2)
+        for first in range(0, 400, 100):
+            rows = slice(first, first + 100)
+            regressor.partial_fit(X[rows], y[rows], sample_weight=weights[rows])
+        return regressor.coef_
+
+    np.testing.assert_allclose(fed(np.ones(400)), fed(np.full(400, 7.0)), rtol=1e-9)
+    heavier = np.repeat([1.0, 3.0], 200)  # in batches and chunks of their own all weigh the same
+    assert np.linalg.norm(fed(heavier) - fed(np.ones(400))) > 0.1
+
+
+def test_the_share_of_a_chunk_is_of_its_loss_alone(numbers):
+    X, y = numbers
+    problem = Objective("squared", 0.5, 0.0, None, True).on(X, y, None)
+    oracle = ChunkOracle(problem, y.size, np.random.default_rng(0), 0.25)
+    point = np.random.default_rng(1).standard_normal(11)
+    found = oracle(point)
+    residual = X @ point[:-1] + point[-1] - y
+    value = 0.25 * (residual**2).mean() / 2 + 0.25 * point[:-1] @ point[:-1]
+    gradient = 0.25 * np.append(X.T @ residual, residual.sum()) / y.size
+    gradient[:-1] += 0.5 * point[:-1]
+    assert found.value == pytest.approx(value)
+    np.testing.assert_allclose(found.gradient, gradient)
+
+
+def test_partial_fit_goes_on_from_fit_and_fit_forgets_the_stream(binary):
+    X, y = binary
+    fit = AcceleGradClassifier(alpha=1e-2, random_state=0).fit(X, y)
+    coefficients = fit.coef_.copy()
+    fit.partial_fit(X[:32], y[:32])
+    assert np.linalg.norm(fit.coef_ - coefficients) < 0.5 * np.linalg.norm(coefficients)
+    np.testing.assert_array_equal(fit.fit(X, y).coef_, coefficients)
+
+
+def test_streams_keep_to_their_set_and_their_zeros(numbers):
+    X, y = numbers
+    held = stream(AcceleGradRegressor(feasible_set="nonnegative", random_state=0), X, y)
+    assert held.coef_.min() >= 0
+    simplex = stream(AcceleGradRegressor(feasible_set="simplex", random_state=0), X, y)
+    assert simplex.coef_.sum() == pytest.approx(1)
+    last = AcceleGradRegressor(penalty="l1", alpha=20.0, average=False, random_state=0)
+    assert (stream(last, X, y).coef_ == 0).any()
+
+
+def test_a_class_never_seen_before(flowers):
+    X, y = flowers
+    classifier = AcceleGradClassifier()
+    with pytest.raises(ValueError, match="classes must be given at the first call"):
+        classifier.partial_fit(X, y)
+    classifier.partial_fit(X[:60], y[:60], classes=[0, 1])
+    with pytest.raises(ValueError, match=r"y holds the classes \[2\], which are not among \[0 1\]"):
+        classifier.partial_fit(X, y)
+    with pytest.raises(ValueError, match="not the same as at the first call"):
+        classifier.partial_fit(X[:60], y[:60], classes=[0, 1, 2])
+
+
+def test_a_chunk_may_lack_a_class_and_end_early(flowers):
+    X, y = flowers
+    classifier = AcceleGradClassifier(random_state=0)
+    classifier.partial_fit(X[:50], y[:50], classes=[0, 1, 2])  # one class alone
+    classifier.partial_fit(X[50:57], y[50:57])
+    classifier.partial_fit(X[57:58], y[57:58])  # a single row
+    assert np.isfinite(classifier.coef_).all()
+
+
+def test_chunks_of_another_width_are_refused(binary):
+    X, y = binary
+    classifier = AcceleGradClassifier().partial_fit(X, y, classes=[0, 1])
+    with pytest.raises(ValueError, match="30 features"):
+        classifier.partial_fit(X[:, :5], y)
+
+
+def test_balanced_weights_need_all_rows(binary):
+    X, y = binary
+    with pytest.raises(ValueError, match="'balanced' is not supported for partial_fit"):
+        AcceleGradClassifier(class_weight="balanced").partial_fit(X, y, classes=[0, 1])
+
+
+# -------------------------------------------------------------------------------- edge cases
+
+
+@pytest.mark.parametrize("loss", ["log_loss", "hinge", "squared_hinge", "modified_huber"])
+@pytest.mark.parametrize("penalty", ["l2", "l1", "elasticnet", None])
+def test_constant_columns_and_rows_of_zeros(loss, penalty):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((80, 5))
+    y = np.where(X[:, 0] + rng.standard_normal(80) > 0, 1, -1)
+    X[:, 2], X[:, 3] = 0.0, 7.0
+    X[:10, [0, 1, 4]] = 0.0
+    fit = AcceleGradClassifier(loss, penalty=penalty, alpha=1e-2, tol=1e-2).fit(X, y)
+    assert fit.score(X, y) > 0.6
+    assert fit.converged_
+
+
+def test_one_row():
+    fit = AcceleGradRegressor().fit([[1.0, 2.0]], [3.0])
+    assert fit.predict([[1.0, 2.0]]) == pytest.approx(3.0, abs=1e-3)
+    with pytest.raises(ValueError, match="only 1 class"):
+        AcceleGradClassifier().fit([[1.0, 2.0]], [1])
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_what_is_not_finite_is_refused(binary, bad):
+    X, y = binary
+    spoilt = X.copy()
+    spoilt[3, 4] = bad
+    for given in (spoilt, sp.csr_array(spoilt)):
+        with pytest.raises(ValueError, match=r"NaN|infinity"):
+            AcceleGradClassifier().fit(given, y)
+    targets = y.astype(float)
+    targets[0] = bad
+    with pytest.raises(ValueError, match=r"NaN|infinity"):
+        AcceleGradRegressor().fit(X, targets)
+
+
+@pytest.mark.parametrize("kind", [sp.csr_array, sp.csr_matrix, sp.csc_array, sp.coo_array])
+def test_sparse_rows_with_long_indices(binary, kind):
+    X, y = binary
+    X = np.where(np.abs(X) > 1, X, 0.0)
+    dense = AcceleGradClassifier(alpha=1e-1, tol=1e-8).fit(X, y)
+    given = kind(X)
+    if hasattr(given, "indices"):
+        given.indices, given.indptr = given.indices.astype("i8"), given.indptr.astype("i8")
+    sparse = AcceleGradClassifier(alpha=1e-1, tol=1e-8).fit(given, y)
+    np.testing.assert_allclose(sparse.coef_, dense.coef_, atol=2e-4)  # sqrt(2 gap / alpha)
+    np.testing.assert_array_equal(sparse.predict(given), dense.predict(X))
+
+
+def test_single_precision(binary):
+    X, y = binary
+    double = AcceleGradClassifier(alpha=1e-1, tol=1e-6).fit(X, y)
+    single = AcceleGradClassifier(alpha=1e-1, tol=1e-4).fit(X.astype("f4"), y)
+    distance = np.linalg.norm(single.coef_ - double.coef_)
+    assert distance <= np.sqrt(20 * single.gap_) + np.sqrt(20 * double.gap_)
+
+
+def test_labels_may_be_words(flowers):
+    X, y = flowers
+    names = np.array(["setosa", "versicolor", "virginica"])
+    fit = AcceleGradClassifier(alpha=1e-2).fit(X, names[y])
+    assert set(fit.predict(X)) == set(names)
+    with pytest.raises(ValueError, match="Unknown label type"):
+        AcceleGradClassifier().fit(X, X[:, 0])
+
+
+def test_probabilities_only_where_the_loss_gives_them(flowers):
+    X, y = flowers
+    assert not hasattr(AcceleGradClassifier("hinge"), "predict_proba")
+    with pytest.raises(AttributeError, match="predict_proba"):
+        AcceleGradClassifier("hinge", alpha=1e-2).fit(X, y).predict_proba(X)
+    huber = AcceleGradClassifier("modified_huber", alpha=1e-2).fit(X, y)
+    probabilities = huber.predict_proba(X)
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1)
+    far = huber.predict_proba(-100 * np.sign(huber.coef_.sum(axis=0, keepdims=True)))
+    np.testing.assert_allclose(far.sum(), 1)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"loss": "logloss"}, "did you mean 'log_loss'"),
+        ({"penalty": "l3"}, "penalty must be None or a name"),
+        ({"alpha": -1.0}, "alpha must be a finite number >= 0"),
+        ({"l1_ratio": 2.0}, "l1_ratio must be between 0 and 1"),
+        ({"max_iter": 0}, "max_iter must be a whole number >= 1"),
+        ({"tol": 0.0}, "tol must be a finite number > 0"),
+        ({"batch_size": 0}, "batch_size must be a whole number >= 1"),
+        ({"diameter": "wide"}, "diameter must be a positive number or 'auto'"),
+        ({"average": "yes"}, "average must be True, False or 'auto'"),
+        ({"multi_class": "ovo"}, "multi_class is 'ovo'"),
+        ({"loss": "hinge", "multi_class": "multinomial"}, "needs loss='log_loss'"),
+        ({"feasible_set": "positive"}, "feasible_set must be a set or a name"),
+        ({"feasible_set": ag.Box(np.zeros(3), np.ones(3))}, "feasible_set must fit the 4"),
+        ({"class_weight": {0: -1.0}}, "class_weight must be finite and >= 0"),
+        ({"validation_fraction": 1.0, "early_stopping": True}, "between 0 and 1"),
+    ],
+)
+def test_parameters_that_make_no_sense_are_refused(flowers, parameters, message):
+    X, y = flowers
+    with pytest.raises(ValueError, match=message):
+        AcceleGradClassifier(**parameters).fit(X, y)
+
+
+def test_an_estimator_that_is_not_fitted_says_so(binary):
+    for call in ("predict", "decision_function", "predict_proba"):
+        with pytest.raises(NotFittedError):
+            getattr(AcceleGradClassifier(), call)(binary[0])
+
+
+# ------------------------------------------------------------------------------- constraints
+
+
+def test_sets_hold_for_each_class_and_leave_the_intercepts_free(flowers):
+    X, y = flowers
+    X = X + 3.0
+    for multi_class in ("ovr", "multinomial"):
+        fit = AcceleGradClassifier(
+            feasible_set="nonnegative", multi_class=multi_class, tol=1e-2, alpha=1e-2
+        ).fit(X, y)
+        assert fit.coef_.min() == 0.0
+        assert fit.intercept_.min() < 0.0
+        assert fit.score(X, y) > 0.7
+        simplex = AcceleGradClassifier(
+            feasible_set="simplex", multi_class=multi_class, tol=1e-2
+        ).fit(X, y)
+        np.testing.assert_allclose(simplex.coef_.sum(axis=1), 1.0)
+
+
+def test_a_penalty_and_a_box_go_together(binary):
+    X, y = binary
+    fit = AcceleGradClassifier(
+        penalty="l1", alpha=2e-2, feasible_set=ag.Box(-0.1, np.inf), tol=1e-3
+    ).fit(X, y)
+    assert fit.converged_
+    assert fit.coef_.min() >= -0.1
+    assert (fit.coef_ == 0).any()
+    with pytest.raises(ValueError, match="cannot be used together"):
+        AcceleGradClassifier(penalty="l1", feasible_set="simplex").fit(X, y)
+
+
+# ----------------------------------------------------------------------------------- company
+
+
+def test_sparsify_and_densify(binary):
+    X, y = binary
+    fit = AcceleGradClassifier(penalty="l1", alpha=1e-2).fit(X, y)
+    before, scores = fit.coef_.copy(), fit.decision_function(X)
+    assert sp.issparse(fit.sparsify().coef_)
+    np.testing.assert_allclose(fit.decision_function(X), scores)
+    np.testing.assert_array_equal(fit.densify().coef_, before)
+    regressor = AcceleGradRegressor().fit(X, y)
+    shape = regressor.coef_.shape
+    assert regressor.sparsify().densify().coef_.shape == shape
+
+
+def test_pipeline_grid_and_calibration(binary):
+    X, y = binary
+    sparse = sp.csr_array(np.where(np.abs(X) > 0.5, X, 0.0))
+    pipeline = make_pipeline(StandardScaler(with_mean=False), AcceleGradClassifier(tol=1e-2))
+    assert cross_val_score(pipeline, sparse, y, cv=3).mean() > 0.9
+    grid = GridSearchCV(
+        pipeline, {"accelegradclassifier__alpha": [1e-1, 1e-3]}, cv=3, n_jobs=2
+    ).fit(X, y)
+    assert grid.best_score_ > 0.95
+    calibrated = CalibratedClassifierCV(AcceleGradClassifier("hinge", alpha=1e-2), cv=3)
+    assert calibrated.fit(X, y).predict_proba(X).shape == (y.size, 2)
+
+
+def test_selection_of_features(binary):
+    X, y = binary
+    selector = SelectFromModel(AcceleGradClassifier(penalty="l1", alpha=2e-2))
+    assert 0 < selector.fit_transform(X, y).shape[1] < X.shape[1]
+
+
+def test_tables_with_names():
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    table = pandas.DataFrame(
+        {"size": rng.standard_normal(200), "kind": rng.choice(["a", "b"], 200)}
+    )
+    y = 2 * table["size"] + (table["kind"] == "a") + 0.1 * rng.standard_normal(200)
+    columns = ColumnTransformer(
+        [("number", StandardScaler(), ["size"]), ("word", OneHotEncoder(), ["kind"])]
+    ).set_output(transform="pandas")
+    columns.set_params(word__sparse_output=False)
+    model = make_pipeline(columns, AcceleGradRegressor()).fit(table, y)
+    assert model.score(table, y) > 0.98
+    names = list(model[-1].feature_names_in_)
+    assert names == ["number__size", "word__kind_a", "word__kind_b"]
+    numbers = AcceleGradRegressor().fit(table[["size"]], y)
+    with pytest.raises(ValueError, match="feature names"):
+        numbers.predict(table[["size"]].rename(columns={"size": "length"}))
+
+
+def test_metadata_routing(numbers):
+    X, y = numbers
+    weights = np.random.default_rng(0).uniform(0.1, 1, y.size)
+    with config_context(enable_metadata_routing=True):
+        estimator = AcceleGradRegressor(random_state=0).set_fit_request(sample_weight=True)
+        estimator.set_score_request(sample_weight=True)
+        routed = cross_validate(
+            estimator, X, y, cv=3, params={"sample_weight": weights}, return_estimator=True
+        )
+    rows = np.arange(y.size) >= -(-y.size // 3)
+    alone = AcceleGradRegressor(random_state=0)
+    alone.fit(X[rows], y[rows], sample_weight=weights[rows])
+    np.testing.assert_allclose(routed["estimator"][0].coef_, alone.coef_, rtol=1e-6)
+
+
+def test_pickling_and_cloning(binary):
+    X, y = binary
+    given = AcceleGradClassifier("hinge", feasible_set=ag.L1Ball(2.0), tol=1e-2, random_state=0)
+    fit = clone(given).fit(X, y)
+    again = pickle.loads(pickle.dumps(fit))
+    np.testing.assert_array_equal(again.predict(X), fit.predict(X))
+    np.testing.assert_array_equal(again.fit(X, y).coef_, fit.coef_)
+
+
+def test_processes_for_one_against_the_rest(flowers):
+    X, y = flowers
+    one, two = (
+        AcceleGradClassifier(multi_class="ovr", n_jobs=jobs, random_state=0).fit(X, y)
+        for jobs in (1, 2)
+    )
+    np.testing.assert_allclose(one.coef_, two.coef_)
+
+
+def test_large_read_only_data_in_processes():
+    # joblib hands rows beyond a megabyte to its processes as read-only maps of a file.
+    X, y = make_classification(6000, 30, n_informative=6, n_classes=3, random_state=0)
+    options = {"multi_class": "ovr", "alpha": 1e-2, "tol": 1e-2, "random_state": 0}
+    one, two = (AcceleGradClassifier(**options, n_jobs=jobs).fit(X, y) for jobs in (1, 2))
+    np.testing.assert_allclose(one.coef_, two.coef_, atol=1e-9)
+
+
+def test_the_progress_bar(binary, capsys):
+    X, y = binary
+    AcceleGradClassifier(alpha=1e-1, verbose=1).fit(X, y)
+    assert "it/s" in capsys.readouterr().err
+
+
+def test_docstrings():
+    import doctest
+    import sys
+
+    for name in ("classifier", "regressor", "cv"):
+        result = doctest.testmod(sys.modules[f"accelegrad.sklearn.{name}"])
+        assert result.attempted > 0
+        assert result.failed == 0

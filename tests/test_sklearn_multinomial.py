@@ -1,0 +1,194 @@
+"""Multinomial logistic regression and the lower bounds, against formulas written out row by row."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.optimize import minimize as scipy_minimize
+
+import accelegrad as ag
+from accelegrad.problems.multinomial import MultinomialModel, ScaledClasses
+from accelegrad.problems.scaling import ColumnScaling, column_scaling
+from accelegrad.sklearn.bounds import DualBound
+from accelegrad.sklearn.objective import Objective
+
+
+def data(seed=0, n=60, d=4, k=3):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, d))
+    classes = (X @ rng.standard_normal((d, k)) + rng.gumbel(size=(n, k))).argmax(axis=1)
+    return X, classes, rng.uniform(0.2, 2.0, n)
+
+
+def naive(X, classes, weights, x, k, l2, intercept):
+    """The objective, a row and a class at a time."""
+    d = X.shape[1]
+    W = [x[j * d : (j + 1) * d] for j in range(k)]
+    b = x[k * d :] if intercept else [0.0] * k
+    loss = 0.0
+    for row, c, weight in zip(X, classes, weights, strict=True):
+        margins = [math.fsum(row * W[j]) + b[j] for j in range(k)]
+        loss += weight * (math.log(math.fsum(math.exp(m) for m in margins)) - margins[c])
+    return loss / math.fsum(weights) + l2 / 2 * math.fsum(w @ w for w in W)
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("weighted", [True, False])
+@pytest.mark.parametrize("kind", [np.asarray, sp.csr_array])
+def test_value_and_gradient(intercept, weighted, kind):
+    X, classes, weights = data()
+    given = weights if weighted else None
+    model = MultinomialModel(
+        kind(X), classes, 3, l2=0.1, fit_intercept=intercept, sample_weight=given
+    )
+    x = np.random.default_rng(1).standard_normal(model.n_parameters)
+    used = weights if weighted else np.ones(len(X))
+
+    def reference(x):
+        return naive(X, classes, used, x, 3, 0.1, intercept)
+
+    value, gradient = model.value_and_gradient(x)
+    assert value == pytest.approx(reference(x), rel=1e-12)
+    steps = 1e-5 * np.eye(x.size)
+    slopes = [(reference(x + step) - reference(x - step)) / 2e-5 for step in steps]
+    np.testing.assert_allclose(gradient, slopes, atol=1e-9)
+
+
+def test_batches_are_unbiased_and_large_margins_do_not_overflow():
+    X, classes, weights = data(n=12)
+    model = MultinomialModel(X, classes, 3, l2=0.1, fit_intercept=True, sample_weight=weights)
+    x = np.random.default_rng(1).standard_normal(model.n_parameters)
+    pairs = [
+        model.batch_value_and_gradient(x, rows) for rows in itertools.combinations(range(12), 2)
+    ]
+    value, gradient = model.value_and_gradient(x)
+    assert np.mean([pair[0] for pair in pairs]) == pytest.approx(value)
+    np.testing.assert_allclose(np.mean([pair[1] for pair in pairs], axis=0), gradient, atol=1e-12)
+    value, gradient = model.value_and_gradient(1e4 * x)
+    assert np.isfinite(value)
+    assert np.isfinite(gradient).all()
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+def test_the_dual_gap_is_a_bound_and_gets_tight(intercept):
+    X, classes, weights = data()
+    model = MultinomialModel(X, classes, 3, l2=0.05, fit_intercept=intercept, sample_weight=weights)
+    best = scipy_minimize(
+        model.value_and_gradient, np.zeros(model.n_parameters), jac=True,
+        options={"gtol": 1e-10, "maxiter": 1000},
+    )  # fmt: skip
+    assert model.dual_gap(best.x) <= 1e-9
+    rng = np.random.default_rng(2)
+    for size in (1e-3, 1e-1, 1.0, 10.0):
+        x = best.x + size * rng.standard_normal(best.x.size)
+        excess = model.value_and_gradient(x)[0] - best.fun
+        assert model.dual_gap(x) >= excess - 1e-9
+    near = best.x + 1e-4 * rng.standard_normal(best.x.size)
+    assert model.dual_gap(near) <= 1e-5
+    with pytest.raises(ValueError, match="dual_gap needs l2 > 0"):
+        MultinomialModel(X, classes, 3).dual_gap(np.zeros(12))
+
+
+def test_a_class_without_rows():
+    X, classes, _ = data()
+    model = MultinomialModel(X, np.minimum(classes, 1), 3, l2=0.1, fit_intercept=True)
+    x = np.random.default_rng(0).standard_normal(15)
+    gap, value = model.dual_gap(x), model.value_and_gradient(x)[0]
+    two = MultinomialModel(X, np.minimum(classes, 1), 2, l2=0.1, fit_intercept=True)
+    least = scipy_minimize(two.value_and_gradient, np.zeros(10), jac=True).fun
+    assert value - gap <= least  # the third class's intercept may go to minus infinity
+    with pytest.raises(ValueError, match="classes must hold whole numbers from 0 to 1"):
+        MultinomialModel(X, classes, 2)
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+def test_scaled_classes(intercept):
+    X, classes, _ = data()
+    model = MultinomialModel(
+        X * np.array([1.0, 1e3, 1e-3, 1.0]), classes, 3, fit_intercept=intercept
+    )
+    change = ScaledClasses(column_scaling(model.rows), 3)
+    rng = np.random.default_rng(0)
+    v, g = rng.standard_normal((2, model.n_parameters))
+    np.testing.assert_allclose(change.invert(change.apply(v)), v)
+    np.testing.assert_allclose(change.invert_adjoint(change.adjoint(g)), g)
+    assert change.apply(v) @ g == pytest.approx(v @ change.adjoint(g))
+    W, _ = model.split(change.apply(v))
+    np.testing.assert_allclose(W.ravel(), change.scale * v[:12])
+    if not intercept:
+        alone = ColumnScaling(change.scale[:4])
+        np.testing.assert_allclose(change.apply(v)[:4], alone.apply(v[:4]))
+
+
+# --------------------------------------------------------------------------------- lower bounds
+
+SETS = [None, ag.NonNegative(), ag.Box(-0.3, 0.2), ag.Simplex(), ag.L1Ball(0.7)]
+
+
+# With an l1 term only a box is allowed.
+TERMS = [
+    (chosen, l2, l1)
+    for chosen, l2, l1 in itertools.product(SETS, (0.1, 0.0), (0.05, 0.0))
+    if l1 == 0.0 or not isinstance(chosen, (ag.Simplex, ag.L1Ball))
+]
+
+
+@pytest.mark.parametrize(("chosen", "l2", "l1"), TERMS)
+@pytest.mark.parametrize("loss", ["logistic", "hinge", "squared", "quantile"])
+@pytest.mark.parametrize("intercept", [True, False])
+def test_lower_bounds_are_below_every_feasible_point(chosen, l2, l1, loss, intercept):
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((50, 4))
+    y = np.sign(X[:, 0] + 0.5 * rng.standard_normal(50))
+    problem = Objective(loss, l2, l1, chosen, intercept).on(X, y, None)
+    bound = DualBound(problem)
+    model = problem.model
+    points = [problem.nearest(rng.standard_normal(model.n_parameters)) for _ in range(30)]
+    least = min(problem.value(x) for x in points)
+    slopes = [model.evaluate(x).derivatives for x in points]
+    slopes += [np.mean(slopes, axis=0), np.zeros(50), np.full(50, 99.0)]
+    for theta in slopes:
+        assert 0.0 <= bound.at(theta) <= least
+        if bound.can_repair:
+            assert bound.at(bound.repaired(theta, points[0][:4])) <= least
+
+
+@pytest.mark.parametrize("chosen", SETS[1:])
+def test_lower_bounds_get_tight_at_the_minimum(chosen):
+    rng = np.random.default_rng(4)
+    X = rng.standard_normal((80, 4))
+    y = X @ np.array([1.0, -0.5, 0.2, 0.0]) + 0.3 * rng.standard_normal(80)
+    for l2 in (0.1, 0.0):
+        problem = Objective("squared", l2, 0.0, chosen, True).on(X, y, None)
+        bound = DualBound(problem)
+        if not bound.gets_tight:
+            assert l2 == 0.0
+            assert isinstance(chosen, ag.NonNegative)
+            continue
+        result = ag.minimize(
+            problem.model, problem.start(), feasible_set=problem.feasible_set, max_iter=500
+        )
+        found = bound.at(problem.model.evaluate(result.x).derivatives)
+        assert result.fun - 1e-4 * result.fun <= found <= result.fun
+
+
+def test_repaired_slopes_prove_more_of_quantile_regression():
+    rng = np.random.default_rng(5)
+    X = rng.standard_normal((200, 6))
+    y = X[:, 0] + rng.standard_normal(200)
+    problem = Objective("quantile", 0.0, 0.03, None, True, {"quantile": 0.7}).on(X, y, None)
+    result = ag.minimize(problem.model, penalty=ag.L1(0.05), max_iter=1000)
+    bound = DualBound(problem)
+    # At the point itself every slope is at an end of its range; nearby some of them change.
+    near = result.x + 0.02 * rng.standard_normal((200, 7))
+    theta = np.mean([problem.model.evaluate(x).derivatives for x in near], axis=0)
+    assert np.abs(problem.model._backward(theta)[:-1]).max() > 0.03
+    repaired = bound.repaired(theta, np.zeros(6))
+    combination = problem.model._backward(repaired)
+    assert np.abs(combination[:-1]).max() <= 0.03 * (1 + 1e-9)  # what the l1 term can hold
+    assert combination[-1] == pytest.approx(0.0, abs=1e-12)
+    assert repaired.min() >= -0.7
+    assert repaired.max() <= 0.3 + 1e-15
+    assert bound.at(theta) < bound.at(repaired) <= problem.value(result.x)
