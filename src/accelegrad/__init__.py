@@ -28,8 +28,8 @@ from accelegrad.rules import (
     UniversalDualGradient,
     UniversalFastGradient,
     UniversalGradient,
-    VarianceReducedAcceleGrad,
     UniXGrad,
+    VarianceReducedAcceleGrad,
 )
 from accelegrad.solve.checkpoint import CheckpointError
 from accelegrad.solve.result import Status

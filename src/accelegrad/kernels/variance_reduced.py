@@ -147,7 +147,8 @@ def common_sum() -> Sum:
 
 def common_path() -> Path:
     """Return points with one coordinate, in arrays of the types that there are."""
-    return Path(*(read_only(np.zeros(1)) for _ in range(3)), np.zeros(1), np.zeros(1))
+    fixed = [read_only(np.zeros(1)) for _ in range(3)]
+    return Path._make([*fixed, np.zeros(1), np.zeros(1)])
 
 
 @announces

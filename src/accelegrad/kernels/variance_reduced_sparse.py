@@ -113,7 +113,7 @@ def _scatter(
 
 
 @compiled
-def _change(s: Any, of: Any, gb: float) -> float:
+def _change(s: Any, of: Any, gb: float) -> Any:
     """Return the squared distance of the gradient from the one before."""
     if s.anew:
         with_before = of.pg
@@ -127,7 +127,7 @@ def _change(s: Any, of: Any, gb: float) -> float:
 
 
 @compiled
-def _follow(s: Any, of: Any, eta: float, gb: float) -> float:
+def _follow(s: Any, of: Any, eta: float, gb: float) -> Any:
     """Let the numbers follow a step; return the squared distance of v from c."""
     pu = s.k * of.pq - s.beta * of.ph
     ug = pu + s.L * s.uu + s.uh
@@ -145,7 +145,7 @@ def _follow(s: Any, of: Any, eta: float, gb: float) -> float:
 
 
 @compiled
-def _step(e: Any, s: Any, of: Any, gb: float) -> float:
+def _step(e: Any, s: Any, of: Any, gb: float) -> Any:
     """Do what a step does to the rule's numbers; return what u is multiplied with."""
     if e.done > 0:
         e.squares += e.weight * e.weight * _change(s, of, gb)
@@ -292,4 +292,6 @@ def run_sparse(
 
     `numbers` and the last two points of the path are changed; `columns` is what `room` returns.
     """
-    sparse_epoch(numbers, *matrix, given, path, columns, read_only(order), batch_size)
+    data, indices, indptr = matrix
+    arrays = (given, path, columns, read_only(order))
+    sparse_epoch(numbers, data, indices, indptr, *arrays, batch_size)
