@@ -11,7 +11,9 @@ Four parts, each a table or more:
 - constrained: minimisers on the boundary of a set; fitted rates, and calls to an accuracy.
 
 Run: python benchmarks/no_tuning.py [--quick] [--out docs/tables/no-tuning.md] [--jobs 2]
-[--parts exact,guess,noise,constrained]. The tables go to --out, or else to the standard output.
+[--parts exact,guess,noise,constrained] [--seeds 20]. The tables go to --out, or else to the
+standard output. With ACCELEGRAD_KERNELS=always the noisy runs without a set are compiled: many
+times faster, with the same results but for rounding.
 """
 
 from __future__ import annotations
@@ -272,7 +274,8 @@ def sampled(problem: Problem, most: int) -> Problem:
     if not problem.x0.any():
         X = X[:, X.any(axis=0)]
         if X.shape[1] > X.shape[0]:
-            X = np.ascontiguousarray(np.linalg.qr(X.T, mode="r").T)
+            X = np.linalg.qr(X.T, mode="r").T
+    X = np.ascontiguousarray(X)  # what compiled epochs can read
     options = {"l2": model.l2, "fit_intercept": model.fit_intercept}
     options |= dataclasses.asdict(model.loss)
     rows = suite.Rows(problem.name, X, model.y[kept])
@@ -540,8 +543,8 @@ def noise_part(problems: list[Problem], sizes: Sizes, run: Map) -> Iterator[str]
         f"The suite's {len(models)} linear models on at most {sizes.rows} of their rows (with more "
         "columns than rows: in an orthogonal basis of the rows' span), minibatches by permutation, "
         f"{sizes.epochs} epochs: the relative gap of the averaged output. auto is "
-        "`minimize(model, x0, batch_size=b, scale=None)`, the median over "
-        f"{sizes.seeds} seeds (its probe looks at a few more rows, less than an epoch's). best is "
+        f"`minimize(model, x0, batch_size=b, scale=None)`, the median over {sizes.seeds} seeds "
+        "(its probe looks at more rows, as a rule less than an epoch's). best is "
         f"the lowest of the medians over {sizes.tuned_seeds} seeds of AcceleGrad and AdaGrad with "
         f"D = 2 ||x0 - x*|| times {GRID[0]:g} to {GRID[-1]:g} in half decades. All of these run in "
         "the same coordinates, and the ratio is auto / best. default is without scale=None: it "
@@ -892,11 +895,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--quick", action="store_true", help="small problems, short runs")
     parser.add_argument("--out", type=Path, help="the file for the tables")
     parser.add_argument("--jobs", type=int, default=2, help="processes")
+    parser.add_argument("--seeds", type=int, help="noisy runs of a kind")
     parser.add_argument("--parts", type=_parts, default=list(PARTS), help="of " + ",".join(PARTS))
     given = parser.parse_args(arguments)
     begun, spent = time.perf_counter(), _processor_seconds()
     problems = suite.load(quick=given.quick)
     sizes = QUICK if given.quick else Sizes()
+    if given.seeds is not None:
+        sizes = sizes._replace(seeds=given.seeds)
     lines = list(page(problems, given.parts, sizes, mapper(given.jobs)))
     words = sys.argv[1:] if arguments is None else arguments
     head = ["# No tuning", "", f"`{' '.join(['python benchmarks/no_tuning.py', *words])}`"]

@@ -1,9 +1,10 @@
 """Why the automatic diameter is what it is: variants of what feeds the radius.
 
-`python benchmarks/radius.py [--quick] [--out docs/tables/radius.md]` compares variants of
-`DistanceFreeAcceleGrad` on the suite's problems, with exact and with noisy gradients. It is an
+`python benchmarks/radius.py [--quick] [--seeds 3] [--out docs/tables/radius.md]` compares variants
+of `DistanceFreeAcceleGrad` on the suite's problems, with exact and with noisy gradients. It is an
 experiment about the rule, so the variants stand here and not in the package; the last one is the
-package's own, which is checked against the package at the start.
+package's own, which is checked against the package at the start. A second table is about sets: the
+rule's two ways to move z, each with exact and with noisy gradients.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import argparse
 import math
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,13 +23,15 @@ import numpy as np
 import accelegrad as ag
 from accelegrad.problems.sampling import BatchSampler
 from accelegrad.rules.base import KnownEvaluation
-from accelegrad.rules.distance import SAMPLE_SHARE, Probe, smallest_radius
+from accelegrad.rules.distance import Known, Probe, probed, smallest_radius
 from accelegrad.rules.schedules import importance_weight
 from accelegrad.solve.oracle import MinibatchOracle
 from suite import Problem, load
 
 THRESHOLDS = (1e-2, 1e-4, 1e-6)
 BUDGET = 4000
+EPOCHS = 20
+GRID = [10.0 ** (k / 2) for k in range(-4, 5)]  # of the exact D
 MISSED = 10.0  # how many budgets a run that misses a threshold is counted as
 
 
@@ -130,58 +134,60 @@ class Counter:
         return len(self.first) == len(THRESHOLDS) or self.calls >= BUDGET
 
 
-def first_radius(variant: Variant, start: Any, oracle: Any, direction: Any = None) -> float:
+def first_radius(variant: Variant, oracle: Any, x0: Any) -> float:
     """Return r_0 by the variant's probe."""
-    smallest = float(smallest_radius(start.point))
     if variant.probe == "none":
-        return smallest
-    if direction is None:
-        direction = start.gradient / math.sqrt(start.squared_norm)
+        return float(smallest_radius(x0))
+    search = parabola_search if variant.probe == "parabola" else tenfold_search
+    return probed(oracle, x0, search)[0] or float(smallest_radius(x0))
 
-    def path(reach: float) -> Any:
-        return start.point - reach * direction
 
-    if variant.probe == "parabola":
-        return Probe(start, direction, oracle, path).radius(smallest)
-    radius, least = smallest, start.value
-    for power in range(40):
-        value = oracle(path(smallest * 10.0**power)).value
+def parabola_search(gradient: Any, start: Any, oracle: Any) -> float:
+    """Return how far the value falls along the gradient, as the package finds it."""
+    direction = gradient / np.linalg.norm(gradient)
+    search = Probe(start, direction, oracle, lambda reach: start.point - reach * direction)
+    return search.radius(float(smallest_radius(start.point)))
+
+
+def tenfold_search(gradient: Any, start: Any, oracle: Any) -> float:
+    """Return the last distance at which the value still fell, ten times as far at each trial."""
+    direction = gradient / np.linalg.norm(gradient)
+    radius, least, reach = 0.0, start.value, float(smallest_radius(start.point))
+    for _ in range(40):
+        value = oracle(start.point - reach * direction).value
         if not value < least:
             break
-        radius, least = smallest * 10.0**power, value
+        radius, least, reach = reach, value, 10 * reach
     return radius
 
 
 def exact_calls(variant: Variant, problem: Problem) -> dict[float, int]:
     """Return the calls to each threshold with full gradients."""
     oracle = Counter(problem)
-    start = oracle(problem.x0)
-    runner = Runner(variant, problem.x0, first_radius(variant, start, oracle), start.value)
-    runner.step(start.value, start.gradient)
+    runner = started(variant, problem, oracle)
     while not oracle.done:
         at = oracle(runner.x)
         runner.step(at.value, at.gradient)
     return oracle.first
 
 
+def started(variant: Variant, problem: Problem, oracle: Counter) -> Runner:
+    """Return a run after its probe and its first step."""
+    x0 = problem.x0
+    start = oracle(x0)
+    runner = Runner(variant, x0, first_radius(variant, Known(start, oracle), x0), start.value)
+    runner.step(start.value, start.gradient)
+    return runner
+
+
 def told_calls(problem: Problem) -> dict[float, int]:
     """Return the same of AcceleGrad that is told D = 2 ||x0 - x*||."""
-    oracle, rule = Counter(problem), ag.AcceleGrad(2 * problem.distance)
     ball = ag.Ball(problem.x0, problem.distance)
-    rule = ag.AcceleGrad(2 * problem.distance, project=ball.project)
+    oracle, rule = Counter(problem), ag.AcceleGrad(2 * problem.distance, project=ball.project)
     state = rule.init(problem.x0)
     while not oracle.done:
         state = rule.step(state, oracle).state
     return oracle.first
-
-
-def noisy_radius(variant: Variant, model: Any, sampler: BatchSampler) -> float:
-    """Return r_0 from two samples of the rows, as the package does it."""
-    x0 = np.zeros(model.n_parameters)
-    guide, judge = MinibatchOracle(model, sampler).frozen()
-    gradient = guide(x0).gradient
-    found = first_radius(variant, judge(x0), judge, gradient / np.linalg.norm(gradient))
-    return max(float(smallest_radius(x0)), SAMPLE_SHARE * found)
 
 
 def noisy_gap(variant: Variant | float, model: Any, minimum: float, batch: int, seed: int) -> float:
@@ -189,16 +195,13 @@ def noisy_gap(variant: Variant | float, model: Any, minimum: float, batch: int, 
     n, x = model.n_samples, np.zeros(model.n_parameters)
     start = model.value(x)
     sampler = BatchSampler(n, batch, np.random.default_rng(seed))
-    steps = 20 * -(-n // batch)
+    steps = EPOCHS * -(-n // batch)
     if isinstance(variant, float):
         rule = ag.AcceleGrad(variant, project=ag.Ball(x, variant / 2).project)
-        state = rule.init(x)
-        for _ in range(steps):
-            _, g = model.batch_value_and_gradient(rule.query(state), sampler.next_rows())
-            state = rule.update(state, g)
-        output = rule.output(state)
+        output = noisy_output(rule, rule.init(x), model, sampler)
     else:
-        runner = Runner(variant, x, noisy_radius(variant, model, sampler), -math.inf)
+        radius = first_radius(variant, MinibatchOracle(model, sampler), x)
+        runner = Runner(variant, x, radius, -math.inf)
         with np.errstate(all="ignore"):
             for _ in range(steps):
                 _, g = model.batch_value_and_gradient(runner.x, sampler.next_rows())
@@ -207,6 +210,14 @@ def noisy_gap(variant: Variant | float, model: Any, minimum: float, batch: int, 
                 runner.step(math.inf if variant.downhill else -math.inf, g)
         output = runner.total / runner.weight
     return float((model.value(output) - minimum) / (start - minimum))
+
+
+def noisy_output(rule: Any, state: Any, model: Any, sampler: BatchSampler) -> Any:
+    """Return the output of a rule after 20 epochs."""
+    for _ in range(EPOCHS * -(-model.n_samples // sampler.batch_size)):
+        _, g = model.batch_value_and_gradient(rule.query(state), sampler.next_rows())
+        state = rule.update(state, g)
+    return rule.output(state)
 
 
 def geometric_mean(ratios: list[float]) -> float:
@@ -237,7 +248,7 @@ def noisy_rows(problems: list[Problem], batch: int, seeds: int) -> dict[str, tup
     best = []
     models = [(p.model, p.minimum, 2 * p.distance) for p in problems]
     for model, minimum, exact in models:
-        grid = [exact * 10.0 ** (k / 2) for k in range(-4, 5)]
+        grid = [factor * exact for factor in GRID]
         best.append(
             min(
                 float(np.median([noisy_gap(D, model, minimum, batch, s) for s in range(seeds)]))
@@ -257,61 +268,150 @@ def noisy_rows(problems: list[Problem], batch: int, seeds: int) -> dict[str, tup
     return rows
 
 
+# -- sets ------------------------------------------------------------------------------------------
+
+WAYS = {"projected at every step": False, "dual averaging": True}  # z, and the state's `noisy`
+
+
+def set_rule(problem: Problem) -> ag.DistanceFreeAcceleGrad:
+    """Return the rule for a problem with a set."""
+    cap = problem.feasible_set.diameter_for(problem.x0.size)
+    return ag.DistanceFreeAcceleGrad(
+        probe=True,
+        project=problem.feasible_set.project,
+        largest_radius=cap if math.isfinite(cap) else None,
+    )
+
+
+def set_calls(problem: Problem, averaging: bool) -> dict[float, int]:
+    """Return the calls to each threshold with full gradients."""
+    rule, counter = set_rule(problem), Counter(problem)
+    state, oracle = rule.prepared(rule.init(problem.x0), counter)
+    state = state._replace(noisy=averaging)
+    while not counter.done:
+        state = rule.update(state, oracle(rule.query(state)).gradient)
+    return counter.first
+
+
+def set_told_calls(problem: Problem) -> dict[float, int]:
+    """Return the same of AcceleGrad that is told D = 2 ||x0 - x*||."""
+    project, oracle = problem.feasible_set.project, Counter(problem)
+    rule = ag.AcceleGrad(2 * problem.distance, project=project, project_y=True)
+    state = rule.init(problem.x0)
+    while not oracle.done:
+        state = rule.step(state, oracle).state
+    return oracle.first
+
+
+def set_gap(problem: Problem, told: float | None, averaging: bool, batch: int, seed: int) -> float:
+    """Return the relative gap of the output after 20 epochs, with a D that is told or with none."""
+    model = problem.model
+    sampler = BatchSampler(model.n_samples, batch, np.random.default_rng(seed))
+    if told is None:
+        rule: Any = set_rule(problem)
+        state, _ = rule.prepared(rule.init(problem.x0), MinibatchOracle(model, sampler))
+        state = state._replace(noisy=averaging)
+    else:
+        rule = ag.AcceleGrad(told, project=problem.feasible_set.project, project_y=True)
+        state = rule.init(problem.x0)
+    return problem.relative_gap(model.value(noisy_output(rule, state, model, sampler)))
+
+
+def set_columns(problems: list[Problem], seeds: int) -> dict[str, dict[str, tuple[float, float]]]:
+    """Return geometric mean and worst ratio by way, for exact gradients and two batch sizes."""
+    told = [set_told_calls(problem) for problem in problems]
+    columns: dict[str, dict[str, tuple[float, float]]] = {"exact gradients: calls": {}}
+    for way, averaging in WAYS.items():
+        ratios = []
+        for problem, base in zip(problems, told, strict=True):
+            calls = set_calls(problem, averaging)
+            ratios += [calls.get(at, MISSED * BUDGET) / base[at] for at in THRESHOLDS if at in base]
+        columns["exact gradients: calls"][way] = geometric_mean(ratios), max(ratios)
+    noisy = [problem for problem in problems if problem.model is not None]
+    for batch in (32, 1):
+        columns[f"b = {batch}: gap"] = set_gaps(noisy, batch, seeds)
+    return columns
+
+
+def set_gaps(problems: list[Problem], batch: int, seeds: int) -> dict[str, tuple[float, float]]:
+    """Return geometric mean and worst ratio of gaps to AcceleGrad with the best D of a grid."""
+
+    def median(problem: Problem, told: float | None, averaging: bool = False) -> float:
+        gaps = [set_gap(problem, told, averaging, batch, seed) for seed in range(seeds)]
+        return float(np.median(gaps))
+
+    best = [min(median(p, factor * 2 * p.distance) for factor in GRID) for p in problems]
+    rows = {}
+    for way, averaging in WAYS.items():
+        found = [median(problem, None, averaging) for problem in problems]
+        ratios = [gap / rival for gap, rival in zip(found, best, strict=True)]
+        rows[way] = geometric_mean(ratios), max(ratios)
+        print(f"sets, b={batch}: {way}: {rows[way]}", file=sys.stderr, flush=True)
+    return rows
+
+
 def check_own(problem: Problem) -> None:
     """Make sure that the variant called our own is the package's rule."""
     result = ag.minimize(problem.evaluate, problem.x0, max_iter=50)
     oracle = Counter(problem)
-    start = oracle(problem.x0)
-    runner = Runner(OWN, problem.x0, first_radius(OWN, start, oracle), start.value)
-    runner.step(start.value, start.gradient)
+    runner = started(OWN, problem, oracle)
     for _ in range(49):
         at = oracle(runner.x)
         runner.step(at.value, at.gradient)
     np.testing.assert_allclose(runner.y, result.x_last, rtol=1e-6, atol=1e-9)
 
 
-def table(columns: dict[str, dict[str, tuple[float, float]]]) -> str:
+def table(
+    title: str, names: Iterable[str], columns: dict[str, dict[str, tuple[float, float]]]
+) -> str:
     """Return the Markdown."""
-    head = "| what raises the radius | " + " | ".join(columns) + " |"
-    lines = [head, "|---" * (len(columns) + 1) + "|"]
-    for variant in VARIANTS:
+    lines = [f"| {title} | " + " | ".join(columns) + " |", "|---" * (len(columns) + 1) + "|"]
+    for name in names:
         cells = []
         for column in columns.values():
-            pair = column.get(variant.name)
-            cells.append("" if pair is None else f"{pair[0]:.2f} ({_short(pair[1])})")
-        lines.append(f"| {variant.name} | " + " | ".join(cells) + " |")
+            pair = column.get(name)
+            cells.append("" if pair is None else f"{_short(pair[0], 2)} ({_short(pair[1], 1)})")
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
-def _short(number: float) -> str:
-    return f"{number:.1f}" if number < 1000 else f"{number:.0e}"
+def _short(number: float, digits: int) -> str:
+    return f"{number:.{digits}f}" if number < 1000 else f"{number:.0e}"
 
 
 def main() -> None:
     """Run and write."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="few problems and seeds")
+    parser.add_argument("--quick", action="store_true", help="few problems, one seed")
+    parser.add_argument("--seeds", type=int, default=3, help="noisy runs of a kind")
     parser.add_argument("--out", type=Path, help="a file for the table")
     given = parser.parse_args()
-    free = [p for p in load(quick=given.quick) if p.feasible_set is None]
+    problems = load(quick=given.quick)
+    free = [p for p in problems if p.feasible_set is None]
+    bound = [p for p in problems if p.feasible_set is not None]
     check_own(free[0])
     small = [
         p for p in free if p.model is not None and p.model.n_samples <= 1100 and not p.x0.any()
     ]
+    seeds = given.seeds
     if given.quick:
-        free, small = free[:6], small[:2]
+        free, small, bound, seeds = free[:6], small[:2], bound[:2], 1
     columns = {
         "exact gradients: calls": exact_rows(free),
-        "b = 1: gap": noisy_rows(small, 1, 1 if given.quick else 3),
-        "b = 32: gap": noisy_rows(small, 32, 1 if given.quick else 3),
+        "b = 32: gap": noisy_rows(small, 32, seeds),
+        "b = 1: gap": noisy_rows(small, 1, seeds),
     }
     text = (
-        f"<!-- made by `python benchmarks/radius.py` on {datetime.now(UTC):%Y-%m-%d} -->\n\n"
-        f"{datetime.now(UTC):%Y-%m-%d}; {len(free)} problems with full gradients, {len(small)} "
-        "with minibatches. Geometric mean (and worst) ratio to AcceleGrad that is told the exact D "
-        "(calls to 1e-2, 1e-4, 1e-6), or the best D of a grid in hindsight (gap of the averaged "
-        "output after 20 epochs).\n\n"
-        f"{table(columns)}\n"
+        f"{datetime.now(UTC):%Y-%m-%d}, `python benchmarks/radius.py`; {len(free)} problems with "
+        f"full gradients, {len(small)} with minibatches (the median of {seeds}). Geometric "
+        "mean (and worst) ratio to AcceleGrad that is told the exact D (calls to 1e-2, 1e-4, "
+        f"1e-6; a miss counts as {MISSED:g} times the {BUDGET} calls allowed), or the best D of a "
+        "grid in hindsight (gap of the averaged output after 20 epochs).\n\n"
+        + table("what raises the radius", [variant.name for variant in VARIANTS], columns)
+        + f"\n\nThe same for the ways to move z with a set, on the {len(bound)} problems that have "
+        "one (those of them that are linear models for minibatches):\n\n"
+        + table("z with a set", WAYS, set_columns(bound, seeds))
+        + "\n"
     )
     print(text)
     if given.out:

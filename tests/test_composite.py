@@ -509,7 +509,7 @@ def test_accelerated_rate_for_a_smooth_function(method, shape, decay, strength):
     average, best = errors_along(
         model, penalty, lambda w: composite(model, penalty, w), least, method=method, **told
     )
-    late = np.array(POWERS) >= 512
+    late = np.array(POWERS) >= 1024
     assert slope(np.array(POWERS)[late], average[late]) <= -1.9
     assert best[-1] <= 1e-3 * best[0]
 

@@ -79,12 +79,28 @@ BENT = {
 
 
 @pytest.mark.parametrize("kind", BENT)
-def test_equals_the_transcription_with_a_set_or_a_term(kind):
-    problem, x0 = PROBLEMS["smooth"], np.zeros(8)
+@pytest.mark.parametrize("start", [0.0, 0.3])  # within the box, and in its corner
+def test_equals_the_transcription_with_a_set_or_a_term(kind, start):
+    problem, x0 = PROBLEMS["smooth"], np.full(8, start)
     expected = distance_free_accelegrad(problem, x0, 60, 1e-3, **BENT[kind])
     rule = ag.DistanceFreeAcceleGrad(initial_radius=1e-3, **BENT[kind])
     state = assert_same_run(rule, oracle_of(problem), x0, expected, rtol=1e-9)
     assert state.radius > 100 * 1e-3  # it had to climb
+
+
+def test_a_term_pulls_where_the_gradient_is_zero():
+    """||x - 1||^2 / 2 + 0.3 ||x||_1 from 1, where the function's own gradient vanishes."""
+    rule = ag.DistanceFreeAcceleGrad(initial_radius=0.01, prox=ag.L1(0.3).prox)
+    fun = lambda x: (0.5 * float((x - 1) @ (x - 1)), x - 1)  # noqa: E731
+    for noisy in (False, True):
+        state = rule.init(np.ones(3))
+        for _ in range(300):
+            state = (
+                rule.update(state, fun(rule.query(state))[1])
+                if noisy
+                else rule.step(state, oracle_of(fun)).state
+            )
+        np.testing.assert_allclose(rule.last(state), 0.7, atol=1e-6)
 
 
 class Noisy:
@@ -446,7 +462,7 @@ def test_more_samples_are_drawn_while_two_differ(kind):
     for differing in (0, 3):
         oracle = Pairs(differing)
         state, _ = rule.prepared(rule.init(x0), oracle)
-        assert oracle.pairs == differing + 1
+        assert oracle.pairs == 2 * differing + 1  # until the mean of the guides is downhill
         assert state.radius == pytest.approx(0.1 * 2, rel=1e-3)  # a tenth of ||x* - x0||
     oracle = Pairs(100)
     state, _ = rule.prepared(rule.init(x0), oracle)

@@ -11,6 +11,7 @@ from pathlib import Path
 from accelegrad import __version__
 from accelegrad.experiments.bench_cli import INTERRUPTED, add_bench
 from accelegrad.experiments.compare_cli import add_compare
+from accelegrad.fit_cli import add_fit, add_inspect, add_predict
 from accelegrad.warmup_cli import add_warmup
 
 
@@ -39,6 +40,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"accelegrad {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    add_fit(commands)
+    add_predict(commands)
+    add_inspect(commands)
     _add_reproduce(commands)
     add_compare(commands)
     add_warmup(commands)

@@ -28,7 +28,7 @@ from accelegrad.problems.sampling import BatchSampler, GrowingSampler
 from accelegrad.problems.sets import Box
 from accelegrad.rules import Rescaled, Rule
 from accelegrad.rules.variance_reduced import VarianceReducedAcceleGrad
-from accelegrad.solve.batches import BatchGrowth, follows_noise
+from accelegrad.solve.batches import BatchGrowth, follows_noise, largest_signal
 from accelegrad.solve.certificate import Certificate, CutCertificate, DualCertificate
 from accelegrad.solve.compiled import CompiledRule, compiled_twin
 from accelegrad.solve.finite_sum import FiniteSumOracle
@@ -379,7 +379,8 @@ def _growth(rule: Rule, oracle: Oracle, restarts: Restarts | None) -> BatchGrowt
     if restarts is not None:
         raise ValueError("restart and batch_size='auto' cannot be used together.")
     smooth = math.isfinite(oracle.model.loss.curvature)
-    return BatchGrowth(oracle.sampler.n, oracle.sampler.replacement, smooth)
+    sampler = oracle.sampler
+    return BatchGrowth(sampler.n, sampler.replacement, largest_signal(rule, smooth))
 
 
 def _generator(rng: Any) -> np.random.Generator:

@@ -54,7 +54,12 @@ def distance_free_accelegrad(
         x = tau * run.z[t] + (1 - tau) * run.y[t]
         run.x.append(x)
         run.g.append(fun(x)[1])
-        changes = [run.g[s] - (run.g[s - 1] if bent and s > 0 else 0) for s in range(t + 1)]
+        if bent:
+            h = run.r[0] / np.linalg.norm(run.g[0])
+            mapping = (x0 - onto(near(x0 - h * run.g[0], h))) / h
+            changes = [mapping] + [run.g[s] - run.g[s - 1] for s in range(1, t + 1)]
+        else:
+            changes = run.g
         eta = 2 * run.r[t] / sqrt(sum(weight(s) ** 2 * (v @ v) for s, v in enumerate(changes)))
         run.eta.append(eta)
         if bent and noisy:
@@ -66,7 +71,7 @@ def distance_free_accelegrad(
             z = x0 + 3 * run.r[t] * (z - x0) / np.linalg.norm(z - x0)
         run.z.append(z)
         run.y.append(onto(near(x - eta * run.g[t], eta)))
-        run.G.append((x - near(x - eta * run.g[t], eta)) / eta if prox else run.g[t])
+        run.G.append((x - run.y[t + 1]) / eta if prox else run.g[t])
         c = [weight(s) * run.r[s] ** 2 for s in range(t + 1)]
         N = sum(c[s] * (run.G[s] @ (x0 - run.x[s])) for s in range(t + 1))
         S = sum(c[s] * run.G[s] for s in range(t + 1))

@@ -157,15 +157,17 @@ def probed(oracle: Oracle, x0: Array, search: Search) -> tuple[float, Oracle]:
     noisy but can be frozen (`oracle.frozen()` gives two independent samples of the function, each
     the same at every call) has one sample give the direction and the other the values, for along
     its own gradient a small sample falls much too far. Two small samples can differ about what is
-    downhill: then others are drawn.
+    downhill: then others are drawn, and the direction is the mean of those so far.
     """
     freeze = getattr(oracle, "frozen", None)
     if freeze is None:
         known = oracle(x0)
         return search(known.gradient, known, oracle), Known(known, oracle)
-    for _ in range(MOST_PAIRS):
+    direction = 0 * x0
+    for pairs in range(1, MOST_PAIRS + 1):
         guide, judge = freeze()
-        found = search(guide(x0).gradient, judge(x0), judge)
+        direction = direction + (guide(x0).gradient - direction) / pairs
+        found = search(direction, judge(x0), judge)
         if found > 0:
             return SAMPLE_SHARE * found, oracle
     return 0.0, oracle

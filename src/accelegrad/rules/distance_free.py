@@ -88,8 +88,9 @@ class DistanceFreeAcceleGrad(Probing, QueryRule):
     With a feasible set K it is
 
     .. math::
-        \eta_t &= 2 r_t \,\bigl(\textstyle\sum_{s\le t} \alpha_s^2 \|g_s - g_{s-1}\|^2
-                  \bigr)^{-1/2}, \quad g_{-1} = 0 \\
+        \eta_t &= 2 r_t \,\bigl(\|G\|^2 + \textstyle\sum_{1 \le s\le t} \alpha_s^2
+                  \|g_s - g_{s-1}\|^2\bigr)^{-1/2}, \quad
+                  G = (x_0 - P_K(x_0 - h g_0)) / h, \quad h = r_0 / \|g_0\| \\
         z_{t+1} &= P_{3 r_t}(P_K(z_t - \alpha_t \eta_t g_t)) \ \text{ or }\
                   P_{3 r_t}\bigl(P_K(x_0 - \eta_t \textstyle\sum_{s \le t} \alpha_s g_s)\bigr),
                   \quad y_{t+1} = P_K(x_{t+1} - \eta_t g_t) \\
@@ -97,17 +98,18 @@ class DistanceFreeAcceleGrad(Probing, QueryRule):
                   \bigr), \quad u = P_K(x_0 - \lambda S_t), \quad \rho = \|u - x_0\|
 
     with :math:`\lambda = \eta_t / r_t^2`. At a minimiser on the boundary the gradients do not
-    vanish, but their changes do, so that the steps do not die there. The second z, dual averaging,
-    is for noise: projected step by step it would have a mean that points into the set, but in the
-    sum it cancels first. The first z is faster with exact gradients, and is taken where an oracle
-    gives these. The distance is proven here too, for :math:`\langle S_t, x_0 - x^*\rangle \ge N_t`
-    and :math:`\langle x_0 - \lambda S_t - u, x^* - u\rangle \le 0`, whatever
-    :math:`\lambda > 0`; without K it is :math:`N_t / \|S_t\|` again.
+    vanish, but their changes do, so that the steps do not die there; and the gradient mapping G is
+    small where x0 is such a point already. The second z, dual averaging, is for noise: projected
+    step by step it would have a mean that points into the set, but in the sum it cancels first. The
+    first z is faster with exact gradients, and is taken where an oracle gives these. The distance
+    is proven here too, for :math:`\langle S_t, x_0 - x^*\rangle \ge N_t` and
+    :math:`\langle x_0 - \lambda S_t - u, x^* - u\rangle \le 0`, whatever :math:`\lambda > 0`;
+    without K it is :math:`N_t / \|S_t\|` again.
 
     A composite term adds its prox to those steps, in the second z with the weight
-    :math:`\eta_t \sum_{s \le t} \alpha_s`, and the prox step over its size takes the gradient's
-    place in the evidence: :math:`G_t = (x_{t+1} - \mathrm{prox}(x_{t+1} - \eta_t g_t, \eta_t)) /
-    \eta_t`. For an L-smooth f the distance is then proven while :math:`\eta_t \le 1/L`.
+    :math:`\eta_t \sum_{s \le t} \alpha_s`, and the evidence has
+    :math:`G_t = (x_{t+1} - y_{t+1}) / \eta_t` in the gradient's place. For an L-smooth f the
+    distance is then proven while :math:`\eta_t \le 1/L`.
 
     Parameters
     ----------
@@ -202,7 +204,8 @@ class DistanceFreeAcceleGrad(Probing, QueryRule):
     def _bent_update(self, state: DualAveragingState, gradient: Array) -> DualAveragingState:
         """Return the state after the gradient g_t, with steps that a set or a term bends."""
         alpha, x = importance_weight(state.iteration), state.query_point
-        change = gradient - state.last_gradient
+        first = state.iteration == 0
+        change = self._mapping(state, gradient) if first else gradient - state.last_gradient
         squares = state.weighted_squares + alpha * alpha * inner(change, change)
         # Where the function's gradient is zero, the term's need not be.
         eta = adaptive_step(STEP * state.radius, squares) + (squares == 0) * state.radius
@@ -212,11 +215,21 @@ class DistanceFreeAcceleGrad(Probing, QueryRule):
             z = self._near(state.start - eta * dual_sum, eta * dual_weight)
         else:
             z = self._near(state.mirror_point - alpha * eta * gradient, alpha * eta)
-        y = self._near(x - eta * gradient, eta)
+        y = self._in_set(self._near(x - eta * gradient, eta))
         mapping = gradient if self.prox is None else (x - y) / eta
-        z, y = self._in_set(z), self._in_set(y)
-        common = self._following(state, squares, eta, z, y, mapping)
+        common = self._following(state, squares, eta, self._in_set(z), y, mapping)
         return DualAveragingState._make((*common, dual_sum, dual_weight, gradient, state.noisy))
+
+    def _mapping(self, state: DualAveragingState, gradient: Array) -> Array:
+        """Return the gradient mapping at x_0 for a step as long as the radius.
+
+        Where it is zero but for rounding, and so tells nothing of the scale, return the gradient.
+        """
+        x0, square = state.start, inner(gradient, gradient)
+        step = adaptive_step(state.radius, square) + (square == 0) * state.radius
+        moved = x0 - self._in_set(self._near(x0 - step * gradient, step))
+        tells = inner(moved, moved) > ROUNDING * ROUNDING * step * step * square
+        return moved / step if tells else gradient
 
     def _near(self, point: Array, step: Any) -> Array:
         """Return the prox of the term, if there is one."""

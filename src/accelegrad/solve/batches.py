@@ -45,8 +45,10 @@ FIRST = 1  # rows of the first batches
 GROWTH = 2  # the factor by which a batch grows
 FEWEST = 64  # steps of the present size, or as many as if it had been so, before the batch grows
 PATIENCE = 1.25  # times the steps so far: the next look after one that found too much signal
-#: Of the noise in ||g||^2, for a batch to grow. With kinks, signal s costs (1 + s) times the rows.
-LARGEST_SIGNAL, LARGEST_SIGNAL_WITH_KINKS = 1.0, 0.3
+#: Signal in ||g||^2, of the noise in it, with which a batch may still grow: much where the larger
+#: batch lets the run be accelerated; with kinks a signal s costs 1 + s times the rows; and little
+#: for rules that are not accelerated, which gain nothing.
+ACCELERATED_SIGNAL, KINKED_SIGNAL, UNIFORM_SIGNAL = 1.0, 0.3, 0.1
 GROUPS = 16  # of rows, whose gradients tell the noise;
 WIDEST = 128  # rows of a group, at most,
 TEST_SHARE = 32  # and all groups one row in so many of those read since the last look
@@ -85,6 +87,16 @@ def inner_rule(rule: Rule) -> Rule:
 def follows_noise(rule: Rule) -> bool:
     """Tell whether a rule's steps follow the noise of its gradients, so that batches can grow."""
     return isinstance(inner_rule(rule), UNIFORM + COUPLED)
+
+
+def largest_signal(rule: Rule, smooth: bool) -> float:
+    """Return the signal with which batches may still grow, for a rule on a smooth function or not.
+
+    Measured: see `benchmarks/batches.py`.
+    """
+    if isinstance(inner_rule(rule), UNIFORM):
+        return UNIFORM_SIGNAL
+    return ACCELERATED_SIGNAL if smooth else KINKED_SIGNAL
 
 
 def powers_of(rule: Rule) -> Mapping[str, int]:
@@ -168,13 +180,14 @@ class BatchGrowth:
         The number of rows, at which the growth ends.
     replacement : bool
         Whether rows are drawn with replacement; without it large batches have less noise.
-    smooth : bool
-        Whether the function is: then larger batches pay sooner, for they let it be accelerated.
+    largest_signal : float
+        The signal, relative to the noise, with which batches may still grow; see `largest_signal`.
     """
 
-    def __init__(self, n: int, replacement: bool = False, smooth: bool = True) -> None:
-        self.n, self.replacement = n, replacement
-        self.largest_signal = LARGEST_SIGNAL if smooth else LARGEST_SIGNAL_WITH_KINKS
+    def __init__(
+        self, n: int, replacement: bool = False, largest_signal: float = ACCELERATED_SIGNAL
+    ) -> None:
+        self.n, self.replacement, self.largest_signal = n, replacement, largest_signal
         self.size = min(FIRST, n)
         self.sizes = [(0, self.size)]  # (iteration, size from there on)
         self.next_look = FEWEST

@@ -1,0 +1,263 @@
+"""Fitted estimators in files: arrays and JSON, no pickle, so that loading one can run no code."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.utils.validation import check_is_fitted
+
+from accelegrad import __version__, archive
+from accelegrad.archive import ArchiveError
+from accelegrad.problems import sets
+from accelegrad.sklearn.classifier import AcceleGradClassifier
+from accelegrad.sklearn.cv import AcceleGradClassifierCV, AcceleGradRegressorCV
+from accelegrad.sklearn.regressor import AcceleGradRegressor
+
+FORMAT = archive.Format("accelegrad-model", 1, "model file")
+
+ESTIMATORS: dict[str, type[Any]] = {
+    kind.__name__: kind
+    for kind in (
+        AcceleGradClassifier,
+        AcceleGradClassifierCV,
+        AcceleGradRegressor,
+        AcceleGradRegressorCV,
+    )
+}
+SETS: dict[str, type[sets.FeasibleSet]] = {
+    kind.__name__: kind
+    for kind in (
+        sets.Ball,
+        sets.Box,
+        sets.Halfspace,
+        sets.L1Ball,
+        sets.NonNegative,
+        sets.Simplex,
+        sets.WholeSpace,
+    )
+}
+# Values that JSON or arrays do not have are mappings with their kind under this name.
+_KIND = "__kind__"
+
+
+class SavedModel(NamedTuple):
+    """What a model file holds.
+
+    Attributes
+    ----------
+    estimator : estimator
+        Fitted, with its parameters.
+    feature_names : tuple of str or None
+        The names of the features, where they are known.
+    target : str or None
+        The name of what is predicted.
+    version : str
+        The version of accelegrad that wrote the file.
+    """
+
+    estimator: Any
+    feature_names: tuple[str, ...] | None
+    target: str | None
+    version: str
+
+
+def save_model(
+    estimator: Any,
+    path: str | os.PathLike[str],
+    *,
+    feature_names: Sequence[str] | None = None,
+    target: str | None = None,
+) -> None:
+    """Write a fitted estimator to a file, whole or not at all.
+
+    All its parameters and fitted attributes are kept, bit for bit. Only the position within a
+    stream is not: `partial_fit` starts a new one from the coefficients of a loaded model.
+
+    Parameters
+    ----------
+    estimator : AcceleGradClassifier, AcceleGradRegressor or one of their CV forms
+        A fitted one.
+    path : str or path
+        The file, by custom with the ending .agm.
+    feature_names : sequence of str, optional
+        The names of the features; by default `feature_names_in_`, where the estimator has them.
+    target : str, optional
+        The name of what is predicted.
+
+    Raises
+    ------
+    ValueError
+        If a parameter cannot be kept without pickle: a function, a set of your own...
+    """
+    name = type(estimator).__name__
+    if ESTIMATORS.get(name) is not type(estimator):
+        raise TypeError(f"estimator must be one of {', '.join(ESTIMATORS)}, not {name}.")
+    check_is_fitted(estimator)
+    width = int(estimator.n_features_in_)
+    names = (
+        getattr(estimator, "feature_names_in_", None) if feature_names is None else feature_names
+    )
+    if names is not None and len(names) != width:
+        raise ValueError(
+            f"feature_names must have {width} entries, one a feature, but it has {len(names)}."
+        )
+    archive.save(
+        Path(path),
+        FORMAT,
+        {
+            "estimator": name,
+            "accelegrad": __version__,
+            "parameters": _kept(estimator.get_params(deep=False), "the parameter"),
+            "fitted": _kept(_fitted(estimator), "the attribute"),
+            "feature_names": None if names is None else [str(name) for name in names],
+            "target": target,
+        },
+    )
+
+
+def load_model(path: str | os.PathLike[str]) -> Any:
+    """Read a fitted estimator from a file that `save_model` wrote.
+
+    Parameters
+    ----------
+    path : str or path
+        The file.
+
+    Returns
+    -------
+    estimator
+        With the same parameters, coefficients and predictions.
+
+    Raises
+    ------
+    ArchiveError
+        If the file is damaged, foreign or of another version.
+    """
+    return read_model(path).estimator
+
+
+def read_model(path: str | os.PathLike[str]) -> SavedModel:
+    """Read a model file with all it holds; as `load_model` for the rest."""
+    path = Path(path)
+    content = archive.load(path, FORMAT)
+    try:
+        estimator = ESTIMATORS[content["estimator"]](**_restored(content["parameters"]))
+        for name, value in _restored(content["fitted"]).items():
+            if not _is_fitted_name(name):
+                raise ValueError(f"{name!r} is no fitted attribute")
+            setattr(estimator, name, value)
+        check_is_fitted(estimator)
+        names = content["feature_names"]
+        return SavedModel(
+            estimator,
+            None if names is None else tuple(names),
+            content["target"],
+            content["accelegrad"],
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ArchiveError(
+            f"{str(path)!r}: the model file is damaged ({type(error).__name__}: {error})."
+        ) from error
+
+
+def _fitted(estimator: Any) -> dict[str, Any]:
+    return {name: value for name, value in vars(estimator).items() if _is_fitted_name(name)}
+
+
+def _is_fitted_name(name: str) -> bool:
+    return name.endswith("_") and not name.startswith("_")
+
+
+# Values
+
+
+def _kept(values: Mapping[str, Any], what: str) -> dict[str, Any]:
+    kept = {}
+    for name, value in values.items():
+        try:
+            kept[name] = _packed(value)
+        except TypeError as error:
+            raise ValueError(
+                f"{what} {name!r} cannot be kept in a model file: {error}. Predictions do not need "
+                "parameters; set_params can change it before saving."
+            ) from None
+    return kept
+
+
+def _packed(value: Any) -> Any:
+    """Return a value as plain values, arrays and mappings of these."""
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value.item() if isinstance(value, np.generic) else value
+    if isinstance(value, np.generic):
+        return _tagged("scalar", array=np.asarray(value))
+    if isinstance(value, np.ndarray):
+        return _packed_array(value)
+    if isinstance(value, Mapping):
+        return _tagged("mapping", keys=_items(value.keys()), values=_items(value.values()))
+    if isinstance(value, (list, tuple)):
+        return _tagged(type(value).__name__, items=_items(value))
+    if sp.issparse(value):
+        rows: Any = sp.csr_array(value)  # type: ignore[call-overload]
+        parts = {"data": rows.data, "indices": rows.indices, "indptr": rows.indptr}
+        return _tagged("csr", **parts, shape=np.array(rows.shape))
+    if SETS.get(type(value).__name__) is type(value):
+        names = inspect.signature(type(value)).parameters
+        arguments = {name: _packed(getattr(value, name)) for name in names}
+        return _tagged("set", name=type(value).__name__, arguments=arguments)
+    raise TypeError(f"it is a {type(value).__name__}, {value!r}")
+
+
+def _packed_array(array: np.ndarray[Any, Any]) -> Any:
+    if array.dtype != object:
+        return array
+    if array.ndim != 1:
+        raise TypeError("it is an array of Python objects")
+    return _tagged("objects", items=_items(array))
+
+
+def _items(values: Any) -> dict[str, Any]:
+    return {str(place): _packed(value) for place, value in enumerate(values)}
+
+
+def _tagged(kind: str, **parts: Any) -> dict[str, Any]:
+    return {_KIND: kind, **parts}
+
+
+def _restored(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    if _KIND not in value:
+        return {name: _restored(part) for name, part in value.items()}
+    return _RESTORE[value[_KIND]](value)
+
+
+def _listed(items: Mapping[str, Any]) -> list[Any]:
+    return [_restored(items[str(place)]) for place in range(len(items))]
+
+
+def _objects(value: Mapping[str, Any]) -> np.ndarray[Any, Any]:
+    items = _listed(value["items"])
+    array = np.empty(len(items), dtype=object)
+    array[:] = items
+    return array
+
+
+_RESTORE: dict[str, Callable[[Mapping[str, Any]], Any]] = {
+    "scalar": lambda value: value["array"][()],
+    "mapping": lambda value: dict(
+        zip(_listed(value["keys"]), _listed(value["values"]), strict=True)
+    ),
+    "list": lambda value: _listed(value["items"]),
+    "tuple": lambda value: tuple(_listed(value["items"])),
+    "objects": _objects,
+    "csr": lambda value: sp.csr_array(
+        (value["data"], value["indices"], value["indptr"]), shape=tuple(value["shape"].tolist())
+    ),
+    "set": lambda value: SETS[value["name"]](**_restored(value["arguments"])),
+}

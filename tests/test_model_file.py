@@ -1,0 +1,232 @@
+"""Model files: what is read is what was written, bit for bit; anything else is refused."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import SGDClassifier
+
+import accelegrad as ag
+from accelegrad import archive
+from accelegrad.archive import ArchiveError
+from accelegrad.sklearn import (
+    AcceleGradClassifier,
+    AcceleGradClassifierCV,
+    AcceleGradRegressor,
+    AcceleGradRegressorCV,
+)
+from accelegrad.sklearn.model_file import FORMAT, load_model, read_model, save_model
+
+RNG = np.random.default_rng(11)
+X = RNG.standard_normal((90, 4))
+SIDES = (X @ [1.0, -2.0, 0.5, 0.0] + 0.1 * RNG.standard_normal(90) > 0).astype(int)
+THIRDS = np.argsort(np.argsort(X[:, 0])) // 30
+
+FITTED: dict[str, Any] = {
+    "two classes": lambda: AcceleGradClassifier(random_state=1).fit(X, SIDES),
+    "strings": lambda: AcceleGradClassifier("hinge").fit(X, np.array(["no", "ja"])[SIDES]),
+    "objects": lambda: AcceleGradClassifier().fit(X, np.array(["no", "jä"], dtype=object)[SIDES]),
+    "bools": lambda: AcceleGradClassifier().fit(X, SIDES.astype(bool)),
+    "multinomial": lambda: AcceleGradClassifier(alpha=1e-2).fit(X, THIRDS - 1),
+    "one a class": lambda: AcceleGradClassifier("squared_hinge", alpha=1e-2).fit(X, THIRDS + 0.0),
+    "class weights": lambda: AcceleGradClassifier(class_weight={0: 1.5, 1: 0.5}).fit(X, SIDES),
+    "float32": lambda: AcceleGradClassifier().fit(X.astype(np.float32), SIDES),
+    "no intercept": lambda: AcceleGradRegressor(fit_intercept=False).fit(X, X[:, 0]),
+    "numbers": lambda: AcceleGradRegressor("huber", delta=np.float64(0.7)).fit(X, X[:, 1] - 3.0),
+    "sparse": lambda: AcceleGradRegressor(penalty="l1", alpha=0.05).fit(X, X[:, 1]).sparsify(),
+    "sparse classes": lambda: AcceleGradClassifier().fit(X, THIRDS).sparsify(),
+    "a name of a set": lambda: AcceleGradRegressor(feasible_set="simplex").fit(X, X[:, 1]),
+    "a box": lambda: AcceleGradRegressor(
+        feasible_set=ag.Box(-0.5, [0.1, 0.2, 0.3, np.inf]), alpha=0.1
+    ).fit(X, X[:, 1]),
+    "a stream": lambda: AcceleGradClassifier(random_state=0).partial_fit(X, SIDES, classes=[0, 1]),
+    "alpha by cross-validation": lambda: AcceleGradClassifierCV(alphas=[1.0, 0.01], cv=3).fit(
+        X, SIDES
+    ),
+    "regressor by cross-validation": lambda: AcceleGradRegressorCV(alphas=(1.0, 0.1), cv=3).fit(
+        X, X[:, 1] + 0.1 * SIDES
+    ),
+}
+
+
+def same(first: Any, second: Any) -> bool:
+    """Whether two values are of the same kind and equal, bit for bit."""
+    if sp.issparse(first):
+        return sp.issparse(second) and same(first.toarray(), second.toarray())
+    if isinstance(first, np.ndarray):
+        alike = isinstance(second, np.ndarray) and first.dtype == second.dtype
+        if first.dtype == object:
+            return alike and first.tolist() == second.tolist()
+        return alike and first.shape == second.shape and first.tobytes() == second.tobytes()
+    if isinstance(first, ag.Box):
+        return same(first.lower, second.lower) and same(first.upper, second.upper)
+    if isinstance(first, float):
+        return (
+            isinstance(second, float)
+            and np.float64(first).tobytes() == np.float64(second).tobytes()
+        )
+    return type(first) is type(second) and bool(first == second)
+
+
+@pytest.mark.parametrize("name", FITTED)
+def test_round_trip(tmp_path: Path, name: str) -> None:
+    estimator = FITTED[name]()
+    path = tmp_path / "model.agm"
+    save_model(estimator, path)
+    loaded = load_model(path)
+    assert type(loaded) is type(estimator)
+    before, after = estimator.get_params(), loaded.get_params()
+    assert before.keys() == after.keys()
+    for parameter, value in before.items():
+        assert same(value, after[parameter]), parameter
+    attributes = {key for key in vars(estimator) if key.endswith("_")}
+    assert attributes == {key for key in vars(loaded) if key.endswith("_")}
+    assert {"coef_", "intercept_", "gap_", "objective_", "n_iter_", "converged_"} <= attributes
+    for attribute in attributes:
+        assert same(getattr(estimator, attribute), getattr(loaded, attribute)), attribute
+    assert same(estimator.predict(X), loaded.predict(X))
+    if hasattr(estimator, "predict_proba"):
+        assert same(estimator.predict_proba(X), loaded.predict_proba(X))
+
+
+def test_names_and_version(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas", reason="pandas makes columns with names")
+    frame = pandas.DataFrame(X, columns=["a", "b", "ü", "d"])
+    path = tmp_path / "model.agm"
+    estimator = AcceleGradRegressor().fit(frame, X[:, 0])
+    save_model(estimator, path, target="price")
+    saved = read_model(path)
+    assert saved.feature_names == ("a", "b", "ü", "d")
+    assert (saved.target, saved.version) == ("price", ag.__version__)
+    np.testing.assert_array_equal(saved.estimator.predict(frame), estimator.predict(frame))
+    save_model(AcceleGradRegressor().fit(X, X[:, 0]), path)
+    assert read_model(path).feature_names is None
+    with pytest.raises(ValueError, match=r"feature_names must have 4 entries.*it has 2"):
+        save_model(estimator, path, feature_names=["a", "b"])
+
+
+def test_a_loaded_model_can_be_fitted_on(tmp_path: Path) -> None:
+    path = tmp_path / "model.agm"
+    save_model(AcceleGradClassifier(random_state=0).partial_fit(X, SIDES, classes=[0, 1]), path)
+    loaded = load_model(path)
+    coefficients = loaded.coef_.copy()
+    loaded.partial_fit(X, SIDES)
+    assert np.isfinite(loaded.coef_).all()
+    assert not np.array_equal(loaded.coef_, coefficients)
+    assert loaded.fit(X, SIDES).converged_
+
+
+def test_there_is_no_pickle_in_it(tmp_path: Path) -> None:
+    path = tmp_path / "model.agm"
+    save_model(FITTED["objects"](), path)
+    with np.load(path, allow_pickle=False) as file:
+        assert all(file[name].dtype != object for name in file.files)
+
+
+# What is refused
+
+
+def changed(path: Path, **changes: Any) -> None:
+    """Write the model file anew with other content under some names of the header."""
+    with np.load(path) as file:
+        arrays = {name: file[name] for name in file.files}
+    tree = json.loads(arrays["header"].tobytes())
+    content = tree["content"]
+    for name, value in changes.items():
+        (tree if name in ("format", "version") else content)[name] = value
+    arrays["header"] = np.frombuffer(json.dumps(tree).encode(), dtype=np.uint8)
+    with path.open("wb") as file:
+        np.savez(file, **arrays)
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    path = tmp_path / "model.agm"
+    save_model(AcceleGradClassifier().fit(X, SIDES), path)
+    return path
+
+
+def test_another_version(model: Path) -> None:
+    changed(model, version=FORMAT.version + 1)
+    with pytest.raises(ArchiveError, match=r"version 2 cannot be read.*reads .* version 1"):
+        load_model(model)
+
+
+def test_another_kind_of_file(tmp_path: Path) -> None:
+    path = tmp_path / "other.agm"
+    archive.save(path, archive.Format("accelegrad-checkpoint", 1, "checkpoint"), {})
+    with pytest.raises(ArchiveError, match="'accelegrad-checkpoint' version 1 cannot be read"):
+        load_model(path)
+    np.savez(path.with_suffix(".npz"), a=np.ones(3))
+    path.write_bytes(b"something else altogether")
+    for foreign in (path, path.with_suffix(".npz")):
+        with pytest.raises(ArchiveError, match="not a model file of accelegrad, or a damaged one"):
+            load_model(foreign)
+    with pytest.raises(FileNotFoundError, match="there is no such file"):
+        load_model(tmp_path / "nothing.agm")
+
+
+def last_byte(whole: bytes, member: zipfile.ZipInfo) -> int:
+    """Return where a member's content ends: behind a header of 30 bytes, name and extra field."""
+    lengths = np.frombuffer(whole, dtype="<u2", count=2, offset=member.header_offset + 26)
+    return member.header_offset + 30 + int(lengths.sum()) + member.compress_size - 1
+
+
+def test_cuts_and_a_changed_byte_in_any_array_are_noticed(model: Path) -> None:
+    whole = model.read_bytes()
+    for length in range(0, len(whole), 97):
+        model.write_bytes(whole[:length])
+        with pytest.raises(ArchiveError):
+            load_model(model)
+    model.write_bytes(whole)
+    with zipfile.ZipFile(model) as file:
+        members = file.infolist()
+    assert len(members) > 3
+    for member in members:
+        damaged = bytearray(whole)
+        damaged[last_byte(whole, member)] ^= 4
+        model.write_bytes(bytes(damaged))
+        with pytest.raises(ArchiveError):
+            load_model(model)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"estimator": "SGDClassifier"},
+        {"estimator": "os.system"},
+        {"parameters": {"no_such_parameter": 3}},
+        {"parameters": {"loss": {"__kind__": "call"}}},
+        {"parameters": None},
+        {"fitted": {}},
+        {"fitted": {"predict": 3}},
+        {"fitted": {"__class__": 3}},
+    ],
+)
+def test_a_header_that_makes_no_sense(model: Path, changes: dict[str, Any]) -> None:
+    changed(model, **changes)
+    with pytest.raises(ArchiveError, match="the model file is damaged"):
+        load_model(model)
+
+
+def test_what_cannot_be_saved(tmp_path: Path) -> None:
+    path = tmp_path / "model.agm"
+    with pytest.raises(NotFittedError):
+        save_model(AcceleGradClassifier(), path)
+    with pytest.raises(
+        TypeError, match=r"must be one of AcceleGradClassifier, .*not SGDClassifier"
+    ):
+        save_model(SGDClassifier().fit(X, SIDES), path)
+    estimator = AcceleGradClassifier(random_state=np.random.RandomState(0)).fit(X, SIDES)
+    with pytest.raises(ValueError, match="the parameter 'random_state' cannot be kept"):
+        save_model(estimator, path)
+    assert not path.exists()
+    save_model(estimator.set_params(random_state=None), path)
+    np.testing.assert_array_equal(load_model(path).coef_, estimator.coef_)
