@@ -318,7 +318,7 @@ def test_ctrl_c_keeps_what_was_done():
     run("always", method="accelegrad", max_iter=10)  # compiles
     timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()
-    result = run("always", method="accelegrad", max_iter=10**9)
+    result = run("always", method="accelegrad", max_iter=10**9, time_limit=60)
     timer.join()
     assert result.status == Status.INTERRUPTED
     assert result.nit > result.batch_sizes[-1][0] > 100

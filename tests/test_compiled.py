@@ -194,7 +194,7 @@ def test_ctrl_c_keeps_what_was_done():
     run("always", model(), batch_size=1, max_iter=10)  # compiles
     timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()
-    result = run("always", model(), batch_size=1, max_iter=10**9)
+    result = run("always", model(), batch_size=1, max_iter=10**9, time_limit=60)
     timer.join()
     assert result.status == Status.INTERRUPTED
     assert result.nit > 100
