@@ -6,7 +6,9 @@ from accelegrad.rules.base import QueryRule, Rule, StepRule
 from accelegrad.rules.diagonal import DiagonalAcceleGrad, DistanceFreeDiagonalAcceleGrad
 from accelegrad.rules.distance_free import DistanceFreeAcceleGrad
 from accelegrad.rules.dog import ADoG, DoG
+from accelegrad.rules.dual_ascent import DualAscent
 from accelegrad.rules.rescaled import Rescaled
+from accelegrad.rules.sketched_newton import FinishedByNewton, SketchedNewton
 from accelegrad.rules.universal import (
     UniversalDualGradient,
     UniversalFastGradient,
@@ -23,10 +25,13 @@ __all__ = [
     "DistanceFreeAcceleGrad",
     "DistanceFreeDiagonalAcceleGrad",
     "DoG",
+    "DualAscent",
+    "FinishedByNewton",
     "LinearCoupling",
     "QueryRule",
     "Rescaled",
     "Rule",
+    "SketchedNewton",
     "StepRule",
     "Subgradient",
     "UDoG",

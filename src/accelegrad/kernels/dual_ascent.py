@@ -1,0 +1,139 @@
+"""Epochs of dual coordinate ascent on dense and CSR rows: see `accelegrad.rules.dual_ascent`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from accelegrad.errors import Vector
+from accelegrad.kernels.arrays import read_only
+from accelegrad.kernels.compile import Call, announces, compiled, kernel, layout, summing
+from accelegrad.kernels.epochs import NO_ROWS
+from accelegrad.kernels.losses import LABELS, LOGISTIC, SHAPES, Shape, loss_slope, rounded_off
+from accelegrad.kernels.sparse_rows import look_ahead
+
+
+class Rows(NamedTuple):
+    """The rows' targets and weights, and the loss."""
+
+    y: Vector
+    shares: Vector  # p_i, or nothing where all are equal
+    loss: Shape
+
+
+_LOGISTIC_SHAPE = SHAPES["logistic"]
+TRIALS = 60  # of the search below
+PRECISION = 1e-10  # relative, of the margin that it finds
+
+
+@compiled
+def _logistic_slope(z: float, q: float, y: float) -> Any:
+    """Return the slope t with t = l'(z - q t): Newton's steps within a bracket."""
+    low, high = y * z, y * z + q  # of y m, where m = z - q t and -1 <= y t <= 0
+    m = min(max(0.0, low), high)
+    last = high - low
+    for _ in range(TRIALS):
+        size = -y * loss_slope(_LOGISTIC_SHAPE, y * m, y)
+        rest, bend = m - y * z - q * size, 1.0 + q * size * (1.0 - size)
+        if rest > 0.0:
+            high = m
+        else:
+            low = m
+        step = -rest / bend
+        # Newton's steps may go back and forth between far ends: then the bracket is halved.
+        if not (low < m + step < high and 2.0 * abs(step) <= last):
+            step = 0.5 * (low + high) - m
+        last, m = abs(step), m + step
+        if last <= PRECISION * (1.0 + abs(m)):
+            break
+    return loss_slope(_LOGISTIC_SHAPE, y * m, y)
+
+
+@compiled
+def proximal_slope(loss: Any, z: float, q: float, y: float) -> Any:
+    """Return the slope at z of the loss's Moreau envelope with parameter q."""
+    if not math.isfinite(z):
+        return math.nan
+    if loss.kind == LOGISTIC:
+        return _logistic_slope(z, q, y)
+    softer = Shape(loss.kind, loss.epsilon, loss.low, loss.high, 1.0 / (q + 1.0 / loss.curvature))
+    if loss.kind == LABELS:
+        return y * rounded_off(softer, y * z - 1.0)[1]
+    return rounded_off(softer, z - y)[1]
+
+
+@compiled
+def _ascended(given: Any, l2: float, i: int, margin: float, square: float, theta: Any) -> Any:
+    """Move one slope to its best; return the factor of the row in w's change."""
+    share = given.shares[i] if given.shares.size > 0 else 1.0 / given.y.size
+    q = share * square / l2
+    best = proximal_slope(given.loss, margin + q * theta[i], q, given.y[i])
+    change = best - theta[i]
+    theta[i] = best
+    return -share * change / l2
+
+
+@summing
+def _dense_product(X: Any, i: int, w: Any) -> float:
+    total = 0.0
+    for j in range(X.shape[1]):
+        total += X[i, j] * w[j]
+    return total
+
+
+@summing
+def _dense_add(X: Any, i: int, c: float, w: Any) -> None:
+    for j in range(X.shape[1]):
+        w[j] += c * X[i, j]
+
+
+@kernel
+def dense_ascent(
+    X: Any, given: Any, squares: Any, l2: float, theta: Any, w: Any, order: Any
+) -> None:
+    """Go through the rows in this order."""
+    for k in range(order.size):
+        i = order[k]
+        c = _ascended(given, l2, i, _dense_product(X, i, w), squares[i], theta)
+        if c != 0.0:
+            _dense_add(X, i, c, w)
+
+
+@kernel
+def sparse_ascent(
+    data: Any,
+    indices: Any,
+    indptr: Any,
+    given: Any,
+    squares: Any,
+    l2: float,
+    theta: Any,
+    w: Any,
+    order: Any,
+) -> None:
+    """Go through the rows in this order."""
+    for k in range(order.size):
+        look_ahead(data, indices, indptr, w, 1, order, k)
+        i, margin = order[k], 0.0
+        for e in range(indptr[i], indptr[i + 1]):
+            margin += data[e] * w[indices[e]]
+        c = _ascended(given, l2, i, margin, squares[i], theta)
+        if c != 0.0:
+            for e in range(indptr[i], indptr[i + 1]):
+                w[indices[e]] += c * data[e]
+
+
+@announces
+def _calls() -> Iterator[Call]:
+    """Yield a call for rows of all the types that there are kernels for."""
+    none, given = read_only(np.empty(0)), Rows(*(read_only(np.empty(0)),) * 2, _LOGISTIC_SHAPE)
+    rest = (given, none, 1.0, np.zeros(1), np.zeros(1), NO_ROWS)
+    for dtype in (np.float64, np.float32):
+        X = read_only(np.empty((0, 1), dtype))
+        yield Call(f"dual ascent, {layout(dtype)}", dense_ascent, (X, *rest))
+        for index in (np.uint32, np.uint64):
+            matrix = [read_only(np.empty(0, kind)) for kind in (dtype, index, index)]
+            yield Call(f"dual ascent, {layout(dtype, index)}", sparse_ascent, (*matrix, *rest))

@@ -1,0 +1,259 @@
+"""The second derivatives of a linear model from a sample of its rows, and what they cost."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from scipy.linalg import cho_factor, cho_solve
+
+from accelegrad import kernels
+from accelegrad.errors import Vector
+from accelegrad.problems.linear_model import Evaluation as ModelEvaluation
+from accelegrad.problems.linear_model import LinearModel
+from accelegrad.problems.losses import Loss
+
+Matrix = npt.NDArray[np.float64]
+Rows: TypeAlias = npt.NDArray[np.int64] | None  # None: all of them
+
+# Seconds, measured, of which only the ratios matter. Of an evaluation: an entry of X, and a row.
+DENSE_ENTRY, SPARSE_ENTRY, ROW = 0.6e-9, 1.5e-9, 1.5e-8
+LEAST_EVALUATION = 5e-5  # of whatever size
+# Of a Gram matrix: an entry of a row in dense and in sparse storage, and a product, by BLAS; and a
+# product of two entries by the kernel for short sparse rows. Of a factorisation: a product.
+SCALED, FILLED_IN, BLAS_PRODUCT, PAIR, FACTOR_PRODUCT = 3e-9, 1e-8, 3e-11, 1.1e-9, 5e-11
+#: The least number of rows of a sample, a parameter; more while it costs no more than so many
+#: evaluations. Each sample is so many times as large as the one before.
+SAMPLED, CHEAP, GROWTH = 30, 1.0, 3
+#: In evaluations: curvature that costs more does not pay; that of a smoothed loss pays more often.
+DEAREST, DEAREST_SMOOTHED = 12.0, 60.0
+# Entries of a block of rows that is copied for BLAS: bounds the memory taken.
+_BLOCK_ENTRIES = 1 << 18
+# Relative to the mean: a curvature that can just be told from none.
+_FLAT = 1e-14
+
+
+class Factored:
+    """A matrix of second derivatives, factored; `cost` is what the next one takes."""
+
+    scaled = True
+
+    def __init__(self, matrix: Matrix, cost: float) -> None:
+        self._factor = cho_factor(matrix, lower=True, overwrite_a=True, check_finite=False)
+        self.cost = cost
+
+    def solve(self, vector: Vector) -> Vector:
+        """Return the inverse times a vector."""
+        solution: Vector = cho_solve(self._factor, vector, check_finite=False)
+        return solution
+
+
+class Diagonal:
+    """A number a coordinate, of which only the proportions mean something."""
+
+    scaled = False
+
+    def __init__(self, diagonal: Vector, cost: float) -> None:
+        self._diagonal = diagonal
+        self.cost = cost
+
+    def solve(self, vector: Vector) -> Vector:
+        """Return the inverse times a vector."""
+        return vector / self._diagonal
+
+
+class Costs(NamedTuple):
+    """What curvature costs, in seconds on some machine, of which only the ratios matter."""
+
+    n_samples: int
+    n_parameters: int
+    evaluation: float
+    row: float
+    factor: float
+    constant: bool  # whether the curvature is the same everywhere
+    dearest: float  # in evaluations: what costs more does not pay
+
+    @classmethod
+    def of(cls, model: LinearModel) -> Costs:
+        """Estimate them from the shape of the data."""
+        X: Any = model.X
+        dense = isinstance(X, np.ndarray)
+        entries = DENSE_ENTRY * X.size if dense else SPARSE_ENTRY * X.nnz
+        return cls(
+            n_samples=model.n_samples,
+            n_parameters=model.n_parameters,
+            evaluation=max(entries + ROW * model.n_samples, LEAST_EVALUATION),
+            row=min(_blas_row(model), _pairs_row(model)),
+            factor=FACTOR_PRODUCT * model.n_parameters**3 / 3,
+            constant=model.loss.name == "squared",
+            dearest=DEAREST_SMOOTHED if model.loss.smoothing > 0.0 else DEAREST,
+        )
+
+    def of_sample(self, size: int) -> float:
+        """Return the cost of the curvature of a sample, in evaluations."""
+        return (size * self.row + self.factor) / self.evaluation
+
+    @property
+    def least(self) -> int:
+        """The rows of the smallest sample that is of use; 0 where curvature does not pay."""
+        least = min(self.n_samples, SAMPLED * self.n_parameters)
+        return least if self.of_sample(least) <= self.dearest else 0
+
+    def sample(self, number: int) -> int:
+        """Return how many rows to take for the first time (1), the second, and so on; 0: none."""
+        n, least = self.n_samples, self.least
+        if self.constant and self.of_sample(n) <= self.dearest:
+            return n
+        cheap = int((CHEAP * self.evaluation - self.factor) / self.row)
+        return min(n, max(least, cheap) * GROWTH ** min(number - 1, 20)) if least else 0
+
+
+def _blas_row(model: LinearModel) -> float:
+    """Return what a row costs in a Gram matrix by BLAS."""
+    d = model.n_parameters
+    return d * ((SCALED if isinstance(model.X, np.ndarray) else FILLED_IN) + BLAS_PRODUCT * d)
+
+
+def _pairs_row(model: LinearModel) -> float:
+    """Return what a row costs, on the average, where each pair of entries is taken by itself."""
+    X: Any = model.X
+    if isinstance(X, np.ndarray) or kernels.readable(X) is None or kernels.mode() == "never":
+        return math.inf
+    lengths = np.diff(X.indptr).astype(np.float64)
+    return PAIR * float((lengths * (lengths + 1.0)).mean()) / 2.0
+
+
+def second_derivatives(loss: Loss, at: ModelEvaluation, cautious: bool) -> Vector:
+    """Return l'' at the rows' margins, for all losses but the logistic one a constant or 0.
+
+    The cautious ones are not 0 beyond a corner, but what bends a parabola with its lowest point
+    where the loss is lowest and the same slope here: no step with them is too long.
+    """
+    theta, y, margins = at.derivatives, at.model.y, at.margins
+    if loss.name == "logistic":
+        size = np.abs(theta)
+        return size * (1.0 - size)
+    low, high = loss._domain(y)
+    bent = (theta > low) & (theta < high)
+    if loss.plain.name.endswith("epsilon_insensitive"):
+        bent &= theta != 0.0
+    derivatives = np.where(bent, loss.curvature, 0.0)
+    if not cautious:
+        return derivatives
+    distance = y * margins - 1.0 if loss.classification else margins - y
+    with np.errstate(divide="ignore", invalid="ignore"):
+        secant = np.abs(theta / distance)
+    beyond = ~bent & (theta != 0.0) & (secant < loss.curvature)
+    return np.where(beyond, secant, derivatives)
+
+
+def drawn(weights: Vector, size: int, rng: np.random.Generator) -> tuple[Rows, Vector]:
+    """Return rows and weights that stand for all: None and the weights themselves if few enough.
+
+    Rows are drawn by their weights, and then weigh the same, so that none is wasted on a row that
+    does not bend.
+    """
+    if size >= weights.size:
+        return None, weights
+    bent = np.flatnonzero(weights)
+    if bent.size <= size:
+        return bent, weights[bent]
+    ends = np.cumsum(weights)
+    chosen = np.searchsorted(ends, rng.random(size) * ends[-1], side="right")
+    chosen.sort()
+    return np.minimum(chosen, weights.size - 1), np.full(size, ends[-1] / size)
+
+
+def second_derivative_matrix(
+    model: LinearModel, bends: Vector, squares: Vector | None, rows: Rows, weights: Vector
+) -> Matrix:
+    """Return the objective's second derivatives, from rows and weights that stand for all.
+
+    Parameters
+    ----------
+    model : LinearModel
+        The model.
+    bends : Vector
+        p_i l'' of all rows.
+    squares : Vector
+        The columns' mean squares: a column that the sample misses still bends something. None: the
+        rows are no sample.
+    rows, weights
+        As `drawn` returns them.
+    """
+    matrix = gram(model, rows, weights)
+    ends = np.arange(model.n_features)
+    if squares is not None:
+        matrix[ends, ends] = np.maximum(matrix[ends, ends], squares * float(bends.sum()))
+    matrix[ends, ends] += model.l2
+    ends = np.arange(model.n_parameters)
+    matrix[ends, ends] += _FLAT * float(np.trace(matrix)) + np.finfo(np.float64).tiny
+    return matrix
+
+
+def gram(model: LinearModel, rows: Rows, weights: Vector) -> Matrix:
+    """Return sum_k weights_k a_i a_i' over some rows, with a 1 in each row for an intercept."""
+    d, X = model.n_features, model.X
+    matrix = np.zeros((model.n_parameters, model.n_parameters), order="F")
+    by_pairs = _pairs_row(model) < _blas_row(model)
+    matrix[:d, :d] = (_sparse_gram if by_pairs else _blocked_gram)(model, rows, weights)
+    if model.fit_intercept:
+        matrix[d, :d] = matrix[:d, d] = weights @ (X if rows is None else X[rows])
+        matrix[d, d] = weights.sum()
+    return matrix
+
+
+def _sparse_gram(model: LinearModel, rows: Rows, weights: Vector) -> Matrix:
+    from accelegrad.kernels.arrays import read_only
+    from accelegrad.kernels.gram import add_gram
+
+    half = np.zeros((model.n_features, model.n_features))
+    chosen = np.arange(model.n_samples) if rows is None else rows
+    data, indices, indptr = model._data().matrix
+    add_gram(data, indices, indptr, read_only(chosen), read_only(weights), half)
+    diagonal = np.diag(half).copy()
+    half += half.T
+    np.fill_diagonal(half, diagonal)
+    return half
+
+
+def _blocked_gram(model: LinearModel, rows: Rows, weights: Vector) -> Matrix:
+    """Add up the Gram matrices of blocks of rows, each copied."""
+    d = model.n_features
+    X: Any = model.X if rows is None else model.X[rows]
+    total, roots = np.zeros((d, d)), np.sqrt(weights)
+    length = max(1, _BLOCK_ENTRIES // d)
+    for first in range(0, weights.size, length):
+        block = X[first : first + length]
+        dense = block if isinstance(block, np.ndarray) else block.toarray()
+        scaled = np.multiply(dense, roots[first : first + length, None], dtype=np.float64)
+        total += scaled.T @ scaled
+    return total
+
+
+def column_squares(model: LinearModel) -> Vector:
+    """Return the means of the columns' squares, weighted as in the objective."""
+    X: Any = model.X
+    squares: Vector
+    if isinstance(X, np.ndarray):
+        squares = np.einsum("i,ij,ij->j", model._shares, X, X, dtype=np.float64)
+    else:
+        weights = np.repeat(model._shares, np.diff(X.indptr))
+        weights *= np.square(X.data, dtype=np.float64)
+        squares = np.bincount(X.indices, weights, model.n_features).astype(np.float64, copy=False)
+    return squares
+
+
+def coordinate_curvatures(model: LinearModel, squares: Vector) -> Vector:
+    """Return numbers a coordinate that even out its scale by half.
+
+    Between the mean squares of columns, which suit badly scaled data, and no scaling at all, which
+    suits columns that differ because some are rarely used (measured).
+    """
+    if model.fit_intercept:
+        squares = np.append(squares, 1.0)
+    bends = model.loss.curvature * squares + model.l2
+    largest = float(bends.max())
+    return np.sqrt(np.maximum(bends, 1e-12 * largest) * largest) if largest > 0 else bends + 1.0

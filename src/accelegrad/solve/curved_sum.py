@@ -1,0 +1,237 @@
+"""A linear model as a finite sum with curvature: what Newton's steps ask for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from accelegrad.errors import Vector
+from accelegrad.problems.linear_model import Evaluation as ModelEvaluation
+from accelegrad.problems.linear_model import LinearModel
+from accelegrad.rules.sketched_newton import SketchedNewton
+from accelegrad.solve.curvature import (
+    Costs,
+    Diagonal,
+    Factored,
+    column_squares,
+    coordinate_curvatures,
+    drawn,
+    second_derivative_matrix,
+    second_derivatives,
+)
+from accelegrad.solve.finite_sum import FiniteSumOracle
+from accelegrad.solve.oracle import QUIET, Evaluation
+from accelegrad.solve.smoothing import SmoothedSumOracle
+
+#: With so many times the rows of the least sample, a run starts from the minimum over that sample,
+#: which takes so many evaluations of it at most, and ends where this share of what a sample leaves
+#: unknown is left.
+PREPARED, GUESSES, PRECISE = 10, 20, 0.1
+#: With so many rows, so many epochs of steps on a few of them are a good beginning.
+FEWEST_ROWS, EPOCHS = 1000, 2
+#: A slope that is flat enough, as a share of the one at the start, and the most trials for it.
+FLAT, TRIALS = 0.1, 12
+
+
+class CurvedOracle(FiniteSumOracle):
+    """A linear model as a finite sum, with its second derivatives from samples of rows.
+
+    Where a matrix of them would cost too much, a number a coordinate takes its place.
+
+    Parameters
+    ----------
+    model : LinearModel
+        The model; its loss has to be smooth.
+    rng : numpy.random.Generator
+        Where the samples and the order of the rows come from.
+    """
+
+    def __init__(self, model: LinearModel, rng: np.random.Generator) -> None:
+        super().__init__(model, rng)
+        self._seed = int(rng.integers(2**63))
+        self._costs = Costs.of(model)
+        self._made: tuple[int, bool, Factored] | None = None
+        self._coordinates: Diagonal | None = None
+        self._squares: Vector | None = None
+        self._latest: list[Evaluation] = []  # the last two
+
+    def beside(self, model: LinearModel) -> CurvedOracle:
+        """Return the oracle of a model of the same data with another loss, which knows the data."""
+        other = CurvedOracle(model, self.rng)
+        for name in ("_largest_row", "_room", "_stage", "_squares"):
+            setattr(other, name, getattr(self, name))
+        return other
+
+    def __call__(self, point: Vector) -> Evaluation:
+        """Evaluate at the point."""
+        evaluation = super().__call__(point)
+        self._latest = [*self._latest[-1:], evaluation]
+        return evaluation
+
+    @property
+    def first_epochs(self) -> int:
+        """How many epochs of variance-reduced steps are a good beginning."""
+        few = self.model.n_samples < FEWEST_ROWS
+        return 0 if few or self._costs.constant or self._sample_suffices else EPOCHS
+
+    @property
+    def _sample_suffices(self) -> bool:
+        """Whether the minimum over a sample of the rows is a good beginning."""
+        size = PREPARED * self._costs.least
+        return 0 < size <= self.model.n_samples and not self._costs.constant
+
+    def guess(self, point: Vector) -> Vector | None:
+        """Return the minimum over a sample of the rows, None where there are too few of them."""
+        if not self._sample_suffices:
+            return None
+        size, rng = self._costs.least, self._generator(0)
+        sample = _sampled(self.model, np.sort(rng.integers(self.model.n_samples, size=size)))
+        oracle, rule = CurvedOracle(sample, rng), SketchedNewton()
+        state = rule.init(point)
+        unknown = sample.n_parameters / size  # of the value, about
+        for _ in range(GUESSES):
+            state = rule.step(state, oracle).state  # type: ignore[arg-type]
+            if 0.0 < state.slope <= PRECISE * unknown * state.value:
+                break
+        found: Vector = state.trial
+        return found
+
+    def between(self, point: Vector, trial: Evaluation) -> float:
+        """Return where the objective is lowest between a point (0) and a trial beyond that (1).
+
+        The margins in between are known from those at both ends, so that it costs no product with
+        the data.
+        """
+        model, d = self.model, self.model.n_features
+        before, after = self._evaluated(point), self._known(trial)
+        move, change = trial.point - point, after.margins - before.margins
+        start = model.l2 * float(point[:d] @ move[:d])
+        bend = model.l2 * float(move[:d] @ move[:d])
+
+        def slope(t: float) -> float:
+            slopes = model._slopes(before.margins + t * change)
+            return float(model._shares @ (slopes * change)) + start + t * bend
+
+        with np.errstate(**QUIET):
+            return _zero(slope, float(before.gradient @ move), float(trial.gradient @ move))
+
+    def curvature(self, point: Vector, number: int, cautious: bool) -> Factored | Diagonal:
+        """Return the curvature at a point from the `number`-th sample; 0: a number a coordinate."""
+        size = self._costs.sample(number)
+        if number == 0 or size == 0:
+            return self._diagonal()
+        if self._made is None or self._made[:2] != (number, cautious):
+            cost = self._costs.of_sample(self._costs.sample(number + 1))
+            made = Factored(self._matrix(point, size, number, cautious), cost)
+            self._made = number, cautious, made
+        return self._made[2]
+
+    def _diagonal(self) -> Diagonal:
+        if self._coordinates is None:
+            bends = coordinate_curvatures(self.model, self._column_squares())
+            first = self._costs.sample(1)
+            self._coordinates = Diagonal(bends, self._costs.of_sample(first) if first else math.inf)
+        return self._coordinates
+
+    def _matrix(self, point: Vector, size: int, number: int, cautious: bool) -> Any:
+        model = self.model
+        with np.errstate(**QUIET):
+            bends = second_derivatives(model.loss, self._evaluated(point), cautious)
+            bends *= model._shares
+            rows, weights = drawn(bends, size, self._generator(number))
+            squares = None if rows is None else self._column_squares()
+            return second_derivative_matrix(model, bends, squares, rows, weights)
+
+    def _generator(self, number: int) -> np.random.Generator:
+        """Return the same random numbers for the same sample, whenever it is drawn."""
+        return np.random.default_rng([self._seed, number])
+
+    def _column_squares(self) -> Vector:
+        if self._squares is None:
+            self._squares = column_squares(self.model)
+        return self._squares
+
+    def _evaluated(self, point: Vector) -> ModelEvaluation:
+        """Return what is known at a point; mostly it was one of the last two evaluated."""
+        for known in (*self._latest, self.best):
+            if known is not None and known.model is not None and known.point is point:
+                return known.model
+        return self.model.evaluate(point)
+
+    def state(self) -> dict[str, Any]:
+        """Return all that has to be kept to go on."""
+        return {**super().state(), "seed": self._seed}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from there."""
+        super().restore(state)
+        self._seed, self._made, self._latest = state["seed"], None, []
+
+
+class SmoothedCurvedOracle(SmoothedSumOracle):
+    """A linear model whose loss has kinks, and a smooth one close below with its curvature."""
+
+    smooth: Any  # a CurvedOracle
+
+    def _smooth_with(self, mu: float) -> None:
+        model, before = self.model.smoothed(mu), self.smooth
+        self.smooth = CurvedOracle(model, self.rng) if before is None else before.beside(model)
+
+    @property
+    def first_epochs(self) -> int:
+        """How many epochs of variance-reduced steps are a good beginning."""
+        return 0 if self.model.n_samples < FEWEST_ROWS else EPOCHS
+
+    def guess(self, point: Vector) -> Vector | None:
+        """Return the minimum over a sample of the rows, None where there are too few of them."""
+        found: Vector | None = self.smooth.guess(point)
+        return found
+
+    def between(self, point: Vector, trial: Evaluation) -> float:
+        """Return where the smooth objective is lowest between two points."""
+        return float(self.smooth.between(point, trial))
+
+    def curvature(self, point: Vector, number: int, cautious: bool) -> Factored | Diagonal:
+        """Return the curvature of the smooth objective."""
+        made: Factored | Diagonal = self.smooth.curvature(point, number, cautious)
+        return made
+
+
+def _sampled(model: LinearModel, rows: npt.NDArray[np.int64]) -> LinearModel:
+    """Return the model of some rows."""
+    weights = None if model.sample_weight is None else model.sample_weight[rows]
+    sample = LinearModel(
+        model.X[rows],
+        model.y[rows],
+        "squared",
+        l2=model.l2,
+        fit_intercept=model.fit_intercept,
+        sample_weight=weights,
+    )
+    return sample.with_loss(model.loss)
+
+
+def _zero(slope: Callable[[float], float], low: float, high: float) -> float:
+    """Return about where a slope that is `low` < 0 at 0 and `high` > 0 at 1 is zero.
+
+    By regula falsi, the Illinois way.
+    """
+    if not (low < 0.0 < high < math.inf):
+        return 0.5
+    left, right, enough = 0.0, 1.0, FLAT * -low
+    for _ in range(TRIALS):
+        t = (left * high - right * low) / (high - low)
+        found = slope(t)
+        if not math.isfinite(found):
+            return 0.5 * (left + t)
+        if abs(found) <= enough:
+            return t
+        if found < 0.0:
+            left, low, high = t, found, 0.5 * high
+        else:
+            right, high, low = t, found, 0.5 * low
+    return left if left > 0.0 else right

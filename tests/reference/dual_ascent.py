@@ -1,0 +1,49 @@
+"""Dual coordinate ascent, transcribed: every w is computed anew from all slopes.
+
+Each coordinate is maximised numerically, on the dual function itself.
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize_scalar
+
+Vector = NDArray[np.float64]
+
+
+def weights_of(theta: Vector, X: Vector, p: Vector, l2: float) -> Vector:
+    """Return w(theta)."""
+    return -sum(p[i] * theta[i] * X[i] for i in range(len(theta))) / l2
+
+
+def dual(theta: Vector, X: Vector, p: Vector, l2: float, conjugates: Sequence[Callable]) -> float:
+    """Return D(theta)."""
+    w = weights_of(theta, X, p, l2)
+    costs = sum(p[i] * conjugates[i](theta[i]) for i in range(len(theta)))
+    return -costs - l2 / 2 * (w @ w)
+
+
+def dual_ascent(
+    X: Vector,
+    p: Vector,
+    l2: float,
+    conjugates: Sequence[Callable[[float], float]],
+    domains: Sequence[tuple[float, float]],
+    orders: Sequence[Sequence[int]],
+) -> list[Vector]:
+    """Return the slopes after each epoch, from zeros; domains are where conjugates are finite."""
+    theta = np.zeros(len(p))
+    found = []
+    for order in orders:
+        for i in order:
+
+            def fall(t: float, i: int = i, now: Vector = theta) -> float:
+                return -dual(np.r_[now[:i], t, now[i + 1 :]], X, p, l2, conjugates)
+
+            best = minimize_scalar(
+                fall, bounds=domains[i], method="bounded", options={"xatol": 1e-13, "maxiter": 500}
+            )
+            theta = np.r_[theta[:i], best.x, theta[i + 1 :]]
+        found.append(theta)
+    return found
