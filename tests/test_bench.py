@@ -43,6 +43,8 @@ from accelegrad.experiments.bench_runs import (
     seconds_to,
 )
 from accelegrad.experiments.bench_solvers import (
+    DEFAULT_TOL,
+    ESTIMATORS,
     OURS,
     SOLVERS,
     Answer,
@@ -56,6 +58,8 @@ from accelegrad.experiments.bench_solvers import (
 from accelegrad.experiments.bench_summary import claims, losses_of_ours
 from accelegrad.experiments.bench_worker import SolverError, TimeLimitError, Worker
 from accelegrad.experiments.content import Verdict
+from accelegrad.sklearn import AcceleGradClassifier, AcceleGradRegressor
+from accelegrad.sklearn.solve import Watch
 from browser import open_page, wait_for  # noqa: F401 (a fixture)
 
 CLASSES = [name for name, loss in LOSSES.items() if loss.classes]
@@ -380,7 +384,7 @@ def told(value: float, gap: float, *, ended: bool = False) -> Answer:
 
 
 def test_tolerances_follow_the_unit_that_the_runs_tell() -> None:
-    asked = _tolerances(Yardstick(0.7))
+    asked = _tolerances(SOLVERS[OURS], Yardstick(0.7))
     assert next(asked) == ACCURACIES[0]
     assert asked.send(told(0.2, 0.009)) == pytest.approx(1e-2 * 0.5)  # 0.009 > 1e-2 * 0.5
     assert asked.send(told(0.2, 0.004)) == pytest.approx(1e-3 * 0.5)
@@ -390,13 +394,48 @@ def test_tolerances_follow_the_unit_that_the_runs_tell() -> None:
 
 
 def test_tolerances_fall_by_ten_where_nothing_is_known_yet() -> None:
-    asked = _tolerances(Yardstick(0.7))
+    asked = _tolerances(SOLVERS[OURS], Yardstick(0.7))
     next(asked)
     assert asked.send(told(0.7, 0.009)) == pytest.approx(1e-3)
-    relative = _tolerances(Yardstick(0.7, "minimum"))
+    relative = _tolerances(SOLVERS[OURS], Yardstick(0.7, "minimum"))
     next(relative)
     # P* is at least 0.2 - 0.009: that is what accuracies are relative to.
     assert relative.send(told(0.2, 0.009)) == pytest.approx(1e-2 * 0.191)
+
+
+def test_estimators_begin_with_their_default_and_are_asked_relative_to_the_value() -> None:
+    asked = _tolerances(SOLVERS[ESTIMATORS], Yardstick(0.7))
+    assert next(asked) == DEFAULT_TOL
+    # 2e-4 proves 1e-2 and 1e-3 of 0.5; to 1e-4, which is 2.5e-4 of the value 0.2, it is not near.
+    assert asked.send(told(0.2, 2e-4)) == pytest.approx(1e-4 * 0.5 / 0.2)
+    assert asked.send(told(0.2, 5e-5)) == pytest.approx(1e-6 * 0.5 / 0.2)
+    with pytest.raises(StopIteration):
+        asked.send(told(0.2, 5e-7))
+
+
+def test_the_tolerance_of_an_estimator_has_the_unit_that_it_is_asked_in() -> None:
+    data = data_for("logistic")
+    problem = Problem("made", "logistic", 1.0)
+    default = AcceleGradClassifier()
+    assert default.tol == AcceleGradRegressor().tol == DEFAULT_TOL
+    start = problem.model(data).value(np.zeros(data.X.shape[1]))
+    watch = Watch(
+        default.set_params(fit_intercept=False)._objective().on(data.X, data.y, None),
+        default._settings(),
+        None,
+    )
+    for value in (0.3, 1e-9):
+        unit = SOLVERS[ESTIMATORS].unit(value, start)
+        assert DEFAULT_TOL * unit == pytest.approx(watch.target(value), rel=1e-12)
+
+
+def test_estimators_are_no_peers_of_ours() -> None:
+    times = {OURS: 2.0, ESTIMATORS: 1.0, "lbfgs": 1.5}
+    suite = suite_of({("a", "logistic", 1.0, 100): times})
+    assert "1.3 times as long: 2 s, LBFGS" in losses_of_ours(suite)["a, logistic, l2 = 1/n"]
+    alone = suite_of({("a", "quantile", 1.0, 100): {OURS: 2.0, ESTIMATORS: 1.0}})
+    assert not losses_of_ours(alone)
+    assert "absolute-and-quantile-first" not in {claim.name for claim in claims(alone)}
 
 
 def test_ours_counts_only_where_it_is_accurate_and_says_so() -> None:
@@ -566,10 +605,14 @@ def test_the_sentences_are_judged_by_their_thresholds() -> None:
     assert "not solved" in losses_of_ours(bad)["a, hinge, l2 = 1/n"]
 
 
-def test_a_wrong_certificate_is_seen() -> None:
-    suite = suite_of({("a", "logistic", 1.0, 100): {OURS: 1.0, "lbfgs": 2.0}})
+@pytest.mark.parametrize("wrong", [OURS, ESTIMATORS])
+def test_a_wrong_certificate_is_seen(wrong: str) -> None:
+    suite = suite_of({("a", "logistic", 1.0, 100): {OURS: 1.0, ESTIMATORS: 1.0, "lbfgs": 2.0}})
     key = "a/logistic/1"
-    lower = {(key, "lbfgs"): (Rung(1, 1.0, 0.49),)}  # below what ours has proved
+    lower = {
+        (key, "lbfgs"): (Rung(1, 1.0, 0.49),),  # below what one of ours has proved
+        (key, OURS if wrong == ESTIMATORS else ESTIMATORS): (Rung(1, 1.0, 0.5, 0.5, 0.1),),
+    }
     results = Results(
         dict(suite.problems),
         {at: replace(one, rungs=lower.get(at, one.rungs)) for at, one in suite.records.items()},

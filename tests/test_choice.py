@@ -6,7 +6,7 @@ import scipy.sparse as sp
 
 import accelegrad as ag
 from accelegrad.problems.scaling import unevenness
-from accelegrad.rules.variance_reduced import VarianceReducedAcceleGrad
+from accelegrad.rules import DualAscent, FinishedByNewton, SketchedNewton, VarianceReducedAcceleGrad
 
 
 def model(loss="logistic", rows=600, l2=1e-2, **options):
@@ -24,13 +24,42 @@ def chosen(problem, **options):
 @pytest.mark.parametrize("loss", ["logistic", "squared_hinge", "squared", "huber"])
 def test_a_smooth_sum_over_rows_gets_the_method_for_sums(loss):
     method, reason = chosen(model(loss))
-    assert method == "accelegrad-vr"
-    assert f"the {loss} loss is smooth" in reason
+    assert method == "accelegrad-newton"
+    assert f"the {loss} loss is smooth; the curvature in 5 coordinates costs little" in reason
+
+
+def test_a_loss_with_kinks_is_smoothed_where_the_dual_gap_gets_tight():
+    method, reason = chosen(model("hinge"))
+    assert method == "accelegrad-newton"
+    assert "the hinge loss can be smoothed as far as the dual gap allows" in reason
+
+
+def test_without_an_l2_term_the_dual_has_to_be_within_reach():
+    for loss, rtol in (("logistic", 1e-9), ("hinge", 1e-4), ("quantile", 1e-4)):
+        result = ag.minimize(model(loss, l2=0.0), rtol=rtol, rng=0)
+        assert result.method == "accelegrad-newton"
+        assert result.success
+        assert result.certified_radius == np.inf
+
+
+def text(rows, columns, **options):
+    X = sp.random(rows, columns, density=0.01, format="csr", rng=np.random.default_rng(3))
+    y = np.where(np.arange(rows) % 2, 1.0, -1.0)
+    return ag.LinearModel(X, y, loss="logistic", l2=1e-2, **options)
+
+
+def test_more_columns_than_rows_are_a_matter_for_the_dual():
+    method, reason = chosen(text(600, 3000))
+    assert method == "dual-ascent"
+    assert "the dual has 600 coordinates, the primal 3000" in reason
+    # An intercept has no l2 term, so that the dual is constrained.
+    method, reason = chosen(text(600, 3000, fit_intercept=True))
+    assert method == "accelegrad-newton"
+    assert "full gradients learn the curvature" in reason
 
 
 OTHERS = {
-    "few rows": (dict(rows=100), {}, "accelegrad", "100 rows are too few"),
-    "no l2 term": (dict(l2=0.0), {}, "accelegrad", "without an l2 term"),
+    "no bound": (dict(rows=4, l2=0.0), {}, "accelegrad", "without an l2 term"),
     "minibatches": ({}, dict(batch_size=4), "accelegrad", "batch_size asks for"),
     "a diameter": ({}, dict(diameter=3.0), "accelegrad", "a diameter is given"),
     "a radius": ({}, dict(initial_radius=0.1), "accelegrad", "other options"),
@@ -57,16 +86,24 @@ def test_everything_else_gets_another_method_with_the_reason(case):
     assert reason in why
 
 
-def test_columns_of_very_different_size_are_scaled():
-    problem = model()
-    uneven = problem.X * np.geomspace(1, 1e4, 5)
-    raw = ag.LinearModel(uneven, problem.y, loss="logistic", l2=1e-6)
+def test_columns_of_very_different_size_are_scaled_where_curvature_does_not_do_it():
+    problem = text(3000, 2000, fit_intercept=True)
+    uneven = problem.X.multiply(np.geomspace(1, 1e4, 2000)).tocsr()
+    raw = ag.LinearModel(uneven, problem.y, loss="logistic", l2=1e-6, fit_intercept=True)
     method, reason = chosen(raw)
     assert method == "accelegrad"
     assert "columns differ in size by a factor of" in reason
-    assert chosen(raw, scale=None)[0] == "accelegrad-vr"
-    result = ag.minimize(raw, rtol=1e-6, max_iter=3000)
+    assert chosen(raw, scale=None)[0] == "accelegrad-newton"
+
+
+def test_newton_does_not_mind_columns_of_very_different_size():
+    problem = model()
+    uneven = problem.X * np.geomspace(1, 1e4, 5)
+    raw = ag.LinearModel(uneven, problem.y, loss="logistic", l2=1e-6)
+    result = ag.minimize(raw, rtol=1e-6, rng=0)
+    assert result.method == "accelegrad-newton"
     assert result.success
+    assert result.nit < 30
 
 
 def test_rare_columns_are_not_small_ones():
@@ -91,7 +128,7 @@ def test_a_function_gets_accelegrad():
 def test_the_default_proves_its_accuracy():
     problem = model(rows=2000, l2=1e-3)
     result = ag.minimize(problem, rtol=1e-8)
-    assert result.method == "accelegrad-vr"
+    assert result.method == "accelegrad-newton"
     assert result.success
     assert result.gap <= 1e-8 * result.fun
     exact = ag.minimize(problem, method="accelegrad", max_iter=20_000, rtol=1e-10).fun
@@ -99,13 +136,27 @@ def test_the_default_proves_its_accuracy():
     assert result.fun == pytest.approx(exact, rel=2e-8)
 
 
-def test_named_by_rule_and_by_name_is_the_same():
+RULES = {
+    "accelegrad-vr": VarianceReducedAcceleGrad(),
+    "accelegrad-newton": FinishedByNewton(),
+    "dual-ascent": DualAscent(),
+}
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_named_by_rule_and_by_name_is_the_same(name):
     problem = model()
     by_name, by_rule = (
-        ag.minimize(problem, method=method, max_iter=5, rng=1)
-        for method in ("accelegrad-vr", VarianceReducedAcceleGrad())
+        ag.minimize(problem, method=method, max_iter=5, rng=1) for method in (name, RULES[name])
     )
     np.testing.assert_array_equal(by_name.x, by_rule.x)
+    assert by_rule.method == by_name.method == name
+
+
+def test_newton_alone_is_a_rule_for_rows_too():
+    result = ag.minimize(model(), method=SketchedNewton(), rtol=1e-9, rng=0)
+    assert result.method == "SketchedNewton"
+    assert result.success
 
 
 REFUSED = {
@@ -115,10 +166,22 @@ REFUSED = {
         "needs a LinearModel",
     ),
     "minibatches": (model(), dict(batch_size=2, method="accelegrad-vr"), "batch_size"),
-    "restarts": (model(), dict(restart="adaptive", method="accelegrad-vr"), "restarts itself"),
+    "restarts": (model(), dict(restart="adaptive", method="accelegrad-vr"), "needs none"),
     "a set": (model(), dict(feasible_set=ag.Box(0, 1), method="accelegrad-vr"), "feasible_set"),
     "a penalty": (model(), dict(penalty=ag.L1(1.0), method="accelegrad-vr"), "penalty"),
     "scaling": (model(), dict(scale="columns", method="accelegrad-vr"), "scale cannot be used"),
+    "the dual without l2": (model(l2=0.0), dict(method="dual-ascent"), "l2 > 0"),
+    "kinks without a bound": (
+        model("hinge", rows=4, l2=0.0),
+        dict(method="accelegrad-newton"),
+        "l2 > 0, or few columns",
+    ),
+    "the dual with an intercept": (
+        model(fit_intercept=True),
+        dict(method="dual-ascent"),
+        "without an intercept",
+    ),
+    "a radius": (model(), dict(method="dual-ascent", initial_radius=1.0), "initial_radius"),
 }
 
 
@@ -129,12 +192,16 @@ def test_what_the_method_for_sums_cannot_do_is_refused(case):
         ag.minimize(problem, **options)
 
 
-def test_a_resumed_run_is_the_run_that_was_not_stopped(tmp_path):
+@pytest.mark.parametrize("stop", [1, 2, 5])
+@pytest.mark.parametrize("method", ["auto", *RULES])
+@pytest.mark.parametrize("loss", ["logistic", "hinge"])
+def test_a_resumed_run_is_the_run_that_was_not_stopped(loss, method, stop, tmp_path):
     file = tmp_path / "run.agc"
-    problem = model(rows=3000)
-    whole = ag.minimize(problem, max_iter=12, rng=4)
-    ag.minimize(problem, max_iter=5, rng=4, checkpoint=file)
-    resumed = ag.minimize(problem, max_iter=12, rng=99, resume=file)
+    problem = model(loss, rows=3000)
+    options = dict(max_iter=8, method=method, tol=1e-12)
+    whole = ag.minimize(problem, rng=4, **options)
+    ag.minimize(problem, rng=4, **{**options, "max_iter": stop}, checkpoint=file)
+    resumed = ag.minimize(problem, rng=99, **options, resume=file)
     np.testing.assert_array_equal(resumed.x, whole.x)
     assert resumed.fun == whole.fun
     assert resumed.gap == whole.gap

@@ -4,13 +4,17 @@ from dataclasses import FrozenInstanceError
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from scipy.optimize import lsq_linear
 
 import accelegrad as ag
 from accelegrad.errors import NonFiniteError
+from accelegrad.problems import scaling
 from accelegrad.problems.sampling import BatchSampler
+from accelegrad.problems.scaling import column_scaling, near_start
 from accelegrad.rules.base import KnownEvaluation
 from accelegrad.rules.distance import Probe, smallest_radius
+from accelegrad.rules.rescaled import Rescaled
 from accelegrad.solve.oracle import MinibatchOracle
 from reference.distance_free import distance_free_accelegrad
 from stepping import oracle_of, run
@@ -375,6 +379,12 @@ class TestProbe:
         assert radius >= 1e20
         assert calls <= 40
 
+    def test_a_fall_of_next_to_nothing_is_no_reason_to_go_on(self):
+        """As of a few rows that a line separates: their loss falls for ever, towards zero."""
+        radius, calls = self.probe(lambda x: (float(np.exp(-x[0])), -np.exp(-x)), np.zeros(1))
+        assert 1 <= radius <= 10.01
+        assert calls <= 12
+
     def test_beyond_the_domain_counts_as_a_rise(self):
         def logarithm(x):
             if x[0] <= 0:
@@ -541,3 +551,135 @@ def test_zero_gradient_at_the_start():
     result = ag.minimize(lambda x: (float(x @ x), 2 * x), np.zeros(3))
     assert result.status == ag.Status.STATIONARY
     assert (result.nit, result.fun) == (1, 0.0)
+
+
+def noisy_value(model, rule, x0, seed, epochs=5):
+    """Return the value of the average after minibatches of one row."""
+    oracle = MinibatchOracle(model, BatchSampler(model.n_samples, 1, np.random.default_rng(seed)))
+    state = rule.init(x0)
+    for _ in range(epochs * model.n_samples):
+        state = rule.step(state, oracle).state
+    return model.value(rule.output(state))
+
+
+class TestRareColumns:
+    """Under noise a column is scaled by its entries' size, and only a little by their number."""
+
+    @pytest.mark.parametrize("layout", ["dense", "sparse"])
+    @pytest.mark.parametrize("block", [3, 1 << 18])
+    def test_the_scales(self, monkeypatch, layout, block):
+        monkeypatch.setattr(scaling, "_BLOCK_ENTRIES", block)
+        rng = np.random.default_rng(0)
+        X = rng.standard_normal((40, 5)) * (rng.random((40, 5)) < [0.05, 0.3, 0.7, 1.0, 0.0])
+        weights = rng.random(40)
+        stored = X
+        if layout == "sparse":
+            stored = sp.csr_matrix(X + 1e-300)  # every entry is stored, and some of them are zeros
+            stored.data[stored.data == 1e-300] = 0.0
+        for options in ({"l2": 0.1}, {"fit_intercept": True}):
+            model = ag.LinearModel(stored, np.ones(40), sample_weight=weights, **options)
+            share = np.average(X != 0, axis=0, weights=weights)
+            share[4] = 1.0  # without entries
+            exact, noisy = column_scaling(model), column_scaling(model, noisy=True)
+            np.testing.assert_allclose(noisy.scale, exact.scale * share**0.25, rtol=1e-12)
+            if exact.shift is not None:
+                np.testing.assert_array_equal(noisy.shift, exact.shift)
+
+    def test_they_are_the_best_for_equal_weights_of_equal_units(self):
+        """The bound ||w/s|| (sum s^2 q)^(1/2) is least; so it is whatever the units are."""
+        rng = np.random.default_rng(1)
+        shares, units = 10 ** rng.uniform(-2, 0, 8), 10 ** rng.uniform(-3, 3, 8)
+        X = (np.arange(1000)[:, None] < np.round(1000 * shares)) * units
+        scale = column_scaling(ag.LinearModel(X, np.ones(1000)), noisy=True).scale
+        w, squares = 1 / units, np.mean(X**2, axis=0)
+
+        def bound(s):
+            return np.linalg.norm(w / s) * np.sqrt(s**2 @ squares)
+
+        assert bound(scale) == pytest.approx(np.sum(w * np.sqrt(squares)), rel=1e-12)
+        for _ in range(20):
+            assert bound(scale * 10 ** rng.uniform(-0.3, 0.3, 8)) > bound(scale)
+
+    def test_noise_does_less_harm(self):
+        """Ten columns tell the class; a hundred have entries in one row of a hundred only."""
+        rng = np.random.default_rng(2)
+        X = (rng.random((500, 110)) < np.repeat([0.3, 0.01], [10, 100])).astype(np.float64)
+        noise = 0.5 * rng.standard_normal(500)
+        y = np.where(X[:, :10] @ rng.normal(0, 2, 10) + noise > 0, 1.0, -1.0)
+        model = ag.LinearModel(X, y, l2=1e-3)
+        least = ag.minimize(model, max_iter=2000, tol=1e-10).fun
+        gaps = []
+        for noisy in (False, True):
+            change = column_scaling(model, noisy=noisy)
+            rule = Rescaled(ag.DistanceFreeAcceleGrad(probe=True), change)
+            values = [noisy_value(model, rule, np.zeros(110), seed) for seed in range(5)]
+            gaps.append(np.median(values) - least)
+        assert gaps[1] < 0.3 * gaps[0]
+
+
+class TestNearStart:
+    """An intercept that is far off is fitted before a noisy run."""
+
+    X = np.random.default_rng(3).standard_normal((201, 3))
+    Y = 100 + X @ [1.0, -2.0, 0.5] + np.random.default_rng(4).standard_normal(201)
+    WEIGHTS = np.random.default_rng(5).random(201)
+
+    def model(self, loss="absolute", y=None, **options):
+        y = self.Y if y is None else y
+        return ag.LinearModel(self.X, y, loss, fit_intercept=True, **options)
+
+    @pytest.mark.parametrize("sparse", [False, True])
+    def test_it_is_the_best_constant(self, sparse):
+        w = np.array([0.3, 0.2, -0.1])
+        x0 = np.append(w, -7.0)
+        rest = self.Y - self.X @ w
+        X = sp.csr_matrix(self.X) if sparse else self.X
+        expected = {
+            "absolute": np.median(rest),
+            "squared": rest.mean(),
+            "quantile": np.quantile(rest, 0.9),
+        }
+        for loss, constant in expected.items():
+            quantile = {"quantile": 0.9} if loss == "quantile" else {}
+            model = ag.LinearModel(X, self.Y, loss, fit_intercept=True, **quantile)
+            x = near_start(model, x0)
+            np.testing.assert_array_equal(x[:3], w)
+            assert x[3] == pytest.approx(constant, abs=1e-5 * np.ptp(rest))
+        np.testing.assert_array_equal(x0, [0.3, 0.2, -0.1, -7.0])
+
+    def test_rows_count_as_in_the_objective(self):
+        model = self.model("squared", sample_weight=self.WEIGHTS)
+        constant = np.average(self.Y, weights=self.WEIGHTS)
+        assert near_start(model, np.zeros(4))[3] == pytest.approx(constant, abs=1e-4)
+
+    def test_of_many_rows_some_are_enough(self, monkeypatch):
+        monkeypatch.setattr(scaling, "_MOST_ROWS", 41)
+        constant = np.median(self.Y[np.linspace(0, 200, 41).astype(int)])
+        assert near_start(self.model(), np.zeros(4))[3] == pytest.approx(constant, abs=1e-4)
+
+    def test_elsewhere_the_start_stays(self):
+        x0 = np.array([0.1, 0.2, 0.3, 0.0])
+        labels = np.where(self.X[:, 0] > 0.3, 1.0, -1.0)
+        near = self.Y - 98  # two spreads off
+        models = [
+            self.model(y=near),
+            self.model("logistic", labels),
+            self.model("hinge", labels),
+            self.model("logistic", np.ones(201)),  # which no intercept is too large for
+            ag.LinearModel(self.X, self.Y, "absolute"),
+        ]
+        for model in models:
+            start = x0[: model.n_parameters]
+            assert near_start(model, start) is start
+        huge = np.full(4, 1e308)
+        assert near_start(self.model("squared"), huge) is huge  # nothing is known there
+
+    def test_noise_does_less_harm(self):
+        model = self.model("quantile", quantile=0.9)
+        least = ag.minimize(model, max_iter=5000).fun
+        rule, far = ag.DistanceFreeAcceleGrad(probe=True), np.zeros(4)
+        gaps = [
+            np.median([noisy_value(model, rule, x0, seed) - least for seed in range(5)])
+            for x0 in (far, near_start(model, far))
+        ]
+        assert gaps[1] < 0.2 * gaps[0]

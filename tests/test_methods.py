@@ -81,8 +81,11 @@ def test_what_the_problem_tells_is_a_cap():
 
 class TestScale:
     def test_auto_scales_where_nothing_was_said(self):
-        assert isinstance(setting(model=linear_model(), scale="auto").rule, Rescaled)
-        assert not isinstance(setting(model=linear_model(), scale=None).rule, Rescaled)
+        for wish in ({"stochastic": True}, {"restart": "adaptive"}):
+            chosen = setting(model=linear_model(), scale="auto", **wish)
+            assert isinstance(chosen.rule, Rescaled)
+            chosen = setting(model=linear_model(), scale=None, **wish)
+            assert not isinstance(chosen.rule, Rescaled)
 
     @pytest.mark.parametrize(
         "wish",
@@ -104,11 +107,11 @@ class TestScale:
     @pytest.mark.parametrize("intercept", [False, True])
     def test_the_result_is_in_the_users_coordinates(self, intercept):
         model = linear_model(l2=0.01, fit_intercept=intercept)
-        scaled = ag.minimize(model, tol=1e-9, max_iter=5000)
+        scaled = ag.minimize(model, restart="adaptive", tol=1e-9, max_iter=5000)
         assert scaled.success
         assert scaled.fun == pytest.approx(model.value(scaled.x), rel=1e-14)
         assert model.dual_gap(scaled.x) <= 1e-6
-        plain = ag.minimize(model, scale=None, max_iter=300)
+        plain = ag.minimize(model, restart="adaptive", scale=None, max_iter=300)
         assert plain.fun > scaled.fun + 1e-6  # columns from 1 to 1e4: hopeless without
 
     def test_own_factors(self):

@@ -275,12 +275,25 @@ def test_minimisers_on_the_boundary(shape: str, spectrum: str, eigenvalues: np.n
     np.testing.assert_allclose(values[::-1], eigenvalues, rtol=1e-5)
 
 
-def test_the_slope_of_a_power_stops_at_rounding() -> None:
-    calls = np.geomspace(10, 1000, 20)
-    gaps = 3 * calls**-2.0
-    assert no_tuning.slope(calls, gaps) == pytest.approx(-2, rel=1e-12)
-    flat = np.append(gaps, [1e-16, 0.0, 1e-13])
-    assert no_tuning.slope(np.append(calls, [2e3, 3e3, 4e3]), flat) == pytest.approx(-2, rel=1e-12)
+def test_slopes_of_a_power_stop_at_rounding() -> None:
+    calls = np.geomspace(10, 1e3, 30)
+    gaps = 5 * calls**-2.0
+    assert no_tuning.slopes(calls, gaps, 30) == pytest.approx((-2, -2), rel=1e-12)
+    flat = np.append(gaps, [1e-16, 1e-3, 1e-15])
+    later = np.append(calls, [2e3, 3e3, 4e3])
+    assert no_tuning.slopes(later, flat, 30) == pytest.approx((-2, -2), rel=1e-12)
+
+
+def test_the_late_slope_leaves_the_beginning_out() -> None:
+    calls = np.geomspace(10, 20_000, 60)
+    gaps = np.where(calls < 200, calls**-1.0, 200 * calls**-2.0)
+    whole, late = no_tuning.slopes(calls, gaps, 200)
+    assert late == pytest.approx(-2, rel=1e-12)
+    assert -1.95 < whole < -1.5
+    done = np.where(calls < 100, calls**-1.0, 1e-15)
+    whole, late = no_tuning.slopes(calls, done, 200)
+    assert whole == pytest.approx(-1, rel=1e-12)
+    assert np.isnan(late)
 
 
 def test_a_curve_has_the_gaps_at_its_calls() -> None:
@@ -304,19 +317,30 @@ def test_the_summary_of_rates() -> None:
     calls = dict.fromkeys(no_tuning.THRESHOLDS[1:], 7.0)
 
     def rates(unixgrad: float, best: float) -> dict[str, Any]:
-        slopes = {"unixgrad": (unixgrad, 0.0), "auto": (-3.0, best), "accelegrad": (0.0, -1.0)}
-        return {name: no_tuning.Rate(*pair, calls) for name, pair in slopes.items()}
+        late = {"unixgrad": (unixgrad, 0.0), "auto": (-3.0, best), "accelegrad": (0.0, -1.0)}
+        return {
+            name: no_tuning.Rate(*(no_tuning.Slopes(-1.25, one) for one in pair), calls)
+            for name, pair in late.items()
+        }
 
-    found = [rates(-2.0, -1.95), rates(-1.5, -2.5), rates(-1.0, -1.8)]
+    found = [rates(-2.0, np.nan), rates(-1.5, -2.5), rates(-1.0, np.nan)]
     lines = list(no_tuning.rate_tables(problems, found, 100))
-    assert "| box, even, 1 | -1.50 | -3.00 | -2.50 | -1.00 | 7 | 7 | 7 | 7 | 7 | 7 |" in lines
+    slopes = "-1.25 / -1.50 | -1.25 / -3.00 | -1.25 / -2.50 | -1.25 / -1.00"
+    assert f"| box, even, 1 | {slopes} | 7 | 7 | 7 | 7 | 7 | 7 |" in lines
+    whole = "(over all calls: flattest -1.25, flatter: {})"
+    done = "exact but for rounding by then: 1"
     assert lines[-6:] == [
-        "- even: UniXGrad, average: flattest slope -1.50, steepest -2.00; flatter than -1.9: 1 of 2",
-        "- even: auto, best: flattest slope -1.95, steepest -2.50; flatter than -1.9: 0 of 2",
-        "- even: auto, average: flattest slope -3.00, steepest -3.00; flatter than -1.9: 0 of 2",
-        "- power: UniXGrad, average: flattest slope -1.00, steepest -1.00; flatter than -1.9: 1 of 1",
-        "- power: auto, best: flattest slope -1.80, steepest -1.80; flatter than -1.9: 1 of 1",
-        "- power: auto, average: flattest slope -3.00, steepest -3.00; flatter than -1.9: 0 of 1",
+        "- even: UniXGrad, average: late slopes: flattest -1.50, steepest -2.00; flatter than -1.9: "
+        f"1 of 2 {whole.format(2)}",
+        "- even: auto, best: late slopes: flattest -2.50, steepest -2.50; flatter than -1.9: "
+        f"0 of 2, {done} {whole.format(2)}",
+        "- even: auto, average: late slopes: flattest -3.00, steepest -3.00; flatter than -1.9: "
+        f"0 of 2 {whole.format(2)}",
+        "- power: UniXGrad, average: late slopes: flattest -1.00, steepest -1.00; flatter than "
+        f"-1.9: 1 of 1 {whole.format(1)}",
+        f"- power: auto, best: no late slope, {done}",
+        "- power: auto, average: late slopes: flattest -3.00, steepest -3.00; flatter than -1.9: "
+        f"0 of 1 {whole.format(1)}",
     ]
 
 
@@ -339,3 +363,11 @@ def test_unknown_parts_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         no_tuning.main(["--parts", "exact,gues"])
     assert "'gues' is none of exact, guess, noise, constrained" in capsys.readouterr().err
+
+
+def test_problems_are_chosen_by_parts_of_their_names() -> None:
+    problems = [SimpleNamespace(name=name) for name in ("quantile-cpusmall", "logistic-w8a", "box")]
+    assert no_tuning.chosen(problems, None) == problems
+    assert no_tuning.chosen(problems, ["w8a", "cpu"]) == problems[:2]
+    with pytest.raises(SystemExit, match="'a9a' is in none of the names quantile-cpusmall, "):
+        no_tuning.chosen(problems, ["w8a", "a9a"])

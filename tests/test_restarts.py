@@ -115,7 +115,7 @@ def test_strongly_convex_functions_converge_linearly(name):
     if fun is quadratic:
         first, least, options = quadratic(np.zeros(d))[0], 0.0, {}
     else:
-        first, least, options = fun.value(np.zeros(d)), least_value(fun), {"scale": None}
+        first, least, options = fun.value(np.zeros(d)), least_value(fun), {"method": "accelegrad"}
     result = run(fun, d, restart, **options)
     restarted = np.diff(calls_to_levels(result, first, least, levels))
     plain = np.diff(calls_to_levels(run(fun, d, None, **options), first, least, levels))

@@ -14,10 +14,13 @@ from accelegrad.errors import LineSearchError
 from accelegrad.problems.losses import make_loss
 from accelegrad.rules import DualAscent, FinishedByNewton, SketchedNewton
 from accelegrad.rules.base import KnownEvaluation
+from accelegrad.rules.variance_reduced import VarianceReducedAcceleGrad
 from accelegrad.solve import curvature as curved
 from accelegrad.solve.curved_sum import CurvedOracle, SmoothedCurvedOracle
 from accelegrad.solve.dual_ascent import DualOracle
-from accelegrad.solve.engines import engine
+from accelegrad.solve.engines import sum_oracle
+from accelegrad.solve.smoothing import SmoothedSumOracle
+from reference.sketched_newton import sketched_newton
 
 SMOOTH = [
     *("logistic", "squared_hinge", "modified_huber", "squared", "huber"),
@@ -64,7 +67,7 @@ def solved(model, steps=40, rule=None, seed=0):
 class Identity:
     """A curvature that is a diagonal matrix."""
 
-    scaled, cost = True, math.inf
+    scaled, cost, patience = True, math.inf, 0.0
 
     def __init__(self, diagonal):
         self.diagonal = diagonal
@@ -84,12 +87,83 @@ def test_the_direction_is_that_of_explicit_updates():
         move = rng.normal(size=6)
         pairs.append((move, H @ move))
         trial = KnownEvaluation(state.point + move, 0.0, state.gradient + H @ move)
-        state = rule._at(rule._remembered(state, trial), trial)
+        state = rule._at(rule._remembered(state, trial), trial, "")
     B = np.diag(1 / diagonal)
     for s, y in pairs[-3:]:  # the BFGS formula for the inverse
         V = np.eye(6) - np.outer(s, y) / (s @ y)
         B = V @ B @ V.T + np.outer(s, s) / (s @ y)
     assert_allclose(rule._corrected(state, Identity(diagonal)), B @ state.gradient, rtol=1e-9)
+
+
+class Matrix:
+    scaled, patience = True, 0.0
+
+    def __init__(self, matrix, cost):
+        self.matrix, self.cost = matrix, cost
+
+    def solve(self, vector):
+        return np.linalg.solve(self.matrix, vector)
+
+
+class Valley:
+    """A smooth function in six dimensions; its curvature is told with errors, less so each time."""
+
+    changed, lowest = False, None
+
+    def __init__(self, error, cost):
+        rng = np.random.default_rng(5)
+        self.A, self.error, self.cost = rng.normal(size=(40, 6)), error, cost
+        self.b = self.A @ (3 * rng.normal(size=6))
+        self.seen, self.sketched = [], []
+
+    def value_and_gradient(self, x):
+        r = self.A @ x - self.b
+        root = np.sqrt(1 + r**2)
+        return float(root.sum() + 0.01 * x @ x), self.A.T @ (r / root) + 0.02 * x
+
+    def __call__(self, point):
+        self.seen.append(point)
+        return KnownEvaluation(point, *self.value_and_gradient(point))
+
+    def matrix(self, x, number, caution):
+        r = self.A @ x - self.b
+        bends = (1 + r**2) ** -1.5 + caution / np.sqrt(1 + r**2)
+        noise = 1 + self.error / number * np.cos(np.arange(40) + number)
+        return (self.A.T * (bends * noise)) @ self.A + 0.02 * np.eye(6), self.cost
+
+    def original(self, evaluation):
+        return evaluation
+
+    def guess(self, point):
+        return None
+
+    def between(self, point, trial):
+        middle = trial if isinstance(trial, np.ndarray) else trial.point
+        return 0.3 + 0.2 * float(np.cos(middle.sum() - point.sum()))
+
+    def curvature(self, point, number, caution):
+        if number == 0:
+            return Matrix(np.eye(6), self.cost)
+        if (number, caution) not in self.sketched:
+            self.sketched.append((number, caution))
+        return Matrix(*self.matrix(point, number, caution))
+
+
+@pytest.mark.parametrize("memory", [2, 10])
+@pytest.mark.parametrize(("error", "cost"), [(0.0, 0.5), (0.5, 0.5), (0.9, 2.0), (0.6, 0.1)])
+def test_steps_are_those_of_the_plain_transcription(error, cost, memory):
+    valley, rule = Valley(error, cost), SketchedNewton(memory)
+    start = np.full(6, 4.0)
+    run(rule, valley, start, 9)
+    trials, accepted, sketched = sketched_newton(
+        valley.value_and_gradient, valley.matrix, valley.between, start, 9, memory
+    )
+    assert len(trials) == 9
+    assert_allclose(valley.seen, trials, rtol=1e-7, atol=1e-9)
+    assert [caution for _, caution in valley.sketched] == pytest.approx([c for _, c in sketched])
+    if error == 0.9:
+        assert len(sketched) > 2
+        assert not all(accepted)
 
 
 def test_no_memory_means_newton_alone():
@@ -108,10 +182,10 @@ def test_second_derivatives_are_those_of_the_slopes(loss):
     h = 1e-6
     ends = [model.loss.derivative(at.margins + d, model.y) for d in (-h, h)]
     numeric = (ends[1] - ends[0]) / (2 * h)
-    found = curved.second_derivatives(model.loss, at, cautious=False)
+    found = curved.second_derivatives(model.loss, at, caution=0.0)
     smooth = np.abs(numeric - found) < 1e-4 * model.loss.curvature
     assert smooth.mean() > 0.99  # within 1e-6 of a corner the difference is in between
-    cautious = curved.second_derivatives(model.loss, at, cautious=True)
+    cautious = curved.second_derivatives(model.loss, at, caution=1.0)
     assert (cautious >= found).all()
     assert (cautious <= model.loss.curvature * (1 + 1e-12)).all()
 
@@ -122,7 +196,7 @@ def test_cautious_curvature_is_that_of_a_parabola_above(loss):
     if loss in KINKED:
         model = model.smoothed(0.2)
     at = model.evaluate(2 * np.random.default_rng(1).normal(size=8))
-    bends = curved.second_derivatives(model.loss, at, cautious=True)
+    bends = curved.second_derivatives(model.loss, at, caution=1.0)
     for move in np.linspace(-3, 3, 41):
         step = np.where(bends > 0, -move * np.sign(at.derivatives), 0.0)
         step = np.where(np.abs(move) * bends <= np.abs(at.derivatives), step, 0.0)
@@ -162,13 +236,13 @@ def test_gram_matrices_of_entries_in_pieces(data, index):
 def test_samples_stand_for_all_rows():
     rng = np.random.default_rng(4)
     weights = rng.random(50) * (np.arange(50) % 3 == 0)
-    assert curved.drawn(weights, 50, rng)[0] is None
-    rows, kept = curved.drawn(weights, 20, rng)
+    assert curved.drawn(weights, 50, lambda: rng)[0] is None
+    rows, kept = curved.drawn(weights, 20, lambda: rng)
     assert (rows == np.flatnonzero(weights)).all()
     assert (kept == weights[rows]).all()
     counts = np.zeros(50)
     for _ in range(4000):
-        rows, shares = curved.drawn(weights, 8, rng)
+        rows, shares = curved.drawn(weights, 8, lambda: rng)
         np.add.at(counts, rows, shares)
     assert_allclose(counts / 4000, weights, atol=5 * weights.sum() / math.sqrt(8 * 4000))
     assert not counts[weights == 0].any()
@@ -251,6 +325,18 @@ def test_rows_in_periods_and_rare_columns_do_not_mislead_samples():
     assert oracle.best.model.dual_gap < 1e-6
 
 
+@pytest.mark.parametrize("loss", ["squared", "logistic", "absolute"])
+def test_dependent_empty_and_badly_scaled_columns_do_no_harm(loss):
+    plain = problem(loss, rows=400)
+    units = 10.0 ** np.linspace(-8, 8, 8)
+    X = np.column_stack([plain.X * units, plain.X[:, 0] * units[0], np.zeros(400)])
+    hard = ag.LinearModel(X, plain.y, loss)
+    easy = ag.LinearModel(plain.X, plain.y, loss)
+    found = ag.minimize(hard, method="accelegrad-newton", max_iter=60, rng=0).fun
+    best = ag.minimize(easy, rtol=1e-10, max_iter=300, rng=0).fun
+    assert best * (1 - 1e-9) <= found <= best * (1 + 1e-6)
+
+
 def test_far_outliers_do_not_make_steps_too_long():
     model = problem("huber")
     far = ag.LinearModel(model.X, 1e3 * model.y, "huber", delta=1.0, l2=1e-6)
@@ -262,15 +348,30 @@ def test_far_outliers_do_not_make_steps_too_long():
 def test_many_columns_are_left_to_what_gradients_tell(kind):
     model = problem(kind=kind, rows=200, columns=2000, l2=1e-2)
     oracle = CurvedOracle(model, np.random.default_rng(0))
-    assert not oracle.curvature(np.zeros(2000), 1, True).scaled
+    assert not oracle.curvature(np.zeros(2000), 1, 1.0).scaled
     assert solved(model, 60).best.model.dual_gap < 1e-8
 
 
+def test_dear_curvature_is_a_last_resort():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1500, 300)) + 50.0 * rng.random(300)  # far from the origin
+    y = np.where(X @ rng.normal(size=300) > np.median(X), 1.0, -1.0)
+    model = ag.LinearModel(X, y, "logistic", l2=1e-4)
+    oracle = CurvedOracle(model, rng)
+    first = oracle.curvature(np.zeros(300), 0, 1.0)
+    assert curved.DEAREST < first.cost == first.patience < curved.TOO_DEAR
+    steps = run(SketchedNewton(), oracle, np.zeros(300), 100)
+    sketches = [step.state.sketches for step in steps]
+    assert not any(sketches[: int(first.patience)])
+    assert sketches[-1] > 0
+    assert oracle.best.model.dual_gap < 1e-9
+
+
 def test_epochs_come_first_and_newton_ends_it():
-    model = problem(rows=3000, columns=40, l2=1e-5)
+    model = problem(kind="csr", rows=3000, columns=2000, l2=1e-4)
     oracle = CurvedOracle(model, np.random.default_rng(0))
     assert oracle.first_epochs == 2
-    steps = run(FinishedByNewton(), oracle, np.zeros(40), 10)
+    steps = run(FinishedByNewton(), oracle, np.zeros(2000), 40)
     assert [step.state.newton is None for step in steps[:4]] == [True, True, False, False]
     assert oracle.best.model.dual_gap < 1e-7
     final = steps[-1].state
@@ -306,7 +407,7 @@ def test_the_last_word_of_rounding_is_told():
     model = problem()
     rule, oracle = SketchedNewton(), CurvedOracle(model, np.random.default_rng(0))
     state = run(rule, oracle, np.zeros(8), 2)[-1].state
-    stuck = state._replace(step_size=1e-13, slope=1.0, trial=state.point + 100.0)
+    stuck = state._replace(step_size=1e-13, slope=1.0, trial=state.point + 100.0, due="")
     with pytest.raises(LineSearchError, match="rounding"):
         rule.step(stuck, oracle)
 
@@ -347,16 +448,15 @@ def test_smoothed_losses_lead_to_the_minimum_of_the_loss_itself(loss, intercept)
 # -- the choice ------------------------------------------------------------------------------------
 
 
-def test_the_engine_suits_the_shape():
-    rng = np.random.default_rng(0)
+def test_the_oracle_suits_the_rule_and_the_loss():
+    rng, none = np.random.default_rng(0), lambda value: 0.0
     wide = problem("hinge", "csr", rows=50, columns=4000)
-    assert isinstance(engine(wide, rng, lambda value: 0.0).rule, DualAscent)
+    assert isinstance(sum_oracle(DualAscent(), wide, rng, none), DualOracle)
     tall = problem("hinge", rows=3000)
-    chosen = engine(tall, rng, lambda value: 0.0)
-    assert isinstance(chosen.rule, FinishedByNewton)
-    assert isinstance(chosen.oracle, SmoothedCurvedOracle)
-    assert "8 coordinates" in chosen.reason
+    for rule in (FinishedByNewton(), SketchedNewton()):
+        assert isinstance(sum_oracle(rule, tall, rng, none), SmoothedCurvedOracle)
+    reduced = sum_oracle(VarianceReducedAcceleGrad(), tall, rng, none)
+    assert isinstance(reduced, SmoothedSumOracle)
+    assert not isinstance(reduced, SmoothedCurvedOracle)
     text = problem("logistic", "csr", rows=4000, columns=1500, fit_intercept=True)
-    assert isinstance(engine(text, rng, lambda value: 0.0).oracle, CurvedOracle)
-    with pytest.raises(ValueError, match="l2 term"):
-        engine(problem("hinge", l2=0.0), rng, lambda value: 0.0)
+    assert isinstance(sum_oracle(FinishedByNewton(), text, rng, none), CurvedOracle)

@@ -10,7 +10,14 @@ from sklearn import config_context
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import ColumnTransformer
-from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris, make_classification
+from sklearn.datasets import (
+    dump_svmlight_file,
+    load_breast_cancer,
+    load_diabetes,
+    load_iris,
+    load_svmlight_file,
+    make_classification,
+)
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.feature_selection import SelectFromModel
 from sklearn.model_selection import GridSearchCV, cross_val_score, cross_validate
@@ -26,6 +33,7 @@ from accelegrad.sklearn import (
 )
 from accelegrad.sklearn.objective import Objective
 from accelegrad.sklearn.online import ChunkOracle
+from accelegrad.sklearn.regressor import LOSSES as REGRESSION_LOSSES
 
 
 @pytest.fixture(scope="module")
@@ -88,11 +96,21 @@ def test_no_tolerance_means_max_iter_and_no_warning(binary):
     assert fit.converged_
 
 
-def test_a_diameter_that_is_too_small_is_no_convergence(binary):
+@pytest.mark.parametrize("diameter", [1e-5, 1e-4, 1e-3, 1e-2])
+def test_a_diameter_that_is_too_small_is_no_convergence(binary, diameter):
     X, y = binary
     with pytest.warns(ConvergenceWarning):
-        fit = AcceleGradClassifier("hinge", diameter=1e-3, max_iter=300).fit(X, y)
+        fit = AcceleGradClassifier("hinge", diameter=diameter, max_iter=300).fit(X, y)
     assert not fit.converged_
+
+
+def test_a_diameter_that_is_large_enough_is_believed(binary):
+    X, y = binary
+    known = AcceleGradClassifier("hinge", alpha=0.1, tol=1e-8).fit(X, y)
+    diameter = 2.5 * np.linalg.norm([*known.coef_[0], *known.intercept_])
+    fit = AcceleGradClassifier("hinge", alpha=0.1, tol=1e-2, diameter=diameter).fit(X, y)
+    assert fit.converged_
+    assert fit.objective_ <= 1.01 * known.objective_
 
 
 def test_penalties_do_not_let_a_guessed_region_pass_for_a_proof():
@@ -105,6 +123,18 @@ def test_penalties_do_not_let_a_guessed_region_pass_for_a_proof():
     assert fit.certified_radius_ == np.inf
     assert fit.converged_
     np.testing.assert_allclose(fit.coef_[:3], [1.0, -2.0, 0.0], atol=0.05)
+
+
+def test_columns_far_from_their_centre_are_no_obstacle():
+    # So wide that second derivatives are not used; without centring it takes thousands of steps.
+    rng = np.random.default_rng(4)
+    X = rng.standard_normal((600, 300)) + 50.0
+    y = (X[:, 0] - X[:, 1] + rng.standard_normal(600) > 0).astype(int)
+    fit = AcceleGradClassifier(alpha=1e-2, max_iter=200).fit(X, y)
+    assert fit.converged_
+    centred = AcceleGradClassifier(alpha=1e-2, tol=1e-6).fit(X - 50.0, y)
+    distance = np.linalg.norm(fit.coef_ - centred.coef_)
+    assert distance <= np.sqrt(200 * fit.gap_) + np.sqrt(200 * centred.gap_)
 
 
 def test_stochastic_fits(binary):
@@ -193,7 +223,7 @@ def test_paths(binary, numbers):
     chosen = AcceleGradRegressorCV(
         "absolute_error", alphas=4, cv=3, scoring="neg_mean_absolute_error"
     ).fit(X, y)
-    np.testing.assert_allclose(chosen.alphas_, np.geomspace(10, 1e-6, 4))
+    np.testing.assert_allclose(chosen.alphas_, np.geomspace(10, 1e-5, 4))
     assert np.all(chosen.scores_ < 0)
     assert not hasattr(chosen, "partial_fit")
 
@@ -402,6 +432,40 @@ def test_one_row():
         AcceleGradClassifier().fit([[1.0, 2.0]], [1])
 
 
+@pytest.mark.parametrize("loss", sorted(REGRESSION_LOSSES))
+def test_constant_columns_and_rows_of_zeros_of_regressors(loss):
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((80, 5))
+    X[:, 2], X[:, 3] = 0.0, 7.0
+    X[:10, [0, 1, 4]] = 0.0
+    y = X[:, 0] - X[:, 4] + 0.1 * rng.standard_normal(80)
+    fit = AcceleGradRegressor(loss, alpha=1e-3).fit(X, y)
+    assert fit.converged_
+    assert fit.score(X, y) > 0.9
+    assert fit.coef_[2] == pytest.approx(0.0, abs=1e-9)
+
+
+@pytest.mark.parametrize("kind", [AcceleGradClassifier, AcceleGradClassifierCV])
+def test_one_class_only_is_refused(binary, kind):
+    X, y = binary
+    with pytest.raises(ValueError, match="only 1 class"):
+        kind().fit(X, np.zeros_like(y))
+    with pytest.raises(ValueError, match="only 1 class"):
+        kind().fit(X, y, sample_weight=(y == 1).astype(float))
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_chunk_that_is_not_finite_is_refused_and_changes_nothing(binary, bad):
+    X, y = binary
+    classifier = AcceleGradClassifier(random_state=0).partial_fit(X, y, classes=[0, 1])
+    before = classifier.coef_.copy()
+    spoilt = X.copy()
+    spoilt[-1, 0] = bad
+    with pytest.raises(ValueError, match=r"NaN|infinity"):
+        classifier.partial_fit(spoilt, y)
+    np.testing.assert_array_equal(classifier.coef_, before)
+
+
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_what_is_not_finite_is_refused(binary, bad):
     X, y = binary
@@ -427,6 +491,20 @@ def test_sparse_rows_with_long_indices(binary, kind):
     sparse = AcceleGradClassifier(alpha=1e-1, tol=1e-8).fit(given, y)
     np.testing.assert_allclose(sparse.coef_, dense.coef_, atol=2e-4)  # sqrt(2 gap / alpha)
     np.testing.assert_array_equal(sparse.predict(given), dense.predict(X))
+
+
+def test_files_of_scikit_learn_have_long_indices(binary, tmp_path):
+    X, y = binary
+    path = tmp_path / "rows.svm"
+    dump_svmlight_file(np.where(np.abs(X) > 1, X, 0.0), y, str(path))
+    rows, labels = load_svmlight_file(str(path))
+    rows.indices, rows.indptr = rows.indices.astype("i8"), rows.indptr.astype("i8")
+    for fitted in (
+        AcceleGradClassifier(random_state=0).partial_fit(rows, labels, classes=[0.0, 1.0]),
+        AcceleGradRegressor().fit(rows, labels),
+        AcceleGradRegressor("absolute_error", penalty="l1", alpha=1e-2).fit(rows, labels),
+    ):
+        np.testing.assert_allclose(fitted.predict(rows), fitted.predict(rows.toarray()), atol=1e-9)
 
 
 def test_single_precision(binary):

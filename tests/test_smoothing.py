@@ -60,7 +60,7 @@ def test_the_bound_holds_and_gets_tight_as_mu_shrinks(loss, fit_intercept):
 def test_the_default_certifies_losses_with_kinks(loss, fit_intercept):
     problem = model(loss, fit_intercept=fit_intercept)
     result = ag.minimize(problem, rtol=1e-4, rng=0)
-    assert result.method == "accelegrad-vr"
+    assert result.method == "accelegrad-newton"
     assert "can be smoothed" in result.reason
     assert result.success
     assert result.gap <= 1e-4 * result.fun
@@ -85,12 +85,7 @@ def test_it_agrees_with_linear_programming_where_the_l2_term_is_negligible():
     problem = model("absolute", rows=500, l2=1e-6)
     result = ag.minimize(problem, rtol=1e-4, rng=0, max_iter=5000)
     assert result.success
-    n, d = problem.X.shape
-    cost = np.concatenate([np.zeros(d), np.full(2 * n, 1 / n)])
-    sides = np.hstack([problem.X, np.eye(n), -np.eye(n)])
-    bounds = [(None, None)] * d + [(0, None)] * (2 * n)
-    exact = linprog(cost, A_eq=sides, b_eq=problem.y, bounds=bounds).fun
-    assert result.fun == pytest.approx(exact, rel=1.1e-4)
+    assert result.fun == pytest.approx(program_minimum(problem, None), rel=1.1e-4)
 
 
 def steps(oracle, count):
@@ -135,6 +130,39 @@ def test_a_resumed_run_is_the_run_that_was_not_stopped(tmp_path):
         assert resumed.njev == whole.njev
 
 
-def test_without_an_l2_term_the_method_says_what_it_needs():
-    with pytest.raises(ValueError, match="needs a LinearModel with l2 > 0"):
-        ag.minimize(model("hinge", l2=0.0), method="accelegrad-vr")
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("loss", ["absolute", "quantile"])
+def test_without_an_l2_term_the_minimum_is_that_of_the_linear_program(loss, fit_intercept):
+    problem = model(loss, l2=0.0, fit_intercept=fit_intercept)
+    result = ag.minimize(problem, rtol=1e-7, rng=0)
+    assert result.method == "accelegrad-newton"
+    assert result.success
+    exact = program_minimum(problem, 0.8 if loss == "quantile" else None)
+    assert result.fun - result.gap <= exact * (1 + 1e-12)
+    assert exact <= result.fun * (1 + 1e-12)
+
+
+def program_minimum(problem, quantile):
+    """Return the minimum by HiGHS: residuals are split into what is above and what is below."""
+    X, y, n = problem.X, problem.y, problem.n_samples
+    X = np.column_stack([X, np.ones(n)]) if problem.fit_intercept else X
+    above, below = (1.0, 1.0) if quantile is None else (quantile, 1.0 - quantile)
+    cost = np.concatenate([np.zeros(X.shape[1]), np.full(n, above / n), np.full(n, below / n)])
+    equations = np.column_stack([X, np.eye(n), -np.eye(n)])
+    bounds = [(None, None)] * X.shape[1] + [(0, None)] * (2 * n)
+    return linprog(cost, A_eq=equations, b_eq=y, bounds=bounds).fun
+
+
+def test_without_a_bound_the_method_says_what_it_needs():
+    with pytest.raises(ValueError, match="needs a LinearModel with l2 > 0, or few columns"):
+        ag.minimize(model("hinge", rows=5, l2=0.0), method="accelegrad-vr")
+
+
+def test_bounds_without_an_l2_term_are_not_had_at_every_point():
+    problem = model("absolute", l2=0.0)
+    oracle = SmoothedSumOracle(problem, np.random.default_rng(0), lambda value: 1e-6 * value)
+    oracle(np.zeros(6))
+    assert oracle.original(oracle.sum.best).dual_value > -np.inf  # the first ones
+    for scale in (1.0, 1.1, 1.2):
+        far = oracle(np.full(6, scale))
+    assert oracle.original(far).dual_value == -np.inf

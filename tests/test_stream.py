@@ -23,7 +23,7 @@ from accelegrad.problems import text_blocks
 from accelegrad.problems.datasets import DataError, read
 from accelegrad.problems.table_files import Wanted, open_table
 from accelegrad.sklearn import AcceleGradClassifier, AcceleGradRegressor
-from accelegrad.sklearn.stream import StreamInterruptedWarning, fit_stream
+from accelegrad.sklearn.stream import StreamInterruptedWarning, fit_stream, is_stream
 from accelegrad.sklearn.stream_certificate import StreamCertificate
 
 COMPRESSIONS: dict[str, Callable[[bytes], bytes]] = {
@@ -534,3 +534,81 @@ def test_peak_memory_is_the_chunk(tmp_path: Path) -> None:
     # A chunk of 100 rows has 0.16 MB of numbers or 0.2 MB of text.
     assert max(growth) < 14e6, growth
     assert in_one_chunk > sizes[1]
+
+
+# `fit` without targets
+
+
+@pytest.mark.parametrize("name", ["libsvm", "npy", "npz", "list", "function", "iterable", "arrays"])
+def test_fit_without_targets_takes_a_stream(tmp_path: Path, name: str) -> None:
+    source = sources(tmp_path)[name]
+    fitted = classifier().fit(source, epochs=2)
+    seed = classifier()._seed()
+    plain = fit_stream(classifier(), source, epochs=2, rng=seed).estimator
+    np.testing.assert_array_equal(fitted.coef_, plain.coef_)
+    assert fitted.objective_ == plain.objective_
+    assert np.isfinite(fitted.gap_)
+
+
+def test_fit_forgets_what_was_fitted_before() -> None:
+    X, y = data()
+    used = (
+        classifier().fit(X[:, :2], np.where(y > 0, "yes", "no")).partial_fit(X[:9, :2], ["no"] * 9)
+    )
+    used.fit(lambda: iter(parts(X, y)))
+    fresh = classifier().fit(lambda: iter(parts(X, y)))
+    np.testing.assert_array_equal(used.coef_, fresh.coef_)
+    np.testing.assert_array_equal(used.classes_, [-1.0, 1.0])
+    assert used.n_features_in_ == WIDTH
+    # 5 epochs of ceil(50 / 16) steps a chunk and ceil(30 / 16) for the last
+    assert fresh.n_iter_ == 5 * (4 * 4 + 2)
+
+
+def test_a_warm_start_of_a_stream_keeps_the_coefficients() -> None:
+    X, y = data()
+    first = AcceleGradRegressor(random_state=0).fit(X, y)
+    warm = AcceleGradRegressor(random_state=0, warm_start=True).fit(X, y)
+    by_stream = warm.fit((X, y), epochs=1)
+    plain = fit_stream(first, (X, y), rng=AcceleGradRegressor(random_state=0)._seed()).estimator
+    np.testing.assert_array_equal(by_stream.coef_, plain.coef_)
+
+
+def test_an_iterator_is_one_epoch_unless_more_are_wanted() -> None:
+    X, y = data()
+    once = AcceleGradRegressor(random_state=1).fit(iter(parts(X, y)))
+    plain = by_hand(AcceleGradRegressor(random_state=1), parts(X, y))
+    np.testing.assert_array_equal(once.coef_, plain.coef_)
+    assert once.gap_ == np.inf
+    with pytest.raises(ValueError, match="epochs is 3, but source is an iterator"):
+        AcceleGradRegressor().fit((part for part in parts(X, y)), epochs=3)
+
+
+@pytest.mark.parametrize(
+    ("options", "given", "message"),
+    [
+        ({}, {"sample_weight": np.ones(ROWS)}, "sample_weight cannot be given beside a stream"),
+        ({"early_stopping": True}, {}, "early_stopping must be False for a stream"),
+        ({}, {"epochs": 0}, "epochs must be a whole number >= 1"),
+        ({"class_weight": "balanced"}, {}, "class_weight='balanced' is not supported"),
+    ],
+)
+def test_what_a_stream_cannot_do(options: Any, given: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        classifier(**options).fit(data(), **given)
+
+
+@pytest.mark.parametrize("X", [np.ones((4, 2)), [[1.0, 2.0]] * 4, ((1.0, 2.0), (3.0, 4.0))])
+def test_a_table_without_targets_is_no_stream(X: Any) -> None:
+    with pytest.raises(ValueError, match="requires y to be passed, but the target y is None"):
+        classifier().fit(X)
+    assert not is_stream(X)
+
+
+def test_epochs_are_for_streams() -> None:
+    X, y = data()
+    with pytest.raises(ValueError, match="epochs are for streams, but X is ndarray"):
+        classifier().fit(X, y, epochs=2)
+
+
+def test_epochs_are_no_metadata_to_be_routed() -> None:
+    assert set(classifier().get_metadata_routing().fit.requests) == {"sample_weight"}

@@ -17,7 +17,7 @@ import numpy as np
 
 from accelegrad.errors import nearest
 from accelegrad.experiments.bench_cli import INTERRUPTED
-from accelegrad.experiments.compare_cli import _column
+from accelegrad.experiments.compare_cli import name_or_number
 from accelegrad.files import whole_file
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def _add_reading(command: argparse.ArgumentParser) -> None:
     group = command.add_argument_group("the data")
     group.add_argument(
         "--target",
-        type=_column,
+        type=name_or_number,
         metavar="COLUMN",
         help="the column to predict of a CSV or parquet file, by name or number from 0 (default: "
         "the last)",
@@ -164,7 +164,7 @@ def add_predict(commands: Commands[argparse.ArgumentParser]) -> None:
     )
     command.add_argument(
         "--target",
-        type=_column,
+        type=name_or_number,
         metavar="COLUMN",
         help="the column with the true targets (default: as when fitting)",
     )
@@ -293,12 +293,12 @@ def _fitted(estimator: Any, table: TableFile, given: argparse.Namespace) -> int:
 
 
 def _streamed(estimator: Any, table: TableFile, given: argparse.Namespace) -> str:
-    from accelegrad.sklearn.stream import fit_stream
+    from accelegrad.sklearn.stream import EPOCHS, fit_stream
 
     done = fit_stream(
         estimator,
         table.path,
-        epochs=5 if given.epochs is None else given.epochs,
+        epochs=EPOCHS if given.epochs is None else given.epochs,
         chunk_rows=given.chunk_rows,
         n_features=given.n_features,
         target=given.target,

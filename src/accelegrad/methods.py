@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from accelegrad.errors import Vector, nearest, real_number
 from accelegrad.problems.linear_model import LinearModel
 from accelegrad.problems.penalties import OnLeading, Penalty, as_penalty
-from accelegrad.problems.scaling import ColumnScaling, column_scaling, unevenness
+from accelegrad.problems.scaling import ColumnScaling, column_scaling, near_start, unevenness
 from accelegrad.problems.sets import (
     Ball,
     Box,
@@ -40,13 +40,16 @@ from accelegrad.rules import (
     UniversalGradient,
     UniXGrad,
 )
+from accelegrad.rules.dual_ascent import DualAscent
+from accelegrad.rules.sketched_newton import FinishedByNewton
 from accelegrad.rules.variance_reduced import VarianceReducedAcceleGrad
 from accelegrad.solve.certificate import Region
+from accelegrad.solve.engines import SUM_RULES, has_curvature, why_dual, why_newton
 
 AUTO = "auto"
-FINITE_SUM = "accelegrad-vr"
-LARGEST_RATIO = 300.0  # of the sizes of columns, with which those small steps do well
-FEWEST_ROWS = 500  # for method "auto" to take small steps on a few of them at a time
+NEWTON = "accelegrad-newton"
+DUAL = "dual-ascent"
+LARGEST_RATIO = 300.0  # of the sizes of columns, with which methods that do not scale do well
 COLUMNS = "columns"
 
 
@@ -68,7 +71,9 @@ METHODS = {
     "diagonal": Method(
         DiagonalAcceleGrad, ("diameter",), ("gradient_bound",), DistanceFreeDiagonalAcceleGrad
     ),
-    FINITE_SUM: Method(VarianceReducedAcceleGrad, (), _RADIUS),
+    "accelegrad-vr": Method(VarianceReducedAcceleGrad, (), _RADIUS),
+    NEWTON: Method(FinishedByNewton),
+    DUAL: Method(DualAscent),
     "u-dog": Method(UDoG, (), _RADIUS),
     "a-dog": Method(ADoG, (), _RADIUS),
     "dog": Method(DoG, (), _RADIUS),
@@ -105,6 +110,7 @@ class Choice(NamedTuple):
 
     name: str
     reason: str
+    of_rows: bool = False  # whether it works on the rows of a LinearModel and on nothing else
 
 
 class Setting(NamedTuple):
@@ -128,9 +134,11 @@ def resolve(start: Vector, wishes: Wishes, model: LinearModel | None, *, values:
         start = _inside(start, chosen)
     penalty = _penalty(wishes.penalty, start.size, model, chosen)
     choice = _choice(wishes, model, chosen, penalty)
-    change = _change(wishes, model, chosen, penalty, choice.name)
+    change = _change(wishes, model, chosen, penalty, choice)
+    if model is not None and _may_move(wishes, choice, chosen, penalty):
+        start = near_start(model, start)
     proven = math.inf
-    if choice.name != FINITE_SUM:  # whose dual gap says it all, and the bound costs two passes
+    if not choice.of_rows:  # else the dual gap says it all, and the bound costs two passes
         proven = _proven_radius(start, chosen, penalty, model)
     bound = math.inf if change is not None else _known_distance(start, chosen, proven)
     rule, diameter = _rule_and_diameter(wishes, choice.name, bound)
@@ -140,6 +148,14 @@ def resolve(start: Vector, wishes: Wishes, model: LinearModel | None, *, values:
         rule = Rescaled(rule, change)
     region = _region(start, chosen, diameter, penalty, proven, rule)
     return Setting(rule, start, chosen, penalty, region, choice)
+
+
+def _may_move(
+    wishes: Wishes, choice: Choice, chosen: FeasibleSet | None, penalty: Penalty | None
+) -> bool:
+    """Tell whether the start may be moved: noise makes its distance dear, and nobody told it."""
+    told = choice.of_rows or not _is_automatic(wishes.parameters["diameter"])
+    return wishes.stochastic and not told and penalty is None and not constrains(chosen)
 
 
 # -- the space -----------------------------------------------------------------------------------
@@ -192,13 +208,13 @@ def _change(
     model: LinearModel | None,
     chosen: FeasibleSet | None,
     penalty: Penalty | None,
-    name: str,
+    choice: Choice,
 ) -> ColumnScaling | None:
     """Return the change of coordinates that `scale` asks for."""
     scale = wishes.scale
-    if name == FINITE_SUM:
+    if choice.of_rows:
         if scale is not None and not (isinstance(scale, str) and scale == AUTO):
-            raise ValueError(f"scale cannot be used with method {FINITE_SUM!r}.")
+            raise ValueError(f"scale cannot be used with method {choice.name!r}.")
         return None
     free = penalty is None and not constrains(chosen)
     if isinstance(scale, str) and scale == AUTO:
@@ -209,7 +225,7 @@ def _change(
             return None
         if wishes.stochastic and sp.issparse(model.X):
             return None  # in scaled coordinates a step would cost all columns, not the nonzeros
-        return column_scaling(model)
+        return column_scaling(model, noisy=wishes.stochastic)
     if scale is None:
         return None
     if model is None:
@@ -223,7 +239,7 @@ def _change(
     if isinstance(scale, str):
         if scale != COLUMNS:
             raise ValueError(f"scale is {scale!r}: {nearest(scale, [AUTO, COLUMNS])}")
-        return column_scaling(model)
+        return column_scaling(model, noisy=wishes.stochastic)
     return _own_scaling(scale, model)
 
 
@@ -280,14 +296,16 @@ def _choice(
     """Return the method that is asked for, or the one that serves best, with the reason."""
     method = wishes.method
     if isinstance(method, Rule):
-        name = FINITE_SUM if isinstance(method, VarianceReducedAcceleGrad) else ""
-        return Choice(name or type(method).__name__, "a rule object was given")
+        known = [name for name, entry in METHODS.items() if entry.rule is type(method)]
+        of_rows = isinstance(method, SUM_RULES)
+        name = known[0] if known and of_rows else type(method).__name__
+        return Choice(name, "a rule object was given", of_rows)
     if not isinstance(method, str):
         raise TypeError(f"method must be a name or a rule object, not {method!r}.")
     if method != AUTO:
         if method not in METHODS:
             raise ValueError(f"method is {method!r}: {nearest(method, [AUTO, *METHODS])}")
-        return Choice(method, "it was asked for")
+        return Choice(method, "it was asked for", METHODS[method].rule in SUM_RULES)
     bent = constrains(chosen) or penalty is not None
     told = not _is_automatic(wishes.parameters["diameter"])
     if bent and told:
@@ -296,24 +314,25 @@ def _choice(
         return Choice("accelegrad", "there is a constraint or a penalty")
     if model is None:
         return Choice("accelegrad", "it is accelerated where the function is smooth, and safe")
-    obstacle = "a diameter is given" if told else _obstacle_to_finite_sum(wishes, model)
-    if obstacle:
-        return Choice("accelegrad", obstacle)
+    obstacle = "a diameter is given" if told else _obstacle_to_sums(wishes, model)
+    return Choice("accelegrad", obstacle) if obstacle else _choice_for_sums(model)
+
+
+def _choice_for_sums(model: LinearModel) -> Choice:
     smooth = math.isfinite(model.loss.curvature)
     kind = "is smooth" if smooth else "can be smoothed as far as the dual gap allows"
-    return Choice(
-        FINITE_SUM,
-        f"the {model.loss.name} loss {kind}, and {model.n_samples} rows are enough for steps on a "
-        "few of them to pay",
-    )
+    dual = why_dual(model)
+    if dual:
+        return Choice(DUAL, dual, of_rows=True)
+    return Choice(NEWTON, f"the {model.loss.name} loss {kind}; {why_newton(model)}", of_rows=True)
 
 
 def _is_automatic(diameter: Any) -> bool:
     return diameter is None or (isinstance(diameter, str) and diameter == AUTO)
 
 
-def _obstacle_to_finite_sum(wishes: Wishes, model: LinearModel) -> str:
-    """Say why steps on a few rows with variance reduction would not do; empty if they would."""
+def _obstacle_to_sums(wishes: Wishes, model: LinearModel) -> str:
+    """Say why a method that works on the rows would not do; empty if it would."""
     own = [name for name, value in wishes.parameters.items() if value is not None]
     if wishes.stochastic:
         return "batch_size asks for plain stochastic steps"
@@ -321,13 +340,14 @@ def _obstacle_to_finite_sum(wishes: Wishes, model: LinearModel) -> str:
         return "it is what the other options are meant for"
     if not (wishes.scale is None or (isinstance(wishes.scale, str) and wishes.scale == AUTO)):
         return "scaled coordinates are asked for"
-    if model.l2 == 0:
+    if not model.has_dual_bound:
         return "without an l2 term the dual gap need not get tight"
-    if model.n_samples < FEWEST_ROWS:
-        return f"{model.n_samples} rows are too few for steps on a few of them to pay"
-    if wishes.scale is not None and not (ratio := unevenness(model)) <= LARGEST_RATIO:
-        return f"columns differ in size by a factor of {ratio:.2g}, so that coordinates are scaled"
-    return ""
+    if wishes.scale is None or has_curvature(model):
+        return ""
+    ratio = unevenness(model)
+    if ratio <= LARGEST_RATIO:
+        return ""
+    return f"columns differ in size by a factor of {ratio:.2g}, so that coordinates are scaled"
 
 
 def _diameter_of(rule: Rule, parameters: Mapping[str, Any]) -> float | None:

@@ -22,20 +22,18 @@ from accelegrad.errors import (
     real_number,
     whole_number,
 )
-from accelegrad.methods import AUTO, FINITE_SUM, Setting, Wishes, constrains, has_radius, resolve
+from accelegrad.methods import AUTO, Setting, Wishes, constrains, has_radius, resolve
 from accelegrad.problems.linear_model import LinearModel
 from accelegrad.problems.sampling import BatchSampler, GrowingSampler
 from accelegrad.problems.sets import Box
-from accelegrad.rules import Rescaled, Rule
-from accelegrad.rules.variance_reduced import VarianceReducedAcceleGrad
+from accelegrad.rules import DualAscent, Rescaled, Rule
 from accelegrad.solve.batches import BatchGrowth, follows_noise, largest_signal
 from accelegrad.solve.certificate import Certificate, CutCertificate, DualCertificate
 from accelegrad.solve.compiled import CompiledRule, compiled_twin
-from accelegrad.solve.finite_sum import FiniteSumOracle
+from accelegrad.solve.engines import Goal, sum_oracle
 from accelegrad.solve.loop import OUTPUTS, Options, Run
 from accelegrad.solve.oracle import FunctionOracle, MinibatchOracle, ModelOracle, Oracle
 from accelegrad.solve.restarts import KINDS, Restarts
-from accelegrad.solve.smoothing import SmoothedSumOracle
 
 
 def minimize(
@@ -94,10 +92,12 @@ def minimize(
         True, or ``jac(x, *args)`` that returns the gradient.
     method : str or rule
         "auto", the default, is "accelegrad"; "unixgrad" for a constraint or penalty with a numeric
-        diameter; "accelegrad-vr", whose iterations are epochs, for a LinearModel with an l2 term
-        and many rows, unless a constraint, a penalty or `batch_size` is given. By name:
+        diameter; for a LinearModel whose dual gap gets tight, unless a constraint, a penalty or
+        `batch_size` is given, "accelegrad-newton", or "dual-ascent" where there are more columns
+        than rows (``result.reason`` says why). By name:
         "accelegrad", "adagrad", "unixgrad", "diagonal" (AcceleGrad with a step a coordinate), which
-        need a diameter or find it; "accelegrad-vr", "u-dog", "a-dog", "dog", which never need one;
+        need a diameter or find it; "u-dog", "a-dog", "dog", which never need one; for a LinearModel
+        "accelegrad-vr", whose iterations are epochs, "accelegrad-newton" and "dual-ascent";
         "universal", "universal-dual", "universal-fast" (these three need `epsilon`),
         "linear-coupling" (needs `smoothness`), "subgradient" (needs `step_size`; `decay` is "sqrt"
         or "constant"). Or a rule: ``AcceleGrad(diameter=2.0)``.
@@ -238,8 +238,8 @@ def minimize(
     )
     comparable = oracle.exact_values or stochastic
     setting = resolve(start, wishes, model, values=comparable)
-    if isinstance(setting.rule, VarianceReducedAcceleGrad):
-        oracle = _finite_sum(model, stochastic, rng, options.goal)
+    if setting.choice.of_rows:
+        oracle = _oracle_of_rows(setting, model, stochastic, rng, options.goal)
     oracle.penalty = setting.penalty
     judge = None
     if model is not None and batch_size is not None:
@@ -339,21 +339,27 @@ def _oracle(
     return FunctionOracle(fun, None if jac is True else jac, args, exact=exact)
 
 
-def _finite_sum(
-    model: LinearModel | None, stochastic: bool, rng: Any, goal: Callable[[float], float]
-) -> FiniteSumOracle | SmoothedSumOracle:
+def _oracle_of_rows(
+    setting: Setting, model: LinearModel | None, stochastic: bool, rng: Any, goal: Goal
+) -> ModelOracle:
+    """Return what a method for sums over rows works on, or say why it cannot."""
+    method = setting.choice.name
     if model is None:
-        raise ValueError(f"method {FINITE_SUM!r} needs a LinearModel: a sum over rows.")
+        raise ValueError(f"method {method!r} needs a LinearModel: a sum over rows.")
     if stochastic:
-        raise ValueError(f"batch_size cannot be used with method {FINITE_SUM!r}.")
-    if math.isfinite(model.loss.curvature):
-        return FiniteSumOracle(model, _generator(rng))
-    if model.l2 == 0:
+        raise ValueError(f"batch_size cannot be used with method {method!r}.")
+    if isinstance(setting.rule, DualAscent):
+        if model.l2 == 0 or model.fit_intercept:
+            raise ValueError(
+                f"method {method!r} needs a LinearModel with l2 > 0 and without an intercept, "
+                "which has no l2 term."
+            )
+    elif not math.isfinite(model.loss.curvature) and not model.has_dual_bound:
         raise ValueError(
-            f"method {FINITE_SUM!r} smooths the {model.loss.name} loss as far as the dual gap "
-            "allows, which needs a LinearModel with l2 > 0."
+            f"method {method!r} smooths the {model.loss.name} loss as far as the dual gap allows, "
+            "which needs a LinearModel with l2 > 0, or few columns."
         )
-    return SmoothedSumOracle(model, _generator(rng), goal)
+    return sum_oracle(setting.rule, model, _generator(rng), goal)
 
 
 def _sampler(
@@ -430,9 +436,9 @@ def _restarts(
         if not oracle.exact_values:
             return None  # a restart throws the average away: under noise that mostly costs more
         given = "adaptive"
-    if setting.choice.name == FINITE_SUM:
+    if setting.choice.of_rows:
         raise ValueError(
-            f"restart cannot be used with method {FINITE_SUM!r}, which restarts itself."
+            f"restart cannot be used with method {setting.choice.name!r}, which needs none."
         )
     if not has_radius(setting.rule):
         raise ValueError(
@@ -524,6 +530,8 @@ def _scale_checksum(setting: Setting) -> int:
 
 def _plain(value: Any) -> Any:
     """Return a parameter as JSON can hold it."""
+    if isinstance(value, Rule):
+        return repr(value)
     return value.tolist() if isinstance(value, np.ndarray) else value
 
 

@@ -9,8 +9,8 @@ INTERRUPTED = 130  # what shells use for Ctrl-C
 
 EPILOG = """\
 losses:   logistic, hinge, squared_hinge (two classes); squared, absolute, quantile, huber (numbers)
-solvers:  accelegrad (always), lbfgs, newton-cg, sag, saga, liblinear, sgd, sgd-tuned, ridge,
-          ridge-lsqr, quantile, quantreg, huber, lbfgs-b, skglm
+solvers:  accelegrad (always), accelegrad.sklearn, lbfgs, newton-cg, sag, saga, liblinear, sgd,
+          sgd-tuned, ridge, ridge-lsqr, quantile, quantreg, huber, lbfgs-b, skglm
 
 examples:
   accelegrad bench --quick

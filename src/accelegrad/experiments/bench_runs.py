@@ -181,28 +181,36 @@ def _stalled(values: list[float]) -> bool:
 def _settings(solver: Solver, yardstick: Yardstick) -> Generator[float, Answer, None]:
     """Yield settings; each is answered by what the run with it gave."""
     if solver.certified:
-        yield from _tolerances(yardstick)
+        yield from _tolerances(solver, yardstick)
         return
     yield from solver.ladder()
 
 
-def _tolerances(yardstick: Yardstick) -> Generator[float, Answer, None]:
+def _tolerances(solver: Solver, yardstick: Yardstick) -> Generator[float, Answer, None]:
     """Yield for each accuracy the tolerance that a user would ask for.
 
-    `minimize` stops at a gap of tol max(1, |P|): at first nothing is known, and tol is the accuracy
-    itself; then the run before tells the unit. While that has hardly begun to fall from P(0), the
-    tolerance is lowered by ten at most.
+    `minimize` stops at a gap of tol max(1, |P|), an estimator at tol P: at first nothing is known,
+    and tol is the accuracy itself, or the loosest that is asked for; then the run before tells the
+    unit. While that has hardly begun to fall from P(0), the tolerance is lowered by ten at most.
     """
-    unit = 1.0
+    unit, last = 1.0, math.inf
+    answer: Answer | None = None
     for accuracy in ACCURACIES:
         for _ in range(RETRIES):
-            answer = yield accuracy * unit
-            size = yardstick.size(answer.value, answer.gap) / max(1.0, abs(answer.value))
-            unit = max(size, unit / 10)
+            setting = min(accuracy * unit, solver.loosest)
+            if setting >= last and answer and _told(answer, accuracy, yardstick):
+                break  # the run before has settled it, and was no stricter
+            answer, last = (yield setting), setting
+            size = yardstick.size(answer.value, answer.gap)
+            unit = max(size / solver.unit(answer.value, yardstick.start), unit / 10)
             if answer.converged:
                 return  # it did not get there
-            if tells(answer.value, answer.gap, accuracy, yardstick):
+            if _told(answer, accuracy, yardstick):
                 break
+
+
+def _told(answer: Answer, accuracy: float, yardstick: Yardstick) -> bool:
+    return tells(answer.value, answer.gap, accuracy, yardstick)
 
 
 def tells(value: float, gap: float, accuracy: float, yardstick: Yardstick) -> bool:

@@ -23,6 +23,8 @@ from accelegrad.experiments.compare_peers import DENSE_SIDE, PEERS
 from accelegrad.problems.linear_model import LinearModel
 
 OURS = "accelegrad"
+ESTIMATORS = "accelegrad.sklearn"
+OWN = (OURS, ESTIMATORS)  # which prove their accuracy; all others are peers
 GROWTH = 1.5  # from one number of iterations to the next that is tried
 MOST_STEPS = 1_000_000
 TUNING_EPOCHS = 5
@@ -67,6 +69,18 @@ def iterations_then_tolerances() -> Generator[float, Answer, None]:
     yield from (LOOSEST * 10 ** (-half / 2) for half in range(1, 11))
 
 
+def absolute_or_relative(value: float, start: float) -> float:  # noqa: ARG001
+    """Return what `minimize` takes its tolerance relative to."""
+    return max(1.0, abs(value))
+
+
+def relative_to_value(value: float, start: float) -> float:
+    """Return what the estimators take their tolerance relative to; P(0) is their null value."""
+    from accelegrad.sklearn.solve import NEGLIGIBLE
+
+    return max(value, NEGLIGIBLE * start)
+
+
 @dataclass(frozen=True)
 class Solver:
     """A solver, declared.
@@ -89,6 +103,10 @@ class Solver:
     certified : bool
         Whether it proves its gap: then it is asked for tolerances that depend on the answers
         before, and counts only where it proves an accuracy.
+    unit : callable
+        ``unit(value, start)`` returns what the tolerance of a certified solver is relative to.
+    loosest : float
+        The loosest tolerance that a certified solver is asked for.
     tune : callable, optional
         ``tune(problem, data)`` searches parameters for `make`. Its time is shown apart.
     needs : str
@@ -112,6 +130,8 @@ class Solver:
     direct: bool = False
     ladder: Callable[[], Iterator[float]] = iterations
     certified: bool = False
+    unit: Callable[[float, float], float] = absolute_or_relative
+    loosest: float = math.inf
     tune: Callable[[Problem, DataSet], Any] | None = None
     needs: str = ""
     patient: float = 0.0
@@ -154,6 +174,50 @@ def _ours(problem: Problem, data: DataSet, setting: float, tuned: Any) -> Run:  
         return Answer(result.x, int(result.nit), not result.success, result.fun, result.gap)
 
     return run
+
+
+ESTIMATOR_LOSS = {
+    "logistic": "log_loss",
+    "hinge": "hinge",
+    "squared_hinge": "squared_hinge",
+    "squared": "squared_error",
+    "absolute": "absolute_error",
+    "quantile": "quantile",
+    "huber": "huber",
+}
+DEFAULT_TOL = 1e-3  # of the estimators
+
+
+def _estimator(problem: Problem, data: DataSet, setting: float, tuned: Any) -> Run:  # noqa: ARG001
+    """Return a scikit-learn estimator of ours with its defaults but for what defines the problem.
+
+    (Nothing on the bench has an intercept of its own.)
+    """
+    from accelegrad.sklearn import AcceleGradClassifier, AcceleGradRegressor
+
+    kind: Any = AcceleGradClassifier if data.classes else AcceleGradRegressor
+    options = {**LOSSES[problem.loss].options, **problem.options}
+    estimator = kind(
+        ESTIMATOR_LOSS[problem.loss],
+        alpha=problem.strength / data.y.size,
+        fit_intercept=False,
+        tol=setting,
+        random_state=0,
+        **options,
+    )
+
+    def run() -> Answer:
+        fitted = estimator.fit(data.X, data.y)
+        gap = fitted.gap_ if math.isinf(fitted.certified_radius_) else math.inf
+        x = np.ravel(fitted.coef_)
+        return Answer(x, fitted.n_iter_, not fitted.converged_, fitted.objective_, gap)
+
+    return run
+
+
+def _estimator_words() -> dict[str, str]:
+    kinds = {loss: "Classifier" if LOSSES[loss].classes else "Regressor" for loss in LOSSES}
+    return {loss: f"AcceleGrad{kinds[loss]}({ESTIMATOR_LOSS[loss]!r})" for loss in LOSSES}
 
 
 # -- scikit-learn ----------------------------------------------------------------------------------
@@ -326,10 +390,16 @@ def _scipy(problem: Problem, data: DataSet, setting: float, tuned: Any) -> Run: 
     from scipy.optimize import minimize
 
     options: Any = {"maxiter": int(setting), "maxfun": 10 * MOST_STEPS, "ftol": 0.0, "gtol": 0.0}
+    X, y, n = data.X, data.y, data.y.size
+    loss, l2 = problem.model(data).loss, problem.strength / n
+
+    def fun(w: Any) -> tuple[float, Any]:
+        """Return value and gradient as a user would write them, with NumPy or scipy.sparse."""
+        losses, slopes = loss.value_and_derivative(X @ w, y)
+        return losses.mean() + 0.5 * l2 * (w @ w), X.T @ slopes / n + l2 * w
 
     def run() -> Answer:
-        fun = problem.model(data).value_and_gradient
-        start = np.zeros(data.X.shape[1])
+        start = np.zeros(X.shape[1])
         found: Any = minimize(fun, start, jac=True, method="L-BFGS-B", options=options)
         return Answer(found.x, int(found.nit), found.nit < setting)
 
@@ -398,6 +468,16 @@ SOLVERS: Mapping[str, Solver] = {
         dict.fromkeys(LOSSES, "accelegrad.minimize(model, tol=...)"),
         _ours,
         certified=True,
+    ),
+    ESTIMATORS: Solver(
+        "AcceleGrad",
+        _estimator_words(),
+        _estimator,
+        "estimator",
+        certified=True,
+        unit=relative_to_value,
+        loosest=DEFAULT_TOL,
+        dash="dash",
     ),
     "lbfgs": Solver("LBFGS", _words("lbfgs", ["logistic"]), _of_compare("lbfgs"), "scikit-learn"),
     "newton-cg": Solver(

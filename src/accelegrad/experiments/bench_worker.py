@@ -17,7 +17,7 @@ from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
 from accelegrad.experiments.bench_problems import DataSet, Problem
-from accelegrad.experiments.bench_solvers import OURS, SOLVERS, Fit, Solver, timed
+from accelegrad.experiments.bench_solvers import OWN, SOLVERS, Fit, Solver, timed
 from accelegrad.experiments.compare_peers import SHORT
 
 GRACE = 0.5  # seconds beyond the limit after which a run is ended: it may be on its way back
@@ -217,7 +217,7 @@ def _warmed_up(solver: Solver, name: str, problem: Problem, data: DataSet) -> fl
     from accelegrad import kernels
 
     begun = time.perf_counter()
-    if name == OURS:
+    if name in OWN:
         kernels.warmup()  # this small data would load none of them
     with contextlib.suppress(ValueError, ArithmeticError):
         timed(solver.make(problem, data, 1e-2 if solver.certified else 2, None))

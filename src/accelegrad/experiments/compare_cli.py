@@ -57,7 +57,7 @@ def _add_problem(command: argparse.ArgumentParser) -> None:
     )
     problem.add_argument(
         "--target",
-        type=_column,
+        type=name_or_number,
         metavar="COLUMN",
         help="a CSV file's column to predict, by name or number from 0 (default: the last)",
     )
@@ -131,7 +131,8 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(name.strip().lower() for name in text.split(",") if name.strip())
 
 
-def _column(text: str) -> str | int:
+def name_or_number(text: str) -> str | int:
+    """Return a column's number, or else its name."""
     try:
         return int(text)
     except ValueError:

@@ -37,9 +37,9 @@ _FORMAT_ENDINGS = (".csv", ".txt", ".svm", ".libsvm")
 # LIBSVM programs keep an index in a C int.
 _LARGEST_INDEX = 2**31 - 1
 # An index beyond this many columns is almost surely a mistake (two tokens run together, say).
-_MOST_COLUMNS = 100_000_000
+MOST_COLUMNS = 100_000_000
 # What a decoder gets in one go: it bounds what is copied where a file has many streams.
-_CHUNK = 1 << 16
+DECODED_AT_ONCE = 1 << 16
 # Longer pieces of a file are cut in messages.
 _SHOWN = 40
 
@@ -133,7 +133,7 @@ def read(
             raise ValueError(f"n_features must be <= {_LARGEST_INDEX}, but it is {n_features}.")
     text = _text(path)
     X: sp.csr_matrix[np.float64] | Matrix
-    if _is_csv(path, text):
+    if is_csv(path, text):
         X, y = _read_csv(path, text, n_features, -1 if target is None else target)
     elif target is not None:
         raise DataError(
@@ -141,7 +141,7 @@ def read(
             "LIBSVM file, where the label comes first in each line. Leave target out."
         )
     else:
-        X, y = _read_libsvm(path, text, n_features)
+        X, y = read_libsvm(path, text, n_features)
     return Dataset(_plain_name(path), X, y, str(path))
 
 
@@ -196,23 +196,25 @@ class _Decoder(Protocol):
     def decompress(self, data: bytes, /) -> bytes: ...
 
 
-class _Compression(NamedTuple):
+class Compression(NamedTuple):
+    """A way of compressing files: how names end, how contents begin, and what decodes them."""
+
     ending: str
     magic: bytes
     decoder: Callable[[], _Decoder]
 
 
-_COMPRESSIONS = (
-    _Compression(".bz2", b"BZh", bz2.BZ2Decompressor),
-    _Compression(".gz", b"\x1f\x8b", lambda: zlib.decompressobj(wbits=31)),
-    _Compression(".xz", b"\xfd7zXZ\x00", lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ)),
+COMPRESSIONS = (
+    Compression(".bz2", b"BZh", bz2.BZ2Decompressor),
+    Compression(".gz", b"\x1f\x8b", lambda: zlib.decompressobj(wbits=31)),
+    Compression(".xz", b"\xfd7zXZ\x00", lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ)),
 )
 
 
 def _plain_name(path: Path) -> str:
     """Return the file's name without the endings of compression and format."""
     name = path.name
-    for endings in ([kind.ending for kind in _COMPRESSIONS], _FORMAT_ENDINGS):
+    for endings in ([kind.ending for kind in COMPRESSIONS], _FORMAT_ENDINGS):
         if Path(name).suffix.lower() in endings:
             name = Path(name).stem
     return name
@@ -226,7 +228,7 @@ def _text(path: Path) -> bytes:
         raise DataError(
             f"{path}: cannot be read ({error.strerror}). Give the path of a file with data."
         ) from None
-    text = _decompressed(path, raw).removeprefix(b"\xef\xbb\xbf")
+    text = decompressed(path, raw).removeprefix(b"\xef\xbb\xbf")
     if not text or text.isspace():
         raise DataError(f"{path}: the file is empty, but it must hold at least one row.")
     if b"\r" in text:
@@ -244,10 +246,10 @@ def _line_of(text: bytes, position: int) -> int:
     return text.count(b"\n", 0, position) + 1
 
 
-def _decompressed(path: Path, raw: bytes) -> bytes:
+def decompressed(path: Path, raw: bytes) -> bytes:
     """Return the content of a file, whose compression must be the one that its name tells."""
-    actual = next((kind for kind in _COMPRESSIONS if raw.startswith(kind.magic)), None)
-    named = next((kind for kind in _COMPRESSIONS if path.suffix.lower() == kind.ending), None)
+    actual = next((kind for kind in COMPRESSIONS if raw.startswith(kind.magic)), None)
+    named = next((kind for kind in COMPRESSIONS if path.suffix.lower() == kind.ending), None)
     if raw and named is not None and actual is not named:
         content = "not compressed, or not in a known way" if actual is None else actual.ending
         raise DataError(
@@ -277,8 +279,8 @@ def _decoded(raw: bytes, decoder: Callable[[], _Decoder]) -> bytes:
         while not stream.eof:
             if position >= len(raw):
                 raise EOFError("it ends too early")
-            parts.append(stream.decompress(raw[position : position + _CHUNK]))
-            position += _CHUNK
+            parts.append(stream.decompress(raw[position : position + DECODED_AT_ONCE]))
+            position += DECODED_AT_ONCE
         position = min(position, len(raw)) - len(stream.unused_data)
         # Archives may be padded with zeros.
         while raw[position : position + 1] == b"\0":
@@ -286,9 +288,9 @@ def _decoded(raw: bytes, decoder: Callable[[], _Decoder]) -> bytes:
     return b"".join(parts)
 
 
-def _is_csv(path: Path, text: bytes) -> bool:
+def is_csv(path: Path, text: bytes) -> bool:
     """Tell CSV from LIBSVM by the name or else by the first line with data."""
-    compressed = any(path.suffix.lower() == kind.ending for kind in _COMPRESSIONS)
+    compressed = any(path.suffix.lower() == kind.ending for kind in COMPRESSIONS)
     ending = (path.with_suffix("") if compressed else path).suffix.lower()
     if ending in (".csv", ".svm", ".libsvm"):
         return ending == ".csv"
@@ -327,13 +329,14 @@ def _check_number(what: str, piece: str | bytes) -> None:
 # LIBSVM
 
 
-def _read_libsvm(
+def read_libsvm(
     path: Path, text: bytes, n_features: int | None
 ) -> tuple[sp.csr_matrix[np.float64], Vector]:
+    """Return rows and targets of LIBSVM text, or raise a DataError for the first wrong line."""
     parsed, problem = _parse_libsvm(text)
-    most = n_features or _MOST_COLUMNS
+    most = n_features or MOST_COLUMNS
     if parsed is None or _doubtful(*parsed, most) or b"_" in text:
-        _check_libsvm(path, text, n_features)
+        check_libsvm(path, text, n_features)
     if parsed is None:
         # Nothing is known to lead here: the check is stricter than the parser.
         raise DataError(f"{path}: cannot be read as LIBSVM text ({problem}).")
@@ -365,7 +368,7 @@ def _doubtful(X: Any, y: Vector, most: int) -> bool:
     return not (X.shape[1] <= most and np.isfinite(X.data).all() and np.isfinite(y).all())
 
 
-def _check_libsvm(path: Path, text: bytes, n_features: int | None) -> None:
+def check_libsvm(path: Path, text: bytes, n_features: int | None) -> None:
     """Raise a DataError for the first line that is wrong."""
     for line, content in enumerate(io.BytesIO(text), start=1):
         pieces = content.partition(b"#")[0].split()
@@ -413,9 +416,9 @@ def _check_index(index: int, previous: int, n_features: int | None) -> None:
         raise ValueError(f"the index is {index}, but at most {_LARGEST_INDEX} is allowed.")
     if n_features is not None and index > n_features:
         raise ValueError(f"the index is {index}, but n_features allows at most {n_features}.")
-    if n_features is None and index > _MOST_COLUMNS:
+    if n_features is None and index > MOST_COLUMNS:
         raise ValueError(
-            f"the index is {index}, but more than {_MOST_COLUMNS} columns are almost surely a "
+            f"the index is {index}, but more than {MOST_COLUMNS} columns are almost surely a "
             "mistake. They are allowed where n_features is given."
         )
 
@@ -426,9 +429,9 @@ def _check_index(index: int, previous: int, n_features: int | None) -> None:
 def _read_csv(
     path: Path, text: bytes, n_features: int | None, target: str | int
 ) -> tuple[Matrix, Vector]:
-    content = _unicode(path, text)
+    content = as_unicode(path, text)
     lines, header, width = _csv_start(path, content, target)
-    table, problem = _parse_csv(content, lines)
+    table, problem = parse_csv(content, lines)
     if table is None or table.shape[1] != width or not np.isfinite(table).all():
         _check_csv(path, content, header, width)
     if table is None:
@@ -441,11 +444,12 @@ def _read_csv(
             f"{path}: n_features is {n_features}, but there are {width - 1} columns besides the "
             "target. A CSV file must have as many as n_features."
         )
-    column = _target_column(path, header, width, target)
+    column = target_column(path, header, width, target)
     return np.delete(table, column, axis=1), table[:, column].copy()
 
 
-def _unicode(path: Path, text: bytes) -> str:
+def as_unicode(path: Path, text: bytes) -> str:
+    """Return a text that has to be UTF-8, or raise a DataError."""
     try:
         return text.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -455,7 +459,7 @@ def _unicode(path: Path, text: bytes) -> str:
         ) from None
 
 
-def _csv_rows(path: Path, content: str) -> Iterator[tuple[int, list[str]]]:
+def csv_rows(path: Path, content: str) -> Iterator[tuple[int, list[str]]]:
     """Yield the rows that are not blank, each with the number of its (last) line."""
     reader = csv.reader(io.StringIO(content))
     while True:
@@ -476,7 +480,7 @@ def _csv_start(path: Path, content: str, target: str | int) -> tuple[int, list[s
 
     Without a header they are 0 and empty.
     """
-    line, first = next(_csv_rows(path, content))
+    line, first = next(csv_rows(path, content))
     if len(first) < 2:
         other = next((mark for mark in ";\t" if mark in first[0]), None)
         hint = f" The columns seem to be separated by {other!r}." if other else ""
@@ -491,7 +495,7 @@ def _csv_start(path: Path, content: str, target: str | int) -> tuple[int, list[s
     return (line, names, len(first)) if is_header and any(names) else (0, [], len(first))
 
 
-def _parse_csv(content: str, lines: int) -> tuple[Matrix | None, str]:
+def parse_csv(content: str, lines: int) -> tuple[Matrix | None, str]:
     """Return the table that follows some lines, or None and what is wrong."""
     stream = io.StringIO(content)
     for _ in range(lines):
@@ -507,7 +511,7 @@ def _parse_csv(content: str, lines: int) -> tuple[Matrix | None, str]:
 
 def _check_csv(path: Path, content: str, header: list[str], width: int) -> None:
     """Raise a DataError for the first cell that is wrong."""
-    rows = _csv_rows(path, content)
+    rows = csv_rows(path, content)
     if header:
         next(rows)
     for line, row in rows:
@@ -524,7 +528,8 @@ def _check_csv(path: Path, content: str, header: list[str], width: int) -> None:
                 raise DataError(f"{path}, line {line}: {error}") from None
 
 
-def _target_column(path: Path, header: list[str], width: int, target: str | int) -> int:
+def target_column(path: Path, header: list[str], width: int, target: str | int) -> int:
+    """Return the place of the target's column, or raise a DataError that says what there is."""
     if not isinstance(target, str):
         whole = isinstance(target, (int, np.integer)) and not isinstance(target, bool)
         if not (whole and -width <= target < width):

@@ -116,7 +116,7 @@ class Evaluation:
         if self._dual_gap is None:
             model = self.model
             if model.l2 == 0.0:
-                bound = model._bounds("dual_gap").near(self.margins, self.derivatives)
+                bound = model.bounds_without_l2("dual_gap").near(self.margins, self.derivatives)
                 self._dual_gap = max(self.value - bound, 0.0)
             elif model.fit_intercept:
                 self._dual_gap = self._gap_with_intercept(self._feasible_derivatives())
@@ -153,8 +153,11 @@ class Evaluation:
         """P(w) minus the lower bound that a smoothed loss's slopes at the same point give.
 
         They are in the domain of this loss's conjugate too, and say much more than its own slopes,
-        which jump. With an l2 term only.
+        which jump.
         """
+        if self.model.l2 == 0.0:
+            bound = self.model.bounds_without_l2("dual_gap_by").at(smooth.derivatives)
+            return max(self.value - bound, 0.0)
         if self.model.fit_intercept:
             return self._gap_with_intercept(smooth._feasible_derivatives())
         return self._gap(smooth.gradient, self._fenchel_young(smooth.derivatives))
@@ -189,7 +192,7 @@ class Evaluation:
         """
         model = self.model
         centred = model._slopes_at_best_intercept(self.margins)
-        return [model._balanced(theta) for theta in (centred, self.derivatives)]
+        return [model.balanced(theta) for theta in (centred, self.derivatives)]
 
 
 class LinearModel:
@@ -369,9 +372,9 @@ class LinearModel:
         """
         theta = self._checked_derivatives(derivatives)
         if self.l2 == 0.0:
-            return self._bounds("dual_value_at").at(theta)
+            return self.bounds_without_l2("dual_value_at").at(theta)
         if self.fit_intercept:
-            theta = self._balanced(theta)
+            theta = self.balanced(theta)
         conjugates = np.where(self._shares > 0.0, self.loss.conjugate(theta, self.y), 0.0)
         combination = self._backward(theta)[: self.n_features]
         quadratic = float(combination @ combination) / (2.0 * self.l2)
@@ -514,7 +517,7 @@ class LinearModel:
             )
         return index
 
-    def _bounds(self, what: str) -> DualBounds:
+    def bounds_without_l2(self, what: str) -> DualBounds:
         """Return what gives bounds with l2 = 0, built at the first call, or say why there is none.
 
         It keeps no trace of the calls: bounds do not depend on those before.
@@ -547,6 +550,8 @@ class LinearModel:
 
     def _forward(self, w: Vector) -> Vector:
         """Return the margins in float64."""
+        if not w.any():  # mostly the start
+            return np.zeros(self.n_samples)
         features = w[: self.n_features].astype(self.dtype, copy=False)
         margins: Vector = (self.X @ features).astype(np.float64, copy=False)
         if self.fit_intercept:
@@ -566,7 +571,7 @@ class LinearModel:
             combination = np.append(combination, self._shares @ theta)
         return combination
 
-    def _balanced(self, theta: Vector) -> Vector:
+    def balanced(self, theta: Vector) -> Vector:
         """Scale down the positive or the negative entries so that sum_i p_i theta_i = 0."""
         weighted = self._shares * theta
         positive = float(weighted.sum(where=weighted > 0.0))
@@ -708,6 +713,10 @@ def _fit_for_blas(X: Array) -> bool:
 
 def _first_bad_row(X: Any) -> int | None:
     """Return the first row with a number that is not finite."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = (X.data if _is_sparse(X) else X).sum(dtype=np.float64)
+    if np.isfinite(total):  # as it would not be with one such number in it
+        return None
     if _is_sparse(X):
         entries = np.flatnonzero(~np.isfinite(X.data))
         return (

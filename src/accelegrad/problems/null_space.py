@@ -119,7 +119,7 @@ class NullSpace:
         self.n_samples, self.n_features = (int(size) for size in X.shape)
         self.n_parameters = self.n_features + fit_intercept
         self._is_sparse = bool(sp.issparse(X))
-        self._scale = self._unit_scale()
+        self.scale = self._unit_scale()
         self._mixing = np.eye(self.n_parameters)
         self._orthogonalise()
 
@@ -138,6 +138,10 @@ class NullSpace:
         if _norm(imbalance) > _BALANCED * self.size(theta):
             return math.inf
         return _norm(self._mixing.T @ imbalance)
+
+    def distance(self, combination: Vector) -> float:
+        """Return how far from balance slopes are, with sum_i p_i theta_i a_i = `combination`."""
+        return _norm(self._mixing.T @ (self.scale * combination))
 
     def project(self, theta: Vector) -> Vector:
         """Return the nearest balanced slopes, in the norm with weights p_i."""
@@ -166,7 +170,7 @@ class NullSpace:
         few, found = self._correct_some(theta, low, high, rows)
         if found or rows.size < most:
             return few, found
-        return self._reached(*_reach(_AllRows(self), np.zeros(self.n_parameters), theta, low, high))
+        return self._reached(*reach(AllRows(self), np.zeros(self.n_parameters), theta, low, high))
 
     def _correct_some(
         self, theta: Vector, low: Vector, high: Vector, rows: Rows
@@ -175,7 +179,7 @@ class NullSpace:
         free, theta[rows] = theta[rows], 0.0
         some = _SomeRows(self._dense(self.X[rows]), self.shares[rows])
         target = -self._imbalance(theta)
-        theta[rows], found = _reach(some, target, free, low[rows], high[rows])
+        theta[rows], found = reach(some, target, free, low[rows], high[rows])
         return self._reached(theta, found)
 
     def _reached(self, theta: Vector, found: bool) -> tuple[Vector, bool]:
@@ -188,7 +192,7 @@ class NullSpace:
 
     def _imbalance(self, theta: Vector) -> Vector:
         """Return sum_i p_i theta_i a_i for columns scaled to norm 1."""
-        return self._scale * self._backward(self.shares * theta)
+        return self.scale * self._backward(self.shares * theta)
 
     def _orthogonalise(self) -> None:
         """Find coordinates in which the columns are orthonormal, in the inner product by p.
@@ -201,7 +205,7 @@ class NullSpace:
         gram = self._gram(self.shares)
         norms = np.sqrt(gram.diagonal())
         units = np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0.0)
-        self._scale = self._scale * units
+        self.scale = self.scale * units
         gram = units[:, None] * gram * units
         mixing = _inverse_root(gram)
         if mixing is not None:
@@ -247,7 +251,7 @@ class NullSpace:
         columns: Any = sp.csr_array(block, dtype=np.float64)
         if self.fit_intercept:
             columns = sp.hstack([columns, sp.csr_array(np.ones((roots.size, 1)))], format="csr")
-        scaled = sp.diags_array(roots) @ columns @ sp.diags_array(self._scale)
+        scaled = sp.diags_array(roots) @ columns @ sp.diags_array(self.scale)
         product: Matrix = (scaled.T @ scaled).toarray()
         return product
 
@@ -255,12 +259,12 @@ class NullSpace:
         """Return rows with the columns scaled."""
         rows = np.ones((block.shape[0], self.n_parameters))
         rows[:, : self.n_features] = block.toarray() if self._is_sparse else block
-        rows *= self._scale
+        rows *= self.scale
         return rows
 
     def _forward(self, scaled: Vector) -> Vector:
         """Return the margins at a point, for columns scaled to norm 1."""
-        w = self._scale * scaled
+        w = self.scale * scaled
         margins = np.empty(self.n_samples)
         for some, block in self._blocks():
             margins[some] = block @ w[: self.n_features]
@@ -307,7 +311,7 @@ class _SomeRows:
         return weighted.T @ weighted
 
 
-class _AllRows:
+class AllRows:
     """All rows, where they are."""
 
     def __init__(self, space: NullSpace) -> None:
@@ -319,8 +323,8 @@ class _AllRows:
         return self.space._gram(self.shares * room)
 
 
-def _reach(
-    data: _SomeRows | _AllRows, target: Vector, theta: Vector, low: Vector, high: Vector
+def reach(
+    data: _SomeRows | AllRows, target: Vector, theta: Vector, low: Vector, high: Vector
 ) -> tuple[Vector, bool]:
     """Return slopes between the ends with sum_i p_i theta_i a_i = target, and whether it is so.
 
@@ -334,6 +338,8 @@ def _reach(
         room = _room(theta, low, high)
         room = room if count == 0 else room * room
         solve = _solver(data.gram(room))
+        if solve is None:
+            break
         progress = False
         for _ in range(_REFINEMENTS):
             step = room * data.margins(solve(missing))
@@ -353,13 +359,19 @@ def _reach(
     return theta, False
 
 
-def _solver(gram: Matrix) -> Callable[[Vector], Vector]:
-    """Return what solves for a Gram matrix, in which columns may be zero or dependent."""
+def _solver(gram: Matrix) -> Callable[[Vector], Vector] | None:
+    """Return what solves for a Gram matrix, in which columns may be zero or dependent.
+
+    None where rounding or overflow has made it something else.
+    """
     sizes = np.sqrt(gram.diagonal())
     units = np.divide(1.0, sizes, out=np.zeros_like(sizes), where=sizes > 0.0)
     gram = units[:, None] * gram * units
     gram[np.diag_indices_from(gram)] = 1.0 + _RIDGE * len(gram)
-    factor = scipy.linalg.cho_factor(gram, lower=True, check_finite=False)
+    try:
+        factor = scipy.linalg.cho_factor(gram, lower=True, check_finite=False)
+    except scipy.linalg.LinAlgError:
+        return None
 
     def solve(missing: Vector) -> Vector:
         solution: Vector = units * scipy.linalg.cho_solve(
@@ -388,8 +400,8 @@ class DualBounds:
         self._weighs = space.shares > 0.0
         low, high = loss._domain(y)
         # A row without weight has no say: its slope is 0.
-        self._low = np.where(self._weighs, low, 0.0)
-        self._high = np.where(self._weighs, high, 0.0)
+        self.low = np.where(self._weighs, low, 0.0)
+        self.high = np.where(self._weighs, high, 0.0)
         self._unbounded = bool(np.isinf(low).all() and np.isinf(high).all())
         self._around_zero = bool((np.max(low) < 0.0) and (np.min(high) > 0.0))
         self._kinked = not np.isfinite(loss.curvature)
@@ -398,11 +410,11 @@ class DualBounds:
 
     def at(self, theta: Vector) -> float:
         """Return the best bound from slopes close to theta, at least 0, which holds anyway."""
-        theta = np.clip(np.where(self._weighs, theta, 0.0), self._low, self._high)
+        theta = np.clip(np.where(self._weighs, theta, 0.0), self.low, self.high)
         projected, factor = self._scaled_down(theta)
         bound = self._value(projected) if factor > 0.0 else 0.0
         if factor < 1.0:
-            corrected, found = self.space.correct(theta, self._low, self._high)
+            corrected, found = self.space.correct(theta, self.low, self.high)
             bound = max(bound, self._value(corrected)) if found else bound
         return bound
 
@@ -464,13 +476,13 @@ class DualBounds:
         if self._unbounded:
             return theta, 1.0
         slack = _ROUNDOFFS * _EPS * np.abs(theta)
-        if (theta >= self._low - slack).all() and (theta <= self._high + slack).all():
-            return np.clip(theta, self._low, self._high), 1.0
+        if (theta >= self.low - slack).all() and (theta <= self.high + slack).all():
+            return np.clip(theta, self.low, self.high), 1.0
         if not self._around_zero:
             return np.zeros_like(theta), 0.0
-        ends = np.where(theta > 0.0, self._high, self._low)
+        ends = np.where(theta > 0.0, self.high, self.low)
         factor = 1.0 / max(float(np.max(theta / np.where(ends == 0.0, 1.0, ends))), 1.0)
-        return np.clip(factor * theta, self._low, self._high), factor
+        return np.clip(factor * theta, self.low, self.high), factor
 
     def _value(self, theta: Vector) -> float:
         """Return D(theta), less what rounding may have added; 0 where theta is not balanced."""

@@ -129,7 +129,7 @@ def open_table(path: str | os.PathLike[str], wanted: Wanted | None = None) -> Ta
             f"{path}: found a NUL byte, so this is no text (or UTF-16). Allowed are text in LIBSVM "
             "or CSV format, plain or in .bz2, .gz or .xz, and .npz and .parquet files."
         )
-    if datasets._is_csv(path, first.text):
+    if datasets.is_csv(path, first.text):
         return CsvFile(path, wanted, first.text)
     if wanted.target is not None and not wanted.optional:
         raise DataError(
@@ -167,7 +167,7 @@ def chosen_columns(path: Path, names: Sequence[str], width: int, wanted: Wanted)
     chosen = wanted.target
     if chosen is None or (wanted.optional and isinstance(chosen, str) and chosen not in names):
         chosen = -1
-    target = datasets._target_column(path, list(names), width, chosen)
+    target = datasets.target_column(path, list(names), width, chosen)
     if count is not None and width != count + 1:
         with_target = f" (or {count + 1} with the target)" if wanted.optional else ""
         raise DataError(
@@ -232,11 +232,11 @@ class LibsvmFile(TableFile):
             return None
         known = self.wanted.n_features
         try:
-            X, y = datasets._read_libsvm(self.path, block.text, known or datasets._MOST_COLUMNS)
+            X, y = datasets.read_libsvm(self.path, block.text, known or datasets.MOST_COLUMNS)
         except DataError:
             # Once more with the lines before it, so that the message has the right number.
             before = b"\n" * (block.first_line - 1)
-            datasets._check_libsvm(self.path, before + block.text, known)
+            datasets.check_libsvm(self.path, before + block.text, known)
             raise
         if known is None:
             width = int(X.indices.max(initial=-1)) + 1
@@ -252,7 +252,7 @@ class CsvFile(TableFile):
 
     def __init__(self, path: Path, wanted: Wanted, start: bytes) -> None:
         super().__init__(path, wanted)
-        content = datasets._unicode(path, start)
+        content = datasets.as_unicode(path, start)
         target = wanted.target if wanted.target is not None else -1
         lines, header, self._width = datasets._csv_start(path, content, target)
         self._header_text = "".join(content.splitlines(keepends=True)[:lines])
@@ -268,7 +268,7 @@ class CsvFile(TableFile):
         """Yield blocks in the order of the file."""
         empty = True
         for text in text_blocks(self.path, rows):
-            content = datasets._unicode(self.path, text.text)
+            content = datasets.as_unicode(self.path, text.text)
             if text.first_line == 1:
                 content = content[len(self._header_text) :]
             if content.strip():
@@ -299,7 +299,7 @@ class CsvFile(TableFile):
         return Block(X, labels)
 
     def _numbers(self, content: str) -> npt.NDArray[np.float64] | None:
-        table, _ = datasets._parse_csv(content, 0)
+        table, _ = datasets.parse_csv(content, 0)
         right = table is not None and table.shape[1] == self._width and np.isfinite(table).all()
         return table if right else None
 
@@ -309,7 +309,7 @@ class CsvFile(TableFile):
         written = io.StringIO()
         writer = csv.writer(written, lineterminator="\n")
         done = 0
-        for line, row in datasets._csv_rows(self.path, content):
+        for line, row in datasets.csv_rows(self.path, content):
             written.write("\n" * (line - 1 - done))
             if place < len(row):
                 labels.append(row[place].strip())

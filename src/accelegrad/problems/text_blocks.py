@@ -10,8 +10,8 @@ from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
-from accelegrad.problems.datasets import _CHUNK, _COMPRESSIONS, DataError, _Compression
-from accelegrad.problems.datasets import _decompressed as refused
+from accelegrad.problems.datasets import COMPRESSIONS, DECODED_AT_ONCE, Compression, DataError
+from accelegrad.problems.datasets import decompressed as refused
 
 # A block has about this many bytes where its number of rows is left open.
 BLOCK_BYTES = 1 << 24
@@ -36,12 +36,12 @@ class Place(NamedTuple):
     first_line: int
 
 
-def compression(path: Path) -> _Compression | None:
+def compression(path: Path) -> Compression | None:
     """Return how a file is compressed, which must be what its name tells."""
     with opened(path) as file:
         first = file.read(_PIECE)
-    actual = next((kind for kind in _COMPRESSIONS if first.startswith(kind.magic)), None)
-    named = next((kind for kind in _COMPRESSIONS if path.suffix.lower() == kind.ending), None)
+    actual = next((kind for kind in COMPRESSIONS if first.startswith(kind.magic)), None)
+    named = next((kind for kind in COMPRESSIONS if path.suffix.lower() == kind.ending), None)
     if first and named is not None and actual is not named:
         refused(path, first)
     return actual
@@ -122,20 +122,20 @@ def _pieces(path: Path) -> Iterator[bytes]:
             ) from None
 
 
-def _decoded(file: BinaryIO, kind: _Compression) -> Iterator[bytes]:
+def _decoded(file: BinaryIO, kind: Compression) -> Iterator[bytes]:
     """Decompress all streams of a file, as `datasets.read` does, but piece by piece."""
-    rest = file.read(_CHUNK)
+    rest = file.read(DECODED_AT_ONCE)
     while rest:
         stream = kind.decoder()
         while not stream.eof:
             if not rest:
                 raise EOFError("it ends too early")
             yield stream.decompress(rest)
-            rest = b"" if stream.eof else file.read(_CHUNK)
+            rest = b"" if stream.eof else file.read(DECODED_AT_ONCE)
         # Archives may be padded with zeros.
         rest = stream.unused_data.lstrip(b"\0")
         while not rest:
-            following = file.read(_CHUNK)
+            following = file.read(DECODED_AT_ONCE)
             if not following:
                 return
             rest = following.lstrip(b"\0")

@@ -21,6 +21,7 @@ PROBE_FACTOR = 10.0  # how closely the probe pins the distance down
 FARTHEST = 1e13  # times the first trial, where the first guess may lie
 DESCENT = 1e-3  # by how much to go back when the value does not fall at the first trial
 RESOLUTION = 1e-12  # of the value: a fall below this would be rounding
+LEAST_GAIN = 0.01  # of the fall so far: a sample that fits already proves no greater distance
 MOST_PROBES = 40  # calls; a linear function is followed to 1e34 times the size of x0
 SAMPLE_SHARE = 0.1  # of what a sample of the function tells: an overestimate ruins a noisy run
 MOST_PAIRS = 8  # of samples: two small ones can differ about what is downhill
@@ -54,8 +55,8 @@ class Probe:
     The first trial is tiny, and tinier where the value does not fall there. Its slope and that at
     the start give the curvature, and so the distance of the lowest point if the function were a
     parabola: for smooth functions a good guess, tried next. From there the search goes on by
-    factors of ten while the value falls, and by halving the logarithm once it has risen: a convex
-    function that has begun to rise goes on rising.
+    factors of ten while the value falls (by more than next to nothing), and by halving the
+    logarithm once it does not: a convex function that has begun to rise goes on rising.
 
     Parameters
     ----------
@@ -116,11 +117,11 @@ class Probe:
         return trial if self.falls_to > 0 else None
 
     def _try(self, reach: float) -> Evaluation | None:
-        """Evaluate at a distance and take note of whether the value fell."""
+        """Evaluate at a distance and take note of whether the value fell by enough to matter."""
         self.calls += 1
         try:
             trial = self.oracle(self.path(reach))
-            falls = trial.value < self.least
+            falls = trial.value < self.least - LEAST_GAIN * (self.start.value - self.least)
             _ = trial.gradient if falls else None  # it may come late, and not be finite
         except NonFiniteError:  # beyond the domain, or overflow: as bad as a rise
             self.rises_at = reach

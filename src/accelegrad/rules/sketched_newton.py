@@ -22,6 +22,11 @@ NARROWING = 0.9  # times the step at most, the next trial after one that was too
 ROUNDING = 4e-16  # relative: a value that is higher by no more may be as low
 NEWTON = 0.05  # what a step with fresh curvature is expected to leave of the Newton decrement
 FIRST = 0.2  # what one without any is expected to leave of its square
+#: Caution shrinks by this factor with a step that is not too long, to 0 below the next number, and
+#: grows by it, to the third number at least, with one that is.
+BOLDER, BOLD, WARNED = 0.1, 3e-3, 0.03
+# What has to be done before the next trial is known.
+BEGIN, BEGIN_ANEW, SKETCH, AIM, NOTHING = "begin", "begin anew", "sketch", "aim", ""
 
 
 class Curvature(Protocol):
@@ -34,6 +39,10 @@ class Curvature(Protocol):
     @property
     def cost(self) -> float:
         """What a new one takes, in evaluations; infinite where there is no better one."""
+
+    @property
+    def patience(self) -> float:
+        """How many steps to do with this one at least, where a new one is dear."""
 
     def solve(self, vector: Array) -> Array:
         """Return the inverse times a vector."""
@@ -62,16 +71,16 @@ class Curved(Protocol):
     def between(self, point: Array, trial: Evaluation) -> float:
         """Return where the function is lowest between a point (0) and a trial beyond that (1)."""
 
-    def curvature(self, point: Array, number: int, cautious: bool) -> Curvature:
+    def curvature(self, point: Array, number: int, caution: float) -> Curvature:
         """Return the curvature at a point that was evaluated; the same for the same arguments.
 
-        It is taken from the `number`-th sample, each larger than the one before. A cautious one
-        errs upwards, where the function bends less nearby than farther away.
+        It is taken from the `number`-th sample, each larger than the one before. With caution, from
+        0 to 1, it errs upwards where the function bends less nearby than farther away.
         """
 
 
 class SketchedNewtonState(NamedTuple):
-    """The last point that was accepted, and the trial that comes next."""
+    """The last point that was accepted, and the trial that comes next, or what leads to it."""
 
     iteration: int
     point: Array
@@ -85,7 +94,10 @@ class SketchedNewtonState(NamedTuple):
     bends: Array  # and how the gradient changed along them
     sketched_at: Array  # where the curvature was taken
     sketches: int  # how often it was
-    cautious: bool
+    sketched_with: float  # the caution then
+    caution: float  # of the next one, from 0 to 1
+    used: int  # steps that were done with it
+    due: str  # what has to be done before the next trial is known
 
 
 @dataclass(frozen=True)
@@ -98,7 +110,8 @@ class SketchedNewton(StepRule):
     :math:`f(x + d) \le f(x) + 10^{-4} \langle g, d \rangle`; else the lowest point on the way to it
     is tried next. The curvature is taken anew, from a larger sample, when steps do not make enough
     of it: when the squared Newton decrement :math:`\langle g, B g\rangle` is left with more than
-    :math:`0.05^{2/(1+c)}` of itself by a step, c being the cost of the curvature in evaluations.
+    :math:`0.05^{2/(1+c)}` of itself by a step, c being the cost of the curvature in evaluations
+    (and, where that is much, when as many steps were done with the old one).
     Before the first sample C is a number a coordinate; where a sample costs too much it stays so,
     and the method is L-BFGS.
 
@@ -126,37 +139,67 @@ class SketchedNewton(StepRule):
         """Return the state before the first evaluation."""
         none = np.empty((0, x0.size))
         return SketchedNewtonState(
-            0, x0, math.inf, 0 * x0, x0, 0 * x0, 0.0, 0.0, none, none, x0, 0, True
+            0, x0, math.inf, 0 * x0, x0, 0 * x0, 0.0, 0.0, none, none, x0, 0, 1.0, 1.0, 0, NOTHING
         )
 
     def step(self, state: SketchedNewtonState, oracle: Curved) -> Step:  # type: ignore[override]
-        """Evaluate the trial, and find the next one: farther on, or nearer by."""
+        """Find the next trial, evaluate it, and accept it or go back some way."""
+        state = self.aimed(state, oracle)
         trial = oracle(state.trial)
         state = state._replace(iteration=state.iteration + 1)
         if state.iteration == 1:
-            state = self._started(self._at(state, self._lower(trial, oracle)), oracle)
+            state = self._at(state, self._lower(trial, oracle), BEGIN)
         elif oracle.changed:
-            state = self._begun_anew(self._at(state, trial), oracle)
+            state = self._at(state, trial, BEGIN_ANEW)
         elif self._acceptable(state, trial):
-            state = self._accepted(state, trial, oracle)
+            state = self._accepted(state, trial)
         else:
             state = self._shortened(state, trial, oracle)
         return Step(state, oracle.original(trial), 0.0)
+
+    def aimed(self, state: SketchedNewtonState, oracle: Curved) -> SketchedNewtonState:
+        """Return the state with the next trial.
+
+        That may take new curvature, so it is not done before the trial is wanted: a run that ends
+        does not pay for it.
+        """
+        if state.due == NOTHING:
+            return state
+        if state.due == BEGIN:
+            state = self._begun(state, oracle)
+        elif state.due == BEGIN_ANEW:
+            state = self._begun_anew(state, oracle)
+        elif state.due == SKETCH:
+            state = self._sketched(state, oracle)
+        else:
+            state = self._improved(self._directed(state, oracle), state.slope, oracle)
+        return state._replace(due=NOTHING)
 
     def _lower(self, trial: Evaluation, oracle: Curved) -> Evaluation:
         """Return the first trial, or what is known of a lower point from before."""
         known = oracle.lowest
         return known if known is not None and known.value < trial.value else trial
 
-    def _at(self, state: SketchedNewtonState, trial: Evaluation) -> SketchedNewtonState:
+    def _at(self, state: SketchedNewtonState, trial: Evaluation, due: str) -> SketchedNewtonState:
         """Return the state with the trial accepted."""
-        return state._replace(point=trial.point, value=trial.value, gradient=trial.gradient)
+        return state._replace(
+            point=trial.point, value=trial.value, gradient=trial.gradient, due=due
+        )
+
+    def _begun(self, state: SketchedNewtonState, oracle: Curved) -> SketchedNewtonState:
+        """Return the state with the oracle's guess as a trial, or else a step from the start."""
+        guess = oracle.guess(state.point)
+        if guess is None:
+            return self._begun_anew(state, oracle)
+        return state._replace(trial=guess, direction=guess - state.point)
 
     def _begun_anew(self, state: SketchedNewtonState, oracle: Curved) -> SketchedNewtonState:
         """Return the state for another function, of which nothing else is known yet."""
         none = state.moves[:0]
-        state = state._replace(moves=none, bends=none, sketches=0, cautious=True)
-        return self._improved(self._aimed(state, oracle), math.inf, oracle)
+        state = state._replace(moves=none, bends=none, sketches=0, caution=1.0, used=0)
+        if self._pays(FIRST, 0, self._curvature(state, oracle)):
+            return self._sketched(state, oracle)
+        return self._directed(state, oracle)
 
     def _acceptable(self, state: SketchedNewtonState, trial: Evaluation) -> bool:
         promised = DESCENT * state.step_size * state.slope
@@ -166,30 +209,26 @@ class SketchedNewton(StepRule):
         near = trial.value <= state.value + ROUNDING * abs(state.value)
         return near and abs(inner(trial.gradient, state.direction)) <= 0.9 * state.slope
 
-    def _accepted(
-        self, state: SketchedNewtonState, trial: Evaluation, oracle: Curved
-    ) -> SketchedNewtonState:
-        before = state.slope
-        if before == 0.0:  # a guess
-            return self._sketched(self._at(state, trial), oracle)
-        cautious = state.cautious and state.step_size < 1.0
-        state = self._at(self._remembered(state, trial), trial)._replace(cautious=cautious)
-        return self._improved(self._aimed(state, oracle), before, oracle)
-
-    def _started(self, state: SketchedNewtonState, oracle: Curved) -> SketchedNewtonState:
-        """Return the state with the oracle's guess as a trial, or else a step from the start."""
-        guess = oracle.guess(state.point)
-        if guess is None:
-            return self._begun_anew(state, oracle)
-        return state._replace(trial=guess, direction=guess - state.point)
+    def _accepted(self, state: SketchedNewtonState, trial: Evaluation) -> SketchedNewtonState:
+        if state.slope == 0.0:  # a guess
+            return self._at(state, trial, SKETCH)
+        caution = state.caution * BOLDER if state.step_size == 1.0 else state.caution
+        caution = caution if caution > BOLD else 0.0
+        state = self._at(self._remembered(state, trial), trial, AIM)
+        return state._replace(caution=caution, used=state.used + 1)
 
     def _improved(
         self, state: SketchedNewtonState, before: float, oracle: Curved
     ) -> SketchedNewtonState:
         """Return the state with new curvature, if steps do not make enough of the old one."""
-        cost = self._curvature(state, oracle).cost
-        left = state.slope / before if before < math.inf else FIRST
-        return self._sketched(state, oracle) if left > NEWTON ** (2.0 / (1.0 + cost)) else state
+        curvature = self._curvature(state, oracle)
+        better = self._pays(state.slope / before, state.used, curvature)
+        return self._sketched(state, oracle) if better else state
+
+    def _pays(self, left: float, used: int, curvature: Curvature) -> bool:
+        """Tell whether new curvature pays, where steps leave so much of the squared decrement."""
+        slow = left > float(NEWTON ** (2.0 / (1.0 + curvature.cost)))
+        return slow and used >= curvature.patience
 
     def _remembered(self, state: SketchedNewtonState, trial: Evaluation) -> SketchedNewtonState:
         """Return the state with the last step among those remembered."""
@@ -203,15 +242,20 @@ class SketchedNewton(StepRule):
 
     def _sketched(self, state: SketchedNewtonState, oracle: Curved) -> SketchedNewtonState:
         """Return the state with the curvature of its point, where there is one to be had."""
-        new = state._replace(sketched_at=state.point, sketches=state.sketches + 1)
+        new = state._replace(
+            sketched_at=state.point,
+            sketches=state.sketches + 1,
+            sketched_with=state.caution,
+            used=0,
+        )
         if self._curvature(new, oracle).scaled:
             new = new._replace(moves=state.moves[:0], bends=state.bends[:0])
-        return self._aimed(new, oracle)
+        return self._directed(new, oracle)
 
     def _curvature(self, state: SketchedNewtonState, oracle: Curved) -> Curvature:
-        return oracle.curvature(state.sketched_at, state.sketches, state.cautious)
+        return oracle.curvature(state.sketched_at, state.sketches, state.sketched_with)
 
-    def _aimed(self, state: SketchedNewtonState, oracle: Curved) -> SketchedNewtonState:
+    def _directed(self, state: SketchedNewtonState, oracle: Curved) -> SketchedNewtonState:
         """Return the state with a direction from its point, and the trial at its end."""
         direction = -self._corrected(state, self._curvature(state, oracle))
         slope = -inner(state.gradient, direction)
@@ -241,7 +285,7 @@ class SketchedNewton(StepRule):
         """Return the state with a trial nearer by."""
         t = state.step_size
         if state.slope == 0.0:  # a guess
-            return self._begun_anew(state, oracle)
+            return state._replace(due=BEGIN_ANEW)
         if t <= SHORTEST:
             raise LineSearchError(
                 "the value falls no further along the direction of descent: rounding has the last "
@@ -249,7 +293,8 @@ class SketchedNewton(StepRule):
             )
         t = min(t * oracle.between(state.point, trial), NARROWING * t)
         trial_point = state.point + t * state.direction
-        return state._replace(trial=trial_point, step_size=t, cautious=True)
+        caution = min(max(state.caution / BOLDER, WARNED), 1.0)
+        return state._replace(trial=trial_point, step_size=t, caution=caution)
 
     def output(self, state: SketchedNewtonState) -> Array:
         """Return the last point that was accepted."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -147,7 +148,7 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
     def _shortfall(self, fit: Fit) -> str:
         known = (
             f"the objective {fit.objective:.6g} is certified to be within {fit.gap:.2g} of the "
-            f"minimum, {fit.gap / max(fit.objective, 1e-300):.1e} of it"
+            f"minimum, {fit.gap / max(fit.objective, 1e-300):.1e} of it{self._where(fit)}"
             if np.isfinite(fit.gap)
             else "nothing could be certified"
         )
@@ -157,7 +158,42 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
             f"(alpha). The solver said: {fit.message}"
         )
 
+    def _where(self, fit: Fit) -> str:
+        if np.isinf(fit.certified_radius):
+            return ""
+        return f" (that within a distance of {fit.certified_radius:.2g} from the start)"
+
     # -- streams ---------------------------------------------------------------------------------
+
+    def _fit_to_stream(self, source: Any, sample_weight: Any, epochs: int | None) -> bool:
+        """Fit to a stream, if the source is one, and tell whether it is."""
+        from accelegrad.sklearn import stream
+
+        if not stream.is_stream(source):
+            return False
+        if sample_weight is not None:
+            raise ValueError(
+                "sample_weight cannot be given beside a stream: its chunks may be tuples "
+                "(X, y, sample_weight)."
+            )
+        if self.early_stopping:
+            raise ValueError(
+                "early_stopping must be False for a stream, of which no rows are held back."
+            )
+        if epochs is None:
+            epochs = 1 if isinstance(source, Iterator) else stream.EPOCHS
+        self._forget()
+        stream.fit_stream(
+            self, source, epochs=epochs, progress=bool(self.verbose), rng=self._seed()
+        )
+        return True
+
+    def _forget(self) -> None:
+        """Drop what was fitted; where a start from the coefficients is wanted, the stream alone."""
+        self._stream = None
+        if not self.warm_start:
+            for name in [name for name in vars(self) if name.endswith("_")]:
+                delattr(self, name)
 
     def _advance(self, problems: list[Problem], starts: list[Vector], weights: Any) -> list[Vector]:
         """Do a step a batch for each problem and return the points to predict with."""

@@ -15,7 +15,7 @@ from scipy.optimize import minimize_scalar
 
 from accelegrad.errors import Vector
 from accelegrad.problems.linear_model import LinearModel
-from accelegrad.problems.null_space import _AllRows, _reach, obstacle
+from accelegrad.problems.null_space import AllRows, obstacle, reach
 from accelegrad.problems.sets import Box
 from accelegrad.sklearn.objective import Problem
 
@@ -50,7 +50,7 @@ class DualBound:
         """Return the bound at slopes, or at a multiple of them where that is better."""
         model = self.model
         if model.fit_intercept:
-            theta = model._balanced(theta)
+            theta = model.balanced(theta)
         conjugates = np.where(model._shares > 0.0, model.loss.conjugate(theta, model.y), 0.0)
         conjugate = float(model._shares @ conjugates)
         if not np.isfinite(conjugate):
@@ -82,17 +82,15 @@ class DualBound:
         at w (or, where w_j = 0, the nearest that is allowed).
         """
         model = self.model
-        bounds = model._bounds("DualBound")
+        bounds = model.bounds_without_l2("DualBound")
         space = bounds.space
-        theta = np.clip(theta, bounds._low, bounds._high)
+        theta = np.clip(theta, bounds.low, bounds.high)
         wanted = model._backward(theta)
         wanted[model.n_features :] = 0.0  # the intercept's
         rest = -wanted[: w.size] - model.l2 * w
         signs = np.where(w == 0.0, np.clip(rest, -self.l1, self.l1), self.l1 * np.sign(w))
         wanted[: w.size] = -model.l2 * w - signs
-        reached, _ = _reach(
-            _AllRows(space), space._scale * wanted, theta, bounds._low, bounds._high
-        )
+        reached, _ = reach(AllRows(space), space.scale * wanted, theta, bounds.low, bounds.high)
         return reached
 
     def _largest_multiple(self, v: Vector) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +10,7 @@ from scipy.special import expit, softmax
 from sklearn.base import ClassifierMixin
 from sklearn.model_selection import train_test_split
 from sklearn.utils import compute_class_weight
+from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.parallel import Parallel, delayed
@@ -397,6 +398,8 @@ class AcceleGradClassifier(LinearClassifier):
     array([0])
     """
 
+    __metadata_request__fit: ClassVar[dict[str, str]] = {"epochs": UNUSED}
+
     def __init__(
         self,
         loss: str = "log_loss",
@@ -442,23 +445,35 @@ class AcceleGradClassifier(LinearClassifier):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Fit the coefficients.
+    def fit(
+        self, X: Any, y: Any = None, sample_weight: Any = None, *, epochs: int | None = None
+    ) -> Self:
+        """Fit the coefficients, to rows in memory or to a stream of chunks.
 
         Parameters
         ----------
-        X : array or sparse matrix of shape (n_samples, n_features)
+        X : array or sparse matrix of shape (n_samples, n_features), or a stream
             The rows. float32 and float64 in C or Fortran order or CSR are used without copying.
+            Without `y`, a source of chunks with their targets, larger than memory if need be:
+            whatever `accelegrad.sklearn.stream.fit_stream` reads, such as a file's path, an
+            iterator of tuples ``(X, y)``, or a function that makes one.
         y : array of shape (n_samples,)
-            The labels, numbers or strings.
+            The labels, numbers or strings. None with a stream, which brings its own.
         sample_weight : array of shape (n_samples,), optional
             Nonnegative weights of the rows; only their ratios matter.
+        epochs : int, optional
+            Passes over a stream: 5 by default, and 1 over an iterator. After them the fit ends,
+            without a warning if `tol` is missed; `converged_` tells.
 
         Returns
         -------
         self
         """
         objective = self._objective()
+        if y is None and self._fit_to_stream(X, sample_weight, epochs):
+            return self
+        if epochs is not None:
+            raise ValueError(f"epochs are for streams, but X is {type(X).__name__}.")
         data = self._checked_data(X, y, sample_weight, reset=True)
         self._fit_data(without_weightless(data), objective)
         return self

@@ -19,7 +19,7 @@ from accelegrad.sklearn.base import Data, LinearEstimator
 from accelegrad.sklearn.classifier import AcceleGradClassifier, LinearClassifier
 from accelegrad.sklearn.regressor import AcceleGradRegressor, LinearRegressor
 
-LARGEST, SMALLEST = 1e1, 1e-6  # the ends of the grid where only the number of points is given
+LARGEST, SMALLEST = 1e1, 1e-5  # the ends of the grid where only the number of points is given
 
 
 class PathResult(NamedTuple):
@@ -149,8 +149,8 @@ class AcceleGradClassifierCV(LinearClassifier, CrossValidated):
     ----------
     loss, penalty, l1_ratio, fit_intercept, feasible_set, max_iter, tol
         As for `AcceleGradClassifier`, and so are all the other parameters but these:
-    alphas : int or array, default 8
-        The strengths to try, or how many from 10 down to 1e-6, evenly on a logarithmic scale.
+    alphas : int or array, default 7
+        The strengths to try, or how many from 10 down to 1e-5, evenly on a logarithmic scale.
     cv : int, splitter, iterable of splits or None
         The folds; None is 5 of them, stratified.
     scoring : str, callable or None
@@ -191,7 +191,7 @@ class AcceleGradClassifierCV(LinearClassifier, CrossValidated):
         self,
         loss: str = "log_loss",
         *,
-        alphas: Any = 8,
+        alphas: Any = 7,
         cv: Any = None,
         scoring: Any = None,
         penalty: str | None = "l2",
@@ -245,8 +245,8 @@ class AcceleGradRegressorCV(LinearRegressor, CrossValidated):
     ----------
     loss, penalty, l1_ratio, fit_intercept, feasible_set, max_iter, tol
         As for `AcceleGradRegressor`, and so are all the other parameters but these:
-    alphas : int or array, default 8
-        The strengths to try, or how many from 10 down to 1e-6, evenly on a logarithmic scale.
+    alphas : int or array, default 7
+        The strengths to try, or how many from 10 down to 1e-5, evenly on a logarithmic scale.
     cv : int, splitter, iterable of splits or None
         The folds; None is 5 of them.
     scoring : str, callable or None
@@ -285,7 +285,7 @@ class AcceleGradRegressorCV(LinearRegressor, CrossValidated):
         self,
         loss: str = "squared_error",
         *,
-        alphas: Any = 8,
+        alphas: Any = 7,
         cv: Any = None,
         scoring: Any = None,
         penalty: str | None = "l2",

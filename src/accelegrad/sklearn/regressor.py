@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 from sklearn.model_selection import train_test_split
+from sklearn.utils.metadata_routing import UNUSED
 
 from accelegrad.errors import Vector
 from accelegrad.sklearn.base import Data, LinearEstimator, dense_rows, without_weightless
@@ -201,6 +202,8 @@ class AcceleGradRegressor(LinearRegressor):
     True
     """
 
+    __metadata_request__fit: ClassVar[dict[str, str]] = {"epochs": UNUSED}
+
     def __init__(
         self,
         loss: str = "squared_error",
@@ -246,23 +249,35 @@ class AcceleGradRegressor(LinearRegressor):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Fit the coefficients.
+    def fit(
+        self, X: Any, y: Any = None, sample_weight: Any = None, *, epochs: int | None = None
+    ) -> Self:
+        """Fit the coefficients, to rows in memory or to a stream of chunks.
 
         Parameters
         ----------
-        X : array or sparse matrix of shape (n_samples, n_features)
+        X : array or sparse matrix of shape (n_samples, n_features), or a stream
             The rows. float32 and float64 in C or Fortran order or CSR are used without copying.
+            Without `y`, a source of chunks with their targets, larger than memory if need be:
+            whatever `accelegrad.sklearn.stream.fit_stream` reads, such as a file's path, an
+            iterator of tuples ``(X, y)``, or a function that makes one.
         y : array of shape (n_samples,)
-            The targets.
+            The targets. None with a stream, which brings its own.
         sample_weight : array of shape (n_samples,), optional
             Nonnegative weights of the rows; only their ratios matter.
+        epochs : int, optional
+            Passes over a stream: 5 by default, and 1 over an iterator. After them the fit ends,
+            without a warning if `tol` is missed; `converged_` tells.
 
         Returns
         -------
         self
         """
         objective = self._objective()
+        if y is None and self._fit_to_stream(X, sample_weight, epochs):
+            return self
+        if epochs is not None:
+            raise ValueError(f"epochs are for streams, but X is {type(X).__name__}.")
         data = self._checked_data(X, y, sample_weight, reset=True)
         self._fit_data(without_weightless(data), objective)
         return self

@@ -1,13 +1,13 @@
 """From a problem to coefficients with a certified gap: the calls of `minimize`.
 
 An estimator's `tol` is relative to the objective itself, since that is what a user can judge
-without knowing the data's units. `minimize` stops relative to ``max(1, |f|)``; so it is told a
-tolerance that is strict enough in any case, and a callback stops it when the relative one is met.
+without knowing the data's units: it is the `rtol` of `minimize`, with a small absolute one for a
+minimum of zero.
 
 A linear model with at most an l2 term is handed over as it is, if its loss is smooth or will be
 smoothed. Else, with an l1 term, a constraint or several classes, `minimize` gets a function, in
-scaled coordinates where that is possible, and the callback looks at lower bounds of its own, which
-hold everywhere.
+scaled coordinates where that is possible, and where there are lower bounds that hold everywhere, a
+callback looks at them and stops it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ import numpy as np
 from scipy.optimize import OptimizeResult
 
 from accelegrad.errors import Vector
-from accelegrad.methods import FEWEST_ROWS
 from accelegrad.minimize import minimize
 from accelegrad.problems.linear_model import LinearModel
 from accelegrad.problems.multinomial import MultinomialModel, ScaledClasses
@@ -29,6 +28,7 @@ from accelegrad.problems.penalties import L1
 from accelegrad.problems.scaling import column_scaling
 from accelegrad.sklearn.bounds import DualBound
 from accelegrad.sklearn.objective import Change, Problem
+from accelegrad.solve.engines import has_curvature
 
 # An objective below this share of what a constant prediction gets counts as this share: a minimum
 # of zero would never be met to a relative tolerance.
@@ -38,6 +38,8 @@ FIRST_LOOKS = 20  # and after each of the first ones
 DEARER_LOOKS = 8  # the dearer bounds are looked at one time in so many
 FORGETTING = 2.0  # slopes are averaged with weights that grow like this power of the iteration
 SMALLEST_TOL = 1e-15  # below that rounding decides
+FAR_FROM_CENTRE = 3.0  # of columns: the mean over the deviation
+FARTHER, FARTHER_LOOKS = 4.0, 10  # beyond a region: so many times its radius, so often
 ROUNDING = 1e-9  # how far below zero, relative to the value, a gap may be by rounding
 
 Score = Callable[[Vector], float]
@@ -165,7 +167,7 @@ def _change(problem: Problem) -> Change | None:
 
 
 class Watch:
-    """A callback that stops at the relative tolerance, or when a validation score stalls."""
+    """A callback that stops when a validation score stalls, or where bounds of our own say so."""
 
     def __init__(
         self,
@@ -183,8 +185,9 @@ class Watch:
 
     @property
     def wanted(self) -> bool:
-        """Whether there is anything to look for."""
-        return self.settings.tol is not None or self.score is not None
+        """Whether there is anything to look for that `minimize` does not see itself."""
+        bounded = self.has_own_bounds and self.settings.tol is not None
+        return bounded or self.score is not None
 
     @property
     def has_own_bounds(self) -> bool:
@@ -196,8 +199,8 @@ class Watch:
         assert self.settings.tol is not None
         return self.settings.tol * max(value, self.floor)
 
-    def strictest(self) -> float | None:
-        """Return a tolerance for `minimize` that is never met before the relative one."""
+    def negligible(self) -> float | None:
+        """Return a tolerance for `minimize`, relative to 1 or more, for objectives of about 0."""
         if self.settings.tol is None:
             return None
         return max(self.settings.tol * min(1.0, self.floor), SMALLEST_TOL)
@@ -212,16 +215,15 @@ class Watch:
         x = known.x if self.function is None else self.function.point(known.x)
         if self.score is not None:
             self._judge(x, self.score)
-        if self.settings.tol is not None:
+        if self.has_own_bounds:
             self.reached = self.enough(known.fun, self._gap(known, x))
         if self.reached or self.stalled:
             raise StopIteration
 
     def _gap(self, known: OptimizeResult, x: Vector) -> float:
-        """Return the certified gap, by bounds that hold everywhere where there are such."""
+        """Return the gap by bounds that hold everywhere."""
         function = self.function
-        if function is None or not self.has_own_bounds:
-            return float(known.gap)
+        assert function is not None
         if not self.enough(known.fun, known.fun - function.lower_bound):
             function.raise_bound(x, known.fun)
         return float(known.fun) - function.lower_bound
@@ -262,15 +264,13 @@ def solve(
 def _is_plain(problem: Problem) -> bool:
     """Tell whether the model is best handed over as it is.
 
-    For losses with kinks and few rows, for which `minimize` does not smooth, the bounds here, where
-    they can be had, prove an accuracy in far fewer iterations than the model's own, whose slopes
-    are not made to meet the l2 term.
+    For losses with kinks and no l2 term, which `minimize` does not smooth, the bounds here, where
+    they can be had, prove an accuracy in far fewer iterations than the model's own.
     """
     if not problem.is_free:
         return False
-    model = problem.model
-    smoothed = isinstance(model, LinearModel) and model.l2 > 0 and model.n_samples >= FEWEST_ROWS
-    return problem.is_smooth or smoothed or not DualBound(problem).can_repair
+    smoothed = problem.is_smooth or problem.model.l2 > 0.0
+    return smoothed or not DualBound(problem).can_repair
 
 
 def _solve_model(
@@ -283,20 +283,34 @@ def _solve_model(
 ) -> Fit:
     """Hand the model over as it is."""
     watch = Watch(problem, settings, score)
-    penalty = L1(problem.l1) if problem.l1 > 0.0 else None  # the model leaves its intercept out
+    result = minimize(
+        model,
+        start,
+        penalty=L1(problem.l1) if problem.l1 > 0.0 else None,  # which leaves the intercept out
+        feasible_set=problem.feasible_set,
+        scale="columns" if _wants_centred_columns(problem, settings) else "auto",
+        batch_size=settings.batch_size,
+        rng=seed,
+        **_options(settings, watch),
+    )
+    return _fit(problem, watch, result)
 
-    def run(start: Vector, **options: Any) -> OptimizeResult:
-        return minimize(
-            model,
-            start,
-            penalty=penalty,
-            feasible_set=problem.feasible_set,
-            batch_size=settings.batch_size,
-            rng=seed,
-            **_options(settings, watch) | options,
-        )
 
-    return _fit(problem, watch, _confirmed(run, run(start), settings, watch))
+def _wants_centred_columns(problem: Problem, settings: Settings) -> bool:
+    """Tell whether columns are so far from 0, beside their deviation, that this rules the run.
+
+    Then one direction, that of the means, bends far more than all others. Second derivatives see
+    to that by themselves, where they cost little.
+    """
+    model = problem.model
+    suited = settings.diameter == "auto" and settings.batch_size is None and problem.is_smooth
+    if not (suited and isinstance(model, LinearModel) and model.fit_intercept):
+        return False
+    if has_curvature(model):
+        return False
+    change = column_scaling(model)
+    assert change.shift is not None
+    return float(np.mean((change.scale * change.shift) ** 2)) > FAR_FROM_CENTRE**2
 
 
 def _solve_function(
@@ -308,14 +322,8 @@ def _solve_function(
     watch = Watch(problem, settings, score, function)
     # Restarts make the convergence linear where the function is smooth; elsewhere they may harm.
     restart = "adaptive" if automatic and problem.is_smooth else None
-
-    def run(start: Vector, **options: Any) -> OptimizeResult:
-        told = _options(settings, watch) | function.terms() | options
-        return minimize(function, start, restart=restart, **told)
-
-    result = run(function.start(start))
-    if not function.is_proved:
-        result = _confirmed(run, result, settings, watch)
+    told = _options(settings, watch) | function.terms()
+    result = minimize(function, function.start(start), restart=restart, **told)
     x = problem.nearest(function.point(result.x))
     result["x"] = x
     if function.is_proved:
@@ -332,28 +340,12 @@ def _options(settings: Settings, watch: Watch) -> dict[str, Any]:
         "diameter": settings.diameter,
         "output": settings.output,
         "max_iter": settings.max_iter,
-        "tol": None if watch.has_own_bounds else watch.strictest(),
+        "tol": None if watch.has_own_bounds else watch.negligible(),
+        "rtol": None if watch.has_own_bounds else settings.tol,
         "callback": watch if watch.wanted else None,
         "callback_at": looks(settings.max_iter) if watch.wanted else None,
         "progress": settings.progress,
     }
-
-
-def _confirmed(
-    run: Callable[..., OptimizeResult], found: OptimizeResult, settings: Settings, watch: Watch
-) -> OptimizeResult:
-    """Let `minimize` look beyond a guessed region before a point is called optimal.
-
-    It does so for a tolerance of its own alone: hence a second run, from the point found.
-    """
-    left = settings.max_iter - found.nit
-    if found.certified_radius == math.inf or not watch.reached or left < 1:
-        return found
-    aim = watch.target(found.lower_bound) / max(1.0, abs(found.fun))
-    result = run(found.x, tol=aim, max_iter=left, callback=None, callback_at=None)
-    watch.reached = bool(result.success)
-    result["nit"] += found.nit
-    return result
 
 
 def _fit(problem: Problem, watch: Watch, result: OptimizeResult) -> Fit:
@@ -362,15 +354,27 @@ def _fit(problem: Problem, watch: Watch, result: OptimizeResult) -> Fit:
         x = watch.best
         value = problem.value(x)
     gap = value - float(result.lower_bound)
-    met = watch.reached or watch.stalled or watch.enough(value, gap)
-    return Fit(
-        x,
-        value,
-        gap,
-        float(result.certified_radius),
-        int(result.nit),
-        bool(met or result.success),
-        str(result.message),
+    met = watch.reached or watch.stalled or watch.enough(value, gap) or bool(result.success)
+    message = str(result.message)
+    if met and watch.settings.tol is not None and _is_refuted(problem, x, result):
+        met, message = False, "The minimum is not within the given or guessed diameter."
+    radius, n_iter = float(result.certified_radius), int(result.nit)
+    return Fit(x, value, gap, radius, n_iter, met, message)
+
+
+def _is_refuted(problem: Problem, x: Vector, result: OptimizeResult) -> bool:
+    """Tell whether the objective falls below its bound beyond the region that the bound is about.
+
+    `minimize` looks too, but not where the region is so small that nothing in it matters.
+    """
+    _, gradient = problem.model.value_and_gradient(x)
+    norm = float(np.linalg.norm(gradient))
+    if not (result.certified_radius < math.inf and norm > 0.0):
+        return False
+    distances = result.certified_radius * FARTHER ** np.arange(1, FARTHER_LOOKS + 1)
+    return any(
+        problem.value(problem.nearest(x - distance / norm * gradient)) < result.lower_bound
+        for distance in distances
     )
 
 

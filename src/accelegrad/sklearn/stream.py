@@ -23,8 +23,9 @@ from accelegrad.problems.table_files import TableFile, Wanted, open_table, rows_
 from accelegrad.sklearn.base import LinearEstimator
 from accelegrad.sklearn.stream_certificate import StreamCertificate
 
-__all__ = ["StreamInterruptedWarning", "Streamed", "fit_stream"]
+__all__ = ["StreamInterruptedWarning", "Streamed", "fit_stream", "is_stream"]
 
+EPOCHS = 5  # passes of `fit` over a stream, where nobody says how many
 _SHOWN_CLASSES = 10
 
 
@@ -160,6 +161,36 @@ def fit_stream(
 
 
 # Sources
+
+
+def is_stream(given: Any) -> bool:
+    """Tell a source of chunks from a table of rows.
+
+    Parameters
+    ----------
+    given : object
+        What `fit` got without targets.
+
+    Returns
+    -------
+    bool
+        True for a path, a function, an iterator or another iterable that is no array; for a tuple
+        that begins with a table or a path, and for a list of tuples that begin with a table. Rows
+        that are lists or tuples of numbers are no stream.
+    """
+    if isinstance(given, (str, os.PathLike)) or callable(given):
+        return True
+    if isinstance(given, tuple):
+        return bool(given) and (_is_table(given[0]) or isinstance(given[0], (str, os.PathLike)))
+    if isinstance(given, list):
+        first = given[0] if given else None
+        return isinstance(first, tuple) and bool(first) and _is_table(first[0])
+    is_array = hasattr(given, "shape") or hasattr(given, "__array__")
+    return isinstance(given, Iterable) and not is_array
+
+
+def _is_table(given: Any) -> bool:
+    return len(getattr(given, "shape", ())) == 2
 
 
 class Chunk(NamedTuple):

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from accelegrad import kernels
-from accelegrad.errors import Vector
+from accelegrad.errors import NonFiniteError, Vector
 from accelegrad.problems.linear_model import Evaluation as ModelEvaluation
 from accelegrad.problems.linear_model import LinearModel
 from accelegrad.problems.losses import Loss
@@ -27,12 +30,18 @@ SCALED, FILLED_IN, BLAS_PRODUCT, PAIR, FACTOR_PRODUCT = 3e-9, 1e-8, 3e-11, 1.1e-
 #: The least number of rows of a sample, a parameter; more while it costs no more than so many
 #: evaluations. Each sample is so many times as large as the one before.
 SAMPLED, CHEAP, GROWTH = 30, 1.0, 3
-#: In evaluations: curvature that costs more does not pay; that of a smoothed loss pays more often.
+#: In evaluations: curvature that costs more is a last resort; that of a smoothed loss pays sooner.
 DEAREST, DEAREST_SMOOTHED = 12.0, 60.0
-# Entries of a block of rows that is copied for BLAS: bounds the memory taken.
-_BLOCK_ENTRIES = 1 << 18
-# Relative to the mean: a curvature that can just be told from none.
-_FLAT = 1e-14
+#: What is beyond all bounds, in evaluations and in parameters.
+TOO_DEAR, TOO_MANY = 300.0, 3000
+#: A column that bends less than this share of the one that bends most may have been missed.
+RARE = 1e-3
+#: Of the loss's largest curvature: no coordinate is taken to bend less, whatever rows say here.
+FLATTEST = 1e-8
+# Entries of a block of rows that is copied for BLAS: the processor's cache holds it.
+_BLOCK_ENTRIES = 1 << 15
+# What is added to a diagonal of ones, until the matrix has a Cholesky factor.
+_SHIFTS = (1e-13, 1e-11, 1e-9, 1e-7, 1e-5, 1e-3)
 
 
 class Factored:
@@ -40,14 +49,28 @@ class Factored:
 
     scaled = True
 
-    def __init__(self, matrix: Matrix, cost: float) -> None:
-        self._factor = cho_factor(matrix, lower=True, overwrite_a=True, check_finite=False)
-        self.cost = cost
+    def __init__(self, matrix: Matrix, cost: float, patience: float) -> None:
+        # Coordinates may be measured in very different units: in these the diagonal is 1. One that
+        # does not bend at all is no coordinate of anything.
+        sizes = np.sqrt(matrix.diagonal())
+        self._units = np.divide(1.0, sizes, out=np.zeros_like(sizes), where=sizes > 0.0)
+        self._factor = _factor(self._units[:, None] * matrix * self._units)
+        self.cost, self.patience = cost, patience
 
     def solve(self, vector: Vector) -> Vector:
         """Return the inverse times a vector."""
-        solution: Vector = cho_solve(self._factor, vector, check_finite=False)
-        return solution
+        solution: Vector = cho_solve(self._factor, self._units * vector, check_finite=False)
+        return self._units * solution
+
+
+def _factor(matrix: Matrix) -> Any:
+    """Return the Cholesky factor of a matrix that may be singular, up to rounding or a bit more."""
+    ends = np.arange(len(matrix))
+    for shift in _SHIFTS:
+        matrix[ends, ends] += shift
+        with suppress(LinAlgError):
+            return cho_factor(matrix, lower=True, check_finite=False)
+    raise NonFiniteError("the second derivatives are not finite")
 
 
 class Diagonal:
@@ -55,13 +78,17 @@ class Diagonal:
 
     scaled = False
 
-    def __init__(self, diagonal: Vector, cost: float) -> None:
+    def __init__(self, diagonal: Callable[[], Vector], cost: float, patience: float) -> None:
         self._diagonal = diagonal
-        self.cost = cost
+        self.cost, self.patience = cost, patience
+
+    @cached_property
+    def _numbers(self) -> Vector:
+        return self._diagonal()  # a pass over the data, where it is asked for
 
     def solve(self, vector: Vector) -> Vector:
         """Return the inverse times a vector."""
-        return vector / self._diagonal
+        return vector / self._numbers
 
 
 class Costs(NamedTuple):
@@ -73,7 +100,7 @@ class Costs(NamedTuple):
     row: float
     factor: float
     constant: bool  # whether the curvature is the same everywhere
-    dearest: float  # in evaluations: what costs more does not pay
+    dearest: float  # in evaluations: what costs more is a last resort
 
     @classmethod
     def of(cls, model: LinearModel) -> Costs:
@@ -97,17 +124,33 @@ class Costs(NamedTuple):
 
     @property
     def least(self) -> int:
-        """The rows of the smallest sample that is of use; 0 where curvature does not pay."""
-        least = min(self.n_samples, SAMPLED * self.n_parameters)
-        return least if self.of_sample(least) <= self.dearest else 0
+        """The rows of the smallest sample that is of use; 0 where curvature is a last resort."""
+        return self._fewest if self.of_sample(self._fewest) <= self.dearest else 0
+
+    @property
+    def _fewest(self) -> int:
+        return min(self.n_samples, SAMPLED * self.n_parameters)
+
+    @property
+    def _is_beyond_bounds(self) -> bool:
+        dear = self.of_sample(self._fewest) > max(self.dearest, TOO_DEAR)
+        return dear or self.n_parameters > TOO_MANY
 
     def sample(self, number: int) -> int:
         """Return how many rows to take for the first time (1), the second, and so on; 0: none."""
-        n, least = self.n_samples, self.least
+        n = self.n_samples
         if self.constant and self.of_sample(n) <= self.dearest:
             return n
         cheap = int((CHEAP * self.evaluation - self.factor) / self.row)
-        return min(n, max(least, cheap) * GROWTH ** min(number - 1, 20)) if least else 0
+        if self._is_beyond_bounds:
+            return 0
+        return min(n, max(self._fewest, cheap) * int(GROWTH ** min(number - 1, 20)))
+
+    def price(self, number: int) -> tuple[float, float]:
+        """Return the cost of the `number`-th sample's curvature, and how long to do without."""
+        size = self.sample(number)
+        cost = self.of_sample(size) if size else math.inf
+        return cost, 0.0 if cost <= self.dearest else cost
 
 
 def _blas_row(model: LinearModel) -> float:
@@ -125,11 +168,12 @@ def _pairs_row(model: LinearModel) -> float:
     return PAIR * float((lengths * (lengths + 1.0)).mean()) / 2.0
 
 
-def second_derivatives(loss: Loss, at: ModelEvaluation, cautious: bool) -> Vector:
+def second_derivatives(loss: Loss, at: ModelEvaluation, caution: float) -> Vector:
     """Return l'' at the rows' margins, for all losses but the logistic one a constant or 0.
 
-    The cautious ones are not 0 beyond a corner, but what bends a parabola with its lowest point
-    where the loss is lowest and the same slope here: no step with them is too long.
+    With caution they are not 0 beyond a corner, but that share of what bends a parabola with its
+    lowest point where the loss is lowest and the same slope here: with all of it no step is too
+    long.
     """
     theta, y, margins = at.derivatives, at.model.y, at.margins
     if loss.name == "logistic":
@@ -140,20 +184,22 @@ def second_derivatives(loss: Loss, at: ModelEvaluation, cautious: bool) -> Vecto
     if loss.plain.name.endswith("epsilon_insensitive"):
         bent &= theta != 0.0
     derivatives = np.where(bent, loss.curvature, 0.0)
-    if not cautious:
+    if caution == 0.0:
         return derivatives
     distance = y * margins - 1.0 if loss.classification else margins - y
     with np.errstate(divide="ignore", invalid="ignore"):
         secant = np.abs(theta / distance)
     beyond = ~bent & (theta != 0.0) & (secant < loss.curvature)
-    return np.where(beyond, secant, derivatives)
+    return np.where(beyond, caution * secant, derivatives)
 
 
-def drawn(weights: Vector, size: int, rng: np.random.Generator) -> tuple[Rows, Vector]:
+def drawn(
+    weights: Vector, size: int, generator: Callable[[], np.random.Generator]
+) -> tuple[Rows, Vector]:
     """Return rows and weights that stand for all: None and the weights themselves if few enough.
 
     Rows are drawn by their weights, and then weigh the same, so that none is wasted on a row that
-    does not bend.
+    does not bend. The generator is made where it is needed.
     """
     if size >= weights.size:
         return None, weights
@@ -161,13 +207,18 @@ def drawn(weights: Vector, size: int, rng: np.random.Generator) -> tuple[Rows, V
     if bent.size <= size:
         return bent, weights[bent]
     ends = np.cumsum(weights)
-    chosen = np.searchsorted(ends, rng.random(size) * ends[-1], side="right")
-    chosen.sort()
+    # One from each of so many parts of equal weight: in order, and with less noise.
+    places = (np.arange(size) + generator().random(size)) * (ends[-1] / size)
+    chosen = np.searchsorted(ends, places, side="right")
     return np.minimum(chosen, weights.size - 1), np.full(size, ends[-1] / size)
 
 
 def second_derivative_matrix(
-    model: LinearModel, bends: Vector, squares: Vector | None, rows: Rows, weights: Vector
+    model: LinearModel,
+    bends: Vector,
+    squares: Callable[[], Vector],
+    rows: Rows,
+    weights: Vector,
 ) -> Matrix:
     """Return the objective's second derivatives, from rows and weights that stand for all.
 
@@ -177,19 +228,23 @@ def second_derivative_matrix(
         The model.
     bends : Vector
         p_i l'' of all rows.
-    squares : Vector
-        The columns' mean squares: a column that the sample misses still bends something. None: the
-        rows are no sample.
+    squares : callable
+        Returns the columns' mean squares: a column that the sample misses, or only rows beyond a
+        corner have, still bends something.
     rows, weights
         As `drawn` returns them.
     """
     matrix = gram(model, rows, weights)
-    ends = np.arange(model.n_features)
-    if squares is not None:
-        matrix[ends, ends] = np.maximum(matrix[ends, ends], squares * float(bends.sum()))
-    matrix[ends, ends] += model.l2
     ends = np.arange(model.n_parameters)
-    matrix[ends, ends] += _FLAT * float(np.trace(matrix)) + np.finfo(np.float64).tiny
+    seen = matrix[ends, ends]
+    if not seen.min() > RARE * seen.max():
+        sizes = np.append(squares(), np.ones(int(model.fit_intercept)))
+        mean = FLATTEST * model.loss.curvature
+        if rows is not None:
+            mean = max(mean, float(bends.sum()))
+        matrix[ends, ends] = np.maximum(seen, mean * sizes)
+    ends = ends[: model.n_features]
+    matrix[ends, ends] += model.l2
     return matrix
 
 
@@ -200,9 +255,18 @@ def gram(model: LinearModel, rows: Rows, weights: Vector) -> Matrix:
     by_pairs = _pairs_row(model) < _blas_row(model)
     matrix[:d, :d] = (_sparse_gram if by_pairs else _blocked_gram)(model, rows, weights)
     if model.fit_intercept:
-        matrix[d, :d] = matrix[:d, d] = weights @ (X if rows is None else X[rows])
+        matrix[d, :d] = matrix[:d, d] = _combination(X, rows, weights)
         matrix[d, d] = weights.sum()
     return matrix
+
+
+def _combination(X: Any, rows: Rows, weights: Vector) -> Vector:
+    """Return the sum of some rows by their weights, without copying many of them."""
+    if rows is not None and rows.size >= X.shape[0] // 10:
+        weights = np.bincount(rows, weights, X.shape[0]).astype(np.float64, copy=False)
+        rows = None
+    total: Vector = weights @ (X if rows is None else X[rows])
+    return total
 
 
 def _sparse_gram(model: LinearModel, rows: Rows, weights: Vector) -> Matrix:
@@ -221,29 +285,17 @@ def _sparse_gram(model: LinearModel, rows: Rows, weights: Vector) -> Matrix:
 
 def _blocked_gram(model: LinearModel, rows: Rows, weights: Vector) -> Matrix:
     """Add up the Gram matrices of blocks of rows, each copied."""
-    d = model.n_features
-    X: Any = model.X if rows is None else model.X[rows]
+    n, d = weights.size, model.n_features
     total, roots = np.zeros((d, d)), np.sqrt(weights)
     length = max(1, _BLOCK_ENTRIES // d)
-    for first in range(0, weights.size, length):
-        block = X[first : first + length]
+    room = np.empty((min(length, n), d))
+    for first in range(0, n, length):
+        part = slice(first, first + length)
+        block: Any = model.X[part if rows is None else rows[part]]
         dense = block if isinstance(block, np.ndarray) else block.toarray()
-        scaled = np.multiply(dense, roots[first : first + length, None], dtype=np.float64)
+        scaled = np.multiply(dense, roots[part, None], out=room[: dense.shape[0]])
         total += scaled.T @ scaled
     return total
-
-
-def column_squares(model: LinearModel) -> Vector:
-    """Return the means of the columns' squares, weighted as in the objective."""
-    X: Any = model.X
-    squares: Vector
-    if isinstance(X, np.ndarray):
-        squares = np.einsum("i,ij,ij->j", model._shares, X, X, dtype=np.float64)
-    else:
-        weights = np.repeat(model._shares, np.diff(X.indptr))
-        weights *= np.square(X.data, dtype=np.float64)
-        squares = np.bincount(X.indices, weights, model.n_features).astype(np.float64, copy=False)
-    return squares
 
 
 def coordinate_curvatures(model: LinearModel, squares: Vector) -> Vector:

@@ -12,12 +12,12 @@ import numpy.typing as npt
 from accelegrad.errors import Vector
 from accelegrad.problems.linear_model import Evaluation as ModelEvaluation
 from accelegrad.problems.linear_model import LinearModel
+from accelegrad.problems.squares import column_squares
 from accelegrad.rules.sketched_newton import SketchedNewton
 from accelegrad.solve.curvature import (
     Costs,
     Diagonal,
     Factored,
-    column_squares,
     coordinate_curvatures,
     drawn,
     second_derivative_matrix,
@@ -27,10 +27,11 @@ from accelegrad.solve.finite_sum import FiniteSumOracle
 from accelegrad.solve.oracle import QUIET, Evaluation
 from accelegrad.solve.smoothing import SmoothedSumOracle
 
-#: With so many times the rows of the least sample, a run starts from the minimum over that sample,
-#: which takes so many evaluations of it at most, and ends where this share of what a sample leaves
-#: unknown is left.
-PREPARED, GUESSES, PRECISE = 10, 20, 0.1
+#: A run starts from the minimum over a sample of the rows, this share of them, at most so many
+#: entries (a copy) and at least so many rows a parameter; which is found in the same way.
+SAMPLE_SHARE, SAMPLE_ENTRIES, ROWS_A_PARAMETER = 0.1, 1 << 22, 10
+#: The most evaluations of a sample, which end where this share of what it leaves unknown is left.
+GUESSES, PRECISE = 20, 0.3
 #: With so many rows, so many epochs of steps on a few of them are a good beginning.
 FEWEST_ROWS, EPOCHS = 1000, 2
 #: A slope that is flat enough, as a share of the one at the start, and the most trials for it.
@@ -54,7 +55,7 @@ class CurvedOracle(FiniteSumOracle):
         super().__init__(model, rng)
         self._seed = int(rng.integers(2**63))
         self._costs = Costs.of(model)
-        self._made: tuple[int, bool, Factored] | None = None
+        self._made: tuple[int, float, Factored] | None = None
         self._coordinates: Diagonal | None = None
         self._squares: Vector | None = None
         self._latest: list[Evaluation] = []  # the last two
@@ -75,26 +76,29 @@ class CurvedOracle(FiniteSumOracle):
     @property
     def first_epochs(self) -> int:
         """How many epochs of variance-reduced steps are a good beginning."""
-        few = self.model.n_samples < FEWEST_ROWS
-        return 0 if few or self._costs.constant or self._sample_suffices else EPOCHS
+        return _first_epochs(self.model)
 
     @property
-    def _sample_suffices(self) -> bool:
-        """Whether the minimum over a sample of the rows is a good beginning."""
-        size = PREPARED * self._costs.least
-        return 0 < size <= self.model.n_samples and not self._costs.constant
+    def _guess_size(self) -> int:
+        """How many rows the sample has that gives a start; 0 where there is none."""
+        model, costs = self.model, self._costs
+        stored = model.X.size if isinstance(model.X, np.ndarray) else model.X.nnz
+        most = SAMPLE_ENTRIES * model.n_samples / max(1, stored)
+        size = int(min(SAMPLE_SHARE * model.n_samples, most))
+        enough = size >= ROWS_A_PARAMETER * model.n_parameters
+        return size if enough and costs.least and not costs.constant else 0
 
     def guess(self, point: Vector) -> Vector | None:
-        """Return the minimum over a sample of the rows, None where there are too few of them."""
-        if not self._sample_suffices:
+        """Return about the minimum over a sample of the rows, None where there are too few."""
+        size, rng = self._guess_size, self._generator(0)
+        if size == 0:
             return None
-        size, rng = self._costs.least, self._generator(0)
-        sample = _sampled(self.model, np.sort(rng.integers(self.model.n_samples, size=size)))
+        sample = _sampled(self.model, rng.integers(self.model.n_samples, size=size))
         oracle, rule = CurvedOracle(sample, rng), SketchedNewton()
         state = rule.init(point)
         unknown = sample.n_parameters / size  # of the value, about
         for _ in range(GUESSES):
-            state = rule.step(state, oracle).state  # type: ignore[arg-type]
+            state = rule.aimed(rule.step(state, oracle).state, oracle)  # type: ignore[arg-type]
             if 0.0 < state.slope <= PRECISE * unknown * state.value:
                 break
         found: Vector = state.trial
@@ -119,32 +123,32 @@ class CurvedOracle(FiniteSumOracle):
         with np.errstate(**QUIET):
             return _zero(slope, float(before.gradient @ move), float(trial.gradient @ move))
 
-    def curvature(self, point: Vector, number: int, cautious: bool) -> Factored | Diagonal:
+    def curvature(self, point: Vector, number: int, caution: float) -> Factored | Diagonal:
         """Return the curvature at a point from the `number`-th sample; 0: a number a coordinate."""
         size = self._costs.sample(number)
         if number == 0 or size == 0:
             return self._diagonal()
-        if self._made is None or self._made[:2] != (number, cautious):
-            cost = self._costs.of_sample(self._costs.sample(number + 1))
-            made = Factored(self._matrix(point, size, number, cautious), cost)
-            self._made = number, cautious, made
+        if self._made is None or self._made[:2] != (number, caution):
+            price = self._costs.price(number + 1)
+            made = Factored(self._matrix(point, size, number, caution), *price)
+            self._made = number, caution, made
         return self._made[2]
 
     def _diagonal(self) -> Diagonal:
         if self._coordinates is None:
-            bends = coordinate_curvatures(self.model, self._column_squares())
-            first = self._costs.sample(1)
-            self._coordinates = Diagonal(bends, self._costs.of_sample(first) if first else math.inf)
+            self._coordinates = Diagonal(self._coordinate_curvatures, *self._costs.price(1))
         return self._coordinates
 
-    def _matrix(self, point: Vector, size: int, number: int, cautious: bool) -> Any:
+    def _coordinate_curvatures(self) -> Vector:
+        return coordinate_curvatures(self.model, self._column_squares())
+
+    def _matrix(self, point: Vector, size: int, number: int, caution: float) -> Any:
         model = self.model
         with np.errstate(**QUIET):
-            bends = second_derivatives(model.loss, self._evaluated(point), cautious)
+            bends = second_derivatives(model.loss, self._evaluated(point), caution)
             bends *= model._shares
-            rows, weights = drawn(bends, size, self._generator(number))
-            squares = None if rows is None else self._column_squares()
-            return second_derivative_matrix(model, bends, squares, rows, weights)
+            rows, weights = drawn(bends, size, lambda: self._generator(number))
+            return second_derivative_matrix(model, bends, self._column_squares, rows, weights)
 
     def _generator(self, number: int) -> np.random.Generator:
         """Return the same random numbers for the same sample, whenever it is drawn."""
@@ -152,7 +156,7 @@ class CurvedOracle(FiniteSumOracle):
 
     def _column_squares(self) -> Vector:
         if self._squares is None:
-            self._squares = column_squares(self.model)
+            self._squares = column_squares(self.model.X, self.model._shares)
         return self._squares
 
     def _evaluated(self, point: Vector) -> ModelEvaluation:
@@ -184,7 +188,7 @@ class SmoothedCurvedOracle(SmoothedSumOracle):
     @property
     def first_epochs(self) -> int:
         """How many epochs of variance-reduced steps are a good beginning."""
-        return 0 if self.model.n_samples < FEWEST_ROWS else EPOCHS
+        return _first_epochs(self.model)
 
     def guess(self, point: Vector) -> Vector | None:
         """Return the minimum over a sample of the rows, None where there are too few of them."""
@@ -195,22 +199,31 @@ class SmoothedCurvedOracle(SmoothedSumOracle):
         """Return where the smooth objective is lowest between two points."""
         return float(self.smooth.between(point, trial))
 
-    def curvature(self, point: Vector, number: int, cautious: bool) -> Factored | Diagonal:
+    def curvature(self, point: Vector, number: int, caution: float) -> Factored | Diagonal:
         """Return the curvature of the smooth objective."""
-        made: Factored | Diagonal = self.smooth.curvature(point, number, cautious)
+        made: Factored | Diagonal = self.smooth.curvature(point, number, caution)
         return made
 
 
+def _first_epochs(model: LinearModel) -> int:
+    """Return how many epochs pay: none where curvature, which does more, costs little."""
+    return 0 if model.n_samples < FEWEST_ROWS or Costs.of(model).least else EPOCHS
+
+
 def _sampled(model: LinearModel, rows: npt.NDArray[np.int64]) -> LinearModel:
-    """Return the model of some rows."""
-    weights = None if model.sample_weight is None else model.sample_weight[rows]
+    """Return the model of some rows.
+
+    A weak l2 term gets the weight against a row that it had before, up to that of a row: fewer rows
+    are fitted too well sooner.
+    """
+    weight = min(model.l2 * model.n_samples, 1.0) / rows.size
     sample = LinearModel(
         model.X[rows],
         model.y[rows],
         "squared",
-        l2=model.l2,
+        l2=max(model.l2, weight),
         fit_intercept=model.fit_intercept,
-        sample_weight=weights,
+        sample_weight=None if model.sample_weight is None else model.sample_weight[rows],
     )
     return sample.with_loss(model.loss)
 

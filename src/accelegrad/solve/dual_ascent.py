@@ -13,6 +13,7 @@ from accelegrad import kernels
 from accelegrad.errors import Vector
 from accelegrad.problems.linear_model import LinearModel
 from accelegrad.problems.losses import Loss
+from accelegrad.problems.squares import row_squares
 from accelegrad.solve.oracle import QUIET, Evaluation, ModelOracle
 
 #: With fewer entries, loading Numba would take longer than what it saves.
@@ -118,19 +119,6 @@ def _has_kernel(model: LinearModel) -> bool:
     if matrix is None or kernels.mode() != "auto":
         return matrix is not None and kernels.mode() == "always"
     return matrix.entries >= LEAST_ENTRIES
-
-
-def row_squares(X: Any) -> Vector:
-    """Return the squared norms of the rows."""
-    if isinstance(X, np.ndarray):
-        squares: Vector = np.einsum("ij,ij->i", X, X, dtype=np.float64)
-        return squares
-    if not X.has_canonical_format:  # an entry stored in pieces has the square of their sum
-        X = X.copy()
-        X.sum_duplicates()
-    owners = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
-    sums = np.bincount(owners, np.square(X.data, dtype=np.float64), X.shape[0])
-    return sums.astype(np.float64, copy=False)
 
 
 def proximal_slopes(loss: Loss, z: Vector, q: float, y: Vector) -> Vector:

@@ -1,67 +1,75 @@
-"""Which method serves a linear model best, and what it needs: measured, see `Engine`."""
+"""Which method for sums over rows serves a linear model best, and what each of them works on."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TypeAlias
 
 import numpy as np
 
 from accelegrad.problems.linear_model import LinearModel
 from accelegrad.rules.base import Rule
 from accelegrad.rules.dual_ascent import DualAscent
-from accelegrad.rules.sketched_newton import FinishedByNewton
+from accelegrad.rules.sketched_newton import FinishedByNewton, SketchedNewton
+from accelegrad.rules.variance_reduced import VarianceReducedAcceleGrad
 from accelegrad.solve.curvature import Costs
 from accelegrad.solve.curved_sum import CurvedOracle, SmoothedCurvedOracle
 from accelegrad.solve.dual_ascent import DualOracle
+from accelegrad.solve.finite_sum import FiniteSumOracle
 from accelegrad.solve.oracle import ModelOracle
+from accelegrad.solve.smoothing import SmoothedSumOracle
+
+#: The gap that is wanted, for a value; 0 if there is none.
+Goal: TypeAlias = Callable[[float], float]
 
 #: With more rows than so many times the columns, the dual has too many coordinates.
 MOST_ROWS = 1.5
+#: The rules that work on the rows of a linear model, and on nothing else.
+SUM_RULES = (VarianceReducedAcceleGrad, SketchedNewton, FinishedByNewton, DualAscent)
 
 
-class Engine(NamedTuple):
-    """A rule with the oracle that it needs, and why it is that one."""
-
-    rule: Rule
-    oracle: ModelOracle
-    reason: str
-
-
-def engine(model: LinearModel, rng: np.random.Generator, goal: Callable[[float], float]) -> Engine:
-    """Return what minimises a linear model without constraint or penalty fastest.
+def sum_oracle(rule: Rule, model: LinearModel, rng: np.random.Generator, goal: Goal) -> ModelOracle:
+    """Return what one of the `SUM_RULES` works on.
 
     Parameters
     ----------
+    rule : Rule
+        One of them.
     model : LinearModel
-        The model; a loss with kinks needs an l2 term.
+        The model; where its loss has kinks, it needs an l2 term.
     rng : numpy.random.Generator
         Where the order of the rows and the samples come from.
     goal : callable
         The gap that is wanted, for a value; 0 if there is none.
     """
-    reason = why_dual(model)
-    if reason:
-        return Engine(DualAscent(), DualOracle(model, rng), reason)
+    if isinstance(rule, DualAscent):
+        return DualOracle(model, rng)
+    curved = not isinstance(rule, VarianceReducedAcceleGrad)
     if math.isfinite(model.loss.curvature):
-        return Engine(FinishedByNewton(), CurvedOracle(model, rng), _why_newton(model))
-    if model.l2 == 0.0:
-        raise ValueError(f"model must have an l2 term for the {model.loss.name} loss, but l2 is 0.")
-    oracle = SmoothedCurvedOracle(model, rng, goal)
-    return Engine(FinishedByNewton(), oracle, _why_newton(model))
+        return (CurvedOracle if curved else FiniteSumOracle)(model, rng)
+    return (SmoothedCurvedOracle if curved else SmoothedSumOracle)(model, rng, goal)
+
+
+def has_curvature(model: LinearModel) -> bool:
+    """Tell whether second derivatives cost little enough, beside gradients, to be of use."""
+    return Costs.of(model).least > 0
 
 
 def why_dual(model: LinearModel) -> str:
     """Say why coordinate ascent on the dual is best; empty if it is not."""
     if model.l2 == 0.0 or model.fit_intercept:
         return ""
-    if model.n_samples > MOST_ROWS * model.n_features or Costs.of(model).least:
+    if model.n_samples > MOST_ROWS * model.n_features or has_curvature(model):
         return ""
     return f"the dual has {model.n_samples} coordinates, the primal {model.n_features}"
 
 
-def _why_newton(model: LinearModel) -> str:
-    if Costs.of(model).least:
+def why_newton(model: LinearModel) -> str:
+    """Say why Newton's steps, after a few epochs at most, are best."""
+    if has_curvature(model):
         return f"the curvature in {model.n_parameters} coordinates costs little beside gradients"
-    return f"steps on a few of {model.n_samples} rows, then gradients that learn the curvature"
+    return (
+        f"steps on a few of {model.n_samples} rows are soon near, and full gradients learn the "
+        "curvature"
+    )

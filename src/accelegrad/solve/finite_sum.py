@@ -12,6 +12,7 @@ from accelegrad import kernels
 from accelegrad.errors import Vector, whole_number
 from accelegrad.problems.linear_model import Evaluation as ModelEvaluation
 from accelegrad.problems.linear_model import LinearModel
+from accelegrad.problems.squares import row_squares
 from accelegrad.rules.variance_reduced import Epoch, VarianceReducedAcceleGrad
 from accelegrad.solve.oracle import QUIET, Evaluation, ModelOracle
 
@@ -87,7 +88,7 @@ class FiniteSumOracle(ModelOracle):
         model = self.model
         if self._largest_row is None:
             weight = model.n_samples * float(model._shares.max())
-            self._largest_row = weight * (_largest_square(model.X) + model.fit_intercept)
+            self._largest_row = weight * (float(row_squares(model.X).max()) + model.fit_intercept)
         return model.loss.curvature * self._largest_row + model.l2
 
     def epoch(self, rule: VarianceReducedAcceleGrad, epoch: Epoch, anchor: Evaluation) -> Epoch:
@@ -174,13 +175,3 @@ def _has_kernel(model: LinearModel) -> bool:
     if matrix is None or kernels.mode() != "auto":
         return matrix is not None and kernels.mode() == "always"
     return matrix.entries >= LEAST_ENTRIES
-
-
-def _largest_square(X: Any) -> float:
-    """Return the largest squared norm of a row."""
-    if isinstance(X, np.ndarray):
-        return float(np.einsum("ij,ij->i", X, X, dtype=np.float64).max())
-    if X.nnz == 0:
-        return 0.0
-    filled = np.flatnonzero(np.diff(X.indptr))  # reduceat takes no empty rows
-    return float(np.add.reduceat(np.square(X.data, dtype=np.float64), X.indptr[filled]).max())
