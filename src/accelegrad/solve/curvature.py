@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -104,7 +105,13 @@ class Costs(NamedTuple):
 
     @classmethod
     def of(cls, model: LinearModel) -> Costs:
-        """Estimate them from the shape of the data."""
+        """Estimate them from the shape of the data, once for each model."""
+        if model not in _known:
+            _known[model] = cls._estimated(model)
+        return _known[model]
+
+    @classmethod
+    def _estimated(cls, model: LinearModel) -> Costs:
         X: Any = model.X
         dense = isinstance(X, np.ndarray)
         entries = DENSE_ENTRY * X.size if dense else SPARSE_ENTRY * X.nnz
@@ -151,6 +158,10 @@ class Costs(NamedTuple):
         size = self.sample(number)
         cost = self.of_sample(size) if size else math.inf
         return cost, 0.0 if cost <= self.dearest else cost
+
+
+# A model is asked about several times, and the lengths of its rows are many.
+_known: WeakKeyDictionary[LinearModel, Costs] = WeakKeyDictionary()
 
 
 def _blas_row(model: LinearModel) -> float:
