@@ -494,3 +494,11 @@ def test_errors_say_why_there_is_no_bound() -> None:
         model.dual_value_at(np.zeros(4))
     with pytest.raises(ValueError, match="derivatives must be finite"):
         model.dual_value_at(np.full(5, np.nan))
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -3.0])
+def test_a_gram_matrix_that_is_none_ends_the_search(bad):
+    """As after an overflow: there is no bound then, and no error."""
+    gram = np.eye(3)
+    gram[0, 1] = gram[1, 0] = bad
+    assert null_space._solver(gram) is None

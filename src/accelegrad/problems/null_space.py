@@ -369,8 +369,8 @@ def _solver(gram: Matrix) -> Callable[[Vector], Vector] | None:
     gram = units[:, None] * gram * units
     gram[np.diag_indices_from(gram)] = 1.0 + _RIDGE * len(gram)
     try:
-        factor = scipy.linalg.cho_factor(gram, lower=True, check_finite=False)
-    except scipy.linalg.LinAlgError:
+        factor = scipy.linalg.cho_factor(gram, lower=True)
+    except (scipy.linalg.LinAlgError, ValueError):  # the latter where it is not finite
         return None
 
     def solve(missing: Vector) -> Vector:

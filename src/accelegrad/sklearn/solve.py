@@ -28,7 +28,6 @@ from accelegrad.problems.penalties import L1
 from accelegrad.problems.scaling import column_scaling
 from accelegrad.sklearn.bounds import DualBound
 from accelegrad.sklearn.objective import Change, Problem
-from accelegrad.solve.engines import has_curvature
 
 # An objective below this share of what a constant prediction gets counts as this share: a minimum
 # of zero would never be met to a relative tolerance.
@@ -38,7 +37,6 @@ FIRST_LOOKS = 20  # and after each of the first ones
 DEARER_LOOKS = 8  # the dearer bounds are looked at one time in so many
 FORGETTING = 2.0  # slopes are averaged with weights that grow like this power of the iteration
 SMALLEST_TOL = 1e-15  # below that rounding decides
-FAR_FROM_CENTRE = 3.0  # of columns: the mean over the deviation
 FARTHER, FARTHER_LOOKS = 4.0, 10  # beyond a region: so many times its radius, so often
 ROUNDING = 1e-9  # how far below zero, relative to the value, a gap may be by rounding
 
@@ -264,13 +262,14 @@ def solve(
 def _is_plain(problem: Problem) -> bool:
     """Tell whether the model is best handed over as it is.
 
-    For losses with kinks and no l2 term, which `minimize` does not smooth, the bounds here, where
-    they can be had, prove an accuracy in far fewer iterations than the model's own.
+    For losses with kinks and no dual bound of their own, which `minimize` does not smooth, the
+    bounds here, where they can be had, prove an accuracy in far fewer iterations.
     """
     if not problem.is_free:
         return False
-    smoothed = problem.is_smooth or problem.model.l2 > 0.0
-    return smoothed or not DualBound(problem).can_repair
+    model = problem.model
+    smoothed = isinstance(model, LinearModel) and model.has_dual_bound
+    return problem.is_smooth or smoothed or not DualBound(problem).can_repair
 
 
 def _solve_model(
@@ -288,29 +287,11 @@ def _solve_model(
         start,
         penalty=L1(problem.l1) if problem.l1 > 0.0 else None,  # which leaves the intercept out
         feasible_set=problem.feasible_set,
-        scale="columns" if _wants_centred_columns(problem, settings) else "auto",
         batch_size=settings.batch_size,
         rng=seed,
         **_options(settings, watch),
     )
     return _fit(problem, watch, result)
-
-
-def _wants_centred_columns(problem: Problem, settings: Settings) -> bool:
-    """Tell whether columns are so far from 0, beside their deviation, that this rules the run.
-
-    Then one direction, that of the means, bends far more than all others. Second derivatives see
-    to that by themselves, where they cost little.
-    """
-    model = problem.model
-    suited = settings.diameter == "auto" and settings.batch_size is None and problem.is_smooth
-    if not (suited and isinstance(model, LinearModel) and model.fit_intercept):
-        return False
-    if has_curvature(model):
-        return False
-    change = column_scaling(model)
-    assert change.shift is not None
-    return float(np.mean((change.scale * change.shift) ** 2)) > FAR_FROM_CENTRE**2
 
 
 def _solve_function(
