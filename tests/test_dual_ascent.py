@@ -47,7 +47,7 @@ def test_an_epoch_is_its_transcription(loss):
     n = model.n_samples
     orders = [np.random.default_rng(2).permutation(n)]
     conjugates = [lambda t, y=y: float(model.loss.conjugate(t, y)) for y in model.y]
-    low, high = (np.broadcast_to(end, n) for end in model.loss._domain(model.y))
+    low, high = (np.broadcast_to(end, n) for end in model.loss.domain(model.y))
     domains = list(zip(low, high, strict=True))
     told = dual_ascent(model.X, np.full(n, 1 / n), model.l2, conjugates, domains, orders)
     steps, _ = run(model, 1, "never")
@@ -109,7 +109,7 @@ def test_the_dual_rises_to_the_minimum_and_the_bound_is_the_models_own(loss):
     assert -1e-13 <= best - bounds[-1] < 1e-6
     slopes = steps[-1].state.slopes
     assert bounds[-1] == pytest.approx(model.dual_value_at(slopes), abs=1e-12)
-    w = -model._backward(slopes) / model.l2
+    w = -model.combination(slopes) / model.l2
     assert_allclose(steps[-1].state.point, w, atol=1e-12)
 
 

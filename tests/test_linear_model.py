@@ -867,7 +867,7 @@ def test_another_loss_leaves_the_data_where_they_are() -> None:
     for other in (model.with_loss(make_loss("squared")), model.smoothed(0.1)):
         assert other.X is model.X
         assert other.y is model.y
-        assert other._shares is model._shares
+        assert other.shares is model.shares
         assert other.l2 == model.l2
     assert model.smoothed(0.0).loss == model.loss == make_loss("hinge")
     fresh = LinearModel(X, y, "squared", l2=0.1, sample_weight=np.arange(1.0, 24.0))

@@ -184,9 +184,9 @@ def test_repaired_slopes_prove_more_of_quantile_regression():
     # At the point itself every slope is at an end of its range; nearby some of them change.
     near = result.x + 0.02 * rng.standard_normal((200, 7))
     theta = np.mean([problem.model.evaluate(x).derivatives for x in near], axis=0)
-    assert np.abs(problem.model._backward(theta)[:-1]).max() > 0.03
+    assert np.abs(problem.model.combination(theta)[:-1]).max() > 0.03
     repaired = bound.repaired(theta, np.zeros(6))
-    combination = problem.model._backward(repaired)
+    combination = problem.model.combination(repaired)
     assert np.abs(combination[:-1]).max() <= 0.03 * (1 + 1e-9)  # what the l1 term can hold
     assert combination[-1] == pytest.approx(0.0, abs=1e-12)
     assert repaired.min() >= -0.7

@@ -86,7 +86,7 @@ class Evaluation:
             model = self.model
             # Both: who asks for a value mostly asks for the gradient next.
             losses, slopes = model.loss.value_and_derivative(self.margins, model.y)
-            self._mean_loss = float(model._shares @ losses)
+            self._mean_loss = float(model.shares @ losses)
             self._derivatives = slopes.astype(np.float64, copy=False)
         return self._mean_loss
 
@@ -99,7 +99,7 @@ class Evaluation:
     def derivatives(self) -> Vector:
         """The slopes theta_i = l'(m_i)."""
         if self._derivatives is None:
-            self._derivatives = self.model._slopes(self.margins)
+            self._derivatives = self.model.slopes(self.margins)
         return self._derivatives
 
     @property
@@ -107,7 +107,7 @@ class Evaluation:
         """A (sub)gradient of P at w: sum_i p_i theta_i a_i + l2 w."""
         if self._gradient is None:
             model = self.model
-            self._gradient = model._with_penalty(model._backward(self.derivatives), self.w)
+            self._gradient = model._with_penalty(model.combination(self.derivatives), self.w)
         return self._gradient
 
     @property
@@ -173,7 +173,7 @@ class Evaluation:
             distance = self._fenchel_young(theta)
             # The gap at theta is at least this: one so far off is not worth a product.
             if distance < gap:
-                residual = model._backward(theta)[:n] + model.l2 * self.w[:n]
+                residual = model.combination(theta)[:n] + model.l2 * self.w[:n]
                 gap = min(gap, self._gap(residual, distance))
         return gap
 
@@ -181,7 +181,7 @@ class Evaluation:
         """Return sum_i p_i (l(m_i) + l*(theta_i) - theta_i m_i), each of them nonnegative."""
         loss, y = self.model.loss, self.model.y
         terms = loss.value(self.margins, y) + loss.conjugate(theta, y) - theta * self.margins
-        return float(self.model._shares @ np.maximum(terms, 0.0))
+        return float(self.model.shares @ np.maximum(terms, 0.0))
 
     def _feasible_derivatives(self) -> list[Vector]:
         """Return slopes with sum_i p_i theta_i = 0, as an unpenalised intercept demands.
@@ -230,6 +230,8 @@ class LinearModel:
         As given, `y` and `sample_weight` as float64 copies.
     loss : Loss
         The pointwise loss.
+    shares : Vector
+        The weights p_i of the rows, which sum to 1.
     n_samples, n_features, n_parameters : int
         The shape of X, and the length of a parameter vector.
     dtype : dtype
@@ -260,7 +262,7 @@ class LinearModel:
         self.dtype = self.X.dtype
         self.y = _targets(y, self.n_samples, self.loss)
         self.sample_weight = _weights(sample_weight, self.n_samples)
-        self._shares = _shares(self.sample_weight, self.n_samples)
+        self.shares = _shares(self.sample_weight, self.n_samples)
         self._is_sparse = _is_sparse(self.X)
         # A view; made once because SciPy takes its time to make one.
         self._transpose = self.X.T if self._is_sparse else None
@@ -375,10 +377,10 @@ class LinearModel:
             return self.bounds_without_l2("dual_value_at").at(theta)
         if self.fit_intercept:
             theta = self.balanced(theta)
-        conjugates = np.where(self._shares > 0.0, self.loss.conjugate(theta, self.y), 0.0)
-        combination = self._backward(theta)[: self.n_features]
+        conjugates = np.where(self.shares > 0.0, self.loss.conjugate(theta, self.y), 0.0)
+        combination = self.combination(theta)[: self.n_features]
         quadratic = float(combination @ combination) / (2.0 * self.l2)
-        return -float(self._shares @ conjugates) - quadratic
+        return -float(self.shares @ conjugates) - quadratic
 
     @property
     def has_dual_bound(self) -> bool:
@@ -422,11 +424,11 @@ class LinearModel:
             found = self._one_pass(w, rows)
             return found.loss + self._penalty(w), self._with_penalty(found.gradient, w)
         features = w[: self.n_features]
-        block = self._block(rows)
+        block = self.block(rows)
         margins, y = block.margins(features), self.y[rows]
         if self.fit_intercept:
             margins += w[-1]
-        shares = self._shares[rows] * (self.n_samples / rows.size)
+        shares = self.shares[rows] * (self.n_samples / rows.size)
         coefficients = shares * self.loss.derivative(margins, y)
         value = float(shares @ self.loss.value(margins, y)) + self._penalty(w)
         gradient = self.l2 * w
@@ -461,19 +463,19 @@ class LinearModel:
             return False
         from accelegrad.kernels import gradient
 
-        return gradient.is_pending(self._data().matrix)
+        return gradient.is_pending(self.kernel_data().matrix)
 
     @property
     def _has_kernel(self) -> bool:
         """Whether value and gradient come from one compiled pass over X."""
         return kernels.wanted(self._readable)
 
-    def _data(self) -> one_pass_gradient.Data:
+    def kernel_data(self) -> one_pass_gradient.Data:
         """Return what the kernels read, made at the first call; it is nothing but views."""
         if self._kernel_data is None:
             from accelegrad.kernels import gradient, losses
 
-            shares = None if self.sample_weight is None else self._shares
+            shares = None if self.sample_weight is None else self.shares
             own = self.loss
             shape = losses.loss_shape(own.plain.name, own.parameter, own.smoothing)
             self._kernel_data = gradient.data(self.X, self.y, shares, shape)
@@ -488,7 +490,7 @@ class LinearModel:
         size = self.n_samples if rows is None else rows.size
         scale = 1.0 / size if self.sample_weight is None else self.n_samples / size
         return gradient.one_pass(
-            self._data(), w, intercept=self.fit_intercept, rows=rows, scale=scale, keep=keep
+            self.kernel_data(), w, intercept=self.fit_intercept, rows=rows, scale=scale, keep=keep
         )
 
     def _parameters(self, w: npt.ArrayLike, name: str = "w") -> Vector:
@@ -529,11 +531,12 @@ class LinearModel:
                     f"{what} needs l2 > 0, but l2 is 0: without it there is no affordable bound "
                     f"here, as {reason}."
                 )
-            space = NullSpace(self.X, self._shares, self.fit_intercept)
+            space = NullSpace(self.X, self.shares, self.fit_intercept)
             self._dual_bounds = DualBounds(space, self.loss, self.y)
         return self._dual_bounds
 
-    def _slopes(self, margins: Vector) -> Vector:
+    def slopes(self, margins: Vector) -> Vector:
+        """Return l'(m_i), the loss's slopes at the rows' margins."""
         return self.loss.derivative(margins, self.y).astype(np.float64, copy=False)
 
     def _penalty(self, w: Vector) -> float:
@@ -558,22 +561,22 @@ class LinearModel:
             margins += w[-1]
         return margins
 
-    def _backward(self, theta: Vector) -> Vector:
+    def combination(self, theta: Vector) -> Vector:
         """Return sum_i p_i theta_i a_i, a new vector; the intercept has a 1 in every a_i."""
         # Equal shares are applied to the result, which mostly is shorter.
-        weighted = theta if self.sample_weight is None else self._shares * theta
+        weighted = theta if self.sample_weight is None else self.shares * theta
         factors = weighted.astype(self.dtype, copy=False)
         product = factors @ self.X if self._transpose is None else self._transpose @ factors
         combination: Vector = product.astype(np.float64, copy=False)
         if self.sample_weight is None:
             combination *= 1.0 / self.n_samples
         if self.fit_intercept:
-            combination = np.append(combination, self._shares @ theta)
+            combination = np.append(combination, self.shares @ theta)
         return combination
 
     def balanced(self, theta: Vector) -> Vector:
         """Scale down the positive or the negative entries so that sum_i p_i theta_i = 0."""
-        weighted = self._shares * theta
+        weighted = self.shares * theta
         positive = float(weighted.sum(where=weighted > 0.0))
         negative = -float(weighted.sum(where=weighted < 0.0))
         if positive > negative:
@@ -591,10 +594,10 @@ class LinearModel:
         """
 
         def slopes(shift: float) -> Vector:
-            return self._slopes(margins + shift)
+            return self.slopes(margins + shift)
 
         def total(shift: float) -> float:
-            return float(self._shares @ slopes(shift))
+            return float(self.shares @ slopes(shift))
 
         size = float(np.abs(margins).max() + np.abs(self.y).max()) + 1.0
         ends = _bracket(total, 1e-6 * size)
@@ -604,12 +607,13 @@ class LinearModel:
         shift = brentq(total, *ends, xtol=unit * size, rtol=unit, maxiter=500, disp=False)
         width = 2.0 * unit * (size + abs(shift))
         below, above = slopes(shift - width), slopes(shift + width)
-        low, high = float(self._shares @ below), float(self._shares @ above)
+        low, high = float(self.shares @ below), float(self.shares @ above)
         if not low < 0.0 < high:
             return slopes(shift)
         return (high * below - low * above) / (high - low)
 
-    def _block(self, rows: Rows) -> _MatrixRows | _GatheredRows:
+    def block(self, rows: Rows) -> _MatrixRows | _GatheredRows:
+        """Return some rows, for products with them; few of a sparse matrix are not copied."""
         if not self._is_sparse or rows.size > _GATHERED_ROWS:
             # A slice is a view, where an index makes a copy.
             index = slice(rows[0], rows[0] + 1) if rows.size == 1 else rows

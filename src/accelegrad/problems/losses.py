@@ -99,7 +99,7 @@ class Loss(ABC):
         slope = np.asarray(theta)
         unit = np.finfo(slope.dtype if slope.dtype.kind == "f" else np.float64).eps
         slope, target = slope.astype(np.float64), np.asarray(y, dtype=np.float64)
-        low, high = self._domain(target)
+        low, high = self.domain(target)
         slack = _ROUNDING_UNITS * unit * (np.abs(slope) + np.minimum(high - low, 1.0))
         allowed = np.isfinite(slope) & (slope >= low - slack) & (slope <= high + slack)
         inside = np.where(allowed, np.clip(slope, low, high), 0.0)
@@ -124,9 +124,13 @@ class Loss(ABC):
     def _value_and_derivative(self, m: Array, y: Array) -> tuple[Array, Array]:
         return self._value(m, y), self._derivative(m, y)
 
+    def domain(self, y: Vector) -> tuple[Vector | float, Vector | float]:
+        """Return the ends of the closed interval in which the conjugate is finite."""
+        return self._domain(y)
+
     @abstractmethod
     def _domain(self, y: Vector) -> tuple[Vector | float, Vector | float]:
-        """Return the ends of the closed interval in which the conjugate is finite."""
+        """Return the ends of that interval."""
 
     @abstractmethod
     def _conjugate(self, theta: Vector, y: Vector) -> Vector:
@@ -542,13 +546,13 @@ class Smoothed(Loss):
     def _slope(self, excess: Array, y: Array) -> Array:
         with np.errstate(over="ignore"):  # an infinite quotient is clipped
             steep = excess / self.mu
-        ends = self._domain(y.astype(np.float64, copy=False))
+        ends = self.domain(y.astype(np.float64, copy=False))
         low, high = (np.asarray(end, dtype=steep.dtype) for end in ends)
         slope: Array = np.clip(steep, low, high)
         return slope
 
     def _domain(self, y: Vector) -> tuple[Vector | float, Vector | float]:
-        return self.loss._domain(y)
+        return self.loss.domain(y)
 
     def _conjugate(self, theta: Vector, y: Vector) -> Vector:
         return self.loss._conjugate(theta, y) + 0.5 * self.mu * theta * theta

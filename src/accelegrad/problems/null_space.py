@@ -398,7 +398,7 @@ class DualBounds:
     def __init__(self, space: NullSpace, loss: Loss, y: Vector) -> None:
         self.space, self.loss, self.y = space, loss, y
         self._weighs = space.shares > 0.0
-        low, high = loss._domain(y)
+        low, high = loss.domain(y)
         # A row without weight has no say: its slope is 0.
         self.low = np.where(self._weighs, low, 0.0)
         self.high = np.where(self._weighs, high, 0.0)

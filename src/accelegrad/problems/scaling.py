@@ -165,7 +165,7 @@ def near_start(model: LinearModel, x: Vector) -> Vector:
     if not model.fit_intercept:
         return x
     rows = np.unique(np.linspace(0, model.n_samples - 1, _MOST_ROWS).astype(np.intp))
-    y, shares = model.y[rows], model._shares[rows]
+    y, shares = model.y[rows], model.shares[rows]
     with np.errstate(over="ignore", invalid="ignore"):
         margins = x[-1] + (model.X[rows] @ x[:-1] if x[:-1].any() else np.zeros(rows.size))
         shift = _best_shift(model.loss, margins, y, shares)
@@ -226,8 +226,8 @@ class _Moments(NamedTuple):
 
 def _moments(model: LinearModel) -> _Moments:
     if sp.issparse(model.X):
-        return _sparse_moments(model.X, model._shares)
-    return _dense_moments(model.X, model._shares)
+        return _sparse_moments(model.X, model.shares)
+    return _dense_moments(model.X, model.shares)
 
 
 def _dense_moments(X: Any, shares: Vector) -> _Moments:
@@ -281,13 +281,13 @@ def _filled(model: LinearModel) -> Vector:
     n, d = X.shape
     filled = np.zeros(d)
     if sp.issparse(X):
-        for columns, entries, weights in _entries(X, model._shares):
+        for columns, entries, weights in _entries(X, model.shares):
             filled += np.bincount(columns, weights * (entries != 0), d)
     else:
         rows = max(1, _BLOCK_ENTRIES // d)
         for start in range(0, n, rows):
             block = slice(start, start + rows)
-            filled += model._shares[block] @ (X[block] != 0)
+            filled += model.shares[block] @ (X[block] != 0)
     return np.where(filled > 0.0, np.minimum(filled, 1.0), 1.0)
 
 

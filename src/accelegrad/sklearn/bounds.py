@@ -51,11 +51,11 @@ class DualBound:
         model = self.model
         if model.fit_intercept:
             theta = model.balanced(theta)
-        conjugates = np.where(model._shares > 0.0, model.loss.conjugate(theta, model.y), 0.0)
-        conjugate = float(model._shares @ conjugates)
+        conjugates = np.where(model.shares > 0.0, model.loss.conjugate(theta, model.y), 0.0)
+        conjugate = float(model.shares @ conjugates)
         if not np.isfinite(conjugate):
             return 0.0
-        v = model._backward(theta)[: model.n_features]
+        v = model.combination(theta)[: model.n_features]
 
         def negative(c: float) -> float:
             # l*(c theta) <= c l*(theta), by convexity and l*(0) = 0.
@@ -85,7 +85,7 @@ class DualBound:
         bounds = model.bounds_without_l2("DualBound")
         space = bounds.space
         theta = np.clip(theta, bounds.low, bounds.high)
-        wanted = model._backward(theta)
+        wanted = model.combination(theta)
         wanted[model.n_features :] = 0.0  # the intercept's
         rest = -wanted[: w.size] - model.l2 * w
         signs = np.where(w == 0.0, np.clip(rest, -self.l1, self.l1), self.l1 * np.sign(w))

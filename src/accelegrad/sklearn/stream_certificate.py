@@ -91,9 +91,9 @@ class _Sums:
         self._loss += weight * seen.mean_loss
         for side, bound in enumerate((np.maximum, np.minimum)):
             theta = bound(seen.derivatives, 0.0)
-            conjugate = float(model._shares @ model.loss.conjugate(theta, model.y))
+            conjugate = float(model.shares @ model.loss.conjugate(theta, model.y))
             self._conjugates[side] += weight * conjugate
-            self._combinations[side] = self._combinations[side] + weight * model._backward(theta)
+            self._combinations[side] = self._combinations[side] + weight * model.combination(theta)
 
     def objective(self) -> float:
         problem, x = self._problem, self._point

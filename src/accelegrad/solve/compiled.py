@@ -156,7 +156,7 @@ class CompiledRule(Rule):
         rule, model = self.rule, self.model
         settings: dict[str, Any] = {
             "x0": x0,
-            "shares": model._shares,
+            "shares": model.shares,
             "loss": model.loss.plain.name,
             "loss_parameter": model.loss.parameter,
             "smoothing": model.loss.smoothing,

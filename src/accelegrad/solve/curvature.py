@@ -190,7 +190,7 @@ def second_derivatives(loss: Loss, at: ModelEvaluation, caution: float) -> Vecto
     if loss.name == "logistic":
         size = np.abs(theta)
         return size * (1.0 - size)
-    low, high = loss._domain(y)
+    low, high = loss.domain(y)
     bent = (theta > low) & (theta < high)
     if loss.plain.name.endswith("epsilon_insensitive"):
         bent &= theta != 0.0
@@ -286,7 +286,7 @@ def _sparse_gram(model: LinearModel, rows: Rows, weights: Vector) -> Matrix:
 
     half = np.zeros((model.n_features, model.n_features))
     chosen = np.arange(model.n_samples) if rows is None else rows
-    data, indices, indptr = model._data().matrix
+    data, indices, indptr = model.kernel_data().matrix
     add_gram(data, indices, indptr, read_only(chosen), read_only(weights), half)
     diagonal = np.diag(half).copy()
     half += half.T

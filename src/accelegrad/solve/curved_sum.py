@@ -117,8 +117,8 @@ class CurvedOracle(FiniteSumOracle):
         bend = model.l2 * float(move[:d] @ move[:d])
 
         def slope(t: float) -> float:
-            slopes = model._slopes(before.margins + t * change)
-            return float(model._shares @ (slopes * change)) + start + t * bend
+            slopes = model.slopes(before.margins + t * change)
+            return float(model.shares @ (slopes * change)) + start + t * bend
 
         with np.errstate(**QUIET):
             return _zero(slope, float(before.gradient @ move), float(trial.gradient @ move))
@@ -146,7 +146,7 @@ class CurvedOracle(FiniteSumOracle):
         model = self.model
         with np.errstate(**QUIET):
             bends = second_derivatives(model.loss, self._evaluated(point), caution)
-            bends *= model._shares
+            bends *= model.shares
             rows, weights = drawn(bends, size, lambda: self._generator(number))
             return second_derivative_matrix(model, bends, self._column_squares, rows, weights)
 
@@ -156,7 +156,7 @@ class CurvedOracle(FiniteSumOracle):
 
     def _column_squares(self) -> Vector:
         if self._squares is None:
-            self._squares = column_squares(self.model.X, self.model._shares)
+            self._squares = column_squares(self.model.X, self.model.shares)
         return self._squares
 
     def _evaluated(self, point: Vector) -> ModelEvaluation:

@@ -56,7 +56,7 @@ class DualOracle(ModelOracle):
         self.nfev += 1
         if model.dual_value_at(at.derivatives) > 0.0:
             slopes = at.derivatives.copy()
-        return slopes, model._backward(slopes) / -model.l2
+        return slopes, model.combination(slopes) / -model.l2
 
     def ascend(self, slopes: Vector, point: Vector) -> tuple[Vector, Vector]:
         """Return slopes and point after an epoch."""
@@ -74,8 +74,8 @@ class DualOracle(ModelOracle):
         """Change slopes and weights in place."""
         model = self.model
         for i in order:
-            block, row = model._block(np.array([i])), slice(i, i + 1)
-            share = float(model._shares[i]) / model.l2
+            block, row = model.block(np.array([i])), slice(i, i + 1)
+            share = float(model.shares[i]) / model.l2
             q = share * float(self._squares[i])
             z = block.margins(w) + q * theta[row]
             best = proximal_slopes(model.loss, z, q, model.y[row])
@@ -86,7 +86,7 @@ class DualOracle(ModelOracle):
         from accelegrad.kernels import dual_ascent
         from accelegrad.kernels.arrays import read_only
 
-        data = self.model._data()
+        data = self.model.kernel_data()
         given = dual_ascent.Rows(data.y, data.shares, data.loss)
         rest = (given, read_only(self._squares), self.model.l2, theta, w, read_only(order))
         if len(data.matrix) == 1:
@@ -101,7 +101,7 @@ class DualOracle(ModelOracle):
         # The slopes' combination of rows is -l2 w: no product with the data is needed.
         conjugates = model.loss.conjugate(slopes, model.y)
         norm = float(at.point @ at.point)
-        at.dual_value = -float(model._shares @ conjugates) - 0.5 * model.l2 * norm
+        at.dual_value = -float(model.shares @ conjugates) - 0.5 * model.l2 * norm
         return at
 
     def state(self) -> dict[str, Any]:

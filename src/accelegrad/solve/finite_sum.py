@@ -87,7 +87,7 @@ class FiniteSumOracle(ModelOracle):
         """The largest curvature of a row's loss, with the l2 term."""
         model = self.model
         if self._largest_row is None:
-            weight = model.n_samples * float(model._shares.max())
+            weight = model.n_samples * float(model.shares.max())
             self._largest_row = weight * (float(row_squares(model.X).max()) + model.fit_intercept)
         return model.loss.curvature * self._largest_row + model.l2
 
@@ -109,14 +109,14 @@ class FiniteSumOracle(ModelOracle):
     def difference(self, point: Vector, anchor: Evaluation, rows: Any) -> Vector:
         """Return how the gradient of a batch differs at a point and at the anchor."""
         model, d = self.model, self.model.n_features
-        block = model._block(rows)
+        block = model.block(rows)
         margins = block.margins(point[:d])
         if model.fit_intercept:
             margins += point[-1]
         slopes = (
             model.loss.derivative(margins, model.y[rows]) - self._known(anchor).derivatives[rows]
         )
-        factors = slopes * model._shares[rows] * (model.n_samples / rows.size)
+        factors = slopes * model.shares[rows] * (model.n_samples / rows.size)
         change = model.l2 * (point - anchor.point)
         block.add_combination(factors, change[:d])
         if model.fit_intercept:
@@ -140,7 +140,7 @@ class FiniteSumOracle(ModelOracle):
         from accelegrad.kernels import variance_reduced_sparse as sparse
         from accelegrad.kernels.arrays import read_only
 
-        data, known = self.model._data(), self._known(anchor)
+        data, known = self.model.kernel_data(), self._known(anchor)
         by_row = known.derivatives, known.margins, known.margins - self._margins_at(epoch.start)
         given = dense.Sum(data.y, data.shares, data.loss, *(read_only(part) for part in by_row))
         fixed = [read_only(point) for point in (epoch.anchor, epoch.full_gradient, epoch.start)]

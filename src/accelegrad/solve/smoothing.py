@@ -130,7 +130,7 @@ class SmoothedSumOracle(ModelOracle):
         The second derivatives are taken to be those of all rows times the share that is bent.
         """
         model = smooth.model
-        low, high = model.loss._domain(model.y)
+        low, high = model.loss.domain(model.y)
         theta = smooth.derivatives
         bent = max(float(((theta > low) & (theta < high)).mean()), 1.0 / theta.size)
         space = self.model.bounds_without_l2("a smoothed loss").space
