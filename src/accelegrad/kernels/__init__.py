@@ -30,6 +30,8 @@ from accelegrad.errors import nearest, whole_number
 #: With fewer stored entries, thousands of evaluations would not make up for loading Numba, and the
 #: processor's cache holds X, so that a second pass over it is cheap (measured, as those below).
 LEAST_ENTRIES = 1 << 20
+#: Where plain code goes row by row in Python, or through SciPy's sparse products, fewer will do.
+FEW_ENTRIES = 1 << 14
 #: The cache does not hold four longer rows, and there the products of BLAS are as fast.
 WIDEST_DENSE = 1 << 14
 #: The cache does not hold longer parameters along with their gradient: on one thread SciPy's
@@ -132,6 +134,13 @@ def wanted(matrix: Readable | None) -> bool:
         return matrix.columns <= WIDEST_DENSE
     narrow = matrix.columns <= WIDEST_SPARSE or not matrix.single
     return narrow or count_blocks(matrix.entries, matrix.columns) > 1
+
+
+def wanted_for_rows(matrix: Readable | None) -> bool:
+    """Tell whether kernels are to be used that go row by row, for which plain code is slow."""
+    if matrix is None or _settings.mode != "auto":
+        return matrix is not None and _settings.mode == "always"
+    return matrix.entries >= FEW_ENTRIES
 
 
 def count_blocks(entries: int, columns: int) -> int:

@@ -173,7 +173,7 @@ def _blas_row(model: LinearModel) -> float:
 def _pairs_row(model: LinearModel) -> float:
     """Return what a row costs, on the average, where each pair of entries is taken by itself."""
     X: Any = model.X
-    if isinstance(X, np.ndarray) or kernels.readable(X) is None or kernels.mode() == "never":
+    if isinstance(X, np.ndarray) or not kernels.wanted_for_rows(kernels.readable(X)):
         return math.inf
     lengths = np.diff(X.indptr).astype(np.float64)
     return PAIR * float((lengths * (lengths + 1.0)).mean()) / 2.0

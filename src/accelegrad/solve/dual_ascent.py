@@ -16,8 +16,6 @@ from accelegrad.problems.losses import Loss
 from accelegrad.problems.squares import row_squares
 from accelegrad.solve.oracle import QUIET, Evaluation, ModelOracle
 
-#: With fewer entries, loading Numba would take longer than what it saves.
-LEAST_ENTRIES = 1 << 14
 # How exactly margins are found, relative to their size: four units of rounding.
 _PRECISION = 4 * float(np.finfo(np.float64).eps)
 
@@ -64,7 +62,7 @@ class DualOracle(ModelOracle):
         self.njev += 1
         theta, w = slopes.copy(), point.copy()
         with np.errstate(**QUIET):
-            if _has_kernel(self.model):
+            if kernels.wanted_for_rows(kernels.readable(self.model.X)):
                 self._compiled_epoch(theta, w, order)
             else:
                 self._plain_epoch(theta, w, order)
@@ -112,13 +110,6 @@ class DualOracle(ModelOracle):
         """Go on from there."""
         super().restore(state)
         self.rng.bit_generator.state = state["rng"]
-
-
-def _has_kernel(model: LinearModel) -> bool:
-    matrix = kernels.readable(model.X)
-    if matrix is None or kernels.mode() != "auto":
-        return matrix is not None and kernels.mode() == "always"
-    return matrix.entries >= LEAST_ENTRIES
 
 
 def proximal_slopes(loss: Loss, z: Vector, q: float, y: Vector) -> Vector:

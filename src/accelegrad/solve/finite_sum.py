@@ -18,8 +18,6 @@ from accelegrad.solve.oracle import QUIET, Evaluation, ModelOracle
 
 #: Rows in a batch: fewer cost more time a row, more cost more epochs (measured).
 BATCH_SIZE = 8
-#: With fewer entries, loading Numba would take longer than what it saves.
-LEAST_ENTRIES = 1 << 14
 
 
 class FiniteSumOracle(ModelOracle):
@@ -98,7 +96,7 @@ class FiniteSumOracle(ModelOracle):
         if epoch.start is anchor.point:
             self._stage = anchor.model
         with np.errstate(**QUIET):
-            if _has_kernel(self.model):
+            if kernels.wanted_for_rows(kernels.readable(self.model.X)):
                 return self._compiled_epoch(epoch, anchor, order)
             for first in range(0, order.size, self.batch_size):
                 rows = order[first : first + self.batch_size]
@@ -168,10 +166,3 @@ class FiniteSumOracle(ModelOracle):
         """Go on from there."""
         super().restore(state)
         self.rng.bit_generator.state = state["rng"]
-
-
-def _has_kernel(model: LinearModel) -> bool:
-    matrix = kernels.readable(model.X)
-    if matrix is None or kernels.mode() != "auto":
-        return matrix is not None and kernels.mode() == "always"
-    return matrix.entries >= LEAST_ENTRIES
