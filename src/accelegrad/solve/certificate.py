@@ -320,6 +320,7 @@ class DualCertificate:
         length = model.n_samples if self._by_rows else model.n_parameters
         self._sum = np.zeros(length)
         self._best: ModelEvaluation | None = None
+        self._latest: Any = None  # whose bound is not known yet
         #: whether anybody looks at the bound before the run's end
         self.watched = True
 
@@ -329,6 +330,8 @@ class DualCertificate:
         known = getattr(evaluation, "dual_value", None)
         if known is not None:
             self._raise_if_better(known, evaluation.value)
+        elif getattr(evaluation, "late_bound", None) is not None:
+            self._latest = evaluation
         elif self._by_rows:
             self._add_rows(evaluation, weight)
         else:
@@ -396,6 +399,9 @@ class DualCertificate:
         It takes the time of some dozens of gradients, best spent at the best point; the average is
         asked only if that did not help.
         """
+        if self._latest is not None:
+            self._raise_if_better(self._latest.late_bound(), self._latest.value)
+            self._latest = None
         if self.model.l2 > 0 or self._best is None:
             return
         value = self._best.value

@@ -38,6 +38,7 @@ class Evaluation:
         "_gradient",
         "_late_gradient",
         "dual_value",
+        "late_bound",
         "model",
         "penalty",
         "point",
@@ -58,6 +59,7 @@ class Evaluation:
         self.value = value
         self.penalty = penalty  # the part of the value that is not the function's own
         self.dual_value: float | None = None  # a lower bound of the minimum, where one came along
+        self.late_bound: Callable[[], float] | None = None  # such a one, where it takes its time
         self.squared_norm = math.nan if gradient is None else checked_square(gradient)
         self.model = model
         self._gradient = gradient

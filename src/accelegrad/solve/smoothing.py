@@ -23,6 +23,7 @@ from accelegrad.solve.oracle import Evaluation, ModelOracle
 
 SHRINK = 4.0  # by what mu is divided at most at a time (measured: 2 and 10 cost a bit more)
 SHARE = 0.5  # of the gap, due to the smoothing, at which mu shrinks,
+SELDOM = 16  # evaluations, and whenever they have doubled: a bound that is had anyway
 PROMISING = 4.0  # times the gap that is wanted: an estimate that is worth a proof
 ENOUGH = 0.25  # and the share of the gap that is wanted, at which it need not shrink any more
 
@@ -117,10 +118,11 @@ class SmoothedSumOracle(ModelOracle):
         known = self._finish(known)
         smoothing, goal = own.smoothing_gap(smooth), self.goal(own.value)
         gap = smoothing + self._left(smooth) if self.model.l2 == 0.0 else 0.0
-        known.dual_value = -math.inf
         if self.model.l2 > 0.0 or self._is_worth_a_bound(gap, goal):
             gap = own.dual_gap_by(smooth)
             known.dual_value = own.value - gap
+        else:
+            known.late_bound = lambda: own.value - own.dual_gap_by(smooth)
         self._next_mu = self._shrunk(smoothing, gap, goal)
         return known
 
@@ -138,7 +140,8 @@ class SmoothedSumOracle(ModelOracle):
 
     def _is_worth_a_bound(self, gap: float, goal: float) -> bool:
         """Tell whether a bound, dear without an l2 term, may do; now and then it is had anyway."""
-        return goal == 0.0 or gap <= PROMISING * goal or self.nfev & (self.nfev - 1) == 0
+        due = self.nfev >= SELDOM and self.nfev & (self.nfev - 1) == 0
+        return due or gap <= PROMISING * goal
 
     def _shrunk(self, smoothing: float, gap: float, goal: float) -> float:
         """Return the mu to go on with."""
