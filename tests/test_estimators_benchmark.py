@@ -63,11 +63,11 @@ def test_another_objective_does_not_agree(benchmark, numbers):
 
 def test_the_report_of_small_sets(benchmark, monkeypatch):
     monkeypatch.delenv("ACCELEGRAD_DATA", raising=False)
-    monkeypatch.setattr(benchmark, "SPLITS", 1)
+    monkeypatch.setattr(benchmark, "MOST_SPLITS", 1)
     monkeypatch.setattr(benchmark, "agreements", lambda *_: iter(()))  # tested above
     options = argparse.Namespace(sets="", rows=300)
     text = "\n".join(benchmark.report(options))
-    assert "| breast_cancer | 300 + 269 | 0.5 |" in text
+    assert "| breast_cancer | 300 + 269 | 1 | 0.5 |" in text
     assert "| diabetes | 300 x 10 |" in text
     assert "within 0.2 points of the best of three tuned peers on" in text
     assert "4 of 4 fits of raw columns meet the default tolerance" in text

@@ -230,20 +230,22 @@ def _ahead_of_quantile_regressor(suite: Suite) -> Claim | None:
 def _ahead_of_sgd(suite: Suite) -> Claim | None:
     evidence: list[tuple[str, str]] = []
     ahead: dict[str, bool] = {}
-    for name in ("sgd", "sgd-tuned"):
-        found = against(suite, name, lambda one: one.loss == "hinge").ratios
+    for name, tuning in (("sgd", False), ("sgd-tuned", True), ("sgd-tuned", False)):
+        found = against(suite, name, lambda one: one.loss == "hinge", tuning=tuning).ratios
         won = sum(ratio < 1 for ratio in found.values())
-        evidence.append((f"ahead of {SOLVERS[name].shown}", f"{won} of {len(found)}"))
+        counted = "" if name == "sgd" else f", tuning {'' if tuning else 'not '}counted"
+        evidence.append((f"ahead of {SOLVERS[name].shown}{counted}", f"{won} of {len(found)}"))
         evidence += _mean_ratio(found)
-        for key, ratio in found.items():
-            ahead[key] = ahead.get(key, True) and ratio < 1
+        if name == "sgd" or tuning:  # nobody has a tuned one without tuning it
+            for key, ratio in found.items():
+                ahead[key] = ahead.get(key, True) and ratio < 1
     if not ahead:
         return None
     evidence += _listed("behind one of them", [k for k, won in ahead.items() if not won], suite)
     return _claim(
         "hinge-ahead-of-SGD",
         "With the hinge loss the default is ahead of SGDClassifier everywhere, at 1e-3.",
-        "All problems, against the default and the tuned one (whose tuning time is not counted).",
+        "All problems, against the default and the tuned one, whose tuning time counts.",
         sum(ahead.values()),
         len(ahead),
         1.0,
@@ -267,8 +269,13 @@ def _close_to_linear_svc(suite: Suite) -> Claim | None:
     )
 
 
-def against(suite: Suite, solver: str, wanted: Callable[[Measured], bool]) -> Against:
-    """Return the times at 1e-3 of ours and of another solver where it takes part."""
+def against(
+    suite: Suite, solver: str, wanted: Callable[[Measured], bool], *, tuning: bool = False
+) -> Against:
+    """Return the times at 1e-3 of ours and of another solver where it takes part.
+
+    `tuning` tells whether the time that it takes to be tuned counts.
+    """
     chosen = {
         key: by
         for key, by in suite.times(JUDGED).items()
@@ -276,7 +283,10 @@ def against(suite: Suite, solver: str, wanted: Callable[[Measured], bool]) -> Ag
     }
     return Against(
         {key: by[OURS] for key, by in chosen.items()},
-        {key: by[solver] for key, by in chosen.items()},
+        {
+            key: by[solver] + (suite.records[key, solver].tuning if tuning else 0.0)
+            for key, by in chosen.items()
+        },
         {key: suite.records[key, solver].limit for key in chosen},
     )
 
