@@ -31,6 +31,8 @@ SCALED, FILLED_IN, BLAS_PRODUCT, PAIR, FACTOR_PRODUCT = 3e-9, 1e-8, 3e-11, 1.1e-
 #: The least number of rows of a sample, a parameter; more while it costs no more than so many
 #: evaluations. Each sample is so many times as large as the one before.
 SAMPLED, CHEAP, GROWTH = 30, 1.0, 3
+#: Of the rows: to draw and copy more takes as long as all of them, which tell more.
+MOST_SAMPLED = 0.3
 #: In evaluations: curvature that costs more is a last resort; that of a smoothed loss pays sooner.
 DEAREST, DEAREST_SMOOTHED = 12.0, 60.0
 #: What is beyond all bounds, in evaluations and in parameters.
@@ -151,7 +153,8 @@ class Costs(NamedTuple):
         cheap = int((CHEAP * self.evaluation - self.factor) / self.row)
         if self._is_beyond_bounds:
             return 0
-        return min(n, max(self._fewest, cheap) * int(GROWTH ** min(number - 1, 20)))
+        size = max(self._fewest, cheap) * int(GROWTH ** min(number - 1, 20))
+        return size if size <= MOST_SAMPLED * n else n
 
     def price(self, number: int) -> tuple[float, float]:
         """Return the cost of the `number`-th sample's curvature, and how long to do without."""
@@ -297,6 +300,10 @@ def _sparse_gram(model: LinearModel, rows: Rows, weights: Vector) -> Matrix:
 def _blocked_gram(model: LinearModel, rows: Rows, weights: Vector) -> Matrix:
     """Add up the Gram matrices of blocks of rows, each copied."""
     n, d = weights.size, model.n_features
+    if rows is None and isinstance(model.X, np.ndarray) and model.dtype == np.float64:
+        first = float(weights[0])
+        if first == weights.min() == weights.max():  # as those of least squares are
+            return first * (model.X.T @ model.X)
     total, roots = np.zeros((d, d)), np.sqrt(weights)
     length = max(1, _BLOCK_ENTRIES // d)
     room = np.empty((min(length, n), d))
