@@ -170,3 +170,10 @@ def test_bounds_without_an_l2_term_are_not_had_at_every_point():
             assert far.late_bound() <= far.value
     run = ag.minimize(problem, max_iter=9, rng=0)  # with no goal the last point's bound is had
     assert 0 <= run.gap <= 0.2 * run.fun
+
+
+@pytest.mark.parametrize("l2", [0.0, 1e-2])
+def test_a_run_without_a_goal_does_not_smooth_for_ever(l2):
+    problem = model("quantile", l2=l2, fit_intercept=True)
+    result = ag.minimize(problem, max_iter=400, rng=0)
+    assert result.gap <= 1e-9 * result.fun

@@ -23,6 +23,7 @@ from accelegrad.solve.oracle import Evaluation, ModelOracle
 
 SHRINK = 4.0  # by what mu is divided at most at a time (measured: 2 and 10 cost a bit more)
 SHARE = 0.5  # of the gap, due to the smoothing, at which mu shrinks,
+ROUNDING = 1e-14  # of the value: a smaller gap is wanted by nobody
 SELDOM = 16  # evaluations, and whenever they have doubled: a bound that is had anyway
 PROMISING = 4.0  # times the gap that is wanted: an estimate that is worth a proof
 ENOUGH = 0.25  # and the share of the gap that is wanted, at which it need not shrink any more
@@ -123,7 +124,8 @@ class SmoothedSumOracle(ModelOracle):
             known.dual_value = own.value - gap
         else:
             known.late_bound = lambda: own.value - own.dual_gap_by(smooth)
-        self._next_mu = self._shrunk(smoothing, gap, goal)
+        negligible = ROUNDING * abs(own.value)
+        self._next_mu = self._shrunk(smoothing, gap, max(goal, negligible))
         return known
 
     def _left(self, smooth: ModelEvaluation) -> float:
