@@ -28,6 +28,7 @@ from accelegrad.rules.base import Evaluation, inner
 BLOCK = 16  # cuts that are added to the aggregate together
 BLOCK_NUMBERS = 1 << 20  # numbers that may wait for it: huge vectors are not gathered
 PATIENCE = 20  # steps before a dual bound of a model without an l2 term, and between two
+LATE_PATIENCE = 8  # the same for the steps of a method that needs few of them
 ROUNDOFFS = 64  # how many units of roundoff, times the terms' size, a bound gives away
 MOST_STEPS = 10  # tried for the least value of a cut and a penalty together,
 SPARE = 1e-12  # the longest of which gives away so much, relative to the cut's terms
@@ -313,6 +314,7 @@ class DualCertificate:
         self._by_rows = model.fit_intercept or model.l2 == 0
         self._count = 0
         self._next = 0 if model.l2 > 0 else PATIENCE
+        self._next_late = LATE_PATIENCE
         self._weight = 0.0
         self._level = 0.0
         self._size = 0.0
@@ -332,6 +334,9 @@ class DualCertificate:
             self._raise_if_better(known, evaluation.value)
         elif getattr(evaluation, "late_bound", None) is not None:
             self._latest = evaluation
+            if self.watched and self._count >= self._next_late:
+                self._next_late = self._count + max(LATE_PATIENCE, self._count // 4)
+                self.finish()
         elif self._by_rows:
             self._add_rows(evaluation, weight)
         else:
@@ -428,7 +433,16 @@ class DualCertificate:
 
     def state(self) -> dict[str, Any]:
         """Return all that has to be kept to go on."""
-        names = ("lower_bound", "_count", "_next", "_weight", "_level", "_size", "_sum")
+        names = (
+            "lower_bound",
+            "_count",
+            "_next",
+            "_next_late",
+            "_weight",
+            "_level",
+            "_size",
+            "_sum",
+        )
         best = None if self._best is None else self._best.w
         return {"best": best, **{name: getattr(self, name) for name in names}}
 

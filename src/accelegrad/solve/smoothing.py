@@ -24,7 +24,6 @@ from accelegrad.solve.oracle import Evaluation, ModelOracle
 SHRINK = 4.0  # by what mu is divided at most at a time (measured: 2 and 10 cost a bit more)
 SHARE = 0.5  # of the gap, due to the smoothing, at which mu shrinks,
 ROUNDING = 1e-14  # of the value: a smaller gap is wanted by nobody
-SELDOM = 16  # evaluations, and whenever they have doubled: a bound that is had anyway
 PROMISING = 4.0  # times the gap that is wanted: an estimate that is worth a proof
 ENOUGH = 0.25  # and the share of the gap that is wanted, at which it need not shrink any more
 
@@ -141,9 +140,8 @@ class SmoothedSumOracle(ModelOracle):
         return 0.5 * model.loss.smoothing * space.distance(smooth.gradient) ** 2 / bent
 
     def _is_worth_a_bound(self, gap: float, goal: float) -> bool:
-        """Tell whether a bound, dear without an l2 term, may do; now and then it is had anyway."""
-        due = self.nfev >= SELDOM and self.nfev & (self.nfev - 1) == 0
-        return due or gap <= PROMISING * goal
+        """Tell whether a bound, which is dear without an l2 term, may do."""
+        return gap <= PROMISING * goal
 
     def _shrunk(self, smoothing: float, gap: float, goal: float) -> float:
         """Return the mu to go on with."""
