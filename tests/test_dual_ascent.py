@@ -12,6 +12,7 @@ from accelegrad.problems.losses import make_loss
 from accelegrad.rules import DualAscent
 from accelegrad.solve.dual_ascent import DualOracle, proximal_slopes
 from reference.dual_ascent import dual_ascent
+from toys import linear_problem
 
 LOSSES = [
     *("logistic", "hinge", "squared_hinge", "modified_huber", "squared", "absolute", "huber"),
@@ -20,15 +21,8 @@ LOSSES = [
 
 
 def problem(loss="hinge", kind="csr", rows=60, columns=25, l2=2e-2, seed=5, **options):
-    rng = np.random.default_rng(seed)
-    X = sp.random(rows, columns, density=0.3, format="csr", rng=rng)
-    X.data[:] = rng.normal(size=X.nnz)
-    y = X @ rng.normal(size=columns) + 0.5 * rng.normal(size=rows) + 0.3
-    if make_loss(loss).classification:
-        y = np.where(y > 0, 1.0, -1.0)
-    if kind == "dense":
-        X = X.toarray()
-    return ag.LinearModel(X, y, loss, l2=l2, **options)
+    more = dict(density=0.3, noise=0.5, l2=l2, seed=seed, **options)
+    return linear_problem(loss, kind, (rows, columns), **more)
 
 
 def run(model, epochs, mode, seed=2):

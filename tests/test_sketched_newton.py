@@ -11,7 +11,6 @@ from scipy.optimize import minimize as scipy_minimize
 import accelegrad as ag
 from accelegrad import kernels
 from accelegrad.errors import LineSearchError
-from accelegrad.problems.losses import make_loss
 from accelegrad.rules import DualAscent, FinishedByNewton, SketchedNewton
 from accelegrad.rules.base import KnownEvaluation
 from accelegrad.rules.variance_reduced import VarianceReducedAcceleGrad
@@ -21,6 +20,7 @@ from accelegrad.solve.dual_ascent import DualOracle
 from accelegrad.solve.engines import sum_oracle
 from accelegrad.solve.smoothing import SmoothedSumOracle
 from reference.sketched_newton import sketched_newton
+from toys import linear_problem
 
 SMOOTH = [
     *("logistic", "squared_hinge", "modified_huber", "squared", "huber"),
@@ -30,15 +30,8 @@ KINKED = ["hinge", "absolute", "quantile", "epsilon_insensitive"]
 
 
 def problem(loss="logistic", kind="dense", rows=300, columns=8, l2=1e-3, seed=7, **options):
-    rng = np.random.default_rng(seed)
-    X = sp.random(rows, columns, density=0.4, format="csr", rng=rng)
-    X.data[:] = rng.normal(size=X.nnz)
-    y = X @ rng.normal(size=columns) + 0.7 * rng.normal(size=rows) + 0.3
-    if make_loss(loss).classification:
-        y = np.where(y > 0, 1.0, -1.0)
-    if kind == "dense":
-        X = X.toarray()
-    return ag.LinearModel(X, y, loss, l2=l2, **options)
+    more = dict(density=0.4, noise=0.7, l2=l2, seed=seed, **options)
+    return linear_problem(loss, kind, (rows, columns), **more)
 
 
 def run(rule, oracle, x0, steps):

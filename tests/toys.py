@@ -3,8 +3,11 @@
 from dataclasses import dataclass
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from accelegrad.problems.linear_model import LinearModel
+from accelegrad.problems.losses import make_loss
 from accelegrad.problems.sets import Box, L1Ball, Simplex
 
 Vector = NDArray[np.float64]
@@ -135,3 +138,15 @@ class OnTheBoundary:
 def slope(x, y):
     """The slope of log y against log x, by least squares."""
     return np.polyfit(np.log(x), np.log(y), 1)[0]
+
+
+def linear_problem(loss, kind, shape, *, density, noise, l2, seed, **options):
+    """Return a linear model of rows with some entries, dense or CSR, with labels where it has to."""
+    rng = np.random.default_rng(seed)
+    rows, columns = shape
+    X = sp.random(rows, columns, density=density, format="csr", rng=rng)
+    X.data[:] = rng.normal(size=X.nnz)
+    y = X @ rng.normal(size=columns) + noise * rng.normal(size=rows) + 0.3
+    if make_loss(loss).classification:
+        y = np.where(y > 0, 1.0, -1.0)
+    return LinearModel(X.toarray() if kind == "dense" else X, y, loss, l2=l2, **options)

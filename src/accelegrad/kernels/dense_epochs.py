@@ -34,7 +34,7 @@ NUMBERS = record(["squares", "eta", "weight_sum", "radius", "evidence"], ["itera
 
 
 @summing
-def _dot(X: Any, i: int, x: Any) -> float:
+def row_product(X: Any, i: int, x: Any) -> float:
     """Return a_i.x over the features."""
     total = 0.0
     for j in range(X.shape[1]):
@@ -43,7 +43,8 @@ def _dot(X: Any, i: int, x: Any) -> float:
 
 
 @summing
-def _add_row(X: Any, i: int, c: float, g: Any) -> None:
+def add_row(X: Any, i: int, c: float, g: Any) -> None:
+    """Add c a_i to g."""
     for j in range(X.shape[1]):
         g[j] += c * X[i, j]
 
@@ -145,11 +146,11 @@ def _gradient(
         g[j] = f.l2 * w[j]
     for k in range(first, last):
         i = order[k]
-        m = _dot(X, i, w) + offset
+        m = row_product(X, i, w) + offset
         c = coefficient(f, m, table[i, 0], table[i, 1] / (last - first))
         total += c
         if c != 0.0:
-            _add_row(X, i, c, g)
+            add_row(X, i, c, g)
     if scaled:
         _adjoint(change, total, g)
     if x.size > d:

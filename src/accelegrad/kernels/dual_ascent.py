@@ -10,7 +10,8 @@ import numpy as np
 
 from accelegrad.errors import Vector
 from accelegrad.kernels.arrays import read_only
-from accelegrad.kernels.compile import Call, announces, compiled, kernel, layout, summing
+from accelegrad.kernels.compile import Call, announces, compiled, kernel, layout
+from accelegrad.kernels.dense_epochs import add_row, row_product
 from accelegrad.kernels.epochs import NO_ROWS
 from accelegrad.kernels.losses import LABELS, LOGISTIC, SHAPES, Shape, loss_slope, rounded_off
 from accelegrad.kernels.sparse_rows import look_ahead
@@ -76,20 +77,6 @@ def _ascended(given: Any, l2: float, i: int, margin: float, square: float, theta
     return -share * change / l2
 
 
-@summing
-def _dense_product(X: Any, i: int, w: Any) -> float:
-    total = 0.0
-    for j in range(X.shape[1]):
-        total += X[i, j] * w[j]
-    return total
-
-
-@summing
-def _dense_add(X: Any, i: int, c: float, w: Any) -> None:
-    for j in range(X.shape[1]):
-        w[j] += c * X[i, j]
-
-
 @kernel
 def dense_ascent(
     X: Any, given: Any, squares: Any, l2: float, theta: Any, w: Any, order: Any
@@ -97,9 +84,9 @@ def dense_ascent(
     """Go through the rows in this order."""
     for k in range(order.size):
         i = order[k]
-        c = _ascended(given, l2, i, _dense_product(X, i, w), squares[i], theta)
+        c = _ascended(given, l2, i, row_product(X, i, w), squares[i], theta)
         if c != 0.0:
-            _dense_add(X, i, c, w)
+            add_row(X, i, c, w)
 
 
 @kernel
