@@ -35,13 +35,17 @@ def cells(line):
     return [cell.strip() for cell in line.strip("|").split("|")]
 
 
+def compared_with_ridge(benchmark, table, numbers, alpha):
+    """Return the row of the table by its heads, where both are judged by a penalty of 0.1."""
+    ours, peer = AcceleGradRegressor(alpha=alpha), Ridge(0.1 * 60, tol=1e-12)
+    pair = benchmark.Pair("Ridge", ours, peer, benchmark.squared, 0.1)
+    line = benchmark.agreement(table, pair, numbers)
+    return dict(zip(benchmark.AGREEMENT, cells(line), strict=True))
+
+
 def test_a_peer_of_the_same_objective_agrees(benchmark, numbers):
     table = benchmark.Table(*benchmark.AGREEMENT)
-    ours, peer = AcceleGradRegressor(alpha=0.1), Ridge(0.1 * 60, tol=1e-12)
-    pair = benchmark.Pair("Ridge", ours, peer, benchmark.squared, 0.1)
-    found = dict(
-        zip(benchmark.AGREEMENT, cells(benchmark.agreement(table, pair, numbers)), strict=True)
-    )
+    found = compared_with_ridge(benchmark, table, numbers, alpha=0.1)
     assert found["agrees"] == "yes"
     assert abs(float(found["excess, tight"])) <= 1e-8
     assert float(found["distance, tight"]) <= 1e-4
@@ -50,12 +54,7 @@ def test_a_peer_of_the_same_objective_agrees(benchmark, numbers):
 
 def test_another_objective_does_not_agree(benchmark, numbers):
     table = benchmark.Table(*benchmark.AGREEMENT)
-    # Ours has ten times the penalty that both are judged by.
-    ours, peer = AcceleGradRegressor(alpha=1.0), Ridge(0.1 * 60, tol=1e-12)
-    pair = benchmark.Pair("Ridge", ours, peer, benchmark.squared, 0.1)
-    found = dict(
-        zip(benchmark.AGREEMENT, cells(benchmark.agreement(table, pair, numbers)), strict=True)
-    )
+    found = compared_with_ridge(benchmark, table, numbers, alpha=1.0)
     assert found["agrees"] == "no"
     assert float(found["excess"]) > 1e-2
     assert table.count() == "0 of 1"

@@ -26,7 +26,7 @@ from accelegrad.methods import AUTO, Setting, Wishes, constrains, has_radius, re
 from accelegrad.problems.linear_model import LinearModel
 from accelegrad.problems.sampling import BatchSampler, GrowingSampler
 from accelegrad.problems.sets import Box
-from accelegrad.rules import DualAscent, Rescaled, Rule
+from accelegrad.rules import Rescaled, Rule
 from accelegrad.solve.batches import BatchGrowth, follows_noise, largest_signal
 from accelegrad.solve.certificate import Certificate, CutCertificate, DualCertificate
 from accelegrad.solve.compiled import CompiledRule, compiled_twin
@@ -348,17 +348,6 @@ def _oracle_of_rows(
         raise ValueError(f"method {method!r} needs a LinearModel: a sum over rows.")
     if stochastic:
         raise ValueError(f"batch_size cannot be used with method {method!r}.")
-    if isinstance(setting.rule, DualAscent):
-        if model.l2 == 0 or model.fit_intercept:
-            raise ValueError(
-                f"method {method!r} needs a LinearModel with l2 > 0 and without an intercept, "
-                "which has no l2 term."
-            )
-    elif not math.isfinite(model.loss.curvature) and not model.has_dual_bound:
-        raise ValueError(
-            f"method {method!r} smooths the {model.loss.name} loss as far as the dual gap allows, "
-            "which needs a LinearModel with l2 > 0, or few columns."
-        )
     return sum_oracle(setting.rule, model, _generator(rng), goal)
 
 

@@ -175,15 +175,18 @@ class Suite:
         """Return the problems whose minimum is known well enough for an accuracy."""
         return [key for key in self.problems if self.unsure(key) <= KNOWN * accuracy]
 
-    def times(self, accuracy: float) -> dict[str, dict[str, float]]:
-        """Return the seconds by problem and solver; inf where the accuracy was not reached."""
+    def times(self, accuracy: float, *, tuning: bool = False) -> dict[str, dict[str, float]]:
+        """Return the seconds by problem and solver; inf where the accuracy was not reached.
+
+        `tuning` tells whether the time that a solver takes to be tuned counts.
+        """
         counted = self.counted(accuracy)
         times: dict[str, dict[str, float]] = {key: {} for key in counted}
         for (key, solver), record in self.records.items():
             if key in times:
                 minimum = self.problems[key].minimum
                 seconds = seconds_to(record, accuracy, minimum, self.yardstick(key))
-                times[key][solver] = seconds
+                times[key][solver] = seconds + (record.tuning if tuning else 0.0)
         return times
 
     def ratios(self, accuracy: float) -> dict[str, dict[str, float]]:

@@ -125,12 +125,8 @@ def _with_peers(
     `tuning` tells whether the time that a peer takes to be tuned counts.
     """
     found = {}
-    for key, by in suite.times(JUDGED).items():
-        others = [
-            seconds + (suite.records[key, solver].tuning if tuning else 0.0)
-            for solver, seconds in by.items()
-            if solver not in OWN
-        ]
+    for key, by in suite.times(JUDGED, tuning=tuning).items():
+        others = [seconds for solver, seconds in by.items() if solver not in OWN]
         best = min(others, default=math.nan)
         if wanted(suite.problems[key]) and others and min(best, by[OURS]) < math.inf:
             found[key] = by[OURS] / best if math.isfinite(by[OURS]) else math.inf
@@ -278,15 +274,12 @@ def against(
     """
     chosen = {
         key: by
-        for key, by in suite.times(JUDGED).items()
+        for key, by in suite.times(JUDGED, tuning=tuning).items()
         if solver in by and wanted(suite.problems[key])
     }
     return Against(
         {key: by[OURS] for key, by in chosen.items()},
-        {
-            key: by[solver] + (suite.records[key, solver].tuning if tuning else 0.0)
-            for key, by in chosen.items()
-        },
+        {key: by[solver] for key, by in chosen.items()},
         {key: suite.records[key, solver].limit for key in chosen},
     )
 

@@ -124,10 +124,17 @@ def _is_plain(array: np.ndarray[Any, Any]) -> bool:
     return array.flags.c_contiguous and array.flags.aligned and array.dtype.isnative
 
 
-def wanted(matrix: Readable | None) -> bool:
-    """Tell whether kernels are to be used for a matrix."""
-    if matrix is None or _settings.mode != "auto":
-        return matrix is not None and _settings.mode == "always"
+def wanted(matrix: Readable | None, pays: Callable[[Readable], bool] | None = None) -> bool:
+    """Tell whether kernels are to be used for a matrix.
+
+    `pays` tells whether they are faster there; without it, whether one pass over the rows is.
+    """
+    if matrix is None or _settings.mode == "never":
+        return False
+    return _settings.mode == "always" or (_one_pass_pays if pays is None else pays)(matrix)
+
+
+def _one_pass_pays(matrix: Readable) -> bool:
     if matrix.entries < LEAST_ENTRIES:
         return False
     if not matrix.sparse:
@@ -138,9 +145,7 @@ def wanted(matrix: Readable | None) -> bool:
 
 def wanted_for_rows(matrix: Readable | None) -> bool:
     """Tell whether kernels are to be used that go row by row, for which plain code is slow."""
-    if matrix is None or _settings.mode != "auto":
-        return matrix is not None and _settings.mode == "always"
-    return matrix.entries >= FEW_ENTRIES
+    return wanted(matrix, lambda known: known.entries >= FEW_ENTRIES)
 
 
 def count_blocks(entries: int, columns: int) -> int:

@@ -359,14 +359,23 @@ def reach(
     return theta, False
 
 
+def with_unit_diagonal(gram: Matrix) -> tuple[Vector, Matrix]:
+    """Return units of the coordinates, and the matrix in them, with a diagonal of ones.
+
+    Coordinates may be measured in very different units. One with a zero on the diagonal keeps it:
+    its unit is 0, so that it is no coordinate of anything.
+    """
+    sizes = np.sqrt(gram.diagonal())
+    units = np.divide(1.0, sizes, out=np.zeros_like(sizes), where=sizes > 0.0)
+    return units, units[:, None] * gram * units
+
+
 def _solver(gram: Matrix) -> Callable[[Vector], Vector] | None:
     """Return what solves for a Gram matrix, in which columns may be zero or dependent.
 
     None where rounding or overflow has made it something else.
     """
-    sizes = np.sqrt(gram.diagonal())
-    units = np.divide(1.0, sizes, out=np.zeros_like(sizes), where=sizes > 0.0)
-    gram = units[:, None] * gram * units
+    units, gram = with_unit_diagonal(gram)
     gram[np.diag_indices_from(gram)] = 1.0 + _RIDGE * len(gram)
     try:
         factor = scipy.linalg.cho_factor(gram, lower=True)

@@ -240,10 +240,10 @@ def compiled_twin(rule: Rule, model: LinearModel, x0: Vector) -> Rule:
 
 
 def _pays(model: LinearModel) -> bool:
-    matrix = kernels.readable(model.X)
-    if matrix is None or kernels.mode() != "auto":
-        return matrix is not None and kernels.mode() == "always"
-    return model.n_samples >= LEAST_ROWS or matrix.entries >= LEAST_ENTRIES
+    def pays(matrix: kernels.Readable) -> bool:
+        return model.n_samples >= LEAST_ROWS or matrix.entries >= LEAST_ENTRIES
+
+    return kernels.wanted(kernels.readable(model.X), pays)
 
 
 def _has_twin(rule: Rule, x0: Vector) -> bool:

@@ -18,6 +18,7 @@ from accelegrad.errors import NonFiniteError, Vector
 from accelegrad.problems.linear_model import Evaluation as ModelEvaluation
 from accelegrad.problems.linear_model import LinearModel
 from accelegrad.problems.losses import Loss
+from accelegrad.problems.null_space import with_unit_diagonal
 
 Matrix = npt.NDArray[np.float64]
 Rows: TypeAlias = npt.NDArray[np.int64] | None  # None: all of them
@@ -53,11 +54,8 @@ class Factored:
     scaled = True
 
     def __init__(self, matrix: Matrix, cost: float, patience: float) -> None:
-        # Coordinates may be measured in very different units: in these the diagonal is 1. One that
-        # does not bend at all is no coordinate of anything.
-        sizes = np.sqrt(matrix.diagonal())
-        self._units = np.divide(1.0, sizes, out=np.zeros_like(sizes), where=sizes > 0.0)
-        self._factor = _factor(self._units[:, None] * matrix * self._units)
+        self._units, scaled = with_unit_diagonal(matrix)
+        self._factor = _factor(scaled)
         self.cost, self.patience = cost, patience
 
     def solve(self, vector: Vector) -> Vector:
@@ -107,20 +105,13 @@ class Costs(NamedTuple):
 
     @classmethod
     def of(cls, model: LinearModel) -> Costs:
-        """Estimate them from the shape of the data, once for each model."""
-        if model not in _known:
-            _known[model] = cls._estimated(model)
-        return _known[model]
-
-    @classmethod
-    def _estimated(cls, model: LinearModel) -> Costs:
-        X: Any = model.X
-        dense = isinstance(X, np.ndarray)
-        entries = DENSE_ENTRY * X.size if dense else SPARSE_ENTRY * X.nnz
+        """Estimate them from the shape of the data."""
+        entry = DENSE_ENTRY if isinstance(model.X, np.ndarray) else SPARSE_ENTRY
+        seconds = entry * stored_entries(model) + ROW * model.n_samples
         return cls(
             n_samples=model.n_samples,
             n_parameters=model.n_parameters,
-            evaluation=max(entries + ROW * model.n_samples, LEAST_EVALUATION),
+            evaluation=max(seconds, LEAST_EVALUATION),
             row=min(_blas_row(model), _pairs_row(model)),
             factor=FACTOR_PRODUCT * model.n_parameters**3 / 3,
             constant=model.loss.name == "squared",
@@ -150,9 +141,9 @@ class Costs(NamedTuple):
         n = self.n_samples
         if self.constant and self.of_sample(n) <= self.dearest:
             return n
-        cheap = int((CHEAP * self.evaluation - self.factor) / self.row)
         if self._is_beyond_bounds:
             return 0
+        cheap = int((CHEAP * self.evaluation - self.factor) / self.row)
         size = max(self._fewest, cheap) * int(GROWTH ** min(number - 1, 20))
         return size if size <= MOST_SAMPLED * n else n
 
@@ -163,8 +154,10 @@ class Costs(NamedTuple):
         return cost, 0.0 if cost <= self.dearest else cost
 
 
-# A model is asked about several times, and the lengths of its rows are many.
-_known: WeakKeyDictionary[LinearModel, Costs] = WeakKeyDictionary()
+def stored_entries(model: LinearModel) -> int:
+    """Return how many entries of X are stored."""
+    X: Any = model.X
+    return int(X.size if isinstance(X, np.ndarray) else X.nnz)
 
 
 def _blas_row(model: LinearModel) -> float:
@@ -178,8 +171,24 @@ def _pairs_row(model: LinearModel) -> float:
     X: Any = model.X
     if isinstance(X, np.ndarray) or not kernels.wanted_for_rows(kernels.readable(X)):
         return math.inf
-    lengths = np.diff(X.indptr).astype(np.float64)
-    return PAIR * float((lengths * (lengths + 1.0)).mean()) / 2.0
+    if model not in _pairs:
+        lengths = np.diff(X.indptr).astype(np.float64)
+        _pairs[model] = float((lengths * (lengths + 1.0)).mean()) / 2.0
+    return PAIR * _pairs[model]
+
+
+# Pairs of entries of a row, on the average: asked for at every matrix, and rows are many.
+_pairs: WeakKeyDictionary[LinearModel, float] = WeakKeyDictionary()
+
+
+def bent_rows(at: ModelEvaluation) -> npt.NDArray[np.bool_]:
+    """Tell which rows' losses, linear beyond corners and parabolas between, are bent just here."""
+    loss, theta = at.model.loss, at.derivatives
+    low, high = loss.domain(at.model.y)
+    bent = (theta > low) & (theta < high)
+    if loss.plain.name.endswith("epsilon_insensitive"):
+        bent &= theta != 0.0
+    return np.asarray(bent)
 
 
 def second_derivatives(loss: Loss, at: ModelEvaluation, caution: float) -> Vector:
@@ -193,10 +202,7 @@ def second_derivatives(loss: Loss, at: ModelEvaluation, caution: float) -> Vecto
     if loss.name == "logistic":
         size = np.abs(theta)
         return size * (1.0 - size)
-    low, high = loss.domain(y)
-    bent = (theta > low) & (theta < high)
-    if loss.plain.name.endswith("epsilon_insensitive"):
-        bent &= theta != 0.0
+    bent = bent_rows(at)
     derivatives = np.where(bent, loss.curvature, 0.0)
     if caution == 0.0:
         return derivatives
@@ -301,9 +307,9 @@ def _blocked_gram(model: LinearModel, rows: Rows, weights: Vector) -> Matrix:
     """Add up the Gram matrices of blocks of rows, each copied."""
     n, d = weights.size, model.n_features
     if rows is None and isinstance(model.X, np.ndarray) and model.dtype == np.float64:
-        first = float(weights[0])
-        if first == weights.min() == weights.max():  # as those of least squares are
-            return first * (model.X.T @ model.X)
+        least = float(weights.min())
+        if least == weights.max():  # as those of least squares are
+            return least * (model.X.T @ model.X)
     total, roots = np.zeros((d, d)), np.sqrt(weights)
     length = max(1, _BLOCK_ENTRIES // d)
     room = np.empty((min(length, n), d))

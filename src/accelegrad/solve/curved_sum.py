@@ -22,6 +22,7 @@ from accelegrad.solve.curvature import (
     drawn,
     second_derivative_matrix,
     second_derivatives,
+    stored_entries,
 )
 from accelegrad.solve.finite_sum import FiniteSumOracle
 from accelegrad.solve.oracle import QUIET, Evaluation
@@ -82,8 +83,7 @@ class CurvedOracle(FiniteSumOracle):
     def _guess_size(self) -> int:
         """How many rows the sample has that gives a start; 0 where there is none."""
         model, costs = self.model, self._costs
-        stored = model.X.size if isinstance(model.X, np.ndarray) else model.X.nnz
-        most = SAMPLE_ENTRIES * model.n_samples / max(1, stored)
+        most = SAMPLE_ENTRIES * model.n_samples / max(1, stored_entries(model))
         size = int(min(SAMPLE_SHARE * model.n_samples, most))
         enough = size >= ROWS_A_PARAMETER * model.n_parameters
         return size if enough and costs.least and not costs.constant else 0

@@ -37,9 +37,15 @@ class DualOracle(ModelOracle):
     def __init__(self, model: LinearModel, rng: np.random.Generator) -> None:
         super().__init__(model)
         if model.l2 == 0.0:
-            raise ValueError("model must have an l2 term, but its l2 is 0.")
+            raise ValueError(
+                "the dual can be climbed only with an l2 term: model must have an l2 term, but its "
+                "l2 is 0; give l2 > 0."
+            )
         if model.fit_intercept:
-            raise ValueError("model must have no intercept, which has no l2 term, but it has one.")
+            raise ValueError(
+                "the dual can be climbed only without an intercept: model must have no intercept, "
+                "which has no l2 term, but it has one; give fit_intercept=False."
+            )
         self.rng = rng
         self._squares = row_squares(model.X)
 

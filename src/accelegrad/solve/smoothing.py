@@ -18,6 +18,7 @@ from accelegrad.errors import Vector
 from accelegrad.problems.linear_model import Evaluation as ModelEvaluation
 from accelegrad.problems.linear_model import LinearModel
 from accelegrad.rules.variance_reduced import Epoch, VarianceReducedAcceleGrad
+from accelegrad.solve.curvature import bent_rows
 from accelegrad.solve.finite_sum import FiniteSumOracle
 from accelegrad.solve.oracle import Evaluation, ModelOracle
 
@@ -45,6 +46,12 @@ class SmoothedSumOracle(ModelOracle):
         self, model: LinearModel, rng: np.random.Generator, goal: Callable[[float], float]
     ) -> None:
         super().__init__(model)
+        if not model.has_dual_bound:
+            raise ValueError(
+                f"the {model.loss.name} loss is smoothed as far as the dual gap allows; that needs "
+                "a LinearModel with l2 > 0, or few columns and more rows: the model has l2 = 0 and "
+                f"{model.n_samples} rows of {model.n_features} columns."
+            )
         self.rng, self.goal = rng, goal
         self.smooth: FiniteSumOracle | None = None
         self.changed = False
@@ -133,9 +140,7 @@ class SmoothedSumOracle(ModelOracle):
         The second derivatives are taken to be those of all rows times the share that is bent.
         """
         model = smooth.model
-        low, high = model.loss.domain(model.y)
-        theta = smooth.derivatives
-        bent = max(float(((theta > low) & (theta < high)).mean()), 1.0 / theta.size)
+        bent = max(float(bent_rows(smooth).mean()), 1.0 / model.n_samples)
         space = self.model.bounds_without_l2("a smoothed loss").space
         return 0.5 * model.loss.smoothing * space.distance(smooth.gradient) ** 2 / bent
 
