@@ -84,10 +84,12 @@ class Evaluation:
         """The weighted mean of the losses, sum_i p_i l(m_i)."""
         if self._mean_loss is None:
             model = self.model
-            # Both: who asks for a value mostly asks for the gradient next.
-            losses, slopes = model.loss.value_and_derivative(self.margins, model.y)
+            if model.loss.curvature == math.inf:  # value and slope of such a loss share no work
+                losses = model.loss.value(self.margins, model.y)
+            else:  # both: who asks for a value mostly asks for the gradient next
+                losses, slopes = model.loss.value_and_derivative(self.margins, model.y)
+                self._derivatives = slopes.astype(np.float64, copy=False)
             self._mean_loss = float(model.shares @ losses)
-            self._derivatives = slopes.astype(np.float64, copy=False)
         return self._mean_loss
 
     @property
@@ -160,11 +162,18 @@ class Evaluation:
             return max(self.value - bound, 0.0)
         if self.model.fit_intercept:
             return self._gap_with_intercept(smooth._feasible_derivatives())
-        return self._gap(smooth.gradient, self._fenchel_young(smooth.derivatives))
+        return self._gap(smooth.gradient, self.smoothing_gap(smooth))
 
     def smoothing_gap(self, smooth: Evaluation) -> float:
-        """Return the part of `dual_gap_by` that is due to the smoothing alone."""
-        return self._fenchel_young(smooth.derivatives)
+        """Return the part of `dual_gap_by` that is due to the smoothing alone.
+
+        With the envelope e of the loss l and theta = e'(m), l(m) + l*(theta) - theta m is
+        l(m) - e(m) - mu theta^2 / 2.
+        """
+        model, theta = self.model, smooth.derivatives
+        squares = float((model.shares * theta) @ theta)
+        part = self.mean_loss - smooth.mean_loss - 0.5 * smooth.model.loss.smoothing * squares
+        return max(part, 0.0)
 
     def _gap_with_intercept(self, slopes: list[Vector]) -> float:
         model, n = self.model, self.model.n_features
@@ -256,19 +265,13 @@ class LinearModel:
         if not isinstance(fit_intercept, (bool, np.bool_)):
             raise TypeError(f"fit_intercept must be True or False, not {fit_intercept!r}.")
         self.fit_intercept = bool(fit_intercept)
-        self.X = _design_matrix(X)
+        self._take(_design_matrix(X))
         self.n_samples, self.n_features = (int(size) for size in self.X.shape)
         self.n_parameters = self.n_features + self.fit_intercept
         self.dtype = self.X.dtype
         self.y = _targets(y, self.n_samples, self.loss)
         self.sample_weight = _weights(sample_weight, self.n_samples)
         self.shares = _shares(self.sample_weight, self.n_samples)
-        self._is_sparse = _is_sparse(self.X)
-        # A view; made once because SciPy takes its time to make one.
-        self._transpose = self.X.T if self._is_sparse else None
-        self._dual_bounds: DualBounds | None = None
-        self._readable = kernels.readable(self.X)
-        self._kernel_data: one_pass_gradient.Data | None = None
 
     def __repr__(self) -> str:
         kind = "CSR" if self._is_sparse else "dense"
@@ -294,6 +297,35 @@ class LinearModel:
         other.loss = loss
         other._dual_bounds = other._kernel_data = None
         return other
+
+    def of_rows(self, rows: Rows, l2: float) -> LinearModel:
+        """Return a model of some rows, which are copied but not checked again.
+
+        Parameters
+        ----------
+        rows : array of int
+            Their numbers; a row may come more than once.
+        l2 : float
+            The weight of the l2 term.
+        """
+        other = copy(self)
+        other.l2, other.n_samples = l2, rows.size
+        other.y = self.y[rows]
+        if self.sample_weight is not None:
+            other.sample_weight = self.sample_weight[rows]
+        other.shares = _shares(other.sample_weight, rows.size)
+        other._take(self.X[rows])
+        return other
+
+    def _take(self, X: Any) -> None:
+        """Take data that are known to be sound, and forget what is known of others."""
+        self.X = X
+        self._is_sparse = _is_sparse(X)
+        # A view; made once because SciPy takes its time to make one.
+        self._transpose = X.T if self._is_sparse else None
+        self._readable = kernels.readable(X)
+        self._dual_bounds: DualBounds | None = None
+        self._kernel_data: one_pass_gradient.Data | None = None
 
     def smoothed(self, mu: float) -> LinearModel:
         """Return a model of the same data by the Moreau envelope of the loss, which has kinks.

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from contextlib import suppress
 from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.linalg.lapack import dpotrf, dpotrs
 
 from accelegrad import kernels
 from accelegrad.errors import NonFiniteError, Vector
@@ -26,12 +25,15 @@ Rows: TypeAlias = npt.NDArray[np.int64] | None  # None: all of them
 # Seconds, measured, of which only the ratios matter. Of an evaluation: an entry of X, and a row.
 DENSE_ENTRY, SPARSE_ENTRY, ROW = 0.6e-9, 1.5e-9, 1.5e-8
 LEAST_EVALUATION = 5e-5  # of whatever size
+# Of a copy of some rows and products with them, of which there are some: in evaluations of so many
+# rows, and beside that.
+PRODUCTS, LEAST_PRODUCTS = 10.0, 5e-4
 # Of a Gram matrix: an entry of a row in dense and in sparse storage, and a product, by BLAS; and a
 # product of two entries by the kernel for short sparse rows. Of a factorisation: a product.
 SCALED, FILLED_IN, BLAS_PRODUCT, PAIR, FACTOR_PRODUCT = 3e-9, 1e-8, 3e-11, 1.1e-9, 5e-11
 #: The least number of rows of a sample, a parameter; more while it costs no more than so many
 #: evaluations. Each sample is so many times as large as the one before.
-SAMPLED, CHEAP, GROWTH = 30, 1.0, 3
+SAMPLED, CHEAP, GROWTH = 15, 1.0, 3
 #: Of the rows: to draw and copy more takes as long as all of them, which tell more.
 MOST_SAMPLED = 0.3
 #: In evaluations: curvature that costs more is a last resort; that of a smoothed loss pays sooner.
@@ -60,17 +62,20 @@ class Factored:
 
     def solve(self, vector: Vector) -> Vector:
         """Return the inverse times a vector."""
-        solution: Vector = cho_solve(self._factor, self._units * vector, check_finite=False)
+        # LAPACK itself: what SciPy's functions do beside takes longer, where matrices are small.
+        solution: Vector = dpotrs(self._factor, self._units * vector, lower=1, overwrite_b=1)[0]
         return self._units * solution
 
 
-def _factor(matrix: Matrix) -> Any:
+def _factor(matrix: Matrix) -> Matrix:
     """Return the Cholesky factor of a matrix that may be singular, up to rounding or a bit more."""
     ends = np.arange(len(matrix))
     for shift in _SHIFTS:
         matrix[ends, ends] += shift
-        with suppress(LinAlgError):
-            return cho_factor(matrix, lower=True, check_finite=False)
+        factor: Matrix
+        factor, failed = dpotrf(matrix, lower=1, clean=0)
+        if not failed:
+            return factor
     raise NonFiniteError("the second derivatives are not finite")
 
 
@@ -122,6 +127,10 @@ class Costs(NamedTuple):
         """Return the cost of the curvature of a sample, in evaluations."""
         return (size * self.row + self.factor) / self.evaluation
 
+    def of_products(self, size: int) -> float:
+        """Return the cost of some products with a sample, in evaluations."""
+        return PRODUCTS * size / self.n_samples + LEAST_PRODUCTS / self.evaluation
+
     @property
     def least(self) -> int:
         """The rows of the smallest sample that is of use; 0 where curvature is a last resort."""
@@ -147,9 +156,19 @@ class Costs(NamedTuple):
         size = max(self._fewest, cheap) * int(GROWTH ** min(number - 1, 20))
         return size if size <= MOST_SAMPLED * n else n
 
-    def price(self, number: int) -> tuple[float, float]:
-        """Return the cost of the `number`-th sample's curvature, and how long to do without."""
+    def price(self, number: int, bent: int | None = None) -> tuple[float, float]:
+        """Return the cost of the `number`-th sample's curvature, and how long to do without.
+
+        Parameters
+        ----------
+        number : int
+            The sample's.
+        bent : int, optional
+            How many rows bend, as far as known: others cost nothing.
+        """
         size = self.sample(number)
+        if bent is not None:
+            size = min(size, max(bent, 1))
         cost = self.of_sample(size) if size else math.inf
         return cost, 0.0 if cost <= self.dearest else cost
 
@@ -184,6 +203,9 @@ _pairs: WeakKeyDictionary[LinearModel, float] = WeakKeyDictionary()
 def bent_rows(at: ModelEvaluation) -> npt.NDArray[np.bool_]:
     """Tell which rows' losses, linear beyond corners and parabolas between, are bent just here."""
     loss, theta = at.model.loss, at.derivatives
+    if loss.classification:  # one end of the domain is 0
+        sizes = np.abs(theta)
+        return np.asarray((sizes > 0.0) & (sizes < loss.lipschitz))
     low, high = loss.domain(at.model.y)
     bent = (theta > low) & (theta < high)
     if loss.plain.name.endswith("epsilon_insensitive"):
@@ -221,11 +243,11 @@ def drawn(
     Rows are drawn by their weights, and then weigh the same, so that none is wasted on a row that
     does not bend. The generator is made where it is needed.
     """
-    if size >= weights.size:
-        return None, weights
     bent = np.flatnonzero(weights)
-    if bent.size <= size:
+    if bent.size <= min(size, MOST_SAMPLED * weights.size):
         return bent, weights[bent]
+    if size >= bent.size:
+        return None, weights
     ends = np.cumsum(weights)
     # One from each of so many parts of equal weight: in order, and with less noise.
     places = (np.arange(size) + generator().random(size)) * (ends[-1] / size)
@@ -260,7 +282,7 @@ def second_derivative_matrix(
     if not seen.min() > RARE * seen.max():
         sizes = np.append(squares(), np.ones(int(model.fit_intercept)))
         mean = FLATTEST * model.loss.curvature
-        if rows is not None:
+        if rows is not None and rows.size < np.count_nonzero(bends):
             mean = max(mean, float(bends.sum()))
         matrix[ends, ends] = np.maximum(seen, mean * sizes)
     ends = ends[: model.n_features]

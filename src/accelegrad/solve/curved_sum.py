@@ -25,18 +25,25 @@ from accelegrad.solve.curvature import (
     stored_entries,
 )
 from accelegrad.solve.finite_sum import FiniteSumOracle
+from accelegrad.solve.mended_bound import Sample, mended_gap
 from accelegrad.solve.oracle import QUIET, Evaluation
 from accelegrad.solve.smoothing import SmoothedSumOracle
 
 #: A run starts from the minimum over a sample of the rows, this share of them, at most so many
 #: entries (a copy) and at least so many rows a parameter; which is found in the same way.
-SAMPLE_SHARE, SAMPLE_ENTRIES, ROWS_A_PARAMETER = 0.1, 1 << 22, 10
+SAMPLE_SHARE, SAMPLE_ENTRIES, ROWS_A_PARAMETER = 0.1, 1 << 22, 5
+LEAST_SHARE, PLENTY = 0.02, 150
 #: The most evaluations of a sample, which end where this share of what it leaves unknown is left.
 GUESSES, PRECISE = 20, 0.3
 #: With so many rows, so many epochs of steps on a few of them are a good beginning.
 FEWEST_ROWS, EPOCHS = 1000, 2
+#: Of a sample on which a dual point is mended: rows a parameter, and more where what is left to
+#: gain, times this, is too much for so few; where that costs no more than so many evaluations. What
+#: is left has to be so much less than what was too much before when that is tried again.
+MENDED, SPREAD, WORTH, LESS = 30, 2.0, 1.5, 0.3
 #: A slope that is flat enough, as a share of the one at the start, and the most trials for it.
 FLAT, TRIALS = 0.1, 12
+_MADE = ("point", "number", "caution")  # what a matrix was made from
 
 
 class CurvedOracle(FiniteSumOracle):
@@ -50,13 +57,23 @@ class CurvedOracle(FiniteSumOracle):
         The model; its loss has to be smooth.
     rng : numpy.random.Generator
         Where the samples and the order of the rows come from.
+    goal : callable, optional
+        The gap that is wanted, for a value; 0 if there is none.
     """
 
-    def __init__(self, model: LinearModel, rng: np.random.Generator) -> None:
+    def __init__(
+        self,
+        model: LinearModel,
+        rng: np.random.Generator,
+        goal: Callable[[float], float] | None = None,
+    ) -> None:
         super().__init__(model, rng)
+        self.goal = goal
         self._seed = int(rng.integers(2**63))
         self._costs = Costs.of(model)
         self._made: tuple[int, float, Factored] | None = None
+        self._made_from: tuple[Vector, int, float] | None = None
+        self._tried = math.inf  # how much was too much to be left, when that was tried last
         self._coordinates: Diagonal | None = None
         self._squares: Vector | None = None
         self._latest: list[Evaluation] = []  # the last two
@@ -74,6 +91,72 @@ class CurvedOracle(FiniteSumOracle):
         self._latest = [*self._latest[-1:], evaluation]
         return evaluation
 
+    def original(self, evaluation: Evaluation) -> Evaluation:
+        """Return the evaluation, with a sharper lower bound if that may reach the goal."""
+        goal = 0.0 if self.goal is None else self.goal(evaluation.value)
+        if not (goal > 0.0 and self.model.l2 > 0.0 and self._curvature_made is not None):
+            return evaluation
+        at = self._known(evaluation)
+        gap = self.mended_gap(at, evaluation, 0.0, goal)
+        if gap < math.inf:
+            plain = math.inf if self.model.fit_intercept else at.dual_gap
+            evaluation.dual_value = evaluation.value - min(gap, plain)
+        elif self.model.fit_intercept and self.left(evaluation) > goal:
+            # The plain bound costs products with the data, and would not do.
+            evaluation.late_bound = lambda: at.dual_value
+        return evaluation
+
+    def left(self, evaluation: Evaluation) -> float:
+        """Return about how far the value is from the minimum: half of Newton's squared decrement.
+
+        It is infinite where there is no matrix of second derivatives to tell.
+        """
+        curvature = self._curvature_made
+        if curvature is None:
+            return math.inf
+        return 0.5 * float(evaluation.gradient @ curvature.solve(evaluation.gradient))
+
+    def mended_gap(
+        self, own: ModelEvaluation, evaluation: Evaluation, smoothing: float, goal: float
+    ) -> float:
+        """Return the gap that a dual point proves which is mended on some rows.
+
+        It is infinite where that can't be expected to be as small as the goal, or costs too much.
+
+        Parameters
+        ----------
+        own : ModelEvaluation
+            What the model that is to be minimised knows at the point.
+        evaluation : Evaluation
+            What this one knows, which may be a smooth one close to it.
+        smoothing : float
+            The part of the gap that is due to the difference.
+        goal : float
+            The gap that is wanted.
+        """
+        curvature, model, left = self._curvature_made, self.model, self.left(evaluation)
+        if curvature is None:
+            return math.inf
+        rest = goal - smoothing - left
+        if not (rest > 0.0 and left <= LESS * self._tried):
+            return math.inf
+        size = int(max(MENDED * model.n_parameters, SPREAD * left / rest * model.n_samples))
+        if self._costs.of_products(size) > WORTH:
+            return math.inf
+        at = self._known(evaluation)
+        with np.errstate(**QUIET):
+            bends = second_derivatives(model.loss, at, 0.0) * model.shares
+            rows, weights = drawn(bends, size, lambda: self._generator(1 << 32))
+            if rows is None:
+                rows = np.flatnonzero(weights)
+                weights = weights[rows]
+            if rows.size == 0:
+                return math.inf
+            gap = mended_gap(own, at, Sample.of(at, rows, weights), curvature, goal)
+        # What the rows of the sample can't mend grows with what is left.
+        self._tried = left * min(1.0, goal / gap)
+        return gap
+
     @property
     def first_epochs(self) -> int:
         """How many epochs of variance-reduced steps are a good beginning."""
@@ -84,7 +167,8 @@ class CurvedOracle(FiniteSumOracle):
         """How many rows the sample has that gives a start; 0 where there is none."""
         model, costs = self.model, self._costs
         most = SAMPLE_ENTRIES * model.n_samples / max(1, stored_entries(model))
-        size = int(min(SAMPLE_SHARE * model.n_samples, most))
+        plenty = max(LEAST_SHARE * model.n_samples, PLENTY * model.n_parameters)
+        size = int(min(SAMPLE_SHARE * model.n_samples, most, plenty))
         enough = size >= ROWS_A_PARAMETER * model.n_parameters
         return size if enough and costs.least and not costs.constant else 0
 
@@ -129,10 +213,17 @@ class CurvedOracle(FiniteSumOracle):
         if number == 0 or size == 0:
             return self._diagonal()
         if self._made is None or self._made[:2] != (number, caution):
-            price = self._costs.price(number + 1)
-            made = Factored(self._matrix(point, size, number, caution), *price)
-            self._made = number, caution, made
+            matrix, bent = self._matrix(point, size, number, caution)
+            made = Factored(matrix, *self._costs.price(number + 1, bent))
+            self._made, self._made_from = (number, caution, made), (point, number, caution)
         return self._made[2]
+
+    @property
+    def _curvature_made(self) -> Factored | None:
+        """The last matrix of second derivatives, None before there is one."""
+        if self._made is None and self._made_from is not None:  # it comes from a checkpoint
+            self.curvature(*self._made_from)
+        return None if self._made is None else self._made[2]
 
     def _diagonal(self) -> Diagonal:
         if self._coordinates is None:
@@ -142,13 +233,17 @@ class CurvedOracle(FiniteSumOracle):
     def _coordinate_curvatures(self) -> Vector:
         return coordinate_curvatures(self.model, self._column_squares())
 
-    def _matrix(self, point: Vector, size: int, number: int, caution: float) -> Any:
+    def _matrix(
+        self, point: Vector, size: int, number: int, caution: float
+    ) -> tuple[npt.NDArray[np.float64], int]:
+        """Return the second derivatives from a sample, and how many of all rows bend."""
         model = self.model
         with np.errstate(**QUIET):
             bends = second_derivatives(model.loss, self._evaluated(point), caution)
             bends *= model.shares
             rows, weights = drawn(bends, size, lambda: self._generator(number))
-            return second_derivative_matrix(model, bends, self._column_squares, rows, weights)
+            matrix = second_derivative_matrix(model, bends, self._column_squares, rows, weights)
+        return matrix, int(np.count_nonzero(bends))
 
     def _generator(self, number: int) -> np.random.Generator:
         """Return the same random numbers for the same sample, whenever it is drawn."""
@@ -168,12 +263,15 @@ class CurvedOracle(FiniteSumOracle):
 
     def state(self) -> dict[str, Any]:
         """Return all that has to be kept to go on."""
-        return {**super().state(), "seed": self._seed}
+        made = None if self._made_from is None else dict(zip(_MADE, self._made_from, strict=True))
+        return {**super().state(), "seed": self._seed, "made": made, "tried": self._tried}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from there."""
         super().restore(state)
         self._seed, self._made, self._latest = state["seed"], None, []
+        self._tried, made = state["tried"], state["made"]
+        self._made_from = None if made is None else (made["point"], made["number"], made["caution"])
 
 
 class SmoothedCurvedOracle(SmoothedSumOracle):
@@ -204,6 +302,30 @@ class SmoothedCurvedOracle(SmoothedSumOracle):
         made: Factored | Diagonal = self.smooth.curvature(point, number, caution)
         return made
 
+    def _gap(
+        self,
+        own: ModelEvaluation,
+        evaluation: Evaluation,
+        known: Evaluation,
+        smoothing: float,
+        goal: float,
+    ) -> float:
+        """Return the gap, or about what it is, and let the evaluation know the bound."""
+        left = self.smooth.left(evaluation)
+        if self.model.l2 == 0.0 or left == math.inf:
+            return super()._gap(own, evaluation, known, smoothing, goal)
+        about = smoothing + left
+        mended = self.smooth.mended_gap(own, evaluation, smoothing, goal)
+        if mended <= goal:
+            known.dual_value = own.value - mended
+        elif self.model.fit_intercept and about > goal:
+            # The plain bound costs products with the data, and would not do.
+            smooth = evaluation.model
+            known.late_bound = lambda: own.value - own.dual_gap_by(smooth)
+        else:
+            about = min(super()._gap(own, evaluation, known, smoothing, goal), about)
+        return about
+
 
 def _first_epochs(model: LinearModel) -> int:
     """Return how many epochs pay: none where curvature, which does more, costs little."""
@@ -217,15 +339,7 @@ def _sampled(model: LinearModel, rows: npt.NDArray[np.int64]) -> LinearModel:
     are fitted too well sooner.
     """
     weight = min(model.l2 * model.n_samples, 1.0) / rows.size
-    sample = LinearModel(
-        model.X[rows],
-        model.y[rows],
-        "squared",
-        l2=max(model.l2, weight),
-        fit_intercept=model.fit_intercept,
-        sample_weight=None if model.sample_weight is None else model.sample_weight[rows],
-    )
-    return sample.with_loss(model.loss)
+    return model.of_rows(rows, max(model.l2, weight))
 
 
 def _zero(slope: Callable[[float], float], low: float, high: float) -> float:

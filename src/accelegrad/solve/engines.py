@@ -23,8 +23,9 @@ from accelegrad.solve.smoothing import SmoothedSumOracle
 #: The gap that is wanted, for a value; 0 if there is none.
 Goal: TypeAlias = Callable[[float], float]
 
-#: With more rows than so many times the columns, the dual has too many coordinates.
-MOST_ROWS = 1.5
+#: With more rows than so many times the columns, the dual has too many coordinates; steps of the
+#: logistic loss, which take logarithms, are dearer.
+MOST_ROWS, MOST_ROWS_LOGISTIC = 1.5, 0.75
 #: The rules that work on the rows of a linear model, and on nothing else.
 SUM_RULES = (VarianceReducedAcceleGrad, SketchedNewton, FinishedByNewton, DualAscent)
 
@@ -47,7 +48,7 @@ def sum_oracle(rule: Rule, model: LinearModel, rng: np.random.Generator, goal: G
         return DualOracle(model, rng)
     curved = not isinstance(rule, VarianceReducedAcceleGrad)
     if math.isfinite(model.loss.curvature):
-        return (CurvedOracle if curved else FiniteSumOracle)(model, rng)
+        return CurvedOracle(model, rng, goal) if curved else FiniteSumOracle(model, rng)
     return (SmoothedCurvedOracle if curved else SmoothedSumOracle)(model, rng, goal)
 
 
@@ -60,7 +61,8 @@ def why_dual(model: LinearModel) -> str:
     """Say why coordinate ascent on the dual is best; empty if it is not."""
     if model.l2 == 0.0 or model.fit_intercept:
         return ""
-    if model.n_samples > MOST_ROWS * model.n_features or has_curvature(model):
+    most = MOST_ROWS_LOGISTIC if model.loss.name == "logistic" else MOST_ROWS
+    if model.n_samples > most * model.n_features or has_curvature(model):
         return ""
     return f"the dual has {model.n_samples} coordinates, the primal {model.n_features}"
 

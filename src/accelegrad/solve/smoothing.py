@@ -124,15 +124,29 @@ class SmoothedSumOracle(ModelOracle):
         )
         known = self._finish(known)
         smoothing, goal = own.smoothing_gap(smooth), self.goal(own.value)
+        gap = self._gap(own, evaluation, known, smoothing, goal)
+        negligible = ROUNDING * abs(own.value)
+        self._next_mu = self._shrunk(smoothing, gap, max(goal, negligible))
+        return known
+
+    def _gap(
+        self,
+        own: ModelEvaluation,
+        evaluation: Evaluation,
+        known: Evaluation,
+        smoothing: float,
+        goal: float,
+    ) -> float:
+        """Return the gap, or about what it is, and let the evaluation know the bound."""
+        smooth = evaluation.model
+        assert smooth is not None
         gap = smoothing + self._left(smooth) if self.model.l2 == 0.0 else 0.0
         if self.model.l2 > 0.0 or self._is_worth_a_bound(gap, goal):
             gap = own.dual_gap_by(smooth)
             known.dual_value = own.value - gap
         else:
             known.late_bound = lambda: own.value - own.dual_gap_by(smooth)
-        negligible = ROUNDING * abs(own.value)
-        self._next_mu = self._shrunk(smoothing, gap, max(goal, negligible))
-        return known
+        return gap
 
     def _left(self, smooth: ModelEvaluation) -> float:
         """Return about how far the sum is from its minimum: half of Newton's squared decrement.
