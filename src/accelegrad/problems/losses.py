@@ -546,9 +546,9 @@ class Smoothed(Loss):
     def _slope(self, excess: Array, y: Array) -> Array:
         with np.errstate(over="ignore"):  # an infinite quotient is clipped
             steep = excess / self.mu
-        if self.classification:  # the excess is 0 or has the sign that slopes may have
-            return np.clip(steep, -self.lipschitz, self.lipschitz)
-        ends = self.domain(y.astype(np.float64, copy=False))
+        ends: tuple[Vector | float, Vector | float] = (-self.lipschitz, self.lipschitz)
+        if not self.classification:  # there the excess is 0 or has the sign that slopes may have
+            ends = self.domain(y.astype(np.float64, copy=False))
         low, high = (np.asarray(end, dtype=steep.dtype) for end in ends)
         slope: Array = np.clip(steep, low, high)
         return slope

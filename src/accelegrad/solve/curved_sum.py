@@ -311,7 +311,7 @@ class SmoothedCurvedOracle(SmoothedSumOracle):
         goal: float,
     ) -> float:
         """Return the gap, or about what it is, and let the evaluation know the bound."""
-        left = self.smooth.left(evaluation)
+        left: float = self.smooth.left(evaluation)
         if self.model.l2 == 0.0 or left == math.inf:
             return super()._gap(own, evaluation, known, smoothing, goal)
         about = smoothing + left
@@ -320,7 +320,7 @@ class SmoothedCurvedOracle(SmoothedSumOracle):
             known.dual_value = own.value - mended
         elif self.model.fit_intercept and about > goal:
             # The plain bound costs products with the data, and would not do.
-            smooth = evaluation.model
+            smooth = self.smooth._known(evaluation)
             known.late_bound = lambda: own.value - own.dual_gap_by(smooth)
         else:
             about = min(super()._gap(own, evaluation, known, smoothing, goal), about)
