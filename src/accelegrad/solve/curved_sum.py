@@ -38,9 +38,11 @@ GUESSES, PRECISE = 20, 0.3
 #: With so many rows, so many epochs of steps on a few of them are a good beginning.
 FEWEST_ROWS, EPOCHS = 1000, 2
 #: Of a sample on which a dual point is mended: rows a parameter, and more where what is left to
-#: gain, times this, is too much for so few; where that costs no more than so many evaluations. What
-#: is left has to be so much less than what was too much before when that is tried again.
-MENDED, SPREAD, WORTH, LESS = 30, 2.0, 1.5, 0.3
+#: gain, times this, is too much for so few. What is left has to be so much less than what was too
+#: much before when that is tried again.
+MENDED, SPREAD, LESS = 30, 2.0, 0.3
+#: In evaluations: what that may cost; with an intercept a plain bound takes the time of many.
+WORTH, WORTH_WITH_INTERCEPT = 1.5, 25.0
 #: A slope that is flat enough, as a share of the one at the start, and the most trials for it.
 FLAT, TRIALS = 0.1, 12
 _MADE = ("point", "number", "caution")  # what a matrix was made from
@@ -94,17 +96,23 @@ class CurvedOracle(FiniteSumOracle):
     def original(self, evaluation: Evaluation) -> Evaluation:
         """Return the evaluation, with a sharper lower bound if that may reach the goal."""
         goal = 0.0 if self.goal is None else self.goal(evaluation.value)
-        if not (goal > 0.0 and self.model.l2 > 0.0 and self._curvature_made is not None):
+        if not (goal > 0.0 and self.model.l2 > 0.0 and self._costs.least) or self._starts_warm:
             return evaluation
         at = self._known(evaluation)
         gap = self.mended_gap(at, evaluation, 0.0, goal)
-        if gap < math.inf:
-            plain = math.inf if self.model.fit_intercept else at.dual_gap
-            evaluation.dual_value = evaluation.value - min(gap, plain)
-        elif self.model.fit_intercept and self.left(evaluation) > goal:
-            # The plain bound costs products with the data, and would not do.
-            evaluation.late_bound = lambda: at.dual_value
+        if self.model.fit_intercept:
+            if gap <= goal:
+                evaluation.dual_value = evaluation.value - gap
+            elif self.left(evaluation) > goal:  # a plain bound takes its time, and would not do
+                evaluation.late_bound = lambda: at.dual_value
+        elif gap < math.inf:
+            evaluation.dual_value = evaluation.value - min(gap, at.dual_gap)
         return evaluation
+
+    @property
+    def _starts_warm(self) -> bool:
+        """Whether the one evaluation so far is at a point that may be the minimum already."""
+        return self.points == 1 and bool(self._latest[-1].point.any())
 
     def left(self, evaluation: Evaluation) -> float:
         """Return about how far the value is from the minimum: half of Newton's squared decrement.
@@ -141,7 +149,8 @@ class CurvedOracle(FiniteSumOracle):
         if not (rest > 0.0 and left <= LESS * self._tried):
             return math.inf
         size = int(max(MENDED * model.n_parameters, SPREAD * left / rest * model.n_samples))
-        if self._costs.of_products(size) > WORTH:
+        worth = WORTH_WITH_INTERCEPT if model.fit_intercept else WORTH
+        if self._costs.of_products(size) > worth:
             return math.inf
         at = self._known(evaluation)
         with np.errstate(**QUIET):
@@ -311,15 +320,14 @@ class SmoothedCurvedOracle(SmoothedSumOracle):
         goal: float,
     ) -> float:
         """Return the gap, or about what it is, and let the evaluation know the bound."""
-        left: float = self.smooth.left(evaluation)
-        if self.model.l2 == 0.0 or left == math.inf:
+        if self.model.l2 == 0.0 or not self.smooth._costs.least or self.smooth._starts_warm:
             return super()._gap(own, evaluation, known, smoothing, goal)
-        about = smoothing + left
+        about: float = smoothing + self.smooth.left(evaluation)
         mended = self.smooth.mended_gap(own, evaluation, smoothing, goal)
         if mended <= goal:
             known.dual_value = own.value - mended
         elif self.model.fit_intercept and about > goal:
-            # The plain bound costs products with the data, and would not do.
+            # A plain bound takes its time, and would not do.
             smooth = self.smooth._known(evaluation)
             known.late_bound = lambda: own.value - own.dual_gap_by(smooth)
         else:
