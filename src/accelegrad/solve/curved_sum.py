@@ -29,9 +29,11 @@ from accelegrad.solve.mended_bound import Sample, mended_gap
 from accelegrad.solve.oracle import QUIET, Evaluation
 from accelegrad.solve.smoothing import SmoothedSumOracle
 
-#: A run starts from the minimum over a sample of the rows, this share of them, at most so many
-#: entries (a copy) and at least so many rows a parameter; which is found in the same way.
-SAMPLE_SHARE, SAMPLE_ENTRIES, ROWS_A_PARAMETER = 0.1, 1 << 22, 5
+#: A run starts from the minimum over a sample of the rows, at most this share of them and so many
+#: entries (a copy), which is found in the same way. It has at least so many rows, and so many a
+#: parameter; else there is none.
+SAMPLE_SHARE, SAMPLE_ENTRIES, FEWEST_SAMPLED, ROWS_A_PARAMETER = 0.1, 1 << 22, 100, 5
+#: Of the rows, and a parameter: more are not needed.
 LEAST_SHARE, PLENTY = 0.02, 150
 #: The most evaluations of a sample, which end where this share of what it leaves unknown is left.
 GUESSES, PRECISE = 20, 0.3
@@ -178,7 +180,7 @@ class CurvedOracle(FiniteSumOracle):
         most = SAMPLE_ENTRIES * model.n_samples / max(1, stored_entries(model))
         plenty = max(LEAST_SHARE * model.n_samples, PLENTY * model.n_parameters)
         size = int(min(SAMPLE_SHARE * model.n_samples, most, plenty))
-        enough = size >= ROWS_A_PARAMETER * model.n_parameters
+        enough = size >= max(ROWS_A_PARAMETER * model.n_parameters, FEWEST_SAMPLED)
         return size if enough and costs.least and not costs.constant else 0
 
     def guess(self, point: Vector) -> Vector | None:
