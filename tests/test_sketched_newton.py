@@ -446,6 +446,24 @@ def test_smoothed_losses_lead_to_the_minimum_of_the_loss_itself(loss, intercept)
 # -- the choice ------------------------------------------------------------------------------------
 
 
+def test_less_smoothing_goes_on_from_the_lowest_point():
+    model = problem("hinge", rows=1200, l2=1e-3)
+    oracle = SmoothedCurvedOracle(model, np.random.default_rng(0), lambda value: 1e-6)
+    good = ag.minimize(model, rtol=1e-2, rng=0).x
+    oracle(good)
+    assert oracle.lowest.point is good
+    oracle._next_mu = 0.01
+    far = oracle(good + 5.0)
+    assert oracle.changed
+    lowest = oracle.lowest
+    assert lowest.point is good
+    assert lowest.value == pytest.approx(model.smoothed(0.01).value(good), rel=1e-14)
+    assert_allclose(lowest.gradient, model.smoothed(0.01).gradient(good), atol=1e-15)
+    rule = SketchedNewton()
+    assert rule._lower(far, oracle).point is good
+    assert oracle.curvature(good, 1, 0.0).scaled
+
+
 def test_the_oracle_suits_the_rule_and_the_loss():
     rng, none = np.random.default_rng(0), lambda value: 0.0
     wide = problem("hinge", "csr", rows=50, columns=4000)

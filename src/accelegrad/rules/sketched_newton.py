@@ -150,7 +150,7 @@ class SketchedNewton(StepRule):
         if state.iteration == 1:
             state = self._at(state, self._lower(trial, oracle), BEGIN)
         elif oracle.changed:
-            state = self._at(state, trial, BEGIN_ANEW)
+            state = self._at(state, self._lower(trial, oracle), BEGIN_ANEW)
         elif self._acceptable(state, trial):
             state = self._accepted(state, trial)
         else:
@@ -176,7 +176,7 @@ class SketchedNewton(StepRule):
         return state._replace(due=NOTHING)
 
     def _lower(self, trial: Evaluation, oracle: Curved) -> Evaluation:
-        """Return the first trial, or what is known of a lower point from before."""
+        """Return the first trial of a function, or what is known of a lower point from before."""
         known = oracle.lowest
         return known if known is not None and known.value < trial.value else trial
 

@@ -95,6 +95,15 @@ class CurvedOracle(FiniteSumOracle):
         self._latest = [*self._latest[-1:], evaluation]
         return evaluation
 
+    def seen(self, point: Vector, other: ModelEvaluation) -> Evaluation:
+        """Evaluate where a model of the same data was: that costs no product with them at once."""
+        with np.errstate(**QUIET):
+            at = other.beside(self.model)
+            value = at.value
+        evaluation = Evaluation(point, value, late_gradient=self._late_gradient, model=at)
+        self._latest = [*self._latest[-1:], evaluation]
+        return self._finish(evaluation)
+
     def original(self, evaluation: Evaluation) -> Evaluation:
         """Return the evaluation, with a sharper lower bound if that may reach the goal."""
         goal = 0.0 if self.goal is None else self.goal(evaluation.value)
@@ -298,6 +307,20 @@ class SmoothedCurvedOracle(SmoothedSumOracle):
     def first_epochs(self) -> int:
         """How many epochs of variance-reduced steps are a good beginning."""
         return _first_epochs(self.model)
+
+    @property
+    def lowest(self) -> Evaluation | None:
+        """What is known of the smooth sum where the function itself was lowest so far."""
+        best, known = self.best, self.smooth.lowest
+        if best is not None and self._latest is not None and best.point is not self._latest.point:
+            known = self.smooth.seen(best.point, self._known_own(best))
+        lowest: Evaluation | None = known
+        return lowest
+
+    def _known_own(self, evaluation: Evaluation) -> ModelEvaluation:
+        if evaluation.model is None:  # it comes from a checkpoint
+            evaluation.model = self.model.evaluate(evaluation.point)
+        return evaluation.model
 
     def guess(self, point: Vector) -> Vector | None:
         """Return the minimum over a sample of the rows, None where there are too few of them."""
