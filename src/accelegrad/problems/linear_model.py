@@ -314,7 +314,8 @@ class LinearModel:
         if self.sample_weight is not None:
             other.sample_weight = self.sample_weight[rows]
         other.shares = _shares(other.sample_weight, rows.size)
-        other._take(self.X[rows])
+        # Faster than indexing, where there is a choice.
+        other._take(self.X[rows] if self._is_sparse else np.take(self.X, rows, axis=0))
         return other
 
     def _take(self, X: Any) -> None:

@@ -337,9 +337,15 @@ def _blocked_gram(model: LinearModel, rows: Rows, weights: Vector) -> Matrix:
     room = np.empty((min(length, n), d))
     for first in range(0, n, length):
         part = slice(first, first + length)
-        block: Any = model.X[part if rows is None else rows[part]]
-        dense = block if isinstance(block, np.ndarray) else block.toarray()
-        scaled = np.multiply(dense, roots[part, None], out=room[: dense.shape[0]])
+        scaled = room[: min(length, n - first)]
+        chosen = part if rows is None else rows[part]
+        if rows is not None and isinstance(model.X, np.ndarray) and model.dtype == np.float64:
+            np.take(model.X, chosen, axis=0, out=scaled, mode="clip")  # faster than indexing
+            scaled *= roots[part, None]
+        else:
+            block: Any = model.X[chosen]
+            dense = block if isinstance(block, np.ndarray) else block.toarray()
+            np.multiply(dense, roots[part, None], out=scaled)
         total += scaled.T @ scaled
     return total
 
