@@ -338,7 +338,7 @@ def _blocked_gram(model: LinearModel, rows: Rows, weights: Vector) -> Matrix:
     for first in range(0, n, length):
         part = slice(first, first + length)
         scaled = room[: min(length, n - first)]
-        chosen = part if rows is None else rows[part]
+        chosen: Any = part if rows is None else rows[part]
         if rows is not None and isinstance(model.X, np.ndarray) and model.dtype == np.float64:
             np.take(model.X, chosen, axis=0, out=scaled, mode="clip")  # faster than indexing
             scaled *= roots[part, None]
