@@ -170,7 +170,8 @@ class CurvedOracle(FiniteSumOracle):
             if rows is None:
                 rows = np.flatnonzero(weights)
                 weights = weights[rows]
-            if rows.size == 0:
+            entries = stored_entries(model) * rows.size / model.n_samples
+            if rows.size == 0 or entries > SAMPLE_ENTRIES:
                 return math.inf
             gap = mended_gap(own, at, Sample.of(at, rows, weights), curvature, goal)
         # What the rows of the sample can't mend grows with what is left.
