@@ -73,6 +73,14 @@ def test_no_sample_and_no_curvature_makes_a_bound_wrong(loss, kind, intercept):
     assert finite >= (9 if not intercept else 3)  # with few rows sums need not cancel
 
 
+def test_of_float32_data_it_is_true_up_to_their_rounding():
+    double = problem("logistic", shape=(50_000, 10), l2=1e-5)
+    single = ag.LinearModel(double.X.astype(np.float32), double.y, "logistic", l2=1e-5)
+    result = ag.minimize(single, rtol=1e-4, rng=0)
+    assert result.success
+    assert result.fun - result.gap <= minimum(double) + 1e-6
+
+
 @pytest.mark.parametrize("intercept", [False, True])
 @pytest.mark.parametrize("loss", [*SMOOTH, "hinge"])
 def test_the_gap_is_that_of_the_slopes_by_the_dual_function(loss, intercept):

@@ -337,19 +337,12 @@ class SmoothedCurvedOracle(SmoothedSumOracle):
         made: Factored | Diagonal = self.smooth.curvature(point, number, caution)
         return made
 
-    def _gap(
-        self,
-        own: ModelEvaluation,
-        evaluation: Evaluation,
-        known: Evaluation,
-        smoothing: float,
-        goal: float,
-    ) -> float:
-        """Return the gap, or about what it is, and let the evaluation know the bound."""
+    def _gap(self, evaluation: Evaluation, known: Evaluation, part: float, goal: float) -> float:
+        """Return the gap, or about what it is, and let what is known hold the bound."""
         if self.model.l2 == 0.0 or not self.smooth._costs.least or self.smooth._starts_warm:
-            return super()._gap(own, evaluation, known, smoothing, goal)
-        about: float = smoothing + self.smooth.left(evaluation)
-        mended = self.smooth.mended_gap(own, evaluation, smoothing, goal)
+            return super()._gap(evaluation, known, part, goal)
+        own, about = self._known_own(known), part + float(self.smooth.left(evaluation))
+        mended = self.smooth.mended_gap(own, evaluation, part, goal)
         if mended <= goal:
             known.dual_value = own.value - mended
         elif self.model.fit_intercept and about > goal:
@@ -357,7 +350,7 @@ class SmoothedCurvedOracle(SmoothedSumOracle):
             smooth = self.smooth._known(evaluation)
             known.late_bound = lambda: own.value - own.dual_gap_by(smooth)
         else:
-            about = min(super()._gap(own, evaluation, known, smoothing, goal), about)
+            about = min(super()._gap(evaluation, known, part, goal), about)
         return about
 
 

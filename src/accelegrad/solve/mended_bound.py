@@ -70,15 +70,15 @@ class Sample(NamedTuple):
 
     def moves(self, direction: Vector) -> Vector:
         """Return <a_k, direction>."""
-        moves: Vector = self.X @ direction[: self.X.shape[1]].astype(self.X.dtype, copy=False)
+        product = self.X @ direction[: self.X.shape[1]].astype(self.X.dtype, copy=False)
+        moves: Vector = product.astype(np.float64, copy=False)
         return moves + direction[-1] if self.intercept else moves
 
     def combination(self, factors: Vector) -> Vector:
         """Return sum_k factors_k a_k."""
-        total: Vector = self.X.T @ factors.astype(self.X.dtype, copy=False)
-        if self.intercept:
-            return np.append(total, factors.sum())
-        return total.astype(np.float64, copy=False)
+        product = self.X.T @ factors.astype(self.X.dtype, copy=False)
+        total: Vector = product.astype(np.float64, copy=False)
+        return np.append(total, factors.sum()) if self.intercept else total
 
 
 def mended_gap(
@@ -191,9 +191,9 @@ def _balanced(slopes: Vector, sample: Sample, total: float) -> Vector:
     too few.
     """
     total += float(sample.shares @ (slopes - sample.slopes))
-    heavier = slopes * total > 0.0
-    weight = abs(float(sample.shares[heavier] @ slopes[heavier]))
     if total == 0.0:
         return slopes
+    heavier = slopes * total > 0.0
+    weight = abs(float(sample.shares[heavier] @ slopes[heavier]))
     scale = 1.0 - abs(total) / weight if weight > abs(total) else math.nan
     return np.where(heavier, scale * slopes, slopes)

@@ -124,23 +124,20 @@ class SmoothedSumOracle(ModelOracle):
         )
         known = self._finish(known)
         smoothing, goal = own.smoothing_gap(smooth), self.goal(own.value)
-        gap = self._gap(own, evaluation, known, smoothing, goal)
+        gap = self._gap(evaluation, known, smoothing, goal)
         negligible = ROUNDING * abs(own.value)
         self._next_mu = self._shrunk(smoothing, gap, max(goal, negligible))
         return known
 
-    def _gap(
-        self,
-        own: ModelEvaluation,
-        evaluation: Evaluation,
-        known: Evaluation,
-        smoothing: float,
-        goal: float,
-    ) -> float:
-        """Return the gap, or about what it is, and let the evaluation know the bound."""
-        smooth = evaluation.model
+    def _gap(self, evaluation: Evaluation, known: Evaluation, part: float, goal: float) -> float:
+        """Return the gap, or about what it is, and let what is known hold the bound.
+
+        `part` of it is due to the smoothing.
+        """
+        smooth, own = evaluation.model, known.model
         assert smooth is not None
-        gap = smoothing + self._left(smooth) if self.model.l2 == 0.0 else 0.0
+        assert own is not None
+        gap = part + self._left(smooth) if self.model.l2 == 0.0 else 0.0
         if self.model.l2 > 0.0 or self._is_worth_a_bound(gap, goal):
             gap = own.dual_gap_by(smooth)
             known.dual_value = own.value - gap
