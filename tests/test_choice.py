@@ -52,6 +52,10 @@ def test_more_columns_than_rows_are_a_matter_for_the_dual():
     method, reason = chosen(text(600, 3000))
     assert method == "dual-ascent"
     assert "the dual has 600 coordinates, the primal 3000" in reason
+    # Steps of the logistic loss are dear: those of others do where rows are nearly as many.
+    nearly = text(2000, 2200)
+    assert chosen(nearly)[0] == "accelegrad-newton"
+    assert chosen(nearly.with_loss(ag.LinearModel(nearly.X, nearly.y, "hinge").loss))[0] == method
     # An intercept has no l2 term, so that the dual is constrained.
     method, reason = chosen(text(600, 3000, fit_intercept=True))
     assert method == "accelegrad-newton"

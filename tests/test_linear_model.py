@@ -895,3 +895,25 @@ def test_wrong_losses() -> None:
         model.with_loss(make_loss("hinge"))
     with pytest.raises(ValueError, match="smoothed takes losses with kinks"):
         LinearModel(X, y, "squared").smoothed(0.1)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_a_model_of_some_rows_is_that_of_these_rows_alone(sparse, weighted):
+    rng = np.random.default_rng(2)
+    X, y = rng.normal(size=(30, 4)), rng.choice([-1.0, 1.0], 30)
+    weights = rng.integers(1, 5, size=30) if weighted else None
+    X = sp.csr_matrix(X) if sparse else X
+    whole = LinearModel(X, y, "logistic", l2=0.1, fit_intercept=True, sample_weight=weights)
+    rows, point = np.array([3, 3, 7, 29]), rng.normal(size=5)
+    chosen = None if weights is None else weights[rows]
+    alone = LinearModel(
+        X[rows], y[rows], "logistic", l2=0.2, fit_intercept=True, sample_weight=chosen
+    )
+    part = whole.of_rows(rows, 0.2)
+    assert part.n_samples == 4
+    assert part.value(point) == alone.value(point)
+    assert (part.gradient(point) == alone.gradient(point)).all()
+    assert part.dual_gap(point) == alone.dual_gap(point)
+    assert whole.n_samples == 30
+    assert whole.l2 == 0.1

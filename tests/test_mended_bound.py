@@ -132,7 +132,7 @@ def test_on_a_tenth_of_the_rows_the_gap_is_of_the_order_of_the_error(loss):
     error = evaluation.value - lowest
     assert evaluation.model.dual_gap > 100 * error
     goal = 60 * error  # a tenth of the rows has to move ten times as far
-    gap = oracle.mended_gap(evaluation.model, evaluation, 0.0, goal)
+    gap = oracle.mended_gap(evaluation.model, evaluation, oracle.left(evaluation), goal)
     assert error <= gap <= goal
     assert 0.3 * error < oracle.left(evaluation) < 3 * error
     assert curvature is oracle.curvature(point, 1, 0.0)
@@ -144,10 +144,12 @@ def test_what_failed_is_not_tried_again_at_once():
     point = ag.minimize(model, rtol=1e-3, rng=0).x + 2e-3
     evaluation = oracle(point)
     oracle.curvature(point, 1, 0.0)
-    goal = 30 * oracle.left(evaluation)
-    assert oracle.mended_gap(evaluation.model, evaluation, 0.0, goal) < np.inf
-    assert oracle.mended_gap(evaluation.model, evaluation, 0.0, goal) == np.inf
-    assert oracle.mended_gap(evaluation.model, evaluation, goal, goal) == np.inf  # no hope
+    left = oracle.left(evaluation)
+    goal = 30 * left
+    # Without hope it is not tried, which leaves it to be tried later.
+    assert oracle.mended_gap(evaluation.model, evaluation, left, goal, goal) == np.inf
+    assert oracle.mended_gap(evaluation.model, evaluation, left, goal) < np.inf
+    assert oracle.mended_gap(evaluation.model, evaluation, left, goal) == np.inf
 
 
 def test_runs_end_sooner_and_what_they_say_is_true(monkeypatch):

@@ -38,6 +38,19 @@ def test_the_bound_by_smoothed_slopes_is_the_dual_value_there(loss, mu):
 
 
 @pytest.mark.parametrize("loss", KINKED)
+@pytest.mark.parametrize("mu", [1.0, 0.01])
+def test_the_part_of_the_gap_due_to_smoothing_is_that_of_the_conjugates(loss, mu):
+    problem = model(loss)
+    point = np.random.default_rng(3).normal(size=problem.n_parameters)
+    smooth = problem.smoothed(mu).evaluate(point)
+    own, theta = smooth.beside(problem), smooth.derivatives
+    terms = problem.loss.value(own.margins, problem.y) + problem.loss.conjugate(theta, problem.y)
+    expected = problem.shares @ (terms - theta * own.margins)
+    assert own.smoothing_gap(smooth) == pytest.approx(expected, rel=1e-9, abs=1e-14)
+    assert expected > 0
+
+
+@pytest.mark.parametrize("loss", KINKED)
 @pytest.mark.parametrize("fit_intercept", [False, True])
 def test_the_bound_holds_and_gets_tight_as_mu_shrinks(loss, fit_intercept):
     problem = model(loss, fit_intercept=fit_intercept)

@@ -188,9 +188,8 @@ class Evaluation:
 
     def _fenchel_young(self, theta: Vector) -> float:
         """Return sum_i p_i (l(m_i) + l*(theta_i) - theta_i m_i), each of them nonnegative."""
-        loss, y = self.model.loss, self.model.y
-        terms = loss.value(self.margins, y) + loss.conjugate(theta, y) - theta * self.margins
-        return float(self.model.shares @ np.maximum(terms, 0.0))
+        model = self.model
+        return fenchel_young(model.loss, model.shares, self.margins, model.y, theta)
 
     def _feasible_derivatives(self) -> list[Vector]:
         """Return slopes with sum_i p_i theta_i = 0, as an unpenalised intercept demands.
@@ -202,6 +201,12 @@ class Evaluation:
         model = self.model
         centred = model._slopes_at_best_intercept(self.margins)
         return [model.balanced(theta) for theta in (centred, self.derivatives)]
+
+
+def fenchel_young(loss: Loss, shares: Vector, margins: Vector, y: Vector, theta: Vector) -> float:
+    """Return sum_i p_i (l(m_i) + l*(theta_i) - theta_i m_i), each of them nonnegative."""
+    terms = loss.value(margins, y) + loss.conjugate(theta, y) - theta * margins
+    return float(shares @ np.maximum(terms, 0.0))
 
 
 class LinearModel:

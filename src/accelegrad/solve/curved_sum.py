@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -47,7 +47,14 @@ MENDED, SPREAD, LESS = 30, 2.0, 0.3
 WORTH, WORTH_WITH_INTERCEPT = 1.5, 25.0
 #: A slope that is flat enough, as a share of the one at the start, and the most trials for it.
 FLAT, TRIALS = 0.1, 12
-_MADE = ("point", "number", "caution")  # what a matrix was made from
+
+
+class _Origin(NamedTuple):
+    """What a matrix of second derivatives is made from: see `CurvedOracle.curvature`."""
+
+    point: Vector
+    number: int
+    caution: float
 
 
 class CurvedOracle(FiniteSumOracle):
@@ -75,8 +82,8 @@ class CurvedOracle(FiniteSumOracle):
         self.goal = goal
         self._seed = int(rng.integers(2**63))
         self._costs = Costs.of(model)
-        self._made: tuple[int, float, Factored] | None = None
-        self._made_from: tuple[Vector, int, float] | None = None
+        self._made: Factored | None = None
+        self._made_from: _Origin | None = None
         self._tried = math.inf  # how much was too much to be left, when that was tried last
         self._coordinates: Diagonal | None = None
         self._squares: Vector | None = None
@@ -109,12 +116,12 @@ class CurvedOracle(FiniteSumOracle):
         goal = 0.0 if self.goal is None else self.goal(evaluation.value)
         if not (goal > 0.0 and self.model.l2 > 0.0 and self._costs.least) or self._starts_warm:
             return evaluation
-        at = self._known(evaluation)
-        gap = self.mended_gap(at, evaluation, 0.0, goal)
+        at, left = self._known(evaluation), self.left(evaluation)
+        gap = self.mended_gap(at, evaluation, left, goal)
         if self.model.fit_intercept:
             if gap <= goal:
                 evaluation.dual_value = evaluation.value - gap
-            elif self.left(evaluation) > goal:  # a plain bound takes its time, and would not do
+            elif left > goal:  # a plain bound takes its time, and would not do
                 evaluation.late_bound = lambda: at.dual_value
         elif gap < math.inf:
             evaluation.dual_value = evaluation.value - min(gap, at.dual_gap)
@@ -136,7 +143,12 @@ class CurvedOracle(FiniteSumOracle):
         return 0.5 * float(evaluation.gradient @ curvature.solve(evaluation.gradient))
 
     def mended_gap(
-        self, own: ModelEvaluation, evaluation: Evaluation, smoothing: float, goal: float
+        self,
+        own: ModelEvaluation,
+        evaluation: Evaluation,
+        left: float,
+        goal: float,
+        smoothing: float = 0.0,
     ) -> float:
         """Return the gap that a dual point proves which is mended on some rows.
 
@@ -148,12 +160,14 @@ class CurvedOracle(FiniteSumOracle):
             What the model that is to be minimised knows at the point.
         evaluation : Evaluation
             What this one knows, which may be a smooth one close to it.
-        smoothing : float
-            The part of the gap that is due to the difference.
+        left : float
+            What `left` says of that.
         goal : float
             The gap that is wanted.
+        smoothing : float
+            The part of the gap that is due to the difference of the two.
         """
-        curvature, model, left = self._curvature_made, self.model, self.left(evaluation)
+        curvature, model = self._curvature_made, self.model
         if curvature is None:
             return math.inf
         rest = goal - smoothing - left
@@ -233,18 +247,19 @@ class CurvedOracle(FiniteSumOracle):
         size = self._costs.sample(number)
         if number == 0 or size == 0:
             return self._diagonal()
-        if self._made is None or self._made[:2] != (number, caution):
+        origin = _Origin(point, number, caution)
+        if self._made is None or self._made_from is None or self._made_from[1:] != origin[1:]:
             matrix, bent = self._matrix(point, size, number, caution)
-            made = Factored(matrix, *self._costs.price(number + 1, bent))
-            self._made, self._made_from = (number, caution, made), (point, number, caution)
-        return self._made[2]
+            self._made = Factored(matrix, *self._costs.price(number + 1, bent))
+            self._made_from = origin
+        return self._made
 
     @property
     def _curvature_made(self) -> Factored | None:
         """The last matrix of second derivatives, None before there is one."""
         if self._made is None and self._made_from is not None:  # it comes from a checkpoint
             self.curvature(*self._made_from)
-        return None if self._made is None else self._made[2]
+        return self._made
 
     def _diagonal(self) -> Diagonal:
         if self._coordinates is None:
@@ -284,7 +299,7 @@ class CurvedOracle(FiniteSumOracle):
 
     def state(self) -> dict[str, Any]:
         """Return all that has to be kept to go on."""
-        made = None if self._made_from is None else dict(zip(_MADE, self._made_from, strict=True))
+        made = None if self._made_from is None else self._made_from._asdict()
         return {**super().state(), "seed": self._seed, "made": made, "tried": self._tried}
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -292,7 +307,7 @@ class CurvedOracle(FiniteSumOracle):
         super().restore(state)
         self._seed, self._made, self._latest = state["seed"], None, []
         self._tried, made = state["tried"], state["made"]
-        self._made_from = None if made is None else (made["point"], made["number"], made["caution"])
+        self._made_from = None if made is None else _Origin(**made)
 
 
 class SmoothedCurvedOracle(SmoothedSumOracle):
@@ -314,14 +329,9 @@ class SmoothedCurvedOracle(SmoothedSumOracle):
         """What is known of the smooth sum where the function itself was lowest so far."""
         best, known = self.best, self.smooth.lowest
         if best is not None and self._latest is not None and best.point is not self._latest.point:
-            known = self.smooth.seen(best.point, self._known_own(best))
+            known = self.smooth.seen(best.point, self._known(best))
         lowest: Evaluation | None = known
         return lowest
-
-    def _known_own(self, evaluation: Evaluation) -> ModelEvaluation:
-        if evaluation.model is None:  # it comes from a checkpoint
-            evaluation.model = self.model.evaluate(evaluation.point)
-        return evaluation.model
 
     def guess(self, point: Vector) -> Vector | None:
         """Return the minimum over a sample of the rows, None where there are too few of them."""
@@ -341,8 +351,9 @@ class SmoothedCurvedOracle(SmoothedSumOracle):
         """Return the gap, or about what it is, and let what is known hold the bound."""
         if self.model.l2 == 0.0 or not self.smooth._costs.least or self.smooth._starts_warm:
             return super()._gap(evaluation, known, part, goal)
-        own, about = self._known_own(known), part + float(self.smooth.left(evaluation))
-        mended = self.smooth.mended_gap(own, evaluation, part, goal)
+        own, left = self._known(known), float(self.smooth.left(evaluation))
+        about = part + left
+        mended = self.smooth.mended_gap(own, evaluation, left, goal, part)
         if mended <= goal:
             known.dual_value = own.value - mended
         elif self.model.fit_intercept and about > goal:

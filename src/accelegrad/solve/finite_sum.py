@@ -121,12 +121,6 @@ class FiniteSumOracle(ModelOracle):
             change[-1] = factors.sum()
         return change
 
-    def _known(self, anchor: Evaluation) -> ModelEvaluation:
-        """Return what the model knows at the anchor, which a checkpoint does not hold."""
-        if anchor.model is None:
-            anchor.model = self.model.evaluate(anchor.point)
-        return anchor.model
-
     def _margins_at(self, start: Vector) -> Vector:
         """Return the margins where the stage began, which were computed as those of an anchor."""
         if self._stage is None or not np.array_equal(self._stage.w, start):

@@ -23,6 +23,7 @@ import numpy.typing as npt
 
 from accelegrad.errors import Vector
 from accelegrad.problems.linear_model import Evaluation as ModelEvaluation
+from accelegrad.problems.linear_model import fenchel_young
 from accelegrad.rules.base import inner
 
 #: Of the way to the end of its domain: how far the first guess may move a slope.
@@ -103,13 +104,12 @@ def mended_gap(
     goal : float
         The gap that is wanted.
     """
-    model, loss = own.model, own.model.loss
+    model = own.model
     slopes, residual = _mended(at, sample, curvature, 2.0 * model.l2 * goal)
 
     def distance(theta: Vector) -> float:
         """Return the part of the gap that is due to these rows' slopes."""
-        terms = loss.value(sample.margins, sample.y) + loss.conjugate(theta, sample.y)
-        return float(sample.shares @ np.maximum(terms - theta * sample.margins, 0.0))
+        return fenchel_young(model.loss, sample.shares, sample.margins, sample.y, theta)
 
     elsewhere = 0.0 if own is at else own.smoothing_gap(at) - distance(sample.slopes)
     gap = max(elsewhere, 0.0) + distance(slopes) + inner(residual, residual) / (2.0 * model.l2)

@@ -226,10 +226,14 @@ class ModelOracle(Oracle):
 
     def _late_gradient(self, evaluation: Evaluation) -> Vector:
         self.njev += 1
-        if evaluation.model is None:  # the evaluation comes from a checkpoint
-            evaluation.model = self.model.evaluate(evaluation.point)
         with np.errstate(**QUIET):
-            return evaluation.model.gradient
+            return self._known(evaluation).gradient
+
+    def _known(self, evaluation: Evaluation) -> ModelEvaluation:
+        """Return what the model knows where it was evaluated, which a checkpoint does not hold."""
+        if evaluation.model is None:
+            evaluation.model = self.model.evaluate(evaluation.point)
+        return evaluation.model
 
 
 class MinibatchOracle(Oracle):
