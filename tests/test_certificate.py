@@ -101,7 +101,7 @@ def test_both_cuts_are_needed():
         problem = kind.random(60, 8, 2)
         radius = np.linalg.norm(problem.minimiser)
         region = Region(WholeSpace(), np.zeros(8), radius, assumed=True)
-        single, both = CutCertificate(region, 2e-16), CutCertificate(region, 2e-16)
+        single, both = CutCertificate(region), CutCertificate(region)
         rule = AcceleGrad(2 * radius)
         state = rule.init(np.zeros(8))
         for _ in range(1000):

@@ -161,7 +161,7 @@ def test_another_version_gets_a_clear_error(tmp_path, monkeypatch):
 MISMATCHES = {
     "method": (dict(method="adagrad", diameter=4.0), r"method was 'AcceleGrad'.*'AdaGrad'"),
     "diameter": (dict(diameter=5.0), r"diameter was 4\.0 there and is 5\.0 now"),
-    "x0": (dict(x0=np.ones(8), diameter=4.0), r"x0 \(checksum\)"),
+    "x0": (dict(x0=np.ones(8), diameter=4.0), r"x0 \(fingerprint\)"),
     "dimension": (dict(x0=np.zeros(3), diameter=4.0), r"dimension was 8.*3"),
     "set": (dict(feasible_set=ag.WholeSpace(), diameter=4.0), r"feasible_set was 'None'"),
     "noise": (dict(exact=False, diameter=4.0), r"exact was True"),
@@ -184,7 +184,7 @@ def test_sets_that_look_alike_are_told_apart(tmp_path):
     upper = np.ones(20)
     ag.minimize(problem, start, feasible_set=ag.Box(-1.0, upper), checkpoint=path, **options)
     upper[10] = 0.5
-    with pytest.raises(ag.CheckpointError, match="feasible_set \\(checksum\\)"):
+    with pytest.raises(ag.CheckpointError, match="feasible_set \\(fingerprint\\)"):
         ag.minimize(problem, start, feasible_set=ag.Box(-1.0, upper), resume=path, **options)
 
 
@@ -192,7 +192,7 @@ def test_a_checkpoint_of_other_data_is_refused(tmp_path):
     path = tmp_path / "run.agc"
     first = model()
     ag.minimize(first, diameter=4.0, max_iter=5, checkpoint=path)
-    with pytest.raises(ag.CheckpointError, match="y \\(checksum\\)"):
+    with pytest.raises(ag.CheckpointError, match="data \\(fingerprint\\)"):
         ag.minimize(ag.LinearModel(first.X, -first.y), diameter=4.0, resume=path)
     with pytest.raises(ag.CheckpointError, match="problem was"):
         ag.minimize(ag.LinearModel(first.X, first.y, l2=0.1), diameter=4.0, resume=path)

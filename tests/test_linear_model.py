@@ -254,7 +254,6 @@ def test_data_are_not_copied(dtype: type) -> None:
         assert np.shares_memory(model.X.data, sparse.data)
         assert np.shares_memory(model.X.indices, sparse.indices)
         assert np.shares_memory(model.X.indptr, sparse.indptr)
-        assert np.shares_memory(model._transpose.data, sparse.data)
         assert model.X.dtype == dtype
 
 
@@ -511,10 +510,13 @@ def test_gap_without_intercept_is_the_explicit_formula_near_the_optimum() -> Non
         conjugates = make_loss(loss, **EXTRAS).conjugate(at.derivatives, y)
         combination = sum(p[i] * at.derivatives[i] * X[i] for i in range(23))
         explicit = -p @ conjugates - combination @ combination / (2 * 0.4)
-        assert model.dual_value_at(at.derivatives) == pytest.approx(explicit, rel=1e-13, abs=1e-14)
+        # It is lowered by what rounding can have added: never above the formula.
+        bound = model.dual_value_at(at.derivatives)
+        assert bound == pytest.approx(explicit, abs=1e-13 * (1.0 + np.abs(y).max()))
+        assert bound <= explicit
         gap = at.value - explicit
         assert at.gradient @ at.gradient / 0.8 == pytest.approx(gap, rel=1e-12, abs=1e-14)
-        assert model.dual_gap(w) <= gap * (1.0 + 1e-12)
+        assert model.dual_gap(w) <= gap + 1e-13 * (1.0 + np.abs(y).max())
         assert at.dual_gap == model.dual_gap(w)
         assert at.dual_value == model.dual_value(w)
 
@@ -650,12 +652,12 @@ def test_distance_bound_holds(loss: str) -> None:
         model = LinearModel(X, y, loss, l2=l2, **EXTRAS)
         w = best(model)
         assert np.linalg.norm(w) <= model.distance_bound()
-        assert model.distance_bound() <= math.sqrt(2.0 * model.value(np.zeros(5)) / l2)
+        farthest = math.sqrt(2.0 * model.value(np.zeros(5)) / l2)
+        assert model.distance_bound() <= farthest * (1.0 + 1e-8)
         for x0 in (w + 1e-3, np.full(5, 3.0), np.full(5, -100.0)):
             bound = model.distance_bound(x0)
             assert np.linalg.norm(w - x0) <= bound
-            simple = math.sqrt(2.0 * model.value(np.zeros(5)) / l2) + np.linalg.norm(x0)
-            assert bound <= simple
+            assert bound <= (farthest + np.linalg.norm(x0)) * (1.0 + 1e-8)
 
 
 def test_distance_bound_holds_with_kinks() -> None:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from accelegrad.errors import Vector, nearest, real_number
+from accelegrad.errors import Vector, nearest
 from accelegrad.problems.linear_model import LinearModel
 from accelegrad.problems.penalties import OnLeading, Penalty, as_penalty
 from accelegrad.problems.scaling import ColumnScaling, column_scaling, near_start, unevenness
@@ -40,6 +40,7 @@ from accelegrad.rules import (
     UniversalGradient,
     UniXGrad,
 )
+from accelegrad.rules.distance import check_distance
 from accelegrad.rules.dual_ascent import DualAscent
 from accelegrad.rules.sketched_newton import FinishedByNewton
 from accelegrad.rules.variance_reduced import VarianceReducedAcceleGrad
@@ -51,6 +52,7 @@ NEWTON = "accelegrad-newton"
 DUAL = "dual-ascent"
 LARGEST_RATIO = 300.0  # of the sizes of columns, with which methods that do not scale do well
 COLUMNS = "columns"
+ROUNDED_UP = 1 + 1e-9  # of a proven distance: far more than rounding can take from it
 
 
 class Method(NamedTuple):
@@ -146,7 +148,7 @@ def resolve(start: Vector, wishes: Wishes, model: LinearModel | None, *, values:
     rule = _bind(rule, inner_start, chosen, diameter, penalty, wishes.project_y, values)
     if change is not None:
         rule = Rescaled(rule, change)
-    region = _region(start, chosen, diameter, penalty, proven, rule)
+    region = _region(start, chosen, diameter, penalty, proven, rule, model)
     return Setting(rule, start, chosen, penalty, region, choice)
 
 
@@ -257,7 +259,7 @@ def _known_distance(start: Vector, chosen: FeasibleSet | None, proven: float) ->
     """Return a bound on the distance from the start to a minimiser, inf where none is known."""
     bounds = [proven]
     if chosen is not None:
-        bounds.append(chosen.diameter_for(start.size))
+        bounds.append(chosen.usable_diameter(start.size))
     return min((bound for bound in bounds if bound > 0), default=math.inf)
 
 
@@ -287,7 +289,7 @@ def _checked_diameter(given: Any) -> float | None:
         if given != AUTO:
             raise ValueError(f"diameter must be a positive number or 'auto', not {given!r}.")
         return None
-    return None if given is None else real_number("diameter", given, above=0)
+    return None if given is None else check_distance("diameter", given)
 
 
 def _choice(
@@ -487,10 +489,11 @@ def _region(
     penalty: Penalty | None,
     proven: float,
     rule: Rule,
+    model: LinearModel | None,
 ) -> Region | None:
     """Return where a minimiser is known, was said or is guessed to be; None if nowhere."""
     space = WholeSpace() if chosen is None else chosen
-    bound = space.diameter_for(start.size)
+    bound = space.usable_diameter(start.size)
     if math.isfinite(bound):
         return Region(space, start, bound, assumed=False, penalty=penalty)
     if diameter is not None:
@@ -499,8 +502,29 @@ def _region(
         return Region(space, start, proven, assumed=False, penalty=penalty)
     if not has_radius(rule):
         return None
-    change = rule.change if isinstance(rule, Rescaled) else None
-    return Region(space, start, 0.0, assumed=True, growing=True, penalty=penalty, change=change)
+    if not isinstance(rule, Rescaled):
+        return Region(space, start, 0.0, assumed=True, growing=True, penalty=penalty)
+    assert model is not None
+    assert isinstance(rule.change, ColumnScaling)
+    stretch = _stretch(rule.change, model)
+    return Region(
+        space, start, 0.0, assumed=True, growing=True, change=rule.change, stretch=stretch
+    )
+
+
+def _stretch(change: ColumnScaling, model: LinearModel) -> float:
+    """Return by what factor a change of coordinates can lengthen the error of a gradient.
+
+    The error of a gradient's entry is in proportion to the norm of its column.
+    """
+    columns = model.rounding.columns
+    scaled = change.scale * columns
+    if change.shift is not None:
+        scaled = scaled + change.scale * np.abs(change.shift)
+    intercept = float(model.fit_intercept)
+    size = math.hypot(float(np.linalg.norm(columns)), intercept)
+    longest = math.hypot(float(np.linalg.norm(scaled)), intercept)
+    return 1.01 * longest / size if size > 0.0 else 1.0
 
 
 def _proven_radius(
@@ -520,10 +544,13 @@ def _proven_radius(
     if penalty is None:
         if len(points) == 2:
             return model.distance_bound(start)
-        strong = model.l2 > 0 and not model.fit_intercept
-        return math.sqrt(2 * model.dual_gap(start) / model.l2) if strong else math.inf
+        if model.l2 == 0 or model.fit_intercept:
+            return math.inf
+        excess = model.dual_gap(start) + model.rounding_at(start, model.value(start)).value
+        return math.sqrt(2 * excess / model.l2) * ROUNDED_UP
     value = min(model.value(point) + penalty.value(point) for point in points)
+    value += model.rounding_at(start, value).value
     radius = penalty.level_radius(value)
     if model.l2 > 0 and not model.fit_intercept and penalty.nonnegative:
         radius = min(radius, math.sqrt(2 * value / model.l2))
-    return radius + float(np.linalg.norm(start))
+    return (radius + float(np.linalg.norm(start))) * ROUNDED_UP

@@ -7,7 +7,6 @@ import inspect
 import math
 import os
 import warnings
-import zlib
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -24,13 +23,15 @@ from accelegrad.errors import (
 )
 from accelegrad.methods import AUTO, Setting, Wishes, constrains, has_radius, resolve
 from accelegrad.problems.linear_model import LinearModel
+from accelegrad.problems.penalties import Penalty
 from accelegrad.problems.sampling import BatchSampler, GrowingSampler
-from accelegrad.problems.sets import Box
+from accelegrad.problems.sets import Box, FeasibleSet
 from accelegrad.rules import Rescaled, Rule
 from accelegrad.solve.batches import BatchGrowth, follows_noise, largest_signal
 from accelegrad.solve.certificate import Certificate, CutCertificate, DualCertificate
 from accelegrad.solve.compiled import CompiledRule, compiled_twin
 from accelegrad.solve.engines import Goal, sum_oracle
+from accelegrad.solve.fingerprint import behaviour, fingerprint
 from accelegrad.solve.loop import OUTPUTS, Options, Run
 from accelegrad.solve.oracle import FunctionOracle, MinibatchOracle, ModelOracle, Oracle
 from accelegrad.solve.restarts import KINDS, Restarts
@@ -244,7 +245,12 @@ def minimize(
     judge = None
     if model is not None and batch_size is not None:
         judge = ModelOracle(model, setting.penalty)
-    certificate = _certificate(setting, model, judged=oracle.exact_values or judge is not None)
+    certificate = _certificate(
+        setting,
+        model,
+        judged=oracle.exact_values or judge is not None,
+        often=options.has_goal or restart is not None,
+    )
     _check_needs(setting.rule, oracle, options, certificate)
     restarts = _restarts(restart, setting, model, oracle)
     rule = setting.rule
@@ -259,7 +265,9 @@ def minimize(
         certificate,
         judge=judge,
         judge_every=_steps_an_epoch(oracle),
-        kind={
+        kind=None
+        if checkpoint is None and resume is None
+        else {
             **_kind(setting, model, exact, batch_size, replacement),
             "compiled": isinstance(rule, CompiledRule),
         },
@@ -391,19 +399,21 @@ def _steps_an_epoch(oracle: Oracle) -> int:
     return -(-oracle.sampler.n // oracle.sampler.batch_size)
 
 
-def _certificate(setting: Setting, model: LinearModel | None, *, judged: bool) -> Certificate:
+def _certificate(
+    setting: Setting, model: LinearModel | None, *, judged: bool, often: bool
+) -> Certificate:
+    """Return what collects the proof; `often` asks for bounds that take their time more often."""
     if not judged:
         return Certificate(None, None)
     region = setting.region
-    roundoff = float(np.finfo(np.float64 if model is None else model.dtype).eps)
     dual = None
     if model is not None and _dual_helps(setting, model):
-        dual = DualCertificate(model, roundoff)
+        dual = DualCertificate(model, often=often)
     # A guessed region has nothing to add to a bound that holds everywhere and gets tight.
     guessed = region is not None and region.growing
     if region is None or (guessed and dual is not None and dual.gets_tight):
         return Certificate(None, dual)
-    return Certificate(CutCertificate(region, roundoff), dual)
+    return Certificate(CutCertificate(region, model, often=often), dual)
 
 
 def _dual_helps(setting: Setting, model: LinearModel) -> bool:
@@ -488,47 +498,62 @@ def _kind(
     """Say what the run is, so that a checkpoint of another one is refused."""
     rescaled = setting.rule if isinstance(setting.rule, Rescaled) else None
     rule = setting.rule if rescaled is None else rescaled.rule
-    parameters = {
-        name: _plain(getattr(rule, name))
-        for name in (field.name for field in dataclasses.fields(rule))  # type: ignore[arg-type]
-        if name not in ("project", "prox")
-    }
+    chosen, penalty, start = setting.feasible_set, setting.penalty, setting.start
     return {
         "method": type(rule).__name__,
+        **{name: _plain(value) for name, value in _parameters(rule).items()},
         "scale": None if rescaled is None else repr(rescaled.change),
-        "scale (checksum)": None if rescaled is None else _scale_checksum(setting),
-        "penalty": repr(setting.penalty),
-        "dimension": setting.start.size,
-        "x0 (checksum)": zlib.crc32(setting.start.tobytes()),
-        "feasible_set": repr(setting.feasible_set),
-        "feasible_set (checksum)": _set_checksum(setting),
-        **parameters,
+        "scale (fingerprint)": None if rescaled is None else fingerprint(rescaled.change),
+        "penalty": repr(penalty),
+        "penalty (fingerprint)": None if penalty is None else _term_fingerprint(penalty, start),
+        "feasible_set": repr(chosen),
+        "feasible_set (fingerprint)": None if chosen is None else _set_fingerprint(chosen, start),
+        "dimension": start.size,
+        "x0 (fingerprint)": fingerprint(start),
         "exact": bool(exact),
         "batch_size": batch_size,
         "replacement": bool(replacement),
         "problem": "function" if model is None else repr(model),
-        "y (checksum)": None if model is None else zlib.crc32(model.y.tobytes()),
+        "data (fingerprint)": None if model is None else _data_fingerprint(model),
     }
 
 
-def _scale_checksum(setting: Setting) -> int:
-    """Return a number that tells scalings apart whose texts are the same."""
-    assert isinstance(setting.rule, Rescaled)
-    return zlib.crc32(setting.rule.change.apply(np.ones_like(setting.start)).tobytes())
+def _parameters(rule: Rule) -> dict[str, Any]:
+    """Return a rule's parameters; what it got from the set and the penalty is not among them."""
+    if dataclasses.is_dataclass(rule):
+        names = [field.name for field in dataclasses.fields(rule)]
+    else:
+        names = sorted(vars(rule))
+    return {name: getattr(rule, name) for name in names if name not in ("project", "prox")}
 
 
 def _plain(value: Any) -> Any:
     """Return a parameter as JSON can hold it."""
-    if isinstance(value, Rule):
-        return repr(value)
-    return value.tolist() if isinstance(value, np.ndarray) else value
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    return repr(value) if isinstance(value, Rule) else fingerprint(value)
 
 
-def _set_checksum(setting: Setting) -> int | None:
-    """Return a number that tells sets apart whose shortened texts are the same."""
-    if setting.feasible_set is None:
-        return None
-    return zlib.crc32(setting.feasible_set.project(setting.start + 1).tobytes())
+def _set_fingerprint(chosen: FeasibleSet, start: Vector) -> str:
+    return behaviour({"project": chosen.project}, start) + _own_content(chosen, FeasibleSet)
+
+
+def _term_fingerprint(penalty: Penalty, start: Vector) -> str:
+    functions = {"value": penalty.value, "prox": lambda x: penalty.prox(x, 1.0)}
+    return behaviour(functions, start) + _own_content(penalty, Penalty)
+
+
+def _own_content(thing: Any, base: type) -> str:
+    """Return a fingerprint of what one of our own sets or penalties holds.
+
+    Of a user's own it is not known which attributes say what it does.
+    """
+    return fingerprint(thing) if type(thing).__module__ == base.__module__ else ""
+
+
+def _data_fingerprint(model: LinearModel) -> str:
+    parts = (model.X, model.y, model.sample_weight, model.l2, model.loss, model.fit_intercept)
+    return fingerprint(parts)
 
 
 def _scipy_callback(callback: Callable[..., Any]) -> Callable[[OptimizeResult], Any]:

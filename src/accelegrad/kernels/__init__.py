@@ -4,7 +4,7 @@ They are used where they pay, and give the same numbers as the plain code up to 
 
 - with at least `LEAST_ENTRIES` stored entries. Loading Numba takes about half a second and
   compiling, once on a machine, some seconds; small data never load it;
-- with rows of moderate length: see `WIDEST_DENSE` and `WIDEST_SPARSE`;
+- with dense rows of moderate length: see `WIDEST_DENSE`;
 - on `threads()` threads. Each has a fixed share of the rows and sums of its own, which are added
   in a fixed order: results depend on the number of threads, and on nothing else.
 
@@ -34,9 +34,6 @@ LEAST_ENTRIES = 1 << 20
 FEW_ENTRIES = 1 << 14
 #: The cache does not hold four longer rows, and there the products of BLAS are as fast.
 WIDEST_DENSE = 1 << 14
-#: The cache does not hold longer parameters along with their gradient: on one thread SciPy's
-#: products of float32 data, whose vectors take half as much room, are faster.
-WIDEST_SPARSE = 1 << 15
 #: A block of fewer entries takes about as long as waking a thread.
 LEAST_WORK = 1 << 16
 #: A block has at least so many entries for each entry of the gradient. So the gradients of all
@@ -98,13 +95,11 @@ def mode() -> str:
 
 
 class Readable(NamedTuple):
-    """What decides whether kernels pay for a matrix: its stored entries, columns and types."""
+    """What decides whether kernels pay for a matrix: its stored entries and columns."""
 
     entries: int
     columns: int
     sparse: bool
-    single: bool = False
-    """Whether entries are in float32."""
 
 
 def readable(X: Any) -> Readable | None:
@@ -113,11 +108,11 @@ def readable(X: Any) -> Readable | None:
     There is one for dense data in C order and for CSR data with `indices` and `indptr` of one type.
     """
     if isinstance(X, np.ndarray):
-        return Readable(X.size, X.shape[1], False, X.itemsize == 4) if _is_plain(X) else None
+        return Readable(X.size, X.shape[1], False) if _is_plain(X) else None
     parts = (X.data, X.indices, X.indptr)
     if X.indices.dtype != X.indptr.dtype or not all(_is_plain(part) for part in parts):
         return None
-    return Readable(int(X.indptr[-1]), X.shape[1], True, X.data.itemsize == 4)
+    return Readable(int(X.indptr[-1]), X.shape[1], True)
 
 
 def _is_plain(array: np.ndarray[Any, Any]) -> bool:
@@ -135,12 +130,8 @@ def wanted(matrix: Readable | None, pays: Callable[[Readable], bool] | None = No
 
 
 def _one_pass_pays(matrix: Readable) -> bool:
-    if matrix.entries < LEAST_ENTRIES:
-        return False
-    if not matrix.sparse:
-        return matrix.columns <= WIDEST_DENSE
-    narrow = matrix.columns <= WIDEST_SPARSE or not matrix.single
-    return narrow or count_blocks(matrix.entries, matrix.columns) > 1
+    narrow = matrix.sparse or matrix.columns <= WIDEST_DENSE
+    return matrix.entries >= LEAST_ENTRIES and narrow
 
 
 def wanted_for_rows(matrix: Readable | None) -> bool:

@@ -24,6 +24,18 @@ from accelegrad import kernels
 from accelegrad.errors import Vector, finite_vector, real_array, real_number
 from accelegrad.problems.losses import Array, Loss, make_loss
 from accelegrad.problems.null_space import DualBounds, NullSpace, obstacle
+from accelegrad.problems.products import Products
+from accelegrad.problems.rounding import (
+    DataRounding,
+    Labels,
+    PointRounding,
+    growth,
+    imbalance,
+    intercept_reach,
+    level,
+    scaled_bound,
+)
+from accelegrad.problems.squares import norm
 
 if TYPE_CHECKING:
     from accelegrad.kernels import gradient as one_pass_gradient
@@ -36,6 +48,8 @@ _GATHERED_ROWS = 128
 _BRACKET_TRIALS = 16
 # Entries looked at in one go when searching for non-finite numbers: bounds the memory taken.
 _CHECKED_ENTRIES = 1 << 20
+# A proven distance is rounded up by so much, relative to it: far more than rounding takes away.
+_SLIGHTLY = 1e-9
 
 
 class Evaluation:
@@ -53,7 +67,7 @@ class Evaluation:
         The parameters, which this object keeps without copying.
     """
 
-    __slots__ = ("_derivatives", "_dual_gap", "_gradient", "_mean_loss", "margins", "model", "w")
+    __slots__ = ("_derivatives", "_dual_value", "_gradient", "_mean_loss", "margins", "model", "w")
 
     def __init__(self, model: LinearModel, w: Vector) -> None:
         self.model = model
@@ -61,7 +75,7 @@ class Evaluation:
         self._mean_loss: float | None = None
         self._derivatives: Vector | None = None
         self._gradient: Vector | None = None
-        self._dual_gap: float | None = None
+        self._dual_value: float | None = None
         if model._has_kernel:
             found = model._one_pass(w, keep=True)
             self.margins, self._derivatives = found.margins, found.slopes
@@ -76,7 +90,7 @@ class Evaluation:
         """
         other = object.__new__(Evaluation)
         other.model, other.w, other.margins = model, self.w, self.margins
-        other._mean_loss = other._derivatives = other._gradient = other._dual_gap = None
+        other._mean_loss = other._derivatives = other._gradient = other._dual_value = None
         return other
 
     @property
@@ -115,57 +129,44 @@ class Evaluation:
     @property
     def dual_gap(self) -> float:
         """P(w) minus a lower bound of the minimum: see `LinearModel.dual_gap`."""
-        if self._dual_gap is None:
-            model = self.model
-            if model.l2 == 0.0:
-                bound = model.bounds_without_l2("dual_gap").near(self.margins, self.derivatives)
-                self._dual_gap = max(self.value - bound, 0.0)
-            elif model.fit_intercept:
-                self._dual_gap = self._gap_with_intercept(self._feasible_derivatives())
-            else:
-                self._dual_gap = self._gap(self.gradient, 0.0)
-        return self._dual_gap
+        return max(self.value - self.dual_value, 0.0)
 
     @property
     def dual_value(self) -> float:
         """The lower bound of the minimum: see `LinearModel.dual_value`."""
-        return self.value - self.dual_gap
+        if self._dual_value is None:
+            model = self.model
+            if model.l2 == 0.0:
+                bounds = model.bounds_without_l2("dual_gap")
+                self._dual_value = bounds.near(self.margins, self.derivatives)
+            else:
+                self._dual_value = self._bound_by(self)
+        return self._dual_value
 
-    def _gap(self, residual: Vector, fenchel_young: float) -> float:
-        """Return P(w) - max over 0 <= c <= 1 of a lower bound of D(c theta).
-
-        With v = sum_i p_i theta_i a_i and residual = v + l2 w, two identities avoid the
-        cancellation in P - D and the conjugates:
-        P(w) - D(theta) = fenchel_young + ||residual||^2 / (2 l2), and
-        sum_i p_i l*(theta_i) = fenchel_young + <v, w> - mean loss.
-        Since l*(c theta) <= c l*(theta), by convexity and l*(0) = 0, the bound is a parabola in c.
-        Far from the minimum its top is not at c = 1 but near 0, where the bound is 0 <= P.
-        """
-        model = self.model
-        w = self.w[: model.n_features]
-        combination = residual - model.l2 * w
-        curvature = float(combination @ combination) / model.l2
-        slope = self.mean_loss - fenchel_young - float(combination @ w)
-        if slope >= curvature:
-            return fenchel_young + float(residual @ residual) / (2.0 * model.l2)
-        c = max(slope, 0.0) / curvature if curvature > 0.0 else 0.0  # a slope < 0 is rounding then
-        return max(self.value - c * (slope - 0.5 * c * curvature), 0.0)
-
-    def dual_gap_by(self, smooth: Evaluation) -> float:
-        """P(w) minus the lower bound that a smoothed loss's slopes at the same point give.
+    def dual_value_by(self, smooth: Evaluation) -> float:
+        """Return the lower bound of the minimum that a smoothed loss's slopes at the point give.
 
         They are in the domain of this loss's conjugate too, and say much more than its own slopes,
         which jump.
         """
         if self.model.l2 == 0.0:
-            bound = self.model.bounds_without_l2("dual_gap_by").at(smooth.derivatives)
-            return max(self.value - bound, 0.0)
-        if self.model.fit_intercept:
-            return self._gap_with_intercept(smooth._feasible_derivatives())
-        return self._gap(smooth.gradient, self.smoothing_gap(smooth))
+            return self.model.bounds_without_l2("dual_value_by").at(smooth.derivatives)
+        return self._bound_by(smooth)
+
+    def _bound_by(self, other: Evaluation) -> float:
+        """Return the bound from the slopes of a model of the same data at the same point."""
+        model = self.model
+        if model.fit_intercept:
+            bound = 0.0
+            for theta in other._feasible_derivatives():
+                bound = max(bound, model.dual_bound(theta, least=bound))
+            return bound
+        combination = other.gradient - model.l2 * self.w
+        slack = growth(0) * model.l2 * np.abs(self.w)
+        return model.dual_bound(other.derivatives, combination, slack=slack)
 
     def smoothing_gap(self, smooth: Evaluation) -> float:
-        """Return the part of `dual_gap_by` that is due to the smoothing alone.
+        """Return about the part of a gap that is due to the smoothing alone.
 
         With the envelope e of the loss l and theta = e'(m), l(m) + l*(theta) - theta m is
         l(m) - e(m) - mu theta^2 / 2.
@@ -174,22 +175,6 @@ class Evaluation:
         squares = float((model.shares * theta) @ theta)
         part = self.mean_loss - smooth.mean_loss - 0.5 * smooth.model.loss.smoothing * squares
         return max(part, 0.0)
-
-    def _gap_with_intercept(self, slopes: list[Vector]) -> float:
-        model, n = self.model, self.model.n_features
-        gap = self.value
-        for theta in slopes:
-            distance = self._fenchel_young(theta)
-            # The gap at theta is at least this: one so far off is not worth a product.
-            if distance < gap:
-                residual = model.combination(theta)[:n] + model.l2 * self.w[:n]
-                gap = min(gap, self._gap(residual, distance))
-        return gap
-
-    def _fenchel_young(self, theta: Vector) -> float:
-        """Return sum_i p_i (l(m_i) + l*(theta_i) - theta_i m_i), each of them nonnegative."""
-        model = self.model
-        return fenchel_young(model.loss, model.shares, self.margins, model.y, theta)
 
     def _feasible_derivatives(self) -> list[Vector]:
         """Return slopes with sum_i p_i theta_i = 0, as an unpenalised intercept demands.
@@ -203,12 +188,6 @@ class Evaluation:
         return [model.balanced(theta) for theta in (centred, self.derivatives)]
 
 
-def fenchel_young(loss: Loss, shares: Vector, margins: Vector, y: Vector, theta: Vector) -> float:
-    """Return sum_i p_i (l(m_i) + l*(theta_i) - theta_i m_i), each of them nonnegative."""
-    terms = loss.value(margins, y) + loss.conjugate(theta, y) - theta * margins
-    return float(shares @ np.maximum(terms, 0.0))
-
-
 class LinearModel:
     r"""The regularised mean loss of a linear model, with its gradients, minibatches and dual gap.
 
@@ -220,9 +199,8 @@ class LinearModel:
     ----------
     X : array or sparse matrix of shape (n_samples, n_features)
         float32 and float64 are kept without copying, in C or Fortran order or as CSR; other
-        sparse formats are converted to CSR, integers and booleans to float64. With float32 the
-        products run in float32, and everything else in float64; those of large data in C order
-        or CSR, for which there are kernels, run in float64 too. X must not change afterwards.
+        sparse formats are converted to CSR, integers and booleans to float64. Everything is
+        computed in float64, also with float32 data. X must not change afterwards.
     y : array of shape (n_samples,)
         Targets; for classification losses the labels -1 and +1.
     loss : str
@@ -277,6 +255,7 @@ class LinearModel:
         self.y = _targets(y, self.n_samples, self.loss)
         self.sample_weight = _weights(sample_weight, self.n_samples)
         self.shares = _shares(self.sample_weight, self.n_samples)
+        self._value_without_weights: float | None = None
 
     def __repr__(self) -> str:
         kind = "CSR" if self._is_sparse else "dense"
@@ -301,6 +280,7 @@ class LinearModel:
         other = copy(self)
         other.loss = loss
         other._dual_bounds = other._kernel_data = None
+        other._value_without_weights = None
         return other
 
     def of_rows(self, rows: Rows, l2: float) -> LinearModel:
@@ -319,6 +299,7 @@ class LinearModel:
         if self.sample_weight is not None:
             other.sample_weight = self.sample_weight[rows]
         other.shares = _shares(other.sample_weight, rows.size)
+        other._value_without_weights = None
         # Faster than indexing, where there is a choice.
         other._take(self.X[rows] if self._is_sparse else np.take(self.X, rows, axis=0))
         return other
@@ -327,9 +308,9 @@ class LinearModel:
         """Take data that are known to be sound, and forget what is known of others."""
         self.X = X
         self._is_sparse = _is_sparse(X)
-        # A view; made once because SciPy takes its time to make one.
-        self._transpose = X.T if self._is_sparse else None
+        self.products = Products(X)
         self._readable = kernels.readable(X)
+        self._rounding: DataRounding | None = None
         self._dual_bounds: DualBounds | None = None
         self._kernel_data: one_pass_gradient.Data | None = None
 
@@ -384,15 +365,15 @@ class LinearModel:
         ||gradient||^2 / (2 l2) and costs nothing beyond the gradient. With an intercept theta must
         satisfy sum_i p_i theta_i = 0: it is taken at the best intercept for these weights, and
         at the given one with one side scaled down; the better counts. That costs one or two
-        products with X^T. Rounding is not bounded: with float32 data, and for gaps about 1e-16
-        times the value, the bound is good to rounding only.
+        products with X^T. The bound is lowered by all that rounding can have added.
 
         With l2 = 0 the last term is left out and theta must satisfy sum_i p_i theta_i a_i = 0. It
         is made so without leaving the domain of the conjugates, by the means of
         `accelegrad.problems.null_space`. For losses with kinks, whose slopes at w say little, the
         slopes of rows next to a kink are chosen anew. That costs a Gram matrix of X once, and then
         about as much as 5 to 50 gradients (of dense data; up to 200 of sparse data, whose gradients
-        cost less). The bound is lowered by some rounding of its terms.
+        cost less). The bound is lowered by what rounding can have added, if columns that are
+        dependent up to 1e-10 of their size are taken for dependent.
         """
         return Evaluation(self, self._parameters(w)).dual_gap
 
@@ -403,9 +384,9 @@ class LinearModel:
     def dual_value_at(self, derivatives: npt.ArrayLike) -> float:
         """Return the Fenchel dual D(theta) at given slopes theta, a lower bound of min P.
 
-        It is minus infinity where a slope (of a row that has weight) is outside the conjugate's
-        domain. With an intercept, theta is first made feasible (sum_i p_i theta_i = 0) by scaling
-        down its positive or its negative entries.
+        It is lowered by what rounding can have added, and minus infinity where a slope (of a row
+        that has weight) is outside the conjugate's domain. With an intercept, theta is first made
+        feasible (sum_i p_i theta_i = 0) by scaling down its positive or its negative entries.
 
         With l2 = 0, theta is first brought into the domain and made feasible, as for `dual_gap`,
         and the bound is at least 0.
@@ -413,12 +394,88 @@ class LinearModel:
         theta = self._checked_derivatives(derivatives)
         if self.l2 == 0.0:
             return self.bounds_without_l2("dual_value_at").at(theta)
-        if self.fit_intercept:
-            theta = self.balanced(theta)
-        conjugates = np.where(self.shares > 0.0, self.loss.conjugate(theta, self.y), 0.0)
-        combination = self.combination(theta)[: self.n_features]
-        quadratic = float(combination @ combination) / (2.0 * self.l2)
-        return -float(self.shares @ conjugates) - quadratic
+        return self.dual_bound(self.balanced(theta) if self.fit_intercept else theta, scaled=False)
+
+    def dual_bound(
+        self,
+        theta: Vector,
+        combination: Vector | None = None,
+        *,
+        slack: Vector | float = 0.0,
+        least: float = 0.0,
+        scaled: bool = True,
+    ) -> float:
+        """Return a proven lower bound of min P from slopes theta, for l2 > 0.
+
+        It is the Fenchel dual value less all that rounding can have added, and so holds whatever
+        the slopes are, and wherever they come from.
+
+        Parameters
+        ----------
+        theta : Vector
+            A slope for each row; with an intercept their mean has to be 0, up to rounding.
+        combination : Vector, optional
+            sum_i p_i theta_i a_i, where it is known from elsewhere.
+        slack : Vector or float
+            How far each entry of that can be off, beyond what `combination` itself would be.
+        least : float
+            A bound that is known already: 0 is returned where this one is seen to be below.
+        scaled : bool
+            Use the best of c theta, 0 <= c <= 1, as far as that is known without another product;
+            then the bound is at least 0.
+        """
+        height, error = level(self.loss, self.shares, theta, self.y)
+        height -= error + self.imbalance_cost(theta)
+        if not height > least and scaled:
+            return 0.0
+        if combination is None:
+            combination = self.combination(theta)[: self.n_features]
+        off = self.rounding.combination(norm(np.sqrt(self.shares) * theta)) + slack
+        length = norm(np.abs(combination) + off) * (1.0 + growth(self.n_features))
+        if scaled:
+            return scaled_bound(height, length, self.l2)
+        return height - 0.5 * length * (length / self.l2) * (1.0 + growth(0))
+
+    def imbalance_cost(self, theta: Vector, farthest: float | None = None) -> float:
+        """Return what the intercept of a minimiser can gain from slopes whose mean is not 0.
+
+        `farthest` is how large its weights can be, as a norm; by default what the l2 term says.
+        """
+        if not self.fit_intercept:
+            return 0.0
+        mean, value = imbalance(self.shares, theta), self.value_without_weights
+        if mean == 0.0:
+            return 0.0
+        if farthest is None:
+            farthest = math.sqrt(2.0 * value / self.l2)
+        labels = Labels.of(self.loss, self.shares, self.y)
+        return mean * intercept_reach(self.loss, labels, value, self.rounding.size, farthest)
+
+    @property
+    def value_without_weights(self) -> float:
+        """The objective at w = 0, with a good intercept where there is one."""
+        if self._value_without_weights is None:
+            margins = np.zeros(self.n_samples)
+            shifts = [0.0]
+            if self.fit_intercept and not self.loss.classification:
+                shifts += [float(self.shares @ self.y), float(np.median(self.y))]
+            with np.errstate(over="ignore"):
+                values = [self.shares @ self.loss.value(margins + b, self.y) for b in shifts]
+            self._value_without_weights = float(min(values))
+        return self._value_without_weights
+
+    def rounding_at(self, w: Vector, value: float) -> PointRounding:
+        """Return how far value and gradient at w can be off; a loss is at most the value."""
+        d = self.n_features
+        intercept = float(w[d]) if self.fit_intercept else 0.0
+        return self.rounding.at(self.loss, value, w[:d], intercept, self.l2)
+
+    @property
+    def rounding(self) -> DataRounding:
+        """Bounds on the rounding of products with the data, found at the first call."""
+        if self._rounding is None:
+            self._rounding = DataRounding(self.X, self.shares, intercept=self.fit_intercept)
+        return self._rounding
 
     @property
     def has_dual_bound(self) -> bool:
@@ -485,9 +542,10 @@ class LinearModel:
         start = np.zeros(self.n_parameters) if x0 is None else self._parameters(x0, "x0")
         if self.l2 == 0.0 or self.fit_intercept:
             return math.inf
-        norm = float(np.linalg.norm(start))
-        from_origin = math.sqrt(2.0 * self.value(np.zeros_like(start)) / self.l2) + norm
-        return min(math.sqrt(2.0 * self.dual_gap(start) / self.l2), from_origin)
+        at = Evaluation(self, start)
+        from_origin = math.sqrt(2.0 * self.value_without_weights / self.l2) + norm(start)
+        excess = at.dual_gap + self.rounding_at(start, at.value).value
+        return (1.0 + _SLIGHTLY) * min(math.sqrt(2.0 * excess / self.l2), from_origin)
 
     @property
     def loss_parameter(self) -> float:
@@ -593,8 +651,7 @@ class LinearModel:
         """Return the margins in float64."""
         if not w.any():  # mostly the start
             return np.zeros(self.n_samples)
-        features = w[: self.n_features].astype(self.dtype, copy=False)
-        margins: Vector = (self.X @ features).astype(np.float64, copy=False)
+        margins: Vector = self.products.forward(w[: self.n_features])
         if self.fit_intercept:
             margins += w[-1]
         return margins
@@ -603,9 +660,7 @@ class LinearModel:
         """Return sum_i p_i theta_i a_i, a new vector; the intercept has a 1 in every a_i."""
         # Equal shares are applied to the result, which mostly is shorter.
         weighted = theta if self.sample_weight is None else self.shares * theta
-        factors = weighted.astype(self.dtype, copy=False)
-        product = factors @ self.X if self._transpose is None else self._transpose @ factors
-        combination: Vector = product.astype(np.float64, copy=False)
+        combination: Vector = self.products.backward(weighted)
         if self.sample_weight is None:
             combination *= 1.0 / self.n_samples
         if self.fit_intercept:

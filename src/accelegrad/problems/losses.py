@@ -6,6 +6,7 @@ conjugate, with l*(0) = 0. The Fenchel dual gap of a linear model rests on that.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -106,6 +107,11 @@ class Loss(ABC):
         return np.where(allowed, self._conjugate(inside, target), np.inf)
 
     @property
+    def has_logarithms(self) -> bool:
+        """Whether the conjugate has logarithms, which are steep at the ends of its domain."""
+        return False
+
+    @property
     @abstractmethod
     def curvature(self) -> float:
         """An upper bound of l''; infinite for a loss with kinks."""
@@ -114,6 +120,16 @@ class Loss(ABC):
     @abstractmethod
     def lipschitz(self) -> float:
         """An upper bound of the absolute value of l'; infinite where there is none."""
+
+    def reach(self, value: float) -> float:
+        """Return how far from its target a prediction can be whose loss is at most `value`.
+
+        For losses of labels: how far on the wrong side of 0, which all of them grow with.
+        """
+        return self._reach(value)
+
+    @abstractmethod
+    def _reach(self, value: float) -> float: ...
 
     @abstractmethod
     def _value(self, m: Array, y: Array) -> Array: ...
@@ -155,8 +171,12 @@ class Logistic(Loss):
 
     name: ClassVar[str] = "logistic"
     classification: ClassVar[bool] = True
+    has_logarithms: ClassVar[bool] = True
     curvature: ClassVar[float] = 0.25
     lipschitz: ClassVar[float] = 1.0
+
+    def _reach(self, value: float) -> float:
+        return value
 
     def _value(self, m: Array, y: Array) -> Array:
         z, decay = self._decay(m, y)
@@ -197,6 +217,9 @@ class Hinge(Loss):
     curvature: ClassVar[float] = np.inf
     lipschitz: ClassVar[float] = 1.0
 
+    def _reach(self, value: float) -> float:
+        return value
+
     def _value(self, m: Array, y: Array) -> Array:
         return np.maximum(1 - y * m, 0)
 
@@ -218,6 +241,9 @@ class SquaredHinge(Loss):
     classification: ClassVar[bool] = True
     curvature: ClassVar[float] = 2.0
     lipschitz: ClassVar[float] = np.inf
+
+    def _reach(self, value: float) -> float:
+        return value
 
     def _value(self, m: Array, y: Array) -> Array:
         return np.square(np.maximum(1 - y * m, 0))
@@ -241,6 +267,9 @@ class ModifiedHuber(Loss):
     classification: ClassVar[bool] = True
     curvature: ClassVar[float] = 2.0
     lipschitz: ClassVar[float] = 4.0
+
+    def _reach(self, value: float) -> float:
+        return value
 
     def _value(self, m: Array, y: Array) -> Array:
         short = np.maximum(1 - y * m, 0)
@@ -267,6 +296,9 @@ class Squared(Loss):
     name: ClassVar[str] = "squared"
     curvature: ClassVar[float] = 1.0
     lipschitz: ClassVar[float] = np.inf
+
+    def _reach(self, value: float) -> float:
+        return math.sqrt(2.0 * value)
 
     def _value(self, m: Array, y: Array) -> Array:
         cost = m - y
@@ -298,6 +330,9 @@ class Absolute(Loss):
     name: ClassVar[str] = "absolute"
     curvature: ClassVar[float] = np.inf
     lipschitz: ClassVar[float] = 1.0
+
+    def _reach(self, value: float) -> float:
+        return value
 
     def _value(self, m: Array, y: Array) -> Array:
         return np.abs(m - y)
@@ -336,6 +371,9 @@ class Huber(Loss):
     def parameter(self) -> float:
         """The loss's delta."""
         return self.delta
+
+    def _reach(self, value: float) -> float:
+        return value / self.delta + 0.5 * self.delta
 
     def _value(self, m: Array, y: Array) -> Array:
         distance = np.abs(m - y)
@@ -380,6 +418,9 @@ class Quantile(Loss):
     def parameter(self) -> float:
         """The loss's quantile."""
         return self.quantile
+
+    def _reach(self, value: float) -> float:
+        return value / min(self.quantile, 1.0 - self.quantile)
 
     def _value(self, m: Array, y: Array) -> Array:
         residual = y - m
@@ -429,6 +470,9 @@ class EpsilonInsensitive(Loss):
         """The loss's epsilon."""
         return self.epsilon
 
+    def _reach(self, value: float) -> float:
+        return value + self.epsilon
+
     def _value(self, m: Array, y: Array) -> Array:
         return np.maximum(np.abs(m - y) - self.epsilon, 0)
 
@@ -460,6 +504,9 @@ class SquaredEpsilonInsensitive(Loss):
     def parameter(self) -> float:
         """The loss's epsilon."""
         return self.epsilon
+
+    def _reach(self, value: float) -> float:
+        return math.sqrt(value) + self.epsilon
 
     def _value(self, m: Array, y: Array) -> Array:
         return np.square(np.maximum(np.abs(m - y) - self.epsilon, 0))
@@ -526,6 +573,9 @@ class Smoothed(Loss):
     def lipschitz(self) -> float:
         """That of the loss with kinks."""
         return self.loss.lipschitz
+
+    def _reach(self, value: float) -> float:
+        return self.loss.reach(value + 0.5 * self.mu * self.lipschitz**2)
 
     def _value(self, m: Array, y: Array) -> Array:
         return self._value_and_derivative(m, y)[0]

@@ -10,6 +10,7 @@ of W one after the other, then the intercepts b, which are not penalised.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -19,7 +20,15 @@ from scipy.special import xlogy
 
 from accelegrad.errors import Vector, real_number, whole_number
 from accelegrad.problems.linear_model import LinearModel
+from accelegrad.problems.products import Products
+from accelegrad.problems.rounding import (
+    STEEPEST_LOGARITHM,
+    growth,
+    pairwise_growth,
+    scaled_bound,
+)
 from accelegrad.problems.scaling import ColumnScaling
+from accelegrad.problems.squares import norm
 
 Matrix = npt.NDArray[np.float64]
 
@@ -89,17 +98,16 @@ class MultinomialModel:
     def _part(self, x: Vector, rows: Any) -> tuple[float, Vector]:
         """Return P and its gradient, from all rows (None) or estimated from some."""
         W, _ = self.split(x)
-        X, classes = self.rows.X, self.classes
-        if rows is not None:
-            X, classes = X[rows], classes[rows]
+        classes = self.classes if rows is None else self.classes[rows]
         shares = self._shares(rows)
-        margins = self._margins(X, x)
+        products = None if rows is None else Products(self.rows.X[rows])
+        margins = self._margins(products, x)
         slopes, totals = _softmax(margins)
         index = np.arange(classes.size)
         loss = float(shares @ (totals - margins[index, classes]))
         slopes[index, classes] -= 1.0
         slopes *= shares[:, None]
-        return loss + 0.5 * self.l2 * float(np.vdot(W, W)), self._combined(X, slopes, W)
+        return loss + 0.5 * self.l2 * float(np.vdot(W, W)), self._combined(products, slopes, W)
 
     def split(self, x: Vector) -> tuple[Matrix, Vector]:
         """Return W, of shape (n_classes, n_features), and b, zeros where there is none."""
@@ -119,21 +127,54 @@ class MultinomialModel:
         come near to that are found by iterative scaling, and what is left is made up for exactly
         by mixing in one and the same distribution for all rows.
         """
+        value, _ = self.value_and_gradient(x)
+        return max(value - self.dual_value(x), 0.0)
+
+    def dual_value(self, x: Vector) -> float:
+        """Return the lower bound of min P that `dual_gap` speaks of.
+
+        It is lowered by what rounding can have added.
+        """
         if self.l2 == 0.0:
             raise ValueError("dual_gap needs l2 > 0, but l2 is 0.")
-        W, _ = self.split(x)
-        shares, X = self._shares(None), self.rows.X
-        margins = self._margins(X, x)
-        s, totals = _softmax(margins)
+        shares, count = self._shares(None), self.n_samples
+        margins = self._margins(None, x)
+        s, _ = _softmax(margins)
         if self.rows.fit_intercept:
             s = self._balanced(margins, s, shares)
-        # Fenchel and Young: each term is nonnegative, and 0 at the softmax itself.
-        distance = totals + (xlogy(s, s) - s * margins).sum(axis=1)
-        s[np.arange(self.n_samples), self.classes] -= 1.0
-        residual = self._combined(X, s * shares[:, None], W)[: self.n_weights]
-        return float(shares @ np.maximum(distance, 0.0)) + float(residual @ residual) / (
-            2.0 * self.l2
-        )
+        entropies = -xlogy(s, s).sum(axis=1)
+        rounding = self.rows.rounding
+        error = pairwise_growth(count) * (float(shares @ entropies) + STEEPEST_LOGARITHM)
+        s[np.arange(count), self.classes] -= 1.0
+        slopes = s * shares[:, None]
+        farthest = math.sqrt(2.0 * math.log(self.n_classes) / self.l2)  # since P(0) = log k
+        error += self._imbalance_cost(slopes, shares, farthest)
+        residual = self._combined(None, slopes, np.zeros((self.n_classes, self.n_features)))
+        # Of a row, the slopes' norm is at most the root of 2.
+        off = np.tile(rounding.combination(math.sqrt(2.0)), self.n_classes)
+        length = norm(np.abs(residual[: self.n_weights]) + off) * (1.0 + growth(self.n_weights))
+        return scaled_bound(float(np.sum(shares * entropies)) - error, length, self.l2)
+
+    def _imbalance_cost(self, slopes: Matrix, shares: Vector, farthest: float) -> float:
+        """Return what rounding in the distributions can be worth to a minimiser.
+
+        A row's slopes have the sum 0 but for some units of rounding, which margins are multiplied
+        by. The intercepts, which can be shifted to have the least of them 0, multiply the classes'
+        sums of slopes. The mean loss of a class's rows is at most log k over its share, and at
+        least the mean difference of the margins of any other class and its own.
+        """
+        size = self.rows.rounding.size
+        margins = size * farthest
+        if not self.rows.fit_intercept:
+            return growth(self.n_classes) * margins
+        wanted = np.bincount(self.classes, weights=shares, minlength=self.n_classes)
+        least = float(wanted[wanted > 0.0].min())
+        spread = 1.01 * (math.log(self.n_classes) / least + 2.0 * margins / math.sqrt(least))
+        sums = np.array([np.sum(column) for column in slopes.T.copy()])
+        sums = np.abs(sums) + pairwise_growth(self.n_samples) * np.abs(slopes).sum(axis=0)
+        if (sums[wanted == 0.0] > 0.0).any():
+            return math.inf
+        return float(sums.sum()) * spread + growth(self.n_classes) * (margins + spread)
 
     def _balanced(self, margins: Matrix, s: Matrix, shares: Vector) -> Matrix:
         """Return distributions near the softmax whose mean is the classes' share of the rows."""
@@ -165,15 +206,14 @@ class MultinomialModel:
         shares: Vector = chosen * (self.n_samples / count / weights.sum())
         return shares
 
-    def _margins(self, X: Any, x: Vector) -> Matrix:
+    def _margins(self, products: Products | None, x: Vector) -> Matrix:
+        """Return the margins of some rows, or of all (None)."""
         W, b = self.split(x)
-        product: Matrix = (X @ W.T.astype(self.rows.dtype)).astype(np.float64, copy=False)
-        return product + b
+        return (products or self.rows.products).forward(W.T) + b
 
-    def _combined(self, X: Any, slopes: Matrix, W: Matrix) -> Vector:
+    def _combined(self, products: Products | None, slopes: Matrix, W: Matrix) -> Vector:
         """Return the gradient that these slopes, times the rows' shares, make."""
-        product = (X.T @ slopes.astype(self.rows.dtype, copy=False)).T
-        weights = np.asarray(product, dtype=np.float64) + self.l2 * W
+        weights = (products or self.rows.products).backward(slopes).T + self.l2 * W
         if not self.rows.fit_intercept:
             return weights.ravel()
         return np.concatenate([weights.ravel(), slopes.sum(axis=0)])

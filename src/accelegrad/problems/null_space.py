@@ -22,7 +22,8 @@ those whose margins are next to a kink. `DualBounds.polished` therefore fixes al
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,8 @@ import scipy.sparse as sp
 
 from accelegrad.errors import Vector
 from accelegrad.problems.losses import Loss
+from accelegrad.problems.products import Products, runs
+from accelegrad.problems.rounding import level, sum_in_pairs, tree_growth
 
 Matrix = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.integer[Any]]
@@ -69,9 +72,10 @@ _RIDGE = 1e-13
 _REFINEMENTS = 3
 # What is left, relative to the slopes and to columns of norm 1, where it counts as rounding.
 _BALANCED = 1e-12
-# A bound is lowered by so many units of rounding of its terms, and so many times what is left.
+# Units of rounding, relative to the terms, that count as none.
 _ROUNDOFFS = 64.0
-_LEFT_OVERS = 32.0
+# Margins of labels at a minimiser are taken to be smaller, as a root mean square.
+_FARTHEST_MARGIN = 1e3
 # The part of the rows whose slopes may be chosen anew next to a kink.
 _MOST_FREE = 0.25
 
@@ -119,9 +123,16 @@ class NullSpace:
         self.n_samples, self.n_features = (int(size) for size in X.shape)
         self.n_parameters = self.n_features + fit_intercept
         self._is_sparse = bool(sp.issparse(X))
+        self.products = Products(X)
         self.scale = self._unit_scale()
         self._mixing = np.eye(self.n_parameters)
         self._orthogonalise()
+
+    @cached_property
+    def _stretch(self) -> float:
+        """The norm of the change of coordinates, at most that of well-conditioned data."""
+        largest = float(scipy.linalg.norm(self._mixing, 2)) if self._mixing.size else 0.0
+        return min(largest, math.sqrt(_WELL_CONDITIONED))
 
     @property
     def rank(self) -> int:
@@ -131,13 +142,15 @@ class NullSpace:
     def left_over(self, theta: Vector) -> float:
         """Return the most that sum_i p_i theta_i m_i can be for margins with sum_i p_i m_i^2 = 1.
 
-        It is 0 but for rounding where theta is balanced. Where rounding does not explain it, the
-        result is infinite.
+        It is 0 but for rounding, which is allowed for, where theta is balanced. Where rounding does
+        not explain it, the result is infinite.
         """
-        imbalance = self._imbalance(theta)
-        if _norm(imbalance) > _BALANCED * self.size(theta):
+        imbalance, size = self._exact_imbalance(theta), self.size(theta)
+        if _norm(imbalance) > _BALANCED * size:
             return math.inf
-        return _norm(self._mixing.T @ imbalance)
+        # Columns have norm 1: each entry of the imbalance is off by so much at most.
+        rounding = tree_growth(self.n_samples) * size * math.sqrt(self.n_parameters)
+        return _norm(self._mixing.T @ imbalance) + rounding * self._stretch
 
     def distance(self, combination: Vector) -> float:
         """Return how far from balance slopes are, with sum_i p_i theta_i a_i = `combination`."""
@@ -194,6 +207,15 @@ class NullSpace:
         """Return sum_i p_i theta_i a_i for columns scaled to norm 1."""
         return self.scale * self._backward(self.shares * theta)
 
+    def _exact_imbalance(self, theta: Vector) -> Vector:
+        """Return the same as `_imbalance`, but for rounding, by sums in pairs."""
+        weighted = self.shares * theta
+        parts = [
+            sum_in_pairs(self._dense(self.X[some]) * weighted[some, None])
+            for some in runs(self.n_samples, _BLOCK_ENTRIES // self.n_parameters)
+        ]
+        return sum_in_pairs(np.array(parts))
+
     def _orthogonalise(self) -> None:
         """Find coordinates in which the columns are orthonormal, in the inner product by p.
 
@@ -224,7 +246,7 @@ class NullSpace:
         """Return factors that bring the entries of a column to 1 at most: no square overflows."""
         if self._is_sparse:
             most = np.zeros(self.n_features)
-            for some in _runs(self.X.nnz, _BLOCK_ENTRIES):
+            for some in runs(self.X.nnz, _BLOCK_ENTRIES):
                 np.maximum.at(most, self.X.indices[some], np.abs(self.X.data[some]))
         else:
             high, low = self.X.max(axis=0), self.X.min(axis=0)
@@ -237,10 +259,10 @@ class NullSpace:
         """Return sum_i weights_i a_i a_i^T, of the scaled columns or in the new coordinates."""
         roots, total = np.sqrt(weights), np.zeros((self.n_parameters, self.n_parameters))
         if self._is_sparse and not mixed:
-            for some in _runs(self.n_samples, _BLOCK_ENTRIES * self.n_samples // (self.X.nnz + 1)):
+            for some in runs(self.n_samples, _BLOCK_ENTRIES * self.n_samples // (self.X.nnz + 1)):
                 total += self._sparse_gram(self.X[some], roots[some])
             return total
-        for some in _runs(self.n_samples, _BLOCK_ENTRIES // self.n_parameters):
+        for some in runs(self.n_samples, _BLOCK_ENTRIES // self.n_parameters):
             rows = self._dense(self.X[some]) * roots[some, None]
             if mixed:
                 rows = rows @ self._mixing
@@ -265,29 +287,15 @@ class NullSpace:
     def _forward(self, scaled: Vector) -> Vector:
         """Return the margins at a point, for columns scaled to norm 1."""
         w = self.scale * scaled
-        margins = np.empty(self.n_samples)
-        for some, block in self._blocks():
-            margins[some] = block @ w[: self.n_features]
+        margins: Vector = self.products.forward(w[: self.n_features])
         if self.fit_intercept:
             margins += w[-1]
         return margins
 
     def _backward(self, weighted: Vector) -> Vector:
         """Return sum_i weighted_i a_i."""
-        combination = np.zeros(self.n_parameters)
-        for some, block in self._blocks():
-            combination[: self.n_features] += block.T @ weighted[some]
-        if self.fit_intercept:
-            combination[-1] = weighted.sum()
-        return combination
-
-    def _blocks(self) -> Iterator[tuple[slice, Any]]:
-        """Yield all rows in float64: at once where they are so, else in blocks that are copied."""
-        if self.X.dtype == np.float64:
-            yield slice(None), self.X
-            return
-        for some in _runs(self.n_samples, _BLOCK_ENTRIES // self.n_parameters):
-            yield some, self.X[some].astype(np.float64)
+        combination: Vector = self.products.backward(weighted)
+        return np.append(combination, weighted.sum()) if self.fit_intercept else combination
 
 
 class _SomeRows:
@@ -414,8 +422,6 @@ class DualBounds:
         self._unbounded = bool(np.isinf(low).all() and np.isinf(high).all())
         self._around_zero = bool((np.max(low) < 0.0) and (np.min(high) > 0.0))
         self._kinked = not np.isfinite(loss.curvature)
-        # The margins at a minimiser are about as large as this.
-        self._size = space.size(y)
 
     def at(self, theta: Vector) -> float:
         """Return the best bound from slopes close to theta, at least 0, which holds anyway."""
@@ -495,20 +501,29 @@ class DualBounds:
 
     def _value(self, theta: Vector) -> float:
         """Return D(theta), less what rounding may have added; 0 where theta is not balanced."""
-        shares = self.space.shares
-        conjugates = np.where(self._weighs, self.loss.conjugate(theta, self.y), 0.0)
         left = self.space.left_over(theta)
         if left == math.inf:
             return 0.0
-        terms = float(shares @ np.abs(conjugates)) + self.space.size(theta) * self._size
-        allowance = _ROUNDOFFS * _EPS * terms + _LEFT_OVERS * left * self._size
-        return max(-float(shares @ conjugates) - allowance, 0.0)
+        height, error = level(self.loss, self.space.shares, theta, self.y)
+        return max(height - error - left * self._reach, 0.0)
 
+    @cached_property
+    def _reach(self) -> float:
+        """Return how large the margins at a minimiser can be, as a norm that counts by shares.
 
-def _runs(count: int, length: int) -> Iterator[slice]:
-    length = max(length, 1)
-    for start in range(0, count, length):
-        yield slice(start, min(start + length, count))
+        Losses are at most P(0) in the mean there, which holds predictions near their targets.
+        Margins of labels have no such bound: a minimiser is taken to be within `_FARTHEST_MARGIN`,
+        beyond which all losses are next to 0 or huge.
+        """
+        if self.loss.classification:
+            return _FARTHEST_MARGIN
+        shares = self.space.shares[self._weighs]
+        value, least = (
+            float(shares @ self.loss.value(np.zeros(shares.size), self.y[self._weighs])),
+            float(shares.min()),
+        )
+        residuals = self.loss.reach(value) + math.sqrt(least) * self.loss.reach(value / least)
+        return 1.01 * (self.space.size(self.y) + residuals)
 
 
 def _norm(vector: Vector) -> float:

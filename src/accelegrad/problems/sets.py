@@ -14,10 +14,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.linalg.blas import ddot, dnrm2
+from scipy.linalg.blas import ddot
 from scipy.optimize import brentq
 
 from accelegrad.errors import Vector, finite_vector, real_array, real_number, whole_number
+from accelegrad.problems.squares import norm
 
 __all__ = [
     "Affine",
@@ -37,6 +38,8 @@ __all__ = [
 _ROUNDING = 1e-12
 # Relative residual above which the equations of an affine set contradict each other.
 _INCONSISTENT = 1e-9
+# Sets that are larger are as good as unbounded: squares of such numbers overflow.
+_LARGEST = 1e150
 _EPSILON = float(np.finfo(np.float64).eps)
 
 
@@ -76,6 +79,11 @@ class FeasibleSet(ABC):
         self.check_dimension(size)
         return self.diameter
 
+    def usable_diameter(self, size: int) -> float:
+        """Return the diameter, or inf where it is so large that squares of it would overflow."""
+        diameter = self.diameter_for(size)
+        return diameter if diameter <= _LARGEST else math.inf
+
     def check_dimension(self, size: int) -> None:
         """Raise ValueError unless points of `size` coordinates fit the set."""
         needed = self.dimension
@@ -113,7 +121,7 @@ class FeasibleSet(ABC):
         costs no more than :math:`\sqrt{2 d \epsilon} \, r \|g\|` (about 1e-7, relative).
         Where set and ball do not meet every number is a bound; the one returned is <g, P(c)>.
         """
-        size = _norm(g)
+        size = norm(g)
         if size == 0.0:
             return 0.0
         if not math.isfinite(size):
@@ -121,13 +129,26 @@ class FeasibleSet(ABC):
         if math.isinf(radius):
             return self.linear_minimum(g)
         nearest = self.project(center)
-        room = radius - _norm(nearest - center)
+        room = radius - norm(nearest - center)
         if room <= 0.0:
             return float(g.dot(nearest))
         without_set = float(g.dot(center)) - radius * size
         return max(
-            self.linear_minimum(g), without_set, self._dual_bound(g, center, radius, size, room)
+            self._linear_bound(g, center, radius),
+            without_set,
+            self._dual_bound(g, center, radius, size, room),
         )
+
+    def _linear_bound(self, g: Vector, center: Vector, radius: float) -> float:
+        """Return the linear minimum, less what it neglects of g for the points of a ball."""
+        least = self.linear_minimum(g)
+        if not math.isfinite(least):
+            return -math.inf
+        return least - self._neglected(g) * (radius + norm(center) + self._scale())
+
+    def _neglected(self, g: Vector) -> float:  # noqa: ARG002
+        """Return the norm of the part of `g` that the linear minimum takes for rounding."""
+        return 0.0
 
     def _dual_bound(
         self, g: Vector, center: Vector, radius: float, size: float, room: float
@@ -143,7 +164,7 @@ class FeasibleSet(ABC):
             nonlocal best
             theta = math.exp(log_theta)
             u = self.project(center - g / theta)
-            distance = _norm(u - center)
+            distance = norm(u - center)
             if distance <= 2.0 * radius:
                 # Farther out the terms of q are large and cancel, and the bound is a poor one.
                 ball = 0.5 * theta * (distance - radius) * (distance + radius)
@@ -171,8 +192,8 @@ class FeasibleSet(ABC):
     def _is_near(self, x: Vector, tolerance: float) -> bool:
         """Say whether the distance of `x` from the set is at most `tolerance * scale`."""
         nearest = self.project(x)
-        scale = max(_norm(x), _norm(nearest), self._scale())
-        return _norm(x - nearest) <= tolerance * scale
+        scale = max(norm(x), norm(nearest), self._scale())
+        return norm(x - nearest) <= tolerance * scale
 
     def _scale(self) -> float:
         """Return the size of the numbers that describe the set."""
@@ -201,7 +222,7 @@ class WholeSpace(FeasibleSet):
 
     def linear_minimum_in_ball(self, g: Vector, center: Vector, radius: float) -> float:
         """Return <g, c> - r ||g||."""
-        size = _norm(g)
+        size = norm(g)
         return float(g.dot(center)) - radius * size if size > 0.0 else 0.0
 
     @property
@@ -265,10 +286,10 @@ class Ball(_CentredSet):
     def project(self, x: Vector) -> Vector:
         """Return c + r (x - c) / ||x - c|| for a point outside."""
         if self._at_origin:  # the usual centre of a run, in half the time
-            size = _norm(x)
+            size = norm(x)
             return x if size <= self._radius else x * (self._radius / size)
         offset: Vector = x - self._center
-        distance = _norm(offset)
+        distance = norm(offset)
         if distance <= self._radius:
             return x
         offset *= self._radius / distance
@@ -277,7 +298,7 @@ class Ball(_CentredSet):
 
     def linear_minimum(self, g: Vector) -> float:
         """Return <g, c> - r ||g||."""
-        return _dot(g, self._center) - self._radius * _norm(g)
+        return _dot(g, self._center) - self._radius * norm(g)
 
     def __repr__(self) -> str:
         return f"Ball(center={_show(self._center)}, radius={self._radius!r})"
@@ -347,8 +368,9 @@ class Box(FeasibleSet):
     def diameter_for(self, size: int) -> float:
         """Return the norm of upper - lower in the space of `size` coordinates."""
         self.check_dimension(size)
-        width = np.subtract(self._upper, self._lower)
-        return _norm(width) if width.ndim else float(width) * math.sqrt(size)
+        with np.errstate(over="ignore"):  # it is infinite then
+            width = np.subtract(self._upper, self._lower)
+        return norm(width) if width.ndim else float(width) * math.sqrt(size)
 
     def project(self, x: Vector) -> Vector:
         """Return min(max(x, lower), upper)."""
@@ -360,7 +382,8 @@ class Box(FeasibleSet):
         """Return the sum of g_i lower_i over g_i > 0 and of g_i upper_i over g_i < 0."""
         corner = np.where(g > 0.0, self._lower, self._upper)
         corner[g == 0.0] = 0.0  # 0 * inf is 0 here
-        return float(g.dot(corner))
+        least: float = ddot(g, corner)  # unlike g @ corner it gives no warning when it overflows
+        return least if math.isfinite(least) else -math.inf
 
     def _scale(self) -> float:
         bounds = np.concatenate([np.ravel(self._lower), np.ravel(self._upper)])
@@ -493,7 +516,7 @@ class Halfspace(FeasibleSet):
     def __init__(self, normal: npt.ArrayLike, offset: float) -> None:
         self._normal = _read_only(finite_vector("normal", normal))
         self._offset = real_number("offset", offset)
-        length = _norm(self._normal)
+        length = norm(self._normal)
         if length == 0.0:
             raise ValueError("normal must not be zero, but all its entries are 0.")
         self._unit = self._normal / length
@@ -530,10 +553,12 @@ class Halfspace(FeasibleSet):
     def linear_minimum(self, g: Vector) -> float:
         """Return b <g, n> if g = -a n with a >= 0, up to 1e-12 relative, else -inf."""
         along = float(self._unit.dot(g))
-        aside = _norm(g - along * self._unit)
-        if along <= 0.0 and aside <= _ROUNDING * _norm(g):
+        if along <= 0.0 and self._neglected(g) <= _ROUNDING * norm(g):
             return along * self._level
         return -math.inf
+
+    def _neglected(self, g: Vector) -> float:
+        return norm(g - float(self._unit.dot(g)) * self._unit)
 
     def linear_minimum_in_ball(self, g: Vector, center: Vector, radius: float) -> float:
         """Return the minimum itself: of the whole ball, or else of the ball's cut by the boundary.
@@ -542,7 +567,7 @@ class Halfspace(FeasibleSet):
         hyperplane: a ball in it with the centre P(c) and the radius sqrt(r^2 - s^2), s the distance
         of c. Without a common point, <g, P(c)> is returned: any number is a bound.
         """
-        size = _norm(g)
+        size = norm(g)
         if size == 0.0:
             return 0.0
         if math.isinf(radius):
@@ -551,7 +576,7 @@ class Halfspace(FeasibleSet):
         height = float(self._unit.dot(center)) - self._level
         if height <= radius * (along / size):
             return float(g.dot(center)) - radius * size
-        aside = _norm(g - along * self._unit)
+        aside = norm(g - along * self._unit)
         return float(g.dot(center)) - height * along - _half_chord(radius, height) * aside
 
     def _scale(self) -> float:
@@ -590,7 +615,7 @@ class Affine(FeasibleSet):
 
     def _refuse_contradiction(self, matrix: Vector, right: Vector) -> None:
         residual = np.abs(matrix @ self._nearest_zero - right)
-        allowed = _INCONSISTENT * (_norm(self._nearest_zero) + np.abs(right))
+        allowed = _INCONSISTENT * (norm(self._nearest_zero) + np.abs(right))
         if (residual > allowed).any():
             first = int(np.argmax(residual > allowed))
             raise ValueError(
@@ -623,9 +648,12 @@ class Affine(FeasibleSet):
 
     def linear_minimum(self, g: Vector) -> float:
         """Return <g, u> if g lies in the row space, up to 1e-12 relative, else -inf."""
-        if _norm(self._aside(g)) <= _ROUNDING * _norm(g):
+        if self._neglected(g) <= _ROUNDING * norm(g):
             return float(g.dot(self._nearest_zero))
         return -math.inf
+
+    def _neglected(self, g: Vector) -> float:
+        return norm(self._aside(g))
 
     def linear_minimum_in_ball(self, g: Vector, center: Vector, radius: float) -> float:
         """Return the minimum itself, <g, p> - sqrt(r^2 - ||c - p||^2) ||g_0||.
@@ -636,8 +664,8 @@ class Affine(FeasibleSet):
         if math.isinf(radius):
             return self.linear_minimum(g)
         nearest = self.project(center)
-        chord = _half_chord(radius, _norm(center - nearest))
-        return float(g.dot(nearest)) - chord * _norm(self._aside(g))
+        chord = _half_chord(radius, norm(center - nearest))
+        return float(g.dot(nearest)) - chord * norm(self._aside(g))
 
     def _aside(self, g: Vector) -> Vector:
         """Return the part of `g` along the set."""
@@ -647,7 +675,7 @@ class Affine(FeasibleSet):
         return aside
 
     def _scale(self) -> float:
-        return _norm(self._nearest_zero)
+        return norm(self._nearest_zero)
 
     def __repr__(self) -> str:
         rows, columns = self._shape
@@ -685,6 +713,11 @@ class Product(FeasibleSet):
         self._dimension: int = ends[-1]
 
     @property
+    def blocks(self) -> tuple[tuple[FeasibleSet, slice], ...]:
+        """The sets, each with the coordinates that it is for."""
+        return self._members
+
+    @property
     def dimension(self) -> int:
         """The sum of the blocks' sizes."""
         return self._dimension
@@ -703,6 +736,12 @@ class Product(FeasibleSet):
     def linear_minimum(self, g: Vector) -> float:
         """Return the sum of the blocks' minima."""
         return sum(member.linear_minimum(g[block]) for member, block in self._members)
+
+    def _neglected(self, g: Vector) -> float:
+        return math.hypot(*(member._neglected(g[block]) for member, block in self._members))
+
+    def _scale(self) -> float:
+        return math.hypot(*(member._scale() for member, _ in self._members))
 
     def _is_near(self, x: Vector, tolerance: float) -> bool:
         # Each block at its own scale: a large one must not excuse a small one.
@@ -829,7 +868,7 @@ def _equations(A: Any, b: Any) -> tuple[Vector, Vector]:
         raise ValueError(
             f"b must have one entry a row of A, {matrix.shape[0]}, but it has {right.size}."
         )
-    lengths = np.array([_norm(row) for row in matrix])
+    lengths = np.array([norm(row) for row in matrix])
     lengths[lengths == 0.0] = 1.0
     return matrix / lengths[:, None], right / lengths
 
@@ -856,15 +895,6 @@ def _half_chord(radius: float, distance: float) -> float:
     return math.sqrt(max(0.0, (radius - distance) * (radius + distance)))
 
 
-def _norm(v: Vector) -> float:
-    """Return the Euclidean norm, correct also where squares leave the range of floats.
-
-    BLAS is called directly: it takes half the time of v @ v and does not warn of the overflow.
-    """
-    square = ddot(v, v)
-    return math.sqrt(square) if 1e-280 < square < 1e300 else float(dnrm2(v))
-
-
 def _dot(g: Vector, point: float | Vector) -> float:
     """Return <g, point>, where a number stands for a constant vector."""
     return float(g.dot(point)) if isinstance(point, np.ndarray) else point * float(g.sum())
@@ -872,7 +902,7 @@ def _dot(g: Vector, point: float | Vector) -> float:
 
 def _size(point: float | Vector) -> float:
     """Return the norm of a vector, or the absolute value of a number."""
-    return _norm(point) if isinstance(point, np.ndarray) else abs(point)
+    return norm(point) if isinstance(point, np.ndarray) else abs(point)
 
 
 def _length(point: float | Vector) -> int | None:

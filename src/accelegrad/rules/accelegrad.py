@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from accelegrad.errors import real_number
 from accelegrad.rules.base import Array, Projection, QueryRule, inner, weighted_average
+from accelegrad.rules.distance import check_distance
 from accelegrad.rules.schedules import accelegrad_step, importance_weight
 
 
@@ -120,7 +121,7 @@ class AcceleGrad(CoupledRule):
     project_y: bool = False
 
     def __post_init__(self) -> None:
-        real_number("diameter", self.diameter, above=0)
+        check_distance("diameter", self.diameter)
         real_number("gradient_bound", self.gradient_bound, least=0)
 
     def next_step_size(self, weighted_squares: Any) -> Any:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from accelegrad.errors import nearest, real_number
 from accelegrad.rules.base import Array, Projection, QueryRule, inner, weighted_average
+from accelegrad.rules.distance import check_distance
 from accelegrad.rules.schedules import adagrad_step
 
 
@@ -89,7 +90,7 @@ class AdaGrad(DescentRule):
     project: Projection | None = None
 
     def __post_init__(self) -> None:
-        real_number("diameter", self.diameter, above=0)
+        check_distance("diameter", self.diameter)
 
     def next_step_size(self, t: Any, squares: Any) -> Any:  # noqa: ARG002
         """Return eta_t of Alg. 1."""

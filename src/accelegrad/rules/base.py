@@ -11,9 +11,12 @@ that a run stopped at any moment still holds a complete state.
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, TypeAlias
+
+import numpy as np
 
 Array: TypeAlias = Any  # a vector of NumPy, torch or JAX: formulas use + - * / and `inner` alone
 Projection: TypeAlias = Callable[[Array], Array]
@@ -22,9 +25,27 @@ State: TypeAlias = Any  # a NamedTuple of arrays and numbers with `iteration` an
 
 
 def inner(a: Array, b: Array) -> Any:
-    """Return the inner product; for NumPy as a Python float, whose arithmetic is far faster."""
-    product = a.dot(b)
+    """Return the inner product over all entries, for arrays of any shape.
+
+    For NumPy it is a Python float, whose arithmetic is far faster.
+    """
+    product = a.dot(b) if getattr(a, "ndim", 1) == 1 else (a * b).sum()
     return float(product) if isinstance(product, float) else product
+
+
+def where(condition: Any, yes: Any, no: Any) -> Any:
+    """Return one of two numbers or arrays; a condition that is traced chooses entry by entry."""
+    if isinstance(condition, bool | np.bool_):
+        return yes if condition else no
+    return type_library(condition).where(condition, yes, no)
+
+
+def type_library(array: Any) -> Any:
+    """Return the module whose functions take an array: NumPy, torch or jax.numpy."""
+    name = type(array).__module__.partition(".")[0]
+    if name == "torch":
+        return sys.modules["torch"]
+    return sys.modules["jax.numpy"] if name in ("jax", "jaxlib") else np
 
 
 def weighted_average(state: State, start: Array) -> Array:

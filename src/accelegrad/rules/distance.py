@@ -12,10 +12,11 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from accelegrad.errors import NonFiniteError, real_number
-from accelegrad.rules.base import Array, Evaluation, Oracle, State, inner
+from accelegrad.rules.base import Array, Evaluation, Oracle, State, inner, where
 
 Search: TypeAlias = Callable[[Array, Evaluation, Oracle], float]
 
+SHORTEST, LONGEST = 1e-100, 1e100  # of distances that are given
 SMALLEST_SHARE = 1e-6  # of 1 + ||x0||: the radius to start with when nothing is known
 PROBE_FACTOR = 10.0  # how closely the probe pins the distance down
 FARTHEST = 1e13  # times the first trial, where the first guess may lie
@@ -39,14 +40,25 @@ def distance(a: Array, b: Array) -> Any:
 
 
 def larger(a: Any, b: Any) -> Any:
-    """Return the larger number, with operators only, so that it can be traced."""
-    return a * (a >= b) + b * (a < b)
+    """Return the larger number; the first if they cannot be compared."""
+    return where(b > a, b, a)
+
+
+def check_distance(name: str, given: Any) -> float:
+    """Return a positive number whose square, times weights, stays in the range of floats."""
+    number = real_number(name, given, above=0)
+    if not SHORTEST <= number <= LONGEST:
+        raise ValueError(
+            f"{name} must be between {SHORTEST:g} and {LONGEST:g}, but it is {given!r}; scale the "
+            "problem."
+        )
+    return number
 
 
 def check_radius(name: str, radius: Any) -> None:
-    """Refuse an initial radius that is neither None nor a positive number."""
+    """Refuse an initial radius that is neither None nor a positive number of a usable size."""
     if radius is not None:
-        real_number(name, radius, above=0)
+        check_distance(name, radius)
 
 
 class Probe:

@@ -15,6 +15,7 @@ from accelegrad.rules.base import (
     State,
     inner,
     weighted_average,
+    where,
 )
 from accelegrad.rules.distance import Probing, check_radius, larger
 from accelegrad.rules.schedules import adaptive_step, importance_weight
@@ -168,7 +169,7 @@ class DistanceFreeAcceleGrad(Probing, QueryRule):
     def capped(self, radius: Any) -> Any:
         """Return the radius, or the largest where it is beyond that."""
         cap = self.largest_radius
-        return radius if cap is None else radius * (radius <= cap) + cap * (radius > cap)
+        return radius if cap is None else where(radius > cap, cap, radius)
 
     def prepared(self, state: State, oracle: Oracle) -> tuple[State, Oracle]:
         """Return the state before its first step, with a probed radius, and whether noise bends z.

@@ -24,7 +24,7 @@ from accelegrad.rules.base import (
     inner,
     weighted_average,
 )
-from accelegrad.rules.distance import Probing, check_radius, distance, larger
+from accelegrad.rules.distance import Probing, check_distance, check_radius, distance, larger
 from accelegrad.rules.dog import travelled_weight
 from accelegrad.rules.schedules import adaptive_step
 
@@ -148,7 +148,7 @@ class UniXGrad(ExtragradientRule):
     prox: Prox | None = None
 
     def __post_init__(self) -> None:
-        real_number("diameter", self.diameter, above=0)
+        check_distance("diameter", self.diameter)
         if self.gradient_scale is not None:
             real_number("gradient_scale", self.gradient_scale, above=0)
 

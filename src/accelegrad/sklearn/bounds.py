@@ -10,16 +10,19 @@ The slopes at a good point make it tight for smooth losses, the average slopes o
 
 from __future__ import annotations
 
+import math
+from functools import cached_property
+
 import numpy as np
 from scipy.optimize import minimize_scalar
 
 from accelegrad.errors import Vector
 from accelegrad.problems.linear_model import LinearModel
 from accelegrad.problems.null_space import AllRows, obstacle, reach
-from accelegrad.problems.sets import Box
+from accelegrad.problems.rounding import growth, level
+from accelegrad.problems.sets import Box, FeasibleSet, Product
+from accelegrad.problems.squares import norm
 from accelegrad.sklearn.objective import Problem
-
-ROUNDING = 64.0  # units of rounding that a bound is lowered by, relative to its terms
 
 
 class DualBound:
@@ -35,6 +38,13 @@ class DualBound:
             ends = (np.broadcast_to(end, self.model.n_parameters) for end in (box.lower, box.upper))
             self.lower, self.upper = (end[:size] for end in ends)
         self.bounded = problem.bounded
+        self._diameter = math.inf
+        if self.lower is not None and self.upper is not None:
+            with np.errstate(over="ignore"):
+                self._diameter = float(np.linalg.norm(self.upper - self.lower))
+        elif self.bounded:
+            assert self.chosen is not None
+            self._diameter = _weights_diameter(self.chosen, size)
 
     @property
     def gets_tight(self) -> bool:
@@ -47,25 +57,48 @@ class DualBound:
         return possible and (self.bounded or self.model.l2 > 0.0 or self.l1 > 0.0)
 
     def at(self, theta: Vector) -> float:
-        """Return the bound at slopes, or at a multiple of them where that is better."""
+        """Return the bound at slopes, or at a multiple of them where that is better.
+
+        It is lowered by what rounding can have added, for weights as large as a minimiser's can be.
+        """
         model = self.model
         if model.fit_intercept:
             theta = model.balanced(theta)
-        conjugates = np.where(model.shares > 0.0, model.loss.conjugate(theta, model.y), 0.0)
-        conjugate = float(model.shares @ conjugates)
-        if not np.isfinite(conjugate):
+        height, error = level(model.loss, model.shares, theta, model.y)
+        farthest = self._farthest
+        height -= error + model.imbalance_cost(theta, farthest)
+        if not height > 0.0 or not math.isfinite(farthest):
             return 0.0
         v = model.combination(theta)[: model.n_features]
+        slack = norm(model.rounding.combination(norm(np.sqrt(model.shares) * theta)))
+        slack += growth(v.size) * (norm(v) + self.l1 * math.sqrt(v.size) + model.l2 * farthest)
+        height -= slack * farthest
 
         def negative(c: float) -> float:
             # l*(c theta) <= c l*(theta), by convexity and l*(0) = 0.
-            return c * conjugate - self._least(c * v)
+            return -c * height - self._least(c * v)
 
         most = self._largest_multiple(v)
         inner = float(minimize_scalar(negative, bounds=(0.0, most), method="bounded").x)
-        values = [negative(multiple) for multiple in (inner, most)]
-        unit = ROUNDING * float(np.finfo(model.dtype).eps)
-        return max(-min(values) - unit * (abs(min(values)) + abs(conjugate)), 0.0)
+        bound = -min(negative(multiple) for multiple in (inner, most))
+        return max(bound - growth(0) * (abs(bound) + height), 0.0)
+
+    @cached_property
+    def _farthest(self) -> float:
+        """How large the weights of a minimiser can be, as a norm."""
+        model, size = self.model, self.model.n_features
+        start = np.zeros(model.n_parameters)
+        point = start if self.chosen is None else self.chosen.project(start)
+        weights = point[:size]
+        value = model.value(point) + self.l1 * float(np.abs(weights).sum())
+        bounds = [math.inf]
+        if model.l2 > 0.0:
+            bounds.append(math.sqrt(2.0 * value / model.l2))
+        if self.l1 > 0.0:
+            bounds.append(value / self.l1)
+        if self.bounded:
+            bounds.append(norm(weights) + self._diameter)
+        return 1.01 * min(bounds)
 
     @property
     def can_repair(self) -> bool:
@@ -121,6 +154,14 @@ class DualBound:
 
     def _with_intercept(self, w: Vector) -> Vector:
         return np.append(w, np.zeros(self.model.n_parameters - w.size))
+
+
+def _weights_diameter(chosen: FeasibleSet, size: int) -> float:
+    """Return the diameter of what a set allows for the first `size` coordinates."""
+    if not isinstance(chosen, Product):
+        return chosen.usable_diameter(size)
+    parts = [(part, where) for part, where in chosen.blocks if where.stop <= size]
+    return math.hypot(*(part.usable_diameter(where.stop - where.start) for part, where in parts))
 
 
 def _least_on_intervals(v: Vector, l1: float, lower: Vector, upper: Vector) -> Vector:

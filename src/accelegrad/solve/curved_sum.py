@@ -14,6 +14,7 @@ from accelegrad.problems.linear_model import Evaluation as ModelEvaluation
 from accelegrad.problems.linear_model import LinearModel
 from accelegrad.problems.squares import column_squares
 from accelegrad.rules.sketched_newton import SketchedNewton
+from accelegrad.solve.certificate import LateBound
 from accelegrad.solve.curvature import (
     Costs,
     Diagonal,
@@ -25,7 +26,7 @@ from accelegrad.solve.curvature import (
     stored_entries,
 )
 from accelegrad.solve.finite_sum import FiniteSumOracle
-from accelegrad.solve.mended_bound import Sample, mended_gap
+from accelegrad.solve.mended_bound import Sample, mended_bound
 from accelegrad.solve.oracle import QUIET, Evaluation
 from accelegrad.solve.smoothing import SmoothedSumOracle
 
@@ -117,14 +118,14 @@ class CurvedOracle(FiniteSumOracle):
         if not (goal > 0.0 and self.model.l2 > 0.0 and self._costs.least) or self._starts_warm:
             return evaluation
         at, left = self._known(evaluation), self.left(evaluation)
-        gap = self.mended_gap(at, evaluation, left, goal)
+        bound = self.mended_bound(at, evaluation, left, goal)
         if self.model.fit_intercept:
-            if gap <= goal:
-                evaluation.dual_value = evaluation.value - gap
+            if bound >= evaluation.value - goal:
+                evaluation.dual_value = bound
             elif left > goal:  # a plain bound takes its time, and would not do
-                evaluation.late_bound = lambda: at.dual_value
-        elif gap < math.inf:
-            evaluation.dual_value = evaluation.value - min(gap, at.dual_gap)
+                evaluation.late_bound = LateBound(self.model, evaluation.point, known=at)
+        elif bound > -math.inf:
+            evaluation.dual_value = max(bound, at.dual_value)
         return evaluation
 
     @property
@@ -142,7 +143,7 @@ class CurvedOracle(FiniteSumOracle):
             return math.inf
         return 0.5 * float(evaluation.gradient @ curvature.solve(evaluation.gradient))
 
-    def mended_gap(
+    def mended_bound(
         self,
         own: ModelEvaluation,
         evaluation: Evaluation,
@@ -150,9 +151,9 @@ class CurvedOracle(FiniteSumOracle):
         goal: float,
         smoothing: float = 0.0,
     ) -> float:
-        """Return the gap that a dual point proves which is mended on some rows.
+        """Return the lower bound that a dual point proves which is mended on some rows.
 
-        It is infinite where that can't be expected to be as small as the goal, or costs too much.
+        It is minus infinity where that can't be expected to reach the goal, or costs too much.
 
         Parameters
         ----------
@@ -169,14 +170,14 @@ class CurvedOracle(FiniteSumOracle):
         """
         curvature, model = self._curvature_made, self.model
         if curvature is None:
-            return math.inf
+            return -math.inf
         rest = goal - smoothing - left
         if not (rest > 0.0 and left <= LESS * self._tried):
-            return math.inf
+            return -math.inf
         size = int(max(MENDED * model.n_parameters, SPREAD * left / rest * model.n_samples))
         worth = WORTH_WITH_INTERCEPT if model.fit_intercept else WORTH
         if self._costs.of_products(size) > worth:
-            return math.inf
+            return -math.inf
         at = self._known(evaluation)
         with np.errstate(**QUIET):
             bends = second_derivatives(model.loss, at, 0.0) * model.shares
@@ -186,11 +187,12 @@ class CurvedOracle(FiniteSumOracle):
                 weights = weights[rows]
             entries = stored_entries(model) * rows.size / model.n_samples
             if rows.size == 0 or entries > SAMPLE_ENTRIES:
-                return math.inf
-            gap = mended_gap(own, at, Sample.of(at, rows, weights), curvature, goal)
+                return -math.inf
+            bound = mended_bound(own, at, Sample.of(at, rows, weights), curvature, goal)
         # What the rows of the sample can't mend grows with what is left.
-        self._tried = left * min(1.0, goal / gap)
-        return gap
+        gap = own.value - bound
+        self._tried = left * min(1.0, goal / gap) if gap > 0.0 else left
+        return bound
 
     @property
     def first_epochs(self) -> int:
@@ -353,13 +355,12 @@ class SmoothedCurvedOracle(SmoothedSumOracle):
             return super()._gap(evaluation, known, part, goal)
         own, left = self._known(known), float(self.smooth.left(evaluation))
         about = part + left
-        mended = self.smooth.mended_gap(own, evaluation, left, goal, part)
-        if mended <= goal:
-            known.dual_value = own.value - mended
+        mended = self.smooth.mended_bound(own, evaluation, left, goal, part)
+        if mended >= own.value - goal:
+            known.dual_value = mended
         elif self.model.fit_intercept and about > goal:
             # A plain bound takes its time, and would not do.
-            smooth = self.smooth._known(evaluation)
-            known.late_bound = lambda: own.value - own.dual_gap_by(smooth)
+            known.late_bound = self._late_bound(self.smooth._known(evaluation))
         else:
             about = min(super()._gap(evaluation, known, part, goal), about)
         return about

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,8 +11,10 @@ from scipy.optimize import brentq
 from accelegrad import kernels
 from accelegrad.errors import Vector
 from accelegrad.problems.linear_model import LinearModel
-from accelegrad.problems.losses import Loss
+from accelegrad.problems.losses import Loss, Smoothed
+from accelegrad.problems.rounding import level
 from accelegrad.problems.squares import row_squares
+from accelegrad.solve.certificate import LateBound
 from accelegrad.solve.oracle import QUIET, Evaluation, ModelOracle
 
 # How exactly margins are found, relative to their size: four units of rounding.
@@ -32,9 +33,16 @@ class DualOracle(ModelOracle):
         The model, with an l2 term and no intercept.
     rng : numpy.random.Generator
         Where the order of the rows comes from.
+    goal : callable, optional
+        The gap that is wanted, for a value; 0 if there is none.
     """
 
-    def __init__(self, model: LinearModel, rng: np.random.Generator) -> None:
+    def __init__(
+        self,
+        model: LinearModel,
+        rng: np.random.Generator,
+        goal: Callable[[float], float] | None = None,
+    ) -> None:
         super().__init__(model)
         if model.l2 == 0.0:
             raise ValueError(
@@ -47,6 +55,7 @@ class DualOracle(ModelOracle):
                 "which has no l2 term, but it has one; give fit_intercept=False."
             )
         self.rng = rng
+        self.goal = (lambda value: 0.0) if goal is None else goal  # noqa: ARG005
         self._squares = row_squares(model.X)
 
     def feasible(self, x0: Vector) -> tuple[Vector, Vector]:
@@ -100,12 +109,18 @@ class DualOracle(ModelOracle):
             dual_ascent.sparse_ascent(entries, indices, indptr, *rest)
 
     def minorant(self, slopes: Vector, at: Evaluation) -> Evaluation:
-        """Return the evaluation with the dual value, a lower bound of the minimum."""
+        """Return the evaluation with a lower bound of the minimum.
+
+        The slopes' combination of rows is -l2 w up to the rounding of all steps so far: that tells
+        whether a bound, which takes a product with the data, may end the run.
+        """
         model = self.model
-        # The slopes' combination of rows is -l2 w: no product with the data is needed.
-        conjugates = model.loss.conjugate(slopes, model.y)
-        norm = float(at.point @ at.point)
-        at.dual_value = -float(model.shares @ conjugates) - 0.5 * model.l2 * norm
+        height, _ = level(model.loss, model.shares, slopes, model.y)
+        about = at.value - (height - 0.5 * model.l2 * float(at.point @ at.point))
+        if about <= self.goal(at.value):
+            at.dual_value = model.dual_bound(slopes)
+        else:
+            at.late_bound = LateBound(model, slopes=slopes)
         return at
 
     def state(self) -> dict[str, Any]:
@@ -120,13 +135,18 @@ class DualOracle(ModelOracle):
 
 def proximal_slopes(loss: Loss, z: Vector, q: float, y: Vector) -> Vector:
     """Return the slopes theta = l'(z - q theta): those at z of the loss's Moreau envelope."""
-    if not math.isfinite(loss.curvature):
-        return loss.plain.smoothed(q).derivative(z, y).astype(np.float64, copy=False)
-    pairs = zip(z, y, strict=True)
-    return np.array([_proximal_slope(loss, float(one), q, float(target)) for one, target in pairs])
+    if loss.has_logarithms:
+        pairs = zip(z, y, strict=True)
+        return np.array([_logistic_slope(loss, float(one), q, float(of)) for one, of in pairs])
+    mu = q + 1.0 / loss.curvature
+    if mu == 0.0:
+        return loss.derivative(z, y).astype(np.float64, copy=False)
+    # Parabolas of the curvature 1 / mu are envelopes themselves, and mu adds up.
+    envelope = Smoothed(loss.plain, mu)
+    return envelope.derivative(z, y).astype(np.float64, copy=False)
 
 
-def _proximal_slope(loss: Loss, z: float, q: float, y: float) -> float:
+def _logistic_slope(loss: Loss, z: float, q: float, y: float) -> float:
     def slope(margin: float) -> float:
         return float(loss.derivative(margin, y))
 
@@ -137,4 +157,5 @@ def _proximal_slope(loss: Loss, z: float, q: float, y: float) -> float:
     far = z - q * slope(z)
     if rest(far) * rest(z) >= 0.0:  # the slope is the same all the way, up to rounding
         return slope(far)
-    return slope(brentq(rest, min(z, far), max(z, far), xtol=1e-300, rtol=_PRECISION))
+    ends = min(z, far), max(z, far)
+    return slope(brentq(rest, *ends, xtol=1e-300, rtol=_PRECISION, maxiter=500, disp=False))

@@ -45,7 +45,7 @@ def sum_oracle(rule: Rule, model: LinearModel, rng: np.random.Generator, goal: G
         The gap that is wanted, for a value; 0 if there is none.
     """
     if isinstance(rule, DualAscent):
-        return DualOracle(model, rng)
+        return DualOracle(model, rng, goal)
     curved = not isinstance(rule, VarianceReducedAcceleGrad)
     if math.isfinite(model.loss.curvature):
         return CurvedOracle(model, rng, goal) if curved else FiniteSumOracle(model, rng)

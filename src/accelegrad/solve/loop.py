@@ -6,6 +6,7 @@ callback, progress bar, checkpoints) look on, with their time taken off the cloc
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import time
 from collections.abc import Callable, Mapping
@@ -41,6 +42,12 @@ OPINIONS = 12  # steps of another method before a guessed radius is trusted,
 SHORT, FAR = 0.1, 1e6  # the first of so many radii, all of them of at most so many
 REACH = 3.0  # a guessed region reaches so many of the rule's radii,
 GRID = 1.25  # rounded up by at most this factor, so that it is not made anew at every step
+UNFINISHED = (None, Status.CALLBACK, Status.TIME_LIMIT)  # a run that was to go on
+#: ends at which the last look at the bounds may show that the goal was reached
+COULD_BE_MORE = (Status.MAX_ITER, Status.TIME_LIMIT, Status.AT_ROUNDING)
+RESOLVED = 1e-12  # of 1 + ||x||: numbers tell points apart that are so far from each other
+ROUNDING_LEVEL = 1e-9  # of the value: a gap that is due to rounding is smaller
+SAME_VALUE = 1e-12  # of the values' size: what may differ where a function is evaluated again
 OUTPUTS = ("auto", "average", "last", "best")
 
 
@@ -130,6 +137,7 @@ class Run:
         self._judged: tuple[int, Evaluation] | None = None  # (iteration, output point) judged last
         self._next_judgement = 0
         self._largest_value = -1.0  # what is beyond diverges; set at the first step
+        self._first_size = 0.0  # of the value at the first step
         self._elapsed = 0.0  # seconds before this process took over
         self._paused = 0.0
         self._started = 0.0
@@ -149,11 +157,13 @@ class Run:
 
     @property
     def gap(self) -> float:
-        """The certified gap of the best point."""
+        """The certified gap of the best point, as far as bounds are up to date.
+
+        Who looks on changes nothing: bounds are brought up to date when the run itself wants it.
+        """
         best = self.best
         if best is None:
             return math.inf
-        self.certificate.refresh()
         return best.value - self.certificate.lower_bound(best.value)
 
     @property
@@ -197,7 +207,8 @@ class Run:
             return status
         except KeyboardInterrupt:
             # Compiled code does not hear of it before its steps are done.
-            self.iteration = max(self.iteration, int(self.state.iteration) + self._uncounted)
+            done = getattr(self.state, "iteration", self.iteration - self._uncounted)
+            self.iteration = max(self.iteration, int(done) + self._uncounted)
             return Status.INTERRUPTED
         except NonFiniteError as error:
             self._detail = f"At iteration {self.iteration + 1} {error}."
@@ -209,9 +220,7 @@ class Run:
     def _iterate(self) -> Status:
         options, oracle = self.options, self.oracle
         certify = self.certificate.adders if oracle.exact_values else ()
-        if self.certificate.dual is not None:
-            self.certificate.dual.watched = self._bound_is_watched()
-        observed = options.callback or self.trace is not None or options.checkpoint or self._bar
+        observed = options.callback or self.trace is not None or self._bar is not None
         advance = self._advance if isinstance(self.rule, CompiledRule) else None
         while self.iteration < options.max_iter:
             step = advance() if advance is not None else self.rule.step(self.state, oracle)
@@ -226,10 +235,13 @@ class Run:
             status = self._verdict(step)
             if observed and self._observe(step):
                 status = Status.CALLBACK if status is None else status
+            if self.restarts is not None and status in UNFINISHED:
+                self._consider_restart(self.restarts)
+            # The last thing in an iteration: a run that goes on from here begins the next one.
+            if options.checkpoint and self.iteration % options.checkpoint_every == 0:
+                self._save_checkpoint()
             if status is not None:
                 return status
-            if self.restarts is not None:
-                self._consider_restart(self.restarts)
         return Status.MAX_ITER
 
     def _advance(self) -> Step:
@@ -261,12 +273,6 @@ class Run:
             return self.iteration + 1
         later = (iteration for iteration in wanted if iteration > self.iteration)
         return min(later, default=self.options.max_iter)
-
-    def _bound_is_watched(self) -> bool:
-        """Tell whether anybody looks at the lower bound before the run's end."""
-        options = self.options
-        watchers = (options.callback, self.trace, self._bar, self.restarts)
-        return options.has_goal or any(watcher is not None for watcher in watchers)
 
     def _follow(self, region: Region) -> None:
         """Let a guessed region grow with the rule's radius."""
@@ -357,16 +363,32 @@ class Run:
         size = abs(evaluation.value)
         if not size <= self._largest_value and self._diverges(evaluation):
             return Status.DIVERGING
-        if self.options.has_goal and self._within_goal():
-            return Status.CONVERGED
+        if (self.options.has_goal or self.oracle.exact_values) and self._within_goal():
+            final = self._final_evaluation()
+            reached = final is not None and self._is_good_enough(final.value)
+            return Status.CONVERGED if reached else Status.AT_ROUNDING
         if self.options.time_limit is not None and self.seconds > self.options.time_limit:
             return Status.TIME_LIMIT
         return None
 
     def _is_stationary(self, evaluation: Any) -> bool:
-        """Tell whether a gradient whose square is zero is zero, and that means a minimiser."""
+        """Tell whether a zero gradient, which means a minimiser, ends the run.
+
+        It does if the point that would be returned is a minimiser too.
+        """
         simple = self.options.exact and self.oracle.penalty is None
-        return simple and not evaluation.gradient.any()
+        if not simple or evaluation.gradient.any():  # its square may have vanished
+            return False
+        if self.oracle.exact_values:
+            self.certificate.add_minimiser(evaluation.value)
+        if self.output == "best":
+            return True
+        if self.iteration < self._next_judgement:
+            return False
+        self._next_judgement = self.iteration + 1 + self.iteration // 10
+        if self.judge is None:
+            return not bool(self.oracle(self._output_point()).gradient.any())
+        return bool(self._judge_output().value <= evaluation.value)
 
     def _diverges(self, evaluation: Any) -> bool:
         """Tell whether values (or, without values, points) grew beyond all measure."""
@@ -375,6 +397,7 @@ class Run:
             size = float(evaluation.point @ evaluation.point)
         if self._largest_value < 0:
             self._largest_value = DIVERGED * max(size, 1.0)
+            self._first_size = size
         return bool(size > self._largest_value)
 
     def _within_goal(self) -> bool:
@@ -382,7 +405,8 @@ class Run:
         if self.oracle.exact_values:
             best = self.best
             assert best is not None
-            if not self._certified(best.value):
+            self._admit(best.value)
+            if not self._certified(best):
                 return False
             if self.output == "best":
                 return self._stands(best)
@@ -392,11 +416,21 @@ class Run:
         wait = self.judge_every if not self.oracle.exact_values else 1 + self.iteration // 10
         self._next_judgement = self.iteration + wait
         judged = self._judge_output()
-        return self._certified(judged.value) and self._stands(judged)
+        return self._certified(judged) and self._stands(judged)
 
-    def _certified(self, value: float) -> bool:
-        lower_bound = self.certificate.lower_bound(value)
-        return lower_bound <= value <= lower_bound + self.options.goal(value)
+    def _certified(self, final: Evaluation) -> bool:
+        """Tell whether the gap is small enough, or as small as it can be proved to be."""
+        value = final.value
+        gap = value - self.certificate.lower_bound(value)
+        if 0 <= gap <= self.options.goal(value):
+            return True
+        # Most of the time the gap is too large for a closer look.
+        return 0 <= gap <= ROUNDING_LEVEL * abs(value) and gap <= self.certificate.resolution(final)
+
+    def _is_good_enough(self, value: float) -> bool:
+        """Tell whether the certified gap at a value is what was asked for."""
+        gap = value - self.certificate.lower_bound(value)
+        return self.options.has_goal and 0 <= gap <= self.options.goal(value)
 
     def _stands(self, final: Evaluation) -> bool:
         """Look beyond an assumed region before a point is called optimal.
@@ -404,8 +438,8 @@ class Run:
         If the region is too small, the function falls on beyond it: a value below the lower bound,
         found at one of a few trial points, proves it.
         """
-        region, margin = self.certificate.assumed_region, self.options.goal(final.value)
-        if region is None or self.certificate.dual_bound >= final.value - margin:
+        region, margin = self.certificate.assumed_region, self._margin(final)
+        if region is None or self.certificate.bound_everywhere >= final.value - margin:
             return True
         norm = math.sqrt(final.gradient @ final.gradient)
         if norm == 0 or not region.radius > 0:
@@ -422,6 +456,11 @@ class Run:
             for share in BEYOND
         )
 
+    def _margin(self, final: Evaluation) -> float:
+        """Return the gap at which a point is good enough, or at which it cannot be better."""
+        goal = self.options.goal(final.value)
+        return goal if self._is_good_enough(final.value) else self.certificate.resolution(final)
+
     def _stands_farther(self, region: Region, final: Evaluation, norm: float) -> bool:
         """Ask another method whether the function falls on beyond a guessed region.
 
@@ -434,6 +473,10 @@ class Run:
             trial = self._evaluated_beyond(region, at, step)
             if trial is None:
                 return True
+            if not (at.point - step * at.gradient != at.point).any():
+                # The region is so small that numbers cannot tell its points apart.
+                self._widen(RESOLVED * (1 + math.hypot(*at.point)))
+                return False
             if self.certificate.refuted(trial.value):
                 self._widen(2 * max(region.radius, math.dist(trial.point, region.center)))
                 return False
@@ -458,7 +501,7 @@ class Run:
         if self.judge.penalty is not None:
             trial = self.judge.penalty.prox(trial, step)
         try:
-            evaluation = self.judge(region.feasible_set.project(trial))
+            evaluation = self.judge.exactly(region.feasible_set.project(trial))
             _ = evaluation.gradient  # it may come late, and not be finite
         except NonFiniteError:
             return None
@@ -468,7 +511,7 @@ class Run:
         """Evaluate the output point exactly, once an iteration."""
         assert self.judge is not None
         if self._judged is None or self._judged[0] != self.iteration:
-            evaluation = self.judge(self._output_point())
+            evaluation = self.judge.exactly(self._output_point())
             self.certificate.add(evaluation, 0.0)
             self._judged = self.iteration, evaluation
         return self._judged[1]
@@ -480,14 +523,12 @@ class Run:
         begun = time.perf_counter()
         seconds = self._elapsed + begun - self._started - self._paused
         if self.trace is not None:
-            size = float(step.state.step_size)
+            size = float(getattr(step.state, "step_size", math.nan))
             value = step.evaluation.value
             self.trace.add(self.iteration, value, self.gap, size, self._points(), seconds)
         if self._bar is not None:
             self._show_progress(step)
         stop = self._call_back()
-        if self.options.checkpoint and self.iteration % self.options.checkpoint_every == 0:
-            self._save_checkpoint()
         self._paused += time.perf_counter() - begun
         return stop
 
@@ -510,7 +551,7 @@ class Run:
             known |= {"x": self._output_point().copy(), "fun": value}
         known |= {"lower_bound": -math.inf, "gap": math.inf, "certified_radius": 0.0}
         if best is not None:
-            known["gap"] = self.gap  # which brings the certificate up to date
+            known["gap"] = self.gap
             bound = known["lower_bound"] = self.certificate.lower_bound(best.value)
             known["certified_radius"] = self.certificate.radius_of(bound)
         try:
@@ -563,8 +604,9 @@ class Run:
             "iteration": self.iteration,
             "seconds": self.seconds,
             "largest_value": self._largest_value,
+            "first_size": self._first_size,
             "next_judgement": self._next_judgement,
-            "rule": self.state._asdict(),
+            "rule": fields_of(self.state),
             "oracle": self.oracle.state(),
             "judge": None if self.judge is None else self.judge.state(),
             "certificate": self.certificate.state(),
@@ -580,6 +622,7 @@ class Run:
         self.iteration = content["iteration"]
         self._elapsed = content["seconds"]
         self._largest_value = content["largest_value"]
+        self._first_size = content["first_size"]
         self._next_judgement = content["next_judgement"]
         if self.restarts is not None:
             self.restarts.restore(content["restarts"])
@@ -587,7 +630,7 @@ class Run:
         if isinstance(self.rule, CompiledRule):
             self.state = self.rule.restored(self.state, content["rule"])
         else:
-            self.state = self.state._replace(**content["rule"])
+            self.state = with_fields(self.state, content["rule"])
         self.oracle.restore(content["oracle"])
         if self.batches is not None:
             self.batches.restore(content["batches"])
@@ -598,6 +641,25 @@ class Run:
         self.certificate.restore(content["certificate"])
         if self.trace is not None and content["trace"] is not None:
             self.trace.restore(content["trace"])
+        self._refuse_other_function(path)
+
+    def _refuse_other_function(self, path: Path) -> None:
+        """Refuse a checkpoint whose best value is not the function's at that point."""
+        oracle, best = self.judge, self.best
+        if oracle is None or best is None:
+            return
+        counts = oracle.counts()
+        try:
+            value = oracle.exactly(best.point).value
+        except NonFiniteError:
+            value = math.nan
+        oracle.set_counts(counts)
+        oracle.best = best
+        if not abs(value - best.value) <= SAME_VALUE * max(abs(best.value), self._first_size):
+            raise checkpoint.CheckpointError(
+                f"resume={str(path)!r}: the checkpoint is of another function: its best point has "
+                f"the value {best.value!r} there and {value!r} now."
+            )
 
     # -- the result ------------------------------------------------------------------------------
 
@@ -609,7 +671,11 @@ class Run:
         known = self.judge is not None and final is not None
         self.certificate.finish()
         if known:
-            self._admit_best(value)
+            assert final is not None
+            self._admit(value)
+            if status in COULD_BE_MORE and self._is_good_enough(value) and self._stands(final):
+                status = Status.CONVERGED
+            self._admit(value)
         lower_bound = self.certificate.lower_bound(value) if known else -math.inf
         status = self._settled(status, value, lower_bound)
         return _result(
@@ -619,7 +685,7 @@ class Run:
                 "jac": gradient,
                 "nit": self.iteration,
                 **self._counters(),
-                "success": self._succeeded(status),
+                "success": self._succeeded(status, value),
                 "status": status,
                 "message": " ".join(filter(None, [status.message, self._detail])),
                 **self._points_now(),
@@ -633,8 +699,8 @@ class Run:
             }
         )
 
-    def _admit_best(self, value: float) -> None:
-        """Widen a guessed region that the value found refutes: it was only a guess."""
+    def _admit(self, value: float) -> None:
+        """Widen a guessed region that a value found refutes: it was only a guess."""
         if self._growing is None:
             return
         for _ in range(64):
@@ -680,9 +746,30 @@ class Run:
             )
         return "The function is not convex on the set, or its gradient is wrong."
 
-    def _succeeded(self, status: Status) -> bool:
-        planned = status is Status.MAX_ITER and not self.options.has_goal
-        return planned or status in (Status.CONVERGED, Status.STATIONARY)
+    def _succeeded(self, status: Status, value: float) -> bool:
+        """Tell whether the run did what was asked for: the goal's gap, or else a planned end."""
+        if status is Status.STATIONARY:
+            return not self.options.has_goal or self._is_good_enough(value)
+        planned = status in (Status.MAX_ITER, Status.AT_ROUNDING) and not self.options.has_goal
+        return planned or status is Status.CONVERGED
+
+
+def fields_of(state: State) -> dict[str, Any]:
+    """Return a rule's state as a dictionary: it is a NamedTuple, a dataclass or a mapping."""
+    if hasattr(state, "_asdict"):
+        return dict(state._asdict())
+    if dataclasses.is_dataclass(state):
+        return {field.name: getattr(state, field.name) for field in dataclasses.fields(state)}
+    return dict(state)
+
+
+def with_fields(state: State, fields: Mapping[str, Any]) -> State:
+    """Return a state of the same kind with these fields."""
+    if hasattr(state, "_replace"):
+        return state._replace(**fields)
+    if dataclasses.is_dataclass(state) and not isinstance(state, type):
+        return dataclasses.replace(state, **fields)
+    return dict(fields)
 
 
 def _result(known: dict[str, Any]) -> OptimizeResult:

@@ -23,7 +23,8 @@ import numpy.typing as npt
 
 from accelegrad.errors import Vector
 from accelegrad.problems.linear_model import Evaluation as ModelEvaluation
-from accelegrad.problems.linear_model import fenchel_young
+from accelegrad.problems.rounding import growth
+from accelegrad.problems.squares import norm
 from accelegrad.rules.base import inner
 
 #: Of the way to the end of its domain: how far the first guess may move a slope.
@@ -43,8 +44,9 @@ class Preconditioner(Protocol):
 
 
 class Sample(NamedTuple):
-    """Rows, each of them once, and what is known of them."""
+    """Rows, each of them once, and what is known of them; all in float64."""
 
+    rows: npt.NDArray[np.int64]
     X: Any
     intercept: bool
     shares: Vector
@@ -60,7 +62,8 @@ class Sample(NamedTuple):
         rows, weights = rows[first], np.add.reduceat(weights, first)
         model = at.model
         return cls(
-            model.X[rows],
+            rows,
+            model.X[rows].astype(np.float64, copy=False),
             model.fit_intercept,
             model.shares[rows],
             model.y[rows],
@@ -71,25 +74,23 @@ class Sample(NamedTuple):
 
     def moves(self, direction: Vector) -> Vector:
         """Return <a_k, direction>."""
-        product = self.X @ direction[: self.X.shape[1]].astype(self.X.dtype, copy=False)
-        moves: Vector = product.astype(np.float64, copy=False)
+        moves: Vector = self.X @ direction[: self.X.shape[1]]
         return moves + direction[-1] if self.intercept else moves
 
     def combination(self, factors: Vector) -> Vector:
         """Return sum_k factors_k a_k."""
-        product = self.X.T @ factors.astype(self.X.dtype, copy=False)
-        total: Vector = product.astype(np.float64, copy=False)
+        total: Vector = self.X.T @ factors
         return np.append(total, factors.sum()) if self.intercept else total
 
 
-def mended_gap(
+def mended_bound(
     own: ModelEvaluation,
     at: ModelEvaluation,
     sample: Sample,
     curvature: Preconditioner,
     goal: float,
 ) -> float:
-    """Return P(w) minus the bound of the slopes, mended on a sample; infinite if there is none.
+    """Return the bound of the slopes, mended on a sample; minus infinity if there is none.
 
     Parameters
     ----------
@@ -106,14 +107,15 @@ def mended_gap(
     """
     model = own.model
     slopes, residual = _mended(at, sample, curvature, 2.0 * model.l2 * goal)
-
-    def distance(theta: Vector) -> float:
-        """Return the part of the gap that is due to these rows' slopes."""
-        return fenchel_young(model.loss, sample.shares, sample.margins, sample.y, theta)
-
-    elsewhere = 0.0 if own is at else own.smoothing_gap(at) - distance(sample.slopes)
-    gap = max(elsewhere, 0.0) + distance(slopes) + inner(residual, residual) / (2.0 * model.l2)
-    return gap if math.isfinite(gap) else math.inf
+    theta = at.derivatives.copy()
+    theta[sample.rows] = slopes
+    combination = residual - model.l2 * at.w[: model.n_features]
+    if not (np.isfinite(slopes).all() and np.isfinite(combination).all()):
+        return -math.inf
+    before = norm(np.sqrt(model.shares) * at.derivatives)
+    slack = growth(0) * model.l2 * np.abs(at.w[: model.n_features])
+    slack = slack + model.rounding.combination(before)
+    return model.dual_bound(theta, combination, slack=slack)
 
 
 def _mended(

@@ -59,7 +59,7 @@ class Evaluation:
         self.value = value
         self.penalty = penalty  # the part of the value that is not the function's own
         self.dual_value: float | None = None  # a lower bound of the minimum, where one came along
-        self.late_bound: Callable[[], float] | None = None  # such a one, where it takes its time
+        self.late_bound: Any = None  # such a one (a `LateBound`), where it takes its time
         self.squared_norm = math.nan if gradient is None else checked_square(gradient)
         self.model = model
         self._gradient = gradient
@@ -121,6 +121,10 @@ class Oracle(ABC):
     @abstractmethod
     def __call__(self, point: Vector) -> Evaluation:
         """Evaluate at the point."""
+
+    def exactly(self, point: Vector) -> Evaluation:
+        """Evaluate what is minimised, where a call itself evaluates something close to it."""
+        return self(point)
 
     def counts(self) -> Counts:
         """Return the calls so far."""
@@ -216,6 +220,10 @@ class ModelOracle(Oracle):
 
     def __call__(self, point: Vector) -> Evaluation:
         """Evaluate at the point."""
+        return self.exactly(point)
+
+    def exactly(self, point: Vector) -> Evaluation:
+        """Evaluate the model's objective at the point."""
         self.points += 1
         self.nfev += 1
         self.rows += self.model.n_samples

@@ -18,6 +18,7 @@ class Status(IntEnum):
     LINE_SEARCH_FAILED = 7
     DIVERGING = 8
     REGION_REFUTED = 9
+    AT_ROUNDING = 10
 
     @property
     def message(self) -> str:
@@ -35,5 +36,6 @@ MESSAGES = {
     Status.NON_FINITE: "The function is not finite at a point; the best point so far is returned.",
     Status.LINE_SEARCH_FAILED: "The line search failed; the best point so far is returned.",
     Status.DIVERGING: "The iterates diverge; the best point so far is returned.",
+    Status.AT_ROUNDING: "The certified gap is as small as rounding lets it be proved.",
     Status.REGION_REFUTED: "The certified gap is below zero, so no minimiser is where it was said.",
 }

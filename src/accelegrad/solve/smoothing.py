@@ -18,12 +18,14 @@ from accelegrad.errors import Vector
 from accelegrad.problems.linear_model import Evaluation as ModelEvaluation
 from accelegrad.problems.linear_model import LinearModel
 from accelegrad.rules.variance_reduced import Epoch, VarianceReducedAcceleGrad
+from accelegrad.solve.certificate import LateBound
 from accelegrad.solve.curvature import bent_rows
 from accelegrad.solve.finite_sum import FiniteSumOracle
 from accelegrad.solve.oracle import Evaluation, ModelOracle
 
 SHRINK = 4.0  # by what mu is divided at most at a time (measured: 2 and 10 cost a bit more)
 SHARE = 0.5  # of the gap, due to the smoothing, at which mu shrinks,
+LEAST_MU = 1e-100  # its inverse, the curvature, can still be squared
 ROUNDING = 1e-14  # of the value: a smaller gap is wanted by nobody
 PROMISING = 4.0  # times the gap that is wanted: an estimate that is worth a proof
 ENOUGH = 0.25  # and the share of the gap that is wanted, at which it need not shrink any more
@@ -98,13 +100,11 @@ class SmoothedSumOracle(ModelOracle):
 
     def _first_mu(self, point: Vector) -> float:
         """Return a mu whose error is about half the value: much is gained fast."""
-        loss = self.model.loss
-        return max(self._counted(point), np.finfo(np.float64).tiny) / loss.lipschitz**2
-
-    def _counted(self, point: Vector) -> float:
         self.points += 1
         self.nfev += 1
-        return self.model.evaluate(point).mean_loss
+        at = self.model.evaluate(point)
+        size = at.mean_loss if at.mean_loss > 0.0 else at.value
+        return max(size, LEAST_MU) / self.model.loss.lipschitz**2
 
     def _smooth_with(self, mu: float) -> None:
         model = self.model.smoothed(mu)
@@ -139,11 +139,16 @@ class SmoothedSumOracle(ModelOracle):
         assert own is not None
         gap = part + self._left(smooth) if self.model.l2 == 0.0 else 0.0
         if self.model.l2 > 0.0 or self._is_worth_a_bound(gap, goal):
-            gap = own.dual_gap_by(smooth)
-            known.dual_value = own.value - gap
+            known.dual_value = own.dual_value_by(smooth)
+            gap = own.value - known.dual_value
         else:
-            known.late_bound = lambda: own.value - own.dual_gap_by(smooth)
+            known.late_bound = self._late_bound(smooth)
         return gap
+
+    def _late_bound(self, smooth: ModelEvaluation) -> LateBound:
+        """Return the bound that the smooth loss's slopes at a point give, for later."""
+        mu = smooth.model.loss.smoothing
+        return LateBound(self.model, smooth.w, smoothing=mu, known=smooth)
 
     def _left(self, smooth: ModelEvaluation) -> float:
         """Return about how far the sum is from its minimum: half of Newton's squared decrement.

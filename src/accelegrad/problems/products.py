@@ -1,0 +1,88 @@
+"""Products with a data matrix in float64, whatever the type of its entries.
+
+Values, gradients and bounds are computed in float64. float32 data are not copied for that, unless
+they are small: they are converted a block of rows (or, in Fortran order, of columns) at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+Matrix = npt.NDArray[np.float64]
+
+#: float32 data with at most so many entries are kept as a float64 copy too: 8 MB.
+SMALL = 1 << 20
+#: Entries that are converted at a time: their copy fits into the cache.
+BLOCK = 1 << 17
+
+
+class Products:
+    """Products of a dense or CSR matrix and of its transpose with vectors or matrices.
+
+    Parameters
+    ----------
+    X : array or CSR matrix
+        float32 or float64. It is not copied, and must not change.
+    """
+
+    def __init__(self, X: Any) -> None:
+        self.X = X
+        self._is_sparse = bool(sp.issparse(X))
+        self._is_double = X.dtype == np.float64
+        self._whole: Any = X if self._is_double else None
+        # A view; made once because SciPy takes its time to make one.
+        self._transpose: Any = X.T if self._is_double else None
+
+    def forward(self, w: Matrix) -> Matrix:
+        """Return X w, for a vector or the columns of a matrix."""
+        whole = self._in_double()
+        if whole is not None:
+            return np.asarray(whole @ w)
+        product = np.zeros((self.X.shape[0], *w.shape[1:]))
+        for rows, columns, block in self._blocks():
+            product[rows] += block @ w[columns]
+        return product
+
+    def backward(self, theta: Matrix) -> Matrix:
+        """Return X' theta, for a vector or the columns of a matrix."""
+        if self._in_double() is not None:
+            if theta.ndim == 1 and not self._is_sparse:
+                return np.asarray(theta @ self._whole)
+            return np.asarray(self._transpose @ theta)
+        product = np.zeros((self.X.shape[1], *theta.shape[1:]))
+        for rows, columns, block in self._blocks():
+            product[columns] += block.T @ theta[rows]
+        return product
+
+    def _in_double(self) -> Any:
+        """Return the matrix in float64, or None where a copy would take too much memory."""
+        if self._whole is None:
+            entries = self.X.nnz if self._is_sparse else self.X.size
+            if entries <= SMALL:
+                self._whole = self.X.astype(np.float64)
+                self._transpose = self._whole.T
+        return self._whole
+
+    def _blocks(self) -> Iterator[tuple[slice, slice, Any]]:
+        """Yield parts of the matrix in float64, each with the rows and columns it covers."""
+        n, d = self.X.shape
+        every = slice(None)
+        if not self._is_sparse and not self.X.flags.c_contiguous:
+            for some in runs(d, BLOCK // n):
+                yield every, some, self.X[:, some].astype(np.float64)
+            return
+        entries = self.X.nnz if self._is_sparse else self.X.size
+        for some in runs(n, BLOCK * n // max(entries, 1)):
+            yield some, every, self.X[some].astype(np.float64)
+
+
+def runs(count: int, length: int) -> Iterator[slice]:
+    """Yield slices of at most `length` (at least 1) that cover 0 to `count`."""
+    length = max(length, 1)
+    for start in range(0, count, length):
+        yield slice(start, min(start + length, count))
