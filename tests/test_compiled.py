@@ -1,9 +1,5 @@
 """Stochastic runs of `minimize` in compiled code: the same as with the plain rules."""
 
-import os
-import signal
-import threading
-
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -15,6 +11,7 @@ from accelegrad.problems.sampling import BatchSampler
 from accelegrad.solve import compiled
 from accelegrad.solve.compiled import CompiledRule, compiled_twin
 from accelegrad.solve.result import Status
+from interrupting import CtrlC
 
 RULES = {
     "distance-free": dict(method="accelegrad", scale=None),
@@ -186,18 +183,15 @@ def test_it_stops_on_the_certified_gap():
 def test_it_stops_on_a_time_limit():
     result = run("always", model(), batch_size=1, time_limit=0.2, max_iter=10**9)
     assert result.status == Status.TIME_LIMIT
-    assert result.seconds < 2
-    assert result.nit > 1000
+    assert result.seconds > 0.2
+    assert 0 < result.nit < 10**9  # which would take hours
 
 
 def test_ctrl_c_keeps_what_was_done():
-    run("always", model(), batch_size=1, max_iter=10)  # compiles
-    timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
-    timer.start()
-    result = run("always", model(), batch_size=1, max_iter=10**9, time_limit=60)
-    timer.join()
+    options = dict(batch_size=1, max_iter=10**9, time_limit=600)
+    result = run("always", model(), callback=CtrlC(), callback_at=[1000], **options)
     assert result.status == Status.INTERRUPTED
-    assert result.nit > 100
+    assert result.nit >= 1000
     assert result.fun < model().value(np.zeros(41))
 
 
