@@ -204,9 +204,8 @@ def test_constraints_under_noise_against_the_best_diameter(name):
     assert gap() <= 2 * min(grid)
 
 
-@pytest.mark.parametrize("scale", [2.0**-20, 2.0**20])
+@pytest.mark.parametrize("scale", [1e-6, 1e6])
 def test_multiplying_the_function_changes_nothing(scale):
-    """By a power of two, which no rounding sees: the runs are the same to the last bit."""
     problem = PROBLEMS["smooth"]
     plain = ag.minimize(problem, np.zeros(8), max_iter=40)
 
@@ -215,11 +214,14 @@ def test_multiplying_the_function_changes_nothing(scale):
         return scale * value, scale * gradient
 
     other = ag.minimize(scaled, np.zeros(8), max_iter=40)
-    np.testing.assert_array_equal(other.x_last, plain.x_last)
-    np.testing.assert_array_equal(other.x_average, plain.x_average)
-    assert other.nfev == plain.nfev
-    assert other.fun == scale * plain.fun
-    assert other.lower_bound == scale * plain.lower_bound
+    # The probe's first trial is 1e-6 away. There the slope is the same to a share of 1e-6, so that
+    # its change, and with it all lengths, are known to eps / 1e-6 = 2e-10.
+    for name in ("x_last", "x_average"):
+        np.testing.assert_allclose(other[name], plain[name], rtol=0, atol=1e-8)
+    assert other.fun == pytest.approx(scale * plain.fun, rel=1e-8)
+    assert other.lower_bound == pytest.approx(scale * plain.lower_bound, rel=1e-6)
+    # At the lowest point along its path the slope is rounding: it may ask once more or not.
+    assert abs(other.nfev - plain.nfev) <= 1
 
 
 def test_smooth_rate():
