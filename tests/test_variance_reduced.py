@@ -114,7 +114,8 @@ COMPILED = {
 @pytest.mark.parametrize("loss", SMOOTH)
 def test_compiled_epochs_are_the_plain_ones(case, loss):
     problem = model(loss, **COMPILED[case])
-    plain, fast = (stepped(problem, 8, mode) for mode in ("never", "always"))
+    # After six epochs values still fall by 1e-9 of their size, far more than rounding does.
+    plain, fast = (stepped(problem, 6, mode) for mode in ("never", "always"))
     for one, other in zip(plain, fast, strict=True):
         assert_allclose(other.snapshot, one.snapshot, rtol=1e-8, atol=1e-11)
         assert_allclose(other.mirror_point, one.mirror_point, rtol=1e-8, atol=1e-11)
