@@ -27,9 +27,9 @@ demo: setup
 test: setup
 	$(PYTEST) $(SPREAD)
 
-# The numeric tests again, with BLAS, NumPy and Numba made to compute as on older CPUs.
+# The numeric tests again but for the slow ones, with BLAS, NumPy and Numba made to compute as on older CPUs.
 test-cpus: setup
-	$(TESTING) tests/other_cpus.py $(SPREAD) -q
+	$(TESTING) tests/other_cpus.py $(SPREAD) -q -m 'not slow'
 
 check: lint
 	$(PYTEST) $(SPREAD) -m 'not slow'

@@ -44,9 +44,12 @@ def test_a_compiled_run_is_the_plain_run(rule, kind, batch_size, replacement):
     options = dict(RULES[rule], batch_size=batch_size, replacement=replacement, max_iter=700)
     problem = model(kind)
     plain, fast = (run(mode, problem, **options) for mode in ("never", "always"))
-    assert_allclose(fast.x, plain.x, rtol=1e-8, atol=1e-9)
-    assert_allclose(fast.x_last, plain.x_last, rtol=1e-8, atol=1e-9)
-    assert_allclose([fast.fun, fast.gap], [plain.fun, plain.gap], rtol=1e-9)
+    # Without a diameter a probe finds the radius by the change of the slope over 1e-6, which has
+    # eps / 1e-6 = 2e-10 of rounding where slope and curvature are alike; here the slope is larger.
+    exact = 1e-6 if rule == "distance-free" else 1e-9
+    assert_allclose(fast.x, plain.x, rtol=exact, atol=exact)
+    assert_allclose(fast.x_last, plain.x_last, rtol=exact, atol=exact)
+    assert_allclose([fast.fun, fast.gap], [plain.fun, plain.gap], rtol=exact)
     assert (fast.nit, fast.nfev, fast.njev) == (plain.nit, plain.nfev, plain.njev)
 
 

@@ -273,7 +273,6 @@ def test_long_runs_stay_exact(config):
     assert sparse.numbers["rebases"] > 0
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("config", [LONG[1], LONG[4], LONG[7]], ids=str)
 def test_long_runs_equal_the_rule(config):
     case = Case(config)
