@@ -367,9 +367,9 @@ def test_a_direct_solver_runs_once() -> None:
 
 
 def test_patience_is_a_multiple_of_our_time() -> None:
-    solver = toy_solver(patient=120.0)
+    solver = toy_solver(patient=11.0)
     assert toy_bench(ours=0.01).limit_of(solver) == 10.0
-    assert toy_bench(ours=1.0).limit_of(solver) == 120.0
+    assert toy_bench(ours=1.0).limit_of(solver) == 11.0
     assert toy_bench(ours=1.0).limit_of(toy_solver()) == 10.0
 
 
@@ -479,7 +479,7 @@ def test_a_run_beyond_its_limit_is_ended_and_the_next_one_works() -> None:
         assert record.status == "time limit"
         assert record.rungs == ()
         with pytest.raises(SolverError, match="'tol' parameter"):
-            worker.fit("liblinear", replace(problem, strength=1.0), -1, None, 5.0)
+            worker.fit("liblinear", replace(problem, strength=1.0), -1, None, 60.0)
 
 
 @pytest.mark.slow
@@ -492,8 +492,8 @@ def test_a_process_that_dies_is_told_of_and_replaced() -> None:
         worker._process.kill()
         worker._process.join()
         with pytest.raises(SolverError, match="ended by itself"):
-            worker.fit("ridge", problem, 1, None, 5.0)
-        assert worker.fit("ridge", problem, 1, None, 5.0).seconds > 0
+            worker.fit("ridge", problem, 1, None, 60.0)
+        assert worker.fit("ridge", problem, 1, None, 60.0).seconds > 0
 
 
 def test_a_process_that_cannot_start_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
