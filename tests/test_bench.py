@@ -367,9 +367,9 @@ def test_a_direct_solver_runs_once() -> None:
 
 
 def test_patience_is_a_multiple_of_our_time() -> None:
-    solver = toy_solver(patient=11.0)
+    solver = toy_solver(patient=120.0)
     assert toy_bench(ours=0.01).limit_of(solver) == 10.0
-    assert toy_bench(ours=1.0).limit_of(solver) == 11.0
+    assert toy_bench(ours=1.0).limit_of(solver) == 120.0
     assert toy_bench(ours=1.0).limit_of(toy_solver()) == 10.0
 
 
