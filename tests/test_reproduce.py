@@ -378,7 +378,7 @@ def test_the_hinge_minimum_is_the_minimum(tmp_path):
 
 
 def page_text(out):
-    return (out / "index.html").read_text()
+    return (out / "index.html").read_text("utf-8")
 
 
 def test_one_experiment_end_to_end_and_again_from_its_results(tmp_path, capsys):
@@ -535,7 +535,7 @@ def demo(tmp_path_factory):
 @pytest.mark.slow
 @pytest.mark.xdist_group("demo")
 def test_the_demo_has_every_experiment_and_claim(demo):
-    text = demo.read_text()
+    text = demo.read_text("utf-8")
     for experiment in EXPERIMENTS.values():
         assert experiment.title in text
         assert (demo.parent / "traces" / f"{experiment.name}.npz").exists()
