@@ -18,7 +18,8 @@ from accelegrad.rules import (
 from accelegrad.rules.base import KnownEvaluation
 from reference import methods
 
-STEPS = 300  # the transcriptions compute every sum afresh: three times as many take nine times as long
+# The transcriptions compute every sum afresh: three times as many steps take nine times as long.
+STEPS = 300
 # Rounding differs between a rule and its transcription, and where a residual is within it of zero
 # the two take different subgradients. The first steps come out the same; this many are compared.
 NON_SMOOTH_STEPS = 200
