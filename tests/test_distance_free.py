@@ -291,7 +291,7 @@ def test_noise_does_not_make_it_diverge(scale, batch_size):
     X = scale * rng.standard_normal((200, 10))
     y = X @ rng.standard_normal(10) / scale + 0.1 * rng.standard_normal(200)
     model = ag.LinearModel(X, y, loss="squared")
-    minimum = model.value(np.linalg.lstsq(X, y)[0])
+    minimum = model.value(np.linalg.lstsq(X, y, rcond=None)[0])
     start = model.value(np.zeros(10))
     for seed in range(5):
         epochs = 20 * 200 // batch_size

@@ -88,7 +88,7 @@ def test_what_is_recorded_is_the_objective(tmp_path):
     outcome = store.get(small_task())
     problem = problem_of(SMALL)
     known = store.get(minimum_task(SMALL))
-    x_star = np.linalg.lstsq(problem.A, problem.b)[0]
+    x_star = np.linalg.lstsq(problem.A, problem.b, rcond=None)[0]
     assert known.facts["minimum"] == pytest.approx(np.sum((problem.A @ x_star - problem.b) ** 2))
     D = 4 * np.linalg.norm(x_star)
 
