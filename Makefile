@@ -1,4 +1,4 @@
-# The two commands of the README: `make demo` and `make test`. Each sets up what it needs.
+# The commands of the README: `make demo`, `make test` and `make test-cpus`. Each sets up what it needs.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -7,9 +7,11 @@ ifneq ($(wildcard ../shared/data),)
 export ACCELEGRAD_DATA ?= $(abspath ../shared/data)
 endif
 # One BLAS thread a test process: two processes share two cores, and results do not depend on the machine's core count.
-PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest
+TESTING := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python
+PYTEST  := $(TESTING) -m pytest
+SPREAD  := -n 2 --dist loadgroup
 
-.PHONY: setup demo test check lint bench docs clean
+.PHONY: setup demo test test-cpus check lint bench docs clean
 
 setup: $(VENV)/.ready
 
@@ -23,10 +25,14 @@ demo: setup
 	$(BIN)/python -m accelegrad reproduce --quick --out report
 
 test: setup
-	$(PYTEST) -n 2 --dist loadgroup
+	$(PYTEST) $(SPREAD)
+
+# The numeric tests again but for the slow ones, with BLAS, NumPy and Numba made to compute as on older CPUs.
+test-cpus: setup
+	$(TESTING) tests/other_cpus.py $(SPREAD) -q -m 'not slow'
 
 check: lint
-	$(PYTEST) -n 2 --dist loadgroup -m 'not slow'
+	$(PYTEST) $(SPREAD) -m 'not slow'
 
 lint: setup
 	$(BIN)/ruff check .

@@ -238,6 +238,11 @@ SCRIPT = textwrap.dedent(
 )
 
 
+# Seconds that an iteration takes where a run is to be stopped on its way: 400 of them take so long
+# that no busy machine comes too late, and nobody waits for them.
+PAUSE = 0.1
+
+
 def start(*arguments):
     return subprocess.Popen(
         [sys.executable, "-c", SCRIPT, *map(str, arguments)], stdout=subprocess.PIPE, text=True
@@ -261,7 +266,7 @@ def wait_for_checkpoint(path, process):
 def test_kill_and_resume_ends_in_the_same_point(tmp_path):
     path = tmp_path / "run.agc"
     uninterrupted = finish(start("-", 0))[-1]
-    victim = start(path, 0.01)
+    victim = start(path, PAUSE)
     wait_for_checkpoint(path, victim)
     victim.send_signal(signal.SIGKILL)
     victim.communicate(timeout=60)
@@ -274,7 +279,7 @@ def test_kill_and_resume_ends_in_the_same_point(tmp_path):
 @pytest.mark.skipif(os.name != "posix", reason="SIGINT to a child process needs POSIX")
 def test_ctrl_c_returns_the_best_point_with_its_status(tmp_path):
     path = tmp_path / "run.agc"
-    process = start(path, 0.01)
+    process = start(path, PAUSE)
     wait_for_checkpoint(path, process)
     process.send_signal(signal.SIGINT)
     status, nit, x, fun, success = finish(process)[-1].split()

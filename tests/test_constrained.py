@@ -17,7 +17,7 @@ def constraint_sets():
     normal, A = rng.standard_normal(D), rng.standard_normal((2, D))
     b = A @ rng.standard_normal(D)
     some = (None, None)
-    inside = np.linalg.lstsq(A, b)[0]
+    inside = np.linalg.lstsq(A, b, rcond=None)[0]
     return {
         "simplex": (
             ag.Simplex(1.0),

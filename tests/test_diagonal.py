@@ -313,7 +313,7 @@ def test_badly_scaled_least_squares_against_lapack():
     """Columns from 1e-3 to 1e3; with one step for all, even told the exact D, little moves."""
     problem = Scaled(2, 5, n=200, d=20, spread=3.0)
     problem.x0 = np.zeros(problem.d)
-    x_star = np.linalg.lstsq(problem.A / problem.scales, problem.b)[0] / problem.scales
+    x_star = np.linalg.lstsq(problem.A / problem.scales, problem.b, rcond=None)[0] / problem.scales
     start, least = problem(problem.x0)[0], problem(x_star)[0]
 
     def gap(rule):
@@ -349,7 +349,7 @@ def test_noisy_gradients_do_not_carry_the_widths_away(batch, most, spread):
     scales = 10 ** rng.uniform(-spread, spread, d)
     A = rng.standard_normal((n, d))
     b = A @ rng.standard_normal(d) + 0.3 * rng.standard_normal(n)
-    least = 0.5 * np.mean((A @ np.linalg.lstsq(A, b)[0] - b) ** 2)
+    least = 0.5 * np.mean((A @ np.linalg.lstsq(A, b, rcond=None)[0] - b) ** 2)
     model = ag.LinearModel(A * scales, b, "squared")
     rule = DistanceFreeDiagonalAcceleGrad()
     state = rule.init(np.zeros(d))

@@ -204,7 +204,7 @@ def test_constraints_under_noise_against_the_best_diameter(name):
     assert gap() <= 2 * min(grid)
 
 
-@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+@pytest.mark.parametrize("scale", [1e-6, 1e6])
 def test_multiplying_the_function_changes_nothing(scale):
     problem = PROBLEMS["smooth"]
     plain = ag.minimize(problem, np.zeros(8), max_iter=40)
@@ -214,8 +214,14 @@ def test_multiplying_the_function_changes_nothing(scale):
         return scale * value, scale * gradient
 
     other = ag.minimize(scaled, np.zeros(8), max_iter=40)
-    np.testing.assert_allclose(other.x_last, plain.x_last, rtol=1e-7, atol=1e-9)
-    assert other.nfev == plain.nfev
+    # The probe's first trial is 1e-6 away. There the slope is the same to a share of 1e-6, so that
+    # its change, and with it all lengths, are known to eps / 1e-6 = 2e-10.
+    for name in ("x_last", "x_average"):
+        np.testing.assert_allclose(other[name], plain[name], rtol=0, atol=1e-8)
+    assert other.fun == pytest.approx(scale * plain.fun, rel=1e-8)
+    assert other.lower_bound == pytest.approx(scale * plain.lower_bound, rel=1e-6)
+    # At the lowest point along its path the slope is rounding: it may ask once more or not.
+    assert abs(other.nfev - plain.nfev) <= 1
 
 
 def test_smooth_rate():
@@ -285,7 +291,7 @@ def test_noise_does_not_make_it_diverge(scale, batch_size):
     X = scale * rng.standard_normal((200, 10))
     y = X @ rng.standard_normal(10) / scale + 0.1 * rng.standard_normal(200)
     model = ag.LinearModel(X, y, loss="squared")
-    minimum = model.value(np.linalg.lstsq(X, y)[0])
+    minimum = model.value(np.linalg.lstsq(X, y, rcond=None)[0])
     start = model.value(np.zeros(10))
     for seed in range(5):
         epochs = 20 * 200 // batch_size

@@ -190,15 +190,20 @@ def test_tiny_gradients_are_not_zero():
 
 
 def test_time_limit():
+    ends = []
+
     def slow(x):
         time.sleep(0.01)
+        ends.append(time.perf_counter())
         return PROBLEM(x)
 
     result = ag.minimize(slow, START, diameter=DIAMETER, max_iter=10_000, time_limit=0.2)
     assert result.status is Status.TIME_LIMIT
     assert not result.success
-    assert 5 <= result.nit <= 40
-    assert 0.2 <= result.seconds < 1.0
+    assert result.seconds > 0.2
+    assert result.nit == len(ends)
+    # However slow the machine: after a call that ended beyond the limit there was no other.
+    assert all(end - ends[0] < 0.2 for end in ends[:-1])
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
@@ -383,11 +388,12 @@ def test_the_trace_leaves_its_own_time_out():
     def slow_callback(_):
         time.sleep(0.02)
 
+    begun = time.perf_counter()
     result = ag.minimize(
         PROBLEM, START, diameter=DIAMETER, max_iter=20, trace=True, callback=slow_callback
     )
-    assert result.trace.seconds[-1] < 0.1
-    assert result.seconds < 0.1
+    others = time.perf_counter() - begun - 20 * 0.02  # at most: a sleep may take longer
+    assert result.trace.seconds[-1] <= result.seconds <= others
 
 
 def test_progress(capsys):

@@ -18,7 +18,7 @@ def test_the_readmes_snippets_print_what_it_says():
     printed, expected = io.StringIO(), ""
     namespace = {}
     with contextlib.redirect_stdout(printed):
-        for language, content in blocks((ROOT / "README.md").read_text()):
+        for language, content in blocks((ROOT / "README.md").read_text("utf-8")):
             if language == "python":
                 exec(compile(content, "README.md", "exec"), namespace)
             if language == "text":
@@ -28,21 +28,25 @@ def test_the_readmes_snippets_print_what_it_says():
 
 
 def test_the_readmes_make_targets_exist():
-    targets = set(re.findall(r"^make (\w+)", (ROOT / "README.md").read_text(), flags=re.MULTILINE))
-    makefile = (ROOT / "Makefile").read_text()
-    assert targets == {"demo", "test"}
-    for target in targets:
+    named, called = (
+        set(re.findall(r"^make ([\w-]+)", (ROOT / file).read_text("utf-8"), flags=re.MULTILINE))
+        for file in ("README.md", ".ci/run")
+    )
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    assert named >= {"demo", "test"}
+    assert called >= {"test"}
+    for target in named | called:
         assert re.search(rf"^{target}:", makefile, flags=re.MULTILINE)
 
 
 def test_every_dependency_has_its_reason():
     import tomllib
 
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     extras = project["optional-dependencies"].values()
     wanted = [*project["dependencies"], *(entry for extra in extras for entry in extra)]
     names = {re.split(r"[\[<>=]", entry)[0] for entry in wanted} - {"accelegrad"}
-    reasons = (ROOT / "docs" / "dependencies.md").read_text()
+    reasons = (ROOT / "docs" / "dependencies.md").read_text("utf-8")
     listed = set(
         re.split(r", ", ", ".join(re.findall(r"^\| ([\w, -]+?) \|", reasons, re.MULTILINE)))
     )

@@ -676,7 +676,7 @@ def test_printing_is_light_and_fits_the_paper(driver: Any) -> None:
 def test_a_report_without_claims_has_no_section_for_them(tmp_path: Path) -> None:
     curve = Curve("AcceleGrad", "", {"epochs": np.array([1.0, 2.0])}, np.array([1.0, 0.5]))
     figure = Figure("only", "Only", "", [[Panel("one", [curve], ["epochs"], "gap")]])
-    page = write_report(Report("Title", "Summary", [], [figure], {}), tmp_path).read_text()
+    page = write_report(Report("Title", "Summary", [], [figure], {}), tmp_path).read_text("utf-8")
     assert 'id="claims"' not in page
     assert 'href="#claims"' not in page
     assert 'class="counters"' not in page

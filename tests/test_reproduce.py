@@ -88,7 +88,7 @@ def test_what_is_recorded_is_the_objective(tmp_path):
     outcome = store.get(small_task())
     problem = problem_of(SMALL)
     known = store.get(minimum_task(SMALL))
-    x_star = np.linalg.lstsq(problem.A, problem.b)[0]
+    x_star = np.linalg.lstsq(problem.A, problem.b, rcond=None)[0]
     assert known.facts["minimum"] == pytest.approx(np.sum((problem.A @ x_star - problem.b) ** 2))
     D = 4 * np.linalg.norm(x_star)
 
@@ -378,7 +378,7 @@ def test_the_hinge_minimum_is_the_minimum(tmp_path):
 
 
 def page_text(out):
-    return (out / "index.html").read_text()
+    return (out / "index.html").read_text("utf-8")
 
 
 def test_one_experiment_end_to_end_and_again_from_its_results(tmp_path, capsys):
@@ -535,7 +535,7 @@ def demo(tmp_path_factory):
 @pytest.mark.slow
 @pytest.mark.xdist_group("demo")
 def test_the_demo_has_every_experiment_and_claim(demo):
-    text = demo.read_text()
+    text = demo.read_text("utf-8")
     for experiment in EXPERIMENTS.values():
         assert experiment.title in text
         assert (demo.parent / "traces" / f"{experiment.name}.npz").exists()

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from llvmlite.binding import get_host_cpu_name
 
 from accelegrad import kernels
 from accelegrad.kernels import compile as compiling
@@ -100,7 +101,7 @@ def test_progress_tells_of_each_kernel() -> None:
     assert steps[0].name == "gradient, dense float64"
     assert 0.0 < sum(step.seconds for step in steps) <= seconds
     again: list[compiling.Progress] = []
-    assert kernels.warmup(again.append) < 1.0
+    kernels.warmup(again.append)
     assert not any(step.compiled for step in again)
     assert kernels.pending() == []
 
@@ -227,6 +228,17 @@ for kind in kinds:
     print(end(begin(kind)).split()[0])
 """
     assert processes(package, code) == ["42.0 True"] * 4 + ["42.0"] * 4
+
+
+@needs_fork
+@pytest.mark.skipif(get_host_cpu_name() == "generic", reason="Numba does not know this CPU")
+def test_code_for_one_cpu_is_not_used_on_another(package: Path) -> None:
+    """A folder may be shared by machines; code for a newer CPU ends an older one's process."""
+    once = "print(end(begin()))"
+    this = get_host_cpu_name()
+    found = [processes(package, once, NUMBA_CPU_NAME=cpu) for cpu in (this, "generic", this)]
+    assert found == [["42.0 True"], ["42.0 True"], ["42.0 False"]]
+    assert len(list((package / "__pycache__").glob("twice.double*.nbc"))) == 2
 
 
 class _Numbas:

@@ -39,7 +39,7 @@ class LeastSquares:
 
     @property
     def minimiser(self):
-        return np.linalg.lstsq(self.A, self.b)[0]
+        return np.linalg.lstsq(self.A, self.b, rcond=None)[0]
 
     @property
     def smoothness(self):

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from math import sqrt
+from math import inf, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,7 @@ class Run:
     D: list[list[float]] = field(default_factory=list)
     A: list[float] = field(default_factory=list)
     stages: list[str] = field(default_factory=list)  # why a stage began at this epoch
+    margins: list[float] = field(default_factory=list)  # by how much that was decided, relative
 
 
 def variance_reduced_accelegrad(
@@ -42,14 +43,18 @@ def variance_reduced_accelegrad(
         m = len(batches)
         run.snapshots.append(s)
         run.values.append(value(s))
-        anchor, why = s, ""
+        anchor, why, margin = s, "", inf
         if len(run.values) == 1:
             why = "start"
-        elif run.values[-1] > run.values[-2]:
-            why, length = "rose", length / 2
-            anchor = run.snapshots[int(np.argmin(run.values))]
-        elif m * run.A[-1] * mu >= 2 * sqrt(sum(squares)) / run.D[-1][-1]:
-            why = "exhausted"
+        else:
+            rise = run.values[-1] - run.values[-2]
+            gained = m * run.A[-1] * mu * run.D[-1][-1] / (2 * sqrt(sum(squares)))
+            margin = min(abs(rise) / run.values[-1], abs(gained - 1))
+            if rise > 0:
+                why, length = "rose", length / 2
+                anchor = run.snapshots[int(np.argmin(run.values))]
+            elif gained >= 1:
+                why = "exhausted"
         full = gradient(anchor, everything)
         if why:
             c = v = anchor
@@ -59,6 +64,7 @@ def variance_reduced_accelegrad(
         if why:
             squares = [a**2 * full @ full]
         run.stages.append(why)
+        run.margins.append(margin)
         vs, xs, gs, Ds = [v], [], [], [D]
         for rows in batches:
             x = anchor + a / (A + a) * (vs[-1] - anchor)
