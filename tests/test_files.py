@@ -41,3 +41,42 @@ def test_it_is_as_public_as_any_other_new_file(tmp_path):
     with whole_file(whole) as file:
         file.write(b"")
     assert stat.S_IMODE(whole.stat().st_mode) == stat.S_IMODE(plain.stat().st_mode)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions are POSIX's")
+def test_a_file_that_was_private_stays_private(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(b"before")
+    path.chmod(0o600)
+    with whole_file(path) as file:
+        file.write(b"after")
+    assert path.read_bytes() == b"after"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_link_stays_a_link(tmp_path):
+    (tmp_path / "folder").mkdir()
+    real, link = tmp_path / "folder" / "real", tmp_path / "link"
+    real.write_bytes(b"before")
+    link.symlink_to(real)
+    with whole_file(link) as file:
+        file.write(b"after")
+    assert link.is_symlink()
+    assert real.read_bytes() == b"after"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["folder", "link"]
+    assert list((tmp_path / "folder").iterdir()) == [real]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="pipes in the file system are POSIX's")
+def test_a_pipe_is_written_to_and_not_replaced(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        with whole_file(pipe) as file:
+            file.write(b"through")
+        assert os.read(reader, 100) == b"through"
+    finally:
+        os.close(reader)
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    assert list(tmp_path.iterdir()) == [pipe]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,19 +15,34 @@ from typing import BinaryIO
 def whole_file(path: Path) -> Iterator[BinaryIO]:
     """Give a file to write to that takes the place of `path` when it is complete.
 
-    A crash at any moment, or an exception, leaves what was there before.
+    A crash at any moment, or an exception, leaves what was there before. A link stays, and so do
+    the permissions. A pipe or a device, such as /dev/stdout, holds nothing that could be lost and
+    must not be replaced: it is written to at once.
     """
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        mode = None
+    if mode is not None and not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        with path.open("wb") as file:
+            yield file
+        return
+    path = path.resolve()
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
     try:
         with os.fdopen(handle, "wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        # mkstemp makes files for their owner alone; these are as public as any other new file.
-        mask = os.umask(0)
-        os.umask(mask)
-        Path(temporary).chmod(0o666 & ~mask)
+        Path(temporary).chmod(_mode_of_new_files() if mode is None else stat.S_IMODE(mode))
         os.replace(temporary, path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def _mode_of_new_files() -> int:
+    # mkstemp makes files for their owner alone; these are as public as any other new file.
+    mask = os.umask(0)
+    os.umask(mask)
+    return 0o666 & ~mask
