@@ -108,6 +108,21 @@ def assert_noticed(
     assert noticed > len(bits) // 2
 
 
+@pytest.mark.parametrize("kind", ["<f8", ">f4", "?", "<i2", "<U3", "S2", "<c16", "<M8[s]"])
+@pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 3), (0, 4), (2, 1, 2)])
+def test_arrays_of_every_kind_and_shape_come_back(
+    tmp_path: Path, kind: str, shape: tuple[int, ...]
+) -> None:
+    form = archive.Format("test", 1, "test file")
+    array = np.arange(np.prod(shape)).reshape(shape).astype(kind)
+    for given in (array, np.asfortranarray(array), array.T):
+        archive.save(tmp_path / "file", form, {"array": given})
+        got = archive.load(tmp_path / "file", form)["array"]
+        assert (got.dtype, got.shape) == (given.dtype, given.shape)
+        np.testing.assert_array_equal(got, given)
+        assert got.flags.writeable
+
+
 # Flipped bits
 
 

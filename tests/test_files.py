@@ -80,3 +80,10 @@ def test_a_pipe_is_written_to_and_not_replaced(tmp_path):
         os.close(reader)
     assert stat.S_ISFIFO(pipe.stat().st_mode)
     assert list(tmp_path.iterdir()) == [pipe]
+
+
+def test_the_longest_name(tmp_path):
+    path = tmp_path / ("n" * 255)
+    with whole_file(path) as file:
+        file.write(b"content")
+    assert path.read_bytes() == b"content"

@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+_KEPT_OF_NAME = 40
+
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[BinaryIO]:
@@ -28,7 +30,9 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
             yield file
         return
     path = path.resolve()
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
+    # Cut, because a name that is as long as names can be leaves no room for an ending.
+    beginning = path.name[:_KEPT_OF_NAME]
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=beginning, suffix=".part")
     try:
         with os.fdopen(handle, "wb") as file:
             yield file

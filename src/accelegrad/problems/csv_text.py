@@ -92,6 +92,13 @@ def quote_fault(text: bytes, separator: str) -> QuoteFault | None:
     return None
 
 
+def start_of_row(text: bytes, position: int, separator: str) -> int:
+    """Return where the row begins that has a cell at this position; cells before it are right."""
+    right, _ = _quoted_cells(separator)
+    before = right.sub(lambda cell: cell[0].replace(b"\n", b" "), text[:position])
+    return before.rfind(b"\n") + 1
+
+
 def wrong_quotes(path: Path, text: bytes, fault: QuoteFault, first_line: int = 1) -> DataError:
     """Return the error for a cell whose quotes are wrong."""
     line = line_of(text, fault.position, first_line)

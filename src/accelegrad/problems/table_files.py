@@ -220,7 +220,8 @@ class CsvFile(TableFile):
         table = None if is_text else self._numbers(content)
         labels: npt.NDArray[Any] | None = None
         if table is None and place is not None and is_text is not False:
-            is_text = self._is_text(content, first_line) or is_text
+            if is_text is None or self._start.label:
+                is_text = self._is_text(content, first_line) or is_text
             if is_text:
                 without, labels = self._without_labels(content, place)
                 table = self._numbers(without)

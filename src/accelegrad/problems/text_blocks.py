@@ -8,8 +8,14 @@ from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
-from accelegrad.problems.csv_text import LONGEST_CELL, QuoteFault, quote_fault, wrong_quotes
-from accelegrad.problems.data_text import content_pieces, plain_lines
+from accelegrad.problems.csv_text import (
+    LONGEST_CELL,
+    QuoteFault,
+    quote_fault,
+    start_of_row,
+    wrong_quotes,
+)
+from accelegrad.problems.data_text import content_pieces, line_of, plain_lines
 
 # A block has about this many bytes where its number of rows is left open.
 BLOCK_BYTES = 1 << 24
@@ -54,7 +60,12 @@ def row_blocks(path: Path, rows: int | None, separator: str) -> Iterator[TextBlo
             held = None
             yield block
         elif fault.is_open and len(block.text) - fault.position <= LONGEST_CELL:
-            held = block
+            start = start_of_row(block.text, fault.position, separator)
+            if start:
+                yield block._replace(text=block.text[:start])
+            line = line_of(block.text, start, block.first_line)
+            held = TextBlock(block.text[start:], line, block.place)
+            fault = QuoteFault(fault.position - start, is_open=True)
         else:
             raise wrong_quotes(path, block.text, fault, block.first_line)
     if held is not None and fault is not None:

@@ -79,9 +79,10 @@ def fit_stream(
     estimator : AcceleGradClassifier, AcceleGradRegressor or another with `partial_fit`
         What is fitted, in place.
     source : path, tuple of arrays or paths, list, callable, iterable or iterator
-        - The path of a LIBSVM or CSV file (plain, .bz2, .gz, .xz), an .npz file with the arrays
-          `X` (or those of a CSR matrix) and `y`, or a .parquet file. It is read once more ahead,
-          for the number of features and the classes, where these are not given.
+        - The path of a LIBSVM, CSV or .tsv file (plain, .bz2, .gz, .xz), an .npz file with the
+          arrays `X` (or those that `scipy.sparse.save_npz` writes) and `y`, or a .parquet file. It
+          is read once more ahead, for the number of features and the classes, where these are not
+          given.
         - A tuple ``(X, y)`` or ``(X, y, sample_weight)`` of arrays, CSR matrices, memory maps, or
           paths of .npy files, of which chunks are read.
         - A list of chunks ``(X, y)`` or ``(X, y, sample_weight)``.
