@@ -2,6 +2,8 @@
 
 import os
 import stat
+import subprocess
+import sys
 
 import pytest
 
@@ -87,3 +89,17 @@ def test_the_longest_name(tmp_path):
     with whole_file(path) as file:
         file.write(b"content")
     assert path.read_bytes() == b"content"
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/stdout"), reason="there is no /dev/stdout")
+def test_standard_output_that_goes_to_a_file_is_not_replaced(tmp_path):
+    code = (
+        "import sys; from pathlib import Path; from accelegrad.files import whole_file\n"
+        "print('before')\n"
+        "with whole_file(Path('/dev/stdout')) as file: file.write(b'content\\n')\n"
+        "print('after')\n"
+    )
+    with (tmp_path / "output").open("wb") as output:
+        subprocess.run([sys.executable, "-c", code], stdout=output, check=True)
+    assert (tmp_path / "output").read_text().split() == ["before", "content", "after"]
+    assert list(tmp_path.iterdir()) == [tmp_path / "output"]

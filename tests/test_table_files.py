@@ -175,6 +175,22 @@ def test_a_name_that_comes_twice(tmp_path: Path) -> None:
     refused(written(tmp_path, "a,b\n1,2\n"), "'a'", features=("a", "b", "a"), optional=True)
 
 
+def test_the_index_that_pandas_writes_is_no_feature(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas", reason="pandas writes the files")
+    frame = pandas.DataFrame(X, columns=list("abc")).assign(t=Y)
+    frame.to_csv(tmp_path / "table.csv")
+    refused(tmp_path / "table.csv", "line 1", "index=False")
+    refused(tmp_path / "table.csv", "index=False", target="t")
+    with pytest.raises(DataError, match="index=False"):
+        read(tmp_path / "table.csv")
+    # A model that knows its columns does not care for others.
+    known = {"target": "t", "features": ("c", "a"), "n_features": 2, "optional": True}
+    np.testing.assert_array_equal(together(tmp_path / "table.csv", 7, **known)[0], X[:, [2, 0]])
+    # Numbers that do not count the rows are data.
+    path = written(tmp_path, ",b,t\n0,2,0\n2,4,1\n")
+    np.testing.assert_array_equal(together(path, None)[0], [[0, 2], [2, 4]])
+
+
 # Columns by number
 
 
@@ -473,6 +489,25 @@ def test_targets_of_npz_are_checked(tmp_path: Path) -> None:
     refused(tmp_path / "table.npz", "y")
 
 
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
+def test_numbers_that_are_not_finite_are_named_by_their_row(tmp_path: Path, wrong: float) -> None:
+    path = tmp_path / "table.npz"
+    for place in (0, 25):
+        bad_rows, bad_targets = X.copy(), Y.copy()
+        bad_rows[place, 1] = bad_targets[place] = wrong
+        for rows in (None, 10):
+            for array in (bad_rows, bad_rows.astype(np.float32)):
+                np.savez(path, X=array, y=Y)
+                refused(path, f"row {place}", str(wrong), "X", rows=rows)
+            np.savez(path, X=X, y=bad_targets)
+            refused(path, f"row {place}", str(wrong), "y", rows=rows)
+            for kind in ("csr", "csc", "coo"):
+                np.savez(
+                    path, **sparse_arrays(sp.csr_matrix(bad_rows).asformat(kind)), y=Y, format=kind
+                )
+                refused(path, f"row {place}", str(wrong), "X", rows=rows)
+
+
 # parquet
 
 
@@ -531,6 +566,10 @@ def test_kinds_of_parquet_columns(tmp_path: Path) -> None:
     refused(path, "'t'")
     parquet.write_table(pyarrow.table({"a": Y, "t": words}), path)
     refused(path, "'t'", "numbers", targets=Targets.NUMBERS)
+    late = np.append(np.ones(30), [np.nan] * 10)
+    for name in ("a", "t"):
+        parquet.write_table(pyarrow.table({"a": Y, "t": Y, name: late}).select(["a", "t"]), path)
+        refused(path, f"'{name}'", "row 30", "nan", rows=7)
     parquet.write_table(pyarrow.table({"a": Y[:0], "t": Y[:0]}), path)
     refused(path, "at least one")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 _KEPT_OF_NAME = 40
+_STANDARD_OUTPUT = 1
 
 
 @contextmanager
@@ -21,12 +23,9 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
     the permissions. A pipe or a device, such as /dev/stdout, holds nothing that could be lost and
     must not be replaced: it is written to at once.
     """
-    try:
-        mode = path.stat().st_mode
-    except FileNotFoundError:
-        mode = None
-    if mode is not None and not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-        with path.open("wb") as file:
+    mode = path.stat().st_mode if path.exists() else None
+    if mode is not None and (_is_standard_output(path) or not _is_replaceable(mode)):
+        with _opened_at_once(path) as file:
             yield file
         return
     path = path.resolve()
@@ -43,6 +42,26 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def _is_replaceable(mode: int) -> bool:
+    # A folder is not, but the error for it comes when it is tried.
+    return stat.S_ISREG(mode) or stat.S_ISDIR(mode)
+
+
+def _is_standard_output(path: Path) -> bool:
+    """Tell whether a path is a name of standard output, such as /dev/stdout."""
+    if path.absolute().parts[1:2] not in (("dev",), ("proc",)):
+        return False
+    return os.path.samestat(path.stat(), os.fstat(_STANDARD_OUTPUT))
+
+
+def _opened_at_once(path: Path) -> BinaryIO:
+    if not _is_standard_output(path):
+        return path.open("wb")
+    # Opened anew, a file would begin at its beginning, over what was printed before.
+    sys.stdout.flush()
+    return open(os.dup(_STANDARD_OUTPUT), "wb")
 
 
 def _mode_of_new_files() -> int:

@@ -234,16 +234,30 @@ def csv_start(
     # numpy.savetxt marks the header as a comment.
     names = [name.strip() for name in [first[0].lstrip("# "), *first[1:]]]
     width = len(names)
-    is_header, label = target in names or (bool(known) and set(known) <= set(names)), ""
+    others = [row for _, row in rows if len(row) == width]
+    all_known = bool(known) and set(known) <= set(names)
+    is_header, label = target in names or all_known, ""
     if not is_header:
         by_number = not isinstance(target, str) and -width <= target < width
         place = int(target) % width if by_number else width - 1
         first_line = _FirstLine(f"{path}, line {line}", names, place)
-        is_header, label = first_line.judged([row for _, row in rows if len(row) == width])
+        is_header, label = first_line.judged(others)
     if not is_header:
         return CsvStart(0, [], width, "")
     check_distinct(f"{path}, line {line}", names)
+    if not names[0] and not all_known:
+        _check_no_index(f"{path}, line {line}", [row[0].strip() for row in others])
     return CsvStart(line, names, width, label)
+
+
+def _check_no_index(where: str, cells: list[str]) -> None:
+    """Refuse the index of a data frame as a feature: a first column without a name that counts."""
+    if len(cells) > 1 and cells == [str(row) for row in range(len(cells))]:
+        raise DataError(
+            f"{where}: the first column has no name and counts the rows, as the index does that "
+            "pandas writes. Leave it out (to_csv with index=False), or give it a name if it is "
+            "data."
+        )
 
 
 def _one_column(path: Path, line: int, cell: str, separator: str) -> DataError:

@@ -18,6 +18,7 @@ from accelegrad.problems.tables import (
     TableFile,
     Targets,
     Wanted,
+    check_finite,
     checked_targets,
     few,
     native,
@@ -163,10 +164,14 @@ class NpzFile(TableFile):
             source = self._csr_rows(arrays, rows)
         else:
             source = self._sorted_rows(self._entries(arrays, self._format), rows)
+        done = 0
         for X in source:
+            check_finite(self.path, "X", X, done)
             y = None if targets is None else targets.take(X.shape[0])
             if y is not None:
                 y = checked_targets(self.path, "y", y, self.wanted.targets)
+                check_finite(self.path, "y", y, done)
+            done += X.shape[0]
             yield Block(X, y)
 
     def _dense_rows(self, X: StoredArray, rows: int | None) -> Iterator[Array]:

@@ -18,6 +18,7 @@ from accelegrad.problems.tables import (
     TableFile,
     Targets,
     Wanted,
+    check_finite,
     checked_targets,
     chosen_columns,
     no_rows,
@@ -77,9 +78,10 @@ class ParquetFile(TableFile):
         done = 0
         for batch in self._batches(rows, needed):
             columns = {name: self._column(batch, name, done) for name in needed}
-            X = np.column_stack([self._numbers(columns[name], name) for name in self._features])
+            read = [self._numbers(columns[name], name, done) for name in self._features]
+            X = np.column_stack(read)
+            y = None if target is None else self._labels(columns[target], target, done)
             done += len(X)
-            y = None if target is None else self._labels(columns[target], target)
             yield Block(X, y)
         if not done:
             raise no_rows(self.path)
@@ -109,18 +111,20 @@ class ParquetFile(TableFile):
         # Values that come in few kinds are stored by their numbers.
         return column.dictionary_decode() if hasattr(column, "dictionary_decode") else column
 
-    def _numbers(self, column: Any, name: str) -> npt.NDArray[np.float64]:
+    def _numbers(self, column: Any, name: str, done: int) -> npt.NDArray[np.float64]:
         values: npt.NDArray[Any] = column.to_numpy(zero_copy_only=False)
         if values.dtype.kind not in "fiub":
             raise DataError(
                 f"{self.path}: the column {name!r} must hold numbers, not {column.type}."
             )
+        check_finite(self.path, f"the column {name!r}", values, done)
         return values.astype(np.float64)
 
-    def _labels(self, column: Any, name: str) -> npt.NDArray[Any]:
+    def _labels(self, column: Any, name: str, done: int) -> npt.NDArray[Any]:
         values: npt.NDArray[Any] = column.to_numpy(zero_copy_only=False)
         if values.dtype == object and all(isinstance(value, (str, bytes)) for value in values):
             values = np.array(values.tolist())
-        return checked_targets(  # type: ignore[no-any-return]
-            self.path, f"the column {name!r}", values, self.wanted.targets
-        )
+        what = f"the column {name!r}"
+        labels = checked_targets(self.path, what, values, self.wanted.targets)
+        check_finite(self.path, what, labels, done)
+        return labels

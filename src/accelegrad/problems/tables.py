@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse as sp
 
 from accelegrad.problems.csv_text import check_distinct, target_column
 from accelegrad.problems.data_text import DataError
@@ -171,7 +172,9 @@ def no_rows(path: Path) -> DataError:
     return DataError(f"{path}: no rows, but at least one is needed.")
 
 
-def checked_targets(path: Path, name: str, y: npt.NDArray[Any], targets: Targets) -> Any:
+def checked_targets(
+    path: Path, name: str, y: npt.NDArray[Any], targets: Targets
+) -> npt.NDArray[Any]:
     """Return targets in the machine's byte order, text as str, or say why they are none."""
     if y.dtype.kind == "S":
         try:
@@ -183,6 +186,24 @@ def checked_targets(path: Path, name: str, y: npt.NDArray[Any], targets: Targets
         kinds = "numbers" if targets is Targets.NUMBERS else "numbers or text"
         raise DataError(f"{path}: {name} must hold {kinds}, but it holds {y.dtype}.")
     return native(y)
+
+
+def check_finite(path: Path, name: str, values: Any, first_row: int) -> None:
+    """Raise a DataError for the first number that is NaN or infinite, with its row from 0."""
+    is_sparse = bool(sp.issparse(values))
+    entries = values.data if is_sparse else values
+    if entries.dtype.kind != "f" or np.isfinite(entries).all():
+        return
+    if is_sparse:
+        found = values.tocoo()
+        places, entries = found.row, found.data
+    else:
+        places = np.arange(len(values)).repeat(values[0].size)
+    wrong = np.flatnonzero(~np.isfinite(entries.ravel()))[0]
+    raise DataError(
+        f"{path}: {name} holds {entries.ravel()[wrong]} in row {first_row + places[wrong]} (from "
+        "0), but all numbers must be finite."
+    )
 
 
 def native(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
