@@ -142,6 +142,7 @@ def test_every_bit_of_a_model_file(model: Path) -> None:
     assert_noticed(model, bits, lambda: loaded(model), ArchiveError)
 
 
+@pytest.mark.slow
 def test_a_bit_of_every_byte_of_a_checkpoint(saved_run: Path) -> None:
     def load() -> Any:
         return written(archive.load(saved_run, checkpoint.FORMAT))
@@ -162,7 +163,9 @@ def test_a_run_that_resumes_from_a_flipped_bit(saved_run: Path) -> None:
 
 @pytest.mark.parametrize("compressed", [False, True])
 @pytest.mark.parametrize("kind", ["dense", "csr", "csc"])
-def test_a_bit_of_every_byte_of_an_npz_table(tmp_path: Path, kind: str, compressed: bool) -> None:
+def test_a_bit_of_every_third_byte_of_an_npz_table(
+    tmp_path: Path, kind: str, compressed: bool
+) -> None:
     path = tmp_path / "table.npz"
     rows = X.round(1)
     if kind == "dense":
@@ -178,7 +181,7 @@ def test_a_bit_of_every_byte_of_an_npz_table(tmp_path: Path, kind: str, compress
         dense = [part.X.toarray() if sp.issparse(part.X) else part.X for part in blocks]
         return np.concatenate(dense).tobytes(), np.concatenate([part.y for part in blocks]).tolist()
 
-    assert_noticed(path, one_bit_a_byte(path.read_bytes(), seed=3), load, DataError)
+    assert_noticed(path, one_bit_a_byte(path.read_bytes(), seed=3)[::3], load, DataError)
 
 
 # Sizes that cannot be true
