@@ -400,8 +400,9 @@ BAD_CSV = [
     ("1,2\n3,1e999\n", 2, ["column 2", "'1e999'", "finite"]),
     ("1,2\n3,1_0\n", 2, ["column 2", "'1_0'"]),
     ('1,2\n3,"1,000"\n', 2, ["column 2", "'1,000'"]),
-    ("1,x\n3,4\n", 1, ["column 2", "'x'"]),
-    ("nan,x\n3,4\n", 1, ["column 1", "'nan'"]),
+    ("1,x\n3,y\n", 1, ["column 2", "'x'"]),
+    ("1,?\n3,4\n", 1, ["column 2", "'?'"]),
+    ("nan,x\n3,4\n", 1, ["'x'", "header or data"]),
     ("1,2\n  \n3,4\n", 2, ["found 1 cells"]),
     ("a;b\n1;2\n", 1, ["one column", "'a;b'", "seem to be separated by ';'"]),
     ("1\n2\n", 1, ["one column", "comma"]),
@@ -423,10 +424,10 @@ def test_other_faults_of_csv(tmp_path: Path) -> None:
     assert_error(written(tmp_path, "a,b\n", "a.csv"), None, "header", "at least one row")
     assert_error(written(tmp_path, b"1,2\n3,\xe9\n", "a.csv"), 2, "not UTF-8", r"\\xe9")
     assert_error(table, None, "n_features is 3", "2 columns", n_features=3)
-    assert_error(table, None, "'tt'", "0 columns", "did you mean 't'", target="tt")
+    assert_error(table, None, "no column 'tt'", "did you mean 't'", target="tt")
     twice = written(tmp_path, "t,b,t\n" + CSV, "a.csv")
-    assert_error(twice, None, "'t'", "2 columns", target="t")
-    assert read(twice, target=0).X.shape == (3, 2)
+    for target in ["t", 0]:
+        assert_error(twice, 1, "'t'", "columns 1 and 3", "must differ", target=target)
     bare = written(tmp_path, CSV, "a.csv")
     assert_error(bare, None, "'t'", "no header", "0 to 2", target="t")
     for target in [3, -4, True, 0.5]:

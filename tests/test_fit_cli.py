@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from sklearn.datasets import dump_svmlight_file
 
 from accelegrad.cli import main
@@ -283,6 +284,180 @@ def test_ctrl_c_writes_no_model_before_there_is_one(
     run("fit", svm(tmp_path), "--out", tmp_path / "m.agm", "--no-progress", code=130)
     assert "interrupted; no model was written" in run.err
     assert not (tmp_path / "m.agm").exists()
+
+
+# Scores
+
+
+def fitted_on(run: Run, data: Path, *options: Any) -> Path:
+    model = data.with_suffix(".agm")
+    run("fit", data, "--out", model, "--no-progress", *options)
+    return model
+
+
+def accuracy(run: Run, model: Path, data: Path, *options: Any) -> float:
+    return float(lines(run("predict", model, data, "--score", *options))["accuracy"])
+
+
+@pytest.mark.parametrize("kind", ["csv", "svm", "npz", "npz of whole numbers", "parquet"])
+def test_text_classes_are_scored_against_numbers(tmp_path: Path, run: Run, kind: str) -> None:
+    words = np.where(LABELS > 0, "1", "2").astype("U3")
+    words[:3] = "xyz"
+    model = fitted_on(run, write_csv(tmp_path / "all.csv", {**features(), "kind": words}))
+    estimator = load_model(model)
+    predicted = estimator.predict(X)
+    assert set(predicted) == {"1", "2"}
+    numbers = predicted.astype(int)
+    name = tmp_path / f"new.{kind[:3]}"
+    if kind == "csv":
+        write_csv(name, {**features(), "kind": numbers})
+    elif kind == "svm":
+        dump_svmlight_file(X, numbers, str(name), zero_based=False)
+    elif kind == "parquet":
+        pandas = pytest.importorskip("pandas")
+        pytest.importorskip("pyarrow", reason="the extra parquet is not installed")
+        name = tmp_path / "new.parquet"
+        pandas.DataFrame(features()).assign(kind=numbers).to_parquet(name)
+    else:
+        np.savez(name, X=X, y=numbers if "whole" in kind else numbers.astype(float))
+    assert accuracy(run, model, name) == 1.0
+
+
+def test_labels_are_not_cut_to_those_of_the_model(tmp_path: Path, run: Run) -> None:
+    model = fitted_on(
+        run, write_csv(tmp_path / "all.csv", {**features(), "kind": np.where(LABELS > 0, "a", "b")})
+    )
+    longer = np.where(load_model(model).predict(X) == "a", "ant", "bad")
+    longer[:30] = "a"
+    data = write_csv(tmp_path / "new.csv", {**features(), "kind": longer})
+    told = lines(run("predict", model, data, "--score"))
+    right = (load_model(model).predict(X)[:30] == "a").mean() / 4
+    assert float(told["accuracy"]) == pytest.approx(right, abs=1e-6)
+    assert told["labels not known to the model"] == "90 rows: ant, bad"
+
+
+def test_numbers_as_classes_are_scored_against_text(tmp_path: Path, run: Run) -> None:
+    model = fitted_on(run, write_csv(tmp_path / "all.csv", {**features(), "kind": LABELS}))
+    predicted = load_model(model).predict(X)
+    words = np.where(predicted > 0, "+1", "-1.0").astype(object)
+    words[7] = "none of them"
+    data = write_csv(tmp_path / "new.csv", {**features(), "kind": words})
+    assert accuracy(run, model, data) == pytest.approx(119 / 120, abs=1e-6)
+
+
+def test_truth_values_as_classes(tmp_path: Path, run: Run) -> None:
+    np.savez(tmp_path / "all.npz", X=X, y=LABELS > 0, feature_names=NAMES)
+    model = fitted_on(run, tmp_path / "all.npz")
+    expected = accuracy(run, model, tmp_path / "all.npz")
+    assert expected > 0.9
+    for words in (np.where(LABELS > 0, "True", "False"), (LABELS > 0).astype(int)):
+        data = write_csv(tmp_path / "new.csv", {**features(), "kind": words})
+        assert accuracy(run, model, data, "--target", "kind") == expected
+
+
+def test_a_label_that_fits_two_classes_is_known_by_its_text(tmp_path: Path, run: Run) -> None:
+    words = np.where(LABELS > 0, "1", "1.0").astype("U3")
+    words[5] = "one"  # so that all of them are text
+    data = write_csv(tmp_path / "all.csv", {**features(), "kind": words})
+    model = fitted_on(run, data)
+    np.testing.assert_array_equal(load_model(model).classes_, ["1", "1.0", "one"])
+    assert accuracy(run, model, data) > 0.9
+    np.savez(tmp_path / "new.npz", X=X, y=np.ones(120, dtype=int), feature_names=NAMES)
+    # The whole number 1 is written as the class "1" is.
+    share = (load_model(model).predict(X) == "1").mean()
+    assert accuracy(run, model, tmp_path / "new.npz") == pytest.approx(share, abs=1e-6)
+
+
+def test_numbers_are_scored_against_numbers(tmp_path: Path, run: Run) -> None:
+    data = write_csv(tmp_path / "houses.csv", {**features(), "price": PRICES})
+    model = fitted_on(run, data, "--loss", "huber")
+    words = PRICES.astype(object)
+    words[50] = "much"
+    wrong = write_csv(tmp_path / "new.csv", {**features(), "price": words})
+    message = run.fails("predict", model, wrong, "--score")
+    assert "line 52: the cell in column 4 ('price') is 'much', but it must be a number" in message
+    # Without a score the targets do not matter.
+    assert len(table(run("predict", model, wrong))) == 121
+    np.savez(tmp_path / "new.npz", X=X, y=words.astype(str))
+    assert "y must hold numbers" in run.fails("predict", model, tmp_path / "new.npz", "--score")
+    for options in ([], ["--stream", "--chunk-rows", "9"]):
+        message = run.fails("fit", wrong, "--loss", "huber", "--out", model, *options)
+        assert "line 52: " in message
+        assert "'much'" in message
+
+
+# Which column is which
+
+
+def test_a_target_by_number_is_remembered(tmp_path: Path, run: Run) -> None:
+    data, model = tmp_path / "plain.csv", tmp_path / "model.agm"
+    np.savetxt(data, np.column_stack([LABELS, X]), delimiter=",")
+    run("fit", data, "--target", "0", "--out", model, "--no-progress")
+    fitted = load_model(model)
+    predicted = [float(row[0]) for row in table(run("predict", model, data))[1:]]
+    np.testing.assert_array_equal(predicted, fitted.predict(X))
+    assert accuracy(run, model, data) == pytest.approx(fitted.score(X, LABELS), abs=1e-6)
+    assert lines(run("inspect", model))["target"] == "column 0"
+    np.savetxt(data, X, delimiter=",")
+    assert [float(row[0]) for row in table(run("predict", model, data))[1:]] == predicted
+
+
+def test_a_target_that_is_given_has_to_be_there(tmp_path: Path, run: Run) -> None:
+    data = write_csv(tmp_path / "houses.csv", {**features(), "price": PRICES})
+    model = fitted_on(run, data, "--loss", "huber")
+    bare = write_csv(tmp_path / "bare.csv", features())
+    assert "no column 'cost'" in run.fails("predict", model, bare, "--target", "cost")
+    assert "target is 7" in run.fails("predict", model, data, "--target", "7")
+    assert "is a feature of the model" in run.fails("predict", model, data, "--target", "size")
+    assert "LIBSVM" in run.fails("predict", model, svm(tmp_path), "--target", "price")
+    np.savez(tmp_path / "new.npz", X=X, y=PRICES)
+    for command in (["predict", model], ["fit", "--out", model]):
+        message = run.fails(*command, tmp_path / "new.npz", "--target", "2")
+        assert "target is 2, but only tables with columns have one to choose" in message
+
+
+@pytest.mark.parametrize("kind", ["csr", "csc", "coo", "bsr", "dia"])
+def test_sparse_matrices_of_every_format(tmp_path: Path, run: Run, kind: str) -> None:
+    model = fitted_on(run, svm(tmp_path))
+    # More than 100 diagonals make SciPy warn.
+    sp.save_npz(tmp_path / "new.npz", sp.csr_matrix(X[:90]).asformat(kind))
+    predicted = [float(row[0]) for row in table(run("predict", model, tmp_path / "new.npz"))[1:]]
+    np.testing.assert_array_equal(predicted, load_model(model).predict(X[:90]))
+
+
+def test_a_name_that_comes_twice_is_refused(tmp_path: Path, run: Run) -> None:
+    data = write_csv(tmp_path / "all.csv", {**features(), "kind": LABELS})
+    model = fitted_on(run, data)
+    text = data.read_text().replace("size,age,rooms", "size,size,age,rooms", 1)
+    (tmp_path / "twice.csv").write_text(text.replace("\n", "\n0,").removesuffix("0,"))
+    message = run.fails("predict", model, tmp_path / "twice.csv")
+    assert "line 1: the columns 1 and 2 have the same name, 'size'" in message
+
+
+def test_streamed_csv_is_what_fit_reads(tmp_path: Path, run: Run) -> None:
+    words = np.where(LABELS > 0, "1", "2").astype(object)
+    words[100:] = np.where(LABELS[100:] > 0, "more\nthan a line", "2")
+    data = write_csv(tmp_path / "all.csv", {**features(), "kind": words})
+    models = [
+        load_model(fitted_on(run, data, "--alpha", "0.1", *options))
+        for options in ([], ["--stream", "--chunk-rows", "9", "--epochs", "40"])
+    ]
+    for model in models:
+        np.testing.assert_array_equal(model.classes_, ["1", "2", "more\nthan a line"])
+    assert models[1].objective_ <= 1.05 * models[0].objective_
+    assert models[1].objective_ >= models[0].objective_ - models[0].gap_
+
+
+def test_the_input_is_not_overwritten(tmp_path: Path, run: Run) -> None:
+    data = svm(tmp_path)
+    model = fitted_on(run, data)
+    content = data.read_bytes(), model.read_bytes()
+    assert "is what is read" in run.fails("fit", data, "--out", data)
+    assert "is what is read" in run.fails("predict", model, data, "--out", data)
+    link = tmp_path / "link"
+    link.symlink_to(model)
+    assert "is what is read" in run.fails("predict", model, data, "--out", link)
+    assert (data.read_bytes(), model.read_bytes()) == content
 
 
 # parquet

@@ -6,8 +6,6 @@ No pickle: loading a file can run no code.
 from __future__ import annotations
 
 import json
-import zipfile
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,10 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from accelegrad.files import whole_file
+from accelegrad.stored_arrays import DAMAGE, StoredArrays
 
 _HEADER = "header"
 _ARRAY = "__array__"
-_DAMAGE = (OSError, EOFError, ValueError, KeyError, TypeError, zipfile.BadZipFile, zlib.error)
 
 
 class Format(NamedTuple):
@@ -45,15 +43,15 @@ def save(path: Path, form: Format, content: Mapping[str, Any]) -> None:
 def load(path: Path, form: Format) -> dict[str, Any]:
     """Read what `save` wrote, or say why that cannot be done."""
     try:
-        # Opened here: np.load would leave a damaged file open.
-        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
+        with path.open("rb") as stream:
+            stored = StoredArrays(stream, compressed=False)
+            arrays = {name: stored.read(name) for name in stored.names}
         tree = json.loads(arrays.pop(_HEADER).tobytes())
         known = tree["format"], tree["version"]
         content: dict[str, Any] = _unpack(tree["content"], arrays)
     except FileNotFoundError:
         raise FileNotFoundError(f"{str(path)!r}: there is no such file.") from None
-    except _DAMAGE as error:
+    except DAMAGE as error:
         raise ArchiveError(
             f"{str(path)!r}: not a {form.noun} of accelegrad, or a damaged one "
             f"({type(error).__name__}: {error})."

@@ -21,14 +21,14 @@ from accelegrad.experiments.compare_cli import name_or_number
 from accelegrad.files import whole_file
 
 if TYPE_CHECKING:
-    from accelegrad.problems.table_files import TableFile
+    from accelegrad.problems.table_files import TableFile, Targets
     from accelegrad.sklearn.model_file import SavedModel
 
 Commands = argparse._SubParsersAction
 
 FORMATS = (
-    "a LIBSVM or CSV file (plain, .bz2, .gz, .xz), an .npz file with the arrays X and y, or a "
-    ".parquet file"
+    "a LIBSVM, CSV or .tsv file (plain, .bz2, .gz, .xz), an .npz file with the arrays X and y, or "
+    "a .parquet file"
 )
 FIT_EPILOG = """\
 losses:  log_loss, hinge, squared_hinge, modified_huber          for classes
@@ -103,7 +103,7 @@ def _add_reading(command: argparse.ArgumentParser) -> None:
         type=name_or_number,
         metavar="COLUMN",
         help="the column to predict of a CSV or parquet file, by name or number from 0 (default: "
-        "the last)",
+        "the last); a first line with this name is a header",
     )
     group.add_argument(
         "--n-features",
@@ -210,13 +210,17 @@ def run_fit(given: argparse.Namespace) -> int:
 
 
 def _fit(given: argparse.Namespace) -> int:
-    from accelegrad.problems.table_files import Wanted, open_table
+    from sklearn.base import is_regressor
+
+    from accelegrad.problems.table_files import Targets, Wanted, open_table
     from accelegrad.sklearn.model_file import save_model
 
-    _check_out(given.out)
+    _check_out(given.out, given.data)
     _check_stream_options(given)
     estimator = _estimator(given)
-    table = open_table(given.data, Wanted(given.target, n_features=given.n_features))
+    targets = Targets.NUMBERS if is_regressor(estimator) else Targets.AS_WRITTEN
+    wanted = Wanted(given.target, n_features=given.n_features, targets=targets)
+    table = open_table(given.data, wanted)
     started = time.perf_counter()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
@@ -237,12 +241,14 @@ def _fit(given: argparse.Namespace) -> int:
     return 0
 
 
-def _check_out(path: Path) -> None:
-    """Refuse a place that cannot be written to before any work."""
+def _check_out(path: Path, *inputs: Path) -> None:
+    """Refuse a place that cannot be written to, or holds what is read, before any work."""
     if not path.absolute().parent.is_dir():
         raise ValueError(f"--out {path}: there is no folder {path.absolute().parent}.")
     if path.is_dir():
         raise ValueError(f"--out {path}: this is a folder; the name of a file is needed.")
+    if path.is_file() and any(path.samefile(given) for given in inputs if given.exists()):
+        raise ValueError(f"--out {path}: this file is what is read; give another name.")
 
 
 def _check_stream_options(given: argparse.Namespace) -> None:
@@ -335,6 +341,8 @@ def run_predict(given: argparse.Namespace) -> int:
     from accelegrad.problems.table_files import Wanted, open_table
     from accelegrad.sklearn.model_file import read_model
 
+    if given.out is not None:
+        _check_out(given.out, given.data, given.model)
     saved = read_model(given.model)
     estimator = saved.estimator
     if given.proba and not hasattr(estimator, "predict_proba"):
@@ -346,14 +354,14 @@ def run_predict(given: argparse.Namespace) -> int:
         saved.target if given.target is None else given.target,
         saved.feature_names,
         int(estimator.n_features_in_),
-        optional=True,
+        optional=given.target is None,
+        targets=_scored_targets(estimator, given.score),
     )
     # The table puts columns in order by name; scikit-learn would warn of arrays without names.
     vars(estimator).pop("feature_names_in_", None)
     scores = _Scores(estimator) if given.score else None
     blocks = _predictions(saved, open_table(given.data, wanted), given.proba, scores)
     if given.out is not None:
-        _check_out(given.out)
         with whole_file(given.out) as file:
             text = io.TextIOWrapper(file, "utf-8", newline="")
             try:
@@ -370,10 +378,22 @@ def run_predict(given: argparse.Namespace) -> int:
     return 0
 
 
+def _scored_targets(estimator: Any, score: bool) -> Targets:
+    """Return what the targets must be to be scored; they are not read if they are not."""
+    from sklearn.base import is_classifier
+
+    from accelegrad.problems.table_files import Targets
+
+    if not score:
+        return Targets.UNUSED
+    # A label in text is compared as it is written: "1" may be a class beside "xyz".
+    return Targets.TEXT if is_classifier(estimator) else Targets.NUMBERS
+
+
 def _header(saved: SavedModel, proba: bool) -> list[str]:
     if proba:
         return [str(label) for label in saved.estimator.classes_.tolist()]
-    return [saved.target or "prediction"]
+    return [saved.target if isinstance(saved.target, str) else "prediction"]
 
 
 def _predictions(
@@ -424,18 +444,30 @@ class _Scores:
 
     def lines(self) -> list[tuple[str, str]]:
         from sklearn.base import is_classifier
-        from sklearn.metrics import accuracy_score, mean_absolute_error, r2_score
+        from sklearn.metrics import mean_absolute_error, r2_score
 
         true, predicted = np.concatenate(self._true), np.concatenate(self._predicted)
         rows = ("rows", str(true.size))
         if is_classifier(self._estimator):
-            true = true.astype(predicted.dtype)
-            return [rows, ("accuracy", f"{accuracy_score(true, predicted):.6f}")]
+            return [rows, *self._share_of_right_ones(true, predicted)]
         return [
             rows,
             ("R^2", f"{r2_score(true, predicted):.6f}"),
             ("mean absolute error", f"{mean_absolute_error(true, predicted):.8g}"),
         ]
+
+    def _share_of_right_ones(self, true: Any, predicted: Any) -> list[tuple[str, str]]:
+        from accelegrad.sklearn.label_match import UNKNOWN, class_places
+
+        classes = self._estimator.classes_
+        places = class_places(true, classes)
+        right = places == class_places(predicted, classes)
+        lines = [("accuracy", f"{right.mean():.6f}")]
+        unknown = true[places == UNKNOWN]
+        if unknown.size:
+            labels = _few(np.unique(unknown).tolist())
+            lines.append(("labels not known to the model", f"{unknown.size} rows: {labels}"))
+        return lines
 
 
 # inspect
@@ -457,8 +489,9 @@ def run_inspect(given: argparse.Namespace) -> int:
         ("model", _in_words(estimator)),
         ("features", str(estimator.n_features_in_) + (", named" if saved.feature_names else "")),
     ]
-    if saved.target:
-        lines.append(("target", saved.target))
+    if saved.target is not None:
+        named = isinstance(saved.target, str)
+        lines.append(("target", str(saved.target) if named else f"column {saved.target}"))
     if classes is not None:
         lines.append(("classes", f"{classes.size}: {_few(classes.tolist())}"))
     used = int(np.count_nonzero(coefficients))

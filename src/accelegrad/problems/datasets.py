@@ -6,16 +6,11 @@ fails, or gives something doubtful, a slow pass over the lines finds the first o
 
 from __future__ import annotations
 
-import bz2
-import csv
 import io
-import lzma
 import os
-import zlib
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +18,29 @@ import scipy.sparse as sp
 from scipy.optimize import brentq
 from scipy.special import ndtri
 
-from accelegrad.errors import Vector, finite_vector, nearest, real_number, whole_number
+from accelegrad.errors import Vector, finite_vector, real_number, whole_number
+from accelegrad.problems.csv_text import (
+    check_csv,
+    csv_rows,
+    csv_start,
+    parse_csv,
+    quote_fault,
+    separator_of,
+    target_column,
+    wrong_quotes,
+)
+from accelegrad.problems.data_text import (
+    COMPRESSIONS,
+    DataError,
+    as_unicode,
+    check_number,
+    content_pieces,
+    numbered_lines,
+    plain_lines,
+    shown,
+)
+
+__all__ = ["DATA_FOLDER", "DataError", "Dataset", "as_binary", "find", "read", "sparse_text"]
 
 Matrix = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -33,19 +50,12 @@ DATA_FOLDER = "ACCELEGRAD_DATA"
 
 # The endings that `find` tries, in this order.
 _ENDINGS = ("", ".bz2", ".gz", ".xz", ".txt", ".svm", ".libsvm")
-_FORMAT_ENDINGS = (".csv", ".txt", ".svm", ".libsvm")
+_FORMAT_ENDINGS = (".csv", ".tsv", ".tab", ".txt", ".svm", ".libsvm")
+_PIECE = 1 << 20
 # LIBSVM programs keep an index in a C int.
 _LARGEST_INDEX = 2**31 - 1
 # An index beyond this many columns is almost surely a mistake (two tokens run together, say).
 MOST_COLUMNS = 100_000_000
-# What a decoder gets in one go: it bounds what is copied where a file has many streams.
-DECODED_AT_ONCE = 1 << 16
-# Longer pieces of a file are cut in messages.
-_SHOWN = 40
-
-
-class DataError(ValueError):
-    """A data file cannot be used; the message says which, where in it, and what is allowed."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -100,10 +110,11 @@ def read(
     """Read a LIBSVM or CSV file, compressed or not.
 
     Compression is recognised by the first bytes of the file. A file is CSV where its name says so
-    (".csv", ".csv.gz", ...), or where the name says nothing and the first line has commas and no
-    colon. LIBSVM lines are "label index:value ...", with indices that start at 1 and increase;
-    "qid:" and comments ("# ...") are skipped. CSV files hold numbers between commas; the first line
-    is a header if none of its cells is a number, or one of them is `target`.
+    (".csv", ".csv.gz", ...; ".tsv" has tabs for commas), or where the name says nothing and the
+    first line has commas and no colon. LIBSVM lines are "label index:value ...", with indices that
+    start at 1 and increase; "qid:" and comments ("# ...") are skipped. CSV files hold numbers
+    between commas. Their first line is a header if it has a cell that is no number in a column of
+    numbers; a header of numbers only is known by `target`, if that is the name of a column.
 
     Parameters
     ----------
@@ -133,8 +144,9 @@ def read(
             raise ValueError(f"n_features must be <= {_LARGEST_INDEX}, but it is {n_features}.")
     text = _text(path)
     X: sp.csr_matrix[np.float64] | Matrix
-    if is_csv(path, text):
-        X, y = _read_csv(path, text, n_features, -1 if target is None else target)
+    separator = separator_of(path, text)
+    if separator is not None:
+        X, y = _read_csv(path, text, separator, n_features, -1 if target is None else target)
     elif target is not None:
         raise DataError(
             f"{path}: target is {target!r}, but only CSV files have a column to choose; this is a "
@@ -142,6 +154,7 @@ def read(
         )
     else:
         X, y = read_libsvm(path, text, n_features)
+        check_width(path, X.shape[1])
     return Dataset(_plain_name(path), X, y, str(path))
 
 
@@ -181,34 +194,7 @@ def as_binary(y: npt.ArrayLike) -> Vector:
     return np.where(given == seen[1], 1.0, -1.0)
 
 
-# Files, compression and kinds
-
-
-class _Decoder(Protocol):
-    """What the decompressors of bz2, lzma and zlib have in common."""
-
-    @property
-    def eof(self) -> bool: ...
-
-    @property
-    def unused_data(self) -> bytes: ...
-
-    def decompress(self, data: bytes, /) -> bytes: ...
-
-
-class Compression(NamedTuple):
-    """A way of compressing files: how names end, how contents begin, and what decodes them."""
-
-    ending: str
-    magic: bytes
-    decoder: Callable[[], _Decoder]
-
-
-COMPRESSIONS = (
-    Compression(".bz2", b"BZh", bz2.BZ2Decompressor),
-    Compression(".gz", b"\x1f\x8b", lambda: zlib.decompressobj(wbits=31)),
-    Compression(".xz", b"\xfd7zXZ\x00", lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ)),
-)
+# Files
 
 
 def _plain_name(path: Path) -> str:
@@ -222,134 +208,43 @@ def _plain_name(path: Path) -> str:
 
 def _text(path: Path) -> bytes:
     """Return the text of a file: decompressed, with lines that end in a line feed."""
-    try:
-        raw = path.read_bytes()
-    except OSError as error:
-        raise DataError(
-            f"{path}: cannot be read ({error.strerror}). Give the path of a file with data."
-        ) from None
-    text = decompressed(path, raw).removeprefix(b"\xef\xbb\xbf")
+    text = plain_lines(path, b"".join(content_pieces(path, _PIECE)))
     if not text or text.isspace():
         raise DataError(f"{path}: the file is empty, but it must hold at least one row.")
-    if b"\r" in text:
-        text = text.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-    nul = text.find(b"\0")
-    if nul >= 0:
-        raise DataError(
-            f"{path}, line {_line_of(text, nul)}: found a NUL byte, so this is no text (or "
-            "UTF-16). Allowed is text in LIBSVM or CSV format, plain or in .bz2, .gz or .xz."
-        )
     return text
-
-
-def _line_of(text: bytes, position: int) -> int:
-    return text.count(b"\n", 0, position) + 1
-
-
-def decompressed(path: Path, raw: bytes) -> bytes:
-    """Return the content of a file, whose compression must be the one that its name tells."""
-    actual = next((kind for kind in COMPRESSIONS if raw.startswith(kind.magic)), None)
-    named = next((kind for kind in COMPRESSIONS if path.suffix.lower() == kind.ending), None)
-    if raw and named is not None and actual is not named:
-        content = "not compressed, or not in a known way" if actual is None else actual.ending
-        raise DataError(
-            f"{path}: the name says {named.ending}, but the content is {content}. Allowed are "
-            "files in .bz2, .gz or .xz with the ending that fits, or with none."
-        )
-    if actual is None:
-        return raw
-    try:
-        return _decoded(raw, actual.decoder)
-    except (EOFError, OSError, ValueError, lzma.LZMAError, zlib.error) as error:
-        raise DataError(
-            f"{path}: the {actual.ending} compression is damaged ({error}). Get the file anew; a "
-            "complete compressed file is needed."
-        ) from None
-
-
-def _decoded(raw: bytes, decoder: Callable[[], _Decoder]) -> bytes:
-    """Decompress all streams of a file.
-
-    Not by bz2.open and its like: these pass over anything that follows the first stream.
-    """
-    parts: list[bytes] = []
-    position = 0
-    while position < len(raw):
-        stream = decoder()
-        while not stream.eof:
-            if position >= len(raw):
-                raise EOFError("it ends too early")
-            parts.append(stream.decompress(raw[position : position + DECODED_AT_ONCE]))
-            position += DECODED_AT_ONCE
-        position = min(position, len(raw)) - len(stream.unused_data)
-        # Archives may be padded with zeros.
-        while raw[position : position + 1] == b"\0":
-            position += 1
-    return b"".join(parts)
-
-
-def is_csv(path: Path, text: bytes) -> bool:
-    """Tell CSV from LIBSVM by the name or else by the first line with data."""
-    compressed = any(path.suffix.lower() == kind.ending for kind in COMPRESSIONS)
-    ending = (path.with_suffix("") if compressed else path).suffix.lower()
-    if ending in (".csv", ".svm", ".libsvm"):
-        return ending == ".csv"
-    lines = (line.partition(b"#")[0].strip() for line in io.BytesIO(text))
-    first = next((line for line in lines if line), b"")
-    return b"," in first and b":" not in first
-
-
-def _shown(piece: str | bytes) -> str:
-    """Return a piece of a file for a message: quoted, escaped and not too long."""
-    written = piece.decode("utf-8", "backslashreplace") if isinstance(piece, bytes) else piece
-    return ascii(written if len(written) <= _SHOWN else written[:_SHOWN] + "...")
-
-
-def _number(piece: str | bytes) -> float | None:
-    """Return the number (perhaps infinite or NaN) that is written, None where it is none."""
-    # float() takes 1_000 and digits of other scripts, which no data format knows.
-    if not piece.isascii() or ("_" in piece if isinstance(piece, str) else b"_" in piece):
-        return None
-    try:
-        return float(piece)
-    except ValueError:
-        return None
-
-
-def _check_number(what: str, piece: str | bytes) -> None:
-    """Raise a ValueError where a piece of a file is not a finite number."""
-    number = _number(piece)
-    if number is None:
-        found = f"is {_shown(piece)}" if piece.strip() else "is missing"
-        raise ValueError(f"{what} {found}, but it must be a number.")
-    if not np.isfinite(number):
-        raise ValueError(f"{what} is {_shown(piece)}, but it must be finite.")
 
 
 # LIBSVM
 
 
 def read_libsvm(
-    path: Path, text: bytes, n_features: int | None
+    path: Path, text: bytes, n_features: int | None, first_line: int = 1
 ) -> tuple[sp.csr_matrix[np.float64], Vector]:
-    """Return rows and targets of LIBSVM text, or raise a DataError for the first wrong line."""
+    """Return rows and targets of LIBSVM text, or raise a DataError for the first wrong line.
+
+    Where `n_features` is None, there are as many columns as the largest index, perhaps none.
+    """
     parsed, problem = _parse_libsvm(text)
     most = n_features or MOST_COLUMNS
     if parsed is None or _doubtful(*parsed, most) or b"_" in text:
-        check_libsvm(path, text, n_features)
+        check_libsvm(path, text, n_features, first_line)
     if parsed is None:
         # Nothing is known to lead here: the check is stricter than the parser.
         raise DataError(f"{path}: cannot be read as LIBSVM text ({problem}).")
     X, y = parsed
     if y.size == 0:
         raise DataError(f"{path}: only blank lines and comments, but at least one row is needed.")
-    if X.nnz == 0 and n_features is None:
+    width = n_features or int(X.indices.max(initial=-1)) + 1
+    return sp.csr_matrix((X.data, X.indices, X.indptr), shape=(y.size, width)), y
+
+
+def check_width(path: Path, width: int) -> None:
+    """Raise a DataError where a LIBSVM file has no features."""
+    if width == 0:
         raise DataError(
             f"{path}: no row has an index:value pair, so the number of features is not known. Give "
             "n_features if all of them are meant to be 0."
         )
-    shape = (y.size, n_features or X.shape[1])
-    return sp.csr_matrix((X.data, X.indices, X.indptr), shape=shape), y
 
 
 def _parse_libsvm(text: bytes) -> tuple[tuple[Any, Vector] | None, str]:
@@ -368,9 +263,9 @@ def _doubtful(X: Any, y: Vector, most: int) -> bool:
     return not (X.shape[1] <= most and np.isfinite(X.data).all() and np.isfinite(y).all())
 
 
-def check_libsvm(path: Path, text: bytes, n_features: int | None) -> None:
+def check_libsvm(path: Path, text: bytes, n_features: int | None, first_line: int = 1) -> None:
     """Raise a DataError for the first line that is wrong."""
-    for line, content in enumerate(io.BytesIO(text), start=1):
+    for line, content in numbered_lines(text, first_line):
         pieces = content.partition(b"#")[0].split()
         try:
             _check_libsvm_row(pieces, n_features)
@@ -381,13 +276,13 @@ def check_libsvm(path: Path, text: bytes, n_features: int | None) -> None:
 def _check_libsvm_row(pieces: list[bytes], n_features: int | None) -> None:
     if not pieces:
         return
-    _check_number("the label (what comes first in a line)", pieces[0])
+    check_number("the label (what comes first in a line)", pieces[0])
     start = 2 if len(pieces) > 1 and pieces[1].startswith(b"qid:") else 1
     previous = 0
     for piece in pieces[start:]:
         index, value = _index_and_value(piece)
         _check_index(index, previous, n_features)
-        _check_number(f"the value of index {index}", value)
+        check_number(f"the value of index {index}", value)
         previous = index
 
 
@@ -396,12 +291,12 @@ def _index_and_value(piece: bytes) -> tuple[int, bytes]:
     digits = index[1:] if index[:1] in (b"+", b"-") else index
     if not (colon and digits.isdigit()):
         raise ValueError(
-            f"found {_shown(piece)}, but after the label only index:value pairs are allowed, with "
+            f"found {shown(piece)}, but after the label only index:value pairs are allowed, with "
             "a whole number as the index."
         )
     # Python refuses to convert thousands of digits.
     if len(digits.lstrip(b"0")) > 20:
-        raise ValueError(f"the index is {_shown(index)}, but at most {_LARGEST_INDEX} is allowed.")
+        raise ValueError(f"the index is {shown(index)}, but at most {_LARGEST_INDEX} is allowed.")
     return int(index), value
 
 
@@ -427,126 +322,30 @@ def _check_index(index: int, previous: int, n_features: int | None) -> None:
 
 
 def _read_csv(
-    path: Path, text: bytes, n_features: int | None, target: str | int
+    path: Path, text: bytes, separator: str, n_features: int | None, target: str | int
 ) -> tuple[Matrix, Vector]:
+    fault = quote_fault(text, separator)
+    if fault is not None:
+        raise wrong_quotes(path, text, fault)
     content = as_unicode(path, text)
-    lines, header, width = _csv_start(path, content, target)
-    table, problem = parse_csv(content, lines)
-    if table is None or table.shape[1] != width or not np.isfinite(table).all():
-        _check_csv(path, content, header, width)
+    start = csv_start(path, content, separator, target)
+    content = "".join(content.split("\n", start.end)[start.end :])
+    table, problem = parse_csv(content, separator)
+    if table is None or table.shape[1] != start.width or not np.isfinite(table).all():
+        rows = csv_rows(path, content, separator, first_line=start.end + 1)
+        check_csv(path, rows, start.names, start.width)
     if table is None:
         # As for LIBSVM: nothing is known to lead here.
         raise DataError(f"{path}: cannot be read as CSV ({problem}).")
     if table.size == 0:
         raise DataError(f"{path}: nothing follows the header, but at least one row is needed.")
-    if n_features is not None and n_features != width - 1:
+    if n_features is not None and n_features != start.width - 1:
         raise DataError(
-            f"{path}: n_features is {n_features}, but there are {width - 1} columns besides the "
-            "target. A CSV file must have as many as n_features."
+            f"{path}: n_features is {n_features}, but there are {start.width - 1} columns besides "
+            "the target. A CSV file must have as many as n_features."
         )
-    column = target_column(path, header, width, target)
+    column = target_column(path, start.names, start.width, target)
     return np.delete(table, column, axis=1), table[:, column].copy()
-
-
-def as_unicode(path: Path, text: bytes) -> str:
-    """Return a text that has to be UTF-8, or raise a DataError."""
-    try:
-        return text.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise DataError(
-            f"{path}, line {_line_of(text, error.start)}: found {_shown(text[error.start :][:1])}, "
-            "which is not UTF-8. A CSV file must be text in UTF-8."
-        ) from None
-
-
-def csv_rows(path: Path, content: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield the rows that are not blank, each with the number of its (last) line."""
-    reader = csv.reader(io.StringIO(content))
-    while True:
-        try:
-            row = next(reader, None)
-        except csv.Error as error:
-            raise DataError(
-                f"{path}, line {reader.line_num}: {error}, but numbers between commas are needed."
-            ) from None
-        if row is None:
-            return
-        if row:
-            yield reader.line_num, row
-
-
-def _csv_start(path: Path, content: str, target: str | int) -> tuple[int, list[str], int]:
-    """Return the number of lines up to the header's end, the header, and the number of columns.
-
-    Without a header they are 0 and empty.
-    """
-    line, first = next(csv_rows(path, content))
-    if len(first) < 2:
-        other = next((mark for mark in ";\t" if mark in first[0]), None)
-        hint = f" The columns seem to be separated by {other!r}." if other else ""
-        raise DataError(
-            f"{path}, line {line}: found one column, {_shown(first[0])}, but at least one feature "
-            f"and the target are needed, separated by a comma.{hint}"
-        )
-    # numpy.savetxt marks the header as a comment.
-    names = [name.strip() for name in [first[0].lstrip("# "), *first[1:]]]
-    is_header = target in names or all(_number(name) is None for name in names)
-    # A line of empty cells has no numbers, but no names either.
-    return (line, names, len(first)) if is_header and any(names) else (0, [], len(first))
-
-
-def parse_csv(content: str, lines: int) -> tuple[Matrix | None, str]:
-    """Return the table that follows some lines, or None and what is wrong."""
-    stream = io.StringIO(content)
-    for _ in range(lines):
-        next(stream)
-    # NumPy would warn of an empty table.
-    if not content[stream.tell() :].strip():
-        return np.empty((0, 0)), ""
-    try:
-        return np.loadtxt(stream, delimiter=",", comments=None, quotechar='"', ndmin=2), ""
-    except ValueError as error:
-        return None, str(error)
-
-
-def _check_csv(path: Path, content: str, header: list[str], width: int) -> None:
-    """Raise a DataError for the first cell that is wrong."""
-    rows = csv_rows(path, content)
-    if header:
-        next(rows)
-    for line, row in rows:
-        if len(row) != width:
-            raise DataError(
-                f"{path}, line {line}: found {len(row)} cells, but all rows must have {width}, as "
-                "the first line has."
-            )
-        for column, cell in enumerate(row):
-            name = f" ({_shown(header[column])})" if header else ""
-            try:
-                _check_number(f"the cell in column {column + 1}{name}", cell)
-            except ValueError as error:
-                raise DataError(f"{path}, line {line}: {error}") from None
-
-
-def target_column(path: Path, header: list[str], width: int, target: str | int) -> int:
-    """Return the place of the target's column, or raise a DataError that says what there is."""
-    if not isinstance(target, str):
-        whole = isinstance(target, (int, np.integer)) and not isinstance(target, bool)
-        if not (whole and -width <= target < width):
-            raise DataError(
-                f"{path}: target is {target!r}, but the columns have the numbers 0 to {width - 1} "
-                f"(or -{width} to -1, from the end)."
-            )
-        return int(target)
-    if not header:
-        raise DataError(
-            f"{path}: target is {target!r}, but the first line is no header with names. Allowed is "
-            f"a column's number from 0 to {width - 1}."
-        )
-    if header.count(target) != 1:
-        found = f"{header.count(target)} columns have this name"
-        raise DataError(f"{path}: target is {target!r}, but {found}: {nearest(target, header)}")
-    return header.index(target)
 
 
 # Sparse text

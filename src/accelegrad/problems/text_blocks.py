@@ -1,23 +1,26 @@
-"""A text file in blocks of whole lines, decompressed as it is read."""
+"""A text file in blocks of whole lines, or of whole rows of a table, decompressed as it is read."""
 
 from __future__ import annotations
 
-import lzma
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
-from accelegrad.problems.datasets import COMPRESSIONS, DECODED_AT_ONCE, Compression, DataError
-from accelegrad.problems.datasets import decompressed as refused
+from accelegrad.problems.csv_text import (
+    LONGEST_CELL,
+    QuoteFault,
+    quote_fault,
+    start_of_row,
+    wrong_quotes,
+)
+from accelegrad.problems.data_text import content_pieces, line_of, plain_lines
 
 # A block has about this many bytes where its number of rows is left open.
 BLOCK_BYTES = 1 << 24
 _PIECE = 1 << 20
-_MARK = b"\xef\xbb\xbf"
-_LINE_FEED = 10
+_LINE_FEED, _CARRIAGE_RETURN = 10, 13
 
 
 class TextBlock(NamedTuple):
@@ -36,106 +39,85 @@ class Place(NamedTuple):
     first_line: int
 
 
-def compression(path: Path) -> Compression | None:
-    """Return how a file is compressed, which must be what its name tells."""
-    with opened(path) as file:
-        first = file.read(_PIECE)
-    actual = next((kind for kind in COMPRESSIONS if first.startswith(kind.magic)), None)
-    named = next((kind for kind in COMPRESSIONS if path.suffix.lower() == kind.ending), None)
-    if first and named is not None and actual is not named:
-        refused(path, first)
-    return actual
-
-
-def opened(path: Path) -> BinaryIO:
-    """Open a file, or say why that cannot be done."""
-    try:
-        return path.open("rb")
-    except OSError as error:
-        raise DataError(
-            f"{path}: cannot be read ({error.strerror}). Give the path of a file with data."
-        ) from None
-
-
 def text_blocks(path: Path, rows: int | None) -> Iterator[TextBlock]:
     """Yield blocks of at most so many lines, or of about 16 MB, in the order of the file."""
     start, line = 0, 1
-    for text in _cut(_pieces(path), rows):
+    for text in _cut(content_pieces(path, _PIECE), rows):
         place = Place(start, len(text), line)
-        yield TextBlock(_cleaned(text, line), line, place)
-        start, line = start + len(text), line + text.count(b"\n")
+        yield TextBlock(plain_lines(path, text, line), line, place)
+        start, line = start + len(text), line + _count_lines(text)
 
 
-def block_at(file: BinaryIO, place: Place) -> TextBlock:
+def row_blocks(path: Path, rows: int | None, separator: str) -> Iterator[TextBlock]:
+    """Yield blocks of a table, where a line that ends within quotes does not end a row."""
+    held: TextBlock | None = None
+    fault: QuoteFault | None = None
+    for more in text_blocks(path, rows):
+        block = more if held is None else held._replace(text=held.text + more.text)
+        if fault is None or b'"' in more.text:
+            fault = quote_fault(block.text, separator)
+        if fault is None:
+            held = None
+            yield block
+        elif fault.is_open and len(block.text) - fault.position <= LONGEST_CELL:
+            start = start_of_row(block.text, fault.position, separator)
+            if start:
+                yield block._replace(text=block.text[:start])
+            line = line_of(block.text, start, block.first_line)
+            held = TextBlock(block.text[start:], line, block.place)
+            fault = QuoteFault(fault.position - start, is_open=True)
+        else:
+            raise wrong_quotes(path, block.text, fault, block.first_line)
+    if held is not None and fault is not None:
+        raise wrong_quotes(path, held.text, fault, held.first_line)
+
+
+def block_at(path: Path, file: BinaryIO, place: Place) -> TextBlock:
     """Read a block again from a file that is not compressed."""
     file.seek(place.start)
     text = file.read(place.size)
-    return TextBlock(_cleaned(text, place.first_line), place.first_line, place)
-
-
-def _cleaned(text: bytes, first_line: int) -> bytes:
-    if first_line == 1:
-        text = text.removeprefix(_MARK)
-    return text.replace(b"\r\n", b"\n").replace(b"\r", b"\n") if b"\r" in text else text
+    return TextBlock(plain_lines(path, text, place.first_line), place.first_line, place)
 
 
 def _cut(pieces: Iterator[bytes], rows: int | None) -> Iterator[bytes]:
-    """Yield the pieces anew, cut behind line feeds; the last one may lack its own."""
+    """Yield the pieces anew, cut behind line ends; the last one may lack its own."""
     kept: list[bytes] = []
     amount = 0  # lines or bytes, whichever counts, in what is kept
-    for piece in pieces:
-        while piece:
-            behind = _enough(piece, amount, rows)
-            if behind == 0:
-                kept.append(piece)
-                amount += len(piece) if rows is None else piece.count(b"\n")
-                break
-            yield b"".join([*kept, piece[:behind]])
-            kept, amount, piece = [], 0, piece[behind:]
-    if kept:
-        yield b"".join(kept)
+    held = b""
+    for given in pieces:
+        piece = held + given
+        # A line feed may follow in the next piece: the two are one line end.
+        held = b"\r" if piece.endswith(b"\r") else b""
+        piece = piece.removesuffix(b"\r")
+        start = 0
+        for end in _ends_of_blocks(piece, amount, rows):
+            yield b"".join([*kept, piece[start:end]])
+            kept, amount, start = [], 0, end
+        if start < len(piece):
+            kept.append(piece[start:])
+            amount += len(kept[-1]) if rows is None else _count_lines(kept[-1])
+    if kept or held:
+        yield b"".join([*kept, held])
 
 
-def _enough(piece: bytes, amount: int, rows: int | None) -> int:
-    """Return where in a piece the block is full, 0 if it is not."""
+def _count_lines(text: bytes) -> int:
+    """Return the number of line ends: line feeds, carriage returns, or both together."""
+    feeds = text.count(b"\n")
+    return feeds + text.count(b"\r") - text.count(b"\r\n") if b"\r" in text else feeds
+
+
+def _ends_of_blocks(piece: bytes, amount: int, rows: int | None) -> list[int]:
+    """Return where in a piece blocks are full, the first of which has some amount already."""
     if rows is None:
-        return piece.rfind(b"\n") + 1 if amount + len(piece) >= BLOCK_BYTES else 0
-    if amount + piece.count(b"\n") < rows:
-        return 0
-    feeds = np.flatnonzero(np.frombuffer(piece, dtype=np.uint8) == _LINE_FEED)
-    return int(feeds[rows - amount - 1]) + 1
-
-
-def _pieces(path: Path) -> Iterator[bytes]:
-    """Yield the content of a file, decompressed."""
-    kind = compression(path)
-    with opened(path) as file:
-        if kind is None:
-            yield from iter(lambda: file.read(_PIECE), b"")
-            return
-        try:
-            yield from _decoded(file, kind)
-        except (EOFError, OSError, ValueError, lzma.LZMAError, zlib.error) as error:
-            raise DataError(
-                f"{path}: the {kind.ending} compression is damaged ({error}). Get the file anew; a "
-                "complete compressed file is needed."
-            ) from None
-
-
-def _decoded(file: BinaryIO, kind: Compression) -> Iterator[bytes]:
-    """Decompress all streams of a file, as `datasets.read` does, but piece by piece."""
-    rest = file.read(DECODED_AT_ONCE)
-    while rest:
-        stream = kind.decoder()
-        while not stream.eof:
-            if not rest:
-                raise EOFError("it ends too early")
-            yield stream.decompress(rest)
-            rest = b"" if stream.eof else file.read(DECODED_AT_ONCE)
-        # Archives may be padded with zeros.
-        rest = stream.unused_data.lstrip(b"\0")
-        while not rest:
-            following = file.read(DECODED_AT_ONCE)
-            if not following:
-                return
-            rest = following.lstrip(b"\0")
+        end = max(piece.rfind(b"\n"), piece.rfind(b"\r")) + 1
+        return [end] if end and amount + len(piece) >= BLOCK_BYTES else []
+    if amount + _count_lines(piece) < rows:
+        return []
+    characters = np.frombuffer(piece, dtype=np.uint8)
+    ends = characters == _LINE_FEED
+    if b"\r" in piece:
+        returns = characters == _CARRIAGE_RETURN
+        returns[:-1] &= ~ends[1:]
+        ends |= returns
+    behind: list[int] = (np.flatnonzero(ends)[rows - amount - 1 :: rows] + 1).tolist()
+    return behind

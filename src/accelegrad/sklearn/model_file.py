@@ -18,6 +18,7 @@ from accelegrad.problems import sets
 from accelegrad.sklearn.classifier import AcceleGradClassifier
 from accelegrad.sklearn.cv import AcceleGradClassifierCV, AcceleGradRegressorCV
 from accelegrad.sklearn.regressor import AcceleGradRegressor
+from accelegrad.stored_arrays import DAMAGE
 
 FORMAT = archive.Format("accelegrad-model", 1, "model file")
 
@@ -55,15 +56,15 @@ class SavedModel(NamedTuple):
         Fitted, with its parameters.
     feature_names : tuple of str or None
         The names of the features, where they are known.
-    target : str or None
-        The name of what is predicted.
+    target : str, int or None
+        The name of what is predicted, or the number of its column in a table without names.
     version : str
         The version of accelegrad that wrote the file.
     """
 
     estimator: Any
     feature_names: tuple[str, ...] | None
-    target: str | None
+    target: str | int | None
     version: str
 
 
@@ -72,7 +73,7 @@ def save_model(
     path: str | os.PathLike[str],
     *,
     feature_names: Sequence[str] | None = None,
-    target: str | None = None,
+    target: str | int | None = None,
 ) -> None:
     """Write a fitted estimator to a file, whole or not at all.
 
@@ -87,8 +88,8 @@ def save_model(
         The file, by custom with the ending .agm.
     feature_names : sequence of str, optional
         The names of the features; by default `feature_names_in_`, where the estimator has them.
-    target : str, optional
-        The name of what is predicted.
+    target : str or int, optional
+        The name of what is predicted, or the number of its column in a table without names.
 
     Raises
     ------
@@ -160,7 +161,7 @@ def read_model(path: str | os.PathLike[str]) -> SavedModel:
             content["target"],
             content["accelegrad"],
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (*DAMAGE, AttributeError) as error:
         raise ArchiveError(
             f"{str(path)!r}: the model file is damaged ({type(error).__name__}: {error})."
         ) from error
@@ -248,6 +249,14 @@ def _objects(value: Mapping[str, Any]) -> np.ndarray[Any, Any]:
     return array
 
 
+def _csr(value: Mapping[str, Any]) -> Any:
+    parts = (value["data"], value["indices"], value["indptr"])
+    rows: Any = sp.csr_array(parts, shape=tuple(value["shape"].tolist()))
+    # An index out of range would make products read foreign memory.
+    rows.check_format(full_check=True)
+    return rows
+
+
 _RESTORE: dict[str, Callable[[Mapping[str, Any]], Any]] = {
     "scalar": lambda value: value["array"][()],
     "mapping": lambda value: dict(
@@ -256,8 +265,6 @@ _RESTORE: dict[str, Callable[[Mapping[str, Any]], Any]] = {
     "list": lambda value: _listed(value["items"]),
     "tuple": lambda value: tuple(_listed(value["items"])),
     "objects": _objects,
-    "csr": lambda value: sp.csr_array(
-        (value["data"], value["indices"], value["indptr"]), shape=tuple(value["shape"].tolist())
-    ),
+    "csr": _csr,
     "set": lambda value: SETS[value["name"]](**_restored(value["arguments"])),
 }

@@ -15,13 +15,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import is_classifier
+from sklearn.base import is_classifier, is_regressor
 from sklearn.utils import check_array
 
 from accelegrad.errors import whole_number
-from accelegrad.problems.table_files import TableFile, Wanted, open_table, rows_of_bytes
+from accelegrad.problems.table_files import TableFile, Targets, Wanted, open_table, rows_of_bytes
 from accelegrad.sklearn.base import LinearEstimator
 from accelegrad.sklearn.stream_certificate import StreamCertificate
+from accelegrad.stored_arrays import check_npy
 
 __all__ = ["StreamInterruptedWarning", "Streamed", "fit_stream", "is_stream"]
 
@@ -78,9 +79,10 @@ def fit_stream(
     estimator : AcceleGradClassifier, AcceleGradRegressor or another with `partial_fit`
         What is fitted, in place.
     source : path, tuple of arrays or paths, list, callable, iterable or iterator
-        - The path of a LIBSVM or CSV file (plain, .bz2, .gz, .xz), an .npz file with the arrays
-          `X` (or those of a CSR matrix) and `y`, or a .parquet file. It is read once more ahead,
-          for the number of features and the classes, where these are not given.
+        - The path of a LIBSVM, CSV or .tsv file (plain, .bz2, .gz, .xz), an .npz file with the
+          arrays `X` (or those that `scipy.sparse.save_npz` writes) and `y`, or a .parquet file. It
+          is read once more ahead, for the number of features and the classes, where these are not
+          given.
         - A tuple ``(X, y)`` or ``(X, y, sample_weight)`` of arrays, CSR matrices, memory maps, or
           paths of .npy files, of which chunks are read.
         - A list of chunks ``(X, y)`` or ``(X, y, sample_weight)``.
@@ -150,7 +152,9 @@ def fit_stream(
         chunk_rows = whole_number("chunk_rows", chunk_rows, least=1)
     if n_features is not None:
         n_features = whole_number("n_features", n_features, least=1)
-    opened = _opened(source, chunk_rows, Wanted(target=target, n_features=n_features))
+    targets = Targets.NUMBERS if is_regressor(estimator) else Targets.AS_WRITTEN
+    wanted = Wanted(target=target, n_features=n_features, targets=targets)
+    opened = _opened(source, chunk_rows, wanted)
     if epochs > 1 and opened.once:
         raise ValueError(
             f"epochs is {epochs}, but source is an iterator, which can be read once. Give a "
@@ -317,6 +321,11 @@ class NpyFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        try:
+            with path.open("rb") as file:
+                check_npy(file, path.name)
+        except ValueError as error:
+            raise ValueError(f"{path}: no .npy file, or a damaged one ({error}).") from None
         mapped = self._map()
         self.shape, self.nbytes = mapped.shape, mapped.nbytes
 
