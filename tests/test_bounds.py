@@ -22,7 +22,11 @@ def averages(fun, x0, horizons, **options):
         if intermediate_result.nit in horizons:
             values[intermediate_result.nit] = fun(intermediate_result.x_average)[0]
 
-    ag.minimize(counted, x0, max_iter=max(horizons), callback=callback, **options)
+    result = ag.minimize(counted, x0, max_iter=max(horizons), callback=callback, **options)
+    for horizon in horizons:  # a run that ends at rounding level is there already
+        if horizon > result.nit:
+            assert result.status is ag.Status.AT_ROUNDING
+            values[horizon] = result.fun
     return values, np.array(squares)
 
 

@@ -44,8 +44,8 @@ def everything(model, at):
 
 
 def minimum(model):
-    result = ag.minimize(model, rtol=1e-11, rng=0)
-    assert result.success
+    result = ag.minimize(model, rtol=1e-10, rng=0)
+    assert result.success or result.status is ag.Status.AT_ROUNDING
     return result.fun
 
 

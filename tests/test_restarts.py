@@ -233,10 +233,10 @@ def test_noisy_certified_restarts_keep_the_proof(seed):
     ("settings", "stop"),
     [
         ({"restart": "adaptive"}, 5),
-        ({"restart": "adaptive"}, 50),
+        ({"restart": "adaptive"}, 25),
         ({"restart": "certified"}, 5),
         ({"restart": "certified"}, 23),
-        ({"restart": "adaptive", "scale": None, "method": "u-dog"}, 60),
+        ({"restart": "adaptive", "scale": None, "method": "u-dog"}, 25),
         ({"restart": "certified", "batch_size": 10, "rng": 3}, 13),
         ({"restart": "certified", "batch_size": 10, "rng": 3}, 60),
     ],

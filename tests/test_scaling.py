@@ -333,7 +333,7 @@ def test_against_liblinear_on_badly_scaled_data():
 
 def run_of(rule, model, path=None, **options):
     oracle = ModelOracle(model)
-    certificate = Certificate(None, DualCertificate(model, 2.0**-52))
+    certificate = Certificate(None, DualCertificate(model))
     return Run(
         rule,
         oracle,

@@ -29,12 +29,11 @@ def test_the_bound_by_smoothed_slopes_is_the_dual_value_there(loss, mu):
     smooth = problem.smoothed(mu).evaluate(w)
     own = smooth.beside(problem)
     assert own.value == pytest.approx(problem.value(w), rel=1e-14)
-    gap = own.dual_gap_by(smooth)
     theta = smooth.derivatives
     found = minimize_scalar(
         lambda c: -problem.dual_value_at(c * theta), bounds=(0, 1), options={"xatol": 1e-9}
     )
-    assert own.value - gap == pytest.approx(-found.fun, rel=1e-6)
+    assert own.dual_value_by(smooth) == pytest.approx(-found.fun, rel=1e-6)
 
 
 @pytest.mark.parametrize("loss", KINKED)
@@ -61,8 +60,8 @@ def test_the_bound_holds_and_gets_tight_as_mu_shrinks(loss, fit_intercept):
         near = ag.minimize(problem.smoothed(mu), rtol=1e-9).x
         smooth = problem.smoothed(mu).evaluate(near)
         own = smooth.beside(problem)
-        gap = own.dual_gap_by(smooth)
-        assert own.value - gap <= minimum.fun + 1e-12
+        gap = own.value - own.dual_value_by(smooth)
+        assert own.value - gap <= minimum.fun
         assert own.smoothing_gap(smooth) <= gap * (1 + 1e-3)
         gaps.append(gap)
     assert gaps[0] > 5 * gaps[1] > 25 * gaps[2] > 0
@@ -187,8 +186,8 @@ def test_bounds_without_an_l2_term_are_not_had_at_every_point():
         rng=0,
         callback=lambda intermediate_result: seen.append(intermediate_result.gap),
     )
-    assert np.isinf(seen[6])
-    assert seen[19] <= seen[8] < np.inf  # for who looks on it is had now and then
+    assert seen[6] > 0.9 * run.fun  # nothing is known but that losses are nonnegative
+    assert seen[19] <= seen[8] < 0.5 * run.fun  # it is had now and then, whoever looks on
 
 
 @pytest.mark.parametrize("l2", [0.0, 1e-2])

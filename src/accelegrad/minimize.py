@@ -501,7 +501,6 @@ def _kind(
     chosen, penalty, start = setting.feasible_set, setting.penalty, setting.start
     return {
         "method": type(rule).__name__,
-        **{name: _plain(value) for name, value in _parameters(rule).items()},
         "scale": None if rescaled is None else repr(rescaled.change),
         "scale (fingerprint)": None if rescaled is None else fingerprint(rescaled.change),
         "penalty": repr(penalty),
@@ -515,6 +514,7 @@ def _kind(
         "replacement": bool(replacement),
         "problem": "function" if model is None else repr(model),
         "data (fingerprint)": None if model is None else _data_fingerprint(model),
+        **{name: _plain(value) for name, value in _parameters(rule).items()},
     }
 
 

@@ -107,7 +107,8 @@ class Penalty(ABC):
         """
         p = self.prox(-slope, 1.0)
         q: Vector = -slope - p
-        return q, self.value(p) - float(q.dot(p))
+        # Of a norm, the difference would be nothing but rounding.
+        return q, 0.0 if self.homogeneous else self.value(p) - float(q.dot(p))
 
 
 class L1(Penalty):

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 
 from accelegrad.errors import Vector
 from accelegrad.problems.losses import Loss

@@ -89,12 +89,13 @@ class Region:
         self.feasible_set, self.center, self.radius = feasible_set, center, radius
         self.assumed, self.growing = assumed, growing
         self.penalty, self.change, self.stretch = penalty, change, stretch
-        self._is_ball = isinstance(feasible_set, WholeSpace)
+        #: whether the constraint is none
+        self.is_ball = isinstance(feasible_set, WholeSpace)
         bounded = math.isfinite(feasible_set.usable_diameter(center.size))
         probe = feasible_set.linear_minimum(np.ones_like(center))
         self._closed_form = bounded and not assumed and math.isfinite(probe)
         #: searching for a minimum in both set and ball takes many projections
-        self.costly = not (self._is_ball or self._closed_form)
+        self.costly = not (self.is_ball or self._closed_form)
         #: whether an affine minorant of the penalty is all that a tight bound takes
         self.minorant_suffices = (
             penalty is not None
@@ -112,7 +113,7 @@ class Region:
 
         `length` is the gradient's norm.
         """
-        if self._is_ball:
+        if self.is_ball:
             if self.change is not None:
                 length = norm(self.change.adjoint(gradient))
             least = -self.radius * length
@@ -333,8 +334,10 @@ class CutCertificate:
         length = norm(gradient)
         # The constant is a difference of terms as large as the product of the two norms.
         size = abs(constant) + steep * (length + norm(self.region.center))
-        slack = cut.slack + FEW * UNIT * (cut.length + steep)
-        error = cut.error + self._growth * size
+        # The slope is a difference, and off by some units of rounding of its terms.
+        off = FEW * UNIT * (cut.length + steep)
+        slack = cut.slack + off
+        error = cut.error + self._growth * size + off * norm(self.region.center)
         level = cut.level + at_center
         return Cut(cut.weight, level, cut.size + size, error, slack, length, gradient)
 

@@ -664,7 +664,7 @@ class Run:
     # -- the result ------------------------------------------------------------------------------
 
     def _report(self, status: Status) -> OptimizeResult:
-        final = self._final_evaluation()
+        final = self._final_evaluation() or self.best
         x = self._output_point() if final is None else final.point
         value = math.nan if final is None else final.value
         gradient = self._final_gradient(final)
@@ -744,6 +744,8 @@ class Run:
                 f"No minimiser is within {cuts.region.radius:g} of x0: the diameter "
                 f"{2 * cuts.region.radius:g} is too small. Give a larger one."
             )
+        if cuts is not None and self.feasible_set is None and not cuts.region.is_ball:
+            return "The point is outside feasible_set: project_y=True would keep it inside."
         return "The function is not convex on the set, or its gradient is wrong."
 
     def _succeeded(self, status: Status, value: float) -> bool:

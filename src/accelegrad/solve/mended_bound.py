@@ -197,5 +197,6 @@ def _balanced(slopes: Vector, sample: Sample, total: float) -> Vector:
         return slopes
     heavier = slopes * total > 0.0
     weight = abs(float(sample.shares[heavier] @ slopes[heavier]))
-    scale = 1.0 - abs(total) / weight if weight > abs(total) else math.nan
-    return np.where(heavier, scale * slopes, slopes)
+    if not weight > abs(total):
+        return np.full_like(slopes, math.nan)
+    return np.where(heavier, (1.0 - abs(total) / weight) * slopes, slopes)
