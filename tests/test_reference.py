@@ -221,49 +221,45 @@ def test_universal_primal_by_hand():
 
 
 def test_universal_dual_by_hand():
-    # f = 3/2 x^2, x0 = 1, L0 = 1, eps = 1/8. A trial passes when (3 - M)/2 d^2 <= 1/16, d = 3 x+/M.
-    # k = 0, phi = 1, g = 3: M = 1: x+ = -2, d = 6, no; M = 2: x+ = -1/2, d = 3/4, 9/32, no;
-    #        M = 4: x+ = 1/4, yes; B = 1/4 - 3/16 = 1/16; phi = 1/4.
-    # k = 1, g = 3/4: M = 2: x+ = 1/4 - 3/8 = -1/8, d = 3/16, 9/512, yes;
-    #        B = -1/8 + 3/16 = 1/16; phi = -1/8.
-    # k = 2, g = -3/8: M = 1: x+ = 1/4, d = 3/4, 9/16, no;
-    #        M = 2: x+ = -1/8 + 3/16 = 1/16, d = 3/32, yes; B = 1/16 - 3/32 = -1/32; phi = 1/16.
-    # Averages, weights 1/4, 1/2, 1/2: 1/16, 1/16, (1/64 + 1/32 - 1/64)/(5/4) = 1/40.
+    # f = 3/2 x^2, x0 = 1, L0 = 1, eps = 1/8. A trial passes when (3 - M)/2 d^2 <= 1/16, d = 3 x/M.
+    # Without K the point B that passes is the next x.
+    # k = 0, x = 1: M = 1: d = 3, no; M = 2: d = 3/2, no; M = 4: yes, B = 1 - 3/4 = 1/4.
+    # k = 1, x = 1/4: M = 2: d = 3/8, 9/128, no; M = 4: yes, B = 1/4 - 3/16 = 1/16.
+    # k = 2, x = 1/16: M = 2: d = 3/32, yes, B = 1/16 - 3/32 = -1/32.
+    # Averages, weights 1/4, 1/4, 1/2: 1/4, 5/32, (1/16 + 1/64 - 1/64)/1 = 1/16.
     run = methods.universal_dual(parabola, [1], 3, 1 / 8)
-    assert run.trials == [3, 1, 2]
-    assert run.M == [4, 2, 2]
-    assert run.L == [1, 2, 1, 1]
-    same_1d(run.x, [1, 1 / 4, -1 / 8, 1 / 16])
-    same_1d(run.phi, [1, 1 / 4, -1 / 8, 1 / 16])
-    same_1d(run.B, [1 / 16, 1 / 16, -1 / 32])
-    same_1d(run.average, [1 / 16, 1 / 16, 1 / 40])
-    # On K = [1/2, 2] with L0 = 4 every trial ends at 1/2 and passes with d = 0, while phi goes on
-    # outside of K: 1 - 3/4 = 1/4, 1/4 - (3/2)/2 = -1/2, -1/2 - (3/2)/1 = -2.
+    assert run.trials == [3, 2, 1]
+    assert run.M == [4, 4, 2]
+    assert run.L == [1, 2, 2, 1]
+    same_1d(run.x, [1, 1 / 4, 1 / 16, -1 / 32])
+    same_1d(run.phi, [1, 1 / 4, 1 / 16, -1 / 32])
+    same_1d(run.B, [1 / 4, 1 / 16, -1 / 32])
+    same_1d(run.average, [1 / 4, 5 / 32, 1 / 16])
+    # On K = [1/2, 2] with L0 = 4 every trial ends at 1/2 and passes, while phi goes on outside of
+    # K: 1 - 3/4 = 1/4, 1/4 - (3/2)/2 = -1/2, -1/2 - (3/2)/1 = -2.
     run = methods.universal_dual(parabola, [1], 3, 1 / 8, L0=4, project=interval(1 / 2, 2))
     assert run.M == [4, 2, 1]
     same_1d(run.x, [1, 1 / 2, 1 / 2, 1 / 2])
     same_1d(run.phi, [1, 1 / 4, -1 / 2, -2])
     same_1d(run.B, [1 / 2, 1 / 2, 1 / 2])
     # So a step back comes from phi, not from x. K = [0, 1], x0 = 0, f = 0 with scripted gradients
-    # (at x, x+ and B) and a large eps: M = 1, g = -3: x+ = P(3) = 1, phi = 3; M = 1/2, g = 1/2:
-    # x+ = P(3 - 1) = 1, not P(1 - 1) = 0.
-    gradient = scripted([-3], [0], [0], [1 / 2], [0], [0])
+    # (at x and at B) and a large eps: M = 1, g = -3: B = P(3) = 1, phi = 3, x = 1; M = 1/2,
+    # g = 1/2: B = P(1 - 1) = 0, phi = 2, x = P(2) = 1, not B.
+    gradient = scripted([-3], [0], [1 / 2], [0])
     run = methods.universal_dual(lambda x: (0.0, gradient(x)), [0], 2, 1e3, project=interval(0, 1))
     assert run.M == [1, 1 / 2]
     same_1d(run.x, [0, 1, 1])
     same_1d(run.phi, [0, 3, 2])
+    same_1d(run.B, [1, 0])
 
 
-def test_universal_dual_lets_a_wild_first_step_pass():
-    # A weakness of the recipe, not of the transcription. f = |x|, x0 = 1, L0 = 1/100, eps = 1/10.
-    # M = 1/100: x+ = 1 - 100 = -99, B = -99 + 100 = 1, and f(B) = 1 <= 99 - 100 + 50 + 1/20:
-    # accepted, with the weight 100.
-    # Tested at x0 (as the proof wants) it would fail: f(x+) = 99 > 1 - 100 + 50 + 1/20.
+def test_universal_dual_refuses_a_wild_first_step():
+    # f = |x|, x0 = 1, L0 = 1/100, eps = 1/10. B = 1 - 1/M passes when |B| <= 1 - 1/(2M) + 1/20,
+    # for M < 1 when 3/2 <= 41/20 M: the first that does is 128/100.
     run = methods.universal_dual(lambda x: (abs(x[0]), np.sign(x)), [1], 1, 1 / 10, L0=1 / 100)
-    assert run.trials == [1]
-    same_1d(run.x, [1, -99])
-    same_1d(run.average, [1])
-    assert 1 > 1 / 20 + 1 / (2 * 100)  # f(average) - f* against eps/2 + R^2/(2 sum 1/M)
+    assert run.trials == [8]
+    same_1d(run.B, [1 - 100 / 128])
+    assert abs(run.average[0][0]) <= 1 / 20 + 1.28 / 2  # eps/2 + R^2/(2 sum 1/M)
 
 
 def test_universal_fast_by_hand():
@@ -480,6 +476,7 @@ def test_universal_methods_end_within_epsilon(seed, p, projected):
     run = methods.universal_fast(oracle, x0, 50, eps, project=project)
     assert R**2 / (2 * run.A[-1]) <= eps / 2
     assert f(run.y[-1]) <= eps
-    # The dual method has no bound (see the wild first step above); a large L0 keeps it from harm.
-    run = methods.universal_dual(oracle, x0, 200, eps, L0=100.0, project=project)
-    assert f(run.average[-1]) <= eps
+    run = methods.universal_dual(oracle, x0, 300, eps, project=project)
+    bounds = [eps / 2 + R**2 / (2 * sum(1 / M for M in run.M[: k + 1])) for k in range(300)]
+    assert bounds[-1] <= eps
+    assert all(f(run.average[k]) <= bounds[k] for k in range(300))

@@ -40,7 +40,7 @@ from accelegrad.rules import (
     UniversalGradient,
     UniXGrad,
 )
-from accelegrad.rules.distance import check_distance
+from accelegrad.rules.distance import SHORTEST, check_distance
 from accelegrad.rules.dual_ascent import DualAscent
 from accelegrad.rules.sketched_newton import FinishedByNewton
 from accelegrad.rules.variance_reduced import VarianceReducedAcceleGrad
@@ -260,7 +260,8 @@ def _known_distance(start: Vector, chosen: FeasibleSet | None, proven: float) ->
     bounds = [proven]
     if chosen is not None:
         bounds.append(chosen.usable_diameter(start.size))
-    return min((bound for bound in bounds if bound > 0), default=math.inf)
+    # A start that is a minimiser, up to rounding, says nothing about the steps' size.
+    return min((bound for bound in bounds if bound >= SHORTEST), default=math.inf)
 
 
 # -- the rule ------------------------------------------------------------------------------------

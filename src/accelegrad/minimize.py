@@ -405,15 +405,18 @@ def _certificate(
     """Return what collects the proof; `often` asks for bounds that take their time more often."""
     if not judged:
         return Certificate(None, None)
-    region = setting.region
+    region, penalty = setting.region, setting.penalty
+    # Losses are nonnegative.
+    known = model is not None and (penalty is None or penalty.nonnegative)
+    floor = 0.0 if known else -math.inf
     dual = None
     if model is not None and _dual_helps(setting, model):
         dual = DualCertificate(model, often=often)
     # A guessed region has nothing to add to a bound that holds everywhere and gets tight.
     guessed = region is not None and region.growing
     if region is None or (guessed and dual is not None and dual.gets_tight):
-        return Certificate(None, dual)
-    return Certificate(CutCertificate(region, model, often=often), dual)
+        return Certificate(None, dual, everywhere=floor)
+    return Certificate(CutCertificate(region, model, often=often), dual, everywhere=floor)
 
 
 def _dual_helps(setting: Setting, model: LinearModel) -> bool:

@@ -201,23 +201,17 @@ def universal_dual(
 ) -> Run:
     """Nesterov's universal dual gradient method; RuntimeError when no trial passes.
 
-    As ALGORITHMS.md has it: the trial M sets the step from x_k, but the inequality is tested at the
-    point x_{k+1} that the step leads to. Nothing then bounds a step which lands where f is linear:
-    with a small L0 and no projection the average can be far off for very long (test_reference.py
-    has an example).
+    M is tested at x_k, whose gradient it weighs.
     """
     run = Run(x=[_vector(x0)], phi=[_vector(x0)], L=[float(L0)])
     for k in range(T):
-        _, g = _evaluate(value_and_gradient, run.x[k])
-        phi = run.x[0] - sum(run.g[s] / run.M[s] for s in range(k))
+        f, g = _evaluate(value_and_gradient, run.x[k])
         for i in range(max_trials):
             M = 2.0**i * run.L[k]
-            x_plus = _prox(project, phi - g / M)
-            f_plus, g_plus = _evaluate(value_and_gradient, x_plus)
-            B = _prox(project, x_plus - g_plus / M)
+            B = _prox(project, run.x[k] - g / M)
             f_B, _ = _evaluate(value_and_gradient, B)
-            d = B - x_plus
-            if f_B <= f_plus + g_plus @ d + M / 2 * (d @ d) + epsilon / 2:
+            d = B - run.x[k]
+            if f_B <= f + g @ d + M / 2 * (d @ d) + epsilon / 2:
                 break
         else:
             raise RuntimeError(f"step {k}: no trial of {max_trials} passed")
@@ -225,9 +219,9 @@ def universal_dual(
         run.trials.append(i + 1)
         run.M.append(M)
         run.L.append(M / 2)
-        run.x.append(x_plus)
         run.B.append(B)
         run.phi.append(run.x[0] - sum(run.g[s] / run.M[s] for s in range(k + 1)))
+        run.x.append(_prox(project, run.phi[-1]))
         run.average.append(_average([1 / M for M in run.M], run.B))
     return run
 

@@ -548,6 +548,8 @@ class Halfspace(FeasibleSet):
         if excess <= 0.0:
             return x
         projected: Vector = x - excess * self._unit
+        # Once more: from far away the first time leaves the rounding of large numbers.
+        projected -= (float(self._unit.dot(projected)) - self._level) * self._unit
         return projected
 
     def linear_minimum(self, g: Vector) -> float:
@@ -644,6 +646,8 @@ class Affine(FeasibleSet):
         if self._rank == self.dimension:
             return self._nearest_zero.copy()
         projected: Vector = x - (self._basis.dot(x) - self._level).dot(self._basis)
+        # Once more: from far away the first time leaves the rounding of large numbers.
+        projected -= (self._basis.dot(projected) - self._level).dot(self._basis)
         return projected
 
     def linear_minimum(self, g: Vector) -> float:

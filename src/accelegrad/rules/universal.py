@@ -173,23 +173,25 @@ class UniversalGradient(_AveragingRule):
 class UniversalDualGradient(_AveragingRule):
     r"""Universal dual gradient method.
 
-    With :math:`\varphi = x_0 - \sum_i g_i/M_i`: :math:`x^+ = P(\varphi - g/M)`, and the primal test
-    at :math:`B = P(x^+ - \nabla f(x^+)/M)`; the output is the average of the B's with weights 1/M.
-    About four calls a step. Parameters as in `UniversalGradient`.
+    :math:`x_k = P(x_0 - \sum_{i<k} g_i/M_i)`. M is tested at :math:`x_k`, whose gradient it weighs:
+    with :math:`B = P(x_k - g_k/M)` it is accepted when
+    :math:`f(B) \le f(x_k) + \langle g_k, B - x_k\rangle + \tfrac M2 \|B - x_k\|^2
+    + \tfrac\epsilon2`; the output is the average of the B's with weights 1/M. About three calls a
+    step. Parameters as in `UniversalGradient`.
     """
 
     def step(self, state: GradientState, oracle: Oracle) -> Step:
-        """Search for M and move to x^+."""
-        at = self._at(state, oracle)
+        """Search for M, and move to x_{k+1}."""
+        at = oracle(state.point)
         for trials, M in self._trials(state.smoothness):
-            model_point = state.model_point - at.gradient / M
-            ahead = self._try(oracle, self._prox(model_point))
-            if ahead is None:
+            trial = self._try(oracle, self._prox(at.point - at.gradient / M))
+            if trial is None or not self._passes(at, trial, M, self.epsilon / 2):
                 continue
-            trial = self._try(oracle, self._prox(ahead.point - ahead.gradient / M))
-            if trial is not None and self._passes(ahead, trial, M, self.epsilon / 2):
-                following = self._accepted(state, ahead, trial.point, M, trials)
-                return Step(following._replace(model_point=model_point), at, 1 / M)
+            model_point = state.model_point - at.gradient / M
+            following = self._accepted(state, trial, trial.point, M, trials)._replace(
+                model_point=model_point, point=self._prox(model_point), value=None, gradient=None
+            )
+            return Step(following, at, 1 / M)
         raise self._exhausted(state.smoothness)
 
 

@@ -175,7 +175,8 @@ class VarianceReducedAcceleGrad(StepRule):
         square = inner(anchor.gradient, anchor.gradient)
         radius = self.initial_radius
         if radius is None:
-            radius = square**0.5 / oracle.smoothness
+            # Without curvature the function is constant, and so is its gradient zero.
+            radius = square**0.5 / oracle.smoothness if oracle.smoothness > 0 else 0.0
         return state._replace(
             start=s,
             mirror_point=s,

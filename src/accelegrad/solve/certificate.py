@@ -165,7 +165,8 @@ class Region:
         """Return prox(center - step gradient, step), in the set; None where it is not finite."""
         assert self.penalty is not None
         try:
-            moved = self.penalty.prox(self.center - step * gradient, step)
+            with np.errstate(over="ignore", invalid="ignore"):
+                moved = self.penalty.prox(self.center - step * gradient, step)
         except NonFiniteError:
             return None
         return self.feasible_set.project(moved) if np.isfinite(moved).all() else None
@@ -598,14 +599,28 @@ class DualCertificate:
 
 
 class Certificate:
-    """All that is proved about the minimum: cuts over a region, and the dual where there is one."""
+    """All that is proved about the minimum: cuts over a region, and the dual where there is one.
 
-    def __init__(self, cuts: CutCertificate | None, dual: DualCertificate | None) -> None:
+    Parameters
+    ----------
+    cuts, dual
+        The two, where they can be had.
+    everywhere : float
+        A lower bound that is known beforehand.
+    """
+
+    def __init__(
+        self,
+        cuts: CutCertificate | None,
+        dual: DualCertificate | None,
+        *,
+        everywhere: float = -math.inf,
+    ) -> None:
         self.cuts, self.dual = cuts, dual
         self._parts = [part for part in (cuts, dual) if part is not None]
         #: what takes in an evaluation with its weight
         self.adders = tuple(part.add for part in self._parts)
-        self._everywhere = -math.inf  # what a zero gradient proves
+        self._everywhere = everywhere
 
     def add(self, evaluation: Evaluation, weight: float) -> None:
         """Take in an evaluation."""

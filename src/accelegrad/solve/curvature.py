@@ -25,6 +25,7 @@ Rows: TypeAlias = npt.NDArray[np.int64] | None  # None: all of them
 # Seconds, measured, of which only the ratios matter. Of an evaluation: an entry of X, and a row.
 DENSE_ENTRY, SPARSE_ENTRY, ROW = 0.6e-9, 1.5e-9, 1.5e-8
 LEAST_EVALUATION = 5e-5  # of whatever size
+LEAST_ROW = 1e-10  # of a Gram matrix of empty rows: it takes no time, but is not divided by
 # Of a copy of some rows and products with them, of which there are some: in evaluations of so many
 # rows, and beside that.
 PRODUCTS, LEAST_PRODUCTS = 10.0, 5e-4
@@ -152,7 +153,7 @@ class Costs(NamedTuple):
             return n
         if self._is_beyond_bounds:
             return 0
-        cheap = int((CHEAP * self.evaluation - self.factor) / self.row)
+        cheap = int((CHEAP * self.evaluation - self.factor) / max(self.row, LEAST_ROW))
         size = max(self._fewest, cheap) * int(GROWTH ** min(number - 1, 20))
         return size if size <= MOST_SAMPLED * n else n
 

@@ -475,7 +475,7 @@ class Run:
                 return True
             if not (at.point - step * at.gradient != at.point).any():
                 # The region is so small that numbers cannot tell its points apart.
-                self._widen(RESOLVED * (1 + math.hypot(*at.point)))
+                self._widen(max(2 * region.radius, RESOLVED * (1 + math.hypot(*at.point))))
                 return False
             if self.certificate.refuted(trial.value):
                 self._widen(2 * max(region.radius, math.dist(trial.point, region.center)))
@@ -485,7 +485,8 @@ class Run:
             if length == 0:
                 return True
             steepness = math.sqrt(trial.gradient @ trial.gradient)
-            longest = FAR * region.radius / steepness if steepness > 0 else step
+            reach = FAR * max(region.radius, RESOLVED * (1 + math.hypot(*at.point)))
+            longest = reach / steepness if steepness > 0 else step
             at, step = trial, min(length / curvature if curvature > 0 else 10 * step, longest)
         return True
 
