@@ -485,3 +485,21 @@ with kernels.use("always", threads=2):
     print(os.waitpid(child, 0)[1])
 """
     assert run_python(code).strip() == "0"
+
+
+@pytest.mark.parametrize("d", [5, 20, 30, 60])
+@pytest.mark.parametrize("loss", ["logistic", "squared"])
+def test_where_arrays_are_in_memory_does_not_matter(d: int, loss: str) -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((300, d)), np.sign(rng.standard_normal(300))
+    model, x = LinearModel(X, y, loss, l2=0.01), rng.standard_normal(d)
+    seen, others = set(), []
+    with kernels.use("always"):
+        for _ in range(60):
+            others.append(np.empty(rng.integers(1, 300)))
+            first = rng.integers(8)
+            w = np.empty(d + 8)[first : first + d]
+            w[:] = x
+            at = model.evaluate(w)
+            seen.add((at.value, at.gradient.tobytes(), at.margins.tobytes()))
+    assert len(seen) == 1

@@ -255,8 +255,8 @@ def minimize(
     restarts = _restarts(restart, setting, model, oracle)
     rule = setting.rule
     batches = _growth(rule, oracle, restarts)
-    if isinstance(oracle, MinibatchOracle) and not trace and restarts is None:
-        rule = compiled_twin(rule, oracle.model, setting.start)
+    if isinstance(oracle, MinibatchOracle) and restarts is None:
+        rule = compiled_twin(rule, oracle.model, setting.start, values=options.trace)
     run = Run(
         rule,
         oracle,

@@ -37,7 +37,9 @@ def compiled(function: Callable[P, R]) -> Callable[P, R]:
 def summing(function: Callable[P, R]) -> Callable[P, R]:
     """Compile likewise one whose sums may be added up in any order, as vector units want it.
 
-    Tests for finite numbers do not work there: they are optimised away.
+    Tests for finite numbers do not work there: they are optimised away. A loop that sums up must
+    not write to an array: whether it is vectorised, and so its rounding, would depend on where the
+    arrays happen to be in memory.
     """
     return _njit(fastmath=_REORDERED, forceinline=True)(function)
 

@@ -72,6 +72,7 @@ def _move(z: Any, step: float, g: Any, x0: Any) -> float:
     total = 0.0
     for j in range(z.size):
         z[j] -= step * g[j]
+    for j in range(z.size):
         total += (z[j] - x0[j]) * (z[j] - x0[j])
     return total
 
@@ -91,6 +92,7 @@ def _accumulate(total: Any, w: float, g: Any) -> float:
     squares = 0.0
     for j in range(g.size):
         total[j] += w * g[j]
+    for j in range(g.size):
         squares += total[j] * total[j]
     return squares
 
@@ -112,6 +114,7 @@ def _weights(change: Any, x: Any, w: Any) -> float:
     added = 0.0
     for j in range(w.size):
         w[j] = change[0, j] * x[j]
+    for j in range(w.size):
         added -= change[1, j] * w[j]
     return added
 

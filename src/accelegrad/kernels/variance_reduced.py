@@ -97,6 +97,7 @@ def _move(v: Any, step: float, g: Any, c: Any) -> float:
     total = 0.0
     for j in range(v.size):
         v[j] -= step * g[j]
+    for j in range(v.size):
         total += (v[j] - c[j]) * (v[j] - c[j])
     return total
 

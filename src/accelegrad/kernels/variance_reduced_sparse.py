@@ -63,8 +63,10 @@ def _fill(columns: Any, s: Any, path: Any) -> None:
     anchor, full, start, v = path.anchor, path.full_gradient, path.start, path.mirror
     uu, uh, ue, hh, he, ee = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
     for j in range(columns.shape[0]):
+        columns[j, Q], columns[j, R] = v[j] - anchor[j], 0.0
+        columns[j, FIRST], columns[j, SECOND] = 0.0, 0.0
+    for j in range(columns.shape[0]):
         u, h, e = v[j] - anchor[j], full[j], anchor[j] - start[j]
-        columns[j, Q], columns[j, R], columns[j, FIRST], columns[j, SECOND] = u, 0.0, 0.0, 0.0
         uu += u * u
         uh += u * h
         ue += u * e

@@ -24,7 +24,7 @@ from accelegrad.rules.base import Rule, Step
 from accelegrad.rules.rescaled import ChangedOracle
 from accelegrad.rules.schedules import importance_weight
 from accelegrad.solve.batches import fewer_steps, powers_of, weight_squares
-from accelegrad.solve.oracle import Evaluation, MinibatchOracle
+from accelegrad.solve.oracle import QUIET, Evaluation, MinibatchOracle
 
 if TYPE_CHECKING:
     from accelegrad.kernels.epochs import Epochs
@@ -87,11 +87,14 @@ class CompiledRule(Rule):
         The rule, projecting onto a ball around its start at most; rescaled on dense rows only.
     model : LinearModel
         Where the rows come from.
+    values : bool
+        Whether steps, one at a time then, are to tell the value of their batch, which is computed
+        beside them.
     """
 
-    def __init__(self, rule: Rule, model: LinearModel) -> None:
+    def __init__(self, rule: Rule, model: LinearModel, *, values: bool = False) -> None:
         self.rule, self.change = _parts(rule)
-        self.model = model
+        self.model, self.values = model, values
         X: Any = model.X
         entries = X.size if isinstance(X, np.ndarray) else X.nnz
         self._rows_at_once = max(1, CHUNK_ENTRIES * model.n_samples // max(entries, 1))
@@ -121,14 +124,22 @@ class CompiledRule(Rule):
         rows = sampler.next_batches(most)
         batches = -(-rows.size // sampler.batch_size)
         first, squares = state.iteration, state.squares
+        seen = self._seen(state, rows) if self.values and batches == 1 else None
         done = state.epochs.advance(rows, sampler.batch_size)
         oracle.count(batches, rows.size)
         if done < batches:
             raise NonFiniteError("the gradient of a batch is not finite")
-        # The point alone: nothing exact is known there. The square is the steps' weighted mean.
-        evaluation = Evaluation(self.last(state), math.nan)
+        # Nothing exact is known. The square is the steps' weighted mean.
+        evaluation = Evaluation(self.last(state), math.nan) if seen is None else seen
         evaluation.squared_norm = (state.squares - squares) / weight_squares(self, first, done)
         return Step(state, evaluation, 1.0, done)
+
+    def _seen(self, state: CompiledState, rows: Any) -> Evaluation:
+        """Return the value of a batch where its gradient is taken."""
+        assert state.epochs is not None
+        point = self._unscaled(state.epochs.query())
+        with np.errstate(**QUIET):
+            return Evaluation(point, self.model.batch_value_and_gradient(point, rows)[0])
 
     def coarsen(self, state: CompiledState, ratio: float) -> None:
         """Change the state into that of batches so much larger: the twin of `coarsened`."""
@@ -230,13 +241,15 @@ def _ball_of(rule: Rule) -> Ball | None:
     return ball if isinstance(ball, Ball) else None
 
 
-def compiled_twin(rule: Rule, model: LinearModel, x0: Vector) -> Rule:
+def compiled_twin(rule: Rule, model: LinearModel, x0: Vector, *, values: bool = False) -> Rule:
     """Return the compiled twin of a rule where there is one and it pays, else the rule itself."""
     inner, change = _parts(rule)
     if change is not None and sp.issparse(model.X):
         return rule  # steps would not be sparse
     start = x0 if change is None else change.invert(x0)
-    return CompiledRule(rule, model) if _pays(model) and _has_twin(inner, start) else rule
+    if not (_pays(model) and _has_twin(inner, start)):
+        return rule
+    return CompiledRule(rule, model, values=values)
 
 
 def _pays(model: LinearModel) -> bool:

@@ -253,6 +253,8 @@ class Run:
     def _stride(self) -> int:
         """Return after how many iterations somebody wants to look."""
         options, now = self.options, self.iteration
+        if self.trace is not None:
+            return 1
         ends = [options.max_iter]
         if options.callback is not None:
             ends.append(self._next_call_back())
