@@ -308,11 +308,16 @@ def _solve_model(
         start,
         penalty=L1(problem.l1) if problem.l1 > 0.0 else None,  # which leaves the intercept out
         feasible_set=problem.feasible_set,
-        batch_size=settings.batch_size,
+        batch_size=_rows_a_step(settings.batch_size, model),
         rng=seed,
         **_options(settings, watch),
     )
     return _fit(problem, watch, result)
+
+
+def _rows_a_step(wanted: int | None, model: LinearModel) -> int | None:
+    """Return the batch size, at most all rows: folds and held-out parts leave fewer of them."""
+    return None if wanted is None else min(wanted, model.n_samples)
 
 
 def _solve_function(
@@ -354,12 +359,11 @@ def _fit(problem: Problem, watch: Watch, result: OptimizeResult) -> Fit:
     """Judge the point that is kept: the result, or the one with the best score."""
     x = problem.nearest(result.x if watch.best is None else watch.best)
     value, bound = problem.value(x), float(result.lower_bound)
-    gap, radius, message = value - bound, float(result.certified_radius), str(result.message)
-    refuted = not gap >= -problem.rounding(value)
-    if refuted:  # the bound's premises do not hold, so it says nothing
-        gap, radius = math.inf, 0.0
-    elif _is_refuted(problem, x, result):
-        refuted = True
+    radius, message = float(result.certified_radius), str(result.message)
+    below = not value - bound >= -problem.rounding(value)
+    refuted = below or _is_refuted(problem, x, result)
+    if below or bound <= 0.0:  # losses and penalties are nonnegative: what always holds is better
+        bound, radius = 0.0, math.inf
     if refuted and watch.settings.tol is not None:
         message = "The minimum is not within the given or guessed diameter."
     tol = watch.settings.tol
@@ -367,7 +371,7 @@ def _fit(problem: Problem, watch: Watch, result: OptimizeResult) -> Fit:
     return Fit(
         x,
         value,
-        abs(gap),  # below zero it is rounding, of about this size
+        abs(value - bound),  # below zero it is rounding, of about this size
         -1.0 if tol is None else watch.target(value),
         radius,
         int(result.nit),

@@ -1,0 +1,1 @@
+"""Random problems whose proofs are checked in extended precision."""
