@@ -153,3 +153,23 @@ def test_what_the_best_constant_gets(loss, expected):
     values = [problem.value(np.array([0.0, b])) for b in np.linspace(-3.0, 3.0, 601)]
     assert problem.null_value <= min(values) + 1e-12
     assert problem.null_value >= min(values) - 1e-4
+
+
+def test_an_objective_of_zero_is_the_minimum_whatever_the_diameter():
+    # Losses are nonnegative, so zero is a bound that holds everywhere; the diameter's does not.
+    fit = AcceleGradClassifier(
+        "squared_hinge",
+        penalty="l1",
+        alpha=0.0,
+        diameter=1e-3,
+        feasible_set=ag.Box(-9.0, np.inf),
+        fit_intercept=False,
+    ).fit([[1.0], [-1.0]], [1, 0])
+    assert (fit.objective_, fit.gap_, fit.certified_radius_) == (0.0, 0.0, np.inf)
+    assert fit.converged_
+
+
+def test_a_batch_has_at_most_all_rows():
+    fit = AcceleGradRegressor(batch_size=100, tol=1e-2, random_state=0)
+    fit.fit([[0.0], [1.0], [2.0]], [0.0, 1.0, 3.0])
+    assert fit.gap_ <= 1e-2 * fit.objective_

@@ -164,6 +164,9 @@ def drawn_matrix(rng: np.random.Generator, notes: list[str]) -> np.ndarray:
             "offset": X[:, j] + 100.3,
         }[note]
         notes.append(f"{note} column {j}")
+    if rng.random() < 0.1:
+        X = X + 10.0 ** rng.uniform(0, 4)
+        notes.append("all columns offset")
     if rng.random() < 0.15:
         X[rng.integers(n, size=n // 2)] = X[0]
         notes.append("duplicate rows")
@@ -222,7 +225,7 @@ def drawn_options(
         "alpha": float(rng.choice([0.0, 10.0 ** rng.uniform(-8, 1)], p=[0.05, 0.95])),
         "l1_ratio": float(rng.choice([0.0, 0.3, 1.0])),
         "fit_intercept": bool(rng.random() < 0.7),
-        "tol": [None, 1e-1, 1e-2, 1e-3, 1e-6][int(rng.integers(5))],
+        "tol": [None, 1e-1, 1e-2, 1e-3, 1e-6, 1e-9][int(rng.integers(6))],
         "max_iter": int(rng.choice([1, 7, 40, 150, 400])),
         "average": ["auto", True, False][int(rng.choice(3, p=[0.8, 0.1, 0.1]))],
         "early_stopping": bool(rng.random() < 0.1),

@@ -148,10 +148,10 @@ class AcceleGradRegressor(LinearRegressor):
         The largest number of iterations.
     tol : float or None, default 1e-3
         Stop when the certified gap is at most `tol` times the objective (or a thousandth of the
-        objective of the best constant prediction, where that is larger). None: do `max_iter`.
+        loss of a constant prediction, where that is larger). None: do `max_iter`.
     batch_size : "auto" or int
         "auto" leaves the choice to `minimize`; a number makes all steps stochastic, from so many
-        rows each. In `partial_fit`, "auto" is 16.
+        rows each, at most all of them. In `partial_fit`, "auto" is 16.
     diameter : "auto" or float
         The diameter of a ball around the start that holds a minimiser, if you know one.
     average : "auto" or bool
@@ -159,7 +159,7 @@ class AcceleGradRegressor(LinearRegressor):
         a stochastic run or stream.
     early_stopping : bool, default False
         Stop when the score on a held-out part of the rows no longer rises. (Stopping on the
-        certified gap is what `tol` does, always.)
+        certified gap is what `tol` does, always.) That is no convergence: see `converged_`.
     validation_fraction : float, default 0.1
         The share of the rows that is held out for `early_stopping`.
     n_iter_no_change : int, default 5
@@ -184,9 +184,13 @@ class AcceleGradRegressor(LinearRegressor):
     certified_radius_ : float
         How far from the start that holds; inf where it holds everywhere.
     converged_ : bool
-        Whether the tolerance was met.
+        Whether `gap_` is within the tolerance; False without one.
     n_iter_ : int
         The iterations that were done.
+    n_samples_seen_ : int
+        The rows with weight that the coefficients were learnt from, all in all.
+    weight_seen_ : float
+        The weight of these rows.
     n_features_in_ : int
         The number of columns.
     feature_names_in_ : array of str
@@ -289,7 +293,10 @@ class AcceleGradRegressor(LinearRegressor):
         """Go on with the next rows of a stream: a step every `batch_size` rows.
 
         AcceleGrad's state goes on from call to call. `gap_` is inf after it, for nobody has seen
-        the whole.
+        the whole. The first 300 rows of a stream count as one chunk, however they come, and should
+        be typical. After `fit` the coefficients count as much as the rows they were learnt from; so
+        they do where `set_params` has changed what is minimised, or the diameter, which begins a
+        new stream. Rows without weight are no rows.
 
         Parameters
         ----------

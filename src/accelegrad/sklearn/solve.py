@@ -362,10 +362,10 @@ def _fit(problem: Problem, watch: Watch, result: OptimizeResult) -> Fit:
     radius, message = float(result.certified_radius), str(result.message)
     below = not value - bound >= -problem.rounding(value)
     refuted = below or _is_refuted(problem, x, result)
+    if refuted:
+        message = "The minimum is not within the given or guessed diameter."
     if below or bound <= 0.0:  # losses and penalties are nonnegative: what always holds is better
         bound, radius = 0.0, math.inf
-    if refuted and watch.settings.tol is not None:
-        message = "The minimum is not within the given or guessed diameter."
     tol = watch.settings.tol
     score_decided = watch.score is not None and (watch.reached or bool(result.success))
     return Fit(
@@ -375,7 +375,7 @@ def _fit(problem: Problem, watch: Watch, result: OptimizeResult) -> Fit:
         -1.0 if tol is None else watch.target(value),
         radius,
         int(result.nit),
-        refuted,
+        refuted and radius < math.inf,
         tol is None or watch.stalled or score_decided,
         message,
     )
