@@ -1,1 +1,1 @@
-"""Random problems whose proofs are checked in extended precision."""
+"""Checks of random cases, by seed: fixed seeds in the tests, new ones in long runs."""
