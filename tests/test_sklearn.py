@@ -93,7 +93,7 @@ def test_no_tolerance_means_max_iter_and_no_warning(binary):
     X, y = binary
     fit = AcceleGradClassifier(max_iter=7, tol=None).fit(X, y)
     assert fit.n_iter_ == 7
-    assert fit.converged_
+    assert not fit.converged_  # there is no tolerance that could have been met
 
 
 @pytest.mark.parametrize("diameter", [1e-5, 1e-4, 1e-3, 1e-2])
@@ -258,17 +258,43 @@ def test_early_stopping_on_a_validation_score(multi_class):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         late.fit(X, y)
-    assert early.converged_
     assert early.n_iter_ < late.n_iter_
-    assert early.gap_ >= 0
+    assert early.gap_ > 1e-6 * early.objective_
     assert np.isfinite(early.gap_)
+    assert not early.converged_  # the end that was asked for, but not the tolerance
 
 
 def test_early_stopping_of_a_regressor(numbers):
     X, y = numbers
     early = AcceleGradRegressor(early_stopping=True, random_state=0, tol=1e-8).fit(X, y)
-    assert early.converged_
+    assert early.converged_ == (early.gap_ <= 1e-8 * early.objective_)
     assert early.score(X, y) > 0.4
+
+
+@pytest.mark.parametrize("rows", [1, 2, 5, 9])
+def test_a_validation_part_that_is_too_small_is_refused(binary, numbers, rows):
+    X, y = numbers
+    with pytest.raises(
+        ValueError, match=r"early_stopping=True holds back 1 of .*validation_fracti"
+    ):
+        AcceleGradRegressor(early_stopping=True).fit(X[:rows], y[:rows])
+    X, y = binary
+    chosen = np.r_[np.flatnonzero(y == 0)[:rows], np.flatnonzero(y == 1)[: 9 - rows or 1]]
+    with pytest.raises(
+        ValueError, match=r"early_stopping=True holds back 1 of .*validation_fracti"
+    ):
+        AcceleGradClassifier(early_stopping=True).fit(X[chosen], y[chosen])
+
+
+def test_a_validation_part_without_a_score_is_refused(binary, numbers):
+    X, y = numbers
+    same = np.where(np.arange(y.size) < y.size - 1, 3.0, 4.0)
+    with pytest.raises(ValueError, match=r"R\^2 is not defined for targets that are all the same"):
+        AcceleGradRegressor(early_stopping=True, random_state=0).fit(X, same)
+    X, y = binary
+    lonely = np.where(np.arange(y.size) == 7, 2, y)
+    with pytest.raises(ValueError, match="a class with a single row cannot be in both parts"):
+        AcceleGradClassifier(early_stopping=True).fit(X, lonely)
 
 
 # ---------------------------------------------------------------------------------- streams
@@ -298,13 +324,13 @@ def test_a_stream_of_raw_columns():
 
 def test_a_stream_goes_on_after_pickling(binary):
     X, y = binary
-    at_once = AcceleGradClassifier(random_state=0).partial_fit(X[:100], y[:100], classes=[0, 1])
+    at_once = AcceleGradClassifier(random_state=0).partial_fit(X[:320], y[:320], classes=[0, 1])
     pickled = pickle.loads(pickle.dumps(at_once))
     assert len(pickle.dumps(at_once)) < X[:100].nbytes  # the rows are not in it
-    at_once.partial_fit(X[100:200], y[100:200])
-    pickled.partial_fit(X[100:200], y[100:200])
+    at_once.partial_fit(X[320:420], y[320:420])
+    pickled.partial_fit(X[320:420], y[320:420])
     np.testing.assert_array_equal(at_once.coef_, pickled.coef_)
-    assert at_once.n_iter_ == 2 * 7  # 100 rows are 7 batches of at most 16
+    assert at_once.n_iter_ == 20 + 7  # 100 rows are 7 batches of at most 16
 
 
 def test_the_rules_weights_go_on_across_chunks(binary):

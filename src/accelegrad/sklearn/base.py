@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
@@ -18,20 +19,13 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from accelegrad.errors import Vector, nearest, real_number, whole_number
 from accelegrad.problems.losses import make_loss
 from accelegrad.sklearn import online
+from accelegrad.sklearn.data import Data, rows_of, without_weightless
 from accelegrad.sklearn.objective import Objective, Problem, coefficient_set, strengths
 from accelegrad.sklearn.solve import Fit, Settings
 
 AUTO = "auto"
 KINDS = [np.float64, np.float32]
 SEEDS = 2**31 - 1
-
-
-class Data(NamedTuple):
-    """Checked rows with targets and weights; rows without weight are left out."""
-
-    X: Any
-    y: npt.NDArray[Any]
-    weights: Vector | None
 
 
 class LinearEstimator(BaseEstimator):  # type: ignore[misc]
@@ -124,25 +118,51 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
     def _checked_weights(self, sample_weight: Any, X: Any) -> Vector | None:
         if sample_weight is None:
             return None
+        given = np.asarray(sample_weight)
+        # scikit-learn refuses weights that are all zero, which in a stream is no error.
+        none = given.dtype.kind in "fiub" and not given.any()
         weights: Vector = _check_sample_weight(
-            sample_weight, X, dtype=np.float64, ensure_non_negative=True
+            np.ones_like(given) if none else sample_weight,
+            X,
+            dtype=np.float64,
+            ensure_non_negative=True,
         )
-        return weights
+        return np.zeros_like(weights) if none else weights
 
     # -- fitting ---------------------------------------------------------------------------------
+
+    def _fitted(self, X: Any, y: Any, sample_weight: Any, epochs: int | None) -> Self:
+        """Fit to rows in memory or to a stream of chunks."""
+        objective = self._objective()
+        if y is None and self._fit_to_stream(X, sample_weight, epochs):
+            return self
+        if epochs is not None:
+            raise ValueError(f"epochs are for streams, but X is {type(X).__name__}.")
+        data = without_weightless(self._checked_data(X, y, sample_weight, reset=True))
+        self._refuse_no_rows(data)
+        self._fit_data(data, objective)
+        return self
+
+    def _refuse_no_rows(self, data: Data) -> None:
+        if not data.y.size:
+            raise ValueError(
+                "sample_weight (times class_weight) must have an entry > 0, but all weights are "
+                "zero."
+            )
 
     def _seed(self) -> int:
         return int(check_random_state(self.random_state).randint(SEEDS))
 
-    def _keep(self, fit: Fit) -> None:
+    def _keep(self, fit: Fit, data: Data) -> None:
         """Keep what is known of a fit, and warn where it missed the tolerance."""
         self.objective_ = float(fit.objective)
         self.gap_ = float(fit.gap)
         self.certified_radius_ = float(fit.certified_radius)
         self.n_iter_ = int(fit.n_iter)
-        self.converged_ = fit.converged
-        self._stream = None
-        if not fit.converged:
+        self.converged_ = bool(fit.converged)
+        self.n_samples_seen_, self.weight_seen_ = int(data.y.size), data.weight
+        self._stream, self._missed = None, fit.missed
+        if fit.missed:
             warnings.warn(self._shortfall(fit), ConvergenceWarning, stacklevel=4)
 
     def _shortfall(self, fit: Fit) -> str:
@@ -163,6 +183,26 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
             return ""
         return f" (that within a distance of {fit.certified_radius:.2g} from the start)"
 
+    def _held_out(self, data: Data, classes: Any, seed: int) -> tuple[Data, Data]:
+        """Return the rows to learn from and the others, with the classes in proportion."""
+        count = int(np.ceil(self._validation_fraction() * data.y.size))
+        present = 1 if classes is None else np.unique(classes).size
+        if classes is not None and np.bincount(classes)[np.unique(classes)].min() < 2:
+            self._refuse_to_hold(count, data, "a class with a single row cannot be in both parts")
+        if min(count, data.y.size - count) < present:
+            self._refuse_to_hold(count, data, f"both parts need at least {present} rows")
+        learnt, held = train_test_split(
+            np.arange(data.y.size), test_size=count, stratify=classes, random_state=seed
+        )
+        return rows_of(data, learnt), rows_of(data, held)
+
+    def _refuse_to_hold(self, count: int, data: Data, reason: str) -> None:
+        raise ValueError(
+            f"early_stopping=True holds back {count} of {data.y.size} rows "
+            f"(validation_fraction={self.validation_fraction!r}), but {reason}. Increase "
+            "validation_fraction, give more rows, or set early_stopping=False."
+        )
+
     # -- streams ---------------------------------------------------------------------------------
 
     def _fit_to_stream(self, source: Any, sample_weight: Any, epochs: int | None) -> bool:
@@ -176,57 +216,78 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
                 "sample_weight cannot be given beside a stream: its chunks may be tuples "
                 "(X, y, sample_weight)."
             )
-        if self.early_stopping:
-            raise ValueError(
-                "early_stopping must be False for a stream, of which no rows are held back."
-            )
         if epochs is None:
             epochs = 1 if isinstance(source, Iterator) else stream.EPOCHS
+        self._refuse_early_stopping()
         self._forget()
         stream.fit_stream(
             self, source, epochs=epochs, progress=bool(self.verbose), rng=self._seed()
         )
         return True
 
+    def _refuse_early_stopping(self) -> None:
+        if self.early_stopping:
+            raise ValueError(
+                "early_stopping must be False for a stream, of which no rows are held back."
+            )
+
     def _forget(self) -> None:
-        """Drop what was fitted; where a start from the coefficients is wanted, the stream alone."""
+        """Drop what was fitted; where a start from the coefficients is wanted, only their history.
+
+        They are a start and nothing more then: the rows behind them no longer count.
+        """
         self._stream = None
-        if not self.warm_start:
-            for name in [name for name in vars(self) if name.endswith("_")]:
+        history = ("n_samples_seen_", "weight_seen_")
+        fitted = [name for name in vars(self) if name.endswith("_")]
+        for name in fitted:
+            if name in history or not self.warm_start:
                 delattr(self, name)
 
-    def _advance(self, problems: list[Problem], starts: list[Vector], weights: Any) -> list[Vector]:
-        """Do a step a batch for each problem and return the points to predict with."""
+    def _problems(self, objective: Objective, data: Data) -> list[Problem]:
+        """Return what is minimised: a problem, or one a class."""
+        raise NotImplementedError
+
+    def _starts(self, problems: list[Problem], *, warm: bool) -> list[Vector]:
+        """Return the points to start from: the last coefficients, where they are wanted and fit."""
+        raise NotImplementedError
+
+    def _set_parameters(self, points: list[Vector]) -> None:
+        """Set `coef_` and `intercept_` to the solutions of the problems."""
+        raise NotImplementedError
+
+    def _meaning(self, objective: Objective) -> tuple[Any, ...]:
+        """Return all that a stream's state depends on: a change of it begins a new stream."""
+        told = tuple(objective.loss_parameters.values())
+        parts = (objective.loss, objective.l2, objective.l1, objective.fit_intercept, *told)
+        return (*parts, self.feasible_set, self.diameter)
+
+    def _learn(self, objective: Objective, data: Data) -> None:
+        """Go on with the next rows of a stream, all of which have weight; there may be none."""
+        if not data.y.size:
+            return
         settings = self._settings()
-        rows = problems[0].model.n_samples
-        weight = float(rows) if weights is None else float(weights.sum())
-        before = getattr(self, "_stream", None)
-        if before is None:
-            change = online.first_change(problems[0], settings.diameter)
-            before = online.StreamState(tuple(starts), (), change, 0.0, 0.0)
-        rules = [
-            online.rule_for(problem, settings.diameter, start, before.change)
-            for problem, start in zip(problems, before.starts, strict=True)
-        ]
-        if not before.states:
-            states = (rule.init(start) for rule, start in zip(rules, starts, strict=True))
-            before = before._replace(states=tuple(states))
-        rng = np.random.default_rng([self._seed(), int(before.rows)])
-        after = before._replace(rows=before.rows + rows, weight=before.weight + weight)
-        share = weight / rows / after.mean_weight()
-        batch = settings.batch_size or online.BATCH
-        moved = tuple(
-            online.advanced(rule, state, online.ChunkOracle(problem, batch, rng, share))
-            for rule, state, problem in zip(rules, before.states, problems, strict=True)
+        stream = getattr(self, "_stream", None)
+        meaning = self._meaning(objective)
+        if stream is None or stream.meaning != meaning:
+            starts: list[Vector] = []
+            if hasattr(self, "coef_"):
+                starts = self._starts(self._problems(objective, data), warm=True)
+            seen = getattr(self, "n_samples_seen_", 0), getattr(self, "weight_seen_", 0.0)
+            stream = online.StreamState(meaning, tuple(starts), *seen)
+        moved = online.learnt(
+            stream,
+            data,
+            lambda rows: self._problems(objective, rows),
+            diameter=settings.diameter,
+            batch_size=settings.batch_size or online.BATCH,
+            seed=self._seed(),
         )
-        self._stream = after._replace(states=moved)
-        self.n_iter_ = int(moved[0].iteration)
+        self._set_parameters(moved.points(last=self.average is False))
+        self._stream = moved.stream
+        self.n_samples_seen_, self.weight_seen_ = int(moved.rows), moved.weight
+        self.n_iter_ = int(moved.states[0].iteration)
         self.objective_, self.gap_, self.certified_radius_ = np.nan, np.inf, 0.0
         self.converged_ = False
-        return [
-            problem.nearest(rule.last(state) if self.average is False else rule.output(state))
-            for rule, state, problem in zip(rules, moved, problems, strict=True)
-        ]
 
     # -- coefficients ----------------------------------------------------------------------------
 
@@ -270,14 +331,3 @@ def dense_rows(coefficients: Any, intercepts: Any, n_rows: int) -> tuple[Any, An
     """Return coefficients and intercepts as dense arrays with so many rows."""
     rows = _dense(coefficients).reshape(n_rows, -1)
     return rows, np.broadcast_to(np.ravel(intercepts), n_rows)
-
-
-def without_weightless(data: Data) -> Data:
-    """Leave out rows of weight zero: they count for nothing, not even as a class of their own."""
-    weights = data.weights
-    if weights is None or weights.min() > 0.0:
-        return data
-    kept = np.flatnonzero(weights)
-    if not kept.size:
-        raise ValueError("sample_weight must have an entry > 0, but all weights are zero.")
-    return Data(data.X[kept], data.y[kept], weights[kept])

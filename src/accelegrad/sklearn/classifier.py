@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import expit, softmax
 from sklearn.base import ClassifierMixin
-from sklearn.model_selection import train_test_split
 from sklearn.utils import compute_class_weight
 from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.metaestimators import available_if
@@ -16,7 +15,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.parallel import Parallel, delayed
 
 from accelegrad.errors import Vector, nearest
-from accelegrad.sklearn.base import Data, LinearEstimator, dense_rows, without_weightless
+from accelegrad.sklearn.base import LinearEstimator, dense_rows
+from accelegrad.sklearn.data import Data, without_weightless
 from accelegrad.sklearn.objective import Objective, Problem
 from accelegrad.sklearn.solve import Score, solve, total
 
@@ -144,12 +144,22 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
             )
         return n_classes > 2 and self.loss == "log_loss" and self.multi_class != "ovr"
 
+    def _meaning(self, objective: Objective) -> tuple[Any, ...]:
+        weights = self.class_weight
+        weights = dict(weights) if isinstance(weights, dict) else weights
+        multinomial = self._is_multinomial(self.classes_.size)
+        return (*super()._meaning(objective), weights, multinomial)
+
     # -- fitting ---------------------------------------------------------------------------------
 
     def _checked_data(self, X: Any, y: Any, sample_weight: Any, *, reset: bool) -> Data:
         X, y = self._checked(X, y, reset=reset)
         check_classification_targets(y)
         return Data(X, y, self._checked_weights(sample_weight, X))
+
+    def _prepared(self, data: Data) -> Data:
+        """Return the rows that have weight, with targets as places in `classes_`."""
+        return without_weightless(self._with_class_weights(data))
 
     def _with_class_weights(self, data: Data) -> Data:
         """Return data with targets as places in `classes_`, and weights with those of classes."""
@@ -176,28 +186,28 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
                 f"{type(self).__name__} needs rows of at least 2 classes, but y holds only 1 "
                 f"class: {self.classes_[0]}."
             )
-        multinomial = self._is_multinomial(n_classes)
         settings, seed = self._settings(), self._seed()
         known = old_classes is not None and np.array_equal(old_classes, self.classes_)
         warm = bool(self.warm_start) and known
-        data = self._with_class_weights(data)
+        data = self._prepared(data)
+        self._refuse_no_rows(data)
         held = None
         if self.early_stopping:
-            data, held = self._held_out(data, seed)
-        problems = self._problems(objective, data, multinomial)
-        starts = self._starts(problems, multinomial, warm=warm)
-        scores = self._validation_scores(held, multinomial)
+            data, held = self._held_out(data, data.y, seed)
+        problems = self._problems(objective, data)
+        starts = self._starts(problems, warm=warm)
+        scores = self._validation_scores(held)
         fits = Parallel(n_jobs=self.n_jobs)(
             delayed(solve)(problem, settings, start, score=score, seed=seed)
             for problem, start, score in zip(problems, starts, scores, strict=True)
         )
-        self._set_parameters([fit.parameters for fit in fits], multinomial)
-        self._keep(fits[0] if len(fits) == 1 else total(fits, settings.tol))
+        self._set_parameters([fit.parameters for fit in fits])
+        self._keep(fits[0] if len(fits) == 1 else total(fits), data)
 
-    def _problems(self, objective: Objective, data: Data, multinomial: bool) -> list[Problem]:
+    def _problems(self, objective: Objective, data: Data) -> list[Problem]:
         """Return the multinomial problem, or one a class against the rest; one for two classes."""
         n_classes = self.classes_.size
-        if multinomial:
+        if self._is_multinomial(n_classes):
             return [objective.on_classes(data.X, data.y, n_classes, data.weights)]
         return [
             objective.on(data.X, np.where(data.y == k, 1.0, -1.0), data.weights)
@@ -211,8 +221,7 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
     def _n_rows(self) -> int:
         return 1 if self.classes_.size == 2 else int(self.classes_.size)
 
-    def _starts(self, problems: list[Problem], multinomial: bool, *, warm: bool) -> list[Vector]:
-        """Return the points to start from: the last coefficients, where they are wanted and fit."""
+    def _starts(self, problems: list[Problem], *, warm: bool) -> list[Vector]:
         cold = [problem.start() for problem in problems]
         if not warm or not hasattr(self, "coef_"):
             return cold
@@ -222,13 +231,13 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
         if rows.shape[1] != problems[0].model.n_features:
             return cold
         blocks = [rows, intercepts[:, None]] if self.fit_intercept else [rows]
-        if multinomial:
+        if self._is_multinomial(self.classes_.size):
             return [problems[0].nearest(np.concatenate([block.ravel() for block in blocks]))]
         return [problem.nearest(x) for problem, x in zip(problems, np.hstack(blocks), strict=True)]
 
-    def _set_parameters(self, points: list[Vector], multinomial: bool) -> None:
+    def _set_parameters(self, points: list[Vector]) -> None:
         n_rows, free = self._n_rows(), int(self.fit_intercept)
-        if multinomial:
+        if self._is_multinomial(self.classes_.size):
             stacked = points[0]
             split = stacked.size - n_rows * free
             self.coef_ = stacked[:split].reshape(n_rows, -1)
@@ -240,24 +249,9 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
 
     # -- early stopping --------------------------------------------------------------------------
 
-    def _held_out(self, data: Data, seed: int) -> tuple[Data, Data]:
-        """Return the rows to learn from and the others, with the classes in proportion."""
-        learnt, held = train_test_split(
-            np.arange(data.y.size),
-            test_size=self._validation_fraction(),
-            stratify=data.y,
-            random_state=seed,
-        )
-
-        def part(rows: Any) -> Data:
-            weights = None if data.weights is None else data.weights[rows]
-            return Data(data.X[rows], data.y[rows], weights)
-
-        return part(learnt), part(held)
-
-    def _validation_scores(self, held: Data | None, multinomial: bool) -> list[Score | None]:
+    def _validation_scores(self, held: Data | None) -> list[Score | None]:
         """Return the accuracy on held-out rows, as a function of each problem's parameters."""
-        if multinomial:
+        if self._is_multinomial(self.classes_.size):
             return [None if held is None else ClassesAccuracy(held, self.classes_.size)]
         return [None if held is None else Accuracy(held, k) for k in self._positives()]
 
@@ -328,10 +322,11 @@ class AcceleGradClassifier(LinearClassifier):
         The largest number of iterations.
     tol : float or None, default 1e-3
         Stop when the certified gap is at most `tol` times the objective (or a thousandth of the
-        objective of the best constant prediction, where that is larger). None: do `max_iter`.
+        loss of a constant prediction, where that is larger). None: do `max_iter`.
     batch_size : "auto" or int
         "auto" leaves the choice to `minimize`; a number makes all steps stochastic, from so many
-        rows each (not for multinomial problems). In `partial_fit`, "auto" is 16.
+        rows each, at most all of them (not for multinomial problems). In `partial_fit`, "auto" is
+        16.
     diameter : "auto" or float
         The diameter of a ball around the start that holds a minimiser, if you know one.
     average : "auto" or bool
@@ -339,7 +334,7 @@ class AcceleGradClassifier(LinearClassifier):
         a stochastic run or stream.
     early_stopping : bool, default False
         Stop when the accuracy on a held-out part of the rows no longer rises. (Stopping on the
-        certified gap is what `tol` does, always.)
+        certified gap is what `tol` does, always.) That is no convergence: see `converged_`.
     validation_fraction : float, default 0.1
         The share of the rows that is held out for `early_stopping`.
     n_iter_no_change : int, default 5
@@ -368,9 +363,13 @@ class AcceleGradClassifier(LinearClassifier):
     certified_radius_ : float
         How far from the start that holds; inf where it holds everywhere.
     converged_ : bool
-        Whether the tolerance was met.
+        Whether `gap_` is within the tolerance; False without one.
     n_iter_ : int
         The iterations that were done; of one against the rest, the most of any class.
+    n_samples_seen_ : int
+        The rows with weight that the coefficients were learnt from, all in all.
+    weight_seen_ : float
+        The weight of these rows.
     n_features_in_ : int
         The number of columns.
     feature_names_in_ : array of str
@@ -469,20 +468,16 @@ class AcceleGradClassifier(LinearClassifier):
         -------
         self
         """
-        objective = self._objective()
-        if y is None and self._fit_to_stream(X, sample_weight, epochs):
-            return self
-        if epochs is not None:
-            raise ValueError(f"epochs are for streams, but X is {type(X).__name__}.")
-        data = self._checked_data(X, y, sample_weight, reset=True)
-        self._fit_data(without_weightless(data), objective)
-        return self
+        return self._fitted(X, y, sample_weight, epochs)
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
         """Go on with the next rows of a stream: a step every `batch_size` rows.
 
         AcceleGrad's state goes on from call to call. `gap_` is inf after it, for nobody has seen
-        the whole.
+        the whole. The first 300 rows of a stream count as one chunk, however they come, and should
+        be typical. After `fit` the coefficients count as much as the rows they were learnt from; so
+        they do where `set_params` has changed what is minimised, or the diameter, which begins a
+        new stream. Rows without weight are no rows.
 
         Parameters
         ----------
@@ -496,19 +491,15 @@ class AcceleGradClassifier(LinearClassifier):
         self
         """
         objective = self._objective()
-        first = not hasattr(self, "coef_")
+        self._refuse_early_stopping()
         if self.class_weight == "balanced":
             raise ValueError(
                 "class_weight='balanced' is not supported for partial_fit, which does not see all "
                 "rows. Compute the weights (sklearn.utils.compute_class_weight) and give a dict."
             )
-        data = self._checked_data(X, y, sample_weight, reset=first)
+        data = self._checked_data(X, y, sample_weight, reset=not hasattr(self, "coef_"))
         self._admit_classes(classes, data.y)
-        data = self._with_class_weights(data)
-        multinomial = self._is_multinomial(self.classes_.size)
-        problems = self._problems(objective, data, multinomial)
-        starts = self._starts(problems, multinomial, warm=not first)
-        self._set_parameters(self._advance(problems, starts, data.weights), multinomial)
+        self._learn(objective, self._prepared(data))
         return self
 
     def _admit_classes(self, classes: Any, y: npt.NDArray[Any]) -> None:

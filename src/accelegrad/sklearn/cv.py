@@ -7,16 +7,17 @@ import warnings
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-import numpy.typing as npt
 from sklearn.base import clone, is_classifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
 from sklearn.utils.parallel import Parallel, delayed
+from sklearn.utils.validation import check_consistent_length
 
 from accelegrad.errors import Vector, finite_vector, whole_number
-from accelegrad.sklearn.base import Data, LinearEstimator
+from accelegrad.sklearn.base import LinearEstimator
 from accelegrad.sklearn.classifier import AcceleGradClassifier, LinearClassifier
+from accelegrad.sklearn.data import Data, rows_of, without_weightless
 from accelegrad.sklearn.regressor import AcceleGradRegressor, LinearRegressor
 
 LARGEST, SMALLEST = 1e1, 1e-5  # the ends of the grid where only the number of points is given
@@ -28,7 +29,7 @@ class PathResult(NamedTuple):
     scores: list[float]
     objectives: list[float]
     gaps: list[float]
-    converged: list[bool]
+    missed: list[bool]
 
 
 class CrossValidated(LinearEstimator):
@@ -37,7 +38,7 @@ class CrossValidated(LinearEstimator):
     #: the estimator of a single alpha
     _single: type[Any]
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, groups: Any = None) -> Self:
         """Fit along the path on each fold, then to all rows with the best alpha.
 
         Parameters
@@ -47,11 +48,24 @@ class CrossValidated(LinearEstimator):
         y : array of shape (n_samples,)
             The targets or labels.
         sample_weight : array of shape (n_samples,), optional
-            Nonnegative weights of the rows, in the fits and in the scores.
+            Nonnegative weights of the rows, in the fits, and in the scores where `scoring` takes
+            weights.
+        groups : array of shape (n_samples,), optional
+            What rows belong together, for a splitter such as ``GroupKFold``.
 
         Returns
         -------
         self
+
+        Warns
+        -----
+        UserWarning
+            If the score of some alphas is NaN: they are not chosen.
+
+        Raises
+        ------
+        ValueError
+            If the score of all alphas is NaN.
         """
         alphas = strengths_to_try(self.alphas)
         data = self._checked_data(X, y, sample_weight, reset=True)
@@ -59,18 +73,19 @@ class CrossValidated(LinearEstimator):
         single._objective()  # which refuses wrong parameters before any work
         if is_classifier(self):
             refuse_one_class(data, type(self).__name__)
-        scorer = check_scoring(single, scoring=self.scoring)
+        check_consistent_length(data.y, groups)
+        scorer = WeightedScorer(single, self.scoring)
         folds = check_cv(self.cv, data.y, classifier=is_classifier(self))
         paths = Parallel(n_jobs=self.n_jobs)(
             delayed(follow_path)(single, alphas, data, train, test, scorer)
-            for train, test in folds.split(data.X, data.y)
+            for train, test in folds.split(data.X, data.y, groups)
         )
         self.alphas_ = alphas
         self.scores_, self.objectives_, self.gaps_ = (
             np.array([path[part] for path in paths]).T for part in range(3)
         )
-        self._warn_of_misses([flag for path in paths for flag in path.converged])
-        self.alpha_ = float(alphas[np.argmax(self.scores_.mean(axis=1))])
+        self._warn_of_misses([flag for path in paths for flag in path.missed])
+        self.alpha_ = best_alpha(alphas, self.scores_)
         self._adopt(single.set_params(alpha=self.alpha_).fit(*data))
         return self
 
@@ -79,11 +94,10 @@ class CrossValidated(LinearEstimator):
         given = self.get_params(deep=False)
         return self._single(alpha=alpha, **{name: given[name] for name in sorted(names)})
 
-    def _warn_of_misses(self, converged: list[bool]) -> None:
-        missed = len(converged) - sum(converged)
-        if missed:
+    def _warn_of_misses(self, missed: list[bool]) -> None:
+        if any(missed):
             warnings.warn(
-                f"{missed} of the {len(converged)} fits along the path missed tol={self.tol!r}; "
+                f"{sum(missed)} of the {len(missed)} fits along the path missed tol={self.tol!r}; "
                 f"gaps_ tells by how much. Increase max_iter (now {self.max_iter}) or tol, or "
                 "leave out the smallest alphas.",
                 ConvergenceWarning,
@@ -108,6 +122,63 @@ def strengths_to_try(given: Any) -> Vector:
     return np.sort(alphas)[::-1].copy()
 
 
+def best_alpha(alphas: Vector, scores: Vector) -> float:
+    """Return the alpha with the best mean score, the first of several, among those that have one.
+
+    Parameters
+    ----------
+    alphas : array of shape (n_alphas,)
+        The strengths.
+    scores : array of shape (n_alphas, n_folds)
+        Their scores.
+    """
+    means = scores.mean(axis=1)
+    without = np.isnan(means)
+    if without.all():
+        raise ValueError(
+            "scoring gives NaN on a held-out fold for every alpha, so that none can be chosen: "
+            "scores_ has the scores. Folds may be too small (R^2, the default of regressors, needs "
+            "two rows with different targets): choose another scoring, or a cv of fewer folds."
+        )
+    if without.any():
+        listed = ", ".join(f"{alpha:g}" for alpha in alphas[without])
+        warnings.warn(
+            f"The score on a held-out fold is NaN for alpha = {listed}: left out of the choice.",
+            stacklevel=3,
+        )
+    return float(alphas[np.argmax(np.where(without, -np.inf, means))])
+
+
+class WeightedScorer:
+    """A score that gets sample weights where it takes any.
+
+    Parameters
+    ----------
+    single : estimator
+        One of those that will be scored.
+    scoring : str, callable or None
+        As for `AcceleGradClassifierCV`.
+    """
+
+    def __init__(self, single: Any, scoring: Any) -> None:
+        if isinstance(scoring, (list, tuple, set, dict)):
+            raise TypeError(f"scoring must be one score, a name or a callable, not {scoring!r}.")
+        self._scorer = check_scoring(single, scoring=scoring)
+        # scikit-learn's scorers take weights and hand them on; what matters is who gets them.
+        judge = single.score if scoring is None else getattr(self._scorer, "_score_func", None)
+        told = inspect.signature(self._scorer if judge is None else judge).parameters
+        self._takes_weights = "sample_weight" in told
+
+    def __call__(self, fitted: Any, held: Data) -> float:
+        """Return the score; NaN where no row has weight."""
+        held = without_weightless(held)
+        if not held.y.size:
+            return float("nan")
+        weighted = self._takes_weights and held.weights is not None
+        told = {"sample_weight": held.weights} if weighted else {}
+        return float(self._scorer(fitted, held.X, held.y, **told))
+
+
 def refuse_one_class(data: Data, name: str) -> None:
     """Refuse labels that are all the same, before folds are made of them."""
     weighty = data.y if data.weights is None else data.y[data.weights > 0.0]
@@ -116,27 +187,21 @@ def refuse_one_class(data: Data, name: str) -> None:
 
 
 def follow_path(
-    single: Any, alphas: Vector, data: Data, train: Any, test: Any, scorer: Any
+    single: Any, alphas: Vector, data: Data, train: Any, test: Any, scorer: WeightedScorer
 ) -> PathResult:
     """Fit from the largest alpha to the smallest, each from the coefficients before."""
     estimator = clone(single).set_params(warm_start=True)
-    learnt, held = _rows(data, train), _rows(data, test)
-    told = {} if held.weights is None else {"sample_weight": held.weights}
+    learnt, held = rows_of(data, train), rows_of(data, test)
     path = PathResult([], [], [], [])
     for alpha in alphas:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # there is one for all of them
             estimator.set_params(alpha=float(alpha)).fit(*learnt)
-        path.scores.append(float(scorer(estimator, held.X, held.y, **told)))
+        path.scores.append(scorer(estimator, held))
         path.objectives.append(estimator.objective_)
         path.gaps.append(estimator.gap_)
-        path.converged.append(estimator.converged_)
+        path.missed.append(estimator._missed)
     return path
-
-
-def _rows(data: Data, rows: npt.NDArray[Any]) -> Data:
-    weights = None if data.weights is None else data.weights[rows]
-    return Data(data.X[rows], data.y[rows], weights)
 
 
 class AcceleGradClassifierCV(LinearClassifier, CrossValidated):
@@ -154,14 +219,16 @@ class AcceleGradClassifierCV(LinearClassifier, CrossValidated):
     cv : int, splitter, iterable of splits or None
         The folds; None is 5 of them, stratified.
     scoring : str, callable or None
-        What is to be large on the held-out folds; None is `score`.
+        What is to be large on the held-out folds; None is `score`. It gets the rows' weights if it
+        takes `sample_weight`.
     n_jobs : int or None
         Processes, a fold each.
 
     Attributes
     ----------
     alpha_ : float
-        The strength with the best mean score; the largest of them, if several have it.
+        The strength with the best mean score; the largest of them, if several have it. One with a
+        score of NaN is never chosen.
     alphas_ : array of shape (n_alphas,)
         The strengths tried, from large to small.
     scores_, objectives_, gaps_ : array of shape (n_alphas, n_folds)
@@ -250,14 +317,16 @@ class AcceleGradRegressorCV(LinearRegressor, CrossValidated):
     cv : int, splitter, iterable of splits or None
         The folds; None is 5 of them.
     scoring : str, callable or None
-        What is to be large on the held-out folds; None is `score`.
+        What is to be large on the held-out folds; None is `score`. It gets the rows' weights if it
+        takes `sample_weight`.
     n_jobs : int or None
         Processes, a fold each.
 
     Attributes
     ----------
     alpha_ : float
-        The strength with the best mean score; the largest of them, if several have it.
+        The strength with the best mean score; the largest of them, if several have it. One with a
+        score of NaN is never chosen.
     alphas_ : array of shape (n_alphas,)
         The strengths tried, from large to small.
     scores_, objectives_, gaps_ : array of shape (n_alphas, n_folds)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from scipy.special import entr, logsumexp
 
 from accelegrad.errors import Vector, nearest
 from accelegrad.problems.linear_model import LinearModel
@@ -26,6 +27,10 @@ from accelegrad.problems.sets import (
 Change = ColumnScaling | ScaledClasses
 
 PENALTIES = ("l2", "l1", "elasticnet")
+# How far a lower bound may be above a value by rounding, relative to it, and in units of the data's
+# type where that is more.
+ROUNDING, ROUNDING_UNITS = 1e-9, 64.0
+BLOCK_ENTRIES = 1 << 20  # of X in float64 at a time: bounds the memory that judging a point takes
 SETS: dict[str, Callable[[], FeasibleSet]] = {"nonnegative": NonNegative, "simplex": Simplex}
 
 
@@ -126,9 +131,34 @@ class Problem:
         return x if self.feasible_set is None else self.feasible_set.project(x)
 
     def value(self, x: Vector) -> float:
-        """Return the objective."""
-        value, _ = self.model.value_and_gradient(x)
-        return value + self.l1 * float(np.abs(x[: self.n_weights]).sum())
+        """Return the objective, in float64 whatever the data's type."""
+        weights = x[: self.n_weights]
+        l2 = 0.5 * self.model.l2 * float(weights @ weights)
+        return self._mean_loss(x) + l2 + self.l1 * float(np.abs(weights).sum())
+
+    def _mean_loss(self, x: Vector) -> float:
+        """Return the mean loss by products in float64, some rows at a time."""
+        model = self.model
+        data = model if isinstance(model, LinearModel) else model.rows
+        total, step = 0.0, max(1, BLOCK_ENTRIES // data.n_features)
+        for start in range(0, data.n_samples, step):
+            rows = slice(start, start + step)
+            X = data.X[rows].astype(np.float64, copy=False)
+            if isinstance(model, LinearModel):
+                margins = X @ x[: data.n_features] + (x[-1] if data.fit_intercept else 0.0)
+                losses = model.loss.value(margins, model.y[rows])
+            else:
+                weights, intercepts = model.split(x)
+                scores = X @ weights.T + intercepts
+                right = np.take_along_axis(scores, model.classes[rows, None], axis=1)
+                losses = logsumexp(scores, axis=1) - right.ravel()
+            total += float(data.shares[rows] @ losses)
+        return total
+
+    def rounding(self, value: float) -> float:
+        """Return by how much a bound may exceed a value by rounding alone."""
+        data = self.model if isinstance(self.model, LinearModel) else self.model.rows
+        return max(ROUNDING, ROUNDING_UNITS * float(np.finfo(data.dtype).eps)) * abs(value)
 
     def l2_slope(self, x: Vector) -> Vector:
         """Return the gradient of the l2 term."""
@@ -203,7 +233,10 @@ def spread(given: FeasibleSet | None, size: int, copies: int, free: int) -> Feas
 
 
 def best_constant(model: LinearModel) -> float:
-    """Return the constant prediction with the least mean loss, or one that is about as good."""
+    """Return the constant prediction with the least mean loss, or one that is about as good.
+
+    It is the mean for squared losses, and the median or the quantile for the others.
+    """
     y, weights = model.y, model.sample_weight
     if model.loss.name in ("squared", "squared_epsilon_insensitive"):
         return float(np.average(y, weights=weights))
@@ -222,10 +255,18 @@ def null_value(model: LinearModel) -> float:
     """
     y, weights = model.y, model.sample_weight
     if model.loss.classification and model.fit_intercept:
-        positive = float(np.average(y > 0.0, weights=weights))
-        return 4.0 * positive * (1.0 - positive)  # exact for the squared hinge
+        return _null_value_of_labels(model.loss.name, float(np.average(y > 0.0, weights=weights)))
     constant = best_constant(model) if model.fit_intercept else 0.0
     return float(np.average(model.loss.value(np.full_like(y, constant), y), weights=weights))
+
+
+def _null_value_of_labels(loss: str, positive: float) -> float:
+    """Return the least mean loss of constant scores, given the share of positive labels."""
+    if loss == "logistic":
+        return float(entr(positive) + entr(1.0 - positive))
+    if loss == "hinge":
+        return 2.0 * min(positive, 1.0 - positive)
+    return 4.0 * positive * (1.0 - positive)  # at 2 p - 1; the squared hinge and the modified Huber
 
 
 def null_value_of_classes(model: MultinomialModel) -> float:

@@ -8,13 +8,13 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
-from sklearn.model_selection import train_test_split
 from sklearn.utils.metadata_routing import UNUSED
 
 from accelegrad.errors import Vector
-from accelegrad.sklearn.base import Data, LinearEstimator, dense_rows, without_weightless
+from accelegrad.sklearn.base import LinearEstimator, dense_rows
+from accelegrad.sklearn.data import Data, without_weightless
 from accelegrad.sklearn.objective import Objective, Problem
-from accelegrad.sklearn.solve import Score, solve
+from accelegrad.sklearn.solve import solve
 
 LOSSES = {
     "squared_error": "squared",
@@ -56,48 +56,58 @@ class LinearRegressor(RegressorMixin, LinearEstimator):  # type: ignore[misc]
         weights = self._checked_weights(sample_weight, X)
         return Data(X, np.asarray(y, dtype=np.float64), weights)
 
-    def _set_parameters(self, x: Vector) -> None:
+    def _problems(self, objective: Objective, data: Data) -> list[Problem]:
+        return [objective.on(*data)]
+
+    def _set_parameters(self, points: list[Vector]) -> None:
+        (x,) = points
         if self.fit_intercept:
             self.coef_, self.intercept_ = x[:-1], float(x[-1])
         else:
             self.coef_, self.intercept_ = x, 0.0
 
-    def _start(self, problem: Problem, *, warm: bool) -> Vector:
-        """Return the point to start from: the last coefficients, where they are wanted and fit."""
+    def _starts(self, problems: list[Problem], *, warm: bool) -> list[Vector]:
+        (problem,) = problems
         if not warm or np.size(getattr(self, "intercept_", ())) == 0:
-            return problem.start()
+            return [problem.start()]
         rows, intercept = dense_rows(self.coef_, self.intercept_, 1)
         if rows.shape[1] != problem.model.n_features:
-            return problem.start()
-        return problem.nearest(np.append(rows[0], intercept) if self.fit_intercept else rows[0])
+            return [problem.start()]
+        return [problem.nearest(np.append(rows[0], intercept) if self.fit_intercept else rows[0])]
+
+    def _prepared(self, data: Data) -> Data:
+        """Return the rows that have weight."""
+        return without_weightless(data)
 
     def _fit_data(self, data: Data, objective: Objective) -> None:
-        settings, score = self._settings(), None
+        settings, seed, score = self._settings(), self._seed(), None
         if self.early_stopping:
-            data, score = self._held_out(data)
-        problem = objective.on(*data)
-        start = self._start(problem, warm=self.warm_start)
-        fit = solve(problem, settings, start, score=score, seed=self._seed())
-        self._set_parameters(fit.parameters)
-        self._keep(fit)
+            data, held = self._held_out(data, None, seed)
+            if np.ptp(held.y) == 0.0:
+                self._refuse_to_hold(
+                    held.y.size,
+                    data,
+                    "R^2 is not defined for targets that are all the same",
+                )
+            score = Determination(held, intercept=bool(self.fit_intercept))
+        problems = self._problems(objective, data)
+        (start,) = self._starts(problems, warm=self.warm_start)
+        fit = solve(problems[0], settings, start, score=score, seed=seed)
+        self._set_parameters([fit.parameters])
+        self._keep(fit, data)
 
-    def _held_out(self, data: Data) -> tuple[Data, Score]:
-        """Return the rows to learn from, and R^2 on the others."""
-        learnt, held = train_test_split(
-            np.arange(data.y.size),
-            test_size=self._validation_fraction(),
-            random_state=self._seed(),
-        )
-        X, y = data.X[held], data.y[held]
-        weights = None if data.weights is None else data.weights[held]
-        width = data.X.shape[1]
 
-        def score(x: Vector) -> float:
-            predicted = X @ x[:width] + (x[-1] if self.fit_intercept else 0.0)
-            return float(r2_score(y, predicted, sample_weight=weights))
+class Determination:
+    """R^2 on held-out rows."""
 
-        rest = None if data.weights is None else data.weights[learnt]
-        return Data(data.X[learnt], data.y[learnt], rest), score
+    def __init__(self, held: Data, *, intercept: bool) -> None:
+        self.held, self.intercept = held, intercept
+
+    def __call__(self, x: Vector) -> float:
+        """Return R^2, weighted, for these parameters."""
+        X, y, weights = self.held
+        predicted = X @ x[: X.shape[1]] + (x[-1] if self.intercept else 0.0)
+        return float(r2_score(y, predicted, sample_weight=weights))
 
 
 class AcceleGradRegressor(LinearRegressor):
@@ -138,10 +148,10 @@ class AcceleGradRegressor(LinearRegressor):
         The largest number of iterations.
     tol : float or None, default 1e-3
         Stop when the certified gap is at most `tol` times the objective (or a thousandth of the
-        objective of the best constant prediction, where that is larger). None: do `max_iter`.
+        loss of a constant prediction, where that is larger). None: do `max_iter`.
     batch_size : "auto" or int
         "auto" leaves the choice to `minimize`; a number makes all steps stochastic, from so many
-        rows each. In `partial_fit`, "auto" is 16.
+        rows each, at most all of them. In `partial_fit`, "auto" is 16.
     diameter : "auto" or float
         The diameter of a ball around the start that holds a minimiser, if you know one.
     average : "auto" or bool
@@ -149,7 +159,7 @@ class AcceleGradRegressor(LinearRegressor):
         a stochastic run or stream.
     early_stopping : bool, default False
         Stop when the score on a held-out part of the rows no longer rises. (Stopping on the
-        certified gap is what `tol` does, always.)
+        certified gap is what `tol` does, always.) That is no convergence: see `converged_`.
     validation_fraction : float, default 0.1
         The share of the rows that is held out for `early_stopping`.
     n_iter_no_change : int, default 5
@@ -174,9 +184,13 @@ class AcceleGradRegressor(LinearRegressor):
     certified_radius_ : float
         How far from the start that holds; inf where it holds everywhere.
     converged_ : bool
-        Whether the tolerance was met.
+        Whether `gap_` is within the tolerance; False without one.
     n_iter_ : int
         The iterations that were done.
+    n_samples_seen_ : int
+        The rows with weight that the coefficients were learnt from, all in all.
+    weight_seen_ : float
+        The weight of these rows.
     n_features_in_ : int
         The number of columns.
     feature_names_in_ : array of str
@@ -273,20 +287,16 @@ class AcceleGradRegressor(LinearRegressor):
         -------
         self
         """
-        objective = self._objective()
-        if y is None and self._fit_to_stream(X, sample_weight, epochs):
-            return self
-        if epochs is not None:
-            raise ValueError(f"epochs are for streams, but X is {type(X).__name__}.")
-        data = self._checked_data(X, y, sample_weight, reset=True)
-        self._fit_data(without_weightless(data), objective)
-        return self
+        return self._fitted(X, y, sample_weight, epochs)
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Go on with the next rows of a stream: a step every `batch_size` rows.
 
         AcceleGrad's state goes on from call to call. `gap_` is inf after it, for nobody has seen
-        the whole.
+        the whole. The first 300 rows of a stream count as one chunk, however they come, and should
+        be typical. After `fit` the coefficients count as much as the rows they were learnt from; so
+        they do where `set_params` has changed what is minimised, or the diameter, which begins a
+        new stream. Rows without weight are no rows.
 
         Parameters
         ----------
@@ -298,9 +308,7 @@ class AcceleGradRegressor(LinearRegressor):
         self
         """
         objective = self._objective()
-        first = not hasattr(self, "coef_")
-        data = self._checked_data(X, y, sample_weight, reset=first)
-        problem = objective.on(*data)
-        start = self._start(problem, warm=not first)
-        self._set_parameters(self._advance([problem], [start], data.weights)[0])
+        self._refuse_early_stopping()
+        data = self._checked_data(X, y, sample_weight, reset=not hasattr(self, "coef_"))
+        self._learn(objective, self._prepared(data))
         return self

@@ -36,9 +36,9 @@ LOOKS = 1.05  # the tolerance is looked at whenever the iterations have grown by
 FIRST_LOOKS = 20  # and after each of the first ones
 DEARER_LOOKS = 8  # the dearer bounds are looked at one time in so many
 FORGETTING = 2.0  # slopes are averaged with weights that grow like this power of the iteration
-SMALLEST_TOL = 1e-15  # below that rounding decides
+# The run aims a little lower than `tol`, since the objective is computed anew for what is kept.
+MARGIN = 1e-3
 FARTHER, FARTHER_LOOKS = 4.0, 10  # beyond a region: so many times its radius, so often
-ROUNDING = 1e-9  # how far below zero, relative to the value, a gap may be by rounding
 
 Score = Callable[[Vector], float]
 
@@ -62,10 +62,22 @@ class Fit(NamedTuple):
     parameters: Vector
     objective: float
     gap: float
+    target: float  # the gap that is small enough; below zero without a tolerance
     certified_radius: float
     n_iter: int
-    converged: bool
+    refuted: bool  # whether a lower objective than the bound is known, beyond the bound's region
+    ended: bool  # whether it ended as it was asked to: neither by max_iter nor by a failure
     message: str
+
+    @property
+    def converged(self) -> bool:
+        """Whether the certified gap of these very parameters is within the tolerance."""
+        return self.gap <= self.target and not self.refuted
+
+    @property
+    def missed(self) -> bool:
+        """Whether the tolerance was missed, and nobody asked for an earlier end."""
+        return not (self.converged or self.ended)
 
 
 class Function:
@@ -174,7 +186,8 @@ class Watch:
         score: Score | None,
         function: Function | None = None,
     ) -> None:
-        self.settings, self.score, self.function = settings, score, function
+        self.problem, self.settings = problem, settings
+        self.score, self.function = score, function
         self.floor = NEGLIGIBLE * problem.null_value
         self.reached = self.stalled = False
         self.best: Vector | None = None
@@ -197,15 +210,21 @@ class Watch:
         assert self.settings.tol is not None
         return self.settings.tol * max(value, self.floor)
 
+    @property
+    def aim(self) -> float | None:
+        """The relative gap at which a run ends."""
+        return None if self.settings.tol is None else (1.0 - MARGIN) * self.settings.tol
+
     def negligible(self) -> float | None:
         """Return a tolerance for `minimize`, relative to 1 or more, for objectives of about 0."""
-        if self.settings.tol is None:
-            return None
-        return max(self.settings.tol * min(1.0, self.floor), SMALLEST_TOL)
+        # None where it would be zero: then a constant fits, and only a gap of zero is small enough.
+        return None if self.aim is None else self.aim * min(1.0, self.floor) or None
 
     def enough(self, value: float, gap: float) -> bool:
         """Tell whether the relative tolerance is met; a gap below zero refutes its own premises."""
-        return self.settings.tol is not None and -ROUNDING * value <= gap <= self.target(value)
+        if self.aim is None:
+            return False
+        return -self.problem.rounding(value) <= gap <= self.aim * max(value, self.floor)
 
     def __call__(self, intermediate_result: OptimizeResult) -> None:
         """Look at a run."""
@@ -213,18 +232,20 @@ class Watch:
         x = known.x if self.function is None else self.function.point(known.x)
         if self.score is not None:
             self._judge(x, self.score)
-        if self.has_own_bounds:
-            self.reached = self.enough(known.fun, self._gap(known, x))
+        if self.has_own_bounds and self.settings.tol is not None:
+            # The value at an average or a last point is not known to a run without a goal.
+            value = float(known.fun) if math.isfinite(known.fun) else self.problem.value(x)
+            self.reached = self.enough(value, self._gap(x, value))
         if self.reached or self.stalled:
             raise StopIteration
 
-    def _gap(self, known: OptimizeResult, x: Vector) -> float:
+    def _gap(self, x: Vector, value: float) -> float:
         """Return the gap by bounds that hold everywhere."""
         function = self.function
         assert function is not None
-        if not self.enough(known.fun, known.fun - function.lower_bound):
-            function.raise_bound(x, known.fun)
-        return float(known.fun) - function.lower_bound
+        if not self.enough(value, value - function.lower_bound):
+            function.raise_bound(x, value)
+        return value - function.lower_bound
 
     def _judge(self, x: Vector, score_of: Score) -> None:
         score = score_of(x)
@@ -287,11 +308,16 @@ def _solve_model(
         start,
         penalty=L1(problem.l1) if problem.l1 > 0.0 else None,  # which leaves the intercept out
         feasible_set=problem.feasible_set,
-        batch_size=settings.batch_size,
+        batch_size=_rows_a_step(settings.batch_size, model),
         rng=seed,
         **_options(settings, watch),
     )
     return _fit(problem, watch, result)
+
+
+def _rows_a_step(wanted: int | None, model: LinearModel) -> int | None:
+    """Return the batch size, at most all rows: folds and held-out parts leave fewer of them."""
+    return None if wanted is None else min(wanted, model.n_samples)
 
 
 def _solve_function(
@@ -322,7 +348,7 @@ def _options(settings: Settings, watch: Watch) -> dict[str, Any]:
         "output": settings.output,
         "max_iter": settings.max_iter,
         "tol": None if watch.has_own_bounds else watch.negligible(),
-        "rtol": None if watch.has_own_bounds else settings.tol,
+        "rtol": None if watch.has_own_bounds else watch.aim,
         "callback": watch if watch.wanted else None,
         "callback_at": looks(settings.max_iter) if watch.wanted else None,
         "progress": settings.progress,
@@ -330,17 +356,29 @@ def _options(settings: Settings, watch: Watch) -> dict[str, Any]:
 
 
 def _fit(problem: Problem, watch: Watch, result: OptimizeResult) -> Fit:
-    x, value = result.x, float(result.fun)
-    if watch.best is not None:  # the point with the best score, and what is proved of that
-        x = watch.best
-        value = problem.value(x)
-    gap = value - float(result.lower_bound)
-    met = watch.reached or watch.stalled or watch.enough(value, gap) or bool(result.success)
-    message = str(result.message)
-    if met and watch.settings.tol is not None and _is_refuted(problem, x, result):
-        met, message = False, "The minimum is not within the given or guessed diameter."
-    radius, n_iter = float(result.certified_radius), int(result.nit)
-    return Fit(x, value, gap, radius, n_iter, met, message)
+    """Judge the point that is kept: the result, or the one with the best score."""
+    x = problem.nearest(result.x if watch.best is None else watch.best)
+    value, bound = problem.value(x), float(result.lower_bound)
+    radius, message = float(result.certified_radius), str(result.message)
+    below = not value - bound >= -problem.rounding(value)
+    refuted = below or _is_refuted(problem, x, result)
+    if refuted:
+        message = "The minimum is not within the given or guessed diameter."
+    if below or bound <= 0.0:  # losses and penalties are nonnegative: what always holds is better
+        bound, radius = 0.0, math.inf
+    tol = watch.settings.tol
+    score_decided = watch.score is not None and (watch.reached or bool(result.success))
+    return Fit(
+        x,
+        value,
+        abs(value - bound),  # below zero it is rounding, of about this size
+        -1.0 if tol is None else watch.target(value),
+        radius,
+        int(result.nit),
+        refuted and radius < math.inf,
+        tol is None or watch.stalled or score_decided,
+        message,
+    )
 
 
 def _is_refuted(problem: Problem, x: Vector, result: OptimizeResult) -> bool:
@@ -367,16 +405,16 @@ def looks(max_iter: int) -> list[int]:
     return chosen
 
 
-def total(fits: list[Fit], tol: float | None) -> Fit:
+def total(fits: list[Fit]) -> Fit:
     """Return several fits as one, of the sum of their problems."""
-    objective, gap = sum(fit.objective for fit in fits), sum(fit.gap for fit in fits)
-    together = tol is not None and gap <= tol * objective
     return Fit(
         np.array([fit.parameters for fit in fits]),
-        objective,
-        gap,
+        sum(fit.objective for fit in fits),
+        sum(fit.gap for fit in fits),
+        sum(fit.target for fit in fits),
         min(fit.certified_radius for fit in fits),
         max(fit.n_iter for fit in fits),
-        together or all(fit.converged for fit in fits),
+        any(fit.refuted for fit in fits),
+        all(fit.converged or fit.ended for fit in fits),
         next((fit.message for fit in fits if not fit.converged), fits[0].message),
     )

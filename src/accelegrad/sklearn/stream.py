@@ -385,6 +385,11 @@ class IteratorSource(IterableSource):
         super().__init__(lambda: chunks)
 
 
+def _in_double(X: Any) -> Any:
+    """Return float64 in place of float32: what is proved is proved in double precision."""
+    return X.astype(np.float64) if getattr(X, "dtype", None) == np.float32 else X
+
+
 class _Labels:
     """The distinct labels seen so far; None before the first."""
 
@@ -466,13 +471,16 @@ class _Stream:
     def _certify(self, bar: Any) -> None:
         if bar is not None:
             bar.set_description("certifying")
-        certificate = StreamCertificate(self.estimator)
+        estimator = self.estimator
+        if not hasattr(estimator, "coef_"):
+            raise ValueError("source has no rows with weight: all weights are zero.")
+        certificate = StreamCertificate(estimator)
         for given in self.source.chunks(None):
             chunk = self._checked(given)
             if chunk.X.shape[0]:
-                certificate.add(*chunk)
-        estimator, gap = self.estimator, certificate.gap
-        estimator.objective_, estimator.gap_ = certificate.objective, gap
+                certificate.add(_in_double(chunk.X), chunk.y, chunk.weights)
+        gap = certificate.gap
+        estimator.objective_, estimator.gap_ = float(certificate.objective), float(gap)
         if np.isfinite(gap):
             estimator.certified_radius_ = np.inf
             tol = estimator.tol

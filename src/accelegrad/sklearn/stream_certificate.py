@@ -12,7 +12,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.base import is_classifier
 
 from accelegrad.errors import Vector
 from accelegrad.problems.linear_model import LinearModel
@@ -33,11 +32,16 @@ class StreamCertificate:
         self._sums: list[_Sums] = []
 
     def add(self, X: Any, y: Any, sample_weight: Any = None) -> None:
-        """Add a chunk."""
-        problems, points, weight = _on_chunk(self._estimator, X, y, sample_weight)
+        """Add a chunk, of which rows without weight are left out."""
+        estimator = self._estimator
+        data = estimator._prepared(estimator._checked_data(X, y, sample_weight, reset=False))
+        if not data.y.size:
+            return
+        problems = estimator._problems(estimator._objective(), data)
+        points = estimator._starts(problems, warm=True)
         self._sums = self._sums or [_Sums(point) for point in points]
         for sums, problem in zip(self._sums, problems, strict=True):
-            sums.add(problem, weight)
+            sums.add(problem, data.weight)
 
     @property
     def objective(self) -> float:
@@ -51,22 +55,6 @@ class StreamCertificate:
         It is known for the l2 penalty without constraints, but not for multinomial problems.
         """
         return sum(sums.gap() for sums in self._sums)
-
-
-def _on_chunk(estimator: Any, X: Any, y: Any, sample_weight: Any) -> tuple[list[Problem], Any, Any]:
-    """Return the problems of a chunk, the points in question, and the chunk's weight."""
-    objective = estimator._objective()
-    data = estimator._checked_data(X, y, sample_weight, reset=False)
-    if is_classifier(estimator):
-        multinomial = estimator._is_multinomial(estimator.classes_.size)
-        data = estimator._with_class_weights(data)
-        problems = estimator._problems(objective, data, multinomial)
-        points = estimator._starts(problems, multinomial, warm=True)
-    else:
-        problems = [objective.on(*data)]
-        points = [estimator._start(problems[0], warm=True)]
-    weight = data.y.shape[0] if data.weights is None else float(data.weights.sum())
-    return problems, points, weight
 
 
 class _Sums:

@@ -1,0 +1,51 @@
+"""Checked rows, and what is done with them as they are."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from accelegrad.errors import Vector
+
+
+class Data(NamedTuple):
+    """Checked rows with targets and weights."""
+
+    X: Any
+    y: npt.NDArray[Any]
+    weights: Vector | None
+
+    @property
+    def weight(self) -> float:
+        """The weight of all rows, each of which weighs 1 where nothing is said."""
+        return float(self.y.size) if self.weights is None else float(self.weights.sum())
+
+
+def rows_of(data: Data, rows: Any) -> Data:
+    """Return some rows."""
+    weights = None if data.weights is None else data.weights[rows]
+    return Data(data.X[rows], data.y[rows], weights)
+
+
+def without_weightless(data: Data) -> Data:
+    """Leave out rows of weight zero: they count for nothing, not even as a class of their own."""
+    if data.weights is None or data.weights.min() > 0.0:
+        return data
+    return rows_of(data, np.flatnonzero(data.weights))
+
+
+def joined(*parts: Data) -> Data:
+    """Return the rows of all parts, one after the other, in arrays of their own."""
+    tables = [part.X for part in parts]
+    if any(sp.issparse(table) for table in tables):
+        X: Any = sp.vstack([sp.csr_array(table) for table in tables], format="csr")
+    else:
+        X = np.concatenate(tables)
+    weights = None
+    if any(part.weights is not None for part in parts):
+        each = (np.ones(part.y.size) if part.weights is None else part.weights for part in parts)
+        weights = np.concatenate(list(each))
+    return Data(X, np.concatenate([part.y for part in parts]), weights)

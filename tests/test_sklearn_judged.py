@@ -1,0 +1,175 @@
+"""What is returned is what is judged: objective, gap and converged are those of the coefficients."""
+
+import warnings
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.datasets import load_breast_cancer, make_classification
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.preprocessing import StandardScaler
+
+import accelegrad as ag
+from accelegrad.sklearn import AcceleGradClassifier, AcceleGradRegressor
+from accelegrad.sklearn.objective import Objective
+from accelegrad.sklearn.stream import fit_stream
+
+
+@pytest.fixture(scope="module")
+def binary():
+    X, y = load_breast_cancer(return_X_y=True)
+    return StandardScaler().fit_transform(X), y
+
+
+def logistic(X, y, coefficients, intercept, alpha, weights=None):
+    """The objective in extended precision; labels are -1 and 1."""
+    X = np.asarray(X, dtype=np.longdouble)
+    margins = X @ coefficients.astype(np.longdouble) + np.longdouble(intercept)
+    losses = np.logaddexp(0, -y * margins)
+    mean = np.average(losses, weights=weights)
+    return float(mean + alpha * (coefficients.astype(np.longdouble) ** 2).sum() / 2)
+
+
+def test_early_stopping_is_no_convergence(binary):
+    X, y = binary
+    early = AcceleGradClassifier(
+        alpha=1e-6, early_stopping=True, n_iter_no_change=1, random_state=0
+    ).fit(X, y)  # the end that was asked for: no warning
+    assert early.gap_ > 1e-3 * early.objective_
+    assert not early.converged_
+
+
+def test_early_stopping_that_comes_to_no_end_is_told(binary):
+    X, y = binary
+    options = {"early_stopping": True, "random_state": 0, "max_iter": 2, "tol": 1e-9}
+    with pytest.warns(ConvergenceWarning, match="missed tol=1e-09"):
+        short = AcceleGradClassifier(**options).fit(X, y)
+    assert not short.converged_
+
+
+def test_small_targets_are_held_to_their_own_tolerance():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 4))
+    y = 1e-9 * (X @ [1.0, -2.0, 0.5, 0.0] + 0.3 * rng.standard_normal(60))
+    for loss in ("squared_error", "absolute_error", "huber"):
+        fit = AcceleGradRegressor(loss, alpha=1e-3, tol=1e-4, max_iter=3000)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            fit.fit(X, y)
+        assert fit.converged_ == (fit.gap_ <= 1e-4 * fit.objective_)
+
+
+@pytest.mark.parametrize("kind", [np.ascontiguousarray, np.asfortranarray, sp.csr_array])
+@pytest.mark.parametrize("offset", [0.0, 300.0])
+def test_the_objective_of_single_precision_data_is_in_double(binary, kind, offset):
+    X, y = binary
+    single = (X + offset).astype(np.float32)
+    sign = np.where(y == 1, 1.0, -1.0)
+    weights = np.random.default_rng(0).uniform(0.2, 2.0, y.size)
+    fit = AcceleGradClassifier(alpha=1e-2).fit(kind(single), y, sample_weight=weights)
+    expected = logistic(single, sign, fit.coef_[0], fit.intercept_[0], 1e-2, weights)
+    # A margin is a sum of terms of up to 300 |w|, the loss has a slope of at most 1.
+    terms = np.abs(single).max() * np.abs(fit.coef_).sum() + 1.0
+    assert fit.objective_ == pytest.approx(expected, rel=0, abs=1e-14 * terms)
+
+
+@pytest.mark.parametrize("loss", ["squared", "absolute", "logistic"])
+def test_large_data_are_judged_in_blocks(loss, monkeypatch):
+    monkeypatch.setattr("accelegrad.sklearn.objective.BLOCK_ENTRIES", 40)
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((101, 4)), rng.choice([-1.0, 1.0], 101)
+    x, weights = rng.standard_normal(5), rng.uniform(0.0, 1.0, 101)
+    problem = Objective(loss, 0.3, 0.2, None, True).on(X, y, weights)
+    model = ag.LinearModel(X, y, loss, l2=0.3, fit_intercept=True, sample_weight=weights)
+    expected = model.value(x) + 0.2 * np.abs(x[:-1]).sum()
+    assert problem.value(x) == pytest.approx(expected, rel=1e-13)
+    classes = rng.integers(0, 3, 101)
+    several = Objective("logistic", 0.3, 0.0, None, True).on_classes(X, classes, 3, weights)
+    x = rng.standard_normal(15)
+    expected, _ = several.model.value_and_gradient(x)
+    assert several.value(x) == pytest.approx(expected, rel=1e-13)
+
+
+@pytest.mark.parametrize("loss", ["log_loss", "hinge"])
+def test_a_streams_objective_is_in_double(binary, loss):
+    X, y = binary
+    single = (X + 300.0).astype(np.float32)
+    done = fit_stream(
+        AcceleGradClassifier(loss, alpha=1e-2, random_state=0), (single, y), chunk_rows=200, rng=0
+    ).estimator
+    margins = single.astype(np.longdouble) @ done.coef_[0] + np.longdouble(done.intercept_[0])
+    margins *= np.where(y == 1, 1, -1)
+    losses = np.logaddexp(0, -margins) if loss == "log_loss" else np.maximum(0, 1 - margins)
+    expected = float(losses.mean() + 1e-2 * (done.coef_[0] ** 2).sum() / 2)
+    terms = 310.0 * np.abs(done.coef_).sum() + 1.0
+    assert done.objective_ == pytest.approx(expected, rel=0, abs=1e-14 * terms)
+
+
+def test_a_region_that_is_refuted_proves_nothing(binary):
+    X, y = binary
+    with pytest.warns(ConvergenceWarning):
+        fit = AcceleGradClassifier("hinge", diameter=1e-3, max_iter=300).fit(X, y)
+    assert fit.gap_ >= 0.0
+    assert not fit.converged_
+
+
+@pytest.mark.parametrize("average", [True, False])
+@pytest.mark.parametrize("penalty", ["l1", "elasticnet"])
+def test_an_average_meets_the_tolerance_too(binary, average, penalty):
+    """Its value is not known to the run itself, which went on to max_iter."""
+    X, y = binary
+    fit = AcceleGradClassifier(penalty=penalty, alpha=1e-1, tol=1e-2, average=average).fit(X, y)
+    assert fit.converged_
+    assert fit.n_iter_ < 5000
+
+
+def test_several_classes_are_judged_together():
+    X, y = make_classification(200, 6, n_informative=4, n_classes=3, random_state=0)
+    fit = AcceleGradClassifier("hinge", alpha=1e-1).fit(X, y)
+    scores = np.concatenate([fit.coef_, fit.intercept_[:, None]], axis=1)
+    total = 0.0
+    for k, row in enumerate(scores):
+        margins = np.where(y == k, 1, -1) * (X @ row[:-1] + row[-1])
+        total += np.maximum(0, 1 - margins).mean() + 0.05 * row[:-1] @ row[:-1]
+    assert fit.objective_ == pytest.approx(total, rel=1e-12)
+    assert fit.converged_
+    assert fit.gap_ <= 1e-3 * fit.objective_
+
+
+@pytest.mark.parametrize(
+    ("loss", "expected"),
+    [
+        ("logistic", -(0.2 * np.log(0.2) + 0.8 * np.log(0.8))),
+        ("hinge", 0.4),
+        ("squared_hinge", 0.64),
+        ("modified_huber", 0.64),
+    ],
+)
+def test_what_the_best_constant_gets(loss, expected):
+    """The floor of the relative tolerance is a thousandth of it."""
+    y = np.where(np.arange(100) % 5 == 0, 1.0, -1.0)
+    problem = Objective(loss, 0.0, 0.0, None, True).on(np.ones((100, 1)), y, None)
+    assert problem.null_value == pytest.approx(expected, rel=1e-12)
+    values = [problem.value(np.array([0.0, b])) for b in np.linspace(-3.0, 3.0, 601)]
+    assert problem.null_value <= min(values) + 1e-12
+    assert problem.null_value >= min(values) - 1e-4
+
+
+def test_an_objective_of_zero_is_the_minimum_whatever_the_diameter():
+    # Losses are nonnegative, so zero is a bound that holds everywhere; the diameter's does not.
+    fit = AcceleGradClassifier(
+        "squared_hinge",
+        penalty="l1",
+        alpha=0.0,
+        diameter=1e-3,
+        feasible_set=ag.Box(-9.0, np.inf),
+        fit_intercept=False,
+    ).fit([[1.0], [-1.0]], [1, 0])
+    assert (fit.objective_, fit.gap_, fit.certified_radius_) == (0.0, 0.0, np.inf)
+    assert fit.converged_
+
+
+def test_a_batch_has_at_most_all_rows():
+    fit = AcceleGradRegressor(batch_size=100, tol=1e-2, random_state=0)
+    fit.fit([[0.0], [1.0], [2.0]], [0.0, 1.0, 3.0])
+    assert fit.gap_ <= 1e-2 * fit.objective_

@@ -1,0 +1,360 @@
+"""`partial_fit`: small first chunks, rows that are far off, parameters that change, no rows at all."""
+
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.datasets import load_breast_cancer, load_digits, load_iris
+from sklearn.linear_model import SGDClassifier
+from sklearn.preprocessing import StandardScaler
+
+import accelegrad as ag
+from accelegrad.sklearn import AcceleGradClassifier, AcceleGradRegressor
+from accelegrad.sklearn.model_file import load_model, save_model
+from accelegrad.sklearn.online import HELD_ROWS
+
+
+def numbers(rows=400, width=5, noise=0.3, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((rows, width))
+    return X, X @ rng.standard_normal(width) + 3.0 + noise * rng.standard_normal(rows)
+
+
+def fed(estimator, X, y, chunk, **options):
+    for first in range(0, len(y), chunk):
+        estimator.partial_fit(X[first : first + chunk], y[first : first + chunk], **options)
+    return estimator
+
+
+# ----------------------------------------------------------------------------- the first rows
+
+
+@pytest.mark.parametrize("chunk", [1, 3, 10, 100, 400])
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_small_chunks_learn_what_large_ones_learn(chunk, seed):
+    X, y = numbers(seed=seed)
+    regressor = fed(AcceleGradRegressor(random_state=0), X, y, chunk)
+    best = AcceleGradRegressor().fit(X, y)
+    assert regressor.score(X, y) > best.score(X, y) - 0.02
+
+
+@pytest.mark.parametrize("load", [load_breast_cancer, load_digits])
+def test_single_rows_are_classified_as_well_as_by_sgd(load):
+    X, y = load(return_X_y=True)
+    order = np.random.default_rng(0).permutation(y.size)[:600]
+    X, y = StandardScaler().fit_transform(X)[order], y[order]
+    classes = np.unique(y)
+    ours = fed(AcceleGradClassifier(random_state=0), X, y, 1, classes=classes)
+    theirs = fed(SGDClassifier("log_loss", random_state=0), X, y, 1, classes=classes)
+    assert ours.score(X, y) > theirs.score(X, y) - 0.03
+
+
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
+@pytest.mark.parametrize("sizes", [[1] * HELD_ROWS, [HELD_ROWS - 1, 1], [120, 70, 110]])
+def test_the_first_rows_count_as_one_chunk_however_they_come(form, sizes):
+    X, y = numbers()
+    first, then = slice(0, HELD_ROWS), slice(HELD_ROWS, None)
+    at_once = AcceleGradRegressor(random_state=0).partial_fit(form(X[first]), y[first])
+    pieces = AcceleGradRegressor(random_state=0)
+    for rows in np.split(np.arange(HELD_ROWS), np.cumsum(sizes)[:-1]):
+        pieces.partial_fit(form(X[rows]), y[rows])
+    for _ in range(2):
+        np.testing.assert_array_equal(pieces.coef_, at_once.coef_)
+        assert pieces.n_iter_ == at_once.n_iter_
+        pieces.partial_fit(form(X[then]), y[then])
+        at_once.partial_fit(form(X[then]), y[then])
+    assert pieces.n_samples_seen_ == at_once.n_samples_seen_
+
+
+@pytest.mark.parametrize("diameter", ["auto", 10.0])
+def test_rows_wait_until_they_fill_a_batch(diameter):
+    X, y = numbers()
+    options = {"random_state": 0, "batch_size": 20, "diameter": diameter}
+    whole, parts = AcceleGradRegressor(**options), AcceleGradRegressor(**options)
+    for estimator in (whole, parts):
+        estimator.partial_fit(X[:HELD_ROWS], y[:HELD_ROWS])
+    steps, before = whole.n_iter_, parts.coef_.copy()
+    for first in range(HELD_ROWS, 400, 20):
+        whole.partial_fit(X[first : first + 20], y[first : first + 20])
+        fed(parts, X[first : first + 20], y[first : first + 20], 7)
+        np.testing.assert_array_equal(parts.coef_, whole.coef_)
+        assert np.any(parts.coef_ != before)
+    assert parts.n_iter_ == whole.n_iter_ == steps + 5
+    # A row that waits is not without effect.
+    parts.partial_fit(X[:1], y[:1])
+    assert parts.n_iter_ == steps + 6
+    assert np.any(parts.coef_ != whole.coef_)
+
+
+def test_held_rows_are_the_streams_own():
+    X, y = numbers()
+    buffer, targets = np.empty((10, 5)), np.empty(10)
+    reused, plain = AcceleGradRegressor(random_state=0), AcceleGradRegressor(random_state=0)
+    for first in range(0, 400, 10):
+        buffer[:], targets[:] = X[first : first + 10], y[first : first + 10]
+        reused.partial_fit(buffer, targets)
+        plain.partial_fit(X[first : first + 10], y[first : first + 10])
+    np.testing.assert_array_equal(reused.coef_, plain.coef_)
+
+
+@pytest.mark.parametrize("rows", [30, 330])
+def test_a_stream_goes_on_after_pickling(rows):
+    X, y = numbers()
+    # Sets are compared by identity: a copy must not look like a changed parameter.
+    estimator = AcceleGradRegressor(feasible_set=ag.Box(-1.0, 1.0), random_state=0)
+    one = fed(estimator, X[:rows], y[:rows], 10)
+    two = pickle.loads(pickle.dumps(one))
+    for estimator in (one, two):
+        fed(estimator, X[rows:], y[rows:], 10)
+    np.testing.assert_array_equal(one.coef_, two.coef_)
+
+
+def test_dense_and_sparse_rows_and_weights_may_alternate_in_the_first_chunks():
+    X, y = numbers()
+    mixed = AcceleGradRegressor(random_state=0)
+    mixed.partial_fit(X[:10], y[:10])
+    mixed.partial_fit(sp.csr_array(X[10:20]), y[10:20], sample_weight=np.ones(10))
+    mixed.partial_fit(X[20:30].astype(np.float32), y[20:30])
+    assert mixed.n_samples_seen_ == 30
+    assert np.isfinite(mixed.coef_).all()
+
+
+# ---------------------------------------------------------------------------------- after fit
+
+
+@pytest.mark.parametrize("loss", ["squared_error", "absolute_error", "huber"])
+@pytest.mark.parametrize("factor", [1.0, 100.0])
+def test_one_row_that_is_far_off_does_not_undo_a_fit(loss, factor):
+    X, y = numbers()
+    fit = AcceleGradRegressor(loss, random_state=0).fit(X, y)
+    before = fit.score(X, y)
+    fit.partial_fit(factor * X[:1], y[:1] + 1000.0)
+    assert fit.score(X, y) > before - 0.01
+    assert fit.n_samples_seen_ == 401
+
+
+def test_a_label_that_is_wrong_does_not_undo_a_fit():
+    X, y = load_iris(return_X_y=True)
+    for options in ({"multi_class": "ovr"}, {"multi_class": "multinomial"}, {"penalty": "l1"}):
+        fit = AcceleGradClassifier(**options, alpha=1e-2, random_state=0).fit(X, y)
+        before = fit.score(X, y)
+        fit.partial_fit(X[:1], [2])
+        assert fit.score(X, y) > before - 0.02
+
+
+def test_rows_that_say_otherwise_are_believed_in_time():
+    X, y = numbers(400)
+    other, targets = numbers(4000, seed=77)
+    fit = AcceleGradRegressor(random_state=0).fit(X, y)
+    assert fit.score(other, targets) < 0.0
+    assert fed(fit, other, targets, 50).score(other, targets) > 0.95
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"diameter": 10.0},
+        {"feasible_set": "nonnegative"},
+        {"feasible_set": "simplex"},
+        {"penalty": "l1", "alpha": 0.05},
+        {"penalty": "elasticnet", "feasible_set": ag.Box(-1.0, 1.0)},
+    ],
+)
+def test_every_rule_goes_on_from_a_fit(options):
+    X, y = numbers()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a diameter may be too small for a proof
+        fit = AcceleGradRegressor(**options, random_state=0).fit(X, y)
+    coefficients = fit.coef_.copy()
+    fed(fit, X, y, 20)
+    size = np.linalg.norm(coefficients)
+    assert np.linalg.norm(fit.coef_ - coefficients) < 0.2 * size
+
+
+def test_a_fit_without_any_residual_goes_on():
+    X, y = numbers(noise=0.0)
+    fit = AcceleGradRegressor(alpha=0.0, tol=1e-10, random_state=0).fit(X, y)
+    coefficients = fit.coef_.copy()
+    fit.partial_fit(X[:50], X[:50] @ fit.coef_ + fit.intercept_)
+    np.testing.assert_allclose(fit.coef_, coefficients, atol=1e-4)
+
+
+def test_a_saved_model_goes_on_as_the_model_itself(tmp_path):
+    X, y = numbers()
+    fit = AcceleGradRegressor(random_state=0).fit(X, y, sample_weight=np.full(400, 7.0))
+    save_model(fit, tmp_path / "model.agm")
+    loaded = load_model(tmp_path / "model.agm")
+    assert (loaded.n_samples_seen_, loaded.weight_seen_) == (400, 2800.0)
+    for estimator in (fit, loaded):
+        estimator.partial_fit(X[:1], y[:1] + 1000.0, sample_weight=[7.0])
+    np.testing.assert_array_equal(fit.coef_, loaded.coef_)
+
+
+def test_the_weights_of_a_fit_count_in_the_stream_after_it():
+    X, y = numbers()
+
+    def moved(weight):
+        fit = AcceleGradRegressor(random_state=0).fit(X, y, sample_weight=np.full(400, weight))
+        before = fit.coef_.copy()
+        fit.partial_fit(X[:1], y[:1] + 10.0)
+        return np.linalg.norm(fit.coef_ - before)
+
+    assert 0.0 < moved(100.0) < 0.1 * moved(1.0)
+
+
+# -------------------------------------------------------------------- parameters that change
+
+
+CLASSIFIER = {
+    "loss": ["hinge", "modified_huber"],
+    "penalty": ["l1", "elasticnet", None],
+    "alpha": [0.0, 1.0],
+    "l1_ratio": [0.9],
+    "fit_intercept": [False],
+    "feasible_set": ["nonnegative", "simplex", ag.Box(-1.0, 1.0), ag.L1Ball(1.0)],
+    "class_weight": [{0: 2.0}],
+    "multi_class": ["ovr"],
+    "max_iter": [5],
+    "tol": [None],
+    "batch_size": [3, 1000],
+    "diameter": [2.0],
+    "average": [False],
+    "validation_fraction": [0.5],
+    "n_iter_no_change": [1],
+    "warm_start": [True],
+    "n_jobs": [1],
+    "random_state": [7, None],
+    "verbose": [1],
+}
+REGRESSOR = {
+    "loss": ["absolute_error", "quantile"],
+    "quantile": [0.9],
+    "epsilon": [1.0],
+    "delta": [0.1],
+    **{
+        name: values
+        for name, values in CLASSIFIER.items()
+        if name not in ("loss", "class_weight", "multi_class", "n_jobs")
+    },
+}
+CHANGES = [
+    (kind, name, value)
+    for kind, table in ((AcceleGradClassifier, CLASSIFIER), (AcceleGradRegressor, REGRESSOR))
+    for name, values in table.items()
+    for value in values
+]
+
+
+def test_every_parameter_is_tried():
+    for kind, table in ((AcceleGradClassifier, CLASSIFIER), (AcceleGradRegressor, REGRESSOR)):
+        assert set(kind().get_params()) - {"early_stopping"} == set(table)
+
+
+@pytest.mark.parametrize(("kind", "name", "value"), CHANGES)
+@pytest.mark.parametrize("held", [True, False])
+def test_a_parameter_may_change_in_a_stream_and_back(kind, name, value, held):
+    X, y = load_iris(return_X_y=True)
+    order = np.random.default_rng(0).permutation(np.tile(np.arange(y.size), 3))
+    X, y = X[order], y[order]
+    chunk = 20 if held else HELD_ROWS
+    estimator = kind(random_state=0)
+    told = {"classes": [0, 1, 2]} if kind is AcceleGradClassifier else {}
+    estimator.partial_fit(X[:chunk], y[:chunk], **told)
+    usual = estimator.get_params()[name]
+    for given in (value, usual):
+        estimator.set_params(**{name: given})
+        estimator.partial_fit(X[chunk : chunk + 10], y[chunk : chunk + 10])
+        assert np.isfinite(estimator.coef_).all()
+        assert np.isfinite(estimator.intercept_).all()
+        rows = np.atleast_2d(estimator.coef_)
+        if given == "nonnegative":
+            assert rows.min() >= 0.0
+        if given == "simplex":
+            np.testing.assert_allclose(rows.sum(axis=1), 1.0)
+        if given is False and name == "fit_intercept":
+            assert not np.any(estimator.intercept_)
+    assert estimator.n_samples_seen_ == chunk + 20
+
+
+def test_a_changed_parameter_keeps_what_was_learnt():
+    X, y = numbers()
+    regressor = fed(AcceleGradRegressor(random_state=0), X, y, 50)
+    before = regressor.score(X, y)
+    for alpha in np.geomspace(1e-4, 1e-3, 5):
+        regressor.set_params(alpha=alpha).partial_fit(X[:1], y[:1] + 100.0)
+        assert regressor.score(X, y) > before - 0.05
+
+
+def test_two_classes_may_be_asked_for_in_another_way():
+    X, y = load_breast_cancer(return_X_y=True)
+    classifier = AcceleGradClassifier(random_state=0).partial_fit(X[:150], y[:150], classes=[0, 1])
+    for kind in ("ovr", "multinomial"):  # which for two classes is the same problem
+        classifier.set_params(multi_class=kind).partial_fit(X[150:200], y[150:200])
+    assert classifier.coef_.shape == (1, 30)
+
+
+def test_early_stopping_is_refused():
+    X, y = numbers()
+    with pytest.raises(ValueError, match="early_stopping must be False for a stream"):
+        AcceleGradRegressor(early_stopping=True).partial_fit(X, y)
+    with pytest.raises(ValueError, match="early_stopping must be False for a stream"):
+        AcceleGradClassifier(early_stopping=True).partial_fit(X, y > 0, classes=[False, True])
+
+
+# ------------------------------------------------------------------------- rows without weight
+
+
+def test_a_chunk_without_weight_is_no_row():
+    X, y = numbers()
+    plain, others = AcceleGradRegressor(random_state=0), AcceleGradRegressor(random_state=0)
+    none = np.zeros(20)
+    others.partial_fit(X[:20], y[:20], sample_weight=none)
+    assert not hasattr(others, "coef_")
+    for first in range(100, 400, 100):
+        rows = slice(first, first + 100)
+        plain.partial_fit(X[rows], y[rows])
+        others.partial_fit(X[rows], y[rows])
+        others.partial_fit(X[:20], y[:20], sample_weight=none)
+    np.testing.assert_array_equal(others.coef_, plain.coef_)
+    assert others.n_samples_seen_ == plain.n_samples_seen_ == 300
+
+
+def test_a_row_without_weight_is_not_there():
+    X, y = numbers()
+    weights = np.where(np.arange(400) % 3 == 0, 0.0, 2.0)
+    kept = weights > 0.0
+    all_rows = AcceleGradRegressor(random_state=0).partial_fit(X, y, sample_weight=weights)
+    some = AcceleGradRegressor(random_state=0)
+    some.partial_fit(X[kept], y[kept], sample_weight=weights[kept])
+    np.testing.assert_array_equal(all_rows.coef_, some.coef_)
+
+
+def test_a_chunk_of_a_class_without_weight_is_no_row():
+    X, y = load_iris(return_X_y=True)
+    classifier = AcceleGradClassifier(class_weight={0: 0.0}, random_state=0)
+    classifier.partial_fit(X[50:], y[50:], classes=[0, 1, 2])
+    before = classifier.coef_.copy()
+    classifier.partial_fit(X[:50], y[:50])
+    np.testing.assert_array_equal(classifier.coef_, before)
+    # The classes of a first call without weight are remembered.
+    first = AcceleGradClassifier(random_state=0)
+    first.partial_fit(X, y, classes=[0, 1, 2], sample_weight=np.zeros(150))
+    first.partial_fit(X, y)
+    assert first.coef_.shape == (3, 4)
+
+
+def test_streams_with_chunks_without_weight():
+    X, y = numbers()
+    weights = np.where(np.arange(400) < 200, 0.0, 1.0)
+    fit = AcceleGradRegressor(random_state=0).fit(
+        lambda: ((X[i : i + 50], y[i : i + 50], weights[i : i + 50]) for i in range(0, 400, 50))
+    )
+    residual = X[200:] @ fit.coef_ + fit.intercept_ - y[200:]
+    expected = (residual**2).mean() / 2 + 1e-4 * fit.coef_ @ fit.coef_ / 2
+    assert fit.objective_ == pytest.approx(expected, rel=1e-12)
+    with pytest.raises(ValueError, match="no rows with weight"):
+        AcceleGradRegressor().fit((X, y, np.zeros(400)))
+    with pytest.raises(ValueError, match="all weights are zero"):
+        AcceleGradRegressor().fit(X, y, sample_weight=np.zeros(400))
