@@ -9,12 +9,22 @@ are known, those above and below 0 have sums of their own: l*(c theta) <= c l*(t
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from accelegrad.errors import Vector
 from accelegrad.problems.linear_model import LinearModel
+from accelegrad.problems.rounding import (
+    Labels,
+    growth,
+    intercept_reach,
+    level,
+    pairwise_growth,
+    scaled_bound,
+)
+from accelegrad.problems.squares import norm
 from accelegrad.sklearn.objective import Problem
 
 
@@ -57,31 +67,54 @@ class StreamCertificate:
         return sum(sums.gap() for sums in self._sums)
 
 
+class _Side:
+    """The sums of the slopes on one side of 0, each chunk times its weight."""
+
+    def __init__(self, n_parameters: int, n_features: int) -> None:
+        self.level = self.error = self.size = 0.0
+        self.combination, self.off = np.zeros(n_parameters), np.zeros(n_features)
+
+    def add(self, model: LinearModel, theta: Vector, weight: float) -> None:
+        height, error = level(model.loss, model.shares, theta, model.y)
+        self.level += weight * height
+        self.error += weight * error
+        self.size += weight * float(np.sum(model.shares * np.abs(theta)))
+        steep = norm(np.sqrt(model.shares) * theta)
+        self.combination = self.combination + weight * model.combination(theta)
+        self.off = self.off + weight * model.rounding.combination(steep)
+
+
 class _Sums:
     """The sums of one problem."""
 
     def __init__(self, point: Vector) -> None:
         self._point = point
         self._weight = self._loss = 0.0
-        # Of the slopes above 0 and of those below.
-        self._conjugates = [0.0, 0.0]
-        self._combinations = [np.zeros_like(point), np.zeros_like(point)]
+        self._count = 0
+        # For how large an intercept can be: squared norms of data and targets, the labels' shares.
+        self._squares = np.zeros(2)
+        self._labels = np.zeros(2)
+        self._sides: tuple[_Side, ...] = ()  # the slopes above 0, and those below
 
     def add(self, problem: Problem, weight: float) -> None:
         self._problem = problem
         model, x = problem.model, self._point
         self._weight += weight
+        self._count += 1
         if not isinstance(model, LinearModel):
             value, _ = model.value_and_gradient(x)
             self._loss += weight * (value - 0.5 * float(x @ problem.l2_slope(x)))
             return
         seen = model.evaluate(x)
         self._loss += weight * seen.mean_loss
-        for side, bound in enumerate((np.maximum, np.minimum)):
-            theta = bound(seen.derivatives, 0.0)
-            conjugate = float(model.shares @ model.loss.conjugate(theta, model.y))
-            self._conjugates[side] += weight * conjugate
-            self._combinations[side] = self._combinations[side] + weight * model.combination(theta)
+        targets = norm(np.sqrt(model.shares) * model.y)
+        self._squares += weight * np.square([model.rounding.size, targets])
+        above = model.y > 0.0
+        self._labels += weight * np.array([model.shares @ above, model.shares @ ~above])
+        if not self._sides:
+            self._sides = tuple(_Side(x.size, model.n_features) for _ in range(2))
+        for side, part in zip(self._sides, (np.maximum, np.minimum), strict=True):
+            side.add(model, part(seen.derivatives, 0.0), weight)
 
     def objective(self) -> float:
         problem, x = self._problem, self._point
@@ -89,23 +122,41 @@ class _Sums:
         return self._loss / self._weight + 0.5 * float(x @ problem.l2_slope(x)) + l1
 
     def gap(self) -> float:
-        problem = self._problem
-        l2 = problem.model.l2
-        if not (isinstance(problem.model, LinearModel) and problem.is_free and l2 > 0.0):
+        model = self._problem.model
+        if not (isinstance(model, LinearModel) and self._problem.is_free and model.l2 > 0.0):
             return np.inf
-        above, below = self._balancing()
-        conjugate = above * self._conjugates[0] + below * self._conjugates[1]
-        combination = above * self._combinations[0] + below * self._combinations[1]
-        v = combination[: problem.n_weights] / self._weight
-        # The bound at c theta is a parabola in c.
-        slope, curvature = -conjugate / self._weight, float(v @ v) / l2
-        c = min(1.0, max(0.0, slope) / curvature) if curvature > 0.0 else float(slope > 0.0)
-        return max(self.objective() - c * (slope - 0.5 * c * curvature), 0.0)
+        return max(self.objective() - self._bound(model), 0.0)
+
+    def _bound(self, model: LinearModel) -> float:
+        """Return the dual value, less what rounding can have added."""
+        factors, d = self._balancing(), model.n_features
+        scaled = list(zip(factors, self._sides, strict=True))
+        # Each sum is rounded as often as there were chunks.
+        rounding = growth(2 * self._count)
+        height = sum(c * side.level for c, side in scaled)
+        height -= sum(c * (side.error + rounding * abs(side.level)) for c, side in scaled)
+        height /= self._weight
+        if model.fit_intercept:
+            off = pairwise_growth(model.n_samples) + rounding
+            mean = off * sum(c * side.size for c, side in scaled) / self._weight
+            height -= mean * self._intercept_reach(model) if mean > 0.0 else 0.0
+        total = sum(c * side.combination[:d] for c, side in scaled)
+        sizes = sum(c * (side.off + rounding * np.abs(side.combination[:d])) for c, side in scaled)
+        length = norm(np.abs(total) + sizes) * (1.0 + growth(d)) / self._weight
+        return scaled_bound(height, length, model.l2)
+
+    def _intercept_reach(self, model: LinearModel) -> float:
+        value = self.objective()
+        size, targets = np.sqrt(self._squares / self._weight)
+        least = float(self._labels.min()) / self._weight
+        labels = Labels(least if model.loss.classification else 1.0, float(targets))
+        farthest = math.sqrt(2.0 * value / model.l2)
+        return intercept_reach(model.loss, labels, value, float(size), farthest)
 
     def _balancing(self) -> tuple[float, float]:
         """Return what to scale the slopes above and below 0 by, so that they sum to 0."""
         if not self._problem.model.fit_intercept:  # type: ignore[union-attr]
             return 1.0, 1.0
-        above, below = self._combinations[0][-1], -self._combinations[1][-1]
+        above, below = self._sides[0].combination[-1], -self._sides[1].combination[-1]
         least = min(above, below)
         return tuple(least / side if side > 0.0 else 0.0 for side in (above, below))  # type: ignore[return-value]
