@@ -173,7 +173,7 @@ class Case:
     def _data_lines(self) -> list[str]:
         data = self.problem
         assert isinstance(data, Data)
-        if data.X.shape[0] * data.X.shape[1] > 150:
+        if data.X.shape[0] * data.X.shape[1] > 60:
             return [f"from proofs.cases import drawn\nmodel = drawn({self.seed}).problem.model()  # {data.X.shape}"]
         dense = data.X.toarray() if sp.issparse(data.X) else data.X
         text = literal(dense)
