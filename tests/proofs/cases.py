@@ -226,7 +226,8 @@ def penalty_text(formula: PenaltyFormula) -> str:
 def drawn(seed: int) -> Case:
     """Return the case of a seed."""
     rng = np.random.default_rng([7, seed])
-    case = _model_case(rng, seed) if rng.random() < 0.55 else _function_case(rng, seed)
+    family = _pick(rng, [_model_case, _rows_case, _function_case], [11, 2, 9])
+    case: Case = family(rng, seed)
     return case
 
 
@@ -262,15 +263,17 @@ TROUBLES = (
 )
 
 
-def draw_data(rng: np.random.Generator, loss: str, most: int = 3000) -> tuple[Data, list[str]]:
-    """Draw a linear model, degenerate in one way or two, or in none."""
-    n = int(rng.integers(1, 81))
+def _draw_shape(rng: np.random.Generator) -> tuple[int, int]:
+    n, d = int(rng.integers(1, 81)), int(rng.integers(1, 13))
     if _chance(rng, 0.08):
-        n = int(_pick(rng, [600, 3000], [3, 1]))
-    n = min(n, most)
-    d = int(rng.integers(1, 13))
-    if n <= 80 and _chance(rng, 0.08):
-        d = n + int(rng.integers(1, 13))
+        return int(_pick(rng, [600, 3000], [3, 1])), d
+    return n, n + d if _chance(rng, 0.08) else d
+
+
+def draw_data(rng: np.random.Generator, loss: str, n: int | None = None, d: int | None = None) -> tuple[Data, list[str]]:
+    """Draw a linear model, degenerate in one way or two, or in none."""
+    drawn_n, drawn_d = _draw_shape(rng)
+    n, d = drawn_n if n is None else n, drawn_d if d is None else d
     tags = [str(tag) for tag in rng.choice(TROUBLES, size=int(_pick(rng, [0, 1, 2], [5, 4, 2])), replace=False)]
     X = rng.standard_normal((n, d))
     X = _troubled(rng, X, tags)
@@ -519,6 +522,23 @@ def _model_case(rng: np.random.Generator, seed: int) -> Case:
     watch = _pick(rng, ["", "look", "resume", "other data"], [16, 2, 2, 1])
     tags += [method, form, *(f.name for f in (chosen, penalty) if f is not None), f"output={options['output']}"]
     return Case(seed, data, x0, options, chosen, penalty, kernels=mode, watch=watch, tags=tuple(tags))
+
+
+def _rows_case(rng: np.random.Generator, seed: int) -> Case:
+    """Draw what methods for sums over rows are made for: many rows, few columns, a goal."""
+    data, tags = draw_data(rng, _pick(rng, LOSSES), n=int(_pick(rng, [150, 400, 1200], [4, 2, 1])), d=int(rng.integers(1, 6)))
+    keywords = {**data.keywords, "l2": _power(rng, -6, 0) if _chance(rng, 0.8) else 0.0, "fit_intercept": _chance(rng, 0.6)}
+    data = Data(data.X, data.y, keywords)
+    methods = ["auto", *(name for name in _model_methods(data, None, None, False, data.X.shape[0]) if name in OF_ROWS)]
+    method = _pick(rng, methods)
+    options: dict[str, Any] = {} if method == "auto" else {"method": method}
+    options[_pick(rng, ["tol", "rtol"])] = float(10.0 ** -rng.uniform(1, 8))
+    options |= {"max_iter": int(_pick(rng, [3, 10, 30])), "rng": int(rng.integers(1000))}
+    options["output"] = _pick(rng, OUTPUTS, [5, 2, 1, 1])
+    x0 = _draw_start(rng, data.n_parameters, 1.0, None, None)
+    tags += [method, "rows", f"output={options['output']}"]
+    watch = _pick(rng, ["", "look", "resume", "other data"], [16, 2, 2, 1])
+    return Case(seed, data, x0, options, watch=watch, tags=tuple(tags))
 
 
 def _model_methods(data: Data, chosen: SetFormula | None, penalty: PenaltyFormula | None, batch: bool, n: int) -> list[str]:

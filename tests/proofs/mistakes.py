@@ -160,10 +160,6 @@ def clipped_only(original: Original) -> Original:
     return lambda self, theta: (np.clip(self.space.project(theta), self.low, self.high), 1.0)
 
 
-def without_shares(original: Original) -> Original:
-    return lambda self, theta: self.scale * self._backward(theta / theta.size)
-
-
 def residual_forgotten(original: Original) -> Original:
     def change(*a: Any, **k: Any) -> Any:
         slopes, residual = original(*a, **k)
@@ -239,7 +235,6 @@ def _models() -> Iterator[Mistake]:
     forgotten = Mistake("problems.null_space:NullSpace.left_over", always(0.0))
     yield Mistake("problems.null_space:NullSpace.project", same(1), "not projected, and what is left forgotten", (forgotten,))
     yield Mistake("problems.null_space:DualBounds._scaled_down", clipped_only, "clipped, and what is left forgotten", (forgotten,))
-    yield Mistake("problems.null_space:NullSpace._imbalance", without_shares, "weights of the rows forgotten")
     yield Mistake("problems.multinomial:MultinomialModel.dual_gap", scaled(0.999), "0.1 % too small")
     yield Mistake("problems.multinomial:MultinomialModel._balanced", same(2), "left unbalanced")
 

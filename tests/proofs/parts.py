@@ -177,7 +177,7 @@ def _terms(data: Data, w: Vector, objective: Objective) -> float:
 
 def duals(rng: np.random.Generator) -> None:
     """The dual gap of a linear model at good and bad points, and its dual at slopes."""
-    data, _ = draw_data(rng, str(rng.choice(LOSSES)), most=80)
+    data, _ = draw_data(rng, str(rng.choice(LOSSES)), n=int(rng.integers(1, 81)))
     model = data.model()
     if not model.has_dual_bound:
         return
@@ -229,7 +229,7 @@ def multinomials(rng: np.random.Generator) -> None:
 
 def estimator_bounds(rng: np.random.Generator) -> None:
     """The estimators' own bounds with l1 term and constraints, at the slopes of about the minimum."""
-    data, _ = draw_data(rng, str(rng.choice(LOSSES)), most=60)
+    data, _ = draw_data(rng, str(rng.choice(LOSSES)), n=int(rng.integers(1, 61)))
     d, formula = data.X.shape[1], data.objective
     l1 = 0.0 if rng.random() < 0.3 else float(np.abs(formula.X).mean() * 10.0 ** rng.uniform(-3, 0))
     scale = min(max(float(np.abs(data.y).max()) / (float(np.abs(formula.X).max()) or 1.0), 1e-8), 1e8)
@@ -304,7 +304,7 @@ class Solver:
 
 def mended(rng: np.random.Generator) -> None:
     """The gap of a dual point that is mended on some rows, next to the minimum and farther off."""
-    data, _ = draw_data(rng, str(rng.choice(LOSSES)), most=80)
+    data, _ = draw_data(rng, str(rng.choice(LOSSES)), n=int(rng.integers(1, 81)))
     l2 = 10.0 ** rng.uniform(-6, 0)
     data = Data(data.X, data.y, {**data.keywords, "l2": l2})
     model, formula = data.model(), data.objective
@@ -312,6 +312,8 @@ def mended(rng: np.random.Generator) -> None:
     known, best = search.best()
     size = float(abs(best).max()) or 1.0
     w = best.astype(np.float64) + size * 10.0 ** rng.uniform(-6, -1) * rng.standard_normal(best.size)
+    if formula.fit_intercept and rng.random() < 0.5:  # far off: then what is not balanced counts
+        w[-1] += (abs(w[-1]) + 1.0) * 10.0 ** rng.uniform(-2, 1) * rng.choice([-1, 1])
     own = model.evaluate(w)
     at = own
     if CURVATURES[formula.loss] == np.inf:
@@ -323,6 +325,8 @@ def mended(rng: np.random.Generator) -> None:
     weights = model.shares[rows] * model.n_samples / rows.size
     X = np.column_stack([formula.X, np.ones(len(data.y))]) if formula.fit_intercept else formula.X
     matrix = (X[rows] * weights[:, None]).T @ X[rows] + l2 * np.eye(X.shape[1])
+    if rng.random() < 0.4:  # a poor guess at them: the bound has to hold whatever it is
+        matrix = np.diag(matrix.diagonal() * 10.0 ** rng.uniform(-2, 2, len(matrix)))
     value = objective.at(LONG.array(w), LONG)
     goal = 10.0 ** rng.uniform(-6, 0) * float(value.value)
     with np.errstate(all="ignore"):
