@@ -9,7 +9,7 @@ endif
 # One BLAS thread a test process: two processes share two cores, and results do not depend on the machine's core count.
 PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest
 
-.PHONY: setup demo test check lint bench docs clean
+.PHONY: setup demo test check lint fuzz bench docs clean
 
 setup: $(VENV)/.ready
 
@@ -33,6 +33,11 @@ lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# Random problems against every proof, with new seeds; FUZZ takes options: make fuzz FUZZ='--seed 7'.
+MINUTES ?= 5
+fuzz: setup
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python tests/proofs/fuzz.py --minutes $(MINUTES) --processes 2 $(FUZZ)
 
 # Leave the machine alone meanwhile; BENCH takes options: make bench BENCH='--quick'.
 bench: setup

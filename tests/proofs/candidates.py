@@ -6,6 +6,7 @@ and that it surely is inside, and both are told by `extended`.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -13,12 +14,15 @@ from typing import Any
 import numpy as np
 from scipy.optimize import OptimizeResult, linprog
 
+import accelegrad as ag
 from accelegrad.problems.scaling import ColumnScaling, column_scaling, near_start
 from proofs.cases import OF_ROWS, Case, Data, build_penalty, build_set
 from proofs.extended import CURVATURES, LONG, Kind, Known, LinearObjective, loss_slopes, loss_values
 
 Vector = Any
-INSIDE = 1e-17  # how far outside a point may be that is to meet an equation, relative to its numbers
+INSIDE = (
+    1e-17  # how far outside a point may be that is to meet an equation, relative to its numbers
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +74,12 @@ class Region:
             return np.longdouble(0)
         if not self.radius > 0:
             return np.longdouble(np.inf)
-        return max(LONG.norm(_inverted(change, x - c)) for c in self.centers for change in self.changes) / self.radius
+        return (
+            max(
+                LONG.norm(_inverted(change, x - c)) for c in self.centers for change in self.changes
+            )
+            / self.radius
+        )
 
     def pulled(self, x: Any) -> Any:
         """Return the point itself, or one nearer to the first centre that is inside."""
@@ -119,7 +128,9 @@ class Search:
             return
         if self.case.chosen is not None:
             x = self.case.chosen.nearest(x)
-        key = x.astype(np.float64).tobytes() + (x - x.astype(np.float64)).astype(np.float64).tobytes()
+        key = (
+            x.astype(np.float64).tobytes() + (x - x.astype(np.float64)).astype(np.float64).tobytes()
+        )
         if key not in self.found:
             self.found[key] = (self.objective.at(x, LONG), x)
 
@@ -147,9 +158,27 @@ class Search:
                 self._search_model(case.data, region)
             else:
                 self.note(case.problem.target)
-                if case.chosen is not None or case.penalty is not None or case.problem.slope is not None or region.radius < np.inf:
+                if (
+                    case.chosen is not None
+                    or case.penalty is not None
+                    or case.problem.slope is not None
+                    or region.radius < np.inf
+                ):
                     self._search_function(region)
+            if self.rng.random() < 0.04:
+                self._ask_another_method()
             self._around(region)
+
+    def _ask_another_method(self) -> None:
+        """Run another method of the product for longer: its point may be lower."""
+        kept = {"feasible_set", "penalty", "jac", "exact"}
+        fun, keywords = self.case.arguments()
+        keywords = {name: value for name, value in keywords.items() if name in kept}
+        method = str(self.rng.choice(["auto", "u-dog"]))
+        with contextlib.suppress(Exception):  # whatever is wrong with that run, it is not looked at
+            self.note(
+                ag.minimize(fun, self.case.x0.copy(), method=method, max_iter=1000, **keywords).x
+            )
 
     # -- linear models -----------------------------------------------------------------------------
 
@@ -176,7 +205,11 @@ class Search:
 
     def _newton(self, formula: LinearObjective, x: Vector) -> Vector:
         """Newton's method on the model, its kinks smoothed less and less."""
-        X = np.column_stack([formula.X, np.ones(len(formula.y))]) if formula.fit_intercept else formula.X
+        X = (
+            np.column_stack([formula.X, np.ones(len(formula.y))])
+            if formula.fit_intercept
+            else formula.X
+        )
         p = _shares(formula)
         units = np.sqrt(p @ (X * X))
         units = np.where(units > 0, 1 / np.where(units > 0, units, 1), 1.0)
@@ -206,7 +239,11 @@ class Search:
 
     def _vertex(self, formula: LinearObjective, x: Vector) -> None:
         """Solve for the point at which the rows next to a kink are on it."""
-        X = np.column_stack([formula.X, np.ones(len(formula.y))]) if formula.fit_intercept else formula.X
+        X = (
+            np.column_stack([formula.X, np.ones(len(formula.y))])
+            if formula.fit_intercept
+            else formula.X
+        )
         m, size = X @ x, X.shape[1]
         kinks = _kinks(formula)
         gaps = np.array([abs(m - kink) for kink in kinks])
@@ -223,7 +260,11 @@ class Search:
 
     def _linear_programme(self, formula: LinearObjective) -> None:
         """Minimise a piecewise linear objective by HiGHS."""
-        X = np.column_stack([formula.X, np.ones(len(formula.y))]) if formula.fit_intercept else formula.X
+        X = (
+            np.column_stack([formula.X, np.ones(len(formula.y))])
+            if formula.fit_intercept
+            else formula.X
+        )
         n, size = X.shape
         y, p, q = formula.y, _shares(formula), formula.parameter
         above, below, rest = {
@@ -249,7 +290,9 @@ class Search:
         for start in (self.best()[1].astype(np.float64), self.case.x0):
             self.note(self._descend(f, start, region, 40))
 
-    def _descend(self, f: Callable[[Vector], tuple[float, Vector]], x: Vector, region: Region, steps: int) -> Vector:
+    def _descend(
+        self, f: Callable[[Vector], tuple[float, Vector]], x: Vector, region: Region, steps: int
+    ) -> Vector:
         """Do some proximal gradient steps, accelerated, with a length that is searched for."""
         bounded = region.radius < np.inf
         x = self._inside(x, region, bounded)
@@ -308,7 +351,12 @@ class Search:
                 way = (inside[int(rng.integers(len(inside)))] - x).astype(np.float64)
             elif number % 4 == 1:
                 way = way * np.abs(x).astype(np.float64)
-            trial = x + np.longdouble(10.0 ** rng.uniform(-14, 0)) * (size if number % 4 > 1 else 1.0) * way
+            trial = (
+                x
+                + np.longdouble(10.0 ** rng.uniform(-14, 0))
+                * (size if number % 4 > 1 else 1.0)
+                * way
+            )
             if self.case.chosen is not None:
                 trial = self.case.chosen.nearest(trial)
             trial = region.pulled(trial)
@@ -319,7 +367,11 @@ class Search:
 
 
 def _shares(formula: LinearObjective) -> Vector:
-    weights = np.ones(len(formula.y)) if formula.sample_weight is None else np.asarray(formula.sample_weight)
+    weights = (
+        np.ones(len(formula.y))
+        if formula.sample_weight is None
+        else np.asarray(formula.sample_weight)
+    )
     shares = weights / weights.max()
     return shares / shares.sum()
 

@@ -13,7 +13,15 @@ from scipy.optimize import OptimizeResult
 import accelegrad as ag
 from accelegrad import kernels
 from proofs import functions
-from proofs.extended import CLASSIFICATION, CURVATURES, LOSSES, PARAMETER, LinearObjective, PenaltyFormula, SetFormula
+from proofs.extended import (
+    CLASSIFICATION,
+    CURVATURES,
+    LOSSES,
+    PARAMETER,
+    LinearObjective,
+    PenaltyFormula,
+    SetFormula,
+)
 from proofs.functions import Function, literal
 
 Vector = Any
@@ -28,7 +36,19 @@ OF_ROWS = ("accelegrad-vr", "accelegrad-newton", "dual-ascent")
 WITH_PROX = ("auto", "accelegrad", "unixgrad", "u-dog")
 METHODS = (*PLAIN, *OF_ROWS)
 DIAGONAL_SETS = ("Box", "NonNegative")
-SETS = ("Ball", "Box", "Simplex", "L1Ball", "NonNegative", "Halfspace", "Affine", "Product", "WholeSpace", "OnlyBall", "OnlyBox")
+SETS = (
+    "Ball",
+    "Box",
+    "Simplex",
+    "L1Ball",
+    "NonNegative",
+    "Halfspace",
+    "Affine",
+    "Product",
+    "WholeSpace",
+    "OnlyBall",
+    "OnlyBox",
+)
 PENALTIES = ("L1", "ElasticNet", "GroupL2", "NuclearNorm", "OwnRidge")
 LAYOUTS = ("C", "F", "CSR")
 
@@ -77,7 +97,13 @@ class Data:
         loss = given["loss"]
         parameter = float(given[PARAMETER[loss]]) if loss in PARAMETER else 0.0
         return LinearObjective(
-            self.dense, self.y, loss, parameter, given["l2"], given["fit_intercept"], given.get("sample_weight")
+            self.dense,
+            self.y,
+            loss,
+            parameter,
+            given["l2"],
+            given["fit_intercept"],
+            given.get("sample_weight"),
         )
 
     @property
@@ -104,7 +130,9 @@ class Case:
     seed: int
     problem: Data | Function
     x0: Vector
-    options: dict[str, Any] = field(default_factory=dict)  # keywords of minimize, but for the two below
+    options: dict[str, Any] = field(
+        default_factory=dict
+    )  # keywords of minimize, but for the two below
     chosen: SetFormula | None = None
     penalty: PenaltyFormula | None = None
     kernels: str = "auto"
@@ -174,7 +202,9 @@ class Case:
         data = self.problem
         assert isinstance(data, Data)
         if data.X.shape[0] * data.X.shape[1] > 60:
-            return [f"from proofs.cases import drawn\nmodel = drawn({self.seed}).problem.model()  # {data.X.shape}"]
+            return [
+                f"from proofs.cases import drawn\nmodel = drawn({self.seed}).problem.model()  # {data.X.shape}"
+            ]
         dense = data.X.toarray() if sp.issparse(data.X) else data.X
         text = literal(dense)
         if sp.issparse(data.X):
@@ -270,11 +300,16 @@ def _draw_shape(rng: np.random.Generator) -> tuple[int, int]:
     return n, n + d if _chance(rng, 0.08) else d
 
 
-def draw_data(rng: np.random.Generator, loss: str, n: int | None = None, d: int | None = None) -> tuple[Data, list[str]]:
+def draw_data(
+    rng: np.random.Generator, loss: str, n: int | None = None, d: int | None = None
+) -> tuple[Data, list[str]]:
     """Draw a linear model, degenerate in one way or two, or in none."""
     drawn_n, drawn_d = _draw_shape(rng)
     n, d = drawn_n if n is None else n, drawn_d if d is None else d
-    tags = [str(tag) for tag in rng.choice(TROUBLES, size=int(_pick(rng, [0, 1, 2], [5, 4, 2])), replace=False)]
+    tags = [
+        str(tag)
+        for tag in rng.choice(TROUBLES, size=int(_pick(rng, [0, 1, 2], [5, 4, 2])), replace=False)
+    ]
     X = rng.standard_normal((n, d))
     X = _troubled(rng, X, tags)
     y = _targets(rng, X, loss, tags)
@@ -283,7 +318,11 @@ def draw_data(rng: np.random.Generator, loss: str, n: int | None = None, d: int 
     X = sp.csr_array(X) if layout == "CSR" else np.asarray(X, order=layout)
     keywords: dict[str, Any] = {
         "loss": loss,
-        "l2": 0.0 if _chance(rng, 0.4) else _power(rng, -6, 1) if _chance(rng, 0.7) else _power(rng, -12, 2),
+        "l2": 0.0
+        if _chance(rng, 0.4)
+        else _power(rng, -6, 1)
+        if _chance(rng, 0.7)
+        else _power(rng, -12, 2),
         "fit_intercept": _chance(rng, 0.4),
     }
     if loss in PARAMETER:
@@ -299,7 +338,13 @@ def draw_data(rng: np.random.Generator, loss: str, n: int | None = None, d: int 
             weights[int(rng.integers(n))] = 1.0
         keywords["sample_weight"] = weights
         tags.append("weights")
-    tags += [loss, layout, X.dtype.name, "l2" if keywords["l2"] else "no l2", *(["intercept"] * keywords["fit_intercept"])]
+    tags += [
+        loss,
+        layout,
+        X.dtype.name,
+        "l2" if keywords["l2"] else "no l2",
+        *(["intercept"] * keywords["fit_intercept"]),
+    ]
     return Data(X, y, keywords), tags
 
 
@@ -339,7 +384,9 @@ def _targets(rng: np.random.Generator, X: Any, loss: str, tags: list[str]) -> Ve
     return scores + (1e4 if "offset y" in tags else 0.0)
 
 
-def draw_set(rng: np.random.Generator, d: int, scale: float, names: Any = SETS, depth: int = 0) -> SetFormula:
+def draw_set(
+    rng: np.random.Generator, d: int, scale: float, names: Any = SETS, depth: int = 0
+) -> SetFormula:
     """Draw a set of d coordinates, of about this size."""
     names = [name for name in names if not (name == "Product" and (d < 2 or depth))]
     name = _pick(rng, names)
@@ -379,7 +426,9 @@ def draw_set(rng: np.random.Generator, d: int, scale: float, names: Any = SETS, 
     return SetFormula("Product", {"blocks": blocks})
 
 
-def draw_penalty(rng: np.random.Generator, d: int, scale: float, names: Any = PENALTIES) -> PenaltyFormula:
+def draw_penalty(
+    rng: np.random.Generator, d: int, scale: float, names: Any = PENALTIES
+) -> PenaltyFormula:
     """Draw a penalty of the first d coordinates, of about this strength."""
     name, strength = _pick(rng, names), scale * _power(rng, -3, 0.5)
     if name == "L1":
@@ -421,10 +470,18 @@ def _draw_goal(rng: np.random.Generator, options: dict[str, Any], certain: bool)
 
 
 def _draw_iterations(rng: np.random.Generator, options: dict[str, Any], most: int) -> None:
-    options["max_iter"] = min(most, int(_pick(rng, [5, 20, 60, 200, 400, 3000], [2, 3, 4, 4, 2, 0.25])))
+    options["max_iter"] = min(
+        most, int(_pick(rng, [5, 20, 60, 200, 400, 3000], [2, 3, 4, 4, 2, 0.25]))
+    )
 
 
-def _draw_start(rng: np.random.Generator, d: int, scale: float, target: Vector | None, formula: SetFormula | None) -> Vector:
+def _draw_start(
+    rng: np.random.Generator,
+    d: int,
+    scale: float,
+    target: Vector | None,
+    formula: SetFormula | None,
+) -> Vector:
     kind = _pick(rng, ["zero", "near", "far", "target"], [5, 3, 1, 2])
     x0 = np.zeros(d)
     if kind == "near":
@@ -440,7 +497,12 @@ def _draw_start(rng: np.random.Generator, d: int, scale: float, target: Vector |
 
 
 def _draw_method(
-    rng: np.random.Generator, methods: Any, options: dict[str, Any], scale: float, distance: float, smoothness: float
+    rng: np.random.Generator,
+    methods: Any,
+    options: dict[str, Any],
+    scale: float,
+    distance: float,
+    smoothness: float,
 ) -> str:
     """Draw a method with its parameters, and a diameter."""
     method = _pick(rng, methods, [4.0 if name == "auto" else 1.0 for name in methods])
@@ -448,10 +510,17 @@ def _draw_method(
         options["method"] = method
     numeric = _chance(rng, 0.35)
     if numeric:
-        factor = _pick(rng, [1.01, 3.0, 30.0, 0.3, 1e-2, 1e6, 1e14], [3, 5, 3, 2, 1, 0.5, 0.3])
+        factor = _pick(rng, [1.01, 3.0, 30.0, 0.3, 1e-2, 1e6, 1e14], [3, 5, 3, 2, 1, 0.5, 0.5])
         options["diameter"] = float(2 * factor * (distance if distance > 0 else scale))
+        if _chance(rng, 0.01):
+            options["diameter"] = _pick(rng, [1e300, 1e-300])
     if method in LINE_SEARCHES:
         options["epsilon"] = _power(rng, -8, 0) * max(scale, 1e-6)
+        if _chance(rng, 0.2):
+            options |= {
+                "initial_smoothness": _power(rng, -3, 3),
+                "max_trials": int(rng.integers(1, 80)),
+            }
     if method == "linear-coupling":
         options["smoothness"] = smoothness if smoothness > 0 else 1.0
     if method == "subgradient":
@@ -466,7 +535,21 @@ def _draw_method(
     return str(method)
 
 
-def _draw_restart(rng: np.random.Generator, options: dict[str, Any], method: str, provable: bool, exact: bool) -> None:
+def _draw_free_y(
+    rng: np.random.Generator, options: dict[str, Any], method: str, chosen: SetFormula | None
+) -> None:
+    """Leave y free, or project it, whatever the default is."""
+    if (
+        method in ("accelegrad", "diagonal", "linear-coupling")
+        and chosen is not None
+        and _chance(rng, 0.1)
+    ):
+        options["project_y"] = _chance(rng, 0.5)
+
+
+def _draw_restart(
+    rng: np.random.Generator, options: dict[str, Any], method: str, provable: bool, exact: bool
+) -> None:
     free = method in WITH_RADIUS and "diameter" not in options and exact
     if free and _chance(rng, 0.15):
         options["restart"] = _pick(rng, ["auto", "adaptive", *(["certified"] if provable else [])])
@@ -503,33 +586,62 @@ def _model_case(rng: np.random.Generator, seed: int) -> Case:
     if method in OF_ROWS and _chance(rng, 0.7):
         options.pop("diameter", None)
     if batch:
-        options["batch_size"] = "auto" if method not in ("subgradient",) and _chance(rng, 0.3) else int(rng.integers(1, n + 1))
+        options["batch_size"] = (
+            "auto"
+            if method not in ("subgradient",) and _chance(rng, 0.3)
+            else int(rng.integers(1, n + 1))
+        )
         options["replacement"] = _chance(rng, 0.3)
     if not constrained and penalty is None and method not in OF_ROWS and _chance(rng, 0.2):
         options["scale"] = _pick(rng, ["columns", None, 10.0 ** rng.uniform(-2, 2, d)])
     provable = l2 > 0 and not intercept and penalty is None and chosen is None
     _draw_restart(rng, options, method, provable, not batch)
+    if penalty is None:
+        _draw_free_y(rng, options, method, chosen)
     if options.get("restart") == "auto" and batch and options["batch_size"] == "auto":
         del options["restart"]
     _draw_goal(rng, options, _model_certain(data, options, chosen, penalty, method))
-    slow = n > 80 or (method in OF_ROWS or method == "auto") and form == "free"
+    slow = n > 80 or ((method in OF_ROWS or method == "auto") and form == "free")
     _draw_iterations(rng, options, 60 if slow else 3000)
-    if method == "dual-ascent" or n > 80 and method in OF_ROWS:
+    if method == "dual-ascent" or (n > 80 and method in OF_ROWS):
         options["max_iter"] = min(options["max_iter"], 20)
     options["output"] = _pick(rng, ["auto", "average", "last"] if batch else OUTPUTS)
     options["rng"] = int(rng.integers(1000))
     mode = "auto" if n > 600 else _pick(rng, ["auto", "never", "always"], [18, 1, 1])
     watch = _pick(rng, ["", "look", "resume", "other data"], [16, 2, 2, 1])
-    tags += [method, form, *(f.name for f in (chosen, penalty) if f is not None), f"output={options['output']}"]
-    return Case(seed, data, x0, options, chosen, penalty, kernels=mode, watch=watch, tags=tuple(tags))
+    tags += [
+        method,
+        form,
+        *(f.name for f in (chosen, penalty) if f is not None),
+        f"output={options['output']}",
+    ]
+    return Case(
+        seed, data, x0, options, chosen, penalty, kernels=mode, watch=watch, tags=tuple(tags)
+    )
 
 
 def _rows_case(rng: np.random.Generator, seed: int) -> Case:
     """Draw what methods for sums over rows are made for: many rows, few columns, a goal."""
-    data, tags = draw_data(rng, _pick(rng, LOSSES), n=int(_pick(rng, [150, 400, 1200], [4, 2, 1])), d=int(rng.integers(1, 6)))
-    keywords = {**data.keywords, "l2": _power(rng, -6, 0) if _chance(rng, 0.8) else 0.0, "fit_intercept": _chance(rng, 0.6)}
+    data, tags = draw_data(
+        rng,
+        _pick(rng, LOSSES),
+        n=int(_pick(rng, [150, 400, 1200], [4, 2, 1])),
+        d=int(rng.integers(1, 6)),
+    )
+    keywords = {
+        **data.keywords,
+        "l2": _power(rng, -6, 0) if _chance(rng, 0.8) else 0.0,
+        "fit_intercept": _chance(rng, 0.6),
+    }
     data = Data(data.X, data.y, keywords)
-    methods = ["auto", *(name for name in _model_methods(data, None, None, False, data.X.shape[0]) if name in OF_ROWS)]
+    methods = [
+        "auto",
+        *(
+            name
+            for name in _model_methods(data, None, None, False, data.X.shape[0])
+            if name in OF_ROWS
+        ),
+    ]
     method = _pick(rng, methods)
     options: dict[str, Any] = {} if method == "auto" else {"method": method}
     options[_pick(rng, ["tol", "rtol"])] = float(10.0 ** -rng.uniform(1, 8))
@@ -541,7 +653,9 @@ def _rows_case(rng: np.random.Generator, seed: int) -> Case:
     return Case(seed, data, x0, options, watch=watch, tags=tuple(tags))
 
 
-def _model_methods(data: Data, chosen: SetFormula | None, penalty: PenaltyFormula | None, batch: bool, n: int) -> list[str]:
+def _model_methods(
+    data: Data, chosen: SetFormula | None, penalty: PenaltyFormula | None, batch: bool, n: int
+) -> list[str]:
     constrained = chosen is not None and chosen.name != "WholeSpace"
     methods = list(METHODS)
     l2, intercept = data.keywords["l2"], data.keywords["fit_intercept"]
@@ -562,7 +676,11 @@ def _model_methods(data: Data, chosen: SetFormula | None, penalty: PenaltyFormul
 
 
 def _model_certain(
-    data: Data, options: dict[str, Any], chosen: SetFormula | None, penalty: PenaltyFormula | None, method: str
+    data: Data,
+    options: dict[str, Any],
+    chosen: SetFormula | None,
+    penalty: PenaltyFormula | None,
+    method: str,
 ) -> bool:
     """Tell whether there surely is a certificate, without which a goal is refused."""
     constrained = chosen is not None and chosen.name != "WholeSpace"
@@ -592,7 +710,15 @@ def _function_case(rng: np.random.Generator, seed: int) -> Case:
     noisy = penalty is None and _chance(rng, 0.06)
     only = noisy and _chance(rng, 0.5)
     if noisy:
-        f = Function(f.shape, f.target, f.matrix, f.factor, f.constant, f.slope, noise=0.0 if only else 0.1 * f.factor)
+        f = Function(
+            f.shape,
+            f.target,
+            f.matrix,
+            f.factor,
+            f.constant,
+            f.slope,
+            noise=0.0 if only else 0.1 * f.factor,
+        )
         options["exact"] = False
     methods = [name for name in PLAIN if not (noisy and name in LINE_SEARCHES)]
     if penalty is not None:
@@ -608,11 +734,19 @@ def _function_case(rng: np.random.Generator, seed: int) -> Case:
         options.pop("diameter", None)
         options.pop("gradient_bound", None)
     _draw_restart(rng, options, method, False, not noisy)
+    if penalty is None:
+        _draw_free_y(rng, options, method, chosen)
     certain = not noisy and (method in WITH_RADIUS or "diameter" in options or bounded(chosen, d))
     _draw_goal(rng, options, certain)
     _draw_iterations(rng, options, 3000)
     options["output"] = _pick(rng, ["auto", "average", "last"] if noisy else OUTPUTS)
-    tags = [f.shape, method, form, *(g.name for g in (chosen, penalty) if g is not None), f"output={options['output']}"]
+    tags = [
+        f.shape,
+        method,
+        form,
+        *(g.name for g in (chosen, penalty) if g is not None),
+        f"output={options['output']}",
+    ]
     return Case(
         seed,
         f,
@@ -623,5 +757,5 @@ def _function_case(rng: np.random.Generator, seed: int) -> Case:
         separate=not only and _chance(rng, 0.2),
         gradient_only=only,
         watch=_draw_watch(rng),
-        tags=tuple([*tags, *(["noisy"] * noisy)]),
+        tags=(*tags, *(["noisy"] * noisy)),
     )

@@ -26,10 +26,22 @@ Status = ag.Status
 #: Checkpoints are flushed to disk; where there is a folder in memory that costs nothing.
 FOLDER = "/dev/shm" if Path("/dev/shm").is_dir() else None
 POINTS = ("x", "x_average", "x_last", "x_best")
-COMPARED = ("x", "fun", "lower_bound", "gap", "nit", "status", "certified_radius", "x_average", "x_last", "x_best", "success")
+COMPARED = (
+    "x",
+    "fun",
+    "lower_bound",
+    "gap",
+    "nit",
+    "status",
+    "certified_radius",
+    "x_average",
+    "x_last",
+    "x_best",
+    "success",
+)
 
 
-class Finding(AssertionError):
+class FindingError(AssertionError):
     """Something false: what kind of thing, and the numbers."""
 
     def __init__(self, kind: str, detail: str = "") -> None:
@@ -38,12 +50,12 @@ class Finding(AssertionError):
 
 
 def check(seed: int) -> None:
-    """Draw the case of a seed, run it and raise a Finding if anything is false."""
+    """Draw the case of a seed, run it and raise a FindingError if anything is false."""
     inspect(drawn(seed))
 
 
 def inspect(case: Case) -> None:
-    """Run a case and raise a Finding if anything is false."""
+    """Run a case and raise a FindingError if anything is false."""
     result = attempt(case)
     examine(case, result)
     if case.watch == "look":
@@ -60,10 +72,10 @@ def attempt(case: Case, **more: Any) -> OptimizeResult:
         warnings.simplefilter("error")
         try:
             return case.run(**more)
-        except _Stop:
+        except _KilledError:
             raise
         except Exception as error:
-            raise Finding(raised_at(error), str(error)) from error
+            raise FindingError(raised_at(error), str(error)) from error
 
 
 def raised_at(error: Exception) -> str:
@@ -80,12 +92,21 @@ def examine(case: Case, result: OptimizeResult) -> None:
     """Check all that a result claims."""
     check_points(case, result)
     if not case.exact:
-        if result.lower_bound != -math.inf or result.gap != math.inf or result.status in (Status.CONVERGED, Status.STATIONARY):
-            raise Finding("noise certified", f"lower_bound {result.lower_bound}, gap {result.gap}, {result.message}")
+        if (
+            result.lower_bound != -math.inf
+            or result.gap != math.inf
+            or result.status in (Status.CONVERGED, Status.STATIONARY)
+        ):
+            raise FindingError(
+                "noise certified",
+                f"lower_bound {result.lower_bound}, gap {result.gap}, {result.message}",
+            )
         return
     if math.isnan(result.fun):
         if result.success or result.lower_bound != -math.inf:
-            raise Finding("success or bound without a value", f"{result.message} bound {result.lower_bound}")
+            raise FindingError(
+                "success or bound without a value", f"{result.message} bound {result.lower_bound}"
+            )
         return
     objective = Objective.of(case)
     check_value(case, objective, result)
@@ -95,6 +116,7 @@ def examine(case: Case, result: OptimizeResult) -> None:
     search.run(result, region)
     check_bound(case, objective, result, region, search)
     check_status(case, objective, result, search)
+    check_evidence(case, result, search)
 
 
 def check_points(case: Case, result: OptimizeResult) -> None:
@@ -106,14 +128,16 @@ def check_points(case: Case, result: OptimizeResult) -> None:
         if not np.isfinite(x).all():
             if result.status in (Status.NON_FINITE, Status.DIVERGING) and name != "x":
                 continue
-            raise Finding("point not finite", f"{name} = {x}, {result.message}")
+            raise FindingError("point not finite", f"{name} = {x}, {result.message}")
         if case.chosen is None or case.options.get("project_y") is False:
             continue
         excess = float(case.chosen.excess(np.asarray(x, dtype=np.longdouble), LONG))
         # A point between two others has their rounding, and the start may be far larger.
         size = 1 + float(abs(case.x0).max()) / (float(abs(x).max()) + 1e-300)
         if excess > 64 * x.size * EPS * size:
-            raise Finding("point outside of the set", f"{name} by {excess:.3g}, {case.chosen.name}")
+            raise FindingError(
+                "point outside of the set", f"{name} by {excess:.3g}, {case.chosen.name}"
+            )
 
 
 def check_value(case: Case, objective: Objective, result: OptimizeResult) -> None:
@@ -122,7 +146,10 @@ def check_value(case: Case, objective: Objective, result: OptimizeResult) -> Non
     known = objective.at(x, LONG)
     allowed = value_rounding(case, objective, result.x)
     if not abs(known.value - result.fun) <= allowed:
-        raise Finding("fun is not f(x)", f"fun {result.fun!r}, f(x) {float(known.value)!r}, off by {float(known.value - result.fun):.3g}, allowed {allowed:.3g}")
+        raise FindingError(
+            "fun is not f(x)",
+            f"fun {result.fun!r}, f(x) {float(known.value)!r}, off by {float(known.value - result.fun):.3g}, allowed {allowed:.3g}",
+        )
 
 
 def value_rounding(case: Case, objective: Objective, x: Any) -> float:
@@ -142,22 +169,29 @@ def value_rounding(case: Case, objective: Objective, x: Any) -> float:
 def check_gap(case: Case, result: OptimizeResult) -> None:
     """The gap is what it says, and a success is one."""
     if math.isnan(result.lower_bound) or result.lower_bound == math.inf:
-        raise Finding("bound not a number", f"{result.lower_bound}")
+        raise FindingError("bound not a number", f"{result.lower_bound}")
     if not result.gap == result.fun - result.lower_bound:
-        raise Finding("gap is not fun - lower_bound", f"{result.gap} {result.fun} {result.lower_bound}")
+        raise FindingError(
+            "gap is not fun - lower_bound", f"{result.gap} {result.fun} {result.lower_bound}"
+        )
     if not result.success:
         return
     if result.gap < 0:
-        raise Finding("success below the bound", f"gap {result.gap}, {result.message}")
+        raise FindingError("success below the bound", f"gap {result.gap}, {result.message}")
     tol, rtol = case.options.get("tol"), case.options.get("rtol")
     if tol is None and rtol is None:
         return
     goal = max((tol or 0.0) * max(1.0, abs(result.fun)), (rtol or 0.0) * abs(result.fun))
     if not result.gap <= goal:
-        raise Finding(f"success without the goal, {Status(result.status).name}", f"gap {result.gap:.3g}, goal {goal:.3g}, fun {result.fun}, {result.message}")
+        raise FindingError(
+            f"success without the goal, {Status(result.status).name}",
+            f"gap {result.gap:.3g}, goal {goal:.3g}, fun {result.fun}, {result.message}",
+        )
 
 
-def check_bound(case: Case, objective: Objective, result: OptimizeResult, region: Region, search: Search) -> None:
+def check_bound(
+    case: Case, objective: Objective, result: OptimizeResult, region: Region, search: Search
+) -> None:
     """No point that is claimed to be bounded has a lower value."""
     bound = float(result.lower_bound)
     if bound == -math.inf:
@@ -191,7 +225,7 @@ def confirm(case: Case, objective: Objective, region: Region, x: Any, bound: flo
         allowed = allowed + 32 * EPS * abs(known.size)
     if known.value + allowed < bound and inside_set(case, many, MANY):
         false_by = float(bound - known.value)
-        raise Finding(
+        raise FindingError(
             "false bound",
             f"lower_bound {bound!r}, but f(u) = {float(known.value)!r}, lower by {false_by:.3g} ({false_by / (abs(bound) + 1e-300):.2g} relative, "
             f"{false_by / float(known.size + 1e-300):.2g} of the terms) at u = {np.asarray(x, dtype=float).tolist()}, certified_radius {region.radius}",
@@ -207,22 +241,43 @@ def check_status(case: Case, objective: Objective, result: OptimizeResult, searc
     if result.status == Status.REGION_REFUTED:
         told = "diameter" in case.options and not bounded(case.chosen, case.x0.size)
         if not told:
-            raise Finding("region refuted that nobody gave", result.message)
+            raise FindingError("region refuted that nobody gave", result.message)
         if not (result.fun < result.lower_bound or known.value < result.lower_bound):
-            raise Finding("region refuted without a witness", f"{result.message} bound {result.lower_bound}, best {float(known.value)}")
+            raise FindingError(
+                "region refuted without a witness",
+                f"{result.message} bound {result.lower_bound}, best {float(known.value)}",
+            )
     if result.status == Status.STATIONARY:
         at = objective.at(np.asarray(result.x, dtype=np.longdouble), LONG)
         allowed = 1e-12 * at.size + value_rounding(case, objective, result.x)
         if known.value < at.value - allowed:
-            raise Finding("stationary, but no minimiser", f"f(x) = {float(at.value)!r}, but {float(known.value)!r} at {np.asarray(point, dtype=float).tolist()}; output {case.options.get('output')}")
+            raise FindingError(
+                "stationary, but no minimiser",
+                f"f(x) = {float(at.value)!r}, but {float(known.value)!r} at {np.asarray(point, dtype=float).tolist()}; output {case.options.get('output')}",
+            )
     if result.status == Status.CONVERGED and not result.success:
-        raise Finding("converged without success", result.message)
+        raise FindingError("converged without success", result.message)
+
+
+def check_evidence(case: Case, result: OptimizeResult, search: Search) -> None:
+    """A run that met its goal did so over more than the start's last digits."""
+    radius, size = float(result.certified_radius), 1 + float(abs(case.x0).max())
+    if result.status != Status.CONVERGED or radius > 1e-9 * size or "diameter" in case.options:
+        return
+    known, _ = search.best()
+    if known.value < result.fun - 2 * abs(result.gap) - value_rounding(
+        case, search.objective, result.x
+    ):
+        raise FindingError(
+            "converged on nothing",
+            f"certified_radius {radius}, fun {result.fun}, but {float(known.value)} elsewhere",
+        )
 
 
 # -- several runs ----------------------------------------------------------------------------------
 
 
-class _Stop(Exception):
+class _KilledError(Exception):
     """What a callback raises to kill a run."""
 
 
@@ -242,10 +297,11 @@ def same(a: Any, b: Any) -> bool:
 def check_observers(case: Case, result: OptimizeResult) -> None:
     """Who looks on changes nothing."""
     rng = np.random.default_rng([13, case.seed])
+    seen_bounds: list[OptimizeResult] = []
     with tempfile.TemporaryDirectory(dir=FOLDER) as folder:
         observers: dict[str, Any] = {
             "trace": True,
-            "callback": lambda x: None,
+            "callback": lambda intermediate_result: seen_bounds.append(intermediate_result),
             "progress": True,
             "checkpoint": Path(folder) / "run.agc",
         }
@@ -258,12 +314,31 @@ def check_observers(case: Case, result: OptimizeResult) -> None:
     changed = differences(result, seen)
     if changed:
         pairs = ", ".join(f"{name} {result.get(name)} / {seen.get(name)}" for name in changed)
-        raise Finding("looking on changes the result", f"{'+'.join(chosen)}: {pairs}")
+        raise FindingError("looking on changes the result", f"{'+'.join(chosen)}: {pairs}")
+    if case.exact:
+        check_seen_bounds(case, result, seen_bounds)
+
+
+def check_seen_bounds(case: Case, result: OptimizeResult, seen: list[OptimizeResult]) -> None:
+    """What a callback is told on the way holds too: the highest bound for each radius."""
+    highest: dict[float, OptimizeResult] = {}
+    for known in seen:
+        radius = float(known.certified_radius)
+        if radius not in highest or known.lower_bound > highest[radius].lower_bound:
+            highest[radius] = known
+    objective = Objective.of(case)
+    for radius, known in list(highest.items())[-4:]:
+        region = Region(case, radius)
+        search = Search(case, objective, np.random.default_rng([29, case.seed]))
+        search.run(result, region)
+        check_bound(case, objective, known, region, search)
 
 
 def check_resumed(case: Case, result: OptimizeResult) -> None:
     """A run that was killed and resumed is the one that was not, bit for bit."""
-    if result.nit < 2 or (case.data is None and case.options.get("exact") is False and case.problem.noise < 0):
+    if result.nit < 2 or (
+        case.data is None and case.options.get("exact") is False and case.problem.noise < 0
+    ):
         return
     rng = np.random.default_rng([17, case.seed])
     stop = int(rng.integers(1, result.nit))
@@ -284,9 +359,9 @@ def check_resumed(case: Case, result: OptimizeResult) -> None:
             def kill(x: Any) -> None:
                 seen[0] += 1
                 if seen[0] == stop:
-                    raise _Stop
+                    raise _KilledError
 
-            with contextlib.suppress(_Stop):
+            with contextlib.suppress(_KilledError):
                 attempt(case, checkpoint=path, callback=kill, **more)
             if seen[0] < stop or not path.exists():  # it ended before
                 return
@@ -299,8 +374,10 @@ def check_resumed(case: Case, result: OptimizeResult) -> None:
         if not same(uninterrupted.trace[name], resumed.trace[name]):
             changed.append(f"trace.{name}")
     if changed:
-        pairs = ", ".join(f"{name} {uninterrupted.get(name)} / {resumed.get(name)}" for name in changed)
-        raise Finding("resumed differs", f"{how}: {pairs}")
+        pairs = ", ".join(
+            f"{name} {uninterrupted.get(name)} / {resumed.get(name)}" for name in changed
+        )
+        raise FindingError("resumed differs", f"{how}: {pairs}")
 
 
 def check_other_data(case: Case, result: OptimizeResult) -> None:
@@ -318,7 +395,11 @@ def check_other_data(case: Case, result: OptimizeResult) -> None:
         X = sp.csr_array(dense) if sp.issparse(data.X) else dense
         what = "X"
     else:
-        weights = np.ones(n) if keywords.get("sample_weight") is None else keywords["sample_weight"].copy()
+        weights = (
+            np.ones(n)
+            if keywords.get("sample_weight") is None
+            else keywords["sample_weight"].copy()
+        )
         weights[int(rng.integers(n))] += weights.max()
         keywords["sample_weight"] = weights
         what = "sample_weight"
@@ -329,8 +410,10 @@ def check_other_data(case: Case, result: OptimizeResult) -> None:
         attempt(case, checkpoint=path, max_iter=stop)
         try:
             attempt(other, resume=path)
-        except Finding as finding:
+        except FindingError as finding:
             if isinstance(finding.__cause__, ag.CheckpointError):
                 return
             raise
-    raise Finding("resumed with other data", f"{what} differs, and the checkpoint was accepted")
+    raise FindingError(
+        "resumed with other data", f"{what} differs, and the checkpoint was accepted"
+    )

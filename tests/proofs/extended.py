@@ -36,7 +36,10 @@ class Kind:
             return wide
         high = wide.astype(np.float64)
         low = np.where(np.isfinite(high), wide - high, 0).astype(np.float64)
-        exact = [mpmath.mpf(float(a)) + mpmath.mpf(float(b)) for a, b in zip(high.flat, low.flat, strict=True)]
+        exact = [
+            mpmath.mpf(float(a)) + mpmath.mpf(float(b))
+            for a, b in zip(high.flat, low.flat, strict=True)
+        ]
         return np.array([*exact, None], dtype=object)[:-1].reshape(wide.shape)
 
     def _map(self, function: Any, numpys: Any, x: Array) -> Array:
@@ -44,7 +47,9 @@ class Kind:
             return numpys(x)
         if not isinstance(x, np.ndarray):
             return function(x)
-        return np.array([*(function(one) for one in x.flat), None], dtype=object)[:-1].reshape(x.shape)
+        return np.array([*(function(one) for one in x.flat), None], dtype=object)[:-1].reshape(
+            x.shape
+        )
 
     def exp(self, x: Array) -> Array:
         return self._map(mpmath.exp, np.exp, x)
@@ -214,9 +219,21 @@ class LinearObjective:
             some = slice(first, first + rows)
             if not weights[some].any():
                 continue
-            part = LinearObjective(self.X[some], self.y[some], self.loss, self.parameter, 0.0, self.fit_intercept, weights[some])
+            part = LinearObjective(
+                self.X[some],
+                self.y[some],
+                self.loss,
+                self.parameter,
+                0.0,
+                self.fit_intercept,
+                weights[some],
+            )
             share, known = kind.array(weights[some]).sum(), part.at(x, kind)
-            value, size, total = value + share * known.value, size + share * known.size, total + share
+            value, size, total = (
+                value + share * known.value,
+                size + share * known.size,
+                total + share,
+            )
         return Known(value / total + ridge, size / total + ridge)
 
     def rounding(self, x: Any, eps: float) -> float:
@@ -292,7 +309,8 @@ class SetFormula:
         if self.name == "Product":
             return any(block.has_equations for block, _ in self.arguments["blocks"])
         return self.name in ("Simplex", "Affine") or (
-            self.name in ("Box",) and bool(np.any(np.equal(self.arguments["lower"], self.arguments["upper"])))
+            self.name in ("Box",)
+            and bool(np.any(np.equal(self.arguments["lower"], self.arguments["upper"])))
         )
 
     def nearest(self, x: Any) -> Any:
@@ -305,7 +323,12 @@ class SetFormula:
             offset = x - given["center"]
             length = LONG.norm(offset)
             inside = length <= given["radius"]
-            return x if inside else given["center"] + offset * (given["radius"] / length * (1 - 4 * np.longdouble(LONG_EPS)))
+            return (
+                x
+                if inside
+                else given["center"]
+                + offset * (given["radius"] / length * (1 - 4 * np.longdouble(LONG_EPS)))
+            )
         if self.name in ("Box", "OnlyBox"):
             return np.minimum(np.maximum(x, given["lower"]), given["upper"])
         if self.name == "NonNegative":
@@ -316,7 +339,9 @@ class SetFormula:
             offset = x - given["center"]
             if abs(offset).sum() <= given["radius"]:
                 return x
-            short = _on_simplex(abs(offset), np.longdouble(given["radius"]) * (1 - 16 * np.longdouble(LONG_EPS)))
+            short = _on_simplex(
+                abs(offset), np.longdouble(given["radius"]) * (1 - 16 * np.longdouble(LONG_EPS))
+            )
             return given["center"] + np.sign(offset) * short
         if self.name == "Halfspace":
             normal = np.asarray(given["normal"], dtype=np.longdouble)
@@ -352,13 +377,18 @@ class SetFormula:
             scale = radius + abs(center).max() + abs(x).max()
             return (length - radius) / scale
         if self.name in ("Box", "OnlyBox"):
-            lower, upper = (np.broadcast_to(np.asarray(given[name], dtype=float), x.shape) for name in ("lower", "upper"))
+            lower, upper = (
+                np.broadcast_to(np.asarray(given[name], dtype=float), x.shape)
+                for name in ("lower", "upper")
+            )
             worst = zero
             for ends, sign in ((lower, -1), (upper, 1)):
                 finite = np.isfinite(ends)
                 if finite.any():
                     end = kind.array(ends[finite])
-                    worst = max(worst, (sign * (x[finite] - end) / (abs(end) + abs(x[finite]) + tiny)).max())
+                    worst = max(
+                        worst, (sign * (x[finite] - end) / (abs(end) + abs(x[finite]) + tiny)).max()
+                    )
             return worst
         if self.name == "NonNegative":
             return (-x).max() / (abs(x).max() + tiny)
@@ -367,7 +397,9 @@ class SetFormula:
             return max((-x).max(), abs(x.sum() - total)) / total
         if self.name == "Halfspace":
             normal, offset = kind.array(given["normal"]), kind.array(given["offset"])[()]
-            return ((normal * x).sum() - offset) / (abs(normal * x).sum() + abs(offset) + kind.norm(normal) * abs(x).max() + tiny)
+            return ((normal * x).sum() - offset) / (
+                abs(normal * x).sum() + abs(offset) + kind.norm(normal) * abs(x).max() + tiny
+            )
         if self.name == "Affine":
             A, b = kind.array(given["A"]), kind.array(given["b"])
             scale = np.array([kind.norm(row) for row in A]) * kind.norm(x) + abs(b) + tiny

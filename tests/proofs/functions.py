@@ -50,11 +50,17 @@ class Function:
         moved = x - target
         plain = matrix.ndim == 1
         r = matrix * moved if plain else matrix @ moved
-        reach = abs(matrix) * (abs(x) + abs(target)) if plain else abs(matrix) @ (abs(x) + abs(target))
+        reach = (
+            abs(matrix) * (abs(x) + abs(target)) if plain else abs(matrix) @ (abs(x) + abs(target))
+        )
         value, slopes = SHAPES[self.shape](r, kind)
         gradient = matrix * slopes if plain else slopes @ matrix
         size = abs(value) + (abs(slopes) * reach).sum()
-        value, gradient, size = factor * value + constant, factor * gradient, factor * size + abs(constant)
+        value, gradient, size = (
+            factor * value + constant,
+            factor * gradient,
+            factor * size + abs(constant),
+        )
         if self.slope is not None:
             slope = kind.array(self.slope)
             value, gradient = value + slope @ x, gradient + slope
@@ -177,12 +183,16 @@ def drawn(rng: np.random.Generator, d: int) -> Function:
     if shape in ("largest", "log_sum_exp") or rng.random() < 0.4:
         rows = rng.standard_normal((int(rng.integers(1, d + 4)), d)) * sizes
         # With a row's opposite, or minus the sum of all rows, the target is a lowest point.
-        matrix = np.vstack([rows, -rows]) if rng.random() < 0.5 else np.vstack([rows, -rows.sum(axis=0)])
+        matrix = (
+            np.vstack([rows, -rows]) if rng.random() < 0.5 else np.vstack([rows, -rows.sum(axis=0)])
+        )
     else:
         matrix = sizes
-    factor = 10.0 ** rng.choice([0] * 20 + [2, -2, 2, -2, 8, -8, 8, -8, 20, -20, 100, -100, 290, -290])
+    factor = 10.0 ** rng.choice(
+        [0] * 20 + [2, -2, 2, -2, 8, -8, 8, -8, 20, -20, 100, -100, 290, -290]
+    )
     constant = rng.choice([0.0, 0.0, 0.0, -3.25, 1e6, -1e10]) if 1e-9 < factor < 1e9 else 0.0
     slope = None
-    if rng.random() < 0.15 or shape == "constant" and rng.random() < 0.5:
+    if rng.random() < 0.15 or (shape == "constant" and rng.random() < 0.5):
         slope = factor * rng.standard_normal(d) * 10.0 ** rng.choice([0, -2])
     return Function(shape, target, matrix, float(factor), float(constant), slope)

@@ -129,7 +129,9 @@ class Watch:
 
     def run(self) -> int:
         """Listen until all workers are done; return how many findings there were."""
-        while any(worker.is_alive() for worker in self.workers.values()) or not self.reports.empty():
+        while (
+            any(worker.is_alive() for worker in self.workers.values()) or not self.reports.empty()
+        ):
             try:
                 self._take(self.reports.get(timeout=1.0))
             except Exception as error:
@@ -159,7 +161,11 @@ class Watch:
                 continue
             if not worker.is_alive() and not self.reports.empty():
                 continue  # its last words are still to be read
-            kind = "stuck in compiled code" if late else f"the process died, exit code {worker.exitcode}"
+            kind = (
+                "stuck in compiled code"
+                if late
+                else f"the process died, exit code {worker.exitcode}"
+            )
             worker.kill()
             worker.join()
             del self.busy[number]

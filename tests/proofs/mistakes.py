@@ -24,6 +24,7 @@ HERE = Path(__file__).resolve().parent
 if __name__ == "__main__":
     sys.path[:] = [str(HERE.parent), *(path for path in sys.path if path != str(HERE))]
 
+from proofs import checks, parts  # noqa: E402
 from proofs.fuzz import guarded  # noqa: E402
 
 #: Of the kinds of findings: those that say that a proof is wrong.
@@ -45,12 +46,16 @@ def raised(share: float) -> Change:
 
 def first_raised(share: float) -> Change:
     """The same for the first of two results."""
-    return lambda original: lambda *a, **k: (lambda got: (got[0] + share * abs(got[0]), *got[1:]))(original(*a, **k))
+    return lambda original: (
+        lambda *a, **k: (lambda got: (got[0] + share * abs(got[0]), *got[1:]))(original(*a, **k))
+    )
 
 
 def first_scaled(factor: float) -> Change:
     """The first of two results times a factor."""
-    return lambda original: lambda *a, **k: (lambda got: (factor * got[0], *got[1:]))(original(*a, **k))
+    return lambda original: (
+        lambda *a, **k: (lambda got: (factor * got[0], *got[1:]))(original(*a, **k))
+    )
 
 
 def always(value: Any) -> Change:
@@ -186,7 +191,9 @@ def _sets() -> Iterator[Mistake]:
         yield Mistake(f"problems.sets:{name}.linear_minimum", raised(1e-3), "0.1 % too high")
     yield Mistake("problems.sets:NonNegative.linear_minimum", always(0.0), "0 for every slope")
     for name in ("FeasibleSet", "Halfspace", "Affine"):
-        yield Mistake(f"problems.sets:{name}.linear_minimum_in_ball", raised(1e-3), "0.1 % too high")
+        yield Mistake(
+            f"problems.sets:{name}.linear_minimum_in_ball", raised(1e-3), "0.1 % too high"
+        )
     yield Mistake("problems.sets:FeasibleSet._dual_bound", raised(1e-3), "0.1 % too high")
     yield Mistake("problems.sets:_half_chord", scaled(0.999), "0.1 % too short")
     for name in ("FeasibleSet", "Box", "Simplex"):
@@ -194,7 +201,9 @@ def _sets() -> Iterator[Mistake]:
 
 
 def _penalties() -> Iterator[Mistake]:
-    yield Mistake("problems.penalties:Penalty.affine_minorant", first_scaled(1.001), "slope 0.1 % too steep")
+    yield Mistake(
+        "problems.penalties:Penalty.affine_minorant", first_scaled(1.001), "slope 0.1 % too steep"
+    )
     for name in ("L1", "ElasticNet", "GroupL2", "NuclearNorm"):
         yield Mistake(f"problems.penalties:{name}.level_radius", scaled(0.999), "0.1 % too small")
         yield Mistake(f"problems.penalties:{name}.prox", scaled(0.999), "0.1 % too short")
@@ -205,18 +214,44 @@ def _certificates() -> Iterator[Mistake]:
     yield Mistake("solve.certificate:Region.minimum", raised(1e-3), "0.1 % too high")
     yield Mistake("solve.certificate:Region.minimum", scaled(-1.0), "wrong sign")
     yield Mistake("solve.certificate:Region.minimum", radius_too_small, "1 % smaller ball")
-    yield Mistake("solve.certificate:Region.minimum_with_penalty", first_raised(1e-3), "0.1 % too high")
-    yield Mistake("solve.certificate:Region.minimum_with_penalty", radius_too_small, "1 % smaller ball")
+    yield Mistake(
+        "solve.certificate:Region.minimum_with_penalty", first_raised(1e-3), "0.1 % too high"
+    )
+    yield Mistake(
+        "solve.certificate:Region.minimum_with_penalty", radius_too_small, "1 % smaller ball"
+    )
     yield Mistake("solve.certificate:Region._lagrangian", slack_dropped, "term dropped")
-    yield Mistake("solve.certificate:CutCertificate.__init__", wrong_sign_of_allowance, "allowance for rounding, wrong sign")
-    yield Mistake("solve.certificate:CutCertificate.__init__", no_allowance, "no allowance for rounding")
-    yield Mistake("solve.certificate:CutCertificate.add", penalty_counted_twice, "penalty counted twice")
-    yield Mistake("solve.certificate:CutCertificate.widen", bound_kept_when_widened, "old bound kept")
-    yield Mistake("solve.certificate:CutCertificate._raise_by_sum", weight_too_small, "weight 0.1 % too small")
-    yield Mistake("solve.certificate:DualCertificate.__init__", wrong_sign_of_allowance, "allowance for rounding, wrong sign")
-    yield Mistake("solve.certificate:DualCertificate._raise_to", argument(3, 0.999), "square 0.1 % too small")
-    yield Mistake("solve.certificate:DualCertificate._raise_to", argument(1, 1.001), "level 0.1 % too high")
-    yield Mistake("solve.certificate:Certificate.radius_of", always(float("inf")), "claimed everywhere")
+    yield Mistake(
+        "solve.certificate:CutCertificate.__init__",
+        wrong_sign_of_allowance,
+        "allowance for rounding, wrong sign",
+    )
+    yield Mistake(
+        "solve.certificate:CutCertificate.__init__", no_allowance, "no allowance for rounding"
+    )
+    yield Mistake(
+        "solve.certificate:CutCertificate.add", penalty_counted_twice, "penalty counted twice"
+    )
+    yield Mistake(
+        "solve.certificate:CutCertificate.widen", bound_kept_when_widened, "old bound kept"
+    )
+    yield Mistake(
+        "solve.certificate:CutCertificate._raise_by_sum", weight_too_small, "weight 0.1 % too small"
+    )
+    yield Mistake(
+        "solve.certificate:DualCertificate.__init__",
+        wrong_sign_of_allowance,
+        "allowance for rounding, wrong sign",
+    )
+    yield Mistake(
+        "solve.certificate:DualCertificate._raise_to", argument(3, 0.999), "square 0.1 % too small"
+    )
+    yield Mistake(
+        "solve.certificate:DualCertificate._raise_to", argument(1, 1.001), "level 0.1 % too high"
+    )
+    yield Mistake(
+        "solve.certificate:Certificate.radius_of", always(float("inf")), "claimed everywhere"
+    )
     yield Mistake("methods:_proven_radius", scaled(0.5), "half of it")
 
 
@@ -233,9 +268,21 @@ def _models() -> Iterator[Mistake]:
     yield Mistake("problems.losses:Loss.conjugate", scaled(0.999), "0.1 % too small")
     yield Mistake("problems.null_space:DualBounds._value", raised(1e-3), "0.1 % too high")
     forgotten = Mistake("problems.null_space:NullSpace.left_over", always(0.0))
-    yield Mistake("problems.null_space:NullSpace.project", same(1), "not projected, and what is left forgotten", (forgotten,))
-    yield Mistake("problems.null_space:DualBounds._scaled_down", clipped_only, "clipped, and what is left forgotten", (forgotten,))
-    yield Mistake("problems.multinomial:MultinomialModel.dual_gap", scaled(0.999), "0.1 % too small")
+    yield Mistake(
+        "problems.null_space:NullSpace.project",
+        same(1),
+        "not projected, and what is left forgotten",
+        (forgotten,),
+    )
+    yield Mistake(
+        "problems.null_space:DualBounds._scaled_down",
+        clipped_only,
+        "clipped, and what is left forgotten",
+        (forgotten,),
+    )
+    yield Mistake(
+        "problems.multinomial:MultinomialModel.dual_gap", scaled(0.999), "0.1 % too small"
+    )
     yield Mistake("problems.multinomial:MultinomialModel._balanced", same(2), "left unbalanced")
 
 
@@ -249,7 +296,9 @@ def _engines() -> Iterator[Mistake]:
     yield Mistake("sklearn.bounds:DualBound._largest_multiple", always(1.0), "no multiple")
     yield Mistake("sklearn.bounds:_least_on_intervals", raised(1e-3), "0.1 % too high")
     yield Mistake("sklearn.stream_certificate:_Sums.gap", scaled(0.5), "half of it")
-    yield Mistake("sklearn.stream_certificate:_Sums._balancing", always((1.0, 1.0)), "slopes left unbalanced")
+    yield Mistake(
+        "sklearn.stream_certificate:_Sums._balancing", always((1.0, 1.0)), "slopes left unbalanced"
+    )
 
 
 MISTAKES = [*_certificates(), *_models(), *_engines(), *_sets(), *_penalties()]
@@ -289,11 +338,13 @@ class Found(NamedTuple):
     kind: str
 
 
-def find(mistake: Mistake, seconds: float, first: int = 0) -> Found | None:
-    """Run cases, with and then without the mistake, until one fails with it alone."""
-    from proofs import checks, parts
+def find(mistake: Mistake, seconds: float, first: int = 0, only: str | None = None) -> Found | None:
+    """Run cases, with and then without the mistake, until one fails with it alone.
 
-    turns = [("checks", checks.check)] * 4 + [("parts", parts.check)] * 4
+    Seconds are the processor's. `only` names the one check to run, for those who know it.
+    """
+    both = {"checks": checks.check, "parts": parts.check}
+    turns = [pair for pair in both.items() for _ in range(4) if only in (None, pair[0])]
     begun = time.process_time()
     for number in itertools.count():
         if time.process_time() - begun > seconds:
@@ -319,7 +370,11 @@ def main(arguments: list[str] | None = None) -> int:
             continue
         found = find(mistake, given.seconds, given.seed)
         missed += found is None
-        text = "NOT FOUND" if found is None else f"{found.seconds:5.1f} s, {found.runs} runs: {found.check} {found.seed}, {found.kind}"
+        text = (
+            "NOT FOUND"
+            if found is None
+            else f"{found.seconds:5.1f} s, {found.runs} runs: {found.check} {found.seed}, {found.kind}"
+        )
         print(f"{mistake.name:75s} {text}", flush=True)
     print(f"{missed} not found")
     return int(missed > 0)

@@ -23,8 +23,18 @@ from accelegrad.sklearn.stream_certificate import StreamCertificate
 from accelegrad.solve.mended_bound import Sample, mended_gap
 from proofs.candidates import Objective, Region, Search
 from proofs.cases import Case, Data, build_penalty, build_set, draw_data, draw_penalty, draw_set
-from proofs.checks import Finding, raised_at
-from proofs.extended import CLASSIFICATION, CURVATURES, EPS, LONG, LONG_EPS, LOSSES, PenaltyFormula, SetFormula, loss_slopes
+from proofs.checks import FindingError, raised_at
+from proofs.extended import (
+    CLASSIFICATION,
+    CURVATURES,
+    EPS,
+    LONG,
+    LONG_EPS,
+    LOSSES,
+    PenaltyFormula,
+    SetFormula,
+    loss_slopes,
+)
 
 Vector = Any
 UNITS = 256  # of rounding, times the size of the terms: what a bound by itself may be off by
@@ -38,15 +48,18 @@ def check(seed: int) -> None:
         warnings.simplefilter("error")
         try:
             part(rng)
-        except Finding as finding:
-            raise Finding(f"{part.__name__}: {finding.kind}", finding.detail) from None
+        except FindingError as finding:
+            raise FindingError(f"{part.__name__}: {finding.kind}", finding.detail) from None
         except Exception as error:
-            raise Finding(f"{part.__name__}: {raised_at(error)}", str(error)) from error
+            raise FindingError(f"{part.__name__}: {raised_at(error)}", str(error)) from error
 
 
 def _refuse(what: str, bound: float, value: Any, allowed: Any, where: Any) -> None:
     if not float(bound) <= value + allowed:
-        raise Finding(f"false {what}", f"{bound!r}, but {float(value)!r} is lower by {float(bound - value):.3g} (allowed {float(allowed):.3g}); {where}")
+        raise FindingError(
+            f"false {what}",
+            f"{bound!r}, but {float(value)!r} is lower by {float(bound - value):.3g} (allowed {float(allowed):.3g}); {where}",
+        )
 
 
 # -- sets ------------------------------------------------------------------------------------------
@@ -77,25 +90,47 @@ def sets(rng: np.random.Generator) -> None:
     diameter = chosen.diameter_for(d)
     far = max(float(LONG.norm(a - b)) for a in points[:6] for b in points[-6:])
     if not far <= diameter * (1 + 1e-12) + 1e-15 * scale:
-        raise Finding("diameter too small", f"{formula.name} {diameter}, but two points are {far} apart")
+        raise FindingError(
+            "diameter too small", f"{formula.name} {diameter}, but two points are {far} apart"
+        )
 
 
-def _low_points(formula: SetFormula, g: Vector, center: Vector, scale: float, rng: np.random.Generator) -> list[Any]:
+def _low_points(
+    formula: SetFormula, g: Vector, center: Vector, scale: float, rng: np.random.Generator
+) -> list[Any]:
     length = float(np.linalg.norm(g)) or 1.0
     starts = [center, *(center + scale * rng.standard_normal((4, center.size)))]
-    return [formula.nearest(start - t * scale / length * g) for start in starts[:2] for t in 10.0 ** np.arange(-2, 12, 2)] + [
-        formula.nearest(start) for start in starts
-    ]
+    return [
+        formula.nearest(start - t * scale / length * g)
+        for start in starts[:2]
+        for t in 10.0 ** np.arange(-2, 12, 2)
+    ] + [formula.nearest(start) for start in starts]
 
 
-def _check_minima(chosen: Any, formula: SetFormula, g: Vector, points: list[Any], tiny: float) -> None:
+def _check_minima(
+    chosen: Any, formula: SetFormula, g: Vector, points: list[Any], tiny: float
+) -> None:
     least = chosen.linear_minimum(g)
     for u in points:
         value, size = g @ u, abs(g) @ abs(u)
-        _refuse("linear_minimum", least, value, UNITS * EPS * size + tiny, (formula.name, formula.arguments, g.tolist(), u.tolist()))
+        _refuse(
+            "linear_minimum",
+            least,
+            value,
+            UNITS * EPS * size + tiny,
+            (formula.name, formula.arguments, g.tolist(), u.tolist()),
+        )
 
 
-def _check_minima_in_ball(chosen: Any, formula: SetFormula, g: Vector, center: Vector, radius: float, points: list[Any], tiny: float) -> None:
+def _check_minima_in_ball(
+    chosen: Any,
+    formula: SetFormula,
+    g: Vector,
+    center: Vector,
+    radius: float,
+    points: list[Any],
+    tiny: float,
+) -> None:
     nearest = formula.nearest(center)
     room = radius - LONG.norm(nearest - center)
     if not room > 1e-9 * radius:
@@ -103,7 +138,11 @@ def _check_minima_in_ball(chosen: Any, formula: SetFormula, g: Vector, center: V
     least = chosen.linear_minimum_in_ball(g, center, radius)
     for u in points:
         way = u - nearest
-        inside = u if LONG.norm(u - center) <= radius else nearest + way * _part(nearest - center, way, radius)
+        inside = (
+            u
+            if LONG.norm(u - center) <= radius
+            else nearest + way * _part(nearest - center, way, radius)
+        )
         if not LONG.norm(inside - center) <= radius:
             continue
         value, size = g @ inside, abs(g) @ (abs(inside) + abs(center))
@@ -130,7 +169,9 @@ def _part(start: Any, way: Any, radius: float) -> Any:
 def penalties(rng: np.random.Generator) -> None:
     """Affine minorants, level radii and proximal maps."""
     d = int(rng.integers(1, 9))
-    formula = draw_penalty(rng, d, 10.0 ** rng.uniform(-3, 3), ("L1", "ElasticNet", "GroupL2", "NuclearNorm"))
+    formula = draw_penalty(
+        rng, d, 10.0 ** rng.uniform(-3, 3), ("L1", "ElasticNet", "GroupL2", "NuclearNorm")
+    )
     penalty = build_penalty(formula)
     slope = rng.standard_normal(d) * 10.0 ** rng.uniform(-3, 3)
     q, c = penalty.affine_minorant(slope)
@@ -142,15 +183,30 @@ def penalties(rng: np.random.Generator) -> None:
     for u in (touching, *(touching + way for way in ways), *ways):
         known, size = _penalty_at(formula, u)
         terms = size + (abs(q) + abs(slope)) @ (abs(u) + abs(touching))
-        _refuse("affine_minorant", float(q @ u) + c, known, UNITS * EPS * terms, (formula, slope.tolist(), u.tolist()))
+        _refuse(
+            "affine_minorant",
+            float(q @ u) + c,
+            known,
+            UNITS * EPS * terms,
+            (formula, slope.tolist(), u.tolist()),
+        )
         radius, length = penalty.level_radius(float(known)), float(np.linalg.norm(u))
         if not length <= radius * (1 + UNITS * EPS) + 1e-300:
-            raise Finding("false level_radius", f"{radius} for the level {float(known)}, but {length}: {formula}")
+            raise FindingError(
+                "false level_radius",
+                f"{radius} for the level {float(known)}, but {length}: {formula}",
+            )
     at_p, size = _penalty_at(formula, p)
     lowest = at_p + LONG.array(p - x) @ (p - x) / (2 * step)
     for u in (p + 1e-3 * way for way in ways):
         value = _penalty_at(formula, u)[0] + LONG.array(u - x) @ (u - x) / (2 * step)
-        _refuse("prox", float(lowest), value, UNITS * EPS * (size + lowest + float(abs(x) @ abs(x)) / step), (formula, x.tolist(), step))
+        _refuse(
+            "prox",
+            float(lowest),
+            value,
+            UNITS * EPS * (size + lowest + float(abs(x) @ abs(x)) / step),
+            (formula, x.tolist(), step),
+        )
 
 
 def _penalty_at(formula: PenaltyFormula, u: Vector) -> tuple[Any, Any]:
@@ -163,7 +219,9 @@ def _penalty_at(formula: PenaltyFormula, u: Vector) -> tuple[Any, Any]:
 
 def _solved(data: Data, rng: np.random.Generator, **more: Any) -> tuple[Case, Objective, Search]:
     """Return the case of a model and a search that found about its minimum."""
-    case = Case(int(rng.integers(10**6)), data, np.zeros(data.n_parameters), {"scale": None}, **more)
+    case = Case(
+        int(rng.integers(10**6)), data, np.zeros(data.n_parameters), {"scale": None}, **more
+    )
     objective = Objective.of(case)
     search = Search(case, objective, rng)
     search.run(OptimizeResult(), Region(case, math.inf))
@@ -185,29 +243,57 @@ def duals(rng: np.random.Generator) -> None:
     known, best = search.best()
     best64 = best.astype(np.float64)
     size = abs(best64).max() or 1.0
-    points = [np.zeros_like(best64), best64, best64 + 1e-3 * size * rng.standard_normal(best64.size), size * rng.standard_normal(best64.size)]
+    points = [
+        np.zeros_like(best64),
+        best64,
+        best64 + 1e-3 * size * rng.standard_normal(best64.size),
+        size * rng.standard_normal(best64.size),
+    ]
     for w in points:
         with np.errstate(all="ignore"):
             gap = model.dual_gap(w)
         at = objective.at(LONG.array(w), LONG)
-        allowed = UNITS * data.eps * (at.size + known.size) + 8 * data.objective.rounding(w, data.eps)
-        _refuse("dual_gap", float(at.value - gap), known.value, allowed, (data.keywords, data.X.shape, w.tolist()))
+        allowed = UNITS * data.eps * (at.size + known.size) + 8 * data.objective.rounding(
+            w, data.eps
+        )
+        _refuse(
+            "dual_gap",
+            float(at.value - gap),
+            known.value,
+            allowed,
+            (data.keywords, data.X.shape, w.tolist()),
+        )
         if model.l2 > 0 and not model.fit_intercept:
             distance, apart = model.distance_bound(w), float(np.linalg.norm(w - best64))
-            spare = math.sqrt(2 * max(model.dual_gap(best64), 0.0) / model.l2) + 1e-6 * (apart + size)
+            spare = math.sqrt(2 * max(model.dual_gap(best64), 0.0) / model.l2) + 1e-6 * (
+                apart + size
+            )
             if not apart <= distance + spare:
-                raise Finding("false distance_bound", f"{distance}, but {apart} (to {spare}): {data.keywords}, {w.tolist()}")
+                raise FindingError(
+                    "false distance_bound",
+                    f"{distance}, but {apart} (to {spare}): {data.keywords}, {w.tolist()}",
+                )
     _check_slopes(data, model, known, best64, rng)
 
 
-def _check_slopes(data: Data, model: ag.LinearModel, known: Any, best: Vector, rng: np.random.Generator) -> None:
+def _check_slopes(
+    data: Data, model: ag.LinearModel, known: Any, best: Vector, rng: np.random.Generator
+) -> None:
     formula = data.objective
     margins = formula.X @ best[: formula.X.shape[1]] + (best[-1] if formula.fit_intercept else 0.0)
     spread = float(np.std(formula.y)) or 1.0
     for smoothing in (1.0, 1e-3):
-        theta = loss_slopes(formula.loss, margins + 0.1 * rng.standard_normal(margins.size), formula.y, formula.parameter, smoothing * spread)
+        theta = loss_slopes(
+            formula.loss,
+            margins + 0.1 * rng.standard_normal(margins.size),
+            formula.y,
+            formula.parameter,
+            smoothing * spread,
+        )
         bound = model.dual_value_at(theta * rng.choice([1.0, 0.9]))
-        allowed = UNITS * data.eps * (float(known.size) + float(abs(theta).mean() * abs(formula.y).max()))
+        allowed = (
+            UNITS * data.eps * (float(known.size) + float(abs(theta).mean() * abs(formula.y).max()))
+        )
         _refuse("dual_value_at", bound, known.value, allowed, (data.keywords, data.X.shape))
 
 
@@ -219,12 +305,35 @@ def multinomials(rng: np.random.Generator) -> None:
     weights = rng.uniform(size=n) * (rng.random(n) < 0.8) if rng.random() < 0.3 else None
     if weights is not None and not weights.any():
         weights = None
-    model = MultinomialModel(X, classes, k, l2=10.0 ** rng.uniform(-4, 1), fit_intercept=bool(rng.random() < 0.5), sample_weight=weights)
-    solved = minimize(model.value_and_gradient, np.zeros(model.n_parameters), jac=True, method="L-BFGS-B", options={"maxiter": 100})
+    model = MultinomialModel(
+        X,
+        classes,
+        k,
+        l2=10.0 ** rng.uniform(-4, 1),
+        fit_intercept=bool(rng.random() < 0.5),
+        sample_weight=weights,
+    )
+    solved = minimize(
+        model.value_and_gradient,
+        np.zeros(model.n_parameters),
+        jac=True,
+        method="L-BFGS-B",
+        options={"maxiter": 100},
+    )
     lowest = solved.fun
-    for x in (solved.x, np.zeros_like(solved.x), solved.x + 0.1 * rng.standard_normal(solved.x.size)):
+    for x in (
+        solved.x,
+        np.zeros_like(solved.x),
+        solved.x + 0.1 * rng.standard_normal(solved.x.size),
+    ):
         value, _ = model.value_and_gradient(x)
-        _refuse("multinomial dual_gap", value - model.dual_gap(x), lowest, UNITS * EPS * (1 + abs(value)) * n, (n, d, k, model.l2))
+        _refuse(
+            "multinomial dual_gap",
+            value - model.dual_gap(x),
+            lowest,
+            UNITS * EPS * (1 + abs(value)) * n,
+            (n, d, k, model.l2),
+        )
 
 
 def estimator_bounds(rng: np.random.Generator) -> None:
@@ -232,12 +341,23 @@ def estimator_bounds(rng: np.random.Generator) -> None:
     data, _ = draw_data(rng, str(rng.choice(LOSSES)), n=int(rng.integers(1, 61)))
     d, formula = data.X.shape[1], data.objective
     l1 = 0.0 if rng.random() < 0.3 else float(np.abs(formula.X).mean() * 10.0 ** rng.uniform(-3, 0))
-    scale = min(max(float(np.abs(data.y).max()) / (float(np.abs(formula.X).max()) or 1.0), 1e-8), 1e8)
-    names = (("Box", "NonNegative") if l1 > 0 else ("Box", "NonNegative", "Ball", "Simplex")) if rng.random() < 0.5 else ()
+    scale = min(
+        max(float(np.abs(data.y).max()) / (float(np.abs(formula.X).max()) or 1.0), 1e-8), 1e8
+    )
+    names = (
+        (("Box", "NonNegative") if l1 > 0 else ("Box", "NonNegative", "Ball", "Simplex"))
+        if rng.random() < 0.5
+        else ()
+    )
     own = draw_set(rng, d, scale, names) if names else None
     parameters = {k: v for k, v in data.keywords.items() if k in ("quantile", "epsilon", "delta")}
     objective = EstimatorObjective(
-        formula.loss, formula.l2, l1, None if own is None else build_set(own), formula.fit_intercept, parameters
+        formula.loss,
+        formula.l2,
+        l1,
+        None if own is None else build_set(own),
+        formula.fit_intercept,
+        parameters,
     )
     problem = objective.on(data.X, data.y, data.keywords.get("sample_weight"))
     bound = DualBound(problem)
@@ -257,7 +377,9 @@ def estimator_bounds(rng: np.random.Generator) -> None:
     for theta in slopes:
         with np.errstate(all="ignore"):
             found = bound.at(theta)
-        allowed = UNITS * data.eps * (float(known.size) + float(abs(theta).mean() * abs(data.y).max()))
+        allowed = (
+            UNITS * data.eps * (float(known.size) + float(abs(theta).mean() * abs(data.y).max()))
+        )
         _refuse("DualBound.at", found, known.value, allowed, (data.keywords, l1, own))
 
 
@@ -273,10 +395,22 @@ def streams(rng: np.random.Generator) -> None:
         y = np.where(score > 0, 1.0, -1.0)
         if abs(y.sum()) == n:
             return
-        estimator = AcceleGradClassifier("log_loss" if loss == "logistic" else loss, alpha=alpha, fit_intercept=intercept, tol=1e-6, max_iter=300)
+        estimator = AcceleGradClassifier(
+            "log_loss" if loss == "logistic" else loss,
+            alpha=alpha,
+            fit_intercept=intercept,
+            tol=1e-6,
+            max_iter=300,
+        )
     else:
         y = score
-        estimator = AcceleGradRegressor("squared_error" if loss == "squared" else loss, alpha=alpha, fit_intercept=intercept, tol=1e-6, max_iter=300)
+        estimator = AcceleGradRegressor(
+            "squared_error" if loss == "squared" else loss,
+            alpha=alpha,
+            fit_intercept=intercept,
+            tol=1e-6,
+            max_iter=300,
+        )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # max_iter is small
         estimator.fit(X, y)
@@ -289,7 +423,13 @@ def streams(rng: np.random.Generator) -> None:
     data = Data(X, y, {"loss": loss, "l2": alpha, "fit_intercept": intercept, **delta})
     _, _, search = _solved(data, rng)
     known, _ = search.best()
-    _refuse("stream gap", certificate.objective - certificate.gap, known.value, UNITS * EPS * float(known.size) * n, (loss, alpha, intercept, n, d))
+    _refuse(
+        "stream gap",
+        certificate.objective - certificate.gap,
+        known.value,
+        UNITS * EPS * float(known.size) * n,
+        (loss, alpha, intercept, n, d),
+    )
 
 
 class Solver:
@@ -311,14 +451,18 @@ def mended(rng: np.random.Generator) -> None:
     _, objective, search = _solved(data, rng)
     known, best = search.best()
     size = float(abs(best).max()) or 1.0
-    w = best.astype(np.float64) + size * 10.0 ** rng.uniform(-6, -1) * rng.standard_normal(best.size)
+    w = best.astype(np.float64) + size * 10.0 ** rng.uniform(-6, -1) * rng.standard_normal(
+        best.size
+    )
     if formula.fit_intercept and rng.random() < 0.5:  # far off: then what is not balanced counts
         w[-1] += (abs(w[-1]) + 1.0) * 10.0 ** rng.uniform(-2, 1) * rng.choice([-1, 1])
     own = model.evaluate(w)
     at = own
     if CURVATURES[formula.loss] == np.inf:
         at = own.beside(model.smoothed((float(np.std(data.y)) or 1.0) * 10.0 ** rng.uniform(-4, 0)))
-    rows = np.sort(rng.choice(model.n_samples, int(rng.integers(1, model.n_samples + 1)), replace=False))
+    rows = np.sort(
+        rng.choice(model.n_samples, int(rng.integers(1, model.n_samples + 1)), replace=False)
+    )
     rows = rows[model.shares[rows] > 0]
     if rows.size == 0:
         return
@@ -332,7 +476,9 @@ def mended(rng: np.random.Generator) -> None:
     with np.errstate(all="ignore"):
         gap = mended_gap(own, at, Sample.of(at, rows, weights), Solver(matrix), goal)
     allowed = UNITS * data.eps * float(value.size + known.size) + 8 * formula.rounding(w, data.eps)
-    _refuse("mended_gap", float(value.value) - gap, known.value, allowed, (data.keywords, data.X.shape))
+    _refuse(
+        "mended_gap", float(value.value) - gap, known.value, allowed, (data.keywords, data.X.shape)
+    )
 
 
 PARTS = (sets, penalties, duals, multinomials, estimator_bounds, mended, streams)
