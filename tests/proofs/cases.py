@@ -458,8 +458,9 @@ def bounded(formula: SetFormula | None, d: int) -> bool:
     if formula.name == "Product":
         return all(bounded(block, size) for block, size in formula.arguments["blocks"])
     if formula.name == "Box":
-        ends = (formula.arguments[name] for name in ("lower", "upper"))
-        return all(np.isfinite(end).all() for end in ends)
+        with np.errstate(over="ignore"):
+            width = np.subtract(formula.arguments["upper"], formula.arguments["lower"])
+        return bool(np.isfinite(width).all())
     return formula.name in ("Ball", "Simplex", "L1Ball")
 
 

@@ -182,7 +182,10 @@ def penalties(rng: np.random.Generator) -> None:
     ways = [rng.standard_normal(d) * 10.0**k for k in range(-9, 4)]
     for u in (touching, *(touching + way for way in ways), *ways):
         known, size = _penalty_at(formula, u)
-        terms = size + (abs(q) + abs(slope)) @ (abs(u) + abs(touching))
+        reach = (
+            abs(u) if penalty.homogeneous else abs(u) + abs(touching)
+        )  # a norm's has no constant
+        terms = size + (abs(q) + abs(slope)) @ reach
         _refuse(
             "affine_minorant",
             float(q @ u) + c,
