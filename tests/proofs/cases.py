@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -536,28 +536,71 @@ def _draw_method(
     return str(method)
 
 
-def _draw_free_y(
-    rng: np.random.Generator, options: dict[str, Any], method: str, chosen: SetFormula | None
+def _draw_policies(
+    rng: np.random.Generator,
+    options: dict[str, Any],
+    method: str,
+    terms: Terms,
+    *,
+    provable: bool,
+    exact: bool,
 ) -> None:
-    """Leave y free, or project it, whatever the default is."""
-    if (
-        method in ("accelegrad", "diagonal", "linear-coupling")
-        and chosen is not None
-        and _chance(rng, 0.1)
-    ):
+    """Draw restarts, and whether y is projected, where that is allowed."""
+    if terms.penalty is not None and method == "accelegrad":
+        # Its form with a prox finds its radius.
+        options.pop("diameter", None)
+        options.pop("gradient_bound", None)
+    if method in WITH_RADIUS and "diameter" not in options and exact and _chance(rng, 0.15):
+        options["restart"] = _pick(rng, ["auto", "adaptive", *(["certified"] * provable)])
+    able = method in ("accelegrad", "diagonal", "linear-coupling") and terms.penalty is None
+    if able and terms.chosen is not None and _chance(rng, 0.1):
         options["project_y"] = _chance(rng, 0.5)
-
-
-def _draw_restart(
-    rng: np.random.Generator, options: dict[str, Any], method: str, provable: bool, exact: bool
-) -> None:
-    free = method in WITH_RADIUS and "diameter" not in options and exact
-    if free and _chance(rng, 0.15):
-        options["restart"] = _pick(rng, ["auto", "adaptive", *(["certified"] if provable else [])])
 
 
 def _draw_watch(rng: np.random.Generator) -> str:
     return str(_pick(rng, ["", "look", "resume"], [8, 1, 1]))
+
+
+class Terms(NamedTuple):
+    """What comes with a function: a set, a penalty, both or neither."""
+
+    form: str
+    chosen: SetFormula | None
+    penalty: PenaltyFormula | None
+
+    @property
+    def constrained(self) -> bool:
+        return self.chosen is not None and self.chosen.name != "WholeSpace"
+
+    @property
+    def free(self) -> bool:
+        return not self.constrained and self.penalty is None
+
+    @property
+    def names(self) -> list[str]:
+        return [formula.name for formula in (self.chosen, self.penalty) if formula is not None]
+
+    def able(self, methods: Any) -> list[str]:
+        """Return those of the methods that can do with these terms."""
+        unable: set[str] = set() if self.free else set(OF_ROWS)
+        if self.penalty is not None:
+            unable |= set(METHODS) - set(WITH_PROX)
+        if self.constrained and self.chosen.name not in DIAGONAL_SETS:
+            unable.add("diagonal")
+        return [name for name in methods if name not in unable]
+
+
+def _draw_terms(
+    rng: np.random.Generator, weights: Any, size: int, penalised: int, scale: float, steep: float
+) -> Terms:
+    form = _pick(rng, ["free", "set", "penalty", "both"], weights)
+    chosen = penalty = None
+    if form in ("set", "both"):
+        chosen = draw_set(rng, size, scale, DIAGONAL_SETS if form == "both" else SETS)
+    if form in ("penalty", "both"):
+        names = ("L1", "ElasticNet") if form == "both" else PENALTIES
+        penalty = draw_penalty(rng, penalised, steep, names)
+    return Terms(form, chosen, penalty)
 
 
 def _model_case(rng: np.random.Generator, seed: int) -> Case:
@@ -565,44 +608,27 @@ def _model_case(rng: np.random.Generator, seed: int) -> Case:
     n, d, size = *data.X.shape, data.n_parameters
     l2, intercept = data.keywords["l2"], data.keywords["fit_intercept"]
     options: dict[str, Any] = {}
-    form = _pick(rng, ["free", "set", "penalty", "both"], [11, 5, 4, 1])
     wide = float(np.abs(data.dense).max(initial=0.0)) or 1.0
     scale = min(max(float(np.abs(data.y).max()) / wide, 1e-8), 1e8)
-    chosen = penalty = None
-    if form in ("set", "both"):
-        chosen = draw_set(rng, size, scale, DIAGONAL_SETS if form == "both" else SETS)
-    if form in ("penalty", "both"):
-        names = ("L1", "ElasticNet") if form == "both" else PENALTIES
-        penalty = draw_penalty(rng, d, max(1e-9, min(wide, 1e3)), names)
-    constrained = chosen is not None and chosen.name != "WholeSpace"
-    batch = form != "penalty" and form != "both" and _chance(rng, 0.12)
-    methods = _model_methods(data, chosen, penalty, batch, n)
-    x0 = _draw_start(rng, size, scale, None, chosen)
+    terms = _draw_terms(rng, [11, 5, 4, 1], size, d, scale, max(1e-9, min(wide, 1e3)))
+    batch = terms.penalty is None and _chance(rng, 0.12)
+    methods = _model_methods(data, terms, batch)
+    x0 = _draw_start(rng, size, scale, None, terms.chosen)
     squares = float((data.dense**2).sum(axis=1).max()) + intercept
     smoothness = min(CURVATURES[data.keywords["loss"]], 1e3) * squares + l2
     method = _draw_method(rng, methods, options, scale, 0.0, smoothness)
-    if penalty is not None and method == "accelegrad":
-        options.pop("diameter", None)
-        options.pop("gradient_bound", None)
     if method in OF_ROWS and _chance(rng, 0.7):
         options.pop("diameter", None)
     if batch:
-        options["batch_size"] = (
-            "auto"
-            if method not in ("subgradient",) and _chance(rng, 0.3)
-            else int(rng.integers(1, n + 1))
-        )
+        growing = method != "subgradient" and _chance(rng, 0.3)
+        options["batch_size"] = "auto" if growing else int(rng.integers(1, n + 1))
         options["replacement"] = _chance(rng, 0.3)
-    if not constrained and penalty is None and method not in OF_ROWS and _chance(rng, 0.2):
+    if terms.free and method not in OF_ROWS and _chance(rng, 0.2):
         options["scale"] = _pick(rng, ["columns", None, 10.0 ** rng.uniform(-2, 2, d)])
-    provable = l2 > 0 and not intercept and penalty is None and chosen is None
-    _draw_restart(rng, options, method, provable, not batch)
-    if penalty is None:
-        _draw_free_y(rng, options, method, chosen)
-    if options.get("restart") == "auto" and batch and options["batch_size"] == "auto":
-        del options["restart"]
-    _draw_goal(rng, options, _model_certain(data, options, chosen, penalty, method))
-    slow = n > 80 or ((method in OF_ROWS or method == "auto") and form == "free")
+    provable = l2 > 0 and not intercept and terms.penalty is None and terms.chosen is None
+    _draw_policies(rng, options, method, terms, provable=provable, exact=not batch)
+    _draw_goal(rng, options, _model_certain(data, options, terms, method))
+    slow = n > 80 or ((method in OF_ROWS or method == "auto") and terms.form == "free")
     _draw_iterations(rng, options, 60 if slow else 3000)
     if method == "dual-ascent" or (n > 80 and method in OF_ROWS):
         options["max_iter"] = min(options["max_iter"], 20)
@@ -610,15 +636,8 @@ def _model_case(rng: np.random.Generator, seed: int) -> Case:
     options["rng"] = int(rng.integers(1000))
     mode = "auto" if n > 600 else _pick(rng, ["auto", "never", "always"], [18, 1, 1])
     watch = _pick(rng, ["", "look", "resume", "other data"], [16, 2, 2, 1])
-    tags += [
-        method,
-        form,
-        *(f.name for f in (chosen, penalty) if f is not None),
-        f"output={options['output']}",
-    ]
-    return Case(
-        seed, data, x0, options, chosen, penalty, kernels=mode, watch=watch, tags=tuple(tags)
-    )
+    tags += [method, terms.form, *terms.names, f"output={options['output']}"]
+    return Case(seed, data, x0, options, *terms[1:], kernels=mode, watch=watch, tags=tuple(tags))
 
 
 def _rows_case(rng: np.random.Generator, seed: int) -> Case:
@@ -639,7 +658,7 @@ def _rows_case(rng: np.random.Generator, seed: int) -> Case:
         "auto",
         *(
             name
-            for name in _model_methods(data, None, None, False, data.X.shape[0])
+            for name in _model_methods(data, Terms("free", None, None), False)
             if name in OF_ROWS
         ),
     ]
@@ -654,45 +673,29 @@ def _rows_case(rng: np.random.Generator, seed: int) -> Case:
     return Case(seed, data, x0, options, watch=watch, tags=tuple(tags))
 
 
-def _model_methods(
-    data: Data, chosen: SetFormula | None, penalty: PenaltyFormula | None, batch: bool, n: int
-) -> list[str]:
-    constrained = chosen is not None and chosen.name != "WholeSpace"
+def _model_methods(data: Data, terms: Terms, batch: bool) -> list[str]:
     methods = list(METHODS)
     l2, intercept = data.keywords["l2"], data.keywords["fit_intercept"]
     kinks = CURVATURES[data.keywords["loss"]] == np.inf
     if l2 == 0 or intercept:
         methods.remove("dual-ascent")
-    if l2 == 0 and kinks and n <= data.n_parameters:
-        methods = [name for name in methods if name not in ("accelegrad-vr", "accelegrad-newton")]
-    if constrained or penalty is not None or batch:
-        methods = [name for name in methods if name not in OF_ROWS]
-    if penalty is not None:
-        methods = [name for name in methods if name in WITH_PROX]
-    if constrained and chosen.name not in DIAGONAL_SETS and "diagonal" in methods:
-        methods.remove("diagonal")
+    unable: tuple[str, ...] = ()
+    if l2 == 0 and kinks and data.X.shape[0] <= data.n_parameters:
+        unable = ("accelegrad-vr", "accelegrad-newton")
     if batch:
-        methods = [name for name in methods if name not in (*LINE_SEARCHES, "linear-coupling")]
-    return methods
+        unable = (*OF_ROWS, *LINE_SEARCHES, "linear-coupling")
+    return [name for name in terms.able(methods) if name not in unable]
 
 
-def _model_certain(
-    data: Data,
-    options: dict[str, Any],
-    chosen: SetFormula | None,
-    penalty: PenaltyFormula | None,
-    method: str,
-) -> bool:
+def _model_certain(data: Data, options: dict[str, Any], terms: Terms, method: str) -> bool:
     """Tell whether there surely is a certificate, without which a goal is refused."""
-    constrained = chosen is not None and chosen.name != "WholeSpace"
-    free = not constrained and penalty is None
     dual = data.keywords["l2"] > 0 or data.X.shape[0] > data.n_parameters
-    return (
-        method in WITH_RADIUS
-        or "diameter" in options
-        or bounded(chosen, data.n_parameters)
-        or (free and dual)
-    )
+    return _certain(options, terms, method, data.n_parameters) or (terms.free and dual)
+
+
+def _certain(options: dict[str, Any], terms: Terms, method: str, d: int) -> bool:
+    """The same of any function."""
+    return method in WITH_RADIUS or "diameter" in options or bounded(terms.chosen, d)
 
 
 def _function_case(rng: np.random.Generator, seed: int) -> Case:
@@ -700,61 +703,30 @@ def _function_case(rng: np.random.Generator, seed: int) -> Case:
     f = functions.drawn(rng, d)
     scale = float(np.abs(f.target).max()) or 1.0
     options: dict[str, Any] = {}
-    form = _pick(rng, ["free", "set", "penalty", "both"], [9, 6, 3, 1])
-    chosen = penalty = None
-    if form in ("set", "both"):
-        chosen = draw_set(rng, d, scale, DIAGONAL_SETS if form == "both" else SETS)
-    if form in ("penalty", "both"):
-        steep = min(max(float(np.abs(f.matrix).max()) * abs(f.factor), 1e-150), 1e150)
-        penalty = draw_penalty(rng, d, steep, ("L1", "ElasticNet") if form == "both" else PENALTIES)
-    constrained = chosen is not None and chosen.name != "WholeSpace"
-    noisy = penalty is None and _chance(rng, 0.06)
+    steep = min(max(float(np.abs(f.matrix).max()) * abs(f.factor), 1e-150), 1e150)
+    terms = _draw_terms(rng, [9, 6, 3, 1], d, d, scale, steep)
+    noisy = terms.penalty is None and _chance(rng, 0.06)
     only = noisy and _chance(rng, 0.5)
     if noisy:
-        f = Function(
-            f.shape,
-            f.target,
-            f.matrix,
-            f.factor,
-            f.constant,
-            f.slope,
-            noise=0.0 if only else 0.1 * f.factor,
-        )
+        f = replace(f, noise=0.0 if only else 0.1 * f.factor)
         options["exact"] = False
-    methods = [name for name in PLAIN if not (noisy and name in LINE_SEARCHES)]
-    if penalty is not None:
-        methods = [name for name in methods if name in WITH_PROX]
-    if constrained and chosen.name not in DIAGONAL_SETS and "diagonal" in methods:
-        methods.remove("diagonal")
-    x0 = _draw_start(rng, d, scale, f.target, chosen)
+    methods = terms.able(name for name in PLAIN if not (noisy and name in LINE_SEARCHES))
+    x0 = _draw_start(rng, d, scale, f.target, terms.chosen)
     distance = float(np.linalg.norm(f.target - x0))
     with np.errstate(over="ignore"):
         smoothness = min(float((f.matrix**2).sum()) * f.factor, 1e200)
     method = _draw_method(rng, methods, options, scale, distance, smoothness)
-    if penalty is not None and method == "accelegrad":
-        options.pop("diameter", None)
-        options.pop("gradient_bound", None)
-    _draw_restart(rng, options, method, False, not noisy)
-    if penalty is None:
-        _draw_free_y(rng, options, method, chosen)
-    certain = not noisy and (method in WITH_RADIUS or "diameter" in options or bounded(chosen, d))
-    _draw_goal(rng, options, certain)
+    _draw_policies(rng, options, method, terms, provable=False, exact=not noisy)
+    _draw_goal(rng, options, not noisy and _certain(options, terms, method, d))
     _draw_iterations(rng, options, 3000)
     options["output"] = _pick(rng, ["auto", "average", "last"] if noisy else OUTPUTS)
-    tags = [
-        f.shape,
-        method,
-        form,
-        *(g.name for g in (chosen, penalty) if g is not None),
-        f"output={options['output']}",
-    ]
+    tags = [f.shape, method, terms.form, *terms.names, f"output={options['output']}"]
     return Case(
         seed,
         f,
         x0,
         options,
-        chosen,
-        penalty,
+        *terms[1:],
         separate=not only and _chance(rng, 0.2),
         gradient_only=only,
         watch=_draw_watch(rng),

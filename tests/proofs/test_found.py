@@ -9,6 +9,7 @@ import pytest
 
 import accelegrad as ag
 from accelegrad.solve.mended_bound import Sample, _balanced
+from proofs.checks import REFUSED
 
 
 def half_square(x):
@@ -25,8 +26,9 @@ def test_weights_that_underflow_make_no_average():
     try:
         result = ag.minimize(model, method="dog", initial_radius=1e-200, tol=0.1, max_iter=60)
     except ValueError as refusal:
-        assert "initial_radius" in str(refusal)
-        return
+        if REFUSED.match(str(refusal)):
+            return
+        raise
     assert result.lower_bound <= lowest
 
 
@@ -51,8 +53,9 @@ def test_a_ball_of_one_point_is_no_evidence(method, radius):
             half_square, np.ones(3), method=method, initial_radius=radius, tol=0.1, max_iter=60
         )
     except ValueError as refusal:
-        assert "initial_radius" in str(refusal)
-        return
+        if REFUSED.match(str(refusal)):
+            return
+        raise
     assert not result.success or result.fun <= 0.1
 
 
