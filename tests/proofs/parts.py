@@ -75,15 +75,13 @@ def sets(rng: np.random.Generator) -> None:
 
         chosen = as_feasible_set(chosen)
     g = rng.standard_normal(d) * 10.0 ** rng.uniform(-6, 6) * (rng.random(d) < 0.8)
-    if formula.name == "Halfspace" and rng.random() < 0.3:
-        g = -abs(rng.standard_normal()) * formula.arguments["normal"]
-    if formula.name == "Affine" and rng.random() < 0.3:
-        g = formula.arguments["A"].T @ rng.standard_normal(len(formula.arguments["A"]))
+    if rng.random() < 0.3:
+        g = _nearly_normal(formula, g, rng)
     center = rng.standard_normal(d) * scale * 10.0 ** rng.uniform(-1, 1)
     if rng.random() < 0.5:
         center = np.asarray(chosen.project(center))
-    radius = scale * 10.0 ** rng.uniform(-2, 14 if rng.random() < 0.2 else 2)
-    points = _low_points(formula, g, center, scale, rng)
+    radius = scale * 10.0 ** (rng.uniform(6, 16) if rng.random() < 0.3 else rng.uniform(-2, 2))
+    points = _low_points(formula, g, center, scale, radius, rng)
     tiny = 64 * LONG_EPS * float(abs(g).max()) * scale  # how far off the points themselves may be
     _check_minima(chosen, formula, g, points, tiny)
     _check_minima_in_ball(chosen, formula, g, center, radius, points, tiny)
@@ -96,28 +94,74 @@ def sets(rng: np.random.Generator) -> None:
 
 
 def _low_points(
-    formula: SetFormula, g: Vector, center: Vector, scale: float, rng: np.random.Generator
+    formula: SetFormula,
+    g: Vector,
+    center: Vector,
+    scale: float,
+    radius: float,
+    rng: np.random.Generator,
 ) -> list[Any]:
+    """Return points of the set, most of them downhill, as far as the ball reaches and farther."""
     length = float(np.linalg.norm(g)) or 1.0
     starts = [center, *(center + scale * rng.standard_normal((4, center.size)))]
-    return [
-        formula.nearest(start - t * scale / length * g)
-        for start in starts[:2]
-        for t in 10.0 ** np.arange(-2, 12, 2)
-    ] + [formula.nearest(start) for start in starts]
+    steps = [*(scale * 10.0 ** np.arange(-2, 12, 2)), radius, 30 * radius]
+    points = [formula.nearest(start - step / length * g) for start in starts[:2] for step in steps]
+    base = formula.nearest(center)
+    for step in (scale, 1e3 * scale):  # and on along the boundary, which may be nearly level
+        move = formula.nearest(base - step / length * g) - base
+        for block in _blocks(formula):
+            way = np.zeros_like(move)
+            way[block] = move[block]
+            if LONG.norm(way) > 0:
+                points.append(formula.nearest(base + way * (0.9 * radius / LONG.norm(way))))
+    return points + [formula.nearest(start) for start in starts]
+
+
+def _blocks(formula: SetFormula) -> list[slice]:
+    """Return the coordinates of each block of a product; all of them for other sets."""
+    if formula.name != "Product":
+        return [slice(None)]
+    ends = np.cumsum([size for _, size in formula.arguments["blocks"]]).tolist()
+    return [slice(first, end) for first, end in zip([0, *ends], ends, strict=False)]
+
+
+def _is_flat(formula: SetFormula) -> bool:
+    """Tell whether there are half-spaces or affine sets, for which nearly normal is normal enough."""
+    if formula.name == "Product":
+        return any(_is_flat(block) for block, _ in formula.arguments["blocks"])
+    return formula.name in ("Halfspace", "Affine")
+
+
+def _nearly_normal(formula: SetFormula, g: Vector, rng: np.random.Generator) -> Vector:
+    """Return slopes that are level, or very nearly so, on a half-space's boundary or affine set."""
+    given = formula.arguments
+    if formula.name == "Product":
+        blocks, sizes = zip(*given["blocks"], strict=True)
+        slopes = np.split(g, np.cumsum(sizes)[:-1])
+        pairs = zip(blocks, slopes, strict=True)
+        return np.concatenate([_nearly_normal(block, slope, rng) for block, slope in pairs])
+    if formula.name == "Halfspace":
+        normal = -abs(rng.standard_normal()) * given["normal"]
+    elif formula.name == "Affine":
+        normal = given["A"].T @ rng.standard_normal(len(given["A"]))
+    else:
+        return g
+    off = rng.choice([0.0, 10.0 ** rng.uniform(-14, -11)]) * np.linalg.norm(normal)
+    return normal + off * rng.standard_normal(g.size)
 
 
 def _check_minima(
     chosen: Any, formula: SetFormula, g: Vector, points: list[Any], tiny: float
 ) -> None:
     least = chosen.linear_minimum(g)
+    units = 4e-12 if _is_flat(formula) else UNITS * EPS  # documented: up to 1e-12
     for u in points:
-        value, size = g @ u, abs(g) @ abs(u)
+        value, size = g @ u, float(np.linalg.norm(g)) * LONG.norm(u)
         _refuse(
             "linear_minimum",
             least,
             value,
-            UNITS * EPS * size + tiny,
+            units * size + tiny,
             (formula.name, formula.arguments, g.tolist(), u.tolist()),
         )
 
