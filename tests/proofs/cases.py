@@ -119,6 +119,18 @@ class Data:
     def n_parameters(self) -> int:
         return int(self.X.shape[1]) + self.keywords["fit_intercept"]
 
+    @property
+    def words(self) -> list[str]:
+        """Say what it is, in a few words."""
+        given = self.keywords
+        layout = "CSR" if sp.issparse(self.X) else "C" if self.X.flags.c_contiguous else "F"
+        words = ["weights"] * ("sample_weight" in given) + [
+            given["loss"],
+            layout,
+            self.X.dtype.name,
+        ]
+        return [*words, "l2" if given["l2"] else "no l2", *["intercept"] * given["fit_intercept"]]
+
     def model(self) -> ag.LinearModel:
         return ag.LinearModel(self.X, self.y, **self.keywords)
 
@@ -337,14 +349,6 @@ def draw_data(
         if not weights.any():
             weights[int(rng.integers(n))] = 1.0
         keywords["sample_weight"] = weights
-        tags.append("weights")
-    tags += [
-        loss,
-        layout,
-        X.dtype.name,
-        "l2" if keywords["l2"] else "no l2",
-        *(["intercept"] * keywords["fit_intercept"]),
-    ]
     return Data(X, y, keywords), tags
 
 
@@ -636,7 +640,7 @@ def _model_case(rng: np.random.Generator, seed: int) -> Case:
     options["rng"] = int(rng.integers(1000))
     mode = "auto" if n > 600 else _pick(rng, ["auto", "never", "always"], [18, 1, 1])
     watch = _pick(rng, ["", "look", "resume", "other data"], [16, 2, 2, 1])
-    tags += [method, terms.form, *terms.names, f"output={options['output']}"]
+    tags += [*data.words, method, terms.form, *terms.names, f"output={options['output']}"]
     return Case(seed, data, x0, options, *terms[1:], kernels=mode, watch=watch, tags=tuple(tags))
 
 
@@ -668,7 +672,7 @@ def _rows_case(rng: np.random.Generator, seed: int) -> Case:
     options |= {"max_iter": int(_pick(rng, [3, 10, 30])), "rng": int(rng.integers(1000))}
     options["output"] = _pick(rng, OUTPUTS, [5, 2, 1, 1])
     x0 = _draw_start(rng, data.n_parameters, 1.0, None, None)
-    tags += [method, "rows", f"output={options['output']}"]
+    tags += [*data.words, method, "rows", f"output={options['output']}"]
     watch = _pick(rng, ["", "look", "resume", "other data"], [16, 2, 2, 1])
     return Case(seed, data, x0, options, watch=watch, tags=tuple(tags))
 
