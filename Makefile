@@ -11,7 +11,7 @@ TESTING := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python
 PYTEST  := $(TESTING) -m pytest
 SPREAD  := -n 2 --dist loadgroup
 
-.PHONY: setup demo test test-cpus check lint bench docs clean
+.PHONY: setup demo test test-cpus check lint fuzz bench docs clean
 
 setup: $(VENV)/.ready
 
@@ -39,6 +39,11 @@ lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# Random problems against every proof, with new seeds; FUZZ takes options: make fuzz FUZZ='--seed 7'.
+MINUTES ?= 5
+fuzz: setup
+	$(TESTING) tests/proofs/fuzz.py --minutes $(MINUTES) --processes 2 $(FUZZ)
 
 # Leave the machine alone meanwhile; BENCH takes options: make bench BENCH='--quick'.
 bench: setup

@@ -1,0 +1,435 @@
+"""Points that may refute a bound: the lowest ones that a cheap search finds, inside the set and the region.
+
+The search may use anything, the product's own projections too; what counts is the value of a point,
+and that it surely is inside, and both are told by `extended`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.optimize import OptimizeResult, linprog
+
+import accelegrad as ag
+from accelegrad.problems.scaling import ColumnScaling, column_scaling, near_start
+from proofs.cases import OF_ROWS, Case, Data, build_penalty, build_set
+from proofs.extended import CURVATURES, LONG, Kind, Known, LinearObjective, loss_slopes, loss_values
+
+Vector = Any
+INSIDE = (
+    1e-17  # how far outside a point may be that is to meet an equation, relative to its numbers
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Objective:
+    """What a case minimises, penalty included."""
+
+    case: Case
+    formula: Any
+
+    @classmethod
+    def of(cls, case: Case) -> Objective:
+        return cls(case, case.data.objective if case.data is not None else case.problem)
+
+    def at(self, x: Any, kind: Kind) -> Known:
+        """Return value and size at a point in numbers of this kind."""
+        known = self.formula.at(x, kind)
+        if self.case.penalty is None:
+            return known
+        penalty = self.case.penalty.at(x, kind)
+        return Known(known.value + penalty, known.size + abs(penalty))
+
+
+class Region:
+    """The points for which a result's bound is claimed to hold."""
+
+    def __init__(self, case: Case, radius: float) -> None:
+        self.case, self.radius = case, radius
+        x0 = case.x0
+        if case.chosen is not None:
+            x0 = np.asarray(build_set(case.chosen).project(x0.copy()), dtype=np.float64)
+        self.centers, self.changes = [x0], [None]
+        data = case.data
+        if radius == np.inf or data is None:
+            return
+        if case.stochastic:  # the start may have been moved
+            self.centers.append(near_start(data.model(), x0.copy()))
+        scale = case.options.get("scale", "auto")
+        if scale is None or case.options.get("method") in OF_ROWS:
+            return
+        if isinstance(scale, str):
+            self.changes.append(column_scaling(data.model(), noisy=case.stochastic))
+        else:
+            shift = np.zeros(data.X.shape[1]) if data.keywords["fit_intercept"] else None
+            self.changes.append(ColumnScaling(scale, shift))
+
+    def share(self, x: Any) -> Any:
+        """Return the largest distance from a centre, in radii."""
+        if self.radius == np.inf:
+            return np.longdouble(0)
+        if not self.radius > 0:
+            return np.longdouble(np.inf)
+        return (
+            max(
+                LONG.norm(_inverted(change, x - c)) for c in self.centers for change in self.changes
+            )
+            / self.radius
+        )
+
+    def pulled(self, x: Any) -> Any:
+        """Return the point itself, or one nearer to the first centre that is inside."""
+        share = self.share(x)
+        if not share > 1:
+            return x
+        center = self.centers[0].astype(np.longdouble)
+        return center + (x - center) / share * (1 - np.longdouble(1e-16))
+
+    def holds(self, x: Any) -> bool:
+        """Tell whether a point surely is inside, of the set too."""
+        return bool(self.share(x) <= 1 - 1e-17) and inside_set(self.case, x, LONG)
+
+
+def inside_set(case: Case, x: Any, kind: Kind) -> bool:
+    """Tell whether a point lies in the case's set; in equations as nearly as its digits allow."""
+    if case.chosen is None:
+        return True
+    excess = case.chosen.excess(x, kind)
+    return bool(excess <= (INSIDE if case.chosen.has_equations else 0))
+
+
+def _inverted(change: ColumnScaling | None, x: Any) -> Any:
+    if change is None:
+        return x
+    d = change.scale.size
+    w = x[:d] / change.scale
+    if change.shift is None:
+        return w
+    return np.append(w, x[d] + change.shift @ x[:d])
+
+
+class Search:
+    """A search for low points of a case."""
+
+    def __init__(self, case: Case, objective: Objective, rng: np.random.Generator) -> None:
+        self.case, self.objective, self.rng = case, objective, rng
+        self.set = None if case.chosen is None else build_set(case.chosen)
+        self.penalty = None if case.penalty is None else build_penalty(case.penalty)
+        self.found: dict[bytes, tuple[Known, Any]] = {}
+
+    def note(self, x: Any) -> None:
+        """Evaluate a point of the set near x."""
+        x = np.asarray(x, dtype=np.longdouble)
+        if not np.isfinite(x).all():
+            return
+        if self.case.chosen is not None:
+            x = self.case.chosen.nearest(x)
+        key = (
+            x.astype(np.float64).tobytes() + (x - x.astype(np.float64)).astype(np.float64).tobytes()
+        )
+        if key not in self.found:
+            self.found[key] = (self.objective.at(x, LONG), x)
+
+    def best(self) -> tuple[Known, Any]:
+        return min(self.found.values(), key=lambda pair: pair[0].value)
+
+    def points(self, region: Region) -> Iterator[Any]:
+        """Yield the lowest points that the region holds, pulled into it where need be."""
+        for _, x in sorted(self.found.values(), key=lambda pair: pair[0].value)[:12]:
+            inside = region.pulled(x)
+            if region.holds(inside):
+                yield inside
+
+    def run(self, result: OptimizeResult, region: Region) -> None:
+        """Look at what is known, at what a search from there finds, and around that."""
+        case = self.case
+        d = case.x0.size
+        for name in ("x", "x_best", "x_average", "x_last"):
+            if result.get(name) is not None:
+                self.note(result[name])
+        self.note(case.x0)
+        self.note(np.zeros(d))
+        with np.errstate(all="ignore"):
+            if case.data is not None:
+                self._search_model(case.data, region)
+            else:
+                self.note(case.problem.target)
+                if (
+                    case.chosen is not None
+                    or case.penalty is not None
+                    or case.problem.slope is not None
+                    or region.radius < np.inf
+                ):
+                    self._search_function(region)
+            if self.rng.random() < 0.04:
+                self._ask_another_method()
+            self._around(region)
+
+    def _ask_another_method(self) -> None:
+        """Run another method of the product for longer: its point may be lower."""
+        kept = {"feasible_set", "penalty", "jac", "exact"}
+        fun, keywords = self.case.arguments()
+        keywords = {name: value for name, value in keywords.items() if name in kept}
+        method = str(self.rng.choice(["auto", "u-dog"]))
+        with contextlib.suppress(Exception):  # whatever is wrong with that run, it is not looked at
+            self.note(
+                ag.minimize(fun, self.case.x0.copy(), method=method, max_iter=1000, **keywords).x
+            )
+
+    # -- linear models -----------------------------------------------------------------------------
+
+    def _search_model(self, data: Data, region: Region) -> None:
+        formula = data.objective
+        d = data.X.shape[1]
+        if formula.fit_intercept:
+            fit = np.zeros(self.case.x0.size)
+            fit[-1] = np.median(data.y)
+            self.note(fit)
+        free = self.case.chosen is None and self.case.penalty is None
+        start = self.best()[1].astype(np.float64)
+        if free and self.case.x0.size <= 40:
+            start = self._newton(formula, start)
+            self.note(start)
+            if CURVATURES[formula.loss] == np.inf and formula.l2 == 0:
+                self._vertex(formula, start)
+                if len(formula.y) <= 80 and d <= 20 and self.rng.random() < 0.15:
+                    self._linear_programme(formula)
+            return
+        for smoothing in _smoothings(formula, start):
+            start = self._descend(lambda x, s=smoothing: _smooth(formula, x, s), start, region, 60)
+            self.note(start)
+
+    def _newton(self, formula: LinearObjective, x: Vector) -> Vector:
+        """Newton's method on the model, its kinks smoothed less and less."""
+        X = (
+            np.column_stack([formula.X, np.ones(len(formula.y))])
+            if formula.fit_intercept
+            else formula.X
+        )
+        p = _shares(formula)
+        units = np.sqrt(p @ (X * X))
+        units = np.where(units > 0, 1 / np.where(units > 0, units, 1), 1.0)
+        ridge = np.full(X.shape[1], formula.l2)
+        if formula.fit_intercept:
+            ridge[-1] = 0.0
+        for smoothing in _smoothings(formula, x):
+            for _ in range(12 if smoothing == 0 else 5):
+                value, gradient = _smooth(formula, x, smoothing)
+                bends = _curvatures(formula, X @ x, smoothing)
+                H = (X * (p * bends)[:, None]).T @ X + np.diag(ridge)
+                H = units[:, None] * H * units
+                H[np.diag_indices_from(H)] += 1e-14 * max(H.diagonal().max(), 1e-300)
+                try:
+                    step = units * np.linalg.solve(H, units * gradient)
+                except np.linalg.LinAlgError:
+                    break
+                for length in (1.0, 0.3, 0.05, 0.002):
+                    trial = x - length * step
+                    if _smooth(formula, trial, smoothing)[0] < value:
+                        x = trial
+                        break
+                else:
+                    break
+            self.note(x)
+        return x
+
+    def _vertex(self, formula: LinearObjective, x: Vector) -> None:
+        """Solve for the point at which the rows next to a kink are on it."""
+        X = (
+            np.column_stack([formula.X, np.ones(len(formula.y))])
+            if formula.fit_intercept
+            else formula.X
+        )
+        m, size = X @ x, X.shape[1]
+        kinks = _kinks(formula)
+        gaps = np.array([abs(m - kink) for kink in kinks])
+        nearest = np.argmin(gaps, axis=0)
+        targets = np.array(kinks)[nearest, np.arange(len(m))]
+        order = np.argsort(np.where(_shares(formula) > 0, gaps.min(axis=0), np.inf))
+        for count in (size, size + 2):
+            rows = order[:count]
+            solved = np.asarray(x, dtype=np.longdouble)
+            inverse = np.linalg.pinv(X[rows])
+            for _ in range(3):
+                solved = solved - inverse @ (X[rows] @ solved - targets[rows]).astype(np.float64)
+            self.note(solved)
+
+    def _linear_programme(self, formula: LinearObjective) -> None:
+        """Minimise a piecewise linear objective by HiGHS."""
+        X = (
+            np.column_stack([formula.X, np.ones(len(formula.y))])
+            if formula.fit_intercept
+            else formula.X
+        )
+        n, size = X.shape
+        y, p, q = formula.y, _shares(formula), formula.parameter
+        above, below, rest = {
+            "hinge": (0.0 * y, y, y),
+            "absolute": (np.ones(n), -np.ones(n), y),
+            "quantile": (np.full(n, 1 - q), np.full(n, -q), y),
+            "epsilon_insensitive": (np.ones(n), -np.ones(n), y),
+        }[formula.loss]
+        # t_i >= slope (m_i - y_i) - epsilon on either side; the hinge's 1 - y m is y (y - m).
+        width = q if formula.loss == "epsilon_insensitive" else 0.0
+        sides = [above, -y] if formula.loss == "hinge" else [above, below]
+        A = np.vstack([np.column_stack([side[:, None] * X, -np.eye(n)]) for side in sides])
+        b = np.concatenate([side * rest + width for side in sides])
+        bounds = [(None, None)] * size + [(0, None)] * n
+        solved = linprog(np.r_[np.zeros(size), p], A_ub=A, b_ub=b, bounds=bounds, method="highs")
+        if solved.x is not None:
+            self.note(solved.x[:size])
+
+    # -- sets, penalties and users' functions ------------------------------------------------------
+
+    def _search_function(self, region: Region) -> None:
+        f = self.case.problem
+        for start in (self.best()[1].astype(np.float64), self.case.x0):
+            self.note(self._descend(f, start, region, 40))
+
+    def _descend(
+        self, f: Callable[[Vector], tuple[float, Vector]], x: Vector, region: Region, steps: int
+    ) -> Vector:
+        """Do some proximal gradient steps, accelerated, with a length that is searched for."""
+        bounded = region.radius < np.inf
+        x = self._inside(x, region, bounded)
+        value, gradient = f(x)
+        size = float(np.sqrt(gradient @ gradient))
+        if not (size > 0 and np.isfinite(size)):
+            return x
+        step = 0.1 * (1 + float(np.abs(x).max())) / size
+        before, best, lowest = x, x, self._total(value, x)
+        for number in range(steps):
+            ahead = x + (number % 20) / (number % 20 + 3) * (x - before)
+            value, gradient = f(ahead)
+            for _ in range(30):
+                trial = ahead - step * gradient
+                if self.penalty is not None:
+                    head = self.case.penalty.size
+                    trial = np.append(self.penalty.prox(trial[:head], float(step)), trial[head:])
+                trial = self._inside(trial, region, bounded)
+                move = trial - ahead
+                bound = value + float(gradient @ move) + float(move @ move) / (2 * step)
+                after = f(trial)[0]
+                if not after > bound + 1e-15 * abs(value):
+                    break
+                step *= 0.4
+            before, x = x, trial
+            total = self._total(after, x)
+            if total < lowest:
+                best, lowest = x, total
+            step *= 1.5
+        return best
+
+    def _total(self, value: float, x: Vector) -> float:
+        if self.penalty is None:
+            return value
+        return value + float(self.penalty.value(x[: self.case.penalty.size]))
+
+    def _inside(self, x: Vector, region: Region, bounded: bool) -> Vector:
+        if self.set is not None:
+            x = np.asarray(self.set.project(np.array(x)), dtype=np.float64)
+        return region.pulled(x).astype(np.float64) if bounded else x
+
+    # -- around the best ---------------------------------------------------------------------------
+
+    def _around(self, region: Region) -> None:
+        """Try points around the best one in the region, at many scales."""
+        rng = self.rng
+        inside = list(self.points(region))
+        if not inside:
+            return
+        values = [self.objective.at(x, LONG).value for x in inside]
+        low, x = min(zip(values, inside, strict=True), key=lambda pair: pair[0])
+        size = float(abs(x).max()) or 1.0
+        for number in range(24):
+            way = rng.standard_normal(x.size) * (rng.random(x.size) < 0.5)
+            if number % 4 == 0:
+                way = (inside[int(rng.integers(len(inside)))] - x).astype(np.float64)
+            elif number % 4 == 1:
+                way = way * np.abs(x).astype(np.float64)
+            trial = (
+                x
+                + np.longdouble(10.0 ** rng.uniform(-14, 0))
+                * (size if number % 4 > 1 else 1.0)
+                * way
+            )
+            if self.case.chosen is not None:
+                trial = self.case.chosen.nearest(trial)
+            trial = region.pulled(trial)
+            known = self.objective.at(trial, LONG)
+            if known.value < low and region.holds(trial):
+                low, x = known.value, trial
+                self.found[rng.bytes(16)] = (known, trial)
+
+
+def _shares(formula: LinearObjective) -> Vector:
+    weights = (
+        np.ones(len(formula.y))
+        if formula.sample_weight is None
+        else np.asarray(formula.sample_weight)
+    )
+    shares = weights / weights.max()
+    return shares / shares.sum()
+
+
+def _smoothings(formula: LinearObjective, x: Vector) -> list[float]:
+    """Return how far kinks are smoothed, less and less; nothing but 0 where there are none."""
+    if CURVATURES[formula.loss] < np.inf:
+        return [0.0]
+    size = max(float(np.abs(formula.y).max()), 1e-300)
+    size = max(float(np.std(formula.y)), 1e-9 * size)
+    return [size * 10.0**-k for k in (0, 1, 2, 3, 5, 7)]
+
+
+def _kinks(formula: LinearObjective) -> list[Vector]:
+    if formula.loss == "epsilon_insensitive":
+        return [formula.y - formula.parameter, formula.y + formula.parameter]
+    return [formula.y]
+
+
+def _curvatures(formula: LinearObjective, m: Vector, smoothing: float) -> Vector:
+    """Return second derivatives of the (smoothed) loss."""
+    y, name = formula.y, formula.loss
+    if name == "logistic":
+        s = 1 / (1 + np.exp(-np.abs(m)))
+        return s * (1 - s)
+    if CURVATURES[name] == np.inf:
+        gaps = np.min([abs(m - kink) for kink in _kinks(formula)], axis=0)
+        return (gaps <= smoothing) / smoothing + 1e-12
+    if name == "squared":
+        return np.ones_like(m)
+    width = max(1e-300, 1e-7 * (float(np.abs(y).max()) + 1))
+    slopes = (loss_slopes(name, m + side, y, formula.parameter) for side in (width, -width))
+    up, down = slopes
+    return np.maximum((up - down) / (2 * width), 1e-12)
+
+
+def _smooth(formula: LinearObjective, x: Vector, smoothing: float) -> tuple[float, Vector]:
+    """Return value and gradient in float64, the kinks smoothed."""
+    d, p = formula.X.shape[1], _shares(formula)
+    m = formula.X @ x[:d]
+    if formula.fit_intercept:
+        m = m + x[d]
+    slopes = loss_slopes(formula.loss, m, formula.y, formula.parameter, smoothing)
+    if smoothing > 0:
+        losses = _envelope(formula, m, slopes, smoothing)
+    else:
+        losses = loss_values(formula.loss, m, formula.y, LONG, formula.parameter)
+    gradient = (p * slopes) @ formula.X + formula.l2 * x[:d]
+    value = float(p @ losses) + formula.l2 / 2 * float(x[:d] @ x[:d])
+    return value, np.append(gradient, p @ slopes) if formula.fit_intercept else gradient
+
+
+def _envelope(formula: LinearObjective, m: Vector, slopes: Vector, smoothing: float) -> Vector:
+    """Return the Moreau envelope of a loss with kinks, whose slopes are those given."""
+    y = formula.y
+    r = m - y
+    if formula.loss == "hinge":
+        r = np.where(y * r < 0, r, 0.0)
+    if formula.loss == "epsilon_insensitive":
+        r = np.sign(r) * np.maximum(abs(r) - formula.parameter, 0)
+    return slopes * (r - smoothing / 2 * slopes)

@@ -1,0 +1,738 @@
+"""Random cases: everything that goes into one call of `ag.minimize`, from one whole number."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.optimize import OptimizeResult
+
+import accelegrad as ag
+from accelegrad import kernels
+from proofs import functions
+from proofs.extended import (
+    CLASSIFICATION,
+    CURVATURES,
+    LOSSES,
+    PARAMETER,
+    LinearObjective,
+    PenaltyFormula,
+    SetFormula,
+)
+from proofs.functions import Function, literal
+
+Vector = Any
+
+AUTO = "auto"
+OUTPUTS = ("auto", "best", "average", "last")
+#: Methods by what they can do; a method with a radius of its own certifies without a diameter.
+WITH_RADIUS = ("auto", "accelegrad", "adagrad", "unixgrad", "diagonal", "u-dog", "a-dog", "dog")
+LINE_SEARCHES = ("universal", "universal-dual", "universal-fast")
+PLAIN = (*WITH_RADIUS, *LINE_SEARCHES, "linear-coupling", "subgradient")
+OF_ROWS = ("accelegrad-vr", "accelegrad-newton", "dual-ascent")
+WITH_PROX = ("auto", "accelegrad", "unixgrad", "u-dog")
+METHODS = (*PLAIN, *OF_ROWS)
+DIAGONAL_SETS = ("Box", "NonNegative")
+SETS = (
+    "Ball",
+    "Box",
+    "Simplex",
+    "L1Ball",
+    "NonNegative",
+    "Halfspace",
+    "Affine",
+    "Product",
+    "WholeSpace",
+    "OnlyBall",
+    "OnlyBox",
+)
+PENALTIES = ("L1", "ElasticNet", "GroupL2", "NuclearNorm", "OwnRidge")
+LAYOUTS = ("C", "F", "CSR")
+
+
+class OnlyProject:
+    """A user's own set that can project and nothing else."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+
+    def project(self, x: Vector) -> Vector:
+        return self.inner.project(x)
+
+    def __repr__(self) -> str:
+        return f"OnlyProject({self.inner!r})"
+
+
+class OwnRidge:
+    """A user's own penalty: l1 ||x||_1 + l2 / 2 ||x||^2, with `prox` and `value` alone."""
+
+    def __init__(self, l1: float, l2: float) -> None:
+        self.l1, self.l2 = l1, l2
+
+    def value(self, x: Vector) -> float:
+        return self.l1 * float(np.abs(x).sum()) + self.l2 / 2 * float(x @ x)
+
+    def prox(self, x: Vector, step: float) -> Vector:
+        return np.sign(x) * np.maximum(np.abs(x) - step * self.l1, 0) / (1 + step * self.l2)
+
+    def __repr__(self) -> str:
+        return f"OwnRidge({self.l1}, {self.l2})"
+
+
+@dataclass(frozen=True, eq=False)
+class Data:
+    """A linear model: the arrays, and the keywords of `ag.LinearModel`."""
+
+    X: Any  # as it is given
+    y: Vector
+    keywords: dict[str, Any]
+
+    @property
+    def objective(self) -> LinearObjective:
+        """The same by its formula."""
+        given = self.keywords
+        loss = given["loss"]
+        parameter = float(given[PARAMETER[loss]]) if loss in PARAMETER else 0.0
+        return LinearObjective(
+            self.dense,
+            self.y,
+            loss,
+            parameter,
+            given["l2"],
+            given["fit_intercept"],
+            given.get("sample_weight"),
+        )
+
+    @property
+    def dense(self) -> Any:
+        X = self.X.toarray() if sp.issparse(self.X) else self.X
+        return np.ascontiguousarray(X, dtype=np.float64)
+
+    @property
+    def eps(self) -> float:
+        return float(np.finfo(np.float64).eps)  # everything is computed in float64
+
+    @property
+    def n_parameters(self) -> int:
+        return int(self.X.shape[1]) + self.keywords["fit_intercept"]
+
+    @property
+    def words(self) -> list[str]:
+        """Say what it is, in a few words."""
+        given = self.keywords
+        layout = "CSR" if sp.issparse(self.X) else "C" if self.X.flags.c_contiguous else "F"
+        words = ["weights"] * ("sample_weight" in given) + [
+            given["loss"],
+            layout,
+            self.X.dtype.name,
+        ]
+        return [*words, "l2" if given["l2"] else "no l2", *["intercept"] * given["fit_intercept"]]
+
+    def model(self) -> ag.LinearModel:
+        return ag.LinearModel(self.X, self.y, **self.keywords)
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """One call of `ag.minimize`, and how it is looked at."""
+
+    seed: int
+    problem: Data | Function
+    x0: Vector
+    options: dict[str, Any] = field(
+        default_factory=dict
+    )  # keywords of minimize, but for the two below
+    chosen: SetFormula | None = None
+    penalty: PenaltyFormula | None = None
+    kernels: str = "auto"
+    separate: bool = False  # a user's value and gradient apart
+    gradient_only: bool = False
+    watch: str = ""  # "look", "resume" or "other data": what else is done with it
+    tags: tuple[str, ...] = ()
+
+    @property
+    def data(self) -> Data | None:
+        return self.problem if isinstance(self.problem, Data) else None
+
+    @property
+    def exact(self) -> bool:
+        """Whether anything can be certified."""
+        return self.options.get("exact", True) and not self.gradient_only
+
+    @property
+    def stochastic(self) -> bool:
+        return self.options.get("batch_size") is not None
+
+    def arguments(self) -> tuple[Any, dict[str, Any]]:
+        """Return what `minimize` is called with."""
+        keywords = dict(self.options)
+        if self.chosen is not None:
+            keywords["feasible_set"] = build_set(self.chosen)
+        if self.penalty is not None:
+            keywords["penalty"] = build_penalty(self.penalty)
+        if isinstance(self.problem, Data):
+            return self.problem.model(), keywords
+        if self.gradient_only:
+            return None, {**keywords, "jac": self.problem.gradient}
+        if self.separate:
+            return self.problem.value, {**keywords, "jac": self.problem.gradient}
+        return self.problem, keywords
+
+    def run(self, **more: Any) -> OptimizeResult:
+        """Do it."""
+        fun, keywords = self.arguments()
+        mode = nullcontext() if self.kernels == "auto" else kernels.use(self.kernels)
+        with mode:
+            return ag.minimize(fun, self.x0.copy(), **{**keywords, **more})
+
+    def snippet(self) -> str:
+        """Return Python text that does the same, the data written out where they are few."""
+        lines = [f"# seed {self.seed}: {' '.join(self.tags)}"]
+        if isinstance(self.problem, Data):
+            lines += self._data_lines()
+            call = ["model"]
+        else:
+            lines += ["from proofs.functions import Function", f"f = {self.problem!r}"]
+            call = ["None"] if self.gradient_only else ["f.value"] if self.separate else ["f"]
+        call.append(f"np.array({self.x0.tolist()!r})")
+        if self.gradient_only or self.separate:
+            call.append("jac=f.gradient")
+        call += [f"{name}={literal(value)}" for name, value in self.options.items()]
+        if self.chosen is not None:
+            call.append(f"feasible_set={set_text(self.chosen)}")
+        if self.penalty is not None:
+            call.append(f"penalty={penalty_text(self.penalty)}")
+        lines.append(f"result = ag.minimize({', '.join(call)})")
+        if self.kernels != "auto":
+            lines[-1] = f"with ag.kernels.use({self.kernels!r}): {lines[-1]}"
+        return "\n".join(["import numpy as np, scipy.sparse as sp, accelegrad as ag", *lines])
+
+    def _data_lines(self) -> list[str]:
+        data = self.problem
+        assert isinstance(data, Data)
+        if data.X.shape[0] * data.X.shape[1] > 60:
+            return [
+                f"from proofs.cases import drawn\nmodel = drawn({self.seed}).problem.model()  # {data.X.shape}"
+            ]
+        dense = data.X.toarray() if sp.issparse(data.X) else data.X
+        text = literal(dense)
+        if sp.issparse(data.X):
+            text = f"sp.csr_array({text})"
+        elif data.X.flags.f_contiguous and not data.X.flags.c_contiguous:
+            text = f"np.asfortranarray({text})"
+        given = ", ".join(f"{name}={literal(value)}" for name, value in data.keywords.items())
+        return [f"model = ag.LinearModel({text}, {literal(data.y)}, {given})"]
+
+
+# -- sets and penalties: the product's object, and its text, from a formula ------------------------
+
+
+def build_set(formula: SetFormula) -> Any:
+    """Return the product's set."""
+    given = formula.arguments
+    if formula.name == "Product":
+        return ag.Product([(build_set(block), size) for block, size in given["blocks"]])
+    if formula.name.startswith("Only"):
+        return OnlyProject(getattr(ag, formula.name[4:])(**given))
+    return getattr(ag, formula.name)(**given)
+
+
+def set_text(formula: SetFormula) -> str:
+    given = formula.arguments
+    if formula.name == "Product":
+        return f"ag.Product([{', '.join(f'({set_text(block)}, {size})' for block, size in given['blocks'])}])"
+    inside = ", ".join(f"{name}={literal(value)}" for name, value in given.items())
+    if formula.name.startswith("Only"):
+        return f"OnlyProject(ag.{formula.name[4:]}({inside}))"
+    return f"ag.{formula.name}({inside})"
+
+
+def build_penalty(formula: PenaltyFormula) -> Any:
+    """Return the product's penalty, or the user's own."""
+    if formula.name == "OwnRidge":
+        return OwnRidge(**formula.arguments)
+    return getattr(ag, formula.name)(**formula.arguments)
+
+
+def penalty_text(formula: PenaltyFormula) -> str:
+    inside = ", ".join(f"{name}={literal(value)}" for name, value in formula.arguments.items())
+    return f"{'' if formula.name == 'OwnRidge' else 'ag.'}{formula.name}({inside})"
+
+
+# -- drawing ---------------------------------------------------------------------------------------
+
+
+def drawn(seed: int) -> Case:
+    """Return the case of a seed."""
+    rng = np.random.default_rng([7, seed])
+    family = _pick(rng, [_model_case, _rows_case, _function_case], [11, 2, 9])
+    case: Case = family(rng, seed)
+    return case
+
+
+def _power(rng: np.random.Generator, low: float, high: float) -> float:
+    return float(10.0 ** rng.uniform(low, high))
+
+
+def _chance(rng: np.random.Generator, share: float) -> bool:
+    return bool(rng.random() < share)
+
+
+def _pick(rng: np.random.Generator, options: Any, weights: Any = None) -> Any:
+    options = list(options)
+    p = None if weights is None else np.asarray(weights, dtype=float) / np.sum(weights)
+    return options[int(rng.choice(len(options), p=p))]
+
+
+TROUBLES = (
+    "zero columns",
+    "constant column",
+    "twin columns",
+    "collinear",
+    "twin rows",
+    "separable",
+    "one class",
+    "offset X",
+    "offset y",
+    "column scales",
+    "y scale",
+    "exact fit",
+    "zero X",
+    "sparse",
+)
+
+
+def _draw_shape(rng: np.random.Generator) -> tuple[int, int]:
+    n, d = int(rng.integers(1, 81)), int(rng.integers(1, 13))
+    if _chance(rng, 0.08):
+        return int(_pick(rng, [600, 3000], [3, 1])), d
+    return n, n + d if _chance(rng, 0.08) else d
+
+
+def draw_data(
+    rng: np.random.Generator, loss: str, n: int | None = None, d: int | None = None
+) -> tuple[Data, list[str]]:
+    """Draw a linear model, degenerate in one way or two, or in none."""
+    drawn_n, drawn_d = _draw_shape(rng)
+    n, d = drawn_n if n is None else n, drawn_d if d is None else d
+    tags = [
+        str(tag)
+        for tag in rng.choice(TROUBLES, size=int(_pick(rng, [0, 1, 2], [5, 4, 2])), replace=False)
+    ]
+    X = rng.standard_normal((n, d))
+    X = _troubled(rng, X, tags)
+    y = _targets(rng, X, loss, tags)
+    X = X.astype(np.float32 if _chance(rng, 0.3) else np.float64)
+    layout = _pick(rng, LAYOUTS, [5, 2, 3])
+    X = sp.csr_array(X) if layout == "CSR" else np.asarray(X, order=layout)
+    keywords: dict[str, Any] = {
+        "loss": loss,
+        "l2": 0.0
+        if _chance(rng, 0.4)
+        else _power(rng, -6, 1)
+        if _chance(rng, 0.7)
+        else _power(rng, -12, 2),
+        "fit_intercept": _chance(rng, 0.4),
+    }
+    if loss in PARAMETER:
+        keywords[PARAMETER[loss]] = {
+            "quantile": _pick(rng, [0.5, 0.02, 0.9, float(rng.uniform(0.05, 0.95))]),
+            "epsilon": _pick(rng, [0.1, 0.0, 1.0, 1e-6]),
+            "delta": _pick(rng, [1.35, 0.01, 100.0]),
+        }[PARAMETER[loss]]
+    if _chance(rng, 0.35):
+        weights = rng.uniform(size=n) * 10.0 ** rng.choice([0, 8, -8])
+        weights[rng.random(n) < 0.3] = 0.0
+        if not weights.any():
+            weights[int(rng.integers(n))] = 1.0
+        keywords["sample_weight"] = weights
+    return Data(X, y, keywords), tags
+
+
+def _troubled(rng: np.random.Generator, X: Any, tags: list[str]) -> Any:
+    n, d = X.shape
+    if "sparse" in tags:
+        X = X * (rng.random((n, d)) < 0.3)
+    if "zero columns" in tags:
+        X[:, rng.random(d) < 0.4] = 0.0
+    if "constant column" in tags:
+        X[:, int(rng.integers(d))] = _pick(rng, [1.0, 3.7, 1e4])
+    if "twin columns" in tags and d > 1:
+        X[:, 0] = X[:, -1]
+    if "collinear" in tags and d > 2:
+        X[:, 0] = X[:, 1] + X[:, 2] * _pick(rng, [1.0, 1e-7])
+    if "twin rows" in tags:
+        X = X[rng.integers(0, max(1, n // 3), n)]
+    if "offset X" in tags:
+        X = 100.3 + X
+    if "column scales" in tags:
+        X = X * 10.0 ** rng.uniform(-8, 8, d)
+    return X * 0.0 if "zero X" in tags else X
+
+
+def _targets(rng: np.random.Generator, X: Any, loss: str, tags: list[str]) -> Vector:
+    n, d = X.shape
+    scores = X @ rng.standard_normal(d)
+    spread = scores.std()
+    if spread > 0:
+        scores = scores / spread
+    noise = 0.0 if {"separable", "exact fit"} & set(tags) else float(_pick(rng, [0.1, 1.0]))
+    scores = scores + noise * rng.standard_normal(n)
+    if loss in CLASSIFICATION:
+        return np.ones(n) if "one class" in tags else np.where(scores > 0, 1.0, -1.0)
+    if "y scale" in tags:
+        scores = scores * _power(rng, -8, 8)
+    return scores + (1e4 if "offset y" in tags else 0.0)
+
+
+def draw_set(
+    rng: np.random.Generator, d: int, scale: float, names: Any = SETS, depth: int = 0
+) -> SetFormula:
+    """Draw a set of d coordinates, of about this size."""
+    names = [name for name in names if not (name == "Product" and (d < 2 or depth))]
+    name = _pick(rng, names)
+    size = scale * _power(rng, -1, 1)
+    shift = rng.standard_normal(d) * scale if _chance(rng, 0.6) else np.zeros(d)
+    if name in ("Ball", "OnlyBall"):
+        return SetFormula(name, {"center": shift, "radius": size})
+    if name in ("Box", "OnlyBox"):
+        lower, upper = shift - size * rng.random(d), shift + size * rng.random(d)
+        kind = _pick(rng, ["plain", "half", "degenerate", "number", "huge"], [5, 2, 2, 2, 0.3])
+        if kind == "half":
+            lower[rng.random(d) < 0.5] = -np.inf
+            upper[rng.random(d) < 0.3] = np.inf
+        if kind == "degenerate":
+            fixed = rng.random(d) < 0.5
+            upper[fixed] = lower[fixed]
+        if kind == "number":
+            return SetFormula(name, {"lower": -size, "upper": size})
+        if kind == "huge":
+            return SetFormula(name, {"lower": -1e308, "upper": 1e308})
+        return SetFormula(name, {"lower": lower, "upper": upper})
+    if name == "Simplex":
+        return SetFormula(name, {"total": size})
+    if name == "L1Ball":
+        return SetFormula(name, {"radius": size, "center": shift})
+    if name in ("NonNegative", "WholeSpace"):
+        return SetFormula(name, {})
+    if name == "Halfspace":
+        normal = rng.standard_normal(d) * _pick(rng, [1.0, 1e-6, 1e6])
+        return SetFormula(name, {"normal": normal, "offset": float(normal @ shift)})
+    if name == "Affine":
+        rows = rng.standard_normal((int(rng.integers(1, d + 1)), d))
+        return SetFormula(name, {"A": rows, "b": rows @ shift})
+    first = int(rng.integers(1, d))
+    inner = [n for n in SETS if n not in ("Product", "WholeSpace")]
+    blocks = [(draw_set(rng, size, scale, inner, 1), size) for size in (first, d - first)]
+    return SetFormula("Product", {"blocks": blocks})
+
+
+def draw_penalty(
+    rng: np.random.Generator, d: int, scale: float, names: Any = PENALTIES
+) -> PenaltyFormula:
+    """Draw a penalty of the first d coordinates, of about this strength."""
+    name, strength = _pick(rng, names), scale * _power(rng, -3, 0.5)
+    if name == "L1":
+        weights = strength * rng.random(d)
+        weights[rng.random(d) < 0.2] = 0.0
+        own = _chance(rng, 0.4) and weights.any()
+        return PenaltyFormula(name, {"strength": weights if own else strength}, d)
+    if name in ("ElasticNet", "OwnRidge"):
+        l1, l2 = _pick(rng, [(strength, strength), (strength, 0.0), (0.0, strength)])
+        return PenaltyFormula(name, {"l1": l1, "l2": l2}, d)
+    if name == "GroupL2":
+        labels = rng.integers(-1 if _chance(rng, 0.4) else 0, 3, d)
+        labels[0] = 0
+        count = len(set(labels.tolist()) - {-1})
+        given = {"strength": strength, "groups": labels}
+        if _chance(rng, 0.4):
+            given["weights"] = rng.uniform(0.1, 2.0, count)
+        return PenaltyFormula(name, given, d)
+    rows = _pick(rng, [r for r in range(1, d + 1) if d % r == 0])
+    return PenaltyFormula(name, {"strength": strength, "shape": (rows, d // rows)}, d)
+
+
+def bounded(formula: SetFormula | None, d: int) -> bool:
+    """Tell whether a set is bounded, as the product can know it."""
+    if formula is None or formula.name.startswith("Only"):
+        return False
+    if formula.name == "Product":
+        return all(bounded(block, size) for block, size in formula.arguments["blocks"])
+    if formula.name == "Box":
+        with np.errstate(over="ignore"):
+            width = np.subtract(formula.arguments["upper"], formula.arguments["lower"])
+        return bool(np.isfinite(width).all())
+    return formula.name in ("Ball", "Simplex", "L1Ball")
+
+
+def _draw_goal(rng: np.random.Generator, options: dict[str, Any], certain: bool) -> None:
+    if certain and _chance(rng, 0.65):
+        name = _pick(rng, ["tol", "rtol"], [3, 1])
+        options[name] = float(10.0 ** -rng.integers(1, 11 if _chance(rng, 0.4) else 6))
+
+
+def _draw_iterations(rng: np.random.Generator, options: dict[str, Any], most: int) -> None:
+    options["max_iter"] = min(
+        most, int(_pick(rng, [5, 20, 60, 200, 400, 3000], [2, 3, 4, 4, 2, 0.25]))
+    )
+
+
+def _draw_start(
+    rng: np.random.Generator,
+    d: int,
+    scale: float,
+    target: Vector | None,
+    formula: SetFormula | None,
+) -> Vector:
+    kind = _pick(rng, ["zero", "near", "far", "target"], [5, 3, 1, 2])
+    x0 = np.zeros(d)
+    if kind == "near":
+        x0 = scale * rng.standard_normal(d)
+    if kind == "far":
+        x0 = 1e4 * scale * rng.standard_normal(d)
+    if kind == "target" and target is not None:
+        x0 = target.copy()
+    if formula is None:
+        return x0
+    chosen = build_set(formula)
+    return np.array(chosen.project(np.array(chosen.project(x0))), dtype=np.float64)
+
+
+def _draw_method(
+    rng: np.random.Generator,
+    methods: Any,
+    options: dict[str, Any],
+    scale: float,
+    distance: float,
+    smoothness: float,
+) -> str:
+    """Draw a method with its parameters, and a diameter."""
+    method = _pick(rng, methods, [4.0 if name == "auto" else 1.0 for name in methods])
+    if method != "auto":
+        options["method"] = method
+    numeric = _chance(rng, 0.35)
+    if numeric:
+        factor = _pick(rng, [1.01, 3.0, 30.0, 0.3, 1e-2, 1e6, 1e14], [3, 5, 3, 2, 1, 0.5, 0.5])
+        options["diameter"] = float(2 * factor * (distance if distance > 0 else scale))
+        if _chance(rng, 0.01):
+            options["diameter"] = _pick(rng, [1e300, 1e-300])
+    if method in LINE_SEARCHES:
+        options["epsilon"] = _power(rng, -8, 0) * max(scale, 1e-6)
+        if _chance(rng, 0.2):
+            options |= {
+                "initial_smoothness": _power(rng, -3, 3),
+                "max_trials": int(rng.integers(1, 80)),
+            }
+    if method == "linear-coupling":
+        options["smoothness"] = smoothness if smoothness > 0 else 1.0
+    if method == "subgradient":
+        options["step_size"] = scale * _power(rng, -3, 0)
+        if _chance(rng, 0.3):
+            options["decay"] = _pick(rng, ["sqrt", "constant"])
+    radius = method in WITH_RADIUS and method != "auto" and not numeric
+    if radius and _chance(rng, 0.1):
+        options["initial_radius"] = _pick(rng, [_power(rng, -6, 3), 1e-200], [9, 1])
+    if numeric and method in ("accelegrad", "diagonal") and _chance(rng, 0.2):
+        options["gradient_bound"] = _power(rng, -2, 2)
+    return str(method)
+
+
+def _draw_policies(
+    rng: np.random.Generator,
+    options: dict[str, Any],
+    method: str,
+    terms: Terms,
+    *,
+    provable: bool,
+    exact: bool,
+) -> None:
+    """Draw restarts, and whether y is projected, where that is allowed."""
+    if terms.penalty is not None and method == "accelegrad":
+        # Its form with a prox finds its radius.
+        options.pop("diameter", None)
+        options.pop("gradient_bound", None)
+    if method in WITH_RADIUS and "diameter" not in options and exact and _chance(rng, 0.15):
+        options["restart"] = _pick(rng, ["auto", "adaptive", *(["certified"] * provable)])
+    able = method in ("accelegrad", "diagonal", "linear-coupling") and terms.penalty is None
+    if able and terms.chosen is not None and _chance(rng, 0.1):
+        options["project_y"] = _chance(rng, 0.5)
+
+
+def _draw_watch(rng: np.random.Generator) -> str:
+    return str(_pick(rng, ["", "look", "resume"], [8, 1, 1]))
+
+
+class Terms(NamedTuple):
+    """What comes with a function: a set, a penalty, both or neither."""
+
+    form: str
+    chosen: SetFormula | None
+    penalty: PenaltyFormula | None
+
+    @property
+    def constrained(self) -> bool:
+        return self.chosen is not None and self.chosen.name != "WholeSpace"
+
+    @property
+    def free(self) -> bool:
+        return not self.constrained and self.penalty is None
+
+    @property
+    def names(self) -> list[str]:
+        return [formula.name for formula in (self.chosen, self.penalty) if formula is not None]
+
+    def able(self, methods: Any) -> list[str]:
+        """Return those of the methods that can do with these terms."""
+        unable: set[str] = set() if self.free else set(OF_ROWS)
+        if self.penalty is not None:
+            unable |= set(METHODS) - set(WITH_PROX)
+        if self.constrained and self.chosen.name not in DIAGONAL_SETS:
+            unable.add("diagonal")
+        return [name for name in methods if name not in unable]
+
+
+def _draw_terms(
+    rng: np.random.Generator, weights: Any, size: int, penalised: int, scale: float, steep: float
+) -> Terms:
+    form = _pick(rng, ["free", "set", "penalty", "both"], weights)
+    chosen = penalty = None
+    if form in ("set", "both"):
+        chosen = draw_set(rng, size, scale, DIAGONAL_SETS if form == "both" else SETS)
+    if form in ("penalty", "both"):
+        names = ("L1", "ElasticNet") if form == "both" else PENALTIES
+        penalty = draw_penalty(rng, penalised, steep, names)
+    return Terms(form, chosen, penalty)
+
+
+def _model_case(rng: np.random.Generator, seed: int) -> Case:
+    data, tags = draw_data(rng, _pick(rng, LOSSES))
+    n, d, size = *data.X.shape, data.n_parameters
+    l2, intercept = data.keywords["l2"], data.keywords["fit_intercept"]
+    options: dict[str, Any] = {}
+    wide = float(np.abs(data.dense).max(initial=0.0)) or 1.0
+    scale = min(max(float(np.abs(data.y).max()) / wide, 1e-8), 1e8)
+    terms = _draw_terms(rng, [11, 5, 4, 1], size, d, scale, max(1e-9, min(wide, 1e3)))
+    batch = terms.penalty is None and _chance(rng, 0.12)
+    methods = _model_methods(data, terms, batch)
+    x0 = _draw_start(rng, size, scale, None, terms.chosen)
+    squares = float((data.dense**2).sum(axis=1).max()) + intercept
+    smoothness = min(CURVATURES[data.keywords["loss"]], 1e3) * squares + l2
+    method = _draw_method(rng, methods, options, scale, 0.0, smoothness)
+    if method in OF_ROWS and _chance(rng, 0.7):
+        options.pop("diameter", None)
+    if batch:
+        growing = method != "subgradient" and _chance(rng, 0.3)
+        options["batch_size"] = "auto" if growing else int(rng.integers(1, n + 1))
+        options["replacement"] = _chance(rng, 0.3)
+    if terms.free and method not in OF_ROWS and _chance(rng, 0.2):
+        options["scale"] = _pick(rng, ["columns", None, 10.0 ** rng.uniform(-2, 2, d)])
+    provable = l2 > 0 and not intercept and terms.penalty is None and terms.chosen is None
+    _draw_policies(rng, options, method, terms, provable=provable, exact=not batch)
+    _draw_goal(rng, options, _model_certain(data, options, terms, method))
+    slow = n > 80 or ((method in OF_ROWS or method == "auto") and terms.form == "free")
+    _draw_iterations(rng, options, 60 if slow else 3000)
+    if method == "dual-ascent" or (n > 80 and method in OF_ROWS):
+        options["max_iter"] = min(options["max_iter"], 20)
+    options["output"] = _pick(rng, ["auto", "average", "last"] if batch else OUTPUTS)
+    options["rng"] = int(rng.integers(1000))
+    mode = "auto" if n > 600 else _pick(rng, ["auto", "never", "always"], [18, 1, 1])
+    watch = _pick(rng, ["", "look", "resume", "other data"], [16, 2, 2, 1])
+    tags += [*data.words, method, terms.form, *terms.names, f"output={options['output']}"]
+    return Case(seed, data, x0, options, *terms[1:], kernels=mode, watch=watch, tags=tuple(tags))
+
+
+def _rows_case(rng: np.random.Generator, seed: int) -> Case:
+    """Draw what methods for sums over rows are made for: many rows, few columns, a goal."""
+    data, tags = draw_data(
+        rng,
+        _pick(rng, LOSSES),
+        n=int(_pick(rng, [150, 400, 1200], [4, 2, 1])),
+        d=int(rng.integers(1, 6)),
+    )
+    keywords = {
+        **data.keywords,
+        "l2": _power(rng, -6, 0) if _chance(rng, 0.8) else 0.0,
+        "fit_intercept": _chance(rng, 0.6),
+    }
+    data = Data(data.X, data.y, keywords)
+    methods = [
+        "auto",
+        *(
+            name
+            for name in _model_methods(data, Terms("free", None, None), False)
+            if name in OF_ROWS
+        ),
+    ]
+    method = _pick(rng, methods)
+    options: dict[str, Any] = {} if method == "auto" else {"method": method}
+    options[_pick(rng, ["tol", "rtol"])] = float(10.0 ** -rng.uniform(1, 8))
+    options |= {"max_iter": int(_pick(rng, [3, 10, 30])), "rng": int(rng.integers(1000))}
+    options["output"] = _pick(rng, OUTPUTS, [5, 2, 1, 1])
+    x0 = _draw_start(rng, data.n_parameters, 1.0, None, None)
+    tags += [*data.words, method, "rows", f"output={options['output']}"]
+    watch = _pick(rng, ["", "look", "resume", "other data"], [16, 2, 2, 1])
+    return Case(seed, data, x0, options, watch=watch, tags=tuple(tags))
+
+
+def _model_methods(data: Data, terms: Terms, batch: bool) -> list[str]:
+    methods = list(METHODS)
+    l2, intercept = data.keywords["l2"], data.keywords["fit_intercept"]
+    kinks = CURVATURES[data.keywords["loss"]] == np.inf
+    if l2 == 0 or intercept:
+        methods.remove("dual-ascent")
+    unable: tuple[str, ...] = ()
+    if l2 == 0 and kinks and data.X.shape[0] <= data.n_parameters:
+        unable = ("accelegrad-vr", "accelegrad-newton")
+    if batch:
+        unable = (*OF_ROWS, *LINE_SEARCHES, "linear-coupling")
+    return [name for name in terms.able(methods) if name not in unable]
+
+
+def _model_certain(data: Data, options: dict[str, Any], terms: Terms, method: str) -> bool:
+    """Tell whether there surely is a certificate, without which a goal is refused."""
+    dual = data.keywords["l2"] > 0 or data.X.shape[0] > data.n_parameters
+    return _certain(options, terms, method, data.n_parameters) or (terms.free and dual)
+
+
+def _certain(options: dict[str, Any], terms: Terms, method: str, d: int) -> bool:
+    """The same of any function."""
+    return method in WITH_RADIUS or "diameter" in options or bounded(terms.chosen, d)
+
+
+def _function_case(rng: np.random.Generator, seed: int) -> Case:
+    d = int(rng.integers(1, 13))
+    f = functions.drawn(rng, d)
+    scale = float(np.abs(f.target).max()) or 1.0
+    options: dict[str, Any] = {}
+    steep = min(max(float(np.abs(f.matrix).max()) * abs(f.factor), 1e-150), 1e150)
+    terms = _draw_terms(rng, [9, 6, 3, 1], d, d, scale, steep)
+    noisy = terms.penalty is None and _chance(rng, 0.06)
+    only = noisy and _chance(rng, 0.5)
+    if noisy:
+        f = replace(f, noise=0.0 if only else 0.1 * f.factor)
+        options["exact"] = False
+    methods = terms.able(name for name in PLAIN if not (noisy and name in LINE_SEARCHES))
+    x0 = _draw_start(rng, d, scale, f.target, terms.chosen)
+    distance = float(np.linalg.norm(f.target - x0))
+    with np.errstate(over="ignore"):
+        smoothness = min(float((f.matrix**2).sum()) * f.factor, 1e200)
+    method = _draw_method(rng, methods, options, scale, distance, smoothness)
+    _draw_policies(rng, options, method, terms, provable=False, exact=not noisy)
+    _draw_goal(rng, options, not noisy and _certain(options, terms, method, d))
+    _draw_iterations(rng, options, 3000)
+    options["output"] = _pick(rng, ["auto", "average", "last"] if noisy else OUTPUTS)
+    tags = [f.shape, method, terms.form, *terms.names, f"output={options['output']}"]
+    return Case(
+        seed,
+        f,
+        x0,
+        options,
+        *terms[1:],
+        separate=not only and _chance(rng, 0.2),
+        gradient_only=only,
+        watch=_draw_watch(rng),
+        tags=(*tags, *(["noisy"] * noisy)),
+    )

@@ -1,0 +1,427 @@
+"""What has to be true of every result, whatever the case."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import math
+import re
+import tempfile
+import traceback
+import warnings
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.optimize import OptimizeResult
+
+import accelegrad as ag
+from proofs.candidates import Objective, Region, Search, inside_set
+from proofs.cases import Case, Data, bounded, drawn
+from proofs.extended import EPS, LONG, LONG_EPS, LONG_IS_WIDE, MANY, SMALLEST
+from proofs.functions import Function
+
+Status = ag.Status
+#: Checkpoints are flushed to disk; where there is a folder in memory that costs nothing.
+FOLDER = "/dev/shm" if Path("/dev/shm").is_dir() else None
+#: Of valid input nothing is refused but distances beyond what squares of float64 can hold.
+REFUSED = re.compile(r"(diameter|initial_radius) must be between \S+ and \S+, but it is ")
+POINTS = ("x", "x_average", "x_last", "x_best")
+COMPARED = (
+    "x",
+    "fun",
+    "lower_bound",
+    "gap",
+    "nit",
+    "status",
+    "certified_radius",
+    "x_average",
+    "x_last",
+    "x_best",
+    "success",
+)
+
+
+class FindingError(AssertionError):
+    """Something false: what kind of thing, and the numbers."""
+
+    def __init__(self, kind: str, detail: str = "") -> None:
+        super().__init__(f"{kind}: {detail}")
+        self.kind, self.detail = kind, detail
+
+
+def check(seed: int) -> None:
+    """Draw the case of a seed, run it and raise a FindingError if anything is false."""
+    inspect(drawn(seed))
+
+
+def inspect(case: Case) -> None:
+    """Run a case and raise a FindingError if anything is false."""
+    try:
+        result = attempt(case)
+    except FindingError as finding:
+        if isinstance(finding.__cause__, ValueError) and REFUSED.match(finding.detail):
+            return
+        raise
+    examine(case, result)
+    if case.watch == "look":
+        check_observers(case, result)
+    elif case.watch == "resume":
+        check_resumed(case, result)
+    elif case.watch == "other data":
+        check_other_data(case, result)
+
+
+def attempt(case: Case, **more: Any) -> OptimizeResult:
+    """Run a case; neither an exception nor a warning is right, for all cases are valid."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        try:
+            return case.run(**more)
+        except _KilledError:
+            raise
+        except Exception as error:
+            raise FindingError(raised_at(error), str(error)) from error
+
+
+def raised_at(error: Exception) -> str:
+    """Return what was raised, and by which function of the product."""
+    where = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in where if "accelegrad" in frame.filename] or where
+    return f"{type(error).__name__} in {Path(own[-1].filename).name}:{own[-1].name}"
+
+
+# -- one result ------------------------------------------------------------------------------------
+
+
+def examine(case: Case, result: OptimizeResult) -> None:
+    """Check all that a result claims."""
+    check_points(case, result)
+    if not case.exact:
+        if (
+            result.lower_bound != -math.inf
+            or result.gap != math.inf
+            or result.status in (Status.CONVERGED, Status.STATIONARY)
+        ):
+            raise FindingError(
+                "noise certified",
+                f"lower_bound {result.lower_bound}, gap {result.gap}, {result.message}",
+            )
+        return
+    if math.isnan(result.fun):
+        if result.success or result.lower_bound != -math.inf:
+            raise FindingError(
+                "success or bound without a value", f"{result.message} bound {result.lower_bound}"
+            )
+        return
+    objective = Objective.of(case)
+    check_value(case, objective, result)
+    check_gap(case, result)
+    region = Region(case, float(result.certified_radius))
+    search = Search(case, objective, np.random.default_rng([11, case.seed]))
+    search.run(result, region)
+    check_bound(case, objective, result, region, search)
+    check_status(case, objective, result, search)
+    check_evidence(case, result, search)
+
+
+def check_points(case: Case, result: OptimizeResult) -> None:
+    """Every returned point is finite and lies in the set, up to the rounding of a projection."""
+    for name in POINTS:
+        x = result.get(name)
+        if x is None:
+            continue
+        if not np.isfinite(x).all():
+            if result.status in (Status.NON_FINITE, Status.DIVERGING) and name != "x":
+                continue
+            raise FindingError("point not finite", f"{name} = {x}, {result.message}")
+        if case.chosen is None or case.options.get("project_y") is False:
+            continue
+        excess = float(case.chosen.excess(np.asarray(x, dtype=np.longdouble), LONG))
+        # A point between two others has their rounding, and the start may be far larger.
+        size = 1 + float(abs(case.x0).max()) / (float(abs(x).max()) + 1e-300)
+        if excess > 64 * x.size * EPS * size:
+            raise FindingError(
+                "point outside of the set", f"{name} by {excess:.3g}, {case.chosen.name}"
+            )
+
+
+def check_value(case: Case, objective: Objective, result: OptimizeResult) -> None:
+    """`fun` is the objective at `x`, up to the rounding of float64."""
+    x = np.asarray(result.x, dtype=np.longdouble)
+    known = objective.at(x, LONG)
+    allowed = value_rounding(case, objective, result.x)
+    if not abs(known.value - result.fun) <= allowed:
+        raise FindingError(
+            "fun is not f(x)",
+            f"fun {result.fun!r}, f(x) {float(known.value)!r}, off by {float(known.value - result.fun):.3g}, allowed {allowed:.3g}",
+        )
+
+
+def value_rounding(case: Case, objective: Objective, x: Any) -> float:
+    """Return how far float64 may be off at a point."""
+    wide = np.asarray(x, dtype=np.longdouble)
+    known = objective.at(wide, LONG)
+    if case.data is not None:
+        allowed = case.data.objective.rounding(x, case.data.eps)
+    else:
+        allowed = float(EPS * abs(known.value) + 1e3 * LONG_EPS * known.size + SMALLEST)
+    if case.penalty is not None:
+        penalty = abs(float(case.penalty.at(wide, LONG)))
+        allowed += (8 * wide.size + 16) * EPS * (penalty + abs(float(known.value) - penalty))
+    return allowed
+
+
+def check_gap(case: Case, result: OptimizeResult) -> None:
+    """The gap is what it says, and a success is one."""
+    if math.isnan(result.lower_bound) or result.lower_bound == math.inf:
+        raise FindingError("bound not a number", f"{result.lower_bound}")
+    if not result.gap == result.fun - result.lower_bound:
+        raise FindingError(
+            "gap is not fun - lower_bound", f"{result.gap} {result.fun} {result.lower_bound}"
+        )
+    if not result.success:
+        return
+    if result.gap < 0:
+        raise FindingError("success below the bound", f"gap {result.gap}, {result.message}")
+    tol, rtol = case.options.get("tol"), case.options.get("rtol")
+    if tol is None and rtol is None:
+        return
+    goal = max((tol or 0.0) * max(1.0, abs(result.fun)), (rtol or 0.0) * abs(result.fun))
+    if not result.gap <= goal:
+        raise FindingError(
+            f"success without the goal, {Status(result.status).name}",
+            f"gap {result.gap:.3g}, goal {goal:.3g}, fun {result.fun}, {result.message}",
+        )
+
+
+def check_bound(
+    case: Case, objective: Objective, result: OptimizeResult, region: Region, search: Search
+) -> None:
+    """No point that is claimed to be bounded has a lower value."""
+    bound = float(result.lower_bound)
+    if bound == -math.inf:
+        return
+    for x in search.points(region):
+        known = objective.at(x, LONG)
+        if known.value - long_slack(case, known.size) < bound:
+            confirm(case, objective, region, x, bound)
+
+
+def long_slack(case: Case, size: Any) -> Any:
+    """Return how far long doubles may be off."""
+    if not LONG_IS_WIDE:
+        return 1e-10 * size
+    nuclear = case.penalty is not None and case.penalty.name == "NuclearNorm"
+    count = case.problem.X.shape[0] if isinstance(case.problem, Data) else 0
+    return (1e-13 if nuclear else (64 + count + case.x0.size) * LONG_EPS) * size
+
+
+def confirm(case: Case, objective: Objective, region: Region, x: Any, bound: float) -> None:
+    """Raise the finding if 60 digits say the same."""
+    many = MANY.array(x)
+    known = objective.at(many, MANY)
+    allowed = 0 * known.size
+    if case.chosen is not None and case.chosen.has_equations:
+        allowed = allowed + INSIDE_EQUATIONS * known.size
+    if isinstance(case.problem, Function):  # the function that was given was rounded
+        own = 64 * (LONG_EPS if LONG_IS_WIDE else EPS)
+        allowed = allowed + own * known.size + SMALLEST * (4 + abs(many).sum() + abs(case.x0).sum())
+    if case.penalty is not None and case.penalty.name == "OwnRidge":
+        allowed = allowed + 32 * EPS * abs(known.size)
+    if known.value + allowed < bound and inside_set(case, many, MANY):
+        false_by = float(bound - known.value)
+        raise FindingError(
+            "false bound",
+            f"lower_bound {bound!r}, but f(u) = {float(known.value)!r}, lower by {false_by:.3g} ({false_by / (abs(bound) + 1e-300):.2g} relative, "
+            f"{false_by / float(known.size + 1e-300):.2g} of the terms) at u = {np.asarray(x, dtype=float).tolist()}, certified_radius {region.radius}",
+        )
+
+
+INSIDE_EQUATIONS = 1e-16
+
+
+def check_status(case: Case, objective: Objective, result: OptimizeResult, search: Search) -> None:
+    """The status says what is so."""
+    known, point = search.best()
+    if result.status == Status.REGION_REFUTED:
+        told = "diameter" in case.options and not bounded(case.chosen, case.x0.size)
+        if not told:
+            raise FindingError("region refuted that nobody gave", result.message)
+        if not (result.fun < result.lower_bound or known.value < result.lower_bound):
+            raise FindingError(
+                "region refuted without a witness",
+                f"{result.message} bound {result.lower_bound}, best {float(known.value)}",
+            )
+    if result.status == Status.STATIONARY:
+        at = objective.at(np.asarray(result.x, dtype=np.longdouble), LONG)
+        allowed = 1e-12 * at.size + value_rounding(case, objective, result.x)
+        if known.value < at.value - allowed:
+            raise FindingError(
+                "stationary, but no minimiser",
+                f"f(x) = {float(at.value)!r}, but {float(known.value)!r} at {np.asarray(point, dtype=float).tolist()}; output {case.options.get('output')}",
+            )
+    if result.status == Status.CONVERGED and not result.success:
+        raise FindingError("converged without success", result.message)
+
+
+def check_evidence(case: Case, result: OptimizeResult, search: Search) -> None:
+    """A run that met its goal did so over more than the start's last digits."""
+    radius, size = float(result.certified_radius), 1 + float(abs(case.x0).max())
+    if result.status != Status.CONVERGED or radius > 1e-9 * size or "diameter" in case.options:
+        return
+    known, _ = search.best()
+    if known.value < result.fun - 2 * abs(result.gap) - value_rounding(
+        case, search.objective, result.x
+    ):
+        raise FindingError(
+            "converged on nothing",
+            f"certified_radius {radius}, fun {result.fun}, but {float(known.value)} elsewhere",
+        )
+
+
+# -- several runs ----------------------------------------------------------------------------------
+
+
+class _KilledError(Exception):
+    """What a callback raises to kill a run."""
+
+
+def differences(one: OptimizeResult, other: OptimizeResult, names: Any = COMPARED) -> list[str]:
+    """Return what is not the same bit for bit."""
+    return [name for name in names if not same(one.get(name), other.get(name))]
+
+
+def same(a: Any, b: Any) -> bool:
+    """Tell whether two numbers or arrays are the same to the last bit."""
+    if a is None or b is None:
+        return a is b
+    a, b = np.asarray(a), np.asarray(b)
+    return a.shape == b.shape and a.tobytes() == b.tobytes()
+
+
+def check_observers(case: Case, result: OptimizeResult) -> None:
+    """Who looks on changes nothing."""
+    rng = np.random.default_rng([13, case.seed])
+    seen_bounds: list[OptimizeResult] = []
+    with tempfile.TemporaryDirectory(dir=FOLDER) as folder:
+        observers: dict[str, Any] = {
+            "trace": True,
+            "callback": lambda intermediate_result: seen_bounds.append(intermediate_result),
+            "progress": True,
+            "checkpoint": Path(folder) / "run.agc",
+        }
+        chosen = [name for name in observers if rng.random() < 0.5] or ["trace"]
+        more = {name: observers[name] for name in chosen}
+        if "checkpoint" in more:
+            more["checkpoint_every"] = int(rng.integers(1, 50))
+        with contextlib.redirect_stderr(io.StringIO()):
+            seen = attempt(case, **more)
+    changed = differences(result, seen)
+    if changed:
+        pairs = ", ".join(f"{name} {result.get(name)} / {seen.get(name)}" for name in changed)
+        raise FindingError("looking on changes the result", f"{'+'.join(chosen)}: {pairs}")
+    if case.exact:
+        check_seen_bounds(case, result, seen_bounds)
+
+
+def check_seen_bounds(case: Case, result: OptimizeResult, seen: list[OptimizeResult]) -> None:
+    """What a callback is told on the way holds too: the highest bound for each radius."""
+    highest: dict[float, OptimizeResult] = {}
+    for known in seen:
+        radius = float(known.certified_radius)
+        if radius not in highest or known.lower_bound > highest[radius].lower_bound:
+            highest[radius] = known
+    objective = Objective.of(case)
+    for radius, known in list(highest.items())[-4:]:
+        region = Region(case, radius)
+        search = Search(case, objective, np.random.default_rng([29, case.seed]))
+        search.run(result, region)
+        check_bound(case, objective, known, region, search)
+
+
+def check_resumed(case: Case, result: OptimizeResult) -> None:
+    """A run that was killed and resumed is the one that was not, bit for bit."""
+    if result.nit < 2 or (
+        case.data is None and case.options.get("exact") is False and case.problem.noise < 0
+    ):
+        return
+    rng = np.random.default_rng([17, case.seed])
+    stop = int(rng.integers(1, result.nit))
+    with tempfile.TemporaryDirectory(dir=FOLDER) as folder:
+        path, whole = Path(folder) / "run.agc", Path(folder) / "whole.agc"
+        if rng.random() < 0.5:
+            how = f"max_iter={stop}"
+            more: dict[str, Any] = {"trace": True, "checkpoint_every": stop}
+            uninterrupted = attempt(case, checkpoint=whole, **more)
+            attempt(case, **{**more, "checkpoint": path, "max_iter": stop})
+            resumed = attempt(case, resume=path, checkpoint=path, **more)
+        else:
+            every = int(rng.integers(1, stop + 1))
+            how = f"callback kills it after {stop}, checkpoint_every={every}"
+            more = {"trace": True, "checkpoint_every": every}
+            seen = [0]
+
+            def kill(x: Any) -> None:
+                seen[0] += 1
+                if seen[0] == stop:
+                    raise _KilledError
+
+            with contextlib.suppress(_KilledError):
+                attempt(case, checkpoint=path, callback=kill, **more)
+            if seen[0] < stop or not path.exists():  # it ended before
+                return
+            uninterrupted = attempt(case, checkpoint=whole, callback=lambda x: None, **more)
+            resumed = attempt(case, resume=path, checkpoint=path, callback=lambda x: None, **more)
+    if uninterrupted.nit <= stop:  # it had come to its end before it was stopped
+        return
+    changed = differences(uninterrupted, resumed)
+    for name in ("iteration", "value", "gap", "step", "calls"):
+        if not same(uninterrupted.trace[name], resumed.trace[name]):
+            changed.append(f"trace.{name}")
+    if changed:
+        pairs = ", ".join(
+            f"{name} {uninterrupted.get(name)} / {resumed.get(name)}" for name in changed
+        )
+        raise FindingError("resumed differs", f"{how}: {pairs}")
+
+
+def check_other_data(case: Case, result: OptimizeResult) -> None:
+    """A checkpoint of other data is refused."""
+    data = case.data
+    if data is None or result.nit < 2:
+        return
+    rng = np.random.default_rng([19, case.seed])
+    X, keywords = data.X.copy(), dict(data.keywords)
+    n = X.shape[0]
+    if rng.random() < 0.7 or n < 2:
+        dense = X.toarray() if sp.issparse(X) else np.array(X, order="K", copy=True)
+        at = int(rng.integers(n)), int(rng.integers(X.shape[1]))
+        dense[at] = 2 * dense[at] + 1
+        X = sp.csr_array(dense) if sp.issparse(data.X) else dense
+        what = "X"
+    else:
+        weights = (
+            np.ones(n)
+            if keywords.get("sample_weight") is None
+            else keywords["sample_weight"].copy()
+        )
+        weights[int(rng.integers(n))] += weights.max()
+        keywords["sample_weight"] = weights
+        what = "sample_weight"
+    other = replace(case, problem=Data(X, data.y, keywords))
+    stop = int(rng.integers(1, result.nit))
+    with tempfile.TemporaryDirectory(dir=FOLDER) as folder:
+        path = Path(folder) / "run.agc"
+        attempt(case, checkpoint=path, max_iter=stop)
+        try:
+            attempt(other, resume=path)
+        except FindingError as finding:
+            if isinstance(finding.__cause__, ag.CheckpointError):
+                return
+            raise
+    raise FindingError(
+        "resumed with other data", f"{what} differs, and the checkpoint was accepted"
+    )

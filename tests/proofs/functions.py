@@ -1,0 +1,198 @@
+"""Convex functions of a user's own, whose float64 values and gradients are right to the last digit.
+
+Each is written once, for both kinds of numbers of `extended`. What the product is given is computed
+in long doubles and then rounded, so that whatever is false is the product's own.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from proofs.extended import LONG, Kind, Known
+
+Vector = Any
+
+
+class Parts(NamedTuple):
+    """The value, a subgradient, and the size of the terms."""
+
+    value: Any
+    gradient: Any
+    size: Any
+
+
+def _signs(x: Any) -> Any:
+    """Return -1, 0 or 1; NumPy's own does not do for objects."""
+    return (x > 0) * 1 - (x < 0) * 1
+
+
+@dataclass(frozen=True, eq=False)
+class Function:
+    """A shape around `target`, where it is lowest: factor * shape(matrix (x - target)) + slope x + constant."""
+
+    shape: str
+    target: Vector
+    matrix: Vector  # a row for each of the shape's coordinates; or one number for each of x's
+    factor: float = 1.0
+    constant: float = 0.0
+    slope: Vector | None = None
+    noise: float = 0.0
+
+    def parts(self, x: Any, kind: Kind) -> Parts:
+        """Return all that is known at x, in numbers of this kind."""
+        matrix, factor = kind.array(self.matrix), kind.array(self.factor)[()]
+        target, constant = kind.array(self.target), kind.array(self.constant)[()]
+        moved = x - target
+        plain = matrix.ndim == 1
+        r = matrix * moved if plain else matrix @ moved
+        reach = (
+            abs(matrix) * (abs(x) + abs(target)) if plain else abs(matrix) @ (abs(x) + abs(target))
+        )
+        value, slopes = SHAPES[self.shape](r, kind)
+        gradient = matrix * slopes if plain else slopes @ matrix
+        size = abs(value) + (abs(slopes) * reach).sum()
+        value, gradient, size = (
+            factor * value + constant,
+            factor * gradient,
+            factor * size + abs(constant),
+        )
+        if self.slope is not None:
+            slope = kind.array(self.slope)
+            value, gradient = value + slope @ x, gradient + slope
+            size = size + abs(slope) @ abs(x)
+        return Parts(value, gradient, size)
+
+    def at(self, x: Any, kind: Kind) -> Known:
+        """Return the value at one point."""
+        parts = self.parts(x, kind)
+        return Known(parts.value, parts.size)
+
+    def __call__(self, x: Vector) -> tuple[float, Vector]:
+        """Return value and gradient in float64, with noise where there is any."""
+        with np.errstate(over="ignore", under="ignore"):
+            parts = self.parts(x.astype(np.longdouble), LONG)
+            value, gradient = float(parts.value), parts.gradient.astype(np.float64)
+        if self.noise > 0:  # a function of the point alone, so that a run can be had again
+            rng = np.random.default_rng(zlib.crc32(x.tobytes()))
+            value = value + self.noise * rng.standard_normal()
+            gradient = gradient + self.noise * rng.standard_normal(x.size)
+        return value, gradient
+
+    def value(self, x: Vector) -> float:
+        return self(x)[0]
+
+    def gradient(self, x: Vector) -> Vector:
+        return self(x)[1]
+
+    def __repr__(self) -> str:
+        given = ", ".join(f"{f.name}={literal(getattr(self, f.name))}" for f in fields(self))
+        return f"Function({given})"
+
+
+def literal(value: Any) -> str:
+    """Return Python text that makes the value again, to the last bit."""
+    if isinstance(value, np.ndarray):
+        kind = "" if value.dtype in (np.float64, np.int64) else f", dtype=np.{value.dtype}"
+        text = repr(value.tolist()).replace("inf", "np.inf").replace("nan", "np.nan")
+        return f"np.array({text}{kind})"
+    if isinstance(value, float) and not np.isfinite(value):
+        return f"float('{value}')"
+    if isinstance(value, np.generic):
+        return repr(value.item())
+    return repr(value)
+
+
+def _squares(r: Any, kind: Kind) -> tuple[Any, Any]:
+    return (r * r).sum() / 2, r
+
+
+def _absolute(r: Any, kind: Kind) -> tuple[Any, Any]:
+    return abs(r).sum(), _signs(r)
+
+
+def _norm(r: Any, kind: Kind) -> tuple[Any, Any]:
+    length = kind.norm(r)
+    return length, (r / length if length > 0 else r * 0)
+
+
+def _largest(r: Any, kind: Kind) -> tuple[Any, Any]:
+    first = int(np.argmax(r))
+    return r[first], (np.arange(r.size) == first) * 1
+
+
+def _log_sum_exp(r: Any, kind: Kind) -> tuple[Any, Any]:
+    largest = r.max()
+    shares = kind.exp(r - largest)
+    total = shares.sum()
+    return largest + kind.log(total), shares / total
+
+
+def _huber(r: Any, kind: Kind) -> tuple[Any, Any]:
+    near = np.minimum(abs(r), 1)
+    return (near * (abs(r) - near / 2)).sum(), _signs(r) * near
+
+
+def _beyond_one(r: Any, kind: Kind) -> tuple[Any, Any]:
+    return np.maximum(abs(r) - 1, 0).sum(), _signs(r) * (abs(r) > 1)
+
+
+def _norm_beyond_one(r: Any, kind: Kind) -> tuple[Any, Any]:
+    value, slopes = _norm(r, kind)
+    return (value - 1, slopes) if value > 1 else (value * 0, r * 0)
+
+
+def _constant(r: Any, kind: Kind) -> tuple[Any, Any]:
+    return r.sum() * 0, r * 0
+
+
+def _root(r: Any, kind: Kind) -> tuple[Any, Any]:
+    """Like a norm far away, smooth at the target: the sum of sqrt(1 + r^2) - 1."""
+    roots = kind.sqrt(1 + r * r)
+    return (r * r / (1 + roots)).sum(), r / roots
+
+
+SHAPES: dict[str, Callable[[Any, Kind], tuple[Any, Any]]] = {
+    "squares": _squares,
+    "absolute": _absolute,
+    "norm": _norm,
+    "largest": _largest,
+    "log_sum_exp": _log_sum_exp,
+    "huber": _huber,
+    "beyond_one": _beyond_one,
+    "norm_beyond_one": _norm_beyond_one,
+    "constant": _constant,
+    "root": _root,
+}
+
+
+def drawn(rng: np.random.Generator, d: int) -> Function:
+    """Draw a function of d coordinates."""
+    shape = str(rng.choice(list(SHAPES)))
+    target = rng.standard_normal(d) * 10.0 ** rng.choice([0, 0, 0, 1, 3, -3, 6])
+    if rng.random() < 0.3:
+        target = np.round(target)
+    if rng.random() < 0.1:
+        target = np.zeros(d)
+    spread = rng.choice([0.0, 0.0, 1.0, 4.0])
+    sizes = 10.0 ** rng.uniform(-spread, spread, d)
+    if shape in ("largest", "log_sum_exp") or rng.random() < 0.4:
+        rows = rng.standard_normal((int(rng.integers(1, d + 4)), d)) * sizes
+        # With a row's opposite, or minus the sum of all rows, the target is a lowest point.
+        matrix = (
+            np.vstack([rows, -rows]) if rng.random() < 0.5 else np.vstack([rows, -rows.sum(axis=0)])
+        )
+    else:
+        matrix = sizes
+    factor = 10.0 ** rng.choice(
+        [0] * 20 + [2, -2, 2, -2, 8, -8, 8, -8, 20, -20, 100, -100, 290, -290]
+    )
+    constant = rng.choice([0.0, 0.0, 0.0, -3.25, 1e6, -1e10]) if 1e-9 < factor < 1e9 else 0.0
+    slope = None
+    if rng.random() < 0.15 or (shape == "constant" and rng.random() < 0.5):
+        slope = factor * rng.standard_normal(d) * 10.0 ** rng.choice([0, -2])
+    return Function(shape, target, matrix, float(factor), float(constant), slope)

@@ -1,0 +1,206 @@
+"""`make fuzz MINUTES=30`: random cases in several processes until the time is up.
+
+    python tests/proofs/fuzz.py --minutes 30 --processes 2 [--seed S]
+    python tests/proofs/fuzz.py --only SEED [--check NAME]
+
+A failing seed is printed with the command that runs just it again. The exit code is 1 if there was any.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import importlib
+import importlib.util
+import multiprocessing
+import multiprocessing.queues
+import resource
+import secrets
+import signal
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import Any, NamedTuple
+
+HERE = Path(__file__).resolve().parent
+if str(HERE) in sys.path:  # a script's own folder: its modules are those of the package `proofs`
+    sys.path.remove(str(HERE))
+sys.path.insert(0, str(HERE.parent))
+
+TIME_LIMIT = 60  # seconds of one case, compiling included
+MEMORY = 6 << 30  # bytes of addresses that a process may take
+#: What is checked, and its share; those that are not there are left out.
+CHECKS = {"checks": 8, "parts": 2, "files": 1, "estimators": 1}
+
+
+class HungError(BaseException):
+    """A case took too long; no code under test catches it."""
+
+
+class Report(NamedTuple):
+    """What a worker tells: a case is begun (no kind yet), is done, or is a finding."""
+
+    worker: int
+    check: str
+    seed: int
+    state: str  # "begun", "done" or "found"
+    kind: str = ""
+    text: str = ""
+
+
+def available() -> dict[str, Any]:
+    """Return the functions check(seed) that there are."""
+    there = [name for name in CHECKS if importlib.util.find_spec(f"proofs.{name}")]
+    return {name: importlib.import_module(f"proofs.{name}").check for name in there}
+
+
+def schedule(names: Any) -> list[str]:
+    """Return the order in which checks take turns."""
+    return [name for name in names for _ in range(CHECKS[name])]
+
+
+def guarded(check: Any, seed: int) -> tuple[str, str]:
+    """Run one case; return the kind of finding and its text, both empty if all is well."""
+    signal.signal(signal.SIGALRM, _hung)
+    signal.setitimer(signal.ITIMER_REAL, TIME_LIMIT)
+    try:
+        check(seed)
+    except HungError:
+        return "hung", f"no end after {TIME_LIMIT} seconds\n{traceback.format_exc(limit=-4)}"
+    except AssertionError as error:
+        return str(getattr(error, "kind", "AssertionError")), f"{error}\n{_snippet(check, seed)}"
+    except Exception as error:
+        return f"{type(error).__name__} in the fuzz itself", traceback.format_exc()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    return "", ""
+
+
+def _hung(*_: Any) -> None:
+    raise HungError
+
+
+def _snippet(check: Any, seed: int) -> str:
+    if check.__module__ != "proofs.checks":
+        return ""
+    from proofs.cases import drawn
+
+    text = drawn(seed).snippet()
+    return text if len(text) < 4000 else text[:4000] + " ..."
+
+
+def work(worker: int, first: int, step: int, until: float, reports: Any) -> None:
+    """Run cases one after the other and report."""
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent says when to stop
+    checks = available()
+    turns, seed = schedule(checks), first
+    while time.time() < until:
+        name = turns[seed // step % len(turns)]
+        reports.put(Report(worker, name, seed, "begun"))
+        kind, text = guarded(checks[name], seed)
+        reports.put(Report(worker, name, seed, "found" if kind else "done", kind, text))
+        seed += step
+
+
+def command(report: Report) -> str:
+    """Return what runs a case again."""
+    check = "" if report.check == "checks" else f" --check {report.check}"
+    return f"python tests/proofs/fuzz.py --only {report.seed}{check}"
+
+
+class Watch:
+    """The parent: starts workers, prints what they find, and replaces one that hangs in compiled code."""
+
+    def __init__(self, processes: int, first: int, until: float) -> None:
+        self.context = multiprocessing.get_context("spawn")
+        self.reports: Any = self.context.Queue()
+        self.step, self.until = processes, until
+        self.runs, self.kinds = 0, collections.Counter[str]()
+        self.busy: dict[int, tuple[float, Report]] = {}
+        self.workers = {number: self._start(number, first + number) for number in range(processes)}
+
+    def _start(self, number: int, seed: int) -> Any:
+        arguments = (number, seed, self.step, self.until, self.reports)
+        worker = self.context.Process(target=work, args=arguments, daemon=True)
+        worker.start()
+        return worker
+
+    def run(self) -> int:
+        """Listen until all workers are done; return how many findings there were."""
+        while (
+            any(worker.is_alive() for worker in self.workers.values()) or not self.reports.empty()
+        ):
+            try:
+                self._take(self.reports.get(timeout=1.0))
+            except Exception as error:
+                if type(error).__name__ != "Empty":
+                    raise
+            self._replace_stuck()
+        return sum(self.kinds.values())
+
+    def _take(self, report: Report) -> None:
+        if report.state == "begun":
+            self.busy[report.worker] = time.time(), report
+            return
+        self.busy.pop(report.worker, None)
+        self.runs += 1
+        if report.state == "found":
+            self._print(report)
+
+    def _print(self, report: Report) -> None:
+        self.kinds[report.kind] += 1
+        print(f"\n--- {report.kind}\n{command(report)}\n{report.text}", flush=True)
+
+    def _replace_stuck(self) -> None:
+        for number, (begun, report) in list(self.busy.items()):
+            worker = self.workers[number]
+            late = time.time() - begun > 2 * TIME_LIMIT
+            if worker.is_alive() and not late:
+                continue
+            if not worker.is_alive() and not self.reports.empty():
+                continue  # its last words are still to be read
+            kind = (
+                "stuck in compiled code"
+                if late
+                else f"the process died, exit code {worker.exitcode}"
+            )
+            worker.kill()
+            worker.join()
+            del self.busy[number]
+            self.runs += 1
+            self._print(report._replace(kind=kind))
+            self.workers[number] = self._start(number, report.seed + self.step)
+
+
+def parse(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Random problems against every proof.")
+    parser.add_argument("--minutes", type=float, default=1.0)
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--seed", type=int, help="the first seed; a new one unless given")
+    parser.add_argument("--only", type=int, help="run the case of this seed and no other")
+    parser.add_argument("--check", default="checks", choices=list(CHECKS), help="what --only runs")
+    return parser.parse_args(arguments)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    given = parse(arguments)
+    if given.only is not None:
+        kind, text = guarded(available()[given.check], given.only)
+        print(f"{kind}\n{text}" if kind else f"seed {given.only}: nothing found")
+        return int(bool(kind))
+    first = secrets.randbelow(10**9) if given.seed is None else given.seed
+    print(f"seeds from {first} on; checks: {', '.join(available())}", flush=True)
+    begun = time.time()
+    watch = Watch(given.processes, first, begun + 60 * given.minutes)
+    found = watch.run()
+    speed = watch.runs / max(time.time() - begun, 1e-9)
+    print(f"\n{watch.runs} runs ({speed:.1f} a second), {found} findings, seeds from {first} on")
+    for kind, count in watch.kinds.most_common():
+        print(f"{count:6d}  {kind}")
+    return int(found > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,358 @@
+"""Deliberate mistakes in every bound of the product, and how soon the fuzz finds them.
+
+    python tests/proofs/mistakes.py [--seconds 60] [NAME ...]
+
+Each line of the table names a function of the product and what is put in its place, made from the
+original. One that is not found within a minute is a weakness of the fuzz. The exit code is 1 then.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import itertools
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+HERE = Path(__file__).resolve().parent
+if __name__ == "__main__":
+    sys.path[:] = [str(HERE.parent), *(path for path in sys.path if path != str(HERE))]
+
+from proofs import checks, parts  # noqa: E402
+from proofs.fuzz import guarded  # noqa: E402
+
+#: Of the kinds of findings: those that say that a proof is wrong.
+PROVED_FALSE = ("false", "below the bound", "refuted", "too small")
+
+Original = Callable[..., Any]
+Change = Callable[[Original], Original]
+
+
+def scaled(factor: float) -> Change:
+    """The result times a factor."""
+    return lambda original: lambda *a, **k: factor * original(*a, **k)
+
+
+def raised(share: float) -> Change:
+    """The result plus a share of its size: a lower bound that claims too much."""
+    return lambda original: lambda *a, **k: (lambda got: got + share * abs(got))(original(*a, **k))
+
+
+def first_raised(share: float) -> Change:
+    """The same for the first of two results."""
+    return lambda original: (
+        lambda *a, **k: (lambda got: (got[0] + share * abs(got[0]), *got[1:]))(original(*a, **k))
+    )
+
+
+def first_scaled(factor: float) -> Change:
+    """The first of two results times a factor."""
+    return lambda original: (
+        lambda *a, **k: (lambda got: (factor * got[0], *got[1:]))(original(*a, **k))
+    )
+
+
+def always(value: Any) -> Change:
+    """Always the same result."""
+    return lambda original: lambda *a, **k: value
+
+
+def argument(number: int, factor: float) -> Change:
+    """An argument times a factor."""
+
+    def change(original: Original) -> Original:
+        return lambda *a, **k: original(*a[:number], factor * a[number], *a[number + 1 :], **k)
+
+    return change
+
+
+def same(number: int) -> Change:
+    """The argument itself, as if nothing had to be done."""
+    return lambda original: lambda *a, **k: a[number]
+
+
+def wrong_sign_of_allowance(original: Original) -> Original:
+    """The allowance for rounding raises the bound."""
+
+    def change(self: Any, *a: Any, **k: Any) -> Any:
+        original(self, *a, **k)
+        self._growth = -8 * self._growth
+
+    return change
+
+
+def penalty_counted_twice(original: Original) -> Original:
+    """The cut of f is taken from the value of f + phi."""
+
+    def change(self: Any, evaluation: Any, weight: float) -> Any:
+        kept, evaluation.penalty = getattr(evaluation, "penalty", 0.0), 0.0
+        cut = original(self, evaluation, weight)
+        evaluation.penalty = kept
+        return cut
+
+    return change
+
+
+def bound_kept_when_widened(original: Original) -> Original:
+    def change(self: Any, radius: float) -> None:
+        before = self.lower_bound
+        original(self, radius)
+        self.lower_bound = max(self.lower_bound, before)
+
+    return change
+
+
+def weight_too_small(original: Original) -> Original:
+    """The average is divided by a sum of weights that is too small."""
+
+    def change(self: Any) -> None:
+        kept = self._sum
+        self._sum = kept._replace(weight=0.999 * kept.weight)
+        original(self)
+        self._sum = kept
+
+    return change
+
+
+def radius_too_small(original: Original) -> Original:
+    """What is proved within 0.99 R is claimed within R."""
+
+    def change(self: Any, *a: Any) -> Any:
+        kept, self.radius = self.radius, 0.99 * self.radius
+        got = original(self, *a)
+        self.radius = kept
+        return got
+
+    return change
+
+
+def slack_dropped(original: Original) -> Original:
+    """The Lagrangian of the ball without its term of the ball."""
+
+    def change(self: Any, gradient: Any, point: Any, away: float, step: float) -> Any:
+        bound, size = original(self, gradient, point, away, step)
+        return bound - (away - self.radius) * (away + self.radius) / (2 * step), size
+
+    return change
+
+
+def clipped_only(original: Original) -> Original:
+    """Slopes are brought into the domain one by one, which unbalances them."""
+    return lambda self, theta: (np.clip(self.space.project(theta), self.low, self.high), 1.0)
+
+
+def residual_forgotten(original: Original) -> Original:
+    def change(*a: Any, **k: Any) -> Any:
+        slopes, residual = original(*a, **k)
+        return slopes, 0.0 * residual
+
+    return change
+
+
+class Mistake(NamedTuple):
+    """Where, and what is done there."""
+
+    where: str  # module:attribute, below accelegrad
+    change: Change
+    note: str = ""
+    also: tuple[Mistake, ...] = ()  # what else is done, where a guard would catch this alone
+
+    @property
+    def name(self) -> str:
+        return f"{self.where} {self.note}".strip()
+
+
+def _sets() -> Iterator[Mistake]:
+    for name in ("Ball", "Box", "Simplex", "L1Ball", "Halfspace", "Affine", "Product"):
+        yield Mistake(f"problems.sets:{name}.linear_minimum", raised(1e-3), "0.1 % too high")
+    yield Mistake("problems.sets:NonNegative.linear_minimum", always(0.0), "0 for every slope")
+    for name in ("FeasibleSet", "Halfspace", "Affine"):
+        yield Mistake(
+            f"problems.sets:{name}.linear_minimum_in_ball", raised(1e-3), "0.1 % too high"
+        )
+    yield Mistake("problems.sets:FeasibleSet._dual_bound", raised(1e-3), "0.1 % too high")
+    yield Mistake("problems.sets:_half_chord", scaled(0.999), "0.1 % too short")
+    for name in ("FeasibleSet", "Box", "Simplex"):
+        yield Mistake(f"problems.sets:{name}.diameter_for", scaled(0.99), "1 % too small")
+
+
+def _penalties() -> Iterator[Mistake]:
+    yield Mistake(
+        "problems.penalties:Penalty.affine_minorant", first_scaled(1.001), "slope 0.1 % too steep"
+    )
+    for name in ("L1", "ElasticNet", "GroupL2", "NuclearNorm"):
+        yield Mistake(f"problems.penalties:{name}.level_radius", scaled(0.999), "0.1 % too small")
+        yield Mistake(f"problems.penalties:{name}.prox", scaled(0.999), "0.1 % too short")
+        yield Mistake(f"problems.penalties:{name}.value", scaled(1.001), "0.1 % too large")
+
+
+def _certificates() -> Iterator[Mistake]:
+    cuts = "solve.certificate:CutCertificate"
+    yield Mistake("solve.certificate:Region.minimum", first_raised(1e-3), "0.1 % too high")
+    yield Mistake("solve.certificate:Region.minimum", first_scaled(-1.0), "wrong sign")
+    yield Mistake("solve.certificate:Region.minimum", radius_too_small, "1 % smaller ball")
+    yield Mistake(
+        "solve.certificate:Region.minimum_with_penalty", first_raised(1e-3), "0.1 % too high"
+    )
+    yield Mistake(
+        "solve.certificate:Region.minimum_with_penalty", radius_too_small, "1 % smaller ball"
+    )
+    yield Mistake("solve.certificate:Region._lagrangian", slack_dropped, "term dropped")
+    yield Mistake(f"{cuts}.__init__", wrong_sign_of_allowance, "allowance with the wrong sign")
+    yield Mistake(f"{cuts}._cut", penalty_counted_twice, "penalty counted twice")
+    yield Mistake(f"{cuts}.widen", bound_kept_when_widened, "old bound kept")
+    yield Mistake(f"{cuts}._raise_by_sum", weight_too_small, "weight 0.1 % too small")
+    yield Mistake("solve.certificate:scaled_bound", raised(1e-3), "0.1 % too high")
+    yield Mistake("solve.certificate:scaled_bound", argument(1, 0.999), "norm 0.1 % too small")
+    yield Mistake("solve.certificate:LateBound.__call__", raised(1e-3), "0.1 % too high")
+    yield Mistake(
+        "solve.certificate:Certificate.radius_of", always(float("inf")), "claimed everywhere"
+    )
+    yield Mistake("methods:_proven_radius", scaled(0.5), "half of it")
+
+
+def _models() -> Iterator[Mistake]:
+    model = "problems.linear_model"
+    yield Mistake("problems.rounding:scaled_bound", same(0), "norm forgotten")
+    yield Mistake(f"{model}:scaled_bound", raised(1e-3), "0.1 % too high")
+    yield Mistake(f"{model}:scaled_bound", argument(1, 0.999), "norm 0.1 % too small")
+    yield Mistake(f"{model}:level", first_raised(1e-3), "0.1 % too high")
+    yield Mistake(f"{model}:LinearModel.dual_bound", raised(1e-3), "0.1 % too high")
+    yield Mistake(f"{model}:LinearModel.dual_value_at", raised(1e-3), "0.1 % too high")
+    yield Mistake(f"{model}:Evaluation.dual_value_by", raised(1e-3), "0.1 % too high")
+    free = Mistake(f"{model}:LinearModel.imbalance_cost", always(0.0))
+    yield Mistake(
+        f"{model}:LinearModel.balanced", same(1), "slopes left unbalanced, for nothing", (free,)
+    )
+    yield Mistake(f"{model}:LinearModel.distance_bound", scaled(0.999), "0.1 % too short")
+    yield Mistake("problems.losses:Loss.conjugate", scaled(0.999), "0.1 % too small")
+    yield Mistake("problems.null_space:DualBounds._value", raised(1e-3), "0.1 % too high")
+    forgotten = Mistake("problems.null_space:NullSpace.left_over", always(0.0))
+    yield Mistake(
+        "problems.null_space:NullSpace.project",
+        same(1),
+        "not projected, and what is left forgotten",
+        (forgotten,),
+    )
+    yield Mistake(
+        "problems.null_space:DualBounds._scaled_down",
+        clipped_only,
+        "clipped, and what is left forgotten",
+        (forgotten,),
+    )
+    many = "problems.multinomial"
+    yield Mistake(f"{many}:scaled_bound", raised(1e-3), "0.1 % too high")
+    freed = Mistake(f"{many}:MultinomialModel._imbalance_cost", always(0.0))
+    yield Mistake(
+        f"{many}:MultinomialModel._balanced", same(2), "left unbalanced, for nothing", (freed,)
+    )
+
+
+def _engines() -> Iterator[Mistake]:
+    yield Mistake("solve.mended_bound:_mended", residual_forgotten, "residual forgotten")
+    yield Mistake("solve.curved_sum:mended_bound", raised(1e-3), "0.1 % too high")
+    free = Mistake("problems.linear_model:LinearModel.imbalance_cost", always(0.0))
+    yield Mistake(
+        "solve.mended_bound:_balanced", same(0), "slopes left unbalanced, for nothing", (free,)
+    )
+    yield Mistake("sklearn.bounds:DualBound._least", raised(1e-3), "0.1 % too high")
+    yield Mistake("sklearn.bounds:DualBound._largest_multiple", always(1.0), "no multiple")
+    yield Mistake("sklearn.bounds:_least_on_intervals", raised(1e-3), "0.1 % too high")
+    yield Mistake("sklearn.bounds:level", first_raised(1e-3), "0.1 % too high")
+    stream = "sklearn.stream_certificate:_Sums"
+    yield Mistake(f"{stream}._bound", raised(1e-2), "1 % too high")
+    yield Mistake(f"{stream}._balancing", always((1.0, 1.0)), "slopes left unbalanced")
+
+
+MISTAKES = [*_certificates(), *_models(), *_engines(), *_sets(), *_penalties()]
+
+
+@contextmanager
+def made(mistake: Mistake) -> Iterator[None]:
+    """Make a mistake, and what else belongs to it, for a while."""
+    with ExitStack() as stack:
+        for one in (mistake, *mistake.also):
+            stack.enter_context(_put(one))
+        yield
+
+
+@contextmanager
+def _put(mistake: Mistake) -> Iterator[None]:
+    module, path = mistake.where.split(":")
+    owner: Any = importlib.import_module(f"accelegrad.{module}")
+    *outer, name = path.split(".")
+    for part in outer:
+        owner = getattr(owner, part)
+    own = vars(owner)[name]
+    setattr(owner, name, mistake.change(own))
+    try:
+        yield
+    finally:
+        setattr(owner, name, own)
+
+
+class Found(NamedTuple):
+    """Which case found a mistake, and how soon."""
+
+    check: str
+    seed: int
+    seconds: float
+    runs: int
+    kind: str
+
+
+def find(mistake: Mistake, seconds: float, first: int = 0, only: str | None = None) -> Found | None:
+    """Run cases, with and then without the mistake, until one fails with it alone.
+
+    Seconds are the processor's. `only` names the one check to run, for those who know it.
+    """
+    both = {"checks": checks.check, "parts": parts.check}
+    turns = [pair for pair in both.items() for _ in range(4) if only in (None, pair[0])]
+    begun = time.process_time()
+    for number in itertools.count():
+        if time.process_time() - begun > seconds:
+            return None
+        name, check = turns[number % len(turns)]
+        seed = first + number
+        with made(mistake):
+            kind, _ = guarded(check, seed)
+        if any(word in kind for word in PROVED_FALSE) and not guarded(check, seed)[0]:
+            return Found(name, seed, time.process_time() - begun, number + 1, kind)
+    return None
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description="How soon the fuzz finds deliberate mistakes.")
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("names", nargs="*", help="only those whose name has one of these in it")
+    given = parser.parse_args(arguments)
+    missed = 0
+    for mistake in MISTAKES:
+        if given.names and not any(name in mistake.name for name in given.names):
+            continue
+        try:
+            found = find(mistake, given.seconds, given.seed)
+        except (AttributeError, ImportError, KeyError) as error:
+            missed += 1
+            print(f"{mistake.name:75s} NOT THERE any more: adapt the table ({error})", flush=True)
+            continue
+        missed += found is None
+        text = (
+            "NOT FOUND"
+            if found is None
+            else f"{found.seconds:5.1f} s, {found.runs} runs: {found.check} {found.seed}, {found.kind}"
+        )
+        print(f"{mistake.name:75s} {text}", flush=True)
+    print(f"{missed} not found")
+    return int(missed > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,529 @@
+"""Each bound by itself: sets, penalties, duals of models, the estimators' bounds.
+
+A run of `minimize` uses few of them at a time, and hides a small mistake behind the gap that it
+leaves. Here each is asked directly, at points where it should be tight.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+import numpy as np
+from scipy.optimize import OptimizeResult, minimize
+from sklearn.exceptions import ConvergenceWarning
+
+import accelegrad as ag
+from accelegrad.problems.multinomial import MultinomialModel
+from accelegrad.sklearn import AcceleGradClassifier, AcceleGradRegressor
+from accelegrad.sklearn.bounds import DualBound
+from accelegrad.sklearn.objective import Objective as EstimatorObjective
+from accelegrad.sklearn.stream_certificate import StreamCertificate
+from accelegrad.solve.mended_bound import Sample, mended_bound
+from proofs.candidates import Objective, Region, Search
+from proofs.cases import Case, Data, build_penalty, build_set, draw_data, draw_penalty, draw_set
+from proofs.checks import FindingError, raised_at
+from proofs.extended import (
+    CLASSIFICATION,
+    CURVATURES,
+    EPS,
+    LONG,
+    LONG_EPS,
+    LOSSES,
+    PenaltyFormula,
+    SetFormula,
+    loss_slopes,
+)
+
+Vector = Any
+UNITS = 256  # of rounding, times the size of the terms: what a bound by itself may be off by
+
+
+def check(seed: int) -> None:
+    """Draw one bound and try it."""
+    rng = np.random.default_rng([23, seed])
+    part = PARTS[int(rng.choice(len(PARTS), p=SHARES))]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        try:
+            part(rng)
+        except FindingError as finding:
+            raise FindingError(f"{part.__name__}: {finding.kind}", finding.detail) from None
+        except Exception as error:
+            raise FindingError(f"{part.__name__}: {raised_at(error)}", str(error)) from error
+
+
+def _refuse(what: str, bound: float, value: Any, allowed: Any, where: Any) -> None:
+    if not float(bound) <= value + allowed:
+        raise FindingError(
+            f"false {what}",
+            f"{bound!r}, but {float(value)!r} is lower by {float(bound - value):.3g} (allowed {float(allowed):.3g}); {where}",
+        )
+
+
+# -- sets ------------------------------------------------------------------------------------------
+
+
+def sets(rng: np.random.Generator) -> None:
+    """Linear minima over a set, and over its part in a ball."""
+    d, scale = int(rng.integers(1, 8)), 10.0 ** rng.uniform(-3, 3)
+    formula = draw_set(rng, d, scale)
+    chosen: Any = build_set(formula)
+    if formula.name.startswith("Only"):
+        from accelegrad.problems.sets import as_feasible_set
+
+        chosen = as_feasible_set(chosen)
+    g = rng.standard_normal(d) * 10.0 ** rng.uniform(-6, 6) * (rng.random(d) < 0.8)
+    if rng.random() < 0.3:
+        g = _nearly_normal(formula, g, rng)
+    center = rng.standard_normal(d) * scale * 10.0 ** rng.uniform(-1, 1)
+    if rng.random() < 0.5:
+        center = np.asarray(chosen.project(center))
+    radius = scale * 10.0 ** (rng.uniform(6, 16) if rng.random() < 0.3 else rng.uniform(-2, 2))
+    points = _low_points(formula, g, center, scale, radius, rng)
+    tiny = 64 * LONG_EPS * float(abs(g).max()) * scale  # how far off the points themselves may be
+    _check_minima(chosen, formula, g, points, tiny)
+    _check_minima_in_ball(chosen, formula, g, center, radius, points, tiny)
+    diameter = chosen.diameter_for(d)
+    far = max(float(LONG.norm(a - b)) for a in points[:6] for b in points[-6:])
+    if not far <= diameter * (1 + 1e-12) + 1e-15 * scale:
+        raise FindingError(
+            "diameter too small", f"{formula.name} {diameter}, but two points are {far} apart"
+        )
+
+
+def _low_points(
+    formula: SetFormula,
+    g: Vector,
+    center: Vector,
+    scale: float,
+    radius: float,
+    rng: np.random.Generator,
+) -> list[Any]:
+    """Return points of the set, most of them downhill, as far as the ball reaches and farther."""
+    length = float(np.linalg.norm(g)) or 1.0
+    starts = [center, *(center + scale * rng.standard_normal((4, center.size)))]
+    steps = [*(scale * 10.0 ** np.arange(-2, 12, 2)), radius, 30 * radius]
+    points = [formula.nearest(start - step / length * g) for start in starts[:2] for step in steps]
+    base = formula.nearest(center)
+    for step in (scale, 1e3 * scale):  # and on along the boundary, which may be nearly level
+        move = formula.nearest(base - step / length * g) - base
+        for block in _blocks(formula):
+            way = np.zeros_like(move)
+            way[block] = move[block]
+            if LONG.norm(way) > 0:
+                points.append(formula.nearest(base + way * (0.9 * radius / LONG.norm(way))))
+    return points + [formula.nearest(start) for start in starts]
+
+
+def _blocks(formula: SetFormula) -> list[slice]:
+    """Return the coordinates of each block of a product; all of them for other sets."""
+    if formula.name != "Product":
+        return [slice(None)]
+    ends = np.cumsum([size for _, size in formula.arguments["blocks"]]).tolist()
+    return [slice(first, end) for first, end in zip([0, *ends], ends, strict=False)]
+
+
+def _is_flat(formula: SetFormula) -> bool:
+    """Tell whether there are half-spaces or affine sets, for which nearly normal is normal enough."""
+    if formula.name == "Product":
+        return any(_is_flat(block) for block, _ in formula.arguments["blocks"])
+    return formula.name in ("Halfspace", "Affine")
+
+
+def _nearly_normal(formula: SetFormula, g: Vector, rng: np.random.Generator) -> Vector:
+    """Return slopes that are level, or very nearly so, on a half-space's boundary or affine set."""
+    given = formula.arguments
+    if formula.name == "Product":
+        blocks, sizes = zip(*given["blocks"], strict=True)
+        slopes = np.split(g, np.cumsum(sizes)[:-1])
+        pairs = zip(blocks, slopes, strict=True)
+        return np.concatenate([_nearly_normal(block, slope, rng) for block, slope in pairs])
+    if formula.name == "Halfspace":
+        normal = -abs(rng.standard_normal()) * given["normal"]
+    elif formula.name == "Affine":
+        normal = given["A"].T @ rng.standard_normal(len(given["A"]))
+    else:
+        return g
+    off = rng.choice([0.0, 10.0 ** rng.uniform(-14, -11)]) * np.linalg.norm(normal)
+    return normal + off * rng.standard_normal(g.size)
+
+
+def _check_minima(
+    chosen: Any, formula: SetFormula, g: Vector, points: list[Any], tiny: float
+) -> None:
+    least = chosen.linear_minimum(g)
+    units = 4e-12 if _is_flat(formula) else UNITS * EPS  # documented: up to 1e-12
+    for u in points:
+        value, size = g @ u, float(np.linalg.norm(g)) * LONG.norm(u)
+        _refuse(
+            "linear_minimum",
+            least,
+            value,
+            units * size + tiny,
+            (formula.name, formula.arguments, g.tolist(), u.tolist()),
+        )
+
+
+def _check_minima_in_ball(
+    chosen: Any,
+    formula: SetFormula,
+    g: Vector,
+    center: Vector,
+    radius: float,
+    points: list[Any],
+    tiny: float,
+) -> None:
+    nearest = formula.nearest(center)
+    room = radius - LONG.norm(nearest - center)
+    if not room > 1e-9 * radius:
+        return
+    least = chosen.linear_minimum_in_ball(g, center, radius)
+    for u in points:
+        way = u - nearest
+        inside = (
+            u
+            if LONG.norm(u - center) <= radius
+            else nearest + way * _part(nearest - center, way, radius)
+        )
+        if not LONG.norm(inside - center) <= radius:
+            continue
+        value, size = g @ inside, abs(g) @ (abs(inside) + abs(center))
+        _refuse(
+            "linear_minimum_in_ball",
+            least,
+            value,
+            UNITS * EPS * size + tiny,
+            (formula.name, formula.arguments, g.tolist(), center.tolist(), radius, inside.tolist()),
+        )
+
+
+def _part(start: Any, way: Any, radius: float) -> Any:
+    """Return how far one can go from a point in a ball around zero: ||start + t way|| = radius."""
+    a, b, c = way @ way, start @ way, start @ start - np.longdouble(radius) ** 2
+    root = np.sqrt(max(b * b - a * c, np.longdouble(0)))
+    t = -c / (b + root) if b > 0 else (root - b) / a
+    return t * (1 - np.longdouble(1e-17))
+
+
+# -- penalties -------------------------------------------------------------------------------------
+
+
+def penalties(rng: np.random.Generator) -> None:
+    """Affine minorants, level radii and proximal maps."""
+    d = int(rng.integers(1, 9))
+    formula = draw_penalty(
+        rng, d, 10.0 ** rng.uniform(-3, 3), ("L1", "ElasticNet", "GroupL2", "NuclearNorm")
+    )
+    penalty = build_penalty(formula)
+    slope = rng.standard_normal(d) * 10.0 ** rng.uniform(-3, 3)
+    q, c = penalty.affine_minorant(slope)
+    touching = penalty.prox(-slope, 1.0)
+    step = 10.0 ** rng.uniform(-2, 2)
+    x = rng.standard_normal(d) * 10.0 ** rng.uniform(-2, 2)
+    p = penalty.prox(x, step)
+    ways = [rng.standard_normal(d) * 10.0**k for k in range(-9, 4)]
+    for u in (touching, *(touching + way for way in ways), *ways):
+        known, size = _penalty_at(formula, u)
+        reach = (
+            abs(u) if penalty.homogeneous else abs(u) + abs(touching)
+        )  # a norm's has no constant
+        terms = size + (abs(q) + abs(slope)) @ reach
+        _refuse(
+            "affine_minorant",
+            float(q @ u) + c,
+            known,
+            UNITS * EPS * terms,
+            (formula, slope.tolist(), u.tolist()),
+        )
+        radius, length = penalty.level_radius(float(known)), float(np.linalg.norm(u))
+        if not length <= radius * (1 + UNITS * EPS) + 1e-300:
+            raise FindingError(
+                "false level_radius",
+                f"{radius} for the level {float(known)}, but {length}: {formula}",
+            )
+    at_p, size = _penalty_at(formula, p)
+    lowest = at_p + LONG.array(p - x) @ (p - x) / (2 * step)
+    for u in (p + 1e-3 * way for way in ways):
+        value = _penalty_at(formula, u)[0] + LONG.array(u - x) @ (u - x) / (2 * step)
+        _refuse(
+            "prox",
+            float(lowest),
+            value,
+            UNITS * EPS * (size + lowest + float(abs(x) @ abs(x)) / step),
+            (formula, x.tolist(), step),
+        )
+
+
+def _penalty_at(formula: PenaltyFormula, u: Vector) -> tuple[Any, Any]:
+    value = formula.at(LONG.array(u), LONG)
+    return value, abs(value)
+
+
+# -- linear models ---------------------------------------------------------------------------------
+
+
+def _solved(data: Data, rng: np.random.Generator, **more: Any) -> tuple[Case, Objective, Search]:
+    """Return the case of a model and a search that found about its minimum."""
+    case = Case(
+        int(rng.integers(10**6)), data, np.zeros(data.n_parameters), {"scale": None}, **more
+    )
+    objective = Objective.of(case)
+    search = Search(case, objective, rng)
+    search.run(OptimizeResult(), Region(case, math.inf))
+    return case, objective, search
+
+
+def _terms(data: Data, w: Vector, objective: Objective) -> float:
+    """Return the size of what a dual bound is made of, at a point."""
+    return float(objective.at(LONG.array(w), LONG).size)
+
+
+def duals(rng: np.random.Generator) -> None:
+    """The dual gap of a linear model at good and bad points, and its dual at slopes."""
+    data, _ = draw_data(rng, str(rng.choice(LOSSES)), n=int(rng.integers(1, 81)))
+    model = data.model()
+    if not model.has_dual_bound:
+        return
+    _, objective, search = _solved(data, rng)
+    known, best = search.best()
+    best64 = best.astype(np.float64)
+    size = abs(best64).max() or 1.0
+    points = [
+        np.zeros_like(best64),
+        best64,
+        best64 + 1e-3 * size * rng.standard_normal(best64.size),
+        size * rng.standard_normal(best64.size),
+    ]
+    for w in points:
+        with np.errstate(all="ignore"):
+            bound = model.dual_value(w)
+        told = (data.keywords, data.X.shape, w.tolist())
+        _refuse("dual_value", bound, known.value, _allowed(model, known), told)
+        if model.l2 > 0 and not model.fit_intercept:
+            distance, apart = model.distance_bound(w), float(np.linalg.norm(w - best64))
+            spare = math.sqrt(2 * max(model.dual_gap(best64), 0.0) / model.l2)
+            spare += 1e-6 * (apart + size)
+            if not apart <= distance + spare:
+                raise FindingError(
+                    "false distance_bound",
+                    f"{distance}, but {apart} (to {spare}): {data.keywords}, {w.tolist()}",
+                )
+    _check_slopes(data, model, known, best64, rng)
+
+
+def _check_slopes(
+    data: Data, model: ag.LinearModel, known: Any, best: Vector, rng: np.random.Generator
+) -> None:
+    formula = data.objective
+    margins = formula.X @ best[: formula.X.shape[1]] + (best[-1] if formula.fit_intercept else 0.0)
+    spread = float(np.std(formula.y)) or 1.0
+    for smoothing in (1.0, 1e-3):
+        theta = loss_slopes(
+            formula.loss,
+            margins + 0.1 * rng.standard_normal(margins.size),
+            formula.y,
+            formula.parameter,
+            smoothing * spread,
+        )
+        bound = model.dual_value_at(theta * rng.choice([1.0, 0.9]))
+        told = (data.keywords, data.X.shape)
+        _refuse("dual_value_at", bound, known.value, _allowed(model, known), told)
+
+
+def _allowed(model: ag.LinearModel, known: Any) -> float:
+    """Return what a dual bound may be off by: nothing, for it allows for its rounding.
+
+    Without an l2 term columns that are dependent up to 1e-10 are taken for dependent.
+    """
+    return 0.0 if model.l2 > 0 else UNITS * EPS * float(known.size)
+
+
+def multinomials(rng: np.random.Generator) -> None:
+    """The dual gap of several classes."""
+    n, d, k = (int(rng.integers(low, high)) for low, high in ((3, 40), (1, 5), (2, 5)))
+    X = rng.standard_normal((n, d)) * 10.0 ** rng.uniform(-1, 1, d)
+    classes = rng.integers(0, k if rng.random() < 0.8 else k - 1, n)
+    weights = rng.uniform(size=n) * (rng.random(n) < 0.8) if rng.random() < 0.3 else None
+    if weights is not None and not weights.any():
+        weights = None
+    model = MultinomialModel(
+        X,
+        classes,
+        k,
+        l2=10.0 ** rng.uniform(-4, 1),
+        fit_intercept=bool(rng.random() < 0.5),
+        sample_weight=weights,
+    )
+    solved = minimize(
+        model.value_and_gradient,
+        np.zeros(model.n_parameters),
+        jac=True,
+        method="L-BFGS-B",
+        options={"maxiter": 100},
+    )
+    lowest = _in_extended_precision(model, solved.x)
+    for x in (
+        solved.x,
+        np.zeros_like(solved.x),
+        solved.x + 0.1 * rng.standard_normal(solved.x.size),
+    ):
+        bound = model.dual_value(x)
+        _refuse("multinomial dual_value", bound, lowest, 0.0, (n, d, k, model.l2))
+
+
+def _in_extended_precision(model: MultinomialModel, x: Vector) -> Any:
+    """Return the mean logistic loss of several classes, and the l2 term."""
+    W, b = model.split(x)
+    margins = LONG.array(model.rows.X) @ LONG.array(W).T + LONG.array(b)
+    weights = model.rows.sample_weight
+    weights = LONG.array(np.ones(model.n_samples) if weights is None else weights)
+    largest = margins.max(axis=1)
+    totals = largest + np.log(np.exp(margins - largest[:, None]).sum(axis=1))
+    losses = totals - margins[np.arange(model.n_samples), model.classes]
+    wide = LONG.array(W)
+    return (weights @ losses) / weights.sum() + model.l2 * (wide * wide).sum() / 2
+
+
+def estimator_bounds(rng: np.random.Generator) -> None:
+    """The estimators' own bounds with l1 term and constraints, at the slopes of about the minimum."""
+    data, _ = draw_data(rng, str(rng.choice(LOSSES)), n=int(rng.integers(1, 61)))
+    d, formula = data.X.shape[1], data.objective
+    l1 = 0.0 if rng.random() < 0.3 else float(np.abs(formula.X).mean() * 10.0 ** rng.uniform(-3, 0))
+    scale = min(
+        max(float(np.abs(data.y).max()) / (float(np.abs(formula.X).max()) or 1.0), 1e-8), 1e8
+    )
+    names = (
+        (("Box", "NonNegative") if l1 > 0 else ("Box", "NonNegative", "Ball", "Simplex"))
+        if rng.random() < 0.5
+        else ()
+    )
+    own = draw_set(rng, d, scale, names) if names else None
+    parameters = {k: v for k, v in data.keywords.items() if k in ("quantile", "epsilon", "delta")}
+    objective = EstimatorObjective(
+        formula.loss,
+        formula.l2,
+        l1,
+        None if own is None else build_set(own),
+        formula.fit_intercept,
+        parameters,
+    )
+    problem = objective.on(data.X, data.y, data.keywords.get("sample_weight"))
+    bound = DualBound(problem)
+    if not bound.gets_tight:
+        return
+    penalty = PenaltyFormula("L1", {"strength": l1}, d) if l1 > 0 else None
+    whole = own
+    if own is not None and formula.fit_intercept:
+        whole = SetFormula("Product", {"blocks": [(own, d), (SetFormula("WholeSpace", {}), 1)]})
+    _, _, search = _solved(data, rng, chosen=whole, penalty=penalty)
+    known, best = search.best()
+    best = best.astype(np.float64)
+    seen = problem.model.evaluate(best)
+    slopes = [seen.derivatives, 0.7 * seen.derivatives]
+    if bound.can_repair:
+        slopes.append(bound.repaired(seen.derivatives, best[:d]))
+    for theta in slopes:
+        with np.errstate(all="ignore"):
+            found = bound.at(theta)
+        _refuse("DualBound.at", found, known.value, 0.0, (data.keywords, l1, own))
+
+
+def streams(rng: np.random.Generator) -> None:
+    """Objective and gap from one pass over chunks of the data."""
+    loss = str(rng.choice(("logistic", "hinge", "squared", "huber")))
+    n, d = int(rng.integers(6, 60)), int(rng.integers(1, 6))
+    X = rng.standard_normal((n, d))
+    score = X @ rng.standard_normal(d) + rng.standard_normal(n)
+    alpha, intercept = 10.0 ** rng.uniform(-4, 0), bool(rng.random() < 0.5)
+    estimator: Any
+    if loss in CLASSIFICATION:
+        y = np.where(score > 0, 1.0, -1.0)
+        if abs(y.sum()) == n:
+            return
+        estimator = AcceleGradClassifier(
+            "log_loss" if loss == "logistic" else loss,
+            alpha=alpha,
+            fit_intercept=intercept,
+            tol=1e-6,
+            max_iter=300,
+        )
+    else:
+        y = score
+        estimator = AcceleGradRegressor(
+            "squared_error" if loss == "squared" else loss,
+            alpha=alpha,
+            fit_intercept=intercept,
+            tol=1e-6,
+            max_iter=300,
+        )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # max_iter is small
+        estimator.fit(X, y)
+    if rng.random() < 0.5:
+        estimator.coef_ = estimator.coef_ + 0.1 * rng.standard_normal(estimator.coef_.shape)
+    certificate = StreamCertificate(estimator)
+    for rows in np.array_split(np.arange(n), int(rng.integers(1, 4))):
+        certificate.add(X[rows], y[rows])
+    delta = {"delta": estimator.delta} if loss == "huber" else {}
+    data = Data(X, y, {"loss": loss, "l2": alpha, "fit_intercept": intercept, **delta})
+    _, _, search = _solved(data, rng)
+    known, _ = search.best()
+    _refuse(
+        "stream gap",
+        certificate.objective - certificate.gap,
+        known.value,
+        UNITS * EPS * float(known.size),
+        (loss, alpha, intercept, n, d),
+    )
+
+
+class Solver:
+    """Second derivatives with an inverse, as a mended bound asks for them."""
+
+    def __init__(self, matrix: Any) -> None:
+        self.inverse = np.linalg.pinv(matrix, hermitian=True)
+
+    def solve(self, vector: Vector) -> Vector:
+        return self.inverse @ vector
+
+
+def mended(rng: np.random.Generator) -> None:
+    """The bound of a dual point that is mended on some rows, next to the minimum and farther off."""
+    data, _ = draw_data(rng, str(rng.choice(LOSSES)), n=int(rng.integers(1, 81)))
+    l2 = 10.0 ** rng.uniform(-6, 0)
+    data = Data(data.X, data.y, {**data.keywords, "l2": l2})
+    model, formula = data.model(), data.objective
+    _, objective, search = _solved(data, rng)
+    known, best = search.best()
+    size = float(abs(best).max()) or 1.0
+    w = best.astype(np.float64) + size * 10.0 ** rng.uniform(-6, -1) * rng.standard_normal(
+        best.size
+    )
+    if formula.fit_intercept and rng.random() < 0.5:  # far off: then what is not balanced counts
+        w[-1] += (abs(w[-1]) + 1.0) * 10.0 ** rng.uniform(-2, 1) * rng.choice([-1, 1])
+    own = model.evaluate(w)
+    at = own
+    if CURVATURES[formula.loss] == np.inf:
+        at = own.beside(model.smoothed((float(np.std(data.y)) or 1.0) * 10.0 ** rng.uniform(-4, 0)))
+    rows = np.sort(
+        rng.choice(model.n_samples, int(rng.integers(1, model.n_samples + 1)), replace=False)
+    )
+    rows = rows[model.shares[rows] > 0]
+    if rows.size == 0:
+        return
+    weights = model.shares[rows] * model.n_samples / rows.size
+    X = np.column_stack([formula.X, np.ones(len(data.y))]) if formula.fit_intercept else formula.X
+    matrix = (X[rows] * weights[:, None]).T @ X[rows] + l2 * np.eye(X.shape[1])
+    if rng.random() < 0.4:  # a poor guess at them: the bound has to hold whatever it is
+        matrix = np.diag(matrix.diagonal() * 10.0 ** rng.uniform(-2, 2, len(matrix)))
+    value = objective.at(LONG.array(w), LONG)
+    goal = 10.0 ** rng.uniform(-6, 0) * float(value.value)
+    with np.errstate(all="ignore"):
+        bound = mended_bound(own, at, Sample.of(at, rows, weights), Solver(matrix), goal)
+    _refuse("mended_bound", bound, known.value, 0.0, (data.keywords, data.X.shape))
+
+
+PARTS = (sets, penalties, duals, multinomials, estimator_bounds, mended, streams)
+SHARES = (0.3, 0.15, 0.2, 0.08, 0.15, 0.09, 0.03)

@@ -1,0 +1,133 @@
+"""What the fuzz has found, each by its smallest case."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import accelegrad as ag
+from accelegrad import kernels
+from proofs import parts
+from proofs.checks import REFUSED
+
+
+def half_square(x):
+    return 0.5 * float(x @ x), x.copy()
+
+
+def test_weights_that_underflow_make_no_average():
+    """The mean of the cuts was a quotient of numbers without digits, and its bound false."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((30, 3))
+    y = np.sign(X @ [1.0, 2.0, 3.0] + rng.standard_normal(30))
+    model = ag.LinearModel(X, y, "logistic", l2=1e-3)
+    lowest = ag.minimize(model, tol=1e-8).fun
+    try:
+        result = ag.minimize(model, method="dog", initial_radius=1e-200, tol=0.1, max_iter=60)
+    except ValueError as refusal:
+        if REFUSED.match(str(refusal)):
+            return
+        raise
+    assert result.lower_bound <= lowest
+
+
+def test_dual_ascent_leaves_rows_without_weight_or_entries_alone():
+    model = ag.LinearModel(
+        [[1.0], [2.0], [0.0], [3.0]],
+        [1.0, -1.0, 2.0, 1.0],
+        "absolute",
+        l2=0.1,
+        sample_weight=[1.0, 0.0, 1.0, 1.0],
+    )
+    result = ag.minimize(model, method="dual-ascent", tol=1e-6, max_iter=50)
+    assert result.success
+
+
+@pytest.mark.parametrize("method", ["dog", "u-dog", "a-dog", "accelegrad", "unixgrad"])
+@pytest.mark.parametrize("radius", [1e-150, 1e-200])
+def test_a_ball_of_one_point_is_no_evidence(method, radius):
+    """A step that rounding takes back was taken for proof that the function falls no farther."""
+    try:
+        result = ag.minimize(
+            half_square, np.ones(3), method=method, initial_radius=radius, tol=0.1, max_iter=60
+        )
+    except ValueError as refusal:
+        if REFUSED.match(str(refusal)):
+            return
+        raise
+    assert not result.success or result.fun <= 0.1
+
+
+@pytest.mark.parametrize("method", ["u-dog", "a-dog", "adagrad", "unixgrad"])
+def test_a_minimiser_beyond_the_diameter_has_no_gap_below_zero(method):
+    """Success and a gap below zero contradict each other."""
+
+    def flat(x):
+        return float(np.maximum(np.abs(x) - 1, 0).sum()), np.sign(x) * (np.abs(x) > 1)
+
+    result = ag.minimize(flat, np.full(2, 1.5), method=method, diameter=0.6, max_iter=400)
+    assert not result.success or result.gap >= 0
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("loss", ["modified_huber", "hinge", "epsilon_insensitive"])
+def test_a_zero_gradient_proves_the_goal(loss, dtype):
+    """Where the gradient is zero the value is the minimum: the gap is within any goal."""
+    rng = np.random.default_rng(1)
+    y = np.sign(rng.standard_normal(40))
+    model = ag.LinearModel(np.zeros((40, 3), dtype), y, loss, sample_weight=rng.uniform(size=40))
+    result = ag.minimize(model, method="subgradient", step_size=0.1, tol=1e-7, max_iter=50)
+    assert not result.success or result.gap <= 1e-7 * max(1.0, abs(result.fun))
+
+
+@pytest.mark.parametrize("seed", [43, 100, 406, 408, 592])
+def test_a_sample_that_cannot_balance_proves_nothing(seed):
+    """With no row on the heavier side the slopes came back as they were; or a quotient was 0 / 0."""
+    parts.mended(np.random.default_rng(seed))
+
+
+def test_no_success_without_a_value():
+    """One unit of rounding off the minimiser, the square of a slope of 1e270 overflows."""
+    target, size = np.array([-0.21326711456178366]), 0.0005026342324167581
+
+    def steep(x):
+        r = size * (x - target)
+        roots = np.sqrt(1 + r * r)
+        return 1e290 * float((r * r / (1 + roots)).sum()), 1e290 * size * r / roots
+
+    result = ag.minimize(steep, target, tol=1e-10, max_iter=20, output="average")
+    assert not (result.success and math.isnan(result.fun))
+
+
+def test_a_trace_changes_nothing_in_compiled_steps():
+    X = np.random.default_rng(0).standard_normal((50, 8))
+    given = {"batch_size": 9, "max_iter": 60, "rng": 0}
+    with kernels.use("always"):
+        model = ag.LinearModel(X, X @ np.ones(8), "squared")
+        plain, traced = ag.minimize(model, **given), ag.minimize(model, trace=True, **given)
+    assert plain.x.tobytes() == traced.x.tobytes()
+
+
+@pytest.mark.parametrize("l2", [0.0, 0.1])
+def test_variance_reduced_steps_take_data_of_zeros(l2):
+    model = ag.LinearModel(np.zeros((150, 5)), np.sign(np.arange(150) - 70.5), "hinge", l2=l2)
+    assert ag.minimize(model, method="accelegrad-vr", max_iter=3).fun == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    "penalty", [ag.L1(4.57), ag.ElasticNet(4.57, 1.0), ag.GroupL2(4.57, [0, 0, 1])]
+)
+def test_a_steep_function_with_a_penalty_has_no_false_bound(penalty, seed):
+    """The minorant's constant was a difference of huge terms, whose rounding nothing allowed for."""
+    curvature = np.array([1e17, 3e16, 1.7e16])
+
+    def steep(x):
+        return 0.5 * float(curvature @ x**2), curvature * x
+
+    x0 = 1e-6 * np.random.default_rng(seed).standard_normal(3)
+    result = ag.minimize(steep, x0, penalty=penalty, diameter=8e-6, max_iter=50)
+    assert result.lower_bound <= 0.0  # the value at zero, which is in the ball
+    assert np.linalg.norm(x0) <= result.certified_radius
