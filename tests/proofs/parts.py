@@ -286,7 +286,7 @@ def duals(rng: np.random.Generator) -> None:
     model = data.model()
     if not model.has_dual_bound:
         return
-    _, objective, search = _solved(data, rng)
+    _, _, search = _solved(data, rng)
     known, best = search.best()
     best64 = best.astype(np.float64)
     size = abs(best64).max() or 1.0

@@ -39,7 +39,7 @@ _ROUNDING = 1e-12
 # Relative residual above which the equations of an affine set contradict each other.
 _INCONSISTENT = 1e-9
 # Sets that are larger are as good as unbounded: squares of such numbers overflow.
-_LARGEST = 1e150
+LARGEST = 1e150
 _EPSILON = float(np.finfo(np.float64).eps)
 
 
@@ -82,7 +82,7 @@ class FeasibleSet(ABC):
     def usable_diameter(self, size: int) -> float:
         """Return the diameter, or inf where it is so large that squares of it would overflow."""
         diameter = self.diameter_for(size)
-        return diameter if diameter <= _LARGEST else math.inf
+        return diameter if diameter <= LARGEST else math.inf
 
     def check_dimension(self, size: int) -> None:
         """Raise ValueError unless points of `size` coordinates fit the set."""

@@ -20,7 +20,7 @@ from accelegrad.errors import Vector
 from accelegrad.problems.linear_model import LinearModel
 from accelegrad.problems.null_space import AllRows, obstacle, reach
 from accelegrad.problems.rounding import growth, level
-from accelegrad.problems.sets import Box, FeasibleSet, Product
+from accelegrad.problems.sets import LARGEST, Box, FeasibleSet, Product
 from accelegrad.problems.squares import norm
 from accelegrad.sklearn.objective import Problem
 
@@ -36,7 +36,11 @@ class DualBound:
         self.lower = self.upper = None
         if isinstance(box, Box):
             ends = (np.broadcast_to(end, self.model.n_parameters) for end in (box.lower, box.upper))
-            self.lower, self.upper = (end[:size] for end in ends)
+            # Ends so far away that products with them overflow are as good as open.
+            self.lower, self.upper = (
+                np.where(np.abs(end[:size]) <= LARGEST, end[:size], np.copysign(np.inf, end[:size]))
+                for end in ends
+            )
         self.bounded = problem.bounded
         self._diameter = math.inf
         if self.lower is not None and self.upper is not None:
@@ -81,7 +85,8 @@ class DualBound:
         most = self._largest_multiple(v)
         inner = float(minimize_scalar(negative, bounds=(0.0, most), method="bounded").x)
         bound = -min(negative(multiple) for multiple in (inner, most))
-        return max(bound - growth(0) * (abs(bound) + height), 0.0)
+        bound -= growth(0) * (abs(bound) + height)
+        return max(bound, 0.0) if math.isfinite(bound) else 0.0
 
     @cached_property
     def _farthest(self) -> float:
