@@ -219,7 +219,6 @@ def _certificates() -> Iterator[Mistake]:
 
 def _models() -> Iterator[Mistake]:
     model = "problems.linear_model"
-    yield Mistake("problems.rounding:scaled_bound", same(0), "norm forgotten")
     yield Mistake(f"{model}:scaled_bound", raised(1e-3), "0.1 % too high")
     yield Mistake(f"{model}:scaled_bound", argument(1, 0.999), "norm 0.1 % too small")
     yield Mistake(f"{model}:level", first_raised(1e-3), "0.1 % too high")
@@ -231,7 +230,7 @@ def _models() -> Iterator[Mistake]:
         f"{model}:LinearModel.balanced", same(1), "slopes left unbalanced, for nothing", (free,)
     )
     yield Mistake(f"{model}:LinearModel.distance_bound", scaled(0.999), "0.1 % too short")
-    yield Mistake("problems.losses:Loss.conjugate", scaled(0.999), "0.1 % too small")
+    yield Mistake("problems.losses:Loss.conjugate", scaled(1.001), "0.1 % too large")
     yield Mistake("problems.null_space:DualBounds._value", raised(1e-3), "0.1 % too high")
     forgotten = Mistake("problems.null_space:NullSpace.left_over", always(0.0))
     yield Mistake(

@@ -33,7 +33,9 @@ from accelegrad.problems.rounding import (
     imbalance,
     intercept_reach,
     level,
+    pairwise_growth,
     scaled_bound,
+    slopes_norm,
 )
 from accelegrad.problems.squares import norm
 
@@ -443,13 +445,25 @@ class LinearModel:
         """
         if not self.fit_intercept:
             return 0.0
-        mean, value = imbalance(self.shares, theta), self.value_without_weights
-        if mean == 0.0:
-            return 0.0
+        mean = imbalance(self.shares, theta)
+        return mean * self._intercept_reach(farthest) if mean > 0.0 else 0.0
+
+    def _intercept_reach(self, farthest: float | None = None) -> float:
+        """Return how large the intercept of a minimiser can be."""
+        value = self.value_without_weights
         if farthest is None:
             farthest = math.sqrt(2.0 * value / self.l2)
         labels = Labels.of(self.loss, self.shares, self.y)
-        return mean * intercept_reach(self.loss, labels, value, self.rounding.size, farthest)
+        return intercept_reach(self.loss, labels, value, self.rounding.size, farthest)
+
+    def resolution_at(self, w: Vector, value: float) -> float:
+        """Return about how small a gap at w can be proved to be, for l2 > 0, by a dual bound."""
+        rounding = self.rounding_at(w, value)
+        least = rounding.level + rounding.value
+        if self.fit_intercept:
+            mean = pairwise_growth(self.n_samples) * slopes_norm(self.loss, value)
+            least += mean * self._intercept_reach()
+        return least
 
     @property
     def value_without_weights(self) -> float:

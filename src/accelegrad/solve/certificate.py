@@ -519,8 +519,7 @@ class DualCertificate:
         """Return about the smallest gap that rounding lets a dual point prove at a point."""
         if self.model.l2 == 0.0:
             return 0.0  # it is not known
-        rounding = self.model.rounding_at(evaluation.point, evaluation.value)
-        return PROVABLE * (rounding.level + rounding.value)
+        return PROVABLE * self.model.resolution_at(evaluation.point, evaluation.value)
 
     @property
     def gets_tight(self) -> bool:

@@ -42,7 +42,8 @@ OPINIONS = 12  # steps of another method before a guessed radius is trusted,
 SHORT, FAR = 0.1, 1e6  # the first of so many radii, all of them of at most so many
 REACH = 3.0  # a guessed region reaches so many of the rule's radii,
 GRID = 1.25  # rounded up by at most this factor, so that it is not made anew at every step
-UNFINISHED = (None, Status.CALLBACK, Status.TIME_LIMIT)  # a run that was to go on
+#: a run that was to go on, or goes on with a larger max_iter
+UNFINISHED = (None, Status.CALLBACK, Status.TIME_LIMIT, Status.MAX_ITER)
 #: ends at which the last look at the bounds may show that the goal was reached
 COULD_BE_MORE = (Status.MAX_ITER, Status.TIME_LIMIT, Status.AT_ROUNDING)
 RESOLVED = 1e-12  # of 1 + ||x||: numbers tell points apart that are so far from each other
@@ -129,6 +130,7 @@ class Run:
         self.iteration = 0
         self._uncounted = 0  # steps that the state does not count: see `coarsened`
         region = certificate.assumed_region
+        self._ended: Status | None = None  # what a checkpoint says
         self._growing = region if region is not None and region.growing else None
         self._origin = getattr(self.state, "start", None)  # x0 in the rule's own coordinates
         self._first_rule = rule
@@ -203,7 +205,7 @@ class Run:
         self._open_progress()
         try:
             status = self._iterate()
-            self._save_checkpoint()
+            self._save_checkpoint(status)
             return status
         except KeyboardInterrupt:
             # Compiled code does not hear of it before its steps are done.
@@ -220,6 +222,8 @@ class Run:
     def _iterate(self) -> Status:
         options, oracle = self.options, self.oracle
         certify = self.certificate.adders if oracle.exact_values else ()
+        if self._ended is not None and self._has_ended(self._ended):
+            return self._ended
         observed = options.callback or self.trace is not None or self._bar is not None
         advance = self._advance if isinstance(self.rule, CompiledRule) else None
         while self.iteration < options.max_iter:
@@ -239,10 +243,17 @@ class Run:
                 self._consider_restart(self.restarts)
             # The last thing in an iteration: a run that goes on from here begins the next one.
             if options.checkpoint and self.iteration % options.checkpoint_every == 0:
-                self._save_checkpoint()
+                self._save_checkpoint(status)
             if status is not None:
                 return status
         return Status.MAX_ITER
+
+    def _has_ended(self, status: Status) -> bool:
+        """Tell whether a run that was at its end, as a checkpoint says, is so for its goal now."""
+        if status is not Status.CONVERGED:
+            return True
+        final = self._final_evaluation()
+        return final is not None and self._is_good_enough(final.value)
 
     def _advance(self) -> Step:
         """Let compiled code do the steps between which nobody wants to look."""
@@ -600,10 +611,12 @@ class Run:
 
     # -- checkpoints -----------------------------------------------------------------------------
 
-    def _save_checkpoint(self) -> None:
+    def _save_checkpoint(self, status: Status | None) -> None:
+        """Write the run's state, and the status if it has come to its end."""
         if self.options.checkpoint is None:
             return
         content = {
+            "ended": None if status is None or status in UNFINISHED else int(status),
             "iteration": self.iteration,
             "seconds": self.seconds,
             "largest_value": self._largest_value,
@@ -622,6 +635,8 @@ class Run:
     def resume(self, path: Path) -> None:
         """Take over the run that a checkpoint holds."""
         content = checkpoint.load(path, self.kind)
+        ended = content["ended"]
+        self._ended = None if ended is None else Status(ended)
         self.iteration = content["iteration"]
         self._elapsed = content["seconds"]
         self._largest_value = content["largest_value"]
@@ -724,7 +739,10 @@ class Run:
 
     def _final_gradient(self, final: Evaluation | None) -> Vector | None:
         try:
-            return None if final is None else final.gradient.copy()
+            if final is None:
+                return None
+            oracle = self.oracle if self.judge is None else self.judge
+            return oracle.final_gradient(final).copy()
         except NonFiniteError:
             return None
 

@@ -126,6 +126,10 @@ class Oracle(ABC):
         """Evaluate what is minimised, where a call itself evaluates something close to it."""
         return self(point)
 
+    def final_gradient(self, evaluation: Evaluation) -> Vector:
+        """Return the gradient at a point that is returned."""
+        return evaluation.gradient
+
     def counts(self) -> Counts:
         """Return the calls so far."""
         return Counts(self.nfev, self.njev, self.points, self.rows)

@@ -183,6 +183,11 @@ class SmoothedSumOracle(ModelOracle):
         self.njev += 1
         return self.sum.epoch(rule, epoch, anchor)
 
+    def final_gradient(self, evaluation: Evaluation) -> Vector:
+        """Return the model's own gradient, computed afresh: a checkpoint does not hold margins."""
+        self.njev += 1
+        return self.model.evaluate(evaluation.point).gradient
+
     def state(self) -> dict[str, Any]:
         """Return all that has to be kept to go on."""
         started = self.smooth is not None

@@ -1,0 +1,391 @@
+"""Proofs and results at the edges that once were wrong, as users would meet them."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import accelegrad as ag
+from accelegrad.rules.base import QueryRule, inner
+from accelegrad.rules.distance_free import DistanceFreeAcceleGrad
+
+KINKED = ("hinge", "absolute", "quantile", "epsilon_insensitive")
+ROW_METHODS = ("accelegrad-newton", "accelegrad-vr", "dual-ascent")
+
+
+def data(seed=0, n=60, d=3):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, d))
+    return X, np.where(X @ np.ones(d) + rng.standard_normal(n) > 0, 1.0, -1.0)
+
+
+def flat(x):
+    """Zero on a box, and rising around it."""
+    return float(np.maximum(abs(x) - 1, 0).sum()), np.sign(x) * (abs(x) > 1)
+
+
+def far_away(x):
+    return float(np.abs(x - 100).sum()), np.sign(x - 100)
+
+
+# -- a checkpoint is that of the same run -------------------------------------------------------
+
+
+def other_runs():
+    """Yield runs, and others that differ from them in one thing that their texts do not show."""
+    X, y = data()
+    rng = np.random.default_rng(1)
+    weights = rng.uniform(0.5, 1.5, 60)
+    long = np.linspace(0.5, 1.5, 12)
+    wide = rng.standard_normal((60, 12))
+    labels = np.where(wide @ np.ones(12) > 0, 1.0, -1.0)
+
+    def model(X=X, **more):
+        return (ag.LinearModel(X, y, **{"l2": 1e-2, **more}),), {}
+
+    def wide_run(**options):
+        return (ag.LinearModel(wide, labels, l2=1e-2),), options
+
+    moved = X.copy()
+    moved[17, 1] += 1e-9
+    yield "X", model(), model(X=rng.standard_normal((60, 3)))
+    yield "one entry of X", model(), model(X=moved)
+    yield "sparse X", model(X=sp.csr_array(X)), model(X=sp.csr_array(moved))
+    yield "float32 X", model(X=X.astype(np.float32)), model(X=2 * X.astype(np.float32))
+    yield "weights", model(sample_weight=weights), model(sample_weight=weights[::-1])
+    yield "l2", model(), model(l2=1e-2 * (1 + 1e-8))
+    other = long.copy()
+    other[5] *= 1.001
+    yield "L1", wide_run(penalty=ag.L1(long)), wide_run(penalty=ag.L1(other))
+    groups, mixed = np.arange(12) // 3, np.arange(12) % 4
+    yield (
+        "GroupL2",
+        wide_run(penalty=ag.GroupL2(0.1, groups)),
+        wide_run(penalty=ag.GroupL2(0.1, mixed)),
+    )
+    yield (
+        "Halfspace",
+        wide_run(feasible_set=ag.Halfspace(long, 1.0)),
+        wide_run(feasible_set=ag.Halfspace(other, 1.0)),
+    )
+
+
+@pytest.mark.parametrize(("first", "second"), [pytest.param(*r[1:], id=r[0]) for r in other_runs()])
+def test_a_checkpoint_of_other_content_is_refused(first, second, tmp_path):
+    path = tmp_path / "run.agc"
+    ag.minimize(*first[0], max_iter=4, rng=0, checkpoint=path, **first[1])
+    with pytest.raises(ag.CheckpointError, match="the checkpoint is of another run: "):
+        ag.minimize(*second[0], max_iter=9, rng=0, resume=path, **second[1])
+    again = ag.minimize(*first[0], max_iter=9, rng=0, resume=path, **first[1])
+    whole = ag.minimize(*first[0], max_iter=9, rng=0, **first[1])
+    assert (again.fun, again.lower_bound, again.nit) == (whole.fun, whole.lower_bound, whole.nit)
+
+
+def test_a_checkpoint_of_another_function_is_refused(tmp_path):
+    path = tmp_path / "run.agc"
+
+    def squares(x, factor=1.0):
+        return factor * float(1 + x @ x), 2 * factor * x
+
+    ag.minimize(squares, np.ones(3), max_iter=5, checkpoint=path)
+    ag.minimize(squares, np.ones(3), max_iter=6, resume=path)
+    with pytest.raises(ag.CheckpointError, match="of another function: its best point has"):
+        ag.minimize(squares, np.ones(3), args=(1.001,), max_iter=6, resume=path)
+
+
+# -- what is returned is what is judged ---------------------------------------------------------
+
+
+@pytest.mark.parametrize("output", ["average", "last"])
+@pytest.mark.parametrize("method", ROW_METHODS)
+@pytest.mark.parametrize("loss", KINKED)
+def test_the_value_is_that_of_the_loss_itself(loss, method, output):
+    X, y = data()
+    model = ag.LinearModel(X, y, loss, l2=1e-3)
+    result = ag.minimize(model, method=method, output=output, tol=1e-6, max_iter=300, rng=0)
+    assert result.fun == model.value(result.x)
+    assert result.gap >= 0
+    assert result.status is not ag.Status.REGION_REFUTED
+
+
+@pytest.mark.parametrize("method", ["auto", "adagrad", "unixgrad", "u-dog", "dog", "a-dog"])
+@pytest.mark.parametrize("output", ["average", "last", "best"])
+@pytest.mark.parametrize("tol", [None, 1e-6])
+def test_a_zero_gradient_elsewhere_is_no_success(method, output, tol):
+    result = ag.minimize(flat, np.array([5.0, 5.0]), method=method, output=output, tol=tol)
+    assert result.fun == flat(result.x)[0]
+    if result.status is ag.Status.STATIONARY or (tol is not None and result.success):
+        assert result.fun <= 1e-6
+    assert 0 <= result.fun <= result.gap
+
+
+# -- who looks on changes nothing ---------------------------------------------------------------
+
+LOOKS = {
+    "trace": {"trace": True},
+    "callback": {"callback": lambda x: None},
+    "now and then": {"callback": lambda x: None, "callback_at": [3, 7, 50]},
+    "progress": {"progress": True},
+    "checkpoint": {"checkpoint": Path(tempfile.gettempdir()) / "looked-on.agc"},
+}
+
+
+def runs_of_all_methods():
+    X, y = data(3, 200, 5)
+    smooth, kinked = (ag.LinearModel(X, y, loss, l2=1e-3) for loss in ("logistic", "hinge"))
+    free = ag.LinearModel(X, X @ np.ones(5) + y, "absolute")
+    yield "far", (far_away, np.zeros(3)), {"tol": 1e-2, "max_iter": 400}
+    for method in ("accelegrad", "adagrad", "unixgrad", "diagonal", "u-dog", "a-dog", "dog"):
+        yield method, (far_away, np.zeros(3)), {"method": method, "tol": 1e-1, "max_iter": 150}
+    for method in ("universal", "universal-dual", "universal-fast"):
+        options = {"method": method, "epsilon": 1e-2, "diameter": 400.0, "max_iter": 60}
+        yield method, (far_away, np.zeros(3)), options
+    for method in ROW_METHODS:
+        yield method, (smooth,), {"method": method, "tol": 1e-9, "max_iter": 30}
+        yield f"{method} hinge", (kinked,), {"method": method, "max_iter": 30}
+    yield "no l2", (free,), {"max_iter": 60}
+    yield "no l2, accelegrad", (free,), {"method": "accelegrad", "tol": 1e-3, "max_iter": 200}
+    yield "restart", (smooth,), {"method": "accelegrad", "restart": "adaptive", "max_iter": 120}
+    yield "certified", (smooth,), {"method": "accelegrad", "restart": "certified", "max_iter": 120}
+    yield "batches", (smooth,), {"batch_size": 7, "max_iter": 150, "tol": 1e-1}
+    yield "growing batches", (smooth,), {"batch_size": "auto", "max_iter": 150}
+    yield "set", (kinked,), {"feasible_set": ag.L1Ball(0.5), "max_iter": 90, "tol": 1e-2}
+    yield "penalty", (smooth,), {"penalty": ag.L1(0.01), "max_iter": 90, "tol": 1e-6}
+
+
+@pytest.mark.parametrize("look", LOOKS)
+@pytest.mark.parametrize(
+    ("given", "options"), [pytest.param(*run[1:], id=run[0]) for run in runs_of_all_methods()]
+)
+def test_looking_on_changes_nothing(given, options, look, capsys):
+    plain = ag.minimize(*given, rng=0, **options)
+    watched = ag.minimize(*given, rng=0, **options, **LOOKS[look])
+    capsys.readouterr()
+    for field in ("x", "x_average", "x_last"):
+        np.testing.assert_array_equal(watched[field], plain[field])
+    for field in ("fun", "lower_bound", "nit", "status", "success", "certified_radius", "message"):
+        assert watched[field] == plain[field]
+
+
+def test_a_run_ends_when_its_gap_is_small_enough():
+    result = ag.minimize(far_away, np.zeros(3), tol=1e-2, max_iter=20_000)
+    assert result.success
+    assert result.nit < 1000
+
+
+# -- float32 data -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("columns", [1, 5])
+@pytest.mark.parametrize("l2", [1e-12, 1e-5, 1e-2])
+@pytest.mark.parametrize("form", [np.asarray, np.asfortranarray, sp.csr_array])
+def test_float32_data_with_offsets_are_computed_in_float64(columns, l2, form):
+    rng = np.random.default_rng(0)
+    y = 1e4 + rng.standard_normal(60)
+    X = rng.standard_normal((60, columns)).astype(np.float32)
+    X[:, 0] = 100.3
+    model = ag.LinearModel(form(X), y, "squared", l2=l2, fit_intercept=True)
+    result = ag.minimize(model, tol=1e-6, rng=0)
+    constant = np.zeros(columns + 1)
+    constant[-1] = y.mean()
+    wide = X.astype(np.longdouble)
+
+    def value(w):
+        w = w.astype(np.longdouble)
+        return ((wide @ w[:-1] + w[-1] - y) ** 2).mean() / 2 + l2 * (w[:-1] @ w[:-1]) / 2
+
+    assert result.lower_bound <= min(value(constant), value(result.x))
+    # Margins are sums of terms of size 1e4, squared residuals of size 1.
+    assert abs(result.fun - value(result.x)) <= 64 * np.finfo(float).eps * 1e4
+    assert result.success
+
+
+# -- no exception, and no end that says nothing -------------------------------------------------
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("loss", ["logistic", "squared_hinge", *KINKED, "squared"])
+@pytest.mark.parametrize("method", ["auto", "accelegrad", "accelegrad-vr"])
+def test_data_without_any_entry(method, loss, intercept):
+    _, y = data()
+    model = ag.LinearModel(np.zeros((60, 2)), y, loss, l2=1e-2, fit_intercept=intercept)
+    result = ag.minimize(model, method=method, tol=1e-3, max_iter=300, rng=0)
+    assert result.success
+
+
+@pytest.mark.parametrize("loss", ["absolute", "quantile", "epsilon_insensitive", "squared"])
+@pytest.mark.parametrize("l2", [1e-12, 1e-4])
+@pytest.mark.parametrize("X", [np.zeros((60, 2)), 1e4 * data()[0]], ids=["empty", "large"])
+def test_an_optimal_start(X, l2, loss):
+    model = ag.LinearModel(X, np.zeros(60), loss, l2=l2, fit_intercept=True)
+    result = ag.minimize(model, tol=1e-9)
+    assert result.success
+    assert (result.fun, result.gap) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize("loss", ["squared_hinge", "modified_huber", "logistic"])
+@pytest.mark.parametrize("l2", [1e-12, 1e-14])
+def test_dual_ascent_with_next_to_no_l2_term(loss, l2):
+    X, y = data()
+    result = ag.minimize(ag.LinearModel(X, y, loss, l2=l2), method="dual-ascent", max_iter=20)
+    assert 0 <= result.lower_bound <= result.fun
+
+
+def test_a_zero_function_with_a_term_on_a_half_open_box():
+    box = ag.Box([0, -1], [np.inf, 1])
+    result = ag.minimize(
+        lambda x: (0.0, 0 * x), np.ones(2), penalty=ag.ElasticNet(1.0, 1.0), feasible_set=box
+    )
+    assert -1e-12 <= result.lower_bound <= 0 <= result.fun <= 0.01
+
+
+@pytest.mark.parametrize("name", ["initial_radius", "diameter"])
+@pytest.mark.parametrize("size", [1e-200, 1e200, 1e300])
+def test_distances_beyond_the_range_are_refused(name, size):
+    with pytest.raises(ValueError, match=rf"{name} must be between 1e-100 and 1e\+100, but it is"):
+        ag.minimize(lambda x: (x @ x, 2 * x), np.ones(2), **{name: size})
+
+
+def test_a_box_as_large_as_numbers_go():
+    box = ag.Box(-1e308, 1e308)
+    result = ag.minimize(lambda x: (x @ x, 2 * x), np.ones(2), feasible_set=box, tol=1e-3)
+    assert result.success
+    assert result.fun <= 1e-3
+
+
+# -- sets and sizes -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "block", [ag.Halfspace([1.0, 1.0], 1.0), ag.Affine([[1.0, 1.0]], [1.0])], ids=repr
+)
+@pytest.mark.parametrize("radius", [1.0, 1e8, 1e14])
+def test_nothing_is_neglected_over_a_large_ball(block, radius):
+    """A slope that is nearly normal to the boundary still falls along it."""
+    product = ag.Product([block, (ag.Ball(0.0, 1.0), 1)])
+    g = np.array([-1.0 - 5e-13, -1.0, 0.0])
+    way = np.array([1.0, -1.0, 0.0]) / math.sqrt(2)
+    low = np.array([0.5, 0.5, 0.0]) + 0.9 * radius * way
+    least = product.linear_minimum_in_ball(g, np.array([0.5, 0.5, 0.0]), radius)
+    # In exact arithmetic the product with the way is -5e-13 / sqrt(2).
+    exact = -1.0 - 5e-13 * 0.5 - 5e-13 * 0.9 * radius / math.sqrt(2)
+    assert product.contains(low)
+    assert least <= exact + 4e-16
+
+
+@pytest.mark.parametrize("size", [1e-150, 1e-200, 1e-300, 1e-307, 1e130])
+@pytest.mark.parametrize("method", ["accelegrad", "adagrad", "unixgrad"])
+def test_tiny_and_huge_functions(size, method):
+    target = np.array([1.0, 2.0])
+
+    def f(x):
+        return size * float((x - target) @ (x - target)), 2 * size * (x - target)
+
+    for diameter in (10.0, "auto"):
+        result = ag.minimize(f, np.zeros(2), method=method, diameter=diameter, max_iter=50)
+        assert result.lower_bound <= 0 or result.certified_radius < math.sqrt(5)
+        assert result.fun == f(result.x)[0]
+
+
+@pytest.mark.parametrize("tol", [None, 1e-2])
+def test_a_run_that_has_ended_stays_so_when_it_is_resumed(tol, tmp_path):
+    X, y = data()
+    model, path = ag.LinearModel(X, y, l2=1e-2), tmp_path / "run.agc"
+    whole = ag.minimize(model, tol=tol, rng=0, checkpoint=path)
+    resumed = ag.minimize(model, tol=tol, rng=0, resume=path)
+    assert resumed.nit == whole.nit < 1000
+    assert (resumed.status, resumed.fun, resumed.gap) == (whole.status, whole.fun, whole.gap)
+    closer = ag.minimize(model, tol=1e-9, rng=0, resume=path)
+    assert closer.success
+    assert closer.gap <= 1e-9
+
+
+# -- rules of the user's own --------------------------------------------------------------------
+
+
+class Plain(NamedTuple):
+    iteration: int
+    point: Any
+
+
+class Descent(QueryRule):
+    """Gradient steps of one size, with a state of the least that there can be."""
+
+    def __init__(self, size):
+        self.size = size
+
+    def init(self, x0):
+        return Plain(0, x0)
+
+    def query(self, state):
+        return state.point
+
+    def weight(self, state):
+        return 1.0
+
+    def update(self, state, gradient):
+        return Plain(state.iteration + 1, state.point - self.size * gradient)
+
+    def output(self, state):
+        return state.point
+
+    last = output
+
+
+class DescentOnDicts(Descent):
+    """The same with a dictionary for a state."""
+
+    def init(self, x0):
+        return {"point": x0}
+
+    def query(self, state):
+        return state["point"]
+
+    def update(self, state, gradient):
+        return {"point": state["point"] - self.size * gradient}
+
+    def output(self, state):
+        return state["point"]
+
+    last = output
+
+
+@pytest.mark.parametrize("kind", [Descent, DescentOnDicts])
+def test_a_plain_rule_of_the_users_own(kind, tmp_path):
+    def squares(x):
+        return float(x @ x), 2 * x
+
+    path, options = tmp_path / "run.agc", {"diameter": 8.0, "trace": True}
+    whole = ag.minimize(squares, np.ones(2), method=kind(0.05), max_iter=30, **options)
+    ag.minimize(squares, np.ones(2), method=kind(0.05), max_iter=7, checkpoint=path, **options)
+    resumed = ag.minimize(
+        squares, np.ones(2), method=kind(0.05), max_iter=30, resume=path, **options
+    )
+    np.testing.assert_array_equal(resumed.x, whole.x)
+    assert resumed.lower_bound == whole.lower_bound <= 0 < whole.fun < 0.1
+    with pytest.raises(ag.CheckpointError, match=r"size was 0\.05 there and is 0\.1 now"):
+        ag.minimize(squares, np.ones(2), method=kind(0.1), max_iter=30, resume=path, **options)
+
+
+def test_radii_and_inner_products_of_any_kind():
+    assert DistanceFreeAcceleGrad(largest_radius=3.0).capped(math.inf) == 3.0
+    assert DistanceFreeAcceleGrad(largest_radius=3.0).capped(2.0) == 2.0
+    a, b = np.arange(6.0).reshape(2, 3), np.ones((2, 3))
+    assert inner(a, b) == 15.0
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("loss", ["logistic", "squared", "huber"])
+def test_a_run_ends_when_rounding_allows_for_no_more(loss, intercept):
+    X, y = data(n=200)
+    result = ag.minimize(ag.LinearModel(X, y, loss, l2=1e-2, fit_intercept=intercept))
+    assert result.status is ag.Status.AT_ROUNDING
+    assert result.success
+    assert result.nit < 100
+    assert 0 <= result.gap <= 1e-11
