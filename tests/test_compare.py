@@ -449,11 +449,12 @@ def test_a_minimiser_at_zero(tmp_path: Path) -> None:
         assert "D 1 (the minimiser is zero" in words
 
 
-def test_a_report_without_claims(tmp_path: Path) -> None:
+def test_a_bound_that_is_just_zero_is_true(tmp_path: Path) -> None:
     X = features(n=5, d=8)  # fewer rows than columns: no dual bound without an l2 term
     path = libsvm_file(tmp_path / "wide", X, X @ np.ones(8))
     asked = request(path, tmp_path / "out", loss="squared", l2=0.0, methods=("universal",))
-    assert 'class="claim"' not in compare(asked).read_text("utf-8")
+    page = compare(asked).read_text("utf-8")
+    assert 'class="claim" data-verdict="holds"' in page  # losses are nonnegative
 
 
 # -- what is wrong ---------------------------------------------------------------------------------
