@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -408,7 +409,7 @@ def _bind(
     bound: dict[str, Any] = {}
     if penalty is not None:
         _need_field(rule, fields, "prox", "penalty")
-        bound["prox"] = penalty.prox
+        bound["prox"] = functools.partial(_prox, penalty)
     if "probe" in fields and getattr(rule, "probe", None) is None:
         bound["probe"] = values
     constrained = constrains(chosen)
@@ -433,6 +434,13 @@ def _bind(
     elif "project_y" in fields and getattr(rule, "project", None) is None:
         bound["project_y"] = constrained
     return dataclasses.replace(rule, **bound) if bound else rule  # type: ignore[type-var]
+
+
+def _prox(penalty: Penalty, x: Vector, step: float) -> Vector:
+    """Return the proximal map; a step that has overflowed ends the run."""
+    if not math.isfinite(step):
+        raise NonFiniteError(f"the step is {step}")
+    return penalty.prox(x, step)
 
 
 def _ball(rule: Rule, start: Vector, diameter: float) -> FeasibleSet:

@@ -189,7 +189,8 @@ def _check_minima_in_ball(
         )
         if not LONG.norm(inside - center) <= radius:
             continue
-        value, size = g @ inside, abs(g) @ (abs(inside) + abs(center))
+        value = g @ inside
+        size = float(np.linalg.norm(g)) * (LONG.norm(inside) + LONG.norm(LONG.array(center)))
         _refuse(
             "linear_minimum_in_ball",
             least,

@@ -18,6 +18,7 @@ from accelegrad.rules.variance_reduced import (
 
 DESCENT = 1e-4  # of the fall that the slope promises: a step that gains less is too long
 SHORTEST = 1e-12  # step: one this short that gains nothing means that rounding has the last word
+LEAST_BEND = 1e-290  # the product of a move and what it changed; less cannot be divided by
 NARROWING = 0.9  # times the step at most, the next trial after one that was too long
 ROUNDING = 4e-16  # relative: a value that is higher by no more may be as low
 NEWTON = 0.05  # what a step with fresh curvature is expected to leave of the Newton decrement
@@ -233,7 +234,7 @@ class SketchedNewton(StepRule):
     def _remembered(self, state: SketchedNewtonState, trial: Evaluation) -> SketchedNewtonState:
         """Return the state with the last step among those remembered."""
         move, bend = trial.point - state.point, trial.gradient - state.gradient
-        if not inner(move, bend) > 0.0:
+        if not inner(move, bend) > LEAST_BEND:
             return state
         return state._replace(
             moves=np.vstack([state.moves, move])[-self.memory or len(state.moves) + 1 :],
