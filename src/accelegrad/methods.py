@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from accelegrad.errors import Vector, nearest
+from accelegrad.errors import NonFiniteError, Vector, nearest
 from accelegrad.problems.linear_model import LinearModel
 from accelegrad.problems.penalties import OnLeading, Penalty, as_penalty
 from accelegrad.problems.scaling import ColumnScaling, column_scaling, near_start, unevenness

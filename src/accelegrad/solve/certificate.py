@@ -158,7 +158,8 @@ class Region:
                 else:
                     low = step * radius / away if away > 0 else step
             shorter = 0.1 * high if length == 0 else min(0.1 * high, radius / length)
-            step = math.sqrt(low * high) if low > 0 else shorter
+            between = math.sqrt(low) * math.sqrt(high) if low > 0 else shorter
+            step = min(between, LONGEST_STEP)
         return max(bounds)
 
     def _after_step(self, gradient: Vector, step: float) -> Vector | None:
