@@ -401,7 +401,8 @@ def test_no_lower_bound_of_a_model_is_above_the_minimum(loss, name, seed):
     )
     assert len(seen) == result.nit
     assert max(seen) <= least + 1e-12
-    assert (np.diff(seen) >= 0).all()
+    # It never falls, but for what it allows for the rounding of the best value, at each point anew.
+    assert (np.diff(seen) >= -1e-13).all()
     assert result.status is Status.CONVERGED
     assert result.message == "Converged: the certified gap is within tol."
     assert result.certified_radius == math.inf

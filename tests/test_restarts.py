@@ -155,7 +155,8 @@ def test_no_lower_bound_is_above_the_minimum(loss, restart, scale):
 
     result = run(model, 40, restart, max_iter=400, scale=scale, callback=note)
     assert result.n_restarts >= 1
-    assert (np.diff(bounds) >= 0).all()
+    # It never falls, but for what it allows for the rounding of the best value, at each point anew.
+    assert (np.diff(bounds) >= -1e-13).all()
     assert (np.diff(values) <= 0).all()
     # Whatever was attained is not below the minimum, nor is a bound above it.
     attained = min(values) if loss == "hinge" else least_value(model)

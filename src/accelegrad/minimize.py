@@ -415,8 +415,9 @@ def _certificate(
     # A guessed region has nothing to add to a bound that holds everywhere and gets tight.
     guessed = region is not None and region.growing
     if region is None or (guessed and dual is not None and dual.gets_tight):
-        return Certificate(None, dual, everywhere=floor)
-    return Certificate(CutCertificate(region, model, often=often), dual, everywhere=floor)
+        return Certificate(None, dual, model=model, everywhere=floor)
+    cuts = CutCertificate(region, model, often=often)
+    return Certificate(cuts, dual, model=model, everywhere=floor)
 
 
 def _dual_helps(setting: Setting, model: LinearModel) -> bool:

@@ -208,6 +208,28 @@ def check_bound(
         known = objective.at(x, LONG)
         if known.value - long_slack(case, known.size) < bound:
             confirm(case, objective, region, x, bound)
+    check_true_gap(case, objective, result, region, search)
+
+
+def check_true_gap(
+    case: Case, objective: Objective, result: OptimizeResult, region: Region, search: Search
+) -> None:
+    """No point is better than x by more than the gap, though `fun` itself is rounded.
+
+    How a user's function rounds is not known to anybody.
+    """
+    if not (isinstance(case.problem, Data) and 0 <= result.gap < math.inf):
+        return
+    at = objective.at(LONG.array(result.x), LONG)
+    for x in search.points(region):
+        known = objective.at(x, LONG)
+        slack = long_slack(case, at.size + known.size) + EPS * abs(result.gap)
+        if at.value - known.value > result.gap + slack:
+            excess = float(at.value - known.value) - result.gap
+            raise FindingError(
+                "false gap",
+                f"{result.gap!r}, but a point is lower by {excess:.3g} more: {x.tolist()}",
+            )
 
 
 def long_slack(case: Case, size: Any) -> Any:

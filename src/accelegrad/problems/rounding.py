@@ -105,7 +105,8 @@ class DataRounding:
         margins = growth(self.n_features + 1) * (sizes + abs(intercept))
         bend = 0.5 * loss.curvature * margins * margins if math.isfinite(loss.curvature) else 0.0
         moved = steep * margins + bend
-        lost = growth(self.n_samples) * mean_loss + self.n_samples * SMALLEST
+        lost = growth(self.n_samples) * mean_loss
+        lost += self.n_samples * SMALLEST if mean_loss > 0.0 else 0.0
         value = moved + lost + growth(self.n_features) * 0.5 * l2 * length * length
         gradient = growth(self.n_samples) * self._whole * steep + growth(0) * l2 * length
         products = growth(self.n_samples + self.n_features) * steep * sizes

@@ -605,6 +605,8 @@ class Certificate:
     ----------
     cuts, dual
         The two, where they can be had.
+    model : LinearModel, optional
+        The function, where it is one: how far its rounding can go is known.
     everywhere : float
         A lower bound that is known beforehand.
     """
@@ -614,9 +616,10 @@ class Certificate:
         cuts: CutCertificate | None,
         dual: DualCertificate | None,
         *,
+        model: LinearModel | None = None,
         everywhere: float = -math.inf,
     ) -> None:
-        self.cuts, self.dual = cuts, dual
+        self.cuts, self.dual, self._model = cuts, dual, model
         self._parts = [part for part in (cuts, dual) if part is not None]
         #: what takes in an evaluation with its weight
         self.adders = tuple(part.add for part in self._parts)
@@ -632,7 +635,7 @@ class Certificate:
 
         That of a linear model is so only up to rounding: its dual knows more.
         """
-        if any(part.model is not None for part in self._parts):
+        if self._model is not None:
             return
         self._everywhere = max(self._everywhere, value - FEW * UNIT * abs(value))
 
@@ -673,16 +676,35 @@ class Certificate:
         """Return about the smallest gap that rounding lets anybody prove at a point."""
         return min((part.resolution(evaluation) for part in self._parts), default=0.0)
 
-    def refuted(self, best_value: float) -> bool:
+    def refuted(self, final: Evaluation) -> bool:
         """Tell whether the cuts lie above a value that was attained: no minimiser is in K."""
-        return self.cuts is not None and self.cuts.lower_bound > best_value
+        if self.cuts is None or not self.cuts.lower_bound > final.value:
+            return False
+        return self.cuts.lower_bound > final.value + self._value_error(final)
 
-    def lower_bound(self, best_value: float) -> float:
-        """Return the best lower bound; a refuted region counts only where nothing else is known."""
-        everywhere = self.bound_everywhere
-        if self.cuts is None or (everywhere > -math.inf and self.refuted(best_value)):
-            return everywhere
-        return max(everywhere, self.cuts.lower_bound)
+    def lower_bound(self, final: Evaluation) -> float:
+        """Return the lower bound to set against a point's value, so that the gap is a proof.
+
+        It is lowered by what rounding can have taken from that value. A refuted region counts only
+        where nothing else is known.
+        """
+        bound = min(self.bound_everywhere, final.value)  # else it would be the value's rounding
+        if self.cuts is not None:
+            refuted = self.refuted(final)
+            if not refuted:
+                bound = max(bound, min(self.cuts.lower_bound, final.value))
+            elif bound == -math.inf:
+                bound = self.cuts.lower_bound
+        return bound - self._value_error(final)
+
+    def _value_error(self, final: Evaluation) -> float:
+        """Return how far rounding can have taken a value; nothing is known of a user's function."""
+        model = self._model
+        if model is None:
+            return 0.0
+        penalty = float(getattr(final, "penalty", 0.0))
+        error = float(model.rounding_at(final.point, final.value - penalty).value)
+        return error + growth(final.point.size) * abs(penalty)
 
     def state(self) -> dict[str, Any]:
         """Return all that has to be kept to go on."""

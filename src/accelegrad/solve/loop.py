@@ -166,7 +166,7 @@ class Run:
         best = self.best
         if best is None:
             return math.inf
-        return best.value - self.certificate.lower_bound(best.value)
+        return best.value - self.certificate.lower_bound(best)
 
     @property
     def output(self) -> str:
@@ -253,7 +253,7 @@ class Run:
         if status is not Status.CONVERGED:
             return True
         final = self._final_evaluation()
-        return final is not None and self._is_good_enough(final.value)
+        return final is not None and self._is_good_enough(final)
 
     def _advance(self) -> Step:
         """Let compiled code do the steps between which nobody wants to look."""
@@ -309,7 +309,7 @@ class Run:
         else:
             return
         assert final is not None
-        gap = final.value - self.certificate.lower_bound(final.value)
+        gap = final.value - self.certificate.lower_bound(final)
         due = (
             restarts.proved(gap) if restarts.kind == "certified" else restarts.stalled(final.value)
         )
@@ -378,7 +378,7 @@ class Run:
             return Status.DIVERGING
         if (self.options.has_goal or self.oracle.exact_values) and self._within_goal():
             final = self._final_evaluation()
-            reached = final is not None and self._is_good_enough(final.value)
+            reached = final is not None and self._is_good_enough(final)
             return Status.CONVERGED if reached else Status.AT_ROUNDING
         if self.options.time_limit is not None and self.seconds > self.options.time_limit:
             return Status.TIME_LIMIT
@@ -418,7 +418,7 @@ class Run:
         if self.oracle.exact_values:
             best = self.best
             assert best is not None
-            self._admit(best.value)
+            self._admit(best)
             if not self._certified(best):
                 return False
             if self.output == "best":
@@ -434,16 +434,16 @@ class Run:
     def _certified(self, final: Evaluation) -> bool:
         """Tell whether the gap is small enough, or as small as it can be proved to be."""
         value = final.value
-        gap = value - self.certificate.lower_bound(value)
+        gap = value - self.certificate.lower_bound(final)
         if 0 <= gap <= self.options.goal(value):
             return True
         # Most of the time the gap is too large for a closer look.
         return 0 <= gap <= ROUNDING_LEVEL * abs(value) and gap <= self.certificate.resolution(final)
 
-    def _is_good_enough(self, value: float) -> bool:
-        """Tell whether the certified gap at a value is what was asked for."""
-        gap = value - self.certificate.lower_bound(value)
-        return self.options.has_goal and 0 <= gap <= self.options.goal(value)
+    def _is_good_enough(self, final: Evaluation) -> bool:
+        """Tell whether the certified gap at a point is what was asked for."""
+        gap = final.value - self.certificate.lower_bound(final)
+        return self.options.has_goal and 0 <= gap <= self.options.goal(final.value)
 
     def _stands(self, final: Evaluation) -> bool:
         """Look beyond an assumed region before a point is called optimal.
@@ -462,17 +462,14 @@ class Run:
         on_boundary = math.dist(final.point, region.center) >= 0.99 * region.radius
         if not on_boundary or region.radius * norm <= 2 * margin:
             return True
-        return not any(
-            self.certificate.refuted(
-                self._value_beyond(region, final, share * region.radius / norm)
-            )
-            for share in BEYOND
-        )
+        steps = (share * region.radius / norm for share in BEYOND)
+        trials = (self._evaluated_beyond(region, final, step) for step in steps)
+        return not any(trial is not None and self.certificate.refuted(trial) for trial in trials)
 
     def _margin(self, final: Evaluation) -> float:
         """Return the gap at which a point is good enough, or at which it cannot be better."""
         goal = self.options.goal(final.value)
-        return goal if self._is_good_enough(final.value) else self.certificate.resolution(final)
+        return goal if self._is_good_enough(final) else self.certificate.resolution(final)
 
     def _stands_farther(self, region: Region, final: Evaluation, norm: float) -> bool:
         """Ask another method whether the function falls on beyond a guessed region.
@@ -490,7 +487,7 @@ class Run:
                 # The region is so small that numbers cannot tell its points apart.
                 self._widen(max(2 * region.radius, RESOLVED * (1 + math.hypot(*at.point))))
                 return False
-            if self.certificate.refuted(trial.value):
+            if self.certificate.refuted(trial):
                 self._widen(2 * max(region.radius, math.dist(trial.point, region.center)))
                 return False
             moved, bent = trial.point - at.point, trial.gradient - at.gradient
@@ -502,11 +499,6 @@ class Run:
             longest = reach / steepness if steepness > 0 else step
             at, step = trial, min(length / curvature if curvature > 0 else 10 * step, longest)
         return True
-
-    def _value_beyond(self, region: Region, final: Evaluation, step: float) -> float:
-        """Return the value after a long step downhill, infinite where there is none."""
-        trial = self._evaluated_beyond(region, final, step)
-        return math.inf if trial is None else trial.value
 
     def _evaluated_beyond(self, region: Region, at: Evaluation, step: float) -> Evaluation | None:
         """Evaluate after a step downhill; None where the function is not finite."""
@@ -565,9 +557,10 @@ class Run:
             known |= {"x": self._output_point().copy(), "fun": value}
         known |= {"lower_bound": -math.inf, "gap": math.inf, "certified_radius": 0.0}
         if best is not None:
-            known["gap"] = self.gap
-            bound = known["lower_bound"] = self.certificate.lower_bound(best.value)
+            bound = known["lower_bound"] = self.certificate.lower_bound(best)
             known["certified_radius"] = self.certificate.radius_of(bound)
+            if not math.isnan(known["fun"]):  # else the point has not been judged
+                known["gap"] = known["fun"] - bound
         try:
             callback(_result(known))
         except StopIteration:
@@ -690,11 +683,14 @@ class Run:
         self.certificate.finish()
         if known:
             assert final is not None
-            self._admit(value)
-            if status in COULD_BE_MORE and self._is_good_enough(value) and self._stands(final):
+            self._admit(final)
+            if status in COULD_BE_MORE and self._is_good_enough(final) and self._stands(final):
                 status = Status.CONVERGED
-            self._admit(value)
-        lower_bound = self.certificate.lower_bound(value) if known else -math.inf
+            self._admit(final)
+        lower_bound = -math.inf
+        if known:
+            assert final is not None
+            lower_bound = self.certificate.lower_bound(final)
         status = self._settled(status, value, lower_bound)
         return _result(
             {
@@ -703,7 +699,7 @@ class Run:
                 "jac": gradient,
                 "nit": self.iteration,
                 **self._counters(),
-                "success": self._succeeded(status, value),
+                "success": self._succeeded(status, final),
                 "status": status,
                 "message": " ".join(filter(None, [status.message, self._detail])),
                 **self._points_now(),
@@ -717,12 +713,12 @@ class Run:
             }
         )
 
-    def _admit(self, value: float) -> None:
+    def _admit(self, final: Evaluation) -> None:
         """Widen a guessed region that a value found refutes: it was only a guess."""
         if self._growing is None:
             return
         for _ in range(64):
-            if not self.certificate.refuted(value):
+            if not self.certificate.refuted(final):
                 return
             self._widen(2 * self._growing.radius)
 
@@ -769,10 +765,12 @@ class Run:
             return "The point is outside feasible_set: project_y=True would keep it inside."
         return "The function is not convex on the set, or its gradient is wrong."
 
-    def _succeeded(self, status: Status, value: float) -> bool:
+    def _succeeded(self, status: Status, final: Evaluation | None) -> bool:
         """Tell whether the run did what was asked for: the goal's gap, or else a planned end."""
         if status is Status.STATIONARY:
-            return not self.options.has_goal or self._is_good_enough(value)
+            if not self.options.has_goal:
+                return True
+            return final is not None and self._is_good_enough(final)
         planned = status in (Status.MAX_ITER, Status.AT_ROUNDING) and not self.options.has_goal
         return planned or status is Status.CONVERGED
 
