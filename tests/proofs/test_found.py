@@ -131,3 +131,30 @@ def test_a_steep_function_with_a_penalty_has_no_false_bound(penalty, seed):
     result = ag.minimize(steep, x0, penalty=penalty, diameter=8e-6, max_iter=50)
     assert result.lower_bound <= 0.0  # the value at zero, which is in the ball
     assert np.linalg.norm(x0) <= result.certified_radius
+
+
+def test_a_run_that_diverges_gives_no_warning_but_the_users_own():
+    def falling(x):
+        return float(1e99 * x.sum()), np.full(3, 1e99)
+
+    result = ag.minimize(falling, np.ones(3), penalty=ag.L1(1e98), tol=1e-3, max_iter=300)
+    assert not result.success
+
+    def steep(x):
+        return float(np.exp(1e3 * x).sum()), 1e3 * np.exp(1e3 * x)
+
+    with pytest.warns(RuntimeWarning, match="overflow encountered in exp"):
+        ag.minimize(steep, np.ones(2))
+
+
+def test_a_bound_above_a_rounded_value_refutes_nothing():
+    """Twin columns have weights that cancel: the value's own rounding is larger than the gap."""
+    rng = np.random.default_rng(2)
+    X = rng.standard_normal((59, 4))
+    X = np.column_stack([X, X[:, 0]])
+    y = X @ np.ones(5) + rng.standard_normal(59)
+    start = 1e5 * np.array([1.0, 0.0, 0.0, 0.0, -1.0])
+    model = ag.LinearModel(X, y, "squared")
+    result = ag.minimize(model, start, max_iter=20, rng=0)
+    assert result.status is not ag.Status.REGION_REFUTED
+    assert result.gap >= 0

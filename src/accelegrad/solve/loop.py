@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from scipy.optimize import OptimizeResult
 
 from accelegrad.errors import LineSearchError, NonFiniteError, Vector
@@ -31,7 +32,7 @@ from accelegrad.solve.batches import (
 )
 from accelegrad.solve.certificate import Certificate, Region
 from accelegrad.solve.compiled import CompiledRule
-from accelegrad.solve.oracle import Evaluation, MinibatchOracle, Oracle
+from accelegrad.solve.oracle import QUIET, Evaluation, MinibatchOracle, Oracle
 from accelegrad.solve.restarts import Restarts
 from accelegrad.solve.result import Status
 from accelegrad.solve.trace import Trace
@@ -194,12 +195,14 @@ class Run:
     def __call__(self) -> OptimizeResult:
         """Run to the end, whatever the end is, and report."""
         self._started = time.perf_counter()
-        try:
-            status = self._guarded()
-        finally:
-            if self._bar is not None:
-                self._bar.close()
-        return self._report(status)
+        # What overflows ends the run with a status of its own; a warning would add nothing.
+        with np.errstate(**QUIET):
+            try:
+                status = self._guarded()
+            finally:
+                if self._bar is not None:
+                    self._bar.close()
+            return self._report(status)
 
     def _guarded(self) -> Status:
         self._open_progress()

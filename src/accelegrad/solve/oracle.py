@@ -188,6 +188,7 @@ class FunctionOracle(Oracle):
     ) -> None:
         super().__init__(penalty)
         self._fun, self._jac, self._args = fun, jac, args
+        self._errors: Any = np.geterr()  # a run silences its own overflow, but not the user's
         self.has_values = fun is not None
         self.exact_values = exact and self.has_values
 
@@ -197,7 +198,8 @@ class FunctionOracle(Oracle):
         if self._fun is None:
             return Evaluation(point, math.nan, self._gradient_at(point))
         self.nfev += 1
-        returned = self._fun(point.copy(), *self._args)
+        with np.errstate(**self._errors):
+            returned = self._fun(point.copy(), *self._args)
         if self._jac is not None:
             value = checked_value(returned)
             return self._finish(Evaluation(point, value, late_gradient=self._late_gradient))
@@ -212,7 +214,9 @@ class FunctionOracle(Oracle):
     def _gradient_at(self, point: Vector) -> Vector:
         assert self._jac is not None
         self.njev += 1
-        return checked_gradient(self._jac(point.copy(), *self._args), point.size, "jac")
+        with np.errstate(**self._errors):
+            returned = self._jac(point.copy(), *self._args)
+        return checked_gradient(returned, point.size, "jac")
 
 
 class ModelOracle(Oracle):
