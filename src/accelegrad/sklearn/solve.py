@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -140,20 +141,24 @@ class Function:
         """Whether there are lower bounds that hold everywhere, and get tight."""
         if isinstance(self.problem.model, MultinomialModel):
             return self.problem.is_free and self.problem.model.l2 > 0.0
-        return DualBound(self.problem).gets_tight
+        return self._dual.gets_tight
 
-    def raise_bound(self, x: Vector, value: float) -> None:
+    @cached_property
+    def _dual(self) -> DualBound:
+        return DualBound(self.problem)
+
+    def raise_bound(self, x: Vector) -> None:
         """Bring the lower bound up to date with what is known at a point."""
         model = self.problem.model
         if isinstance(model, MultinomialModel):
-            bounds = [value - model.dual_gap(x)]
+            bounds = [model.dual_value(x)]
         else:
             bounds = self._bounds_of(model, x)
         self.lower_bound = max(self.lower_bound, *bounds)
 
     def _bounds_of(self, model: LinearModel, x: Vector) -> list[float]:
         """Return the bounds by the slopes at a point and by the average ones; now and then more."""
-        bound = DualBound(self.problem)
+        bound = self._dual
         slopes = [model.evaluate(x).derivatives, self._slopes / self._weight]
         found = [bound.at(theta) for theta in slopes]
         self._looks += 1
@@ -244,7 +249,7 @@ class Watch:
         function = self.function
         assert function is not None
         if not self.enough(value, value - function.lower_bound):
-            function.raise_bound(x, value)
+            function.raise_bound(x)
         return value - function.lower_bound
 
     def _judge(self, x: Vector, score_of: Score) -> None:
@@ -334,7 +339,7 @@ def _solve_function(
     x = problem.nearest(function.point(result.x))
     result["x"] = x
     if function.is_proved:
-        function.raise_bound(x, result.fun)
+        function.raise_bound(x)
         # What the run itself believes is about a region that it guessed.
         own = {"lower_bound": function.lower_bound, "certified_radius": math.inf}
         result.update(own, success=settings.tol is None)
