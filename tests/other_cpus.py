@@ -21,11 +21,13 @@ NOT_NUMERIC = frozenset(
         "test_bench",
         "test_benchmark_suite",
         "test_compare",
+        "test_damaged_files",
         "test_datasets",
         "test_estimators_benchmark",
         "test_examples",
         "test_files",
         "test_fit_cli",
+        "test_kills",
         "test_model_file",
         "test_no_tuning",
         "test_other_cpus",
@@ -34,6 +36,7 @@ NOT_NUMERIC = frozenset(
         "test_report",
         "test_reproduce",
         "test_sklearn_checks",
+        "test_table_files",
         "test_warmup",
     }
 )
@@ -118,7 +121,7 @@ def missed(variables: dict[str, str], found: Facts) -> str:
 
 def numeric_files() -> list[str]:
     """Return the files of the numeric tests."""
-    return [str(file) for file in sorted(FOLDER.glob("test_*.py")) if file.stem not in NOT_NUMERIC]
+    return [str(file) for file in sorted(FOLDER.rglob("test_*.py")) if file.stem not in NOT_NUMERIC]
 
 
 def main(options: list[str]) -> int:

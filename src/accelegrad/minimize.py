@@ -150,9 +150,11 @@ def minimize(
     rng : Generator, int or None
         Where the random rows come from.
     max_iter : int
-        The largest number of iterations.
+        The largest number of iterations. A run ends sooner where rounding lets no smaller gap be
+        proved.
     tol : float
-        Stop when the certified gap is at most ``tol * max(1, |f|)``.
+        Stop when the certified gap is at most ``tol * max(1, |f|)``. ``success`` then means that it
+        is.
     rtol : float
         Stop when the certified gap is at most ``rtol * |f|``, however small f is.
     time_limit : float
