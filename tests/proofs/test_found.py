@@ -158,3 +158,10 @@ def test_a_bound_above_a_rounded_value_refutes_nothing():
     result = ag.minimize(model, start, max_iter=20, rng=0)
     assert result.status is not ag.Status.REGION_REFUTED
     assert result.gap >= 0
+
+
+def test_a_value_that_has_vanished_is_no_exact_zero():
+    """The square of a weight of 1e-165 is below all floats, but not zero."""
+    model = ag.LinearModel(np.zeros((5, 1)), np.zeros(5), "absolute", l2=1.0)
+    result = ag.minimize(model, np.array([1e-165]), max_iter=1, method="accelegrad", output="best")
+    assert result.x[0] == 0.0 or result.gap > 0.0

@@ -108,6 +108,8 @@ class DataRounding:
         lost = growth(self.n_samples) * mean_loss
         lost += self.n_samples * SMALLEST if mean_loss > 0.0 else 0.0
         value = moved + lost + growth(self.n_features) * 0.5 * l2 * length * length
+        if length > 0.0:  # whose square may vanish
+            value += self.n_features * SMALLEST * max(l2, 1.0)
         gradient = growth(self.n_samples) * self._whole * steep + growth(0) * l2 * length
         products = growth(self.n_samples + self.n_features) * steep * sizes
         level = moved + lost + products + growth(self.n_features) * l2 * length * length
