@@ -96,7 +96,8 @@ def work(worker: int, first: int, step: int, until: float, reports: Any) -> None
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent says when to stop
     checks = available()
     turns, seed = schedule(checks), first
-    while time.time() < until:
+    parent = multiprocessing.parent_process()
+    while time.time() < until and (parent is None or parent.is_alive()):
         name = turns[seed // step % len(turns)]
         reports.put(Report(worker, name, seed, "begun"))
         kind, text = guarded(checks[name], seed)
