@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from accelegrad.errors import NonFiniteError, Vector, nearest
-from accelegrad.problems.linear_model import LinearModel
+from accelegrad.problems.linear_model import ROUNDED_UP, LinearModel
 from accelegrad.problems.penalties import OnLeading, Penalty, as_penalty
 from accelegrad.problems.scaling import ColumnScaling, column_scaling, near_start, unevenness
 from accelegrad.problems.sets import (
@@ -53,7 +53,6 @@ NEWTON = "accelegrad-newton"
 DUAL = "dual-ascent"
 LARGEST_RATIO = 300.0  # of the sizes of columns, with which methods that do not scale do well
 COLUMNS = "columns"
-ROUNDED_UP = 1 + 1e-9  # of a proven distance: far more than rounding can take from it
 
 
 class Method(NamedTuple):
@@ -555,8 +554,7 @@ def _proven_radius(
             return model.distance_bound(start)
         if model.l2 == 0 or model.fit_intercept:
             return math.inf
-        excess = model.dual_gap(start) + model.rounding_at(start, model.value(start)).value
-        return math.sqrt(2 * excess / model.l2) * ROUNDED_UP
+        return model.distance_by_gap(start)
     value = min(model.value(point) + penalty.value(point) for point in points)
     value += model.rounding_at(start, value).value
     radius = penalty.level_radius(value)

@@ -50,8 +50,8 @@ _GATHERED_ROWS = 128
 _BRACKET_TRIALS = 16
 # Entries looked at in one go when searching for non-finite numbers: bounds the memory taken.
 _CHECKED_ENTRIES = 1 << 20
-# A proven distance is rounded up by so much, relative to it: far more than rounding takes away.
-_SLIGHTLY = 1e-9
+ROUNDED_UP = 1.0 + 1e-9
+"""What a proven distance is multiplied by: far more than rounding can take from it."""
 
 
 class Evaluation:
@@ -556,10 +556,17 @@ class LinearModel:
         start = np.zeros(self.n_parameters) if x0 is None else self._parameters(x0, "x0")
         if self.l2 == 0.0 or self.fit_intercept:
             return math.inf
-        at = Evaluation(self, start)
         from_origin = math.sqrt(2.0 * self.value_without_weights / self.l2) + norm(start)
-        excess = at.dual_gap + self.rounding_at(start, at.value).value
-        return (1.0 + _SLIGHTLY) * min(math.sqrt(2.0 * excess / self.l2), from_origin)
+        return min(self.distance_by_gap(start), ROUNDED_UP * from_origin)
+
+    def distance_by_gap(self, x0: Vector) -> float:
+        """Return what the dual gap at x0 says of the distance to the minimiser, for l2 > 0.
+
+        Over a convex set that holds x0 too, since the minimum there is no lower.
+        """
+        at = Evaluation(self, x0)
+        excess = at.dual_gap + self.rounding_at(x0, at.value).value
+        return ROUNDED_UP * math.sqrt(2.0 * excess / self.l2)
 
     @property
     def loss_parameter(self) -> float:

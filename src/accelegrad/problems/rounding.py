@@ -3,10 +3,10 @@ r"""How far rounding can take the sums of a linear model from their true values.
 A lower bound is a proof only if rounding cannot lift it above the minimum, so every bound is
 lowered by what rounding can amount to. A sum of k products is off by at most k u / (1 - k u) times
 the sum of their sizes, whatever the order of summation, with u = 2^-53. Sizes are bounded by norms
-that are known, where rows count by their shares p_i:
+that are known, of the slopes and of the columns x_j, where rows count by their shares p_i:
 
-    ||theta||^2 = sum_i p_i theta_i^2,   ||X||^2 = sum_i p_i ||a_i||^2,
-    sum_i p_i |theta_i| |<a_i, w>| <= ||theta|| ||X|| ||w||.
+    ||theta||^2 = sum_i p_i theta_i^2,   ||x_j||^2 = sum_i p_i x_ij^2,
+    sum_i p_i |theta_i| sum_j |x_ij| |w_j| <= ||theta|| sum_j ||x_j|| |w_j|.
 """
 
 from __future__ import annotations
