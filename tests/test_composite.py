@@ -121,7 +121,7 @@ def test_logistic_regression(kind):
     data, strength = sparse_data(4), 0.02
     outside = LogisticRegression(
         C=1 / (100 * strength), l1_ratio=1.0, solver="liblinear", fit_intercept=False,
-        tol=1e-12, max_iter=10**5,
+        tol=1e-10, max_iter=10**5, random_state=0,
     ).fit(data.X, data.labels)  # fmt: skip
     model, penalty = ag.LinearModel(data.X, data.labels, "logistic"), ag.L1(strength)
     fun, x0 = (model, None) if kind == "model" else as_function(model)

@@ -117,7 +117,7 @@ def test_the_hinge_loss_ends_where_liblinear_does():
     model = problem("hinge", rows=200, columns=300, l2=1e-2)
     steps, oracle = run(model, 300, "always")
     peer = LinearSVC(C=1 / (model.l2 * 200), loss="hinge", fit_intercept=False, tol=1e-9)
-    peer.max_iter = 100_000
+    peer.set_params(max_iter=100_000, random_state=0)
     w = peer.fit(model.X, model.y).coef_.ravel()
     assert oracle.best.value <= model.value(w) + 1e-7
     assert_allclose(steps[-1].state.point, w, atol=1e-3)

@@ -127,8 +127,9 @@ def test_support_vector_machines(loss, tol):
     alpha = 1e-2
     ours = AcceleGradClassifier(loss, alpha=alpha, tol=tol, fit_intercept=False).fit(X, y)
     peer = LinearSVC(
-        loss=loss, C=1 / (alpha * y.size), fit_intercept=False, tol=1e-9, max_iter=10**6
-    ).fit(X, y)
+        loss=loss, C=1 / (alpha * y.size), fit_intercept=False, tol=1e-9, max_iter=10**6,
+        random_state=0,
+    ).fit(X, y)  # fmt: skip
     least, value = (objective(loss, X, y, fit.coef_, 0.0, alpha) for fit in (peer, ours))
     check(ours, least, tol, value)
 
@@ -154,8 +155,9 @@ def test_l1_logistic_regression():
     alpha, tol = 1e-2, 1e-5
     ours = AcceleGradClassifier(penalty="l1", alpha=alpha, tol=tol).fit(X, y)
     peer = LogisticRegression(
-        l1_ratio=1.0, C=1 / (alpha * y.size), solver="saga", tol=1e-9, max_iter=10**5
-    ).fit(X, y)
+        l1_ratio=1.0, C=1 / (alpha * y.size), solver="saga", tol=1e-9, max_iter=10**5,
+        random_state=0,
+    ).fit(X, y)  # fmt: skip
     least, value = (
         objective("log_loss", X, y, fit.coef_, fit.intercept_, alpha, 1.0) for fit in (peer, ours)
     )
@@ -253,7 +255,7 @@ def test_support_vector_regression(loss, tol):
     ours.fit(X, y)
     peer = LinearSVR(
         epsilon=0.1, loss=loss, C=1 / (alpha * y.size), fit_intercept=False, tol=1e-9,
-        max_iter=10**6,
+        max_iter=10**6, random_state=0,
     ).fit(X, y)  # fmt: skip
     least, value = (objective(loss, X, y, fit.coef_, 0.0, alpha) for fit in (peer, ours))
     check(ours, least, tol, value)

@@ -88,6 +88,7 @@ def test_it_agrees_with_liblinear():
     assert result.success
     C = 1 / (problem.l2 * problem.n_samples)
     peer = LinearSVC(loss="hinge", C=C, fit_intercept=False, tol=1e-8, max_iter=200_000)
+    peer.set_params(random_state=0)
     value = problem.value(peer.fit(problem.X, problem.y).coef_.ravel())
     assert result.lower_bound <= value * (1 + 1e-12)
     assert result.fun <= value * (1 + 1e-5)
