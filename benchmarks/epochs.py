@@ -26,9 +26,9 @@ from sklearn.linear_model import SGDClassifier
 from threadpoolctl import threadpool_limits
 
 import accelegrad as ag
+from accelegrad.data import datasets
 from accelegrad.kernels.dense_epochs import DenseEpochs
 from accelegrad.kernels.sparse_epochs import SparseEpochs
-from accelegrad.problems import datasets
 
 EPOCH_LIMIT, COLUMNS_LIMIT, DENSE_LIMIT = 1.2, 1.3, 50.0
 DIAMETER = 100.0

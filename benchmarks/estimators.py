@@ -47,7 +47,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC, LinearSVR
 from threadpoolctl import threadpool_limits
 
-from accelegrad.problems import datasets
+from accelegrad.data import datasets
 from accelegrad.sklearn import AcceleGradClassifier, AcceleGradClassifierCV, AcceleGradRegressor
 from accelegrad.sklearn.cv import strengths_to_try
 from accelegrad.sklearn.solve import NEGLIGIBLE

@@ -22,11 +22,12 @@ from scipy.optimize import minimize as scipy_minimize
 from sklearn.linear_model import LogisticRegression
 
 import accelegrad as ag
-from accelegrad.experiments.bench_problems import LOSSES, sources
-from accelegrad.rules import DualAscent, FinishedByNewton, Rule, VarianceReducedAcceleGrad
-from accelegrad.solve.engines import sum_oracle, why_dual
-from accelegrad.solve.finite_sum import FiniteSumOracle
-from accelegrad.solve.oracle import ModelOracle
+from accelegrad.engines import sum_oracle, why_dual
+from accelegrad.lab.bench.problems import LOSSES, sources
+from accelegrad.rows import DualAscent, FinishedByNewton, VarianceReducedAcceleGrad
+from accelegrad.rows.variance_reduced_oracle import FiniteSumOracle
+from accelegrad.rules import Rule
+from accelegrad.run.oracle import ModelOracle
 
 LEVELS = (1e-2, 1e-3, 1e-4, 1e-6)
 SETS = ("a9a", "mushrooms", "svmlight_reuters_acq")

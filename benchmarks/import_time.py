@@ -15,7 +15,7 @@ CODES = {
     "python": "pass",
     "numpy + scipy": BASIS,
     "accelegrad": f"{BASIS}; import accelegrad",
-    "the command": f"{BASIS}; import accelegrad.cli",
+    "the command": f"{BASIS}; import accelegrad.cli.main",
 }
 MEASURE = "\nimport time; print(time.process_time())"
 MOST = 15  # modules that are listed

@@ -11,7 +11,7 @@ import time
 import numpy as np
 
 import accelegrad as ag
-from accelegrad.problems.synthetic import paper_regression
+from accelegrad.lab.engine.synthetic import paper_regression
 
 LIMIT = 0.05
 

@@ -42,7 +42,7 @@ from sklearn.linear_model import QuantileRegressor
 from threadpoolctl import threadpool_limits
 
 import accelegrad as ag
-from accelegrad.problems import datasets
+from accelegrad.data import datasets
 
 try:
     from statsmodels.regression.quantile_regression import QuantReg

@@ -25,7 +25,7 @@ from accelegrad.problems.sampling import BatchSampler
 from accelegrad.rules.base import KnownEvaluation
 from accelegrad.rules.distance import Known, Probe, probed, smallest_radius
 from accelegrad.rules.schedules import importance_weight
-from accelegrad.solve.oracle import MinibatchOracle
+from accelegrad.run.oracle import MinibatchOracle
 from suite import Problem, load
 
 THRESHOLDS = (1e-2, 1e-4, 1e-6)

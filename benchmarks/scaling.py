@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from scipy.optimize import linprog, minimize
 
 import accelegrad as ag
-from accelegrad.problems import datasets
+from accelegrad.data import datasets
 from accelegrad.problems.scaling import column_scaling
 from accelegrad.rules.base import KnownEvaluation
 from accelegrad.rules.diagonal import DistanceFreeDiagonalAcceleGrad

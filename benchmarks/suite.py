@@ -38,9 +38,9 @@ from scipy.optimize import minimize as scipy_minimize
 from scipy.special import expit
 
 import accelegrad as ag
-from accelegrad.experiments.stored_data import without_empty_columns
+from accelegrad.data.datasets import DATA_FOLDER, DataError, as_binary, find, read, sparse_text
 from accelegrad.files import whole_file
-from accelegrad.problems.datasets import DATA_FOLDER, DataError, as_binary, find, read, sparse_text
+from accelegrad.lab.engine.stored_data import without_empty_columns
 from accelegrad.problems.sets import FeasibleSet
 
 Vector = npt.NDArray[np.float64]

@@ -25,6 +25,7 @@ NOT_NUMERIC = frozenset(
         "test_datasets",
         "test_estimators_benchmark",
         "test_examples",
+        "test_file_cases",
         "test_files",
         "test_fit_cli",
         "test_kills",

@@ -14,6 +14,7 @@ from accelegrad.problems.sets import (
     Simplex,
     WholeSpace,
 )
+from accelegrad.rows import DualAscent, FinishedByNewton, SketchedNewton, VarianceReducedAcceleGrad
 from accelegrad.rules import (
     AcceleGrad,
     AdaGrad,
@@ -22,20 +23,16 @@ from accelegrad.rules import (
     DistanceFreeAcceleGrad,
     DistanceFreeDiagonalAcceleGrad,
     DoG,
-    DualAscent,
-    FinishedByNewton,
     LinearCoupling,
-    SketchedNewton,
     Subgradient,
     UDoG,
     UniversalDualGradient,
     UniversalFastGradient,
     UniversalGradient,
     UniXGrad,
-    VarianceReducedAcceleGrad,
 )
-from accelegrad.solve.checkpoint import CheckpointError
-from accelegrad.solve.result import Status
+from accelegrad.run.checkpoint import CheckpointError
+from accelegrad.run.result import Status
 
 __version__ = "0.1.0"
 

@@ -2,6 +2,6 @@
 
 import sys
 
-from accelegrad.cli import main
+from accelegrad.cli.main import main
 
 sys.exit(main())

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
+from accelegrad.engines import SUM_RULES, has_curvature, why_dual, why_newton
 from accelegrad.errors import NonFiniteError, Vector, nearest
 from accelegrad.problems.linear_model import ROUNDED_UP, LinearModel
 from accelegrad.problems.penalties import OnLeading, Penalty, as_penalty
@@ -23,6 +24,10 @@ from accelegrad.problems.sets import (
     WholeSpace,
     as_feasible_set,
 )
+from accelegrad.proofs.certificate import Region
+from accelegrad.rows.dual_ascent import DualAscent
+from accelegrad.rows.newton import FinishedByNewton
+from accelegrad.rows.variance_reduced import VarianceReducedAcceleGrad
 from accelegrad.rules import (
     AcceleGrad,
     AdaGrad,
@@ -42,11 +47,6 @@ from accelegrad.rules import (
     UniXGrad,
 )
 from accelegrad.rules.distance import SHORTEST, check_distance
-from accelegrad.rules.dual_ascent import DualAscent
-from accelegrad.rules.sketched_newton import FinishedByNewton
-from accelegrad.rules.variance_reduced import VarianceReducedAcceleGrad
-from accelegrad.solve.certificate import Region
-from accelegrad.solve.engines import SUM_RULES, has_curvature, why_dual, why_newton
 
 AUTO = "auto"
 NEWTON = "accelegrad-newton"

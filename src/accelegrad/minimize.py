@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import Bounds, OptimizeResult
 
+from accelegrad.engines import Goal, sum_oracle
 from accelegrad.errors import (
     Vector,
     finite_vector,
@@ -26,15 +27,14 @@ from accelegrad.problems.linear_model import LinearModel
 from accelegrad.problems.penalties import Penalty
 from accelegrad.problems.sampling import BatchSampler, GrowingSampler
 from accelegrad.problems.sets import Box, FeasibleSet
+from accelegrad.proofs.certificate import Certificate, CutCertificate, DualCertificate
 from accelegrad.rules import Rescaled, Rule
-from accelegrad.solve.batches import BatchGrowth, follows_noise, largest_signal
-from accelegrad.solve.certificate import Certificate, CutCertificate, DualCertificate
-from accelegrad.solve.compiled import CompiledRule, compiled_twin
-from accelegrad.solve.engines import Goal, sum_oracle
-from accelegrad.solve.fingerprint import behaviour, fingerprint
-from accelegrad.solve.loop import OUTPUTS, Options, Run
-from accelegrad.solve.oracle import FunctionOracle, MinibatchOracle, ModelOracle, Oracle
-from accelegrad.solve.restarts import KINDS, Restarts
+from accelegrad.run.batches import BatchGrowth, follows_noise, largest_signal
+from accelegrad.run.compiled import CompiledRule, compiled_twin
+from accelegrad.run.fingerprint import behaviour, fingerprint
+from accelegrad.run.loop import OUTPUTS, Options, Run
+from accelegrad.run.oracle import FunctionOracle, MinibatchOracle, ModelOracle, Oracle
+from accelegrad.run.restarts import KINDS, Restarts
 
 
 def minimize(
@@ -143,7 +143,7 @@ def minimize(
     batch_size : int or "auto"
         For a LinearModel: estimate each gradient from so many rows. "auto": from one row at first,
         and from more and more, up to all of them, as the gradients turn into noise; see
-        `accelegrad.solve.batches`. It needs a rule whose steps follow that noise: "accelegrad",
+        `accelegrad.run.batches`. It needs a rule whose steps follow that noise: "accelegrad",
         "adagrad", "unixgrad", "diagonal" or a member of the DoG family.
     replacement : bool
         Draw rows with replacement; by default every epoch goes through all rows in random order.

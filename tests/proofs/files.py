@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from accelegrad.problems import text_blocks
-from accelegrad.problems.datasets import DataError, read
-from accelegrad.problems.table_files import Wanted, open_table
+from accelegrad.data import text_blocks
+from accelegrad.data.datasets import DataError, read
+from accelegrad.data.table_files import Wanted, open_table
 from accelegrad.sklearn import AcceleGradClassifier, AcceleGradRegressor
 from accelegrad.sklearn.stream import fit_stream
 

@@ -16,11 +16,11 @@ from sklearn.exceptions import ConvergenceWarning
 
 import accelegrad as ag
 from accelegrad.problems.multinomial import MultinomialModel
+from accelegrad.proofs.mended_bound import Sample, mended_bound
 from accelegrad.sklearn import AcceleGradClassifier, AcceleGradRegressor
 from accelegrad.sklearn.bounds import DualBound
 from accelegrad.sklearn.objective import Objective as EstimatorObjective
 from accelegrad.sklearn.stream_certificate import StreamCertificate
-from accelegrad.solve.mended_bound import Sample, mended_bound
 from proofs.candidates import Objective, Region, Search
 from proofs.cases import Case, Data, build_penalty, build_set, draw_data, draw_penalty, draw_set
 from proofs.checks import FindingError, raised_at

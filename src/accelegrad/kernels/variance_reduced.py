@@ -19,7 +19,7 @@ from accelegrad.kernels.compile import Call, announces, compiled, kernel, layout
 from accelegrad.kernels.epochs import NO_ROWS, over_root, record
 from accelegrad.kernels.losses import SHAPES, Shape, loss_slope
 
-#: What an epoch starts from and leaves: see `accelegrad.rules.variance_reduced.Epoch`.
+#: What an epoch starts from and leaves: see `accelegrad.rows.variance_reduced.Epoch`.
 NUMBERS = record(
     ["radius", "squares", "weight", "coupling", "length", "step_size", "l2"],
     ["done", "kept_from"],

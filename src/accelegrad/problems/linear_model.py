@@ -23,9 +23,10 @@ from scipy.optimize import brentq
 from accelegrad import kernels
 from accelegrad.errors import Vector, finite_vector, real_array, real_number
 from accelegrad.problems.losses import Array, Loss, make_loss
-from accelegrad.problems.null_space import DualBounds, NullSpace, obstacle
 from accelegrad.problems.products import Products
-from accelegrad.problems.rounding import (
+from accelegrad.problems.squares import norm
+from accelegrad.proofs.null_space import DualBounds, NullSpace, obstacle
+from accelegrad.proofs.rounding import (
     DataRounding,
     Labels,
     PointRounding,
@@ -37,7 +38,6 @@ from accelegrad.problems.rounding import (
     scaled_bound,
     slopes_norm,
 )
-from accelegrad.problems.squares import norm
 
 if TYPE_CHECKING:
     from accelegrad.kernels import gradient as one_pass_gradient
@@ -371,7 +371,7 @@ class LinearModel:
 
         With l2 = 0 the last term is left out and theta must satisfy sum_i p_i theta_i a_i = 0. It
         is made so without leaving the domain of the conjugates, by the means of
-        `accelegrad.problems.null_space`. For losses with kinks, whose slopes at w say little, the
+        `accelegrad.proofs.null_space`. For losses with kinks, whose slopes at w say little, the
         slopes of rows next to a kink are chosen anew. That costs a Gram matrix of X once, and then
         about as much as 5 to 50 gradients (of dense data; up to 200 of sparse data, whose gradients
         cost less). The bound is lowered by what rounding can have added, if columns that are

@@ -21,14 +21,14 @@ from scipy.special import xlogy
 from accelegrad.errors import Vector, real_number, whole_number
 from accelegrad.problems.linear_model import LinearModel
 from accelegrad.problems.products import Products
-from accelegrad.problems.rounding import (
+from accelegrad.problems.scaling import ColumnScaling
+from accelegrad.problems.squares import norm
+from accelegrad.proofs.rounding import (
     STEEPEST_LOGARITHM,
     growth,
     pairwise_growth,
     scaled_bound,
 )
-from accelegrad.problems.scaling import ColumnScaling
-from accelegrad.problems.squares import norm
 
 Matrix = npt.NDArray[np.float64]
 

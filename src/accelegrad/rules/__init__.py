@@ -6,16 +6,13 @@ from accelegrad.rules.base import QueryRule, Rule, StepRule
 from accelegrad.rules.diagonal import DiagonalAcceleGrad, DistanceFreeDiagonalAcceleGrad
 from accelegrad.rules.distance_free import DistanceFreeAcceleGrad
 from accelegrad.rules.dog import ADoG, DoG
-from accelegrad.rules.dual_ascent import DualAscent
 from accelegrad.rules.rescaled import Rescaled
-from accelegrad.rules.sketched_newton import FinishedByNewton, SketchedNewton
 from accelegrad.rules.universal import (
     UniversalDualGradient,
     UniversalFastGradient,
     UniversalGradient,
 )
 from accelegrad.rules.unixgrad import UDoG, UniXGrad
-from accelegrad.rules.variance_reduced import VarianceReducedAcceleGrad
 
 __all__ = [
     "ADoG",
@@ -25,13 +22,10 @@ __all__ = [
     "DistanceFreeAcceleGrad",
     "DistanceFreeDiagonalAcceleGrad",
     "DoG",
-    "DualAscent",
-    "FinishedByNewton",
     "LinearCoupling",
     "QueryRule",
     "Rescaled",
     "Rule",
-    "SketchedNewton",
     "StepRule",
     "Subgradient",
     "UDoG",
@@ -39,5 +33,4 @@ __all__ = [
     "UniversalDualGradient",
     "UniversalFastGradient",
     "UniversalGradient",
-    "VarianceReducedAcceleGrad",
 ]

@@ -18,10 +18,10 @@ from scipy.optimize import minimize_scalar
 
 from accelegrad.errors import Vector
 from accelegrad.problems.linear_model import LinearModel
-from accelegrad.problems.null_space import AllRows, obstacle, reach
-from accelegrad.problems.rounding import growth, level
 from accelegrad.problems.sets import LARGEST, Box, FeasibleSet, Product
 from accelegrad.problems.squares import norm
+from accelegrad.proofs.null_space import AllRows, obstacle, reach
+from accelegrad.proofs.rounding import growth, level
 from accelegrad.sklearn.objective import Problem
 
 

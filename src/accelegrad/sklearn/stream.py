@@ -18,8 +18,8 @@ import numpy.typing as npt
 from sklearn.base import is_classifier, is_regressor
 from sklearn.utils import check_array
 
+from accelegrad.data.table_files import TableFile, Targets, Wanted, open_table, rows_of_bytes
 from accelegrad.errors import whole_number
-from accelegrad.problems.table_files import TableFile, Targets, Wanted, open_table, rows_of_bytes
 from accelegrad.sklearn.base import LinearEstimator
 from accelegrad.sklearn.stream_certificate import StreamCertificate
 from accelegrad.stored_arrays import check_npy

@@ -16,7 +16,8 @@ import numpy as np
 
 from accelegrad.errors import Vector
 from accelegrad.problems.linear_model import LinearModel
-from accelegrad.problems.rounding import (
+from accelegrad.problems.squares import norm
+from accelegrad.proofs.rounding import (
     Labels,
     growth,
     intercept_reach,
@@ -24,7 +25,6 @@ from accelegrad.problems.rounding import (
     pairwise_growth,
     scaled_bound,
 )
-from accelegrad.problems.squares import norm
 from accelegrad.sklearn.objective import Problem
 
 

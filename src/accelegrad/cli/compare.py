@@ -1,0 +1,167 @@
+"""The command `accelegrad compare`: its options, and what they ask for."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+EPILOG = """\
+methods:  accelegrad, adagrad, universal, universal-dual, universal-fast
+peers:    sklearn (all of scikit-learn's solvers with the same objective), or some of
+          lbfgs, liblinear, sag, saga, sgd, cholesky, lsqr, quantile
+
+examples:
+  accelegrad compare a9a.bz2 --peers sklearn
+  accelegrad compare a9a.bz2 --loss hinge --batch-size 64 --seeds 3 --peers liblinear,sgd
+  accelegrad compare houses.csv --loss absolute --target price --l2 0.001
+"""
+
+
+def add_compare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command to the parser's commands."""
+    command = commands.add_parser(
+        "compare",
+        help="compare methods on a data file of your own and write a report",
+        description="Compare methods on a linear model (without an intercept) of a LIBSVM or CSV "
+        "file, plain or in .bz2, .gz or .xz, and write a report: index.html, with figures/ and "
+        "curves.csv beside it. The minimum comes from an independent solver. Results that are "
+        "there already are used again unless their parameters changed.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    command.add_argument("data", type=Path, metavar="DATA", help="a LIBSVM or CSV file")
+    _add_problem(command)
+    _add_methods(command)
+    command.add_argument(
+        "--out",
+        type=Path,
+        default=Path("comparison"),
+        metavar="DIR",
+        help="folder (default: comparison)",
+    )
+    command.add_argument("--no-progress", action="store_true", help="show no progress bars")
+    command.set_defaults(run=run_compare)
+
+
+def _add_problem(command: argparse.ArgumentParser) -> None:
+    problem = command.add_argument_group("the problem")
+    problem.add_argument(
+        "--loss",
+        default="logistic",
+        metavar="NAME",
+        help="logistic (default), hinge or squared_hinge for two classes; squared, absolute, "
+        "huber, quantile or epsilon_insensitive for numbers",
+    )
+    problem.add_argument(
+        "--l2", type=float, metavar="X", help="weight of the l2 term (default: 1/rows)"
+    )
+    problem.add_argument(
+        "--target",
+        type=name_or_number,
+        metavar="COLUMN",
+        help="a CSV file's column to predict, by name or number from 0 (default: the last)",
+    )
+    problem.add_argument(
+        "--quantile", type=float, default=0.5, metavar="Q", help="of the loss quantile (0.5)"
+    )
+    problem.add_argument(
+        "--tube",
+        type=float,
+        default=0.1,
+        metavar="X",
+        help="the zone without cost of the loss epsilon_insensitive (0.1)",
+    )
+    problem.add_argument(
+        "--delta",
+        type=float,
+        default=1.35,
+        metavar="X",
+        help="where the loss huber turns linear (1.35)",
+    )
+
+
+def _add_methods(command: argparse.ArgumentParser) -> None:
+    runs = command.add_argument_group("the runs")
+    runs.add_argument(
+        "--methods",
+        type=_names,
+        default=("accelegrad", "adagrad"),
+        metavar="A,B",
+        help="methods, see below (default: accelegrad,adagrad)",
+    )
+    runs.add_argument(
+        "--peers", type=_names, default=(), metavar="A,B", help="solvers of scikit-learn, see below"
+    )
+    runs.add_argument(
+        "--batch-size",
+        type=int,
+        metavar="B",
+        help="rows a gradient for accelegrad and adagrad (default: all)",
+    )
+    runs.add_argument(
+        "--epochs", type=int, default=100, metavar="E", help="data passes of each method (100)"
+    )
+    runs.add_argument(
+        "--diameter",
+        type=float,
+        metavar="D",
+        help="the D of accelegrad and adagrad: a ball of this diameter around zero has to hold "
+        "the minimiser (default: automatic; adagrad is DoG then)",
+    )
+    runs.add_argument(
+        "--epsilon",
+        type=float,
+        default=1e-3,
+        metavar="X",
+        help="the accuracy the universal methods aim for, relative to the minimum (0.001)",
+    )
+    runs.add_argument(
+        "--seeds", type=int, default=1, metavar="K", help="orders of rows, with --batch-size (1)"
+    )
+    runs.add_argument(
+        "--jobs",
+        type=int,
+        default=1,
+        metavar="N",
+        help="processes (default: 1, so that runs do not disturb each other's clocks)",
+    )
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip().lower() for name in text.split(",") if name.strip())
+
+
+def name_or_number(text: str) -> str | int:
+    """Return a column's number, or else its name."""
+    try:
+        return int(text)
+    except ValueError:
+        return text
+
+
+def run_compare(given: argparse.Namespace) -> int:
+    """Do what the options ask for."""
+    from accelegrad.lab.compare.compare import CompareRequest, compare
+
+    request = CompareRequest(
+        data=given.data,
+        out=given.out,
+        loss=given.loss,
+        l2=given.l2,
+        methods=given.methods,
+        peers=given.peers,
+        batch_size=given.batch_size,
+        epochs=given.epochs,
+        diameter=given.diameter,
+        epsilon=given.epsilon,
+        target=given.target,
+        seeds=given.seeds,
+        jobs=given.jobs,
+        quantile=given.quantile,
+        tube=given.tube,
+        delta=given.delta,
+        progress=not given.no_progress,
+    )
+    page = compare(request)
+    print(f"The report is {page.resolve()}")  # noqa: T201
+    return 0

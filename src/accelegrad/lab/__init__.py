@@ -1,0 +1,1 @@
+"""Experiments: the paper's, comparisons on a user's data, the benchmark."""

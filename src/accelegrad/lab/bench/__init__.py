@@ -1,0 +1,1 @@
+"""The benchmark against other packages' solvers."""

@@ -1,0 +1,246 @@
+"""`accelegrad bench`: this package's default against the solvers that users would pick instead."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from accelegrad.errors import nearest, real_number, whole_number
+from accelegrad.lab.bench.minimum import find_minimum
+from accelegrad.lab.bench.problems import (
+    HUBER_EPSILON,
+    LOSSES,
+    STRENGTHS,
+    DataSet,
+    Problem,
+    problems_of,
+    sources,
+)
+from accelegrad.lab.bench.report import write_bench_report
+from accelegrad.lab.bench.results import Measured, ResultFile, Results, Suite
+from accelegrad.lab.bench.runs import (
+    JUDGED,
+    Bench,
+    Record,
+    Yardstick,
+    measure,
+    seconds_to,
+)
+from accelegrad.lab.bench.solvers import OURS, SOLVERS, huber_scale
+from accelegrad.lab.bench.worker import Worker
+from accelegrad.lab.engine.runner import Progress
+
+RESULTS = "results.jsonl"
+TIME_LIMIT, QUICK_LIMIT = 4.0, 0.5
+ROWS = 100_000
+RELATIVE = ("start", "minimum")
+MINIMUM_SECONDS = 30.0  # for the search for one minimum
+
+
+@dataclass(frozen=True)
+class BenchRequest:
+    """What the user asked for.
+
+    Parameters
+    ----------
+    out : Path
+        A folder for the page, the tables, the figures and the results.
+    sets : sequence of str
+        Names of data sets; by default all of ACCELEGRAD_DATA, or generated ones.
+    losses : sequence of str
+        Losses; by default all seven.
+    strengths : sequence of float
+        l2 times the number of rows; 0 for absolute and quantile losses alone.
+    solvers : sequence of str
+        Solvers; by default all, and with `quick` all that do not have to compile for long. Ours
+        always runs.
+    time_limit : float
+        The most seconds that one run may take. Others may take five times our longest run at most
+        (but a second in any case).
+    rows : int
+        Of larger sets, a random sample of so many rows is taken; 0: all rows.
+    relative : str
+        What accuracies are relative to: "start", P(0) - P*, or "minimum", P*.
+    quick : bool
+        Small generated sets (unless `sets` names others) and a time limit of half a second.
+    resume : bool
+        Go on with the results that are there.
+    progress : bool
+        Whether to show progress bars.
+    """
+
+    out: Path
+    sets: Sequence[str] = ()
+    losses: Sequence[str] = tuple(LOSSES)
+    strengths: Sequence[float] = STRENGTHS
+    solvers: Sequence[str] = ()
+    time_limit: float | None = None
+    rows: int = ROWS
+    relative: str = "start"
+    quick: bool = False
+    resume: bool = False
+    progress: bool = True
+
+    @property
+    def limit(self) -> float:
+        """The seconds that one run may take."""
+        usual = QUICK_LIMIT if self.quick else TIME_LIMIT
+        return usual if self.time_limit is None else float(self.time_limit)
+
+    @property
+    def settings(self) -> dict[str, float | str]:
+        """What decides numbers: results with other settings do not belong together."""
+        return {"time_limit": self.limit, "rows": self.rows, "relative": self.relative}
+
+
+class BenchReport(NamedTuple):
+    """Where the page is, and whether the run was interrupted."""
+
+    page: Path
+    interrupted: bool
+
+
+def bench(request: BenchRequest) -> BenchReport:
+    """Run what is missing, and write the report, after an interruption too."""
+    begun = time.perf_counter()
+    _check(request)
+    chosen = sources(request.sets, quick=request.quick)
+    file = ResultFile(request.out / RESULTS)
+    results = file.begin(request.settings, resume=request.resume)
+    progress = Progress(len(chosen), shown=request.progress)
+    interrupted = False
+    try:
+        with Worker() as together, Worker() as apart:
+            run = _Run(request, file, results, together, apart, progress)
+            for name, source in chosen.items():
+                if name not in results.done:
+                    progress.part(name)
+                    run.data_set(source(request.rows))
+                    file.add_done(name)
+                progress.part_done()
+    except KeyboardInterrupt:
+        interrupted = True
+    finally:
+        progress.close()
+    suite = Suite.of(results, request.relative)
+    if not suite.problems:
+        if interrupted:
+            raise KeyboardInterrupt
+        raise ValueError("nothing was measured: no set is suitable for these losses and strengths.")
+    seconds = time.perf_counter() - begun
+    page = write_bench_report(suite, request, seconds, interrupted=interrupted)
+    return BenchReport(page, interrupted)
+
+
+def _check(request: BenchRequest) -> None:
+    for kind, names, valid in (
+        ("loss", request.losses, LOSSES),
+        ("solver", request.solvers, SOLVERS),
+        ("yardstick", [request.relative], RELATIVE),
+    ):
+        for name in names:
+            if name not in valid:
+                raise ValueError(f"there is no {kind} {name!r}: {nearest(name, valid)}")
+    for strength in request.strengths:
+        real_number("l2", strength, least=0)
+    real_number("time_limit", request.limit, above=0)
+    whole_number("rows", request.rows, least=0)
+
+
+@dataclass(frozen=True)
+class _Run:
+    """The running benchmark."""
+
+    request: BenchRequest
+    file: ResultFile
+    results: Results
+    together: Worker
+    apart: Worker
+    progress: Progress
+
+    def data_set(self, data: DataSet) -> None:
+        """Run everything on one set."""
+        wanted = list(problems_of(data, self.request.losses, self.request.strengths))
+        runs = [(problem, name) for problem in wanted for name in self._solvers(problem, data)]
+        done = sum((problem.key, name) in self.results.records for problem, name in runs)
+        self.progress.begin(len(runs), done=done)
+        for worker in (self.together, self.apart):
+            worker.load(data)
+        for problem in wanted:
+            self._problem(problem, data)
+
+    def _solvers(self, problem: Problem, data: DataSet) -> list[str]:
+        """Return who takes part; ours comes first, as patience with others depends on its time."""
+        return [
+            name
+            for name, solver in SOLVERS.items()
+            if (name == OURS or self._wanted(name)) and not solver.reason_against(problem, data)
+        ]
+
+    def _wanted(self, name: str) -> bool:
+        """Tell whether a solver was asked for."""
+        if self.request.solvers:
+            return name in self.request.solvers
+        return not (self.request.quick and SOLVERS[name].apart)
+
+    def _problem(self, problem: Problem, data: DataSet) -> None:
+        records = self.results.records
+        names = self._solvers(problem, data)
+        if all((problem.key, name) in records for name in names):
+            return
+        known = self._known(problem, data)
+        problem = replace(problem, options=known.options)
+        yardstick = Yardstick(known.start, self.request.relative)
+        model = problem.model(data)
+        one = Bench(problem, model, known.minimum, yardstick, self.request.limit)
+        for name in names:
+            if (problem.key, name) not in records:
+                worker = self.apart if SOLVERS[name].apart else self.together
+                records[problem.key, name] = measure(worker, name, one)
+                self.file.add_record(records[problem.key, name])
+                self.progress.advance()
+            if name == OURS:
+                one = _with_our_times(one, records[problem.key, name])
+
+    def _known(self, problem: Problem, data: DataSet) -> Measured:
+        """Return a problem with its minimum, which is looked for at first."""
+        known = self.results.problems.get(problem.key)
+        if known is not None:
+            return known
+        options: dict[str, float] = {}
+        if problem.loss == "huber":
+            options["delta"] = HUBER_EPSILON * huber_scale(data, problem.strength)
+        model = replace(problem, options=options).model(data)
+        minimum = find_minimum(model, MINIMUM_SECONDS)
+        known = Measured(
+            key=problem.key,
+            data=problem.data,
+            loss=problem.loss,
+            strength=problem.strength,
+            rows=model.n_samples,
+            columns=model.n_features,
+            words=data.words,
+            start=model.value(np.zeros(model.n_features)),
+            minimum=minimum.value,
+            lower=minimum.lower,
+            seconds=minimum.seconds,
+            options=options,
+        )
+        self.results.problems[problem.key] = known
+        self.file.add_problem(known)
+        return known
+
+
+def _with_our_times(one: Bench, record: Record) -> Bench:
+    """Return a problem with what the limits of others depend on."""
+    took = seconds_to(record, JUDGED, one.minimum, one.yardstick)
+    slowest = max((rung.seconds for rung in record.rungs), default=math.inf)
+    if record.status == "time limit":
+        slowest = math.inf
+    return replace(one, ours=took if math.isfinite(took) else 0.0, slowest=slowest)

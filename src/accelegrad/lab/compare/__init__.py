@@ -1,0 +1,1 @@
+"""Methods compared on a user's data."""

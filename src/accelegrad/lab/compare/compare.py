@@ -1,0 +1,227 @@
+"""`accelegrad compare`: the harness of the paper's experiments on a data file of the user's own."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from accelegrad.errors import nearest, real_number, whole_number
+from accelegrad.lab.compare.peers import Peer, check_names, chosen_peers, peer_task
+from accelegrad.lab.compare.problem import (
+    LOSSES,
+    data_facts,
+    imported_data,
+    minimum_task,
+    rows_of,
+)
+from accelegrad.lab.compare.report import Comparison, build_report, save_curves
+from accelegrad.lab.compare.runs import METHODS, STOCHASTIC
+from accelegrad.lab.engine.runner import Progress, run_tasks
+from accelegrad.lab.engine.tasks import Outcome, Store, Task
+from accelegrad.lab.report.report import write_report
+from accelegrad.problems.losses import make_loss
+
+
+@dataclass(frozen=True)
+class CompareRequest:
+    """What the user asked for.
+
+    Parameters
+    ----------
+    data : Path
+        A LIBSVM or CSV file, compressed or not.
+    out : Path
+        A folder for the page, its figures, and the results, which are used again.
+    loss : str
+        "logistic", "hinge" or "squared_hinge" for two classes; "squared", "absolute", "huber",
+        "quantile" or "epsilon_insensitive" for numbers.
+    l2 : float, optional
+        The weight of the l2 term; 1/n by default.
+    methods : sequence of str
+        "accelegrad", "adagrad", "universal", "universal-dual", "universal-fast".
+    peers : sequence of str
+        Solvers of scikit-learn by name, or "sklearn" for all that have the same objective.
+    batch_size : int, optional
+        Rows a gradient for AcceleGrad and AdaGrad; by default all.
+    epochs : int
+        How often each of our methods goes through the data.
+    diameter : float, optional
+        The D of AcceleGrad and AdaGrad; by default it is automatic (AdaGrad then is DoG).
+    epsilon : float
+        The accuracy that the universal methods are told, relative to the minimum.
+    target : str or int, optional
+        The column of a CSV file to predict; by default the last.
+    seeds : int
+        How many orders of rows the stochastic runs have.
+    jobs : int
+        Processes. With more than one, runs disturb each other's clocks.
+    quantile, tube, delta : float
+        Parameters of the losses "quantile", "epsilon_insensitive" (its epsilon) and "huber".
+    peer_seconds : float
+        About how long a peer may take in all.
+    progress : bool
+        Whether to show a progress bar.
+    """
+
+    data: Path
+    out: Path
+    loss: str = "logistic"
+    l2: float | None = None
+    methods: Sequence[str] = ("accelegrad", "adagrad")
+    peers: Sequence[str] = ()
+    batch_size: int | None = None
+    epochs: int = 100
+    diameter: float | None = None
+    epsilon: float = 1e-3
+    target: str | int | None = None
+    seeds: int = 1
+    jobs: int = 1
+    quantile: float = 0.5
+    tube: float = 0.1
+    delta: float = 1.35
+    peer_seconds: float = 20.0
+    progress: bool = True
+
+
+def compare(request: CompareRequest) -> Path:
+    """Run what is missing, and write the report; return the page's path."""
+    begun = time.perf_counter()
+    _check(request)
+    store = Store(request.out / "results")
+    plan = _plan(request, store)
+    progress = Progress(1, shown=request.progress)
+    try:
+        progress.part(f"{plan.data['source']}: minimum")
+        run_tasks([plan.minimum_task], store, jobs=1, progress=progress)
+        runs = plan.runs(store.get(plan.minimum_task))
+        progress.part(f"{plan.data['source']}: runs")
+        timed = [one for tasks in runs.values() for one in tasks] + list(plan.peer_tasks.values())
+        run_tasks(timed, store, jobs=request.jobs, progress=progress)
+        progress.part_done()
+    finally:
+        progress.close()
+    comparison = plan.comparison(runs, store)
+    save_curves(comparison, request.out / "curves.csv")
+    return write_report(build_report(comparison, time.perf_counter() - begun), request.out)
+
+
+def _check(request: CompareRequest) -> None:
+    """Raise for whatever can be seen to be wrong before the data is read."""
+    _known("loss", [request.loss], LOSSES)
+    if not request.methods:
+        raise ValueError(f"no method is given: {nearest('', METHODS)}")
+    _known("method", request.methods, METHODS)
+    check_names(request.peers, request.loss)
+    make_loss(request.loss, quantile=request.quantile, epsilon=request.tube, delta=request.delta)
+    for name in ("epochs", "seeds", "jobs"):
+        whole_number(name, getattr(request, name), least=1)
+    if request.batch_size is not None:
+        whole_number("batch_size", request.batch_size, least=1)
+    if request.l2 is not None:
+        real_number("l2", request.l2, least=0)
+    if request.diameter is not None:
+        real_number("diameter", request.diameter, above=0)
+    real_number("epsilon", request.epsilon, above=0)
+    real_number("peer_seconds", request.peer_seconds, above=0)
+
+
+def _known(kind: str, names: Iterable[str], valid: Iterable[str]) -> None:
+    allowed = list(valid)
+    for name in names:
+        if name not in allowed:
+            raise ValueError(f"there is no {kind} {name!r}: {nearest(name, allowed)}")
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What is to be computed: the model is known, epsilon not before the minimum is."""
+
+    request: CompareRequest
+    data: dict[str, Any]
+    model: dict[str, Any]
+    rows: int
+    peers: dict[str, Peer] = field(default_factory=dict)
+    left_out: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def minimum_task(self) -> Task:
+        """The task that finds the minimum."""
+        return minimum_task(self.model)
+
+    @property
+    def peer_tasks(self) -> dict[str, Task]:
+        """The peers' tasks."""
+        seconds = float(self.request.peer_seconds)
+        return {name: peer_task(self.model, name, seconds) for name in self.peers}
+
+    @property
+    def batch(self) -> int:
+        """The rows a gradient; 0 where that is all of them."""
+        size = self.request.batch_size or 0
+        return size if size < self.rows else 0
+
+    def runs(self, minimum: Outcome) -> dict[str, list[Task]]:
+        """Return the runs of our methods: those with random rows as often as there are seeds."""
+        return {method: self._runs_of(method, minimum) for method in self.request.methods}
+
+    def _runs_of(self, method: str, minimum: Outcome) -> list[Task]:
+        parameters = {**self.model, "method": method, "epochs": self.request.epochs, "batch": 0}
+        if method not in STOCHASTIC:
+            return [Task("compare-run", {**parameters, "epsilon": self.epsilon(minimum)})]
+        parameters["diameter"] = "auto" if self.diameter is None else self.diameter
+        if not self.batch:
+            return [Task("compare-run", parameters)]
+        return [
+            Task("compare-run", {**parameters, "batch": self.batch, "draw": draw})
+            for draw in range(self.request.seeds)
+        ]
+
+    @property
+    def diameter(self) -> float | None:
+        """D, None where it is automatic."""
+        return None if self.request.diameter is None else float(self.request.diameter)
+
+    def epsilon(self, minimum: Outcome) -> float:
+        """Return the accuracy that the universal methods are told."""
+        scale = max(minimum.facts["minimum"], 1e-9 * minimum.facts["start"]) or 1.0
+        return float(self.request.epsilon * scale)
+
+    def comparison(self, runs: dict[str, list[Task]], store: Store) -> Comparison:
+        """Return all results, for the report."""
+        minimum = store.get(self.minimum_task)
+        return Comparison(
+            request=self.request,
+            model=self.model,
+            data=data_facts(self.data, self.request.loss, store),
+            minimum=minimum,
+            diameter=self.diameter,
+            epsilon=self.epsilon(minimum),
+            batch=self.batch,
+            runs={method: [store.get(one) for one in tasks] for method, tasks in runs.items()},
+            peers={
+                name: (peer, store.get(self.peer_tasks[name])) for name, peer in self.peers.items()
+            },
+            left_out=self.left_out,
+        )
+
+
+def _plan(request: CompareRequest, store: Store) -> _Plan:
+    data = imported_data(request.data, request.target, request.loss, store)
+    shape = rows_of(data, store).X.shape
+    l2 = 1 / shape[0] if request.l2 is None else float(request.l2)
+    model = {"data": data, "loss": request.loss, "options": _loss_options(request), "l2": l2}
+    peers, left_out = chosen_peers(request.peers, request.loss, l2, shape)
+    return _Plan(request, data, model, shape[0], peers, left_out)
+
+
+def _loss_options(request: CompareRequest) -> dict[str, float]:
+    """Return the loss's own parameters only: others must not make results differ."""
+    by_loss = {
+        "quantile": {"quantile": request.quantile},
+        "epsilon_insensitive": {"epsilon": request.tube},
+        "huber": {"delta": request.delta},
+    }
+    return {name: float(value) for name, value in by_loss.get(request.loss, {}).items()}

@@ -1,0 +1,1 @@
+"""What runs experiments and keeps their results."""

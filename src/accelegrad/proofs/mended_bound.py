@@ -1,0 +1,202 @@
+"""A lower bound of the minimum from a dual point that is mended on some of the rows.
+
+The slopes theta at a point are a dual point, and the gap that it proves is ||g||^2 / (2 l2), g
+being the gradient. Where the objective bends far more than l2 does that is hundreds of times what
+the value is off by, about <g, C^-1 g> / 2 for second derivatives C. Newton's step on the dual takes
+that away: with u = -(C + l2)^-1 g, the slopes theta_i + l''_i <a_i, u> leave the residual -l2 u in
+place of g. It need not be done on all rows. On a sample whose second derivatives, weighted, stand
+for those of all, slopes have to move farther, and what that costs is about
+(rows / sample) <g, C^-1 g> / 2: a gap of the same order as the error, for some products with the
+sample alone.
+
+The bound is that of the slopes as they are in the end, within the conjugates' domain: it holds
+whatever the sample and the accuracy of u are.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from accelegrad.errors import Vector
+from accelegrad.problems.linear_model import Evaluation as ModelEvaluation
+from accelegrad.problems.squares import norm
+from accelegrad.proofs.rounding import growth
+from accelegrad.rules.base import inner
+
+#: Of the way to the end of its domain: how far the first guess may move a slope.
+FARTHEST = 0.5
+#: Products with the sample to find u, and the share of the goal at which the residual is no matter.
+PRODUCTS, NEGLIGIBLE = 5, 0.02
+#: Rounds at most; after one that leaves less than this share of the goal, or more than this share
+#: of the residual's square before, there is no other.
+ROUNDS, ENOUGH, PROGRESS = 4, 0.3, 0.5
+
+
+class Preconditioner(Protocol):
+    """Something like the second derivatives, whose inverse can be applied."""
+
+    def solve(self, vector: Vector) -> Vector:
+        """Return the inverse times a vector."""
+
+
+class Sample(NamedTuple):
+    """Rows, each of them once, and what is known of them; all in float64."""
+
+    rows: npt.NDArray[np.int64]
+    X: Any
+    intercept: bool
+    shares: Vector
+    y: Vector
+    margins: Vector
+    slopes: Vector
+    weights: Vector  # sum_k weights_k a_k a_k' stands for the second derivatives
+
+    @classmethod
+    def of(cls, at: ModelEvaluation, rows: npt.NDArray[np.int64], weights: Vector) -> Sample:
+        """Take rows of a model, in order; some of them may come more than once."""
+        first = np.flatnonzero(np.diff(rows, prepend=-1))
+        rows, weights = rows[first], np.add.reduceat(weights, first)
+        model = at.model
+        return cls(
+            rows,
+            model.X[rows].astype(np.float64, copy=False),
+            model.fit_intercept,
+            model.shares[rows],
+            model.y[rows],
+            at.margins[rows],
+            at.derivatives[rows],
+            weights,
+        )
+
+    def moves(self, direction: Vector) -> Vector:
+        """Return <a_k, direction>."""
+        moves: Vector = self.X @ direction[: self.X.shape[1]]
+        return moves + direction[-1] if self.intercept else moves
+
+    def combination(self, factors: Vector) -> Vector:
+        """Return sum_k factors_k a_k."""
+        total: Vector = self.X.T @ factors
+        return np.append(total, factors.sum()) if self.intercept else total
+
+
+def mended_bound(
+    own: ModelEvaluation,
+    at: ModelEvaluation,
+    sample: Sample,
+    curvature: Preconditioner,
+    goal: float,
+) -> float:
+    """Return the bound of the slopes, mended on a sample; minus infinity if there is none.
+
+    Parameters
+    ----------
+    own : ModelEvaluation
+        What the model knows at w.
+    at : ModelEvaluation
+        What a smooth model knows there: the same, or one that is close to a model with kinks.
+    sample : Sample
+        Rows that stand for all.
+    curvature : Preconditioner
+        The second derivatives, about.
+    goal : float
+        The gap that is wanted.
+    """
+    model = own.model
+    slopes, residual = _mended(at, sample, curvature, 2.0 * model.l2 * goal)
+    theta = at.derivatives.copy()
+    theta[sample.rows] = slopes
+    combination = residual - model.l2 * at.w[: model.n_features]
+    if not (np.isfinite(slopes).all() and np.isfinite(combination).all()):
+        return -math.inf
+    before = norm(np.sqrt(model.shares) * at.derivatives)
+    slack = growth(0) * model.l2 * np.abs(at.w[: model.n_features])
+    slack = slack + model.rounding.combination(before)
+    return model.dual_bound(theta, combination, slack=slack)
+
+
+def _mended(
+    at: ModelEvaluation, sample: Sample, curvature: Preconditioner, goal: float
+) -> tuple[Vector, Vector]:
+    """Return slopes of the sample's rows, and the residual with them, whose square is to be small.
+
+    Slopes that would leave the domain stay at its end. What that leaves is for others to do, in
+    another round.
+    """
+    low, high = at.model.loss.domain(sample.y)
+    d, l2 = at.model.n_features, at.model.l2
+    slopes, step, missing, square = sample.slopes, np.zeros_like(at.gradient), at.gradient, math.inf
+    for _ in range(ROUNDS):
+        moving = sample._replace(slopes=slopes)
+        able = _with_room(moving, curvature.solve(missing), low, high)
+        further, moves = _solved(able, missing, curvature, l2, NEGLIGIBLE * goal)
+        slopes = np.clip(slopes + able.weights / sample.shares * moves, low, high)
+        if sample.intercept:
+            slopes = _balanced(slopes, sample, float(at.gradient[-1]))
+        residual = at.gradient + sample.combination(sample.shares * (slopes - sample.slopes))
+        step = step + further
+        missing = residual.copy()
+        missing[:d] += l2 * step[:d]  # it is not 0, but this is, where u is right
+        before, square = square, inner(missing, missing)
+        if not ENOUGH * goal < square < PROGRESS * before:
+            break
+    return slopes, residual[:d]
+
+
+def _with_room(sample: Sample, minus_step: Vector, low: Any, high: Any) -> Sample:
+    """Return the sample with less weight on rows whose slopes could not move as far."""
+    moves = sample.moves(-minus_step)
+    room = np.where(moves > 0.0, high - sample.slopes, sample.slopes - low)
+    needed = sample.weights * np.abs(moves)
+    most = FARTHEST * sample.shares * room
+    narrow = needed > most
+    share = np.divide(most, needed, out=np.ones_like(needed), where=narrow)
+    return sample._replace(weights=sample.weights * share)
+
+
+def _solved(
+    sample: Sample, gradient: Vector, curvature: Preconditioner, l2: float, enough: float
+) -> tuple[Vector, Vector]:
+    """Return u with about (sum_k weights_k a_k a_k' + l2) u = -gradient, and <a_k, u>.
+
+    By conjugate gradients, until the residual's square is small enough.
+    """
+    solution, moves = np.zeros_like(gradient), np.zeros_like(sample.weights)
+    residual = -gradient
+    direction = preconditioned = curvature.solve(residual)
+    size = inner(residual, preconditioned)
+    for _ in range(PRODUCTS):
+        if not size > 0.0:
+            break
+        along = sample.moves(direction)
+        product = sample.combination(sample.weights * along)
+        product[: sample.X.shape[1]] += l2 * direction[: sample.X.shape[1]]
+        step = size / inner(direction, product)
+        solution, moves = solution + step * direction, moves + step * along
+        residual = residual - step * product
+        if not inner(residual, residual) > enough:
+            break
+        preconditioned = curvature.solve(residual)
+        before, size = size, inner(residual, preconditioned)
+        direction = preconditioned + size / before * direction
+    return solution, moves
+
+
+def _balanced(slopes: Vector, sample: Sample, total: float) -> Vector:
+    """Return slopes of these rows with which those of all rows, weighted, have the sum 0.
+
+    An intercept demands it. `total` is the sum before these rows' slopes were changed. Those on the
+    side that is heavier are scaled down, which keeps them in the domain; not a number if they are
+    too few.
+    """
+    total += float(sample.shares @ (slopes - sample.slopes))
+    if total == 0.0:
+        return slopes
+    heavier = slopes * total > 0.0
+    weight = abs(float(sample.shares[heavier] @ slopes[heavier]))
+    if not weight > abs(total):
+        return np.full_like(slopes, math.nan)
+    return np.where(heavier, (1.0 - abs(total) / weight) * slopes, slopes)

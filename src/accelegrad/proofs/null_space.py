@@ -1,0 +1,560 @@
+"""Lower bounds of the minimum of a linear model without an l2 term.
+
+For P(w) = sum_i p_i l(m_i, y_i), m = X w (+ intercept), and any slopes theta with
+
+    sum_i p_i theta_i a_i = 0                                                        (balance)
+
+where a_i is the i-th row of X (with a 1 for the intercept), Fenchel's inequality
+l(m) >= theta m - l*(theta) gives  min P >= D(theta) = -sum_i p_i l*(theta_i). Slopes from a run are
+balanced only nearly; here they are made so without leaving the domain of the conjugates:
+
+- `NullSpace.project` is the projection onto the null space, at two products with the data. That is
+  all that is needed where the conjugate is finite everywhere; else the slopes that it pushes out of
+  the domain are pulled back by scaling all of them down.
+- `NullSpace.correct` moves each slope in proportion to the room it has inside its interval, as the
+  affine-scaling and interior-point methods do: slopes on an end stay there. That costs a Gram
+  matrix of the rows with room, and loses far less.
+
+Losses with kinks have, near a minimiser, only about as many rows with room as there are parameters,
+those whose margins are next to a kink. `DualBounds.polished` therefore fixes all other slopes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.linalg
+import scipy.sparse as sp
+
+from accelegrad.errors import Vector
+from accelegrad.problems.losses import Loss
+from accelegrad.problems.products import Products, runs
+from accelegrad.proofs.rounding import level, sum_in_pairs, tree_growth
+
+Matrix = npt.NDArray[np.float64]
+Rows = npt.NDArray[np.integer[Any]]
+
+_EPS = float(np.finfo(np.float64).eps)
+_TINY = float(np.finfo(np.float64).tiny)
+# Gram matrices are factorised, so the parameters have to be few.
+MOST_PARAMETERS = 1000
+# Multiplications for the Gram matrix, n d^2: so many take about a second ...
+_SECONDS_WORK = 1e10
+# ... or so many for each stored entry. A gradient takes two, but waits for the memory: this is
+# about as much as fifty gradients of dense data.
+_WORK_AN_ENTRY = 512
+# A bound copies the rows whose slopes it moves: at most so many for each parameter, or this part
+# of all rows, or as many as have this many entries; whichever is most.
+_LEAST_ROWS = 8
+_MOST_ROWS = 0.125
+_FEW_ENTRIES = 1 << 16
+# Entries of a block of rows: bounds the memory taken, and fits into the cache.
+_BLOCK_ENTRIES = 1 << 17
+# Above this condition number the Gram matrix is computed once more in better coordinates.
+_WELL_CONDITIONED = 1e10
+# Directions in which the data, in those coordinates, are this small are rounding.
+_RANK_TOLERANCE = 1e-10
+# Corrections with a new Gram matrix. One that leaves more than this part of what is missing goes
+# only so far towards the first end; if it gets less far than this on its way, it is the last.
+_ROUNDS = 12
+_GAIN = 0.5
+_TOWARDS_END = 0.9
+_HOPELESS = 0.1
+# Added, for each column, to Gram matrices with unit diagonal, which dependent columns make
+# singular but for rounding.
+_RIDGE = 1e-13
+# Corrections with the same Gram matrix: each removes most of the rounding of the one before.
+_REFINEMENTS = 3
+# What is left, relative to the slopes and to columns of norm 1, where it counts as rounding.
+_BALANCED = 1e-12
+# Units of rounding, relative to the terms, that count as none.
+_ROUNDOFFS = 64.0
+# Margins of labels at a minimiser are taken to be smaller, as a root mean square.
+_FARTHEST_MARGIN = 1e3
+# The part of the rows whose slopes may be chosen anew next to a kink.
+_MOST_FREE = 0.25
+
+
+def obstacle(X: Any, n_parameters: int) -> str | None:
+    """Return why there is no affordable bound for such data, or None where there is one.
+
+    It needs the Gram matrix once, n d^2 multiplications for d parameters: about d/10 gradients of
+    dense data, since they need not wait for the memory. A thousand parameters are the limit because
+    matrices of that order are factorised for every bound. With n <= d rows only theta = 0 is
+    balanced, unless rows are dependent, and so the bound would be 0.
+    """
+    n_samples = int(X.shape[0])
+    if n_parameters > MOST_PARAMETERS:
+        return f"it takes at most {MOST_PARAMETERS} parameters, but there are {n_parameters}"
+    if n_samples <= n_parameters:
+        return f"it takes more rows than parameters, but there are {n_samples} and {n_parameters}"
+    entries = int(getattr(X, "nnz", n_samples * n_parameters))
+    work = n_samples * n_parameters**2
+    if work > max(_SECONDS_WORK, _WORK_AN_ENTRY * entries):
+        return (
+            f"its Gram matrix of {n_parameters} x {n_parameters} would take {work:.1g} "
+            f"multiplications for the {entries} entries of X"
+        )
+    return None
+
+
+class NullSpace:
+    """The balanced slopes of a linear model: theta with sum_i p_i theta_i a_i = 0.
+
+    Everything is done in float64, also for float32 data, in blocks of rows: X is not copied.
+
+    Parameters
+    ----------
+    X : array or CSR matrix of shape (n_samples, n_features)
+        The data.
+    shares : Vector
+        The weights p_i of the rows, which sum to 1.
+    fit_intercept : bool
+        Whether a 1 is appended to every row.
+    """
+
+    def __init__(self, X: Any, shares: Vector, fit_intercept: bool) -> None:
+        self.X, self.shares, self.fit_intercept = X, shares, fit_intercept
+        self.n_samples, self.n_features = (int(size) for size in X.shape)
+        self.n_parameters = self.n_features + fit_intercept
+        self._is_sparse = bool(sp.issparse(X))
+        self.products = Products(X)
+        self.scale = self._unit_scale()
+        self._mixing = np.eye(self.n_parameters)
+        self._orthogonalise()
+
+    @cached_property
+    def _stretch(self) -> float:
+        """The norm of the change of coordinates, at most that of well-conditioned data."""
+        largest = float(scipy.linalg.norm(self._mixing, 2)) if self._mixing.size else 0.0
+        return min(largest, math.sqrt(_WELL_CONDITIONED))
+
+    @property
+    def rank(self) -> int:
+        """The dimension of the span of the columns: `n_parameters` unless they are dependent."""
+        return int(self._mixing.shape[1])
+
+    def left_over(self, theta: Vector) -> float:
+        """Return the most that sum_i p_i theta_i m_i can be for margins with sum_i p_i m_i^2 = 1.
+
+        It is 0 but for rounding, which is allowed for, where theta is balanced. Where rounding does
+        not explain it, the result is infinite.
+        """
+        imbalance, size = self._exact_imbalance(theta), self.size(theta)
+        if _norm(imbalance) > _BALANCED * size:
+            return math.inf
+        # Columns have norm 1: each entry of the imbalance is off by so much at most.
+        rounding = tree_growth(self.n_samples) * size * math.sqrt(self.n_parameters)
+        return _norm(self._mixing.T @ imbalance) + rounding * self._stretch
+
+    def distance(self, combination: Vector) -> float:
+        """Return how far from balance slopes are, with sum_i p_i theta_i a_i = `combination`."""
+        return _norm(self._mixing.T @ (self.scale * combination))
+
+    def project(self, theta: Vector) -> Vector:
+        """Return the nearest balanced slopes, in the norm with weights p_i."""
+        for _ in range(_REFINEMENTS):
+            imbalance = self._imbalance(theta)
+            if _norm(imbalance) <= _EPS * self.size(theta):
+                break
+            theta = theta - self._forward(self._mixing @ (self._mixing.T @ imbalance))
+        return theta
+
+    def size(self, theta: Vector) -> float:
+        """Return the norm of theta with weights p_i."""
+        return _norm(np.sqrt(self.shares) * theta)
+
+    def correct(self, theta: Vector, low: Vector, high: Vector) -> tuple[Vector, bool]:
+        """Return slopes between `low` and `high`, and whether balanced ones were found.
+
+        Slopes on an end stay there. Of the others those with most room are moved, and all of them
+        only if that does not do.
+        """
+        theta = np.clip(theta, low, high)
+        room = _room(theta, low, high)
+        rows, most = np.flatnonzero(room > 0.0), self._most_rows()
+        if rows.size > most:
+            rows = np.argpartition(room, -most)[-most:]
+        few, found = self._correct_some(theta, low, high, rows)
+        if found or rows.size < most:
+            return few, found
+        return self._reached(*reach(AllRows(self), np.zeros(self.n_parameters), theta, low, high))
+
+    def _correct_some(
+        self, theta: Vector, low: Vector, high: Vector, rows: Rows
+    ) -> tuple[Vector, bool]:
+        theta = theta.copy()
+        free, theta[rows] = theta[rows], 0.0
+        some = _SomeRows(self._dense(self.X[rows]), self.shares[rows])
+        target = -self._imbalance(theta)
+        theta[rows], found = reach(some, target, free, low[rows], high[rows])
+        return self._reached(theta, found)
+
+    def _reached(self, theta: Vector, found: bool) -> tuple[Vector, bool]:
+        return theta, found and self.left_over(theta) < math.inf
+
+    def _most_rows(self) -> int:
+        """Return how many rows are cheap to copy and to factorise."""
+        d = self.n_parameters
+        return max(_LEAST_ROWS * d, int(_MOST_ROWS * self.n_samples), _FEW_ENTRIES // d)
+
+    def _imbalance(self, theta: Vector) -> Vector:
+        """Return sum_i p_i theta_i a_i for columns scaled to norm 1."""
+        return self.scale * self._backward(self.shares * theta)
+
+    def _exact_imbalance(self, theta: Vector) -> Vector:
+        """Return the same as `_imbalance`, but for rounding, by sums in pairs."""
+        weighted = self.shares * theta
+        parts = [
+            sum_in_pairs(self._dense(self.X[some]) * weighted[some, None])
+            for some in runs(self.n_samples, _BLOCK_ENTRIES // self.n_parameters)
+        ]
+        return sum_in_pairs(np.array(parts))
+
+    def _orthogonalise(self) -> None:
+        """Find coordinates in which the columns are orthonormal, in the inner product by p.
+
+        Columns are scaled to norm 1 first. Where they are nearly dependent the Gram matrix, whose
+        errors are those of the squares, says little about the directions in which they are; a
+        second one, in the coordinates of the first, does (as in the QR factorisation by two
+        Cholesky factorisations). What is tiny even there is left out: such columns are dependent.
+        """
+        gram = self._gram(self.shares)
+        norms = np.sqrt(gram.diagonal())
+        units = np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0.0)
+        self.scale = self.scale * units
+        gram = units[:, None] * gram * units
+        mixing = _inverse_root(gram)
+        if mixing is not None:
+            self._mixing = mixing
+            return
+        sizes, directions = scipy.linalg.eigh(gram, check_finite=False)
+        least = _EPS * sizes.size * max(float(sizes[-1]), 1.0)
+        self._mixing = directions / np.sqrt(np.maximum(sizes, least))
+        sizes, directions = scipy.linalg.eigh(
+            self._gram(self.shares, mixed=True), check_finite=False
+        )
+        kept = sizes > _RANK_TOLERANCE * sizes[-1]
+        self._mixing = self._mixing @ (directions[:, kept] / np.sqrt(sizes[kept]))
+
+    def _unit_scale(self) -> Vector:
+        """Return factors that bring the entries of a column to 1 at most: no square overflows."""
+        if self._is_sparse:
+            most = np.zeros(self.n_features)
+            for some in runs(self.X.nnz, _BLOCK_ENTRIES):
+                np.maximum.at(most, self.X.indices[some], np.abs(self.X.data[some]))
+        else:
+            high, low = self.X.max(axis=0), self.X.min(axis=0)
+            most = np.maximum(high, -low).astype(np.float64)
+        if self.fit_intercept:
+            most = np.append(most, 1.0)
+        return np.divide(1.0, most, out=np.zeros_like(most), where=most > _TINY)
+
+    def _gram(self, weights: Vector, mixed: bool = False) -> Matrix:
+        """Return sum_i weights_i a_i a_i^T, of the scaled columns or in the new coordinates."""
+        roots, total = np.sqrt(weights), np.zeros((self.n_parameters, self.n_parameters))
+        if self._is_sparse and not mixed:
+            for some in runs(self.n_samples, _BLOCK_ENTRIES * self.n_samples // (self.X.nnz + 1)):
+                total += self._sparse_gram(self.X[some], roots[some])
+            return total
+        for some in runs(self.n_samples, _BLOCK_ENTRIES // self.n_parameters):
+            rows = self._dense(self.X[some]) * roots[some, None]
+            if mixed:
+                rows = rows @ self._mixing
+            total += rows.T @ rows
+        return total
+
+    def _sparse_gram(self, block: Any, roots: Vector) -> Matrix:
+        columns: Any = sp.csr_array(block, dtype=np.float64)
+        if self.fit_intercept:
+            columns = sp.hstack([columns, sp.csr_array(np.ones((roots.size, 1)))], format="csr")
+        scaled = sp.diags_array(roots) @ columns @ sp.diags_array(self.scale)
+        product: Matrix = (scaled.T @ scaled).toarray()
+        return product
+
+    def _dense(self, block: Any) -> Matrix:
+        """Return rows with the columns scaled."""
+        rows = np.ones((block.shape[0], self.n_parameters))
+        rows[:, : self.n_features] = block.toarray() if self._is_sparse else block
+        rows *= self.scale
+        return rows
+
+    def _forward(self, scaled: Vector) -> Vector:
+        """Return the margins at a point, for columns scaled to norm 1."""
+        w = self.scale * scaled
+        margins: Vector = self.products.forward(w[: self.n_features])
+        if self.fit_intercept:
+            margins += w[-1]
+        return margins
+
+    def _backward(self, weighted: Vector) -> Vector:
+        """Return sum_i weighted_i a_i."""
+        combination: Vector = self.products.backward(weighted)
+        return np.append(combination, weighted.sum()) if self.fit_intercept else combination
+
+
+class _SomeRows:
+    """Some rows, copied and dense, with columns scaled to norm 1."""
+
+    def __init__(self, rows: Matrix, shares: Vector) -> None:
+        self.rows, self.shares = rows, shares
+
+    def combination(self, theta: Vector) -> Vector:
+        """Return sum_i p_i theta_i a_i."""
+        combination: Vector = (self.shares * theta) @ self.rows
+        return combination
+
+    def margins(self, w: Vector) -> Vector:
+        """Return a_i w."""
+        return self.rows @ w
+
+    def gram(self, room: Vector) -> Matrix:
+        """Return sum_i p_i room_i a_i a_i^T."""
+        weighted = self.rows * np.sqrt(self.shares * room)[:, None]
+        return weighted.T @ weighted
+
+
+class AllRows:
+    """All rows, where they are."""
+
+    def __init__(self, space: NullSpace) -> None:
+        self.space, self.shares = space, space.shares
+        self.combination, self.margins = space._imbalance, space._forward
+
+    def gram(self, room: Vector) -> Matrix:
+        """Return sum_i p_i room_i a_i a_i^T."""
+        return self.space._gram(self.shares * room)
+
+
+def reach(
+    data: _SomeRows | AllRows, target: Vector, theta: Vector, low: Vector, high: Vector
+) -> tuple[Vector, bool]:
+    """Return slopes between the ends with sum_i p_i theta_i a_i = target, and whether it is so.
+
+    Each round solves for steps in proportion to the room between the ends (later to its square,
+    which keeps off the ends). Slopes that would leave are stopped at the end, for good, if most of
+    what is missing is gained by the others nevertheless; else all go only until the first is there.
+    """
+    rounding = _ROUNDOFFS * _EPS * (_norm(target) + _norm(np.sqrt(data.shares) * theta))
+    missing = target - data.combination(theta)
+    for count in range(_ROUNDS):
+        room = _room(theta, low, high)
+        room = room if count == 0 else room * room
+        solve = _solver(data.gram(room))
+        if solve is None:
+            break
+        progress = False
+        for _ in range(_REFINEMENTS):
+            step = room * data.margins(solve(missing))
+            moved = np.clip(theta + step, low, high)
+            left = target - data.combination(moved)
+            if _norm(left) > _GAIN * _norm(missing):
+                break
+            theta, missing, progress = moved, left, True
+        if _norm(missing) <= rounding:
+            return theta, True
+        if not progress:
+            length = _step_length(theta, step, low, high)
+            if not _HOPELESS <= length < 1.0:
+                break
+            theta = theta + _TOWARDS_END * length * step
+            missing = target - data.combination(theta)
+    return theta, False
+
+
+def with_unit_diagonal(gram: Matrix) -> tuple[Vector, Matrix]:
+    """Return units of the coordinates, and the matrix in them, with a diagonal of ones.
+
+    Coordinates may be measured in very different units. One with a zero on the diagonal keeps it:
+    its unit is 0, so that it is no coordinate of anything.
+    """
+    sizes = np.sqrt(gram.diagonal())
+    units = np.divide(1.0, sizes, out=np.zeros_like(sizes), where=sizes > 0.0)
+    return units, units[:, None] * gram * units
+
+
+def _solver(gram: Matrix) -> Callable[[Vector], Vector] | None:
+    """Return what solves for a Gram matrix, in which columns may be zero or dependent.
+
+    None where rounding or overflow has made it something else.
+    """
+    units, gram = with_unit_diagonal(gram)
+    gram[np.diag_indices_from(gram)] = 1.0 + _RIDGE * len(gram)
+    try:
+        factor = scipy.linalg.cho_factor(gram, lower=True)
+    except (scipy.linalg.LinAlgError, ValueError):  # the latter where it is not finite
+        return None
+
+    def solve(missing: Vector) -> Vector:
+        solution: Vector = units * scipy.linalg.cho_solve(
+            factor, units * missing, check_finite=False
+        )
+        return solution
+
+    return solve
+
+
+class DualBounds:
+    """Lower bounds of min P for a linear model without an l2 term, from slopes or from a point.
+
+    Parameters
+    ----------
+    space : NullSpace
+        The balanced slopes.
+    loss : Loss
+        The pointwise loss.
+    y : Vector
+        The targets.
+    """
+
+    def __init__(self, space: NullSpace, loss: Loss, y: Vector) -> None:
+        self.space, self.loss, self.y = space, loss, y
+        self._weighs = space.shares > 0.0
+        low, high = loss.domain(y)
+        # A row without weight has no say: its slope is 0.
+        self.low = np.where(self._weighs, low, 0.0)
+        self.high = np.where(self._weighs, high, 0.0)
+        self._unbounded = bool(np.isinf(low).all() and np.isinf(high).all())
+        self._around_zero = bool((np.max(low) < 0.0) and (np.min(high) > 0.0))
+        self._kinked = not np.isfinite(loss.curvature)
+
+    def at(self, theta: Vector) -> float:
+        """Return the best bound from slopes close to theta, at least 0, which holds anyway."""
+        theta = np.clip(np.where(self._weighs, theta, 0.0), self.low, self.high)
+        projected, factor = self._scaled_down(theta)
+        bound = self._value(projected) if factor > 0.0 else 0.0
+        if factor < 1.0:
+            corrected, found = self.space.correct(theta, self.low, self.high)
+            bound = max(bound, self._value(corrected)) if found else bound
+        return bound
+
+    def near(self, margins: Vector, derivatives: Vector) -> float:
+        """Return the best bound found at a point, given its margins and slopes."""
+        if self._kinked:
+            return self.polished(margins, derivatives)
+        return self.at(derivatives)
+
+    def polished(self, margins: Vector, derivatives: Vector) -> float:
+        """Return a bound from slopes that differ from the loss's at few rows: those next to a kink.
+
+        Within `width` of the margin the loss takes slopes between l'(m - width) and l'(m + width).
+        If there are balanced ones in these intervals, P at the point exceeds their bound by at most
+        `width` times the mean length of the intervals. So the least such width is searched, by
+        bisection over the number of rows that it frees: it is small near a minimiser.
+        """
+        distances = np.abs(np.abs(margins - self.y) - float(getattr(self.loss, "epsilon", 0.0)))
+        distances[~self._weighs] = np.inf
+        theta, widths = derivatives, self._widths(distances)
+        found, first, last = False, 0, len(widths) - 1
+        while first <= last:
+            # The least width, which is right at a vertex and costs least, is tried first.
+            middle = (first + last) // 2 if first > 0 else 0
+            rows = np.flatnonzero(distances <= widths[middle])
+            trial, success = self._freed(margins, derivatives, rows, widths[middle])
+            if success or not found:
+                theta, found = trial, success
+            first, last = (first, middle - 1) if success else (middle + 1, last)
+        return self._value(theta if found else self._scaled_down(theta)[0])
+
+    def _widths(self, distances: Vector) -> list[float]:
+        """Return widths that free as many rows as there are parameters, and ever more."""
+        rank = max(self.space.rank, 1)
+        most = int(_MOST_FREE * np.count_nonzero(self._weighs))
+        doublings = max(math.log2(max(most, 1) / rank), 0.0)
+        counts = [int(rank * 2.0 ** (k / 2)) for k in range(int(2.0 * doublings) + 1)]
+        nearest = np.partition(distances, counts)
+        rounding = _ROUNDOFFS * _EPS * float(np.max(np.abs(self.y)) + distances.min()) + _TINY
+        widths = (0.5 * float(nearest[k - 1] + nearest[k]) for k in counts)
+        return [max(width, rounding) for width in widths if width < math.inf]
+
+    def _freed(
+        self, margins: Vector, derivatives: Vector, rows: Rows, width: float
+    ) -> tuple[Vector, bool]:
+        """Return slopes that the loss takes within so much of the margins, balanced if possible."""
+        m, y = margins[rows], self.y[rows]
+        (below, least), (above, greatest) = (
+            self.loss.value_and_derivative(m + side, y) for side in (-width, width)
+        )
+        theta, low, high = (derivatives.copy() for _ in range(3))
+        theta[rows] = (above - below) / (2.0 * width)  # the mean of the slopes in between
+        low[rows], high[rows] = least, greatest
+        return self.space.correct(theta, low, high)
+
+    def _scaled_down(self, theta: Vector) -> tuple[Vector, float]:
+        """Return the projection of theta, scaled into the domain, and the factor."""
+        theta = np.where(self._weighs, self.space.project(theta), 0.0)
+        if self._unbounded:
+            return theta, 1.0
+        slack = _ROUNDOFFS * _EPS * np.abs(theta)
+        if (theta >= self.low - slack).all() and (theta <= self.high + slack).all():
+            return np.clip(theta, self.low, self.high), 1.0
+        if not self._around_zero:
+            return np.zeros_like(theta), 0.0
+        ends = np.where(theta > 0.0, self.high, self.low)
+        factor = 1.0 / max(float(np.max(theta / np.where(ends == 0.0, 1.0, ends))), 1.0)
+        return np.clip(factor * theta, self.low, self.high), factor
+
+    def _value(self, theta: Vector) -> float:
+        """Return D(theta), less what rounding may have added; 0 where theta is not balanced."""
+        left = self.space.left_over(theta)
+        if left == math.inf:
+            return 0.0
+        height, error = level(self.loss, self.space.shares, theta, self.y)
+        return max(height - error - left * self._reach, 0.0)
+
+    @cached_property
+    def _reach(self) -> float:
+        """Return how large the margins at a minimiser can be, as a norm that counts by shares.
+
+        Losses are at most P(0) in the mean there, which holds predictions near their targets.
+        Margins of labels have no such bound: a minimiser is taken to be within `_FARTHEST_MARGIN`,
+        beyond which all losses are next to 0 or huge.
+        """
+        if self.loss.classification:
+            return _FARTHEST_MARGIN
+        shares = self.space.shares[self._weighs]
+        value, least = (
+            float(shares @ self.loss.value(np.zeros(shares.size), self.y[self._weighs])),
+            float(shares.min()),
+        )
+        residuals = self.loss.reach(value) + math.sqrt(least) * self.loss.reach(value / least)
+        return 1.01 * (self.space.size(self.y) + residuals)
+
+
+def _norm(vector: Vector) -> float:
+    return float(scipy.linalg.norm(vector, check_finite=False))
+
+
+def _inverse_root(gram: Matrix) -> Matrix | None:
+    """Return W with W^T gram W = I, or None where the matrix is too close to a singular one."""
+    try:
+        lower = scipy.linalg.cholesky(gram, lower=True, check_finite=False)
+    except np.linalg.LinAlgError:
+        return None
+    identity = np.eye(len(gram))
+    root = scipy.linalg.solve_triangular(lower, identity, lower=True, check_finite=False).T
+    condition = float(np.sum(root * root)) * float(np.abs(gram).sum(axis=0).max())  # at most this
+    return root if condition <= _WELL_CONDITIONED else None
+
+
+def _room(theta: Vector, low: Vector, high: Vector) -> Vector:
+    """Return half the harmonic mean of the distances to both ends, either of which may be far."""
+    below, above = theta - low, high - theta
+    inside = (below > 0.0) & (above > 0.0)
+    below, above = np.where(inside, below, 1.0), np.where(inside, above, 1.0)
+    with np.errstate(over="ignore"):
+        return np.where(inside, 1.0 / (1.0 / below + 1.0 / above), 0.0)
+
+
+def _step_length(theta: Vector, step: Vector, low: Vector, high: Vector) -> float:
+    """Return the part of the step, at most 1, after which all slopes still are between the ends."""
+    moves = step != 0.0
+    ends = np.where(step > 0.0, high, low)
+    with np.errstate(over="ignore"):
+        parts = (ends - theta)[moves] / step[moves]
+    return float(min(parts.min(initial=1.0), 1.0))

@@ -1,0 +1,1 @@
+"""Running a rule on an oracle."""

@@ -1,0 +1,270 @@
+"""Stochastic runs on linear models whose steps are done many at a time, in compiled code.
+
+`compiled_twin` returns, for a rule on minibatches of a linear model, a rule that does the same
+steps up to rounding: O(nonzeros of the batch) a step on CSR data. The loop lets it do as many steps
+in a call as nobody wants to look between.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from accelegrad import kernels
+from accelegrad.errors import NonFiniteError, Vector
+from accelegrad.problems.linear_model import LinearModel
+from accelegrad.problems.scaling import ColumnScaling
+from accelegrad.problems.sets import Ball
+from accelegrad.rules import AcceleGrad, AdaGrad, DistanceFreeAcceleGrad, Rescaled
+from accelegrad.rules.base import Rule, Step
+from accelegrad.rules.rescaled import ChangedOracle
+from accelegrad.rules.schedules import importance_weight
+from accelegrad.run.batches import fewer_steps, powers_of, weight_squares
+from accelegrad.run.oracle import QUIET, Evaluation, MinibatchOracle
+
+if TYPE_CHECKING:
+    from accelegrad.kernels.epochs import Epochs
+
+#: Entries of X that a call reads: some milliseconds, so that Ctrl-C and time limits are heeded soon
+CHUNK_ENTRIES = 1 << 21
+#: With fewer rows and columns, loading Numba would take longer than what it saves.
+LEAST_ROWS, LEAST_ENTRIES = 5_000, 1 << 18
+#: What the kernels keep of a rule's sums: numbers that grow with the weights, or their squares, and
+#: columns by the layout (columns of CSR rows' coupled rules and of AdaGrad, points of dense rows)
+LINEAR = (
+    *("weight_sum", "evidence", "sum_b", "sb", "rho", "rho0", "rho1", "rho2"),
+    *("sigma0", "sigma1", "sigma2", "sz", "sy", "sx0"),
+)
+QUADRATIC = ("ss", "peak")
+SUM_COLUMNS = {4: [2, 3], 2: [1]}
+SUM_POINTS = {5: [1, 4], 2: [1]}
+
+
+class CompiledState:
+    """What the loop sees of a state that compiled code changes in place."""
+
+    def __init__(self, epochs: Epochs | None, x0: Vector, radius: float | None) -> None:
+        self.epochs = epochs  # None before the first step, which may look for a radius first
+        self.start = x0
+        self._radius = radius
+
+    @property
+    def iteration(self) -> int:
+        """How many steps were done."""
+        return 0 if self.epochs is None else self.epochs.iteration
+
+    @property
+    def step_size(self) -> float:
+        """The last step's size."""
+        return 0.0 if self.epochs is None else self.epochs.step_size
+
+    @property
+    def squares(self) -> float:
+        """The sum of the squared gradients, weighted as the rule does."""
+        return 0.0 if self.epochs is None else float(self.epochs.numbers["squares"])
+
+    @property
+    def radius(self) -> float:
+        """The radius of a rule that finds it."""
+        radius = self._radius if self.epochs is None else self.epochs.radius
+        assert radius is not None
+        return radius
+
+    def _asdict(self) -> dict[str, Any]:
+        return {} if self.epochs is None else self.epochs.state()
+
+
+class CompiledRule(Rule):
+    """The compiled twin of a rule on minibatches of a linear model.
+
+    Parameters
+    ----------
+    rule : AcceleGrad, AdaGrad, DistanceFreeAcceleGrad, or one of them rescaled
+        The rule, projecting onto a ball around its start at most; rescaled on dense rows only.
+    model : LinearModel
+        Where the rows come from.
+    values : bool
+        Whether steps, one at a time then, are to tell the value of their batch, which is computed
+        beside them.
+    """
+
+    def __init__(self, rule: Rule, model: LinearModel, *, values: bool = False) -> None:
+        self.rule, self.change = _parts(rule)
+        self.model, self.values = model, values
+        X: Any = model.X
+        entries = X.size if isinstance(X, np.ndarray) else X.nnz
+        self._rows_at_once = max(1, CHUNK_ENTRIES * model.n_samples // max(entries, 1))
+
+    def init(self, x0: Vector) -> CompiledState:
+        """Return the state before the first step, in the rule's own coordinates."""
+        start = x0 if self.change is None else self.change.invert(x0)
+        return CompiledState(None, start, getattr(self.rule.init(start), "radius", None))
+
+    def restored(self, state: CompiledState, content: Mapping[str, Any]) -> CompiledState:
+        """Return the state that a checkpoint holds."""
+        if content:
+            state.epochs = self._epochs(state.start, content.get("radius"))
+            state.epochs.restore(content)
+        return state
+
+    def step(self, state: CompiledState, oracle: Any) -> Step:
+        """Do one step."""
+        return self.advance(state, oracle, 1)
+
+    def advance(self, state: CompiledState, oracle: MinibatchOracle, most: int) -> Step:
+        """Do up to `most` steps in one compiled call."""
+        if state.epochs is None:
+            state.epochs = self._epochs(state.start, self._first_radius(state, oracle))
+        sampler = oracle.sampler
+        most = max(1, min(most, self._rows_at_once // sampler.batch_size))
+        rows = sampler.next_batches(most)
+        batches = -(-rows.size // sampler.batch_size)
+        first, squares = state.iteration, state.squares
+        seen = self._seen(state, rows) if self.values and batches == 1 else None
+        done = state.epochs.advance(rows, sampler.batch_size)
+        oracle.count(batches, rows.size)
+        if done < batches:
+            raise NonFiniteError("the gradient of a batch is not finite")
+        # Nothing exact is known. The square is the steps' weighted mean.
+        evaluation = Evaluation(self.last(state), math.nan) if seen is None else seen
+        evaluation.squared_norm = (state.squares - squares) / weight_squares(self, first, done)
+        return Step(state, evaluation, 1.0, done)
+
+    def _seen(self, state: CompiledState, rows: Any) -> Evaluation:
+        """Return the value of a batch where its gradient is taken."""
+        assert state.epochs is not None
+        point = self._unscaled(state.epochs.query())
+        with np.errstate(**QUIET):
+            return Evaluation(point, self.model.batch_value_and_gradient(point, rows)[0])
+
+    def coarsen(self, state: CompiledState, ratio: float) -> None:
+        """Change the state into that of batches so much larger: the twin of `coarsened`."""
+        assert state.epochs is not None
+        steps = fewer_steps(state.iteration, ratio)
+        ratio = state.iteration / steps
+        powers = powers_of(self.rule)
+        squares = next(p for name, p in powers.items() if name.endswith("squares"))
+        content = state.epochs.state()
+        content["squares"] /= ratio**squares
+        content["iteration"] = steps
+        _shrink_sums(content, ratio ** powers["weight_sum"])
+        state.epochs.restore(content)
+
+    def _first_radius(self, state: CompiledState, oracle: MinibatchOracle) -> float | None:
+        """Return the radius to start with, from the rule's own probe where it has one."""
+        rule = self.rule
+        if not isinstance(rule, DistanceFreeAcceleGrad):
+            return None
+        seen = oracle if self.change is None else ChangedOracle(oracle, self.change)
+        found, _ = rule.prepared(rule.init(state.start), seen)
+        return float(found.radius)
+
+    def _epochs(self, x0: Vector, radius: float | None) -> Epochs:
+        rule, model = self.rule, self.model
+        settings: dict[str, Any] = {
+            "x0": x0,
+            "shares": model.shares,
+            "loss": model.loss.plain.name,
+            "loss_parameter": model.loss.parameter,
+            "smoothing": model.loss.smoothing,
+            "l2": model.l2,
+            "fit_intercept": model.fit_intercept,
+        }
+        if isinstance(rule, DistanceFreeAcceleGrad):
+            kind = "distance_free"
+            settings |= {"initial_radius": radius, "largest_radius": rule.largest_radius}
+        else:
+            assert isinstance(rule, (AcceleGrad, AdaGrad))
+            ball = _ball_of(rule)
+            settings |= {
+                "diameter": rule.diameter,
+                "ball_radius": None if ball is None else ball.radius,
+            }
+            kind = "adagrad"
+            if isinstance(rule, AcceleGrad):
+                kind, settings["gradient_bound"] = "accelegrad", rule.gradient_bound
+        X: Any = model.X
+        if not isinstance(X, np.ndarray):
+            from accelegrad.kernels.sparse_epochs import SparseEpochs
+
+            parts = (X.data, X.indices, X.indptr, model.n_features)
+            return SparseEpochs(kind, *parts, model.y, **settings)
+        from accelegrad.kernels.dense_epochs import DenseEpochs
+
+        if self.change is not None:
+            scale, shift = self.change.scale, self.change.shift
+            settings["change"] = scale, np.zeros_like(scale) if shift is None else shift
+        return DenseEpochs(kind, X, model.y, **settings)
+
+    def output(self, state: CompiledState) -> Vector:
+        """Return the average that the rule's theorem speaks of."""
+        return self._unscaled(state.start if state.epochs is None else state.epochs.output())
+
+    def last(self, state: CompiledState) -> Vector:
+        """Return the last iterate."""
+        return self._unscaled(state.start if state.epochs is None else state.epochs.last())
+
+    def _unscaled(self, point: Vector) -> Vector:
+        return point if self.change is None else self.change.apply(point)
+
+
+def _shrink_sums(content: dict[str, Any], factor: float) -> None:
+    """Divide all that a kernel's state holds of weighted sums, after the number of its steps."""
+    for names, divisor in ((LINEAR, factor), (QUADRATIC, factor**2)):
+        for name in content.keys() & set(names):
+            content[name] /= divisor
+    if "columns" in content:
+        columns = content["columns"]
+        columns[:, SUM_COLUMNS[columns.shape[1]]] /= factor
+        return
+    points = content["points"]
+    points[SUM_POINTS[len(points)]] /= factor
+    if len(points) > 2:  # the next query is kept as a point, and depends on the number of steps
+        y, z = points[2], points[3]
+        points[0] = z + (1 - 1 / importance_weight(content["iteration"])) * (y - z)
+
+
+def _parts(rule: Rule) -> tuple[Rule, ColumnScaling | None]:
+    """Return the rule itself and the scaling of columns under which it runs."""
+    if isinstance(rule, Rescaled) and isinstance(rule.change, ColumnScaling):
+        return rule.rule, rule.change
+    return rule, None
+
+
+def _ball_of(rule: Rule) -> Ball | None:
+    """Return the ball whose projection the rule uses."""
+    ball = getattr(getattr(rule, "project", None), "__self__", None)
+    return ball if isinstance(ball, Ball) else None
+
+
+def compiled_twin(rule: Rule, model: LinearModel, x0: Vector, *, values: bool = False) -> Rule:
+    """Return the compiled twin of a rule where there is one and it pays, else the rule itself."""
+    inner, change = _parts(rule)
+    if change is not None and sp.issparse(model.X):
+        return rule  # steps would not be sparse
+    start = x0 if change is None else change.invert(x0)
+    if not (_pays(model) and _has_twin(inner, start)):
+        return rule
+    return CompiledRule(rule, model, values=values)
+
+
+def _pays(model: LinearModel) -> bool:
+    def pays(matrix: kernels.Readable) -> bool:
+        return model.n_samples >= LEAST_ROWS or matrix.entries >= LEAST_ENTRIES
+
+    return kernels.wanted(kernels.readable(model.X), pays)
+
+
+def _has_twin(rule: Rule, x0: Vector) -> bool:
+    if type(rule) not in (AcceleGrad, AdaGrad, DistanceFreeAcceleGrad):
+        return False
+    if getattr(rule, "prox", None) is not None or getattr(rule, "project", None) is None:
+        return getattr(rule, "prox", None) is None
+    ball = _ball_of(rule)
+    projected_twice = isinstance(rule, AcceleGrad) and rule.project_y
+    known = ball is not None and not projected_twice and not hasattr(rule, "prox")
+    return known and ball is not None and np.array_equal(ball.center, x0)

@@ -1,0 +1,494 @@
+"""`accelegrad fit`, `predict` and `inspect`, from files to files, and what they say to wrong input."""
+
+from __future__ import annotations
+
+import csv
+import io
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.datasets import dump_svmlight_file
+
+from accelegrad.cli.main import main
+from accelegrad.sklearn import AcceleGradClassifier, AcceleGradRegressor
+from accelegrad.sklearn.model_file import load_model, read_model, save_model
+
+RNG = np.random.default_rng(21)
+X = RNG.standard_normal((120, 3)).round(4)
+MARGINS = X @ [1.0, -2.0, 0.5] + 0.2 * RNG.standard_normal(120)
+LABELS = np.where(MARGINS > 0, 1.0, -1.0)
+PRICES = (10.0 + MARGINS).round(4)
+NAMES = ["size", "age", "rooms"]
+
+
+class Run:
+    """Calls the command and keeps what it printed."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self._capsys = capsys
+
+    def __call__(self, *arguments: Any, code: int = 0) -> str:
+        assert main([str(argument) for argument in arguments]) == code
+        self.out, self.err = self._capsys.readouterr()
+        return self.out
+
+    def fails(self, *arguments: Any) -> str:
+        self(*arguments, code=1)
+        assert not self.out
+        return self.err
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    return Run(capsys)
+
+
+def lines(text: str) -> dict[str, str]:
+    """The printed lines as names and values."""
+    pairs = (line.partition("  ") for line in text.splitlines() if not line.startswith(" "))
+    return {name: value.strip() for name, _, value in pairs}
+
+
+def table(text: str) -> list[list[str]]:
+    return list(csv.reader(io.StringIO(text)))
+
+
+def write_csv(path: Path, columns: dict[str, Any]) -> Path:
+    rows = zip(*(np.asarray(column).tolist() for column in columns.values()), strict=True)
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([list(columns), *rows])
+    return path
+
+
+def features() -> dict[str, Any]:
+    return dict(zip(NAMES, X.T, strict=True))
+
+
+def svm(folder: Path, name: str = "data.svm") -> Path:
+    dump_svmlight_file(X, LABELS, str(folder / name), zero_based=False)
+    return folder / name
+
+
+# What is right
+
+
+def test_the_command_of_the_issue(tmp_path: Path, run: Run) -> None:
+    data, model = svm(tmp_path), tmp_path / "model.agm"
+    told = lines(
+        run("fit", data, "--loss", "hinge", "--alpha", "1e-2", "--out", model, "--no-progress")
+    )
+    expected = AcceleGradClassifier("hinge", alpha=1e-2, random_state=0).fit(X, LABELS)
+    fitted = load_model(model)
+    np.testing.assert_allclose(fitted.coef_, expected.coef_, rtol=0, atol=1e-9)
+    assert float(told["objective"]) == pytest.approx(fitted.objective_, rel=1e-7)
+    assert float(told["certified gap"].split()[0]) == pytest.approx(fitted.gap_, rel=1e-2)
+    assert fitted.gap_ <= 1e-3 * fitted.objective_
+    assert int(told["iterations"]) == fitted.n_iter_
+    assert float(told["seconds"]) >= 0.0
+    assert told["written to"] == str(model.resolve())
+    assert f"{data}: 120 x 3" in told["data"]
+    predicted = table(run("predict", model, data))
+    assert predicted[0] == ["prediction"]
+    np.testing.assert_array_equal([float(row[0]) for row in predicted[1:]], fitted.predict(X))
+    scores = lines(run("predict", model, data, "--score"))
+    assert float(scores["accuracy"]) == pytest.approx(fitted.score(X, LABELS), abs=1e-6)
+    shown = run("inspect", model)
+    assert "hinge, l2 penalty, alpha 0.01, with intercept" in shown
+    assert lines(shown)["classes"] == "2: -1.0, 1.0"
+    assert lines(shown)["coefficients"] == "1 x 3, float64, 3 not zero (100.0 %)"
+    assert lines(shown)["converged"] == "yes (tol 0.001)"
+    largest = [line for line in shown.splitlines() if line.startswith("  ")]
+    assert largest[0].split() == ["feature", "1", f"{fitted.coef_[0, 1]:+.6g}"]
+
+
+def test_csv_with_names_and_text_labels(tmp_path: Path, run: Run) -> None:
+    words = np.where(LABELS > 0, "spam, or so", "ham")
+    data = write_csv(tmp_path / "mail.csv", {**features(), "kind": words})
+    model = tmp_path / "mail.agm"
+    run("fit", data, "--out", model, "--no-progress")
+    saved = read_model(model)
+    assert (saved.feature_names, saved.target) == (tuple(NAMES), "kind")
+    np.testing.assert_array_equal(saved.estimator.classes_, ["ham", "spam, or so"])
+    # The columns are found by name, whatever their order; others do not matter.
+    other = {"row": np.arange(120), "rooms": X[:, 2], "size": X[:, 0], "age": X[:, 1]}
+    new = write_csv(tmp_path / "new.csv", other)
+    out = tmp_path / "predicted.csv"
+    assert run("predict", model, new, "--out", out) == ""
+    assert table(out.read_text())[0] == ["kind"]
+    assert [row[0] for row in table(out.read_text())[1:]] == saved.estimator.predict(X).tolist()
+    rows = table(run("predict", model, new, "--proba"))
+    assert rows[0] == ["ham", "spam, or so"]
+    np.testing.assert_array_equal(np.array(rows[1:], dtype=float), saved.estimator.predict_proba(X))
+    accuracy = lines(run("predict", model, data, "--score"))["accuracy"]
+    assert float(accuracy) == pytest.approx(saved.estimator.score(X, words), abs=1e-6)
+    shown = run("inspect", model, "--top", "1")
+    assert lines(shown)["target"] == "kind"
+    assert lines(shown)["features"] == "3, named"
+    assert shown.splitlines()[-1].split() == ["age", f"{saved.estimator.coef_[0, 1]:+.6g}"]
+
+
+def test_numbers_by_a_named_column(tmp_path: Path, run: Run) -> None:
+    data = write_csv(tmp_path / "houses.csv", {"price": PRICES, **features()})
+    model = tmp_path / "houses.agm"
+    options = ("--loss", "quantile", "--quantile", "0.8", "--alpha", "0", "--no-progress")
+    run("fit", data, "--target", "price", "--out", model, *options)
+    fitted = load_model(model)
+    expected = AcceleGradRegressor("quantile", quantile=0.8, alpha=0.0).fit(X, PRICES)
+    assert abs(fitted.objective_ - expected.objective_) <= expected.gap_ + fitted.gap_
+    scores = lines(run("predict", model, data, "--score"))
+    assert float(scores["R^2"]) == pytest.approx(fitted.score(X, PRICES), abs=1e-6)
+    assert "mean absolute error" in scores
+
+
+def test_npz_with_and_without_targets(tmp_path: Path, run: Run) -> None:
+    np.savez(tmp_path / "all.npz", X=X, y=PRICES, feature_names=np.array(NAMES))
+    np.savez(tmp_path / "new.npz", X=X)
+    model = tmp_path / "model.agm"
+    run("fit", tmp_path / "all.npz", "--loss", "squared", "--out", model, "--no-progress")
+    saved = read_model(model)
+    assert saved.feature_names == tuple(NAMES)
+    assert saved.estimator.loss == "squared_error"
+    predicted = table(run("predict", model, tmp_path / "new.npz"))[1:]
+    np.testing.assert_array_equal(np.array(predicted, float).ravel(), saved.estimator.predict(X))
+    np.savez(tmp_path / "other.npz", X=X, feature_names=np.array(NAMES[::-1]))
+    message = run.fails("predict", model, tmp_path / "other.npz")
+    assert (
+        "feature_names are 'rooms', 'age', 'size', but the model's features are 'size'" in message
+    )
+
+
+def test_options_reach_the_estimator(tmp_path: Path, run: Run) -> None:
+    model = tmp_path / "model.agm"
+    options = ["--penalty", "elasticnet", "--l1-ratio", "0.4", "--no-intercept", "--balanced"]
+    more = ["--tol", "0.01", "--max-iter", "77", "--seed", "5", "--n-features", "8"]
+    run("fit", svm(tmp_path), "--out", model, "--no-progress", *options, *more)
+    fitted = load_model(model)
+    assert (fitted.penalty, fitted.l1_ratio, fitted.fit_intercept) == ("elasticnet", 0.4, False)
+    assert (fitted.tol, fitted.max_iter, fitted.random_state) == (0.01, 77, 5)
+    assert fitted.class_weight == "balanced"
+    assert fitted.coef_.shape == (1, 8)
+    run("fit", svm(tmp_path), "--out", model, "--no-progress", "--penalty", "none")
+    assert load_model(model).penalty is None
+
+
+def test_streamed(tmp_path: Path, run: Run) -> None:
+    data, model = svm(tmp_path), tmp_path / "model.agm"
+    options = ("--stream", "--epochs", "30", "--chunk-rows", "25", "--alpha", "0.1")
+    told = lines(run("fit", data, "--out", model, "--no-progress", *options))
+    fitted = load_model(model)
+    assert f"{30 * 120} rows streamed" in told["data"]
+    assert float(told["objective"]) == pytest.approx(fitted.objective_, rel=1e-7)
+    exact = AcceleGradClassifier(alpha=0.1, tol=1e-6).fit(X, LABELS)
+    assert exact.objective_ - exact.gap_ <= fitted.objective_ <= 1.02 * exact.objective_
+
+
+def test_a_missed_tolerance_is_said_and_the_model_written(tmp_path: Path, run: Run) -> None:
+    model = tmp_path / "model.agm"
+    few = ("--tol", "1e-12", "--max-iter", "2", "--no-progress", "--loss", "hinge")
+    run("fit", svm(tmp_path), "--out", model, *few)
+    assert "accelegrad fit: warning: AcceleGradClassifier missed tol=1e-12" in run.err
+    assert lines(run("inspect", model))["converged"].startswith("no")
+
+
+def test_several_classes_and_sparse_coefficients_are_shown(tmp_path: Path, run: Run) -> None:
+    model = tmp_path / "model.agm"
+    classes = np.array(["a", "b", "c"])[np.argsort(np.argsort(MARGINS)) // 40]
+    estimator = AcceleGradClassifier(penalty="l1", alpha=0.05, multi_class="ovr").fit(X, classes)
+    save_model(estimator.sparsify(), model)
+    shown = run("inspect", model, "--top", "3")
+    assert lines(shown)["classes"] == "3: a, b, c"
+    used = int((estimator.coef_.toarray() != 0).sum())
+    assert f"3 x 3, float64, {used} not zero" in shown
+    assert shown.splitlines()[-1].split(":")[0].strip() in "abc"
+
+
+def test_a_model_of_a_data_frame_predicts_from_files(tmp_path: Path, run: Run) -> None:
+    pandas = pytest.importorskip("pandas", reason="pandas makes columns with names")
+    estimator = AcceleGradClassifier().fit(pandas.DataFrame(X, columns=NAMES), LABELS)
+    save_model(estimator, tmp_path / "model.agm")
+    new = write_csv(tmp_path / "new.csv", {name: features()[name] for name in NAMES[::-1]})
+    predicted = table(run("predict", tmp_path / "model.agm", new))[1:]
+    np.testing.assert_array_equal(
+        np.array(predicted, float).ravel(), estimator.predict(pandas.DataFrame(X, columns=NAMES))
+    )
+
+
+# What is wrong
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--loss", "hinges"], "--loss is 'hinges': did you mean 'hinge'?"),
+        (["--alpha", "-1"], "alpha must be a finite number >= 0"),
+        (["--tol", "0"], "tol must be a finite number > 0"),
+        (["--target", "price"], "target is 'price', but only tables with columns"),
+        (["--epochs", "3"], "--epochs and --chunk-rows are of use with --stream only"),
+        (["--stream", "--epochs", "0"], "epochs must be a whole number >= 1"),
+        (["--quantile", "0.3"], "--quantile is of no use with the loss log_loss"),
+        (["--loss", "huber", "--balanced"], "--balanced is for classes"),
+        (["--n-features", "2"], "the index is 3, but n_features allows at most 2"),
+    ],
+)
+def test_wrong_options(tmp_path: Path, run: Run, options: list[str], message: str) -> None:
+    model = tmp_path / "model.agm"
+    assert message in run.fails("fit", svm(tmp_path), "--out", model, "--no-progress", *options)
+    assert not model.exists()
+
+
+def test_wrong_places(tmp_path: Path, run: Run) -> None:
+    data = svm(tmp_path)
+    assert "there is no folder" in run.fails("fit", data, "--out", tmp_path / "no" / "model.agm")
+    assert "this is a folder" in run.fails("fit", data, "--out", tmp_path)
+    assert "cannot be read" in run.fails("fit", tmp_path / "none.csv", "--out", tmp_path / "m.agm")
+    assert "there is no such file" in run.fails("predict", tmp_path / "none.agm", data)
+    assert "not a model file of accelegrad" in run.fails("inspect", data)
+
+
+def test_data_that_do_not_fit_the_model(tmp_path: Path, run: Run) -> None:
+    model = tmp_path / "model.agm"
+    data = write_csv(tmp_path / "houses.csv", {**features(), "price": PRICES})
+    run("fit", data, "--loss", "huber", "--out", model, "--no-progress")
+    fewer = write_csv(tmp_path / "fewer.csv", {"size": X[:, 0], "age": X[:, 1]})
+    message = run.fails("predict", model, fewer)
+    assert "1 of the model's 3 features are not among the columns: 'rooms'" in message
+    plain = tmp_path / "plain.csv"
+    np.savetxt(plain, RNG.standard_normal((5, 7)), delimiter=",")
+    message = run.fails("predict", model, plain)
+    assert "found 7 columns, but 3 features are expected (or 4 with the target)" in message
+    bare = write_csv(tmp_path / "bare.csv", features())
+    assert "--score needs the true targets" in run.fails("predict", model, bare, "--score")
+    assert "the loss huber gives no probabilities" in run.fails("predict", model, bare, "--proba")
+    (tmp_path / "words.csv").write_text("size,age,rooms\n1,2,3\n1,x,3\n")
+    message = run.fails("predict", model, tmp_path / "words.csv")
+    assert "line 3: the cell in column 2 ('age') is 'x', but it must be a number" in message
+
+
+def test_continuous_targets_are_no_classes(tmp_path: Path, run: Run) -> None:
+    data = write_csv(tmp_path / "houses.csv", {**features(), "price": PRICES})
+    message = run.fails("fit", data, "--out", tmp_path / "m.agm", "--no-progress")
+    assert "Unknown label type: continuous" in message
+
+
+def test_ctrl_c_writes_no_model_before_there_is_one(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*arguments: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(AcceleGradClassifier, "fit", interrupt)
+    run("fit", svm(tmp_path), "--out", tmp_path / "m.agm", "--no-progress", code=130)
+    assert "interrupted; no model was written" in run.err
+    assert not (tmp_path / "m.agm").exists()
+
+
+# Scores
+
+
+def fitted_on(run: Run, data: Path, *options: Any) -> Path:
+    model = data.with_suffix(".agm")
+    run("fit", data, "--out", model, "--no-progress", *options)
+    return model
+
+
+def accuracy(run: Run, model: Path, data: Path, *options: Any) -> float:
+    return float(lines(run("predict", model, data, "--score", *options))["accuracy"])
+
+
+@pytest.mark.parametrize("kind", ["csv", "svm", "npz", "npz of whole numbers", "parquet"])
+def test_text_classes_are_scored_against_numbers(tmp_path: Path, run: Run, kind: str) -> None:
+    words = np.where(LABELS > 0, "1", "2").astype("U3")
+    words[:3] = "xyz"
+    model = fitted_on(run, write_csv(tmp_path / "all.csv", {**features(), "kind": words}))
+    estimator = load_model(model)
+    predicted = estimator.predict(X)
+    assert set(predicted) == {"1", "2"}
+    numbers = predicted.astype(int)
+    name = tmp_path / f"new.{kind[:3]}"
+    if kind == "csv":
+        write_csv(name, {**features(), "kind": numbers})
+    elif kind == "svm":
+        dump_svmlight_file(X, numbers, str(name), zero_based=False)
+    elif kind == "parquet":
+        pandas = pytest.importorskip("pandas")
+        pytest.importorskip("pyarrow", reason="the extra parquet is not installed")
+        name = tmp_path / "new.parquet"
+        pandas.DataFrame(features()).assign(kind=numbers).to_parquet(name)
+    else:
+        np.savez(name, X=X, y=numbers if "whole" in kind else numbers.astype(float))
+    assert accuracy(run, model, name) == 1.0
+
+
+def test_labels_are_not_cut_to_those_of_the_model(tmp_path: Path, run: Run) -> None:
+    model = fitted_on(
+        run, write_csv(tmp_path / "all.csv", {**features(), "kind": np.where(LABELS > 0, "a", "b")})
+    )
+    longer = np.where(load_model(model).predict(X) == "a", "ant", "bad")
+    longer[:30] = "a"
+    data = write_csv(tmp_path / "new.csv", {**features(), "kind": longer})
+    told = lines(run("predict", model, data, "--score"))
+    right = (load_model(model).predict(X)[:30] == "a").mean() / 4
+    assert float(told["accuracy"]) == pytest.approx(right, abs=1e-6)
+    assert told["labels not known to the model"] == "90 rows: ant, bad"
+
+
+def test_numbers_as_classes_are_scored_against_text(tmp_path: Path, run: Run) -> None:
+    model = fitted_on(run, write_csv(tmp_path / "all.csv", {**features(), "kind": LABELS}))
+    predicted = load_model(model).predict(X)
+    words = np.where(predicted > 0, "+1", "-1.0").astype(object)
+    words[7] = "none of them"
+    data = write_csv(tmp_path / "new.csv", {**features(), "kind": words})
+    assert accuracy(run, model, data) == pytest.approx(119 / 120, abs=1e-6)
+
+
+def test_truth_values_as_classes(tmp_path: Path, run: Run) -> None:
+    np.savez(tmp_path / "all.npz", X=X, y=LABELS > 0, feature_names=NAMES)
+    model = fitted_on(run, tmp_path / "all.npz")
+    expected = accuracy(run, model, tmp_path / "all.npz")
+    assert expected > 0.9
+    for words in (np.where(LABELS > 0, "True", "False"), (LABELS > 0).astype(int)):
+        data = write_csv(tmp_path / "new.csv", {**features(), "kind": words})
+        assert accuracy(run, model, data, "--target", "kind") == expected
+
+
+def test_a_label_that_fits_two_classes_is_known_by_its_text(tmp_path: Path, run: Run) -> None:
+    words = np.where(LABELS > 0, "1", "1.0").astype("U3")
+    words[5] = "one"  # so that all of them are text
+    data = write_csv(tmp_path / "all.csv", {**features(), "kind": words})
+    model = fitted_on(run, data)
+    np.testing.assert_array_equal(load_model(model).classes_, ["1", "1.0", "one"])
+    assert accuracy(run, model, data) > 0.9
+    np.savez(tmp_path / "new.npz", X=X, y=np.ones(120, dtype=int), feature_names=NAMES)
+    # The whole number 1 is written as the class "1" is.
+    share = (load_model(model).predict(X) == "1").mean()
+    assert accuracy(run, model, tmp_path / "new.npz") == pytest.approx(share, abs=1e-6)
+
+
+def test_numbers_are_scored_against_numbers(tmp_path: Path, run: Run) -> None:
+    data = write_csv(tmp_path / "houses.csv", {**features(), "price": PRICES})
+    model = fitted_on(run, data, "--loss", "huber")
+    words = PRICES.astype(object)
+    words[50] = "much"
+    wrong = write_csv(tmp_path / "new.csv", {**features(), "price": words})
+    message = run.fails("predict", model, wrong, "--score")
+    assert "line 52: the cell in column 4 ('price') is 'much', but it must be a number" in message
+    # Without a score the targets do not matter.
+    assert len(table(run("predict", model, wrong))) == 121
+    np.savez(tmp_path / "new.npz", X=X, y=words.astype(str))
+    assert "y must hold numbers" in run.fails("predict", model, tmp_path / "new.npz", "--score")
+    for options in ([], ["--stream", "--chunk-rows", "9"]):
+        message = run.fails("fit", wrong, "--loss", "huber", "--out", model, *options)
+        assert "line 52: " in message
+        assert "'much'" in message
+
+
+# Which column is which
+
+
+def test_a_target_by_number_is_remembered(tmp_path: Path, run: Run) -> None:
+    data, model = tmp_path / "plain.csv", tmp_path / "model.agm"
+    np.savetxt(data, np.column_stack([LABELS, X]), delimiter=",")
+    run("fit", data, "--target", "0", "--out", model, "--no-progress")
+    fitted = load_model(model)
+    predicted = [float(row[0]) for row in table(run("predict", model, data))[1:]]
+    np.testing.assert_array_equal(predicted, fitted.predict(X))
+    assert accuracy(run, model, data) == pytest.approx(fitted.score(X, LABELS), abs=1e-6)
+    assert lines(run("inspect", model))["target"] == "column 0"
+    np.savetxt(data, X, delimiter=",")
+    assert [float(row[0]) for row in table(run("predict", model, data))[1:]] == predicted
+
+
+def test_a_target_that_is_given_has_to_be_there(tmp_path: Path, run: Run) -> None:
+    data = write_csv(tmp_path / "houses.csv", {**features(), "price": PRICES})
+    model = fitted_on(run, data, "--loss", "huber")
+    bare = write_csv(tmp_path / "bare.csv", features())
+    assert "no column 'cost'" in run.fails("predict", model, bare, "--target", "cost")
+    assert "target is 7" in run.fails("predict", model, data, "--target", "7")
+    assert "is a feature of the model" in run.fails("predict", model, data, "--target", "size")
+    assert "LIBSVM" in run.fails("predict", model, svm(tmp_path), "--target", "price")
+    np.savez(tmp_path / "new.npz", X=X, y=PRICES)
+    for command in (["predict", model], ["fit", "--out", model]):
+        message = run.fails(*command, tmp_path / "new.npz", "--target", "2")
+        assert "target is 2, but only tables with columns have one to choose" in message
+
+
+@pytest.mark.parametrize("kind", ["csr", "csc", "coo", "bsr", "dia"])
+def test_sparse_matrices_of_every_format(tmp_path: Path, run: Run, kind: str) -> None:
+    model = fitted_on(run, svm(tmp_path))
+    # More than 100 diagonals make SciPy warn.
+    sp.save_npz(tmp_path / "new.npz", sp.csr_matrix(X[:90]).asformat(kind))
+    predicted = [float(row[0]) for row in table(run("predict", model, tmp_path / "new.npz"))[1:]]
+    np.testing.assert_array_equal(predicted, load_model(model).predict(X[:90]))
+
+
+def test_a_name_that_comes_twice_is_refused(tmp_path: Path, run: Run) -> None:
+    data = write_csv(tmp_path / "all.csv", {**features(), "kind": LABELS})
+    model = fitted_on(run, data)
+    text = data.read_text().replace("size,age,rooms", "size,size,age,rooms", 1)
+    (tmp_path / "twice.csv").write_text(text.replace("\n", "\n0,").removesuffix("0,"))
+    message = run.fails("predict", model, tmp_path / "twice.csv")
+    assert "line 1: the columns 1 and 2 have the same name, 'size'" in message
+
+
+def test_streamed_csv_is_what_fit_reads(tmp_path: Path, run: Run) -> None:
+    words = np.where(LABELS > 0, "1", "2").astype(object)
+    words[100:] = np.where(LABELS[100:] > 0, "more\nthan a line", "2")
+    data = write_csv(tmp_path / "all.csv", {**features(), "kind": words})
+    models = [
+        load_model(fitted_on(run, data, "--alpha", "0.1", *options))
+        for options in ([], ["--stream", "--chunk-rows", "9", "--epochs", "40"])
+    ]
+    for model in models:
+        np.testing.assert_array_equal(model.classes_, ["1", "2", "more\nthan a line"])
+    assert models[1].objective_ <= 1.05 * models[0].objective_
+    assert models[1].objective_ >= models[0].objective_ - models[0].gap_
+
+
+def test_the_input_is_not_overwritten(tmp_path: Path, run: Run) -> None:
+    data = svm(tmp_path)
+    model = fitted_on(run, data)
+    content = data.read_bytes(), model.read_bytes()
+    assert "is what is read" in run.fails("fit", data, "--out", data)
+    assert "is what is read" in run.fails("predict", model, data, "--out", data)
+    link = tmp_path / "link"
+    link.symlink_to(model)
+    assert "is what is read" in run.fails("predict", model, data, "--out", link)
+    assert (data.read_bytes(), model.read_bytes()) == content
+
+
+# parquet
+
+
+def test_parquet_without_pyarrow(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    (tmp_path / "data.parquet").write_bytes(b"PAR1")
+    message = run.fails("fit", tmp_path / "data.parquet", "--out", tmp_path / "m.agm")
+    assert "pip install 'accelegrad[parquet]'" in message
+
+
+def test_parquet(tmp_path: Path, run: Run) -> None:
+    pyarrow = pytest.importorskip("pyarrow", reason="the extra parquet is not installed")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    words = np.where(LABELS > 0, "yes", "no")
+    data, model = tmp_path / "data.parquet", tmp_path / "model.agm"
+    columns = {**features(), "answer": words, "count": np.arange(120)}
+    parquet.write_table(pyarrow.table(columns), data, row_group_size=50)
+    run("fit", data, "--target", "answer", "--out", model, "--no-progress", "--alpha", "0.01")
+    saved = read_model(model)
+    assert saved.feature_names == (*NAMES, "count")
+    whole = np.column_stack([X, np.arange(120.0)])
+    expected = AcceleGradClassifier(alpha=0.01, random_state=0).fit(whole, words)
+    np.testing.assert_allclose(saved.estimator.coef_, expected.coef_, rtol=0, atol=1e-9)
+    predicted = table(run("predict", model, data))
+    assert [row[0] for row in predicted[1:]] == expected.predict(whole).tolist()
+    run("fit", data, "--target", "answer", "--out", model, "--no-progress", "--stream")
+    assert "no column 'nothing'" in run.fails("fit", data, "--target", "nothing", "--out", model)
+    missing = pyarrow.table({"a": [1.0, None], "b": [0.0, 1.0]})
+    parquet.write_table(missing, data)
+    assert "the column 'a' has 1 missing values" in run.fails("fit", data, "--out", model)
+    data.write_bytes(b"PAR1 nothing")
+    assert "no parquet file, or a damaged one" in run.fails("fit", data, "--out", model)

@@ -1,0 +1,64 @@
+"""The README's and the docstrings' snippets run, and print what they say."""
+
+import contextlib
+import doctest
+import io
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def blocks(text):
+    """The (language, content) of all fenced blocks."""
+    return re.findall(r"^```(\w+)\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+
+
+def test_the_readmes_snippets_print_what_it_says():
+    printed, expected = io.StringIO(), ""
+    namespace = {}
+    with contextlib.redirect_stdout(printed):
+        for language, content in blocks((ROOT / "README.md").read_text("utf-8")):
+            if language == "python":
+                exec(compile(content, "README.md", "exec"), namespace)
+            if language == "text":
+                expected += content
+    assert printed.getvalue() == expected
+    assert expected
+
+
+def test_the_readmes_make_targets_exist():
+    named, called = (
+        set(re.findall(r"^make ([\w-]+)", (ROOT / file).read_text("utf-8"), flags=re.MULTILINE))
+        for file in ("README.md", ".ci/run")
+    )
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    assert named >= {"demo", "test"}
+    assert {"test"} <= called <= named
+    for target in named | called:
+        assert re.search(rf"^{target}:", makefile, flags=re.MULTILINE)
+
+
+def test_every_dependency_has_its_reason():
+    import tomllib
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    extras = project["optional-dependencies"].values()
+    wanted = [*project["dependencies"], *(entry for extra in extras for entry in extra)]
+    names = {re.split(r"[\[<>=]", entry)[0] for entry in wanted} - {"accelegrad"}
+    reasons = (ROOT / "docs" / "dependencies.md").read_text("utf-8")
+    listed = set(
+        re.split(r", ", ", ".join(re.findall(r"^\| ([\w, -]+?) \|", reasons, re.MULTILINE)))
+    )
+    assert names <= listed
+    assert listed - names <= {"package"}
+
+
+def test_docstrings():
+    for name in ("accelegrad.minimize", "accelegrad.problems.sets"):
+        import sys
+
+        module = sys.modules[name]
+        result = doctest.testmod(module)
+        assert result.attempted > 0
+        assert result.failed == 0

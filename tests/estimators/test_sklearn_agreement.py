@@ -1,0 +1,393 @@
+"""The estimators against scikit-learn's own solvers of the same objective.
+
+The objectives are written out here once more, in plain NumPy: what a solver claims is not believed.
+"""
+
+import os
+
+import numpy as np
+import pytest
+from scipy.optimize import linprog
+from scipy.optimize import minimize as scipy_minimize
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris, load_wine
+from sklearn.linear_model import (
+    ElasticNet,
+    HuberRegressor,
+    Lasso,
+    LogisticRegression,
+    QuantileRegressor,
+    Ridge,
+)
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import LinearSVC, LinearSVR
+
+import accelegrad as ag
+from accelegrad.sklearn import AcceleGradClassifier, AcceleGradRegressor
+
+POINTWISE = {
+    "log_loss": lambda m, y: np.logaddexp(0, -y * m),
+    "hinge": lambda m, y: np.maximum(0, 1 - y * m),
+    "squared_hinge": lambda m, y: np.maximum(0, 1 - y * m) ** 2,
+    "modified_huber": lambda m, y: np.where(y * m >= -1, np.maximum(0, 1 - y * m) ** 2, -4 * y * m),
+    "squared_error": lambda m, y: (m - y) ** 2 / 2,
+    "absolute_error": lambda m, y: np.abs(m - y),
+    "epsilon_insensitive": lambda m, y: np.maximum(0, np.abs(m - y) - 0.1),
+    "squared_epsilon_insensitive": lambda m, y: np.maximum(0, np.abs(m - y) - 0.1) ** 2,
+}
+
+
+def objective(loss, X, y, coef, intercept, alpha, l1_share=0.0, weights=None):
+    """The mean loss plus alpha times the penalty."""
+    coef = np.ravel(coef)
+    pointwise = POINTWISE[loss] if isinstance(loss, str) else loss
+    mean = np.average(pointwise(X @ coef + float(np.ravel(intercept)[0]), y), weights=weights)
+    penalty = l1_share * np.abs(coef).sum() + (1 - l1_share) * coef @ coef / 2
+    return mean + alpha * penalty
+
+
+def classes(scaled=True):
+    X, y = load_breast_cancer(return_X_y=True)
+    return (StandardScaler().fit_transform(X) if scaled else X), np.where(y == 1, 1.0, -1.0)
+
+
+def numbers():
+    X, y = load_diabetes(return_X_y=True)
+    return StandardScaler().fit_transform(X), (y - y.mean()) / y.std()
+
+
+def check(ours, least, tol, value):
+    """`value` is our objective by the formula above, `least` the reference's."""
+    assert ours.objective_ == pytest.approx(value, rel=1e-9)
+    assert ours.converged_
+    assert ours.certified_radius_ == np.inf
+    assert ours.gap_ <= tol * value * (1 + 1e-9)
+    assert value <= least * (1 + 1e-9) + tol * value
+    assert value - ours.gap_ <= least * (1 + 1e-9)  # the lower bound is one
+
+
+def check_coefficients(ours, peer, strength):
+    """The l2 term makes the gap a bound of the distance: gap >= strength / 2 ||w - w*||^2."""
+    distance = np.linalg.norm(np.ravel(ours.coef_) - np.ravel(peer.coef_))
+    assert distance <= np.sqrt(2 * ours.gap_ / strength) + 1e-4  # the peer's own error
+
+
+@pytest.mark.parametrize("tol", [1e-2, 1e-4, 1e-6])
+@pytest.mark.parametrize("alpha", [1e-1, 1e-3])
+def test_logistic_regression(alpha, tol):
+    X, y = classes()
+    ours = AcceleGradClassifier(alpha=alpha, tol=tol, max_iter=100_000).fit(X, y)
+    peer = LogisticRegression(C=1 / (alpha * y.size), tol=1e-10, max_iter=10_000).fit(X, y)
+    least, value = (
+        objective("log_loss", X, y, fit.coef_, fit.intercept_, alpha) for fit in (peer, ours)
+    )
+    check(ours, least, tol, value)
+    check_coefficients(ours, peer, alpha)
+    if tol == 1e-6:
+        np.testing.assert_allclose(ours.predict_proba(X), peer.predict_proba(X), atol=2e-3)
+
+
+@pytest.mark.parametrize("load", [load_iris, load_wine])
+@pytest.mark.parametrize("intercept", [True, False])
+def test_multinomial_logistic_regression(load, intercept):
+    X, y = load(return_X_y=True)
+    X, alpha, tol = StandardScaler().fit_transform(X), 1e-2, 1e-7
+    ours = AcceleGradClassifier(alpha=alpha, tol=tol, fit_intercept=intercept).fit(X, y)
+    peer = LogisticRegression(
+        C=1 / (alpha * y.size), tol=1e-10, max_iter=10_000, fit_intercept=intercept
+    ).fit(X, y)
+    least, value = (
+        -np.mean(fit.predict_log_proba(X)[np.arange(y.size), y]) + alpha * (fit.coef_**2).sum() / 2
+        for fit in (peer, ours)
+    )
+    check(ours, least, tol, value)
+    check_coefficients(ours, peer, alpha)
+    np.testing.assert_allclose(ours.predict_proba(X), peer.predict_proba(X), atol=1e-3)
+
+
+def test_one_against_the_rest():
+    X, y = load_iris(return_X_y=True)
+    X, alpha = StandardScaler().fit_transform(X), 1e-2
+    ours = AcceleGradClassifier(alpha=alpha, tol=1e-6, multi_class="ovr").fit(X, y)
+    values = []
+    for k in range(3):
+        sign = np.where(y == k, 1.0, -1.0)
+        peer = LogisticRegression(C=1 / (alpha * y.size), tol=1e-10).fit(X, sign)
+        np.testing.assert_allclose(ours.coef_[k], peer.coef_[0], atol=2e-2)
+        row = ours.coef_[k], ours.intercept_[k]
+        values.append(objective("log_loss", X, sign, *row, alpha))
+    assert ours.objective_ == pytest.approx(sum(values))
+    positive = 1 / (1 + np.exp(-ours.decision_function(X)))
+    expected = positive / positive.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(ours.predict_proba(X), expected)
+
+
+@pytest.mark.parametrize(("loss", "tol"), [("hinge", 1e-3), ("squared_hinge", 1e-6)])
+def test_support_vector_machines(loss, tol):
+    X, y = classes()
+    alpha = 1e-2
+    ours = AcceleGradClassifier(loss, alpha=alpha, tol=tol, fit_intercept=False).fit(X, y)
+    peer = LinearSVC(
+        loss=loss, C=1 / (alpha * y.size), fit_intercept=False, tol=1e-9, max_iter=10**6,
+        random_state=0,
+    ).fit(X, y)  # fmt: skip
+    least, value = (objective(loss, X, y, fit.coef_, 0.0, alpha) for fit in (peer, ours))
+    check(ours, least, tol, value)
+
+
+def test_modified_huber():
+    X, y = classes()
+    alpha = 1e-2
+    ours = AcceleGradClassifier("modified_huber", alpha=alpha, tol=1e-6).fit(X, y)
+    peer = scipy_minimize(
+        lambda w: objective("modified_huber", X, y, w[:-1], w[-1], alpha),
+        np.zeros(X.shape[1] + 1),
+        method="L-BFGS-B",
+        options={"ftol": 1e-14, "gtol": 1e-9, "maxiter": 5000, "maxfun": 10**6},
+    )
+    value = objective("modified_huber", X, y, ours.coef_, ours.intercept_, alpha)
+    check(ours, peer.fun, 1e-6, value)
+    scores = ours.decision_function(X)
+    np.testing.assert_allclose(ours.predict_proba(X)[:, 1], (np.clip(scores, -1, 1) + 1) / 2)
+
+
+def test_l1_logistic_regression():
+    X, y = classes()
+    alpha, tol = 1e-2, 1e-5
+    ours = AcceleGradClassifier(penalty="l1", alpha=alpha, tol=tol).fit(X, y)
+    peer = LogisticRegression(
+        l1_ratio=1.0, C=1 / (alpha * y.size), solver="saga", tol=1e-9, max_iter=10**5,
+        random_state=0,
+    ).fit(X, y)  # fmt: skip
+    least, value = (
+        objective("log_loss", X, y, fit.coef_, fit.intercept_, alpha, 1.0) for fit in (peer, ours)
+    )
+    check(ours, least, tol, value)
+    assert set(np.flatnonzero(peer.coef_)) <= set(np.flatnonzero(ours.coef_))
+
+
+@pytest.mark.parametrize("alpha", [1.0, 1e-3])
+def test_ridge(alpha):
+    X, y = numbers()
+    ours = AcceleGradRegressor(alpha=alpha, tol=1e-8).fit(X, y)
+    peer = Ridge(alpha=alpha * y.size).fit(X, y)
+    least, value = (
+        objective("squared_error", X, y, fit.coef_, fit.intercept_, alpha) for fit in (peer, ours)
+    )
+    check(ours, least, 1e-8, value)
+    check_coefficients(ours, peer, alpha)
+
+
+@pytest.mark.parametrize("l1_ratio", [1.0, 0.3])
+def test_lasso_and_elastic_net(l1_ratio):
+    X, y = numbers()
+    alpha, tol = 0.05, 1e-6
+    penalty = "l1" if l1_ratio == 1.0 else "elasticnet"
+    ours = AcceleGradRegressor(penalty=penalty, alpha=alpha, l1_ratio=l1_ratio, tol=tol)
+    ours.fit(X, y)
+    kind = Lasso(alpha) if l1_ratio == 1.0 else ElasticNet(alpha, l1_ratio=l1_ratio)
+    peer = kind.set_params(tol=1e-12).fit(X, y)
+    least, value = (
+        objective("squared_error", X, y, fit.coef_, fit.intercept_, alpha, l1_ratio)
+        for fit in (peer, ours)
+    )
+    check(ours, least, tol, value)
+    if l1_ratio < 1.0:
+        check_coefficients(ours, peer, alpha * (1 - l1_ratio))
+
+
+@pytest.mark.parametrize("quantile", [0.5, 0.9])
+@pytest.mark.parametrize("alpha", [0.0, 0.02])
+def test_quantile_regression(quantile, alpha):
+    X, y = numbers()
+
+    def pinball(m, y):
+        return np.where(y >= m, quantile * (y - m), (1 - quantile) * (m - y))
+
+    options = {"quantile": quantile, "alpha": alpha}
+    ours = AcceleGradRegressor("quantile", penalty="l1", tol=1e-3, **options).fit(X, y)
+    peer = QuantileRegressor(**options, solver="highs").fit(X, y)
+    least, value = (
+        objective(pinball, X, y, fit.coef_, fit.intercept_, alpha, 1.0) for fit in (peer, ours)
+    )
+    check(ours, least, 1e-3, value)
+
+
+def test_least_absolute_deviations_without_any_penalty():
+    X, y = numbers()
+    ours = AcceleGradRegressor("absolute_error", penalty=None, tol=1e-3).fit(X, y)
+    n, d = X.shape
+    design = np.column_stack([X, np.ones(n)])
+    program = linprog(
+        np.r_[np.zeros(d + 1), np.full(2 * n, 1 / n)],
+        A_eq=np.hstack([design, np.eye(n), -np.eye(n)]),
+        b_eq=y,
+        bounds=[(None, None)] * (d + 1) + [(0, None)] * (2 * n),
+    )
+    value = objective("absolute_error", X, y, ours.coef_, ours.intercept_, 0.0)
+    check(ours, program.fun, 1e-3, value)
+
+
+def test_huber_regression_at_the_scale_that_scikit_learn_finds():
+    X, y = numbers()
+    peer = HuberRegressor(epsilon=1.35, alpha=1e-2, tol=1e-8, max_iter=10_000).fit(X, y)
+    # sigma H(r / sigma) is 2 / sigma times Huber's loss with delta = epsilon sigma.
+    delta, alpha = 1.35 * peer.scale_, 1e-2 * peer.scale_ / y.size
+
+    def huber(m, y):
+        r = np.abs(m - y)
+        return np.where(r <= delta, r**2 / 2, delta * (r - delta / 2))
+
+    ours = AcceleGradRegressor("huber", delta=delta, alpha=alpha, tol=1e-7).fit(X, y)
+    least, value = (
+        objective(huber, X, y, fit.coef_, fit.intercept_, alpha) for fit in (peer, ours)
+    )
+    check(ours, least, 1e-7, value)
+    np.testing.assert_allclose(ours.coef_, peer.coef_, atol=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("loss", "tol"), [("epsilon_insensitive", 1e-3), ("squared_epsilon_insensitive", 1e-6)]
+)
+def test_support_vector_regression(loss, tol):
+    X, y = numbers()
+    alpha = 1e-2
+    ours = AcceleGradRegressor(loss, alpha=alpha, tol=tol, fit_intercept=False, epsilon=0.1)
+    ours.fit(X, y)
+    peer = LinearSVR(
+        epsilon=0.1, loss=loss, C=1 / (alpha * y.size), fit_intercept=False, tol=1e-9,
+        max_iter=10**6, random_state=0,
+    ).fit(X, y)  # fmt: skip
+    least, value = (objective(loss, X, y, fit.coef_, 0.0, alpha) for fit in (peer, ours))
+    check(ours, least, tol, value)
+
+
+@pytest.mark.parametrize("loss", ["log_loss", "hinge"])
+@pytest.mark.parametrize(
+    ("given", "bounds"),
+    [
+        ("nonnegative", (0.0, None)),
+        (ag.Box(-0.2, 0.3), (-0.2, 0.3)),
+    ],
+)
+def test_constraints_on_each_coefficient(loss, given, bounds):
+    X, y = classes()
+    X = X * np.where(np.arange(X.shape[1]) % 2, 1.0, -1.0)  # so that some bounds are active
+    alpha, tol = 1e-2, 1e-3
+    ours = AcceleGradClassifier(loss, alpha=alpha, tol=tol, feasible_set=given).fit(X, y)
+    low, high = bounds
+    assert ours.coef_.min() >= low
+    assert high is None or ours.coef_.max() <= high
+    assert np.isin(ours.coef_, bounds).any()
+    size = X.shape[1]
+
+    # For the hinge a smooth function above it, whose minimum is larger by 1e-4 at most.
+    def smooth(m, y):
+        z = 1 - y * m
+        width = 4e-4
+        bent = (z + width / 2) ** 2 / (2 * width)
+        return np.where(z > width / 2, z, np.where(z < -width / 2, 0.0, bent))
+
+    pointwise = "log_loss" if loss == "log_loss" else smooth
+
+    def value_and_slope(w):
+        m = X @ w[:-1] + w[-1]
+        step = 1e-6
+        if loss == "log_loss":
+            slope = -y / (1 + np.exp(y * m))
+        else:
+            slope = (smooth(m + step, y) - smooth(m - step, y)) / (2 * step)
+        gradient = np.append(X.T @ slope / y.size + alpha * w[:-1], slope.mean())
+        return objective(pointwise, X, y, w[:-1], w[-1], alpha), gradient
+
+    peer = scipy_minimize(
+        value_and_slope,
+        np.zeros(size + 1),
+        jac=True,
+        bounds=[bounds] * size + [(None, None)],
+        options={"ftol": 1e-13, "gtol": 1e-8, "maxiter": 5000, "maxfun": 10**5},
+    )
+    value = objective(loss, X, y, ours.coef_, ours.intercept_, alpha)
+    check(ours, peer.fun, tol, value)
+
+
+@pytest.mark.parametrize("given", ["simplex", ag.L1Ball(1.5)])
+def test_sets_that_tie_coefficients_together(given):
+    X, y = numbers()
+    ours = AcceleGradRegressor(alpha=0.0, feasible_set=given, tol=1e-5).fit(X, y)
+    d = X.shape[1]
+    total = 1.0 if given == "simplex" else 1.5
+    # w = p - q with p, q >= 0 whose sum is bounded (q = 0 and equality for the simplex).
+    signs = [1.0] if given == "simplex" else [1.0, -1.0]
+    design = np.hstack([s * (X - X.mean(axis=0)) for s in signs])
+    centred = y - y.mean()
+    sums = {"type": "eq" if given == "simplex" else "ineq", "fun": lambda p: total - p.sum()}
+    peer = scipy_minimize(
+        lambda p: ((design @ p - centred) ** 2).mean() / 2,
+        np.full(d * len(signs), total / d / len(signs)),
+        jac=lambda p: design.T @ (design @ p - centred) / y.size,
+        bounds=[(0, None)] * (d * len(signs)),
+        constraints=sums,
+        method="SLSQP",
+        options={"ftol": 1e-14, "maxiter": 1000},
+    )
+    assert peer.success
+    assert np.abs(ours.coef_).sum() == pytest.approx(total)
+    value = objective("squared_error", X, y, ours.coef_, ours.intercept_, 0.0)
+    check(ours, peer.fun, 1e-5, value)
+
+
+REAL = pytest.mark.skipif(
+    not os.environ.get("ACCELEGRAD_DATA"), reason="ACCELEGRAD_DATA names no folder of data sets"
+)
+
+
+def real(name, rows=4000):
+    from accelegrad.data import datasets
+
+    path = datasets.find(name)
+    if path is None:
+        pytest.skip(f"{name} is not in ACCELEGRAD_DATA")
+    data = datasets.read(path)
+    chosen = np.random.default_rng(0).permutation(data.y.size)[:rows]  # files may be sorted
+    return data.X[chosen], data.y[chosen]
+
+
+@REAL
+@pytest.mark.parametrize("name", ["cadata", "house_16H"])
+@pytest.mark.parametrize("penalty", ["l2", "l1", None])
+def test_raw_regression_data_without_any_scaling(name, penalty):
+    X, y = real(name)
+    ours = AcceleGradRegressor(penalty=penalty, alpha=1e-4, max_iter=2000).fit(X, y)
+    X = X.toarray() if hasattr(X, "toarray") else X
+    share = 1.0 if penalty == "l1" else 0.0
+    alpha = 0.0 if penalty is None else 1e-4
+    value = objective("squared_error", X, y, ours.coef_, ours.intercept_, alpha, share)
+    assert ours.converged_
+    assert ours.objective_ == pytest.approx(value, rel=1e-6)
+    centred = X - X.mean(axis=0)
+    scale = centred.std(axis=0) + 1e-300
+    # With l1 = 1e-4 next to residuals of 1e4 least squares is the reference, for a lower bound.
+    ridge = 1e-4 if penalty == "l2" else 0.0
+    design = np.vstack([centred / np.sqrt(y.size), np.sqrt(ridge) * np.eye(X.shape[1])]) / scale
+    target = np.r_[(y - y.mean()) / np.sqrt(y.size), np.zeros(X.shape[1])]
+    w = np.linalg.lstsq(design, target)[0] / scale
+    least = objective("squared_error", X, y, w, y.mean() - X.mean(axis=0) @ w, ridge)
+    assert least * (1 - 1e-9) <= value <= least * (1 + 2e-3)
+    assert value - ours.gap_ <= least * (1 + 1e-3)
+
+
+@REAL
+@pytest.mark.parametrize("name", ["magic04", "spambase"])
+def test_raw_classification_data_without_any_scaling(name):
+    X, y = real(name)
+    ours = AcceleGradClassifier(alpha=1e-3).fit(X, y)
+    scaled = StandardScaler(with_mean=False).fit(X)
+    # The same objective in standardised columns needs a weight a column: LogisticRegression has
+    # none, so its optimum without a penalty bounds ours from below.
+    free = LogisticRegression(C=np.inf, max_iter=5000, tol=1e-6).fit(scaled.transform(X), y)
+    probabilities = free.predict_proba(scaled.transform(X))
+    places = (y == free.classes_[1]).astype(int)
+    below = -np.log(probabilities[np.arange(y.size), places]).mean()
+    assert ours.converged_
+    assert below - 1e-4 <= ours.objective_
+    assert ours.gap_ <= 1e-3 * ours.objective_

@@ -1,0 +1,277 @@
+"""Compiling ahead, and kernels on disk."""
+
+import argparse
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from llvmlite.binding import get_host_cpu_name
+
+from accelegrad import kernels
+from accelegrad.cli.warmup import add_warmup
+from accelegrad.kernels import compile as compiling
+from accelegrad.kernels import disk, gradient
+from accelegrad.kernels.dense_epochs import DenseEpochs
+from accelegrad.kernels.sparse_epochs import SparseEpochs
+from accelegrad.problems.linear_model import LinearModel
+
+TYPES = [(data, index) for data in (np.float64, np.float32) for index in (np.int32, np.int64)]
+
+
+def run_python(code: str, *arguments: str, **variables: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        env={**os.environ, "NUMBA_CACHE_DIR": "", **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+# Announced kernels
+
+
+def test_all_kernels_are_announced_for_all_types() -> None:
+    names = [call.name for call in compiling.all_calls()]
+    assert len(set(names)) == len(names)
+    layouts = ["dense float64", "dense float32"]
+    layouts += [f"CSR {data}/{bits} bits" for data in ("float64", "float32") for bits in (32, 64)]
+    for layout in layouts:
+        assert f"gradient, {layout}" in names
+        kinds = ("AcceleGrad", "AdaGrad") if layout.startswith("CSR") else ("",)
+        assert all(
+            any(n.startswith("epochs") and kind in n and layout in n for n in names)
+            for kind in kinds
+        )
+
+
+@pytest.mark.slow
+def test_warming_up_leaves_nothing_to_compile() -> None:
+    compiling.warmup()
+    assert compiling.pending() == []
+    steps: list[compiling.Progress] = []
+    compiling.warmup(steps.append)
+    assert not any(step.compiled for step in steps)
+    compiled = {call.name: len(call.kernel.overloads) for call in compiling.all_calls()}
+    X, y = np.eye(5), np.array([1.0, -1.0, 1.0, 1.0, -1.0])
+    rows = np.arange(5)
+    rows.flags.writeable = False
+    with kernels.use("always"):
+        for data, index in TYPES:
+            dense, sparse = X.astype(data), sp.csr_array(X.astype(data))
+            parts = sparse.data, sparse.indices.astype(index), sparse.indptr.astype(index)
+            for locked in (False, True):
+                for array in (dense, *parts):
+                    array.flags.writeable = not locked
+                for matrix in (dense, sp.csr_array(parts, shape=X.shape)):
+                    model = LinearModel(matrix, y, "hinge", fit_intercept=True)
+                    assert not model.compiles_first
+                    model.value_and_gradient(np.ones(6))
+                for kind in ("accelegrad", "adagrad"):
+                    options = {"loss": "hinge", "diameter": 1.0, "x0": np.ones(5)}
+                    for epochs in (
+                        DenseEpochs(kind, dense, y, **options),
+                        SparseEpochs(kind, *parts, 5, y, **options),
+                    ):
+                        epochs.advance(rows, 2)
+    assert compiled == {call.name: len(call.kernel.overloads) for call in compiling.all_calls()}
+
+
+@pytest.fixture
+def few_kernels(monkeypatch):
+    """Leave only the gradient's kernels announced."""
+    compiling.pending()  # so that all modules have been imported
+    own = {gradient.__name__: compiling._announced[gradient.__name__]}
+    monkeypatch.setattr(compiling, "_announced", own)
+
+
+@pytest.mark.usefixtures("few_kernels")
+def test_progress_tells_of_each_kernel() -> None:
+    steps: list[compiling.Progress] = []
+    seconds = compiling.warmup(steps.append)
+    assert [step.done for step in steps] == [1, 2, 3, 4, 5, 6]
+    assert {step.total for step in steps} == {6}
+    assert steps[0].name == "gradient, dense float64"
+    assert 0.0 < sum(step.seconds for step in steps) <= seconds
+    again: list[compiling.Progress] = []
+    kernels.warmup(again.append)
+    assert not any(step.compiled for step in again)
+    assert kernels.pending() == []
+
+
+def test_another_type_is_pending() -> None:
+    call = gradient._call((np.zeros((1, 1)),))  # may be written to: another type
+    assert compiling.would_compile(call)
+
+
+@pytest.mark.usefixtures("few_kernels")
+def test_the_command(capsys, monkeypatch) -> None:
+    parser = argparse.ArgumentParser()
+    add_warmup(parser.add_subparsers())
+
+    def run(*arguments: str) -> tuple[str, str]:
+        given = parser.parse_args(["warmup", *arguments])
+        assert given.run(given) == 0
+        captured = capsys.readouterr()
+        return captured.out, captured.err
+
+    said, steps = run()
+    assert said.startswith("Compiled: ")
+    assert "[6/6] gradient, CSR float32/64 bits: " in steps
+    assert run("--list") == ("", "")
+    assert run("--quiet") == ("", "")
+    monkeypatch.setattr(compiling, "would_compile", lambda call: call.name.endswith("float32"))
+    assert run("--list")[0] == "gradient, dense float32\n"
+    assert run()[0].startswith("Compiled: 1. ")
+
+
+# Kernels on disk: a part in one module, a kernel that calls it in another
+
+PARTS = """
+from accelegrad.kernels.compile import compiled
+@compiled
+def part(x):
+    return {factor} * x
+"""
+KERNEL = """
+from accelegrad.kernels.compile import kernel
+from parts import part
+@kernel
+def double(x):
+    return part(x[0])
+"""
+# Numba is loaded once; each call is in a process of its own, which has not seen the modules.
+PROCESSES = """
+import os, sys
+import numpy as np
+from accelegrad.kernels.compile import Call, would_compile
+
+def begin(kind="float64"):
+    read, write = os.pipe()
+    if os.fork() == 0:
+        sys.path.insert(0, sys.argv[1])
+        import twice
+        argument = np.array([21], kind)
+        pending = would_compile(Call("", twice.double, (argument,)))
+        os.write(write, f"{float(twice.double(argument))} {pending}".encode())
+        os._exit(0)
+    os.close(write)
+    return read
+
+def end(read):
+    os.wait()
+    return os.read(read, 100).decode()
+"""
+needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    folder = tmp_path / "package"
+    folder.mkdir()
+    (folder / "parts.py").write_text(PARTS.format(factor=2))
+    (folder / "twice.py").write_text(KERNEL)
+    return folder
+
+
+def processes(package: Path, code: str, **variables: str) -> list[str]:
+    return run_python(PROCESSES + code, str(package), **variables).splitlines()
+
+
+@needs_fork
+def test_a_kernel_is_kept_and_compiled_anew_when_what_it_calls_changes(package: Path) -> None:
+    change = f"""
+from pathlib import Path
+print(end(begin()), end(begin()), sep="\\n")
+folder = Path(sys.argv[1])
+(old,) = (folder / "__pycache__").glob("twice.double*.nbc")
+os.utime(old, (0, 0))
+(folder / "parts.py").write_text({PARTS.format(factor=333)!r})
+print(old.exists(), end(begin()), end(begin()), old.exists(), sep="\\n")
+"""
+    kept, changed = ["42.0 True", "42.0 False"], ["6993.0 True", "6993.0 False"]
+    assert processes(package, change) == [*kept, "True", *changed, "False"]
+
+
+@needs_fork
+def test_a_read_only_package_is_kept_in_the_users_cache(package: Path, tmp_path: Path) -> None:
+    (package / "__pycache__").write_text("in the way")
+    home = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "HOME": str(tmp_path)}
+    twice = "print(end(begin())); print(end(begin()))"
+    assert processes(package, twice, **home) == ["42.0 True", "42.0 False"]
+    assert len(list((tmp_path / "cache").rglob("twice.double*.nbi"))) == 1
+
+
+@needs_fork
+def test_without_any_folder_kernels_are_compiled_in_each_process(package, tmp_path) -> None:
+    (package / "__pycache__").write_text("in the way")
+    (tmp_path / "file").write_text("in the way")
+    home = {"XDG_CACHE_HOME": str(tmp_path / "file"), "HOME": str(tmp_path / "file")}
+    twice = "print(end(begin())); print(end(begin()))"
+    assert processes(package, twice, **home) == ["42.0 True", "42.0 True"]
+
+
+@needs_fork
+def test_processes_that_compile_at_the_same_time(package: Path) -> None:
+    code = """
+kinds = ["float64", "float32", "int64", "int8"]
+for result in [begin(kind) for kind in kinds]:
+    print(end(result))
+for kind in kinds:
+    print(end(begin(kind)).split()[0])
+"""
+    assert processes(package, code) == ["42.0 True"] * 4 + ["42.0"] * 4
+
+
+@needs_fork
+@pytest.mark.skipif(get_host_cpu_name() == "generic", reason="Numba does not know this CPU")
+def test_code_for_one_cpu_is_not_used_on_another(package: Path) -> None:
+    """A folder may be shared by machines; code for a newer CPU ends an older one's process."""
+    once = "print(end(begin()))"
+    this = get_host_cpu_name()
+    found = [processes(package, once, NUMBA_CPU_NAME=cpu) for cpu in (this, "generic", this)]
+    assert found == [["42.0 True"], ["42.0 True"], ["42.0 False"]]
+    assert len(list((package / "__pycache__").glob("twice.double*.nbc"))) == 2
+
+
+class _Numbas:
+    _index_name = "f.nbi"
+
+    def __init__(self, folder: Path) -> None:
+        self._cache_path = str(folder)
+
+
+def test_what_two_processes_write_at_once_is_lost_or_right(tmp_path: Path) -> None:
+    one, other = (disk._Files(_Numbas(tmp_path), "stamp") for _ in range(2))
+    list_of_one = one._load_index
+    before = list_of_one()
+    other.save("float32", "code for float32")
+    one._load_index = lambda: before  # it looked before the other wrote
+    one.save("float64", "code for float64")
+    one._load_index = list_of_one
+    for files in (one, other):
+        assert files.load("float64") == "code for float64"
+        assert files.load("float32") is None
+    other.save("float32", "code for float32")
+    assert one.load("float64") == "code for float64"
+    assert one.load("float32") == "code for float32"
+    assert disk._Files(_Numbas(tmp_path), "another stamp").load("float64") is None
+
+
+# Imports
+
+
+def test_importing_loads_neither_numba_nor_scikit_learn() -> None:
+    code = """
+import sys, accelegrad, accelegrad.cli.main
+slow = {"numba", "llvmlite", "sklearn", "matplotlib", "pandas", "plotly", "torch", "jax"}
+print(sorted(slow & {name.partition(".")[0] for name in sys.modules}))
+"""
+    assert run_python(code) == "[]"

@@ -1,0 +1,567 @@
+"""`accelegrad compare`: the report on files of the user's own, against independent computations."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.optimize import linprog
+
+import accelegrad as ag
+from accelegrad.cli.compare import add_compare
+from accelegrad.data.datasets import DataError
+from accelegrad.lab.compare import problem as compare_problem
+from accelegrad.lab.compare.compare import CompareRequest, compare
+from accelegrad.lab.compare.peers import PEERS, chosen_peers, ladder
+from accelegrad.lab.compare.problem import (
+    LOSSES,
+    find_minimum,
+    imported_data,
+    minimum_task,
+    model_of,
+    rows_of,
+)
+from accelegrad.lab.compare.runs import METHODS
+from accelegrad.lab.engine import tasks
+from accelegrad.lab.engine.tasks import Outcome, Store
+from accelegrad.lab.report import stills
+from accelegrad.problems.linear_model import LinearModel
+
+KINKED = ("hinge", "absolute", "quantile", "epsilon_insensitive")
+OPTIONS = {"quantile": {"quantile": 0.8}, "epsilon_insensitive": {"epsilon": 0.3}, "huber": {}}
+Objective = Callable[[np.ndarray], float]
+
+
+def features(seed: int = 0, n: int = 90, d: int = 4) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal((n, d))
+
+
+def labels(X: np.ndarray, low: int = 1, high: int = 2) -> np.ndarray:
+    noise = np.random.default_rng(1).logistic(size=len(X))
+    return np.where(X @ np.arange(1.0, X.shape[1] + 1) + noise > 0, high, low)
+
+
+def numbers(X: np.ndarray) -> np.ndarray:
+    noise = np.random.default_rng(2).standard_t(3, size=len(X))
+    return X @ np.arange(1.0, X.shape[1] + 1) + noise
+
+
+def libsvm_file(path: Path, X: np.ndarray, y: np.ndarray) -> Path:
+    rows = (
+        " ".join([repr(t.item()), *(f"{j + 1}:{v.item()!r}" for j, v in enumerate(x) if v)])
+        for x, t in zip(X, y, strict=True)
+    )
+    path.write_text("\n".join(rows) + "\n")
+    return path
+
+
+def csv_file(path: Path, X: np.ndarray, y: np.ndarray) -> Path:
+    """Write the target as the first column, with a header."""
+    with path.open("w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(["price", *(f"x{j}" for j in range(X.shape[1]))])
+        rows.writerows([[repr(float(v)) for v in (t, *x)] for x, t in zip(X, y, strict=True)])
+    return path
+
+
+def data_for(loss: str, path: Path) -> tuple[Path, np.ndarray, np.ndarray]:
+    """Write a file for a loss; return it with X and the targets that the loss takes."""
+    X = features()
+    if LinearModel(X[:2], [-1, 1], loss=loss).loss.classification:
+        return libsvm_file(path / "classes", X, labels(X)), X, 2.0 * labels(X) - 3
+    return libsvm_file(path / "numbers", X, numbers(X)), X, numbers(X)
+
+
+def objective(loss: str, X: np.ndarray, y: np.ndarray, l2: float) -> Objective:
+    """Return the objective, written down anew."""
+    pointwise: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+        "logistic": lambda m: np.log1p(np.exp(-y * m)),
+        "hinge": lambda m: np.maximum(0, 1 - y * m),
+        "squared_hinge": lambda m: np.maximum(0, 1 - y * m) ** 2,
+        "squared": lambda m: (m - y) ** 2 / 2,
+        "absolute": lambda m: np.abs(m - y),
+        "huber": lambda m: np.where(
+            np.abs(m - y) <= 1.35, (m - y) ** 2 / 2, 1.35 * np.abs(m - y) - 1.35**2 / 2
+        ),
+        "quantile": lambda m: np.where(m < y, 0.8 * (y - m), 0.2 * (m - y)),
+        "epsilon_insensitive": lambda m: np.maximum(0, np.abs(m - y) - 0.3),
+    }
+    return lambda w: float(pointwise[loss](X @ w).mean() + l2 / 2 * w @ w)
+
+
+def logistic_minimum(X: np.ndarray, y: np.ndarray, l2: float) -> np.ndarray:
+    """Return the minimiser by Newton's method."""
+    w = np.zeros(X.shape[1])
+    for _ in range(50):
+        p = 1 / (1 + np.exp(y * (X @ w)))
+        gradient = -X.T @ (y * p) / len(y) + l2 * w
+        hessian = (X.T * (p * (1 - p))) @ X / len(y) + l2 * np.eye(len(w))
+        w = w - np.linalg.solve(hessian, gradient)
+    return w
+
+
+def request(data: Path, out: Path, **options: Any) -> CompareRequest:
+    return CompareRequest(data, out, **{"progress": False, "epochs": 20, **options})
+
+
+def text_of(page: Path) -> str:
+    """Return the words of a page, without its scripts."""
+    html = re.sub(r"<(script|style).*?</\1>", " ", page.read_text("utf-8"), flags=re.S)
+    return re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]+>", " ", html)))
+
+
+def said(fact: str, out: Path) -> float:
+    """Return the number that the table of the problem gives for a fact."""
+    html = (out / "index.html").read_text("utf-8")
+    problem = html[html.index('id="facts-problem"') :]
+    found = re.search(rf'<th scope="row">{re.escape(fact)}</th><td>([-+.e\d]+)', problem)
+    assert found is not None
+    return float(found[1])
+
+
+def curves(out: Path) -> list[dict[str, str]]:
+    with (out / "curves.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def stored(out: Path) -> dict[str, Outcome]:
+    """Return everything in the store, by file name."""
+    found = {}
+    for path in sorted((out / "results").glob("*.npz")):
+        with np.load(path) as file:
+            found[path.name] = Outcome({name: file[name] for name in file.files}, {})
+    return found
+
+
+@pytest.fixture(autouse=True)
+def _no_stills(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drawing PNG and SVG files takes a second each time, and is tested with the report."""
+    monkeypatch.setattr(stills, "draw_still", lambda figure: {})
+
+
+# -- a whole report --------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def classes(tmp_path_factory: pytest.TempPathFactory) -> CompareRequest:
+    """A comparison with everything: all methods, batches, seeds, and all peers."""
+    folder = tmp_path_factory.mktemp("classes")
+    X = features(n=120, d=6)
+    X[:, 2] = 0  # an empty column
+    data = libsvm_file(folder / "toy.svm", X, labels(X))
+    asked = request(
+        data,
+        folder / "out",
+        methods=METHODS,
+        peers=("sklearn",),
+        batch_size=10,
+        seeds=2,
+        epochs=40,
+        l2=0.01,
+    )
+    assert compare(asked) == asked.out / "index.html"
+    return asked
+
+
+def test_the_report_has_every_method_and_peer(classes: CompareRequest) -> None:
+    words = text_of(classes.out / "index.html")
+    names = ["AcceleGrad", "AdaGrad", "Universal primal", "Universal dual", "Universal fast"]
+    peers = [peer.shown for peer in PEERS["logistic"].values()]
+    for name in names + peers:
+        assert words.count(name) >= 3, name
+    for fact in (
+        "toy: logistic regression",
+        "1 is taken as -1, 2 as +1",
+        "empty columns 1, left out",
+        "10 rows a gradient",
+        "SciPy's L-BFGS-B",
+        "automatic: the methods are told nothing",
+        "0.001 P*; --epsilon sets another",
+        "1: runs are timed one at a time",
+        "LogisticRegression(solver='saga')",
+        "scikit-learn",
+    ):
+        assert fact in words, fact
+    figures = {path.name for path in (classes.out / "figures").iterdir()}
+    assert figures == {"epochs.png", "epochs.svg", "seconds.png", "seconds.svg"}
+
+
+def test_the_claims_are_measured(classes: CompareRequest) -> None:
+    html = (classes.out / "index.html").read_text("utf-8")
+    verdicts = dict(re.findall(r'id="claim-([\w-]+)" class="claim" data-verdict="([\w-]+)"', html))
+    assert set(verdicts) == {"certified", "fewer-epochs", "no-slower-than-peers"}
+    assert verdicts["certified"] == "holds"
+
+
+def test_the_curves_are_right(classes: CompareRequest) -> None:
+    X = features(n=120, d=6)
+    X[:, 2] = 0
+    y = 2.0 * labels(X) - 3
+    X = np.delete(X, 2, axis=1)
+    value = objective("logistic", X, y, 0.01)
+    w_star = logistic_minimum(X, y, 0.01)
+    rows = curves(classes.out)
+    assert min(float(row["P last"]) for row in rows) == pytest.approx(value(w_star), rel=1e-12)
+    assert said("P*", classes.out) == pytest.approx(value(w_star), rel=1e-12)
+
+    def last_row(method: str, seed: int) -> dict[str, str]:
+        return [r for r in rows if r["method"] == method and r["seed"] == str(seed)][-1]
+
+    model = LinearModel(X, y, l2=0.01)
+    for seed in (0, 1):
+        row = last_row("AdaGrad", seed)
+        result = ag.minimize(
+            model,
+            method="adagrad",
+            max_iter=round(float(row["iterations"])),
+            batch_size=10,
+            rng=seed,
+        )
+        assert float(row["P average"]) == pytest.approx(value(result.x_average), rel=1e-6)
+        assert float(row["P last"]) == pytest.approx(value(result.x_last), rel=1e-6)
+        assert 40 <= float(row["epochs"]) < 41  # the probe for the radius counts too
+        assert 460 < float(row["iterations"]) <= 480
+    universal = last_row("Universal fast", 0)
+    assert float(universal["P last"]) - value(w_star) < 1e-3 * value(w_star)
+    assert 40 <= float(universal["epochs"]) < 50
+
+
+def test_seconds_grow_along_a_run(classes: CompareRequest) -> None:
+    rows = [r for r in curves(classes.out) if r["method"] == "AcceleGrad" and r["seed"] == "0"]
+    seconds = [float(row["seconds"]) for row in rows]
+    assert seconds[0] > 0
+    assert (np.diff(seconds) > 0).all()
+
+
+def test_results_are_used_again(classes: CompareRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(parameters: dict[str, Any], store: Store) -> Outcome:
+        raise AssertionError(f"computed again: {parameters}")
+
+    for kind in ("compare-run", "compare-minimum", "compare-peer"):
+        monkeypatch.setitem(tasks.TASKS, kind, refuse)
+    times = {path: path.stat().st_mtime_ns for path in (classes.out / "results").iterdir()}
+    compare(classes)
+    assert {path: path.stat().st_mtime_ns for path in times} == times
+    # Parameters of losses that are not asked for do not matter; the number of epochs does.
+    compare(replace(classes, quantile=0.3, tube=5.0))
+    with pytest.raises(RuntimeError, match="computed again"):
+        compare(replace(classes, epochs=41))
+
+
+def test_the_same_numbers_come_out_again(classes: CompareRequest, tmp_path: Path) -> None:
+    # Processes of their own: their number must not show in the numbers either.
+    again = replace(classes, out=tmp_path / "again", jobs=2)
+    assert "disturb each other's clocks" in text_of(compare(again))
+    first, second = stored(classes.out), stored(again.out)
+    assert first.keys() == second.keys()
+    for name, outcome in first.items():
+        assert outcome.arrays.keys() == second[name].arrays.keys()
+        for field, values in outcome.arrays.items():
+            if field not in ("seconds", "facts"):
+                np.testing.assert_array_equal(values, second[name].arrays[field], f"{name} {field}")
+
+
+# -- minima and peers ------------------------------------------------------------------------------
+
+
+def minimum_of(loss: str, folder: Path, l2: float) -> tuple[Outcome, Objective, np.ndarray]:
+    path, X, y = data_for(loss, folder)
+    store = Store(folder / "store")
+    data = imported_data(path, None, loss, store)
+    model = {"data": data, "loss": loss, "options": OPTIONS.get(loss, {}), "l2": l2}
+    return find_minimum(model, store), objective(loss, X, y, l2), X
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_the_minimum_is_certified(loss: str, tmp_path: Path) -> None:
+    found, value, _ = minimum_of(loss, tmp_path, 0.05)
+    minimum, w = found.facts["minimum"], found.arrays["x"]
+    assert value(w) == pytest.approx(minimum, rel=1e-12)
+    assert minimum - 1e-6 * minimum < found.facts["lower"] <= minimum
+    rng = np.random.default_rng(3)
+    for size in 10.0 ** np.arange(-4, 1):
+        assert value(w + size * rng.standard_normal(w.size)) > minimum * (1 - 1e-7)
+    assert found.facts["distance"] == pytest.approx(np.linalg.norm(w))
+    assert found.facts["start"] == pytest.approx(value(np.zeros(w.size)))
+
+
+@pytest.mark.parametrize("loss", KINKED)
+def test_without_an_l2_term_the_minimum_is_that_of_a_linear_programme(
+    loss: str, tmp_path: Path
+) -> None:
+    found, _, X = minimum_of(loss, tmp_path, 0.0)
+    _, _, y = data_for(loss, tmp_path)
+    n, d = X.shape
+    # min mean t subject to slope (m - y) - zone <= t for the slopes of the loss.
+    slopes = {"hinge": None, "absolute": (1, -1), "quantile": (0.2, -0.8)}.get(loss, (1, -1))
+    if slopes is None:
+        A, b = [-y[:, None] * X], [-np.ones(n)]
+    else:
+        zone = 0.3 if loss == "epsilon_insensitive" else 0.0
+        A, b = [s * X for s in slopes], [s * y + zone for s in slopes]
+    left = np.block([[part, -np.eye(n)] for part in A])
+    bounds = [(None, None)] * d + [(0, None)] * n
+    solved = linprog(np.r_[np.zeros(d), np.full(n, 1 / n)], left, np.concatenate(b), bounds=bounds)
+    assert found.facts["minimum"] == pytest.approx(solved.fun, rel=1e-8)
+    assert (found.facts["solver"], found.facts["lower"]) == ("HiGHS", None)
+
+
+@pytest.mark.parametrize("loss", KINKED)
+def test_the_smoothed_losses_lead_to_the_same_minimum(loss: str, tmp_path: Path) -> None:
+    # What is used where a linear programme would be too large.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compare_problem, "LP_ROWS", 1)
+        found, _, _ = minimum_of(loss, tmp_path, 0.0)
+    assert "smoothed" in found.facts["solver"]
+    exact, _, _ = minimum_of(loss, tmp_path, 0.0)
+    assert found.facts["minimum"] == pytest.approx(exact.facts["minimum"], rel=1e-5)
+    assert found.facts["minimum"] >= exact.facts["minimum"] * (1 - 1e-9)
+
+
+def test_large_least_squares_go_to_lbfgs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    direct, _, _ = minimum_of("squared", tmp_path, 0.05)
+    monkeypatch.setattr(compare_problem, "SVD_ENTRIES", 1)
+    found, _, _ = minimum_of("squared", tmp_path, 0.05)
+    assert (direct.facts["solver"], found.facts["solver"]) == ("SciPy's SVD", "SciPy's L-BFGS-B")
+    assert found.facts["minimum"] == pytest.approx(direct.facts["minimum"], rel=1e-12)
+
+
+@pytest.mark.parametrize("loss", [loss for loss in LOSSES if loss != "quantile"])
+def test_every_peer_has_the_same_objective(loss: str, tmp_path: Path) -> None:
+    path, X, y = data_for(loss, tmp_path)
+    asked = request(
+        path, tmp_path / "out", loss=loss, peers=("sklearn",), l2=0.5, tube=0.3, epochs=5
+    )
+    compare(asked)
+    value = objective(loss, X, y, 0.5)
+    minimum = minimum_of(loss, tmp_path, 0.5)[0]
+    best = minimum.facts["minimum"]
+    assert value(minimum.arrays["x"]) == pytest.approx(best, rel=1e-12)
+    rows = curves(asked.out)
+    for peer in PEERS[loss].values():
+        ends = [float(row["P last"]) for row in rows if row["method"] == peer.shown]
+        assert best * (1 - 1e-7) <= ends[-1] <= best * (1 + 1e-4), peer
+
+
+def test_quantile_regression_without_l2_has_a_peer(tmp_path: Path) -> None:
+    path, _, _ = data_for("quantile", tmp_path)
+    asked = request(path, tmp_path / "out", loss="quantile", quantile=0.8, peers=("sklearn",))
+    words = text_of(compare(replace(asked, l2=0.0)))
+    assert "none is certified without an l2 term" in words
+    minimum = minimum_of("quantile", tmp_path, 0.0)[0].facts["minimum"]
+    ends = [float(row["P last"]) for row in curves(asked.out) if row["method"] == "HiGHS"]
+    assert ends == pytest.approx([minimum], rel=1e-7)
+    words = text_of(compare(asked))
+    assert "left out: QuantileRegressor(alpha=0) its penalty is an l1 norm" in words
+
+
+def test_what_is_left_out_is_said(tmp_path: Path) -> None:
+    chosen, left_out = chosen_peers(["sklearn"], "huber", 0.1, (10, 2))
+    assert list(chosen) == ["sgd"]
+    assert "scale of the residuals" in left_out["HuberRegressor"]
+    chosen, left_out = chosen_peers(["sklearn"], "logistic", 0.0, (10, 2))
+    assert list(chosen) == ["lbfgs", "sag", "saga"]
+    assert set(left_out.values()) == {"it needs l2 > 0"}
+    chosen, left_out = chosen_peers(["sklearn"], "squared", 0.1, (10_000, 20_000))
+    assert "cholesky" not in chosen
+    assert "10000 equations" in left_out["Ridge(solver='cholesky')"]
+    assert chosen_peers(["saga"], "squared", 0.1, (10, 2))[1] == {}
+    assert list(ladder(60)) == [1, 2, 5, 10, 20, 50]
+
+
+def test_a_peer_that_diverges_is_reported_and_does_not_squeeze_the_figure(tmp_path: Path) -> None:
+    X = features() * [1, 10, 100, 1000]
+    path = libsvm_file(tmp_path / "uneven", X, numbers(X))
+    words = text_of(compare(request(path, tmp_path / "out", loss="squared", peers=("sgd",))))
+    assert "are not drawn" in words
+    assert "SGD scikit-learn (nothing to draw)" in words
+    assert "columns would be easier for every method" in words
+
+
+def test_the_lowest_value_counts_where_a_run_beats_the_solver(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, X, y = data_for("logistic", tmp_path)
+
+    def poor(model: LinearModel) -> list[compare_problem.Found]:
+        w = 0.9 * logistic_minimum(X, y, 0.01)
+        return [compare_problem.Found("a poor solver", w, model.value(w), model.dual_value(w))]
+
+    monkeypatch.setattr(compare_problem, "_solutions", poor)
+    asked = request(path, tmp_path / "out", l2=0.01, peers=("lbfgs",))
+    words = text_of(compare(asked))
+    value = objective("logistic", X, y, 0.01)
+    minimum = value(logistic_minimum(X, y, 0.01))
+    assert re.search(
+        r"a poor solver found [\d.]+; P\* is the lowest value found, that of LBFGS", words
+    )
+    assert said("P*", asked.out) == pytest.approx(minimum, rel=1e-12)
+
+
+# -- other settings --------------------------------------------------------------------------------
+
+
+def test_csv_files_with_a_named_target(tmp_path: Path) -> None:
+    X = features()
+    data = csv_file(tmp_path / "houses.csv", X, numbers(X))
+    asked = request(data, tmp_path / "out", loss="absolute", target="price", epochs=50)
+    words = text_of(compare(asked))
+    for fact in ("houses: least absolute deviations", "column 'price'", "90 rows and 4 columns"):
+        assert fact in words, fact
+    assert "l2 0.0111111" in words  # 1/n
+    value = objective("absolute", X, numbers(X), 1 / 90)
+    start = said("P at zero", asked.out)
+    assert start == pytest.approx(value(np.zeros(4)), rel=1e-9)
+    # Another target is another problem.
+    assert "column -1" in text_of(compare(replace(asked, target=-1)))
+    assert said("P at zero", asked.out) != start
+
+
+def test_the_diameter_may_be_given(tmp_path: Path) -> None:
+    path, X, y = data_for("logistic", tmp_path)
+    words = text_of(compare(request(path, tmp_path / "out", l2=0.01, diameter=0.5)))
+    rho = 0.5 / (2 * np.linalg.norm(logistic_minimum(X, y, 0.01)))
+    assert f"D 0.5 (rho = {rho:.3g}:" in words
+    assert rho < 1
+
+
+def test_a_batch_of_all_rows_is_no_batch(tmp_path: Path) -> None:
+    path, _, _ = data_for("logistic", tmp_path)
+    asked = request(path, tmp_path / "out", batch_size=90, seeds=3)
+    assert "all rows a gradient" in text_of(compare(asked))
+    files = set((asked.out / "results").iterdir())
+    compare(replace(asked, batch_size=None, seeds=1))
+    assert set((asked.out / "results").iterdir()) == files
+
+
+def test_a_minimiser_at_zero(tmp_path: Path) -> None:
+    X = features()
+    path = libsvm_file(tmp_path / "zeros", X, np.zeros(len(X)))
+    for loss in ("squared", "absolute"):
+        asked = request(path, tmp_path / loss, loss=loss, methods=METHODS, diameter=1.0)
+        words = text_of(compare(asked))
+        assert "D 1 (the minimiser is zero" in words
+
+
+def test_a_bound_that_is_just_zero_is_true(tmp_path: Path) -> None:
+    X = features(n=5, d=8)  # fewer rows than columns: no dual bound without an l2 term
+    path = libsvm_file(tmp_path / "wide", X, X @ np.ones(8))
+    asked = request(path, tmp_path / "out", loss="squared", l2=0.0, methods=("universal",))
+    page = compare(asked).read_text("utf-8")
+    assert 'class="claim" data-verdict="holds"' in page  # losses are nonnegative
+
+
+# -- what is wrong ---------------------------------------------------------------------------------
+
+
+def test_wrong_files_are_told_before_anything_is_computed(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    good, X, _ = data_for("logistic", tmp_path)
+    compare(request(good, out, epochs=2))
+    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    bad = tmp_path / "bad"
+    bad.write_text("1 1:2\n-1 1:x\n")
+    with pytest.raises(DataError, match=r"bad, line 2: the value of index 1 is 'x'"):
+        compare(request(bad, out))
+    with pytest.raises(DataError, match="nowhere: cannot be read"):
+        compare(request(tmp_path / "nowhere", out))
+    three = libsvm_file(tmp_path / "three", X, np.arange(len(X)) % 3)
+    with pytest.raises(DataError, match=r"three: y must hold two distinct labels.*'squared'"):
+        compare(request(three, out, loss="hinge"))
+    one = libsvm_file(tmp_path / "one", X[:1], np.ones(1))
+    with pytest.raises(DataError, match=r"one: the file has 1 row, .* at least 2"):
+        compare(request(one, out, loss="squared"))
+    with pytest.raises(DataError, match="only CSV files have a column to choose"):
+        compare(request(good, out, target="y"))
+    assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
+    # The same file may be right for another loss.
+    compare(request(three, out, loss="squared", epochs=2))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (dict(loss="hing"), r"no loss 'hing': did you mean 'hinge'\?"),
+        (dict(methods=("adagrd",)), r"no method 'adagrd': did you mean 'adagrad'\?"),
+        (dict(methods=()), "no method is given"),
+        (dict(peers=("libliner",)), r"no peer 'libliner': did you mean 'liblinear'\?"),
+        (dict(loss="hinge", peers=("saga",)), r"'saga' does not minimise .*'liblinear', 'sgd'"),
+        (dict(peers=("liblinear",), l2=0.0), "'liblinear' cannot be run here: it needs l2 > 0"),
+        (dict(l2=-1.0), "l2 must be"),
+        (dict(epochs=0), "epochs must be"),
+        (dict(seeds=0), "seeds must be"),
+        (dict(jobs=0), "jobs must be"),
+        (dict(batch_size=0), "batch_size must be"),
+        (dict(diameter=0.0), "diameter must be"),
+        (dict(epsilon=0.0), "epsilon must be"),
+        (dict(quantile=1.5), "quantile must be"),
+        (dict(peer_seconds=0.0), "peer_seconds must be"),
+    ],
+)
+def test_wrong_options_are_told(options: dict[str, Any], message: str, tmp_path: Path) -> None:
+    path, _, _ = data_for("logistic", tmp_path)
+    with pytest.raises(ValueError, match=message):
+        compare(request(path, tmp_path / "out", **options))
+    assert not (tmp_path / "out" / "index.html").exists()
+
+
+# -- the command -----------------------------------------------------------------------------------
+
+
+def parsed(*arguments: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    add_compare(parser.add_subparsers(dest="command"))
+    return parser.parse_args(["compare", *arguments])
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, _, _ = data_for("hinge", tmp_path)
+    given = parsed(
+        str(path), "--loss", "hinge", "--methods", "AcceleGrad, adagrad", "--peers", "liblinear",
+        "--batch-size", "9", "--epochs", "3", "--seeds", "2", "--l2", "0.1", "--no-progress",
+        "--out", str(tmp_path / "out"),
+    )  # fmt: skip
+    assert given.run(given) == 0
+    page = tmp_path / "out" / "index.html"
+    assert capsys.readouterr().out == f"The report is {page}\n"
+    words = text_of(page)
+    for name in ("AcceleGrad", "AdaGrad", "LIBLINEAR", "9 rows a gradient"):
+        assert name in words
+
+
+def test_the_command_shows_progress(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, _, _ = data_for("logistic", tmp_path)
+    given = parsed(str(path), "--epochs", "2", "--out", str(tmp_path / "out"))
+    assert given.run(given) == 0
+    assert "classes: runs" in capsys.readouterr().err
+
+
+def test_the_commands_help_names_everything(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parsed("--help")
+    words = capsys.readouterr().out
+    peers = {name for offered in PEERS.values() for name in offered}
+    for name in (*LOSSES, *METHODS, *peers, "sklearn", "--target"):
+        assert name in words, name
+    assert parsed("x", "--target", "-1").target == -1
+    assert parsed("x", "--target", "price").target == "price"
+
+
+def test_a_model_is_what_the_file_says(tmp_path: Path) -> None:
+    path, X, y = data_for("logistic", tmp_path)
+    store = Store(tmp_path / "store")
+    data = imported_data(path, None, "logistic", store)
+    parameters = {"data": data, "loss": "logistic", "options": {}, "l2": 0.3}
+    model = model_of(parameters, store)
+    np.testing.assert_array_equal(model.y, y)
+    np.testing.assert_array_equal(model.X.toarray(), X)
+    assert rows_of(data, store).empty_columns == 0
+    assert minimum_task({**parameters, "method": "adagrad"}) == minimum_task(parameters)

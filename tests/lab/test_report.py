@@ -1,0 +1,683 @@
+"""The report: the page's structure, its stills, and the page at work in a browser."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import json
+import sys
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.image import imread
+
+from accelegrad.lab.engine.content import Claim, Curve, Figure, Panel, Report, Verdict
+from accelegrad.lab.engine.prepared import POINTS, prepare, thin
+from accelegrad.lab.report import stills
+from accelegrad.lab.report.palette import (
+    DARK_BACKGROUND,
+    LIGHT_BACKGROUND,
+    METHODS,
+    OTHERS,
+    colours,
+)
+from accelegrad.lab.report.report import write_report
+from browser import wait_for
+
+NASTY = "f < g & </script><script>alert(1)</script> $x$ %{y} 'quoted' \"twice\""
+AXES = ("iterations", "oracle calls")
+
+
+def curve(
+    method: str, variant: str, rate: float, rng: np.random.Generator, **options: Any
+) -> Curve:
+    t = np.unique(np.round(np.geomspace(1, 2000, 90)))
+    y = t**-rate * np.exp(0.05 * rng.normal(size=t.size))
+    return Curve(method, variant, {AXES[0]: t, AXES[1]: 3 * t}, y, **options)
+
+
+def panel(title: str, rng: np.random.Generator, **options: Any) -> Panel:
+    accelerated = curve("AcceleGrad", "average", 1.8, rng)
+    broken = curve("Universal fast", NASTY, 1.5, rng, note=NASTY)
+    holes = broken.y.copy()
+    holes[[0, 20, 21, 40, 42, -1]] = [0.0, np.nan, np.inf, -1.0, 0.0, np.nan]
+    curves = [
+        replace(accelerated, low=0.7 * accelerated.y, high=1.4 * accelerated.y),
+        curve("AcceleGrad", "last", 2.0, rng, dash="dash"),
+        curve("AdaGrad", "", 0.9, rng),
+        replace(broken, y=holes, low=0.5 * holes, high=2 * holes),
+        curve("Method of <others>", "", 0.4, rng, dash="dot", shade=0.5),
+    ]
+    return Panel(title, curves, AXES, "f(x) - f* & more", **options)
+
+
+@pytest.fixture(scope="module")
+def report() -> Report:
+    rng = np.random.default_rng(7)
+    grid = [[panel(f"smooth {i}{j} <b>", rng) for j in range(3)] for i in range(2)]
+    nothing = Curve("Nothing", "all NaN", {"epochs": np.arange(4.0)}, np.full(4, np.nan))
+    family = [
+        Curve("SGD", f"rho = {r}", {"epochs": np.arange(900.0)}, 1 / np.arange(1.0, 901), shade=s)
+        for r, s in ((1, 0.0), (2, 0.5), (5, 1.0))
+    ]
+    one = Curve("LIBLINEAR", "", {"epochs": np.array([3.0])}, np.array([0.2]))
+    row = [
+        Panel("linear", [*family, one, nothing], ("epochs",), "gap", log_x=False),
+        Panel("empty", [nothing], ("epochs",), "gap"),
+    ]
+    return Report(
+        title=f"A report: {NASTY}",
+        summary=f"First paragraph.\n\nSecond: {NASTY}",
+        claims=[
+            Claim("rate", f"fast {NASTY}", "Theorem 1", Verdict.HOLDS, "average", "slope < -1.8",
+                  [("slope", "-2.01")], figure="grid"),
+            Claim("robust", "robust to rho", "Section 5", Verdict.IN_PART, "last", "a factor 10",
+                  [(f"rho = {i}", f"{i}.5e-3") for i in range(8)], "Not for <large> rho.", "family"),
+            Claim("stall", "others stall", "Section 5", Verdict.FAILS, "-", "gap >= eps", [],
+                  "They do not."),
+        ],
+        figures=[
+            Figure("grid", "Figure 1: a grid", f"Caption {NASTY}", grid, {"seed": "7 <&>"}),
+            Figure("family", "Figure 2: a family", "Shades.", [row]),
+        ],
+        facts={"Data": {"a9a <1>": "32,561 & more"}, "Time used": {"all": "3 s"}},
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def page(report: Report, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_report(report, tmp_path_factory.mktemp("report") / "made" / "by it")
+
+
+class Reader(HTMLParser):
+    """Collects what tests ask for: elements with their attributes, text, and scripts."""
+
+    VOID = frozenset({"meta", "link", "img", "br", "line"})
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.text = ""
+        self.scripts: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] == "script":
+            self.scripts.append(data)
+        elif not (self.open and self.open[-1] == "style"):
+            self.text += data
+
+
+@pytest.fixture(scope="module")
+def read(page: Path) -> Reader:
+    reader = Reader()
+    reader.feed(page.read_text("utf-8"))
+    reader.close()
+    assert reader.open == []
+    return reader
+
+
+# --- the page as text -----------------------------------------------------------------------------
+
+
+def test_the_page_has_its_parts_in_order(read: Reader) -> None:
+    ids = [attrs["id"] for _, attrs in read.elements if "id" in attrs]
+    assert len(set(ids)) == len(ids)
+    wanted = [
+        "navigation", "summary", "claims", "claim-rate", "claim-robust", "claim-stall", "figures",
+        "figure-grid", "figure-family", "facts-data", "facts-time-used", "data",
+    ]  # fmt: skip
+    assert [name for name in ids if name in wanted] == wanted
+
+
+def test_links_lead_somewhere_and_nothing_comes_from_elsewhere(read: Reader, page: Path) -> None:
+    ids = {attrs.get("id") for _, attrs in read.elements}
+    targets = [
+        value
+        for _, attrs in read.elements
+        for name in ("src", "href", "srcset", "data", "action")
+        if (value := attrs.get(name)) is not None
+    ]
+    assert targets
+    for target in targets:
+        if target.startswith("#"):
+            assert target[1:] in ids
+        elif target != "data:,":
+            assert (page.parent / target).is_file()
+    policy = [attrs["content"] for tag, attrs in read.elements if "http-equiv" in attrs]
+    assert policy
+    assert "default-src 'none'" in str(policy[0])
+    assert "http" not in str(policy[0])
+
+
+def test_every_word_of_the_report_is_on_the_page(read: Reader, report: Report) -> None:
+    def words(*texts: str) -> None:
+        for text in texts:
+            for part in text.split("\n\n"):
+                assert part in read.text, part
+
+    words(report.title, report.summary)
+    for claim in report.claims:
+        words(claim.statement, claim.source, claim.verdict.value, claim.threshold)
+        words(claim.explanation, *itertools.chain.from_iterable(claim.evidence))
+        words(claim.point if claim.point != "-" else "")
+    for figure in report.figures:
+        words(figure.title, figure.caption, *itertools.chain(*figure.facts.items()))
+    for name, table in report.facts.items():
+        words(name, *itertools.chain(*table.items()))
+    words("hold", "hold in part", "do not hold here")
+    assert [attrs.get("class") for _, attrs in read.elements].count("count") == 3
+
+
+def test_text_is_escaped(page: Path, read: Reader) -> None:
+    html = page.read_text("utf-8")
+    assert "alert(1)</script>" not in html
+    assert "<others>" not in html
+    assert [tag for tag, _ in read.elements].count("script") == 3
+
+
+def test_the_data_is_json_that_fits_the_report(read: Reader, report: Report) -> None:
+    figures = json.loads(read.scripts[0])
+    assert [figure["id"] for figure in figures] == ["figure-grid", "figure-family"]
+    grid, family = figures
+    broken = grid["rows"][0][0]["lines"][3]
+    assert broken["note"] == NASTY
+    y = grid["arrays"][broken["y"]]
+    assert [i for i, value in enumerate(y) if value is None] == [0, 20, 21, 40, 42, len(y) - 1]
+    assert broken["marked"] == [41]
+    given = report.figures[0].rows[0][0].curves[3].y
+    np.testing.assert_allclose(y[1:20], given[1:20], rtol=1e-5)
+    # The x of all curves is stored once.
+    lines = [line for row in grid["rows"] for panel in row for line in panel["lines"]]
+    assert len({line["x"]["iterations"] for line in lines}) == 1
+    assert family["rows"][0][0]["log"] is False
+    assert family["arrays"][family["rows"][0][1]["lines"][0]["y"]] == [None] * 4
+    assert all(len(array) <= POINTS for array in family["arrays"])
+
+
+def test_the_page_is_light_apart_from_plotly(read: Reader) -> None:
+    assert len(read.scripts[0]) < 150_000
+
+
+def test_the_same_report_gives_the_same_bytes(report: Report, page: Path, tmp_path: Path) -> None:
+    again = write_report(report, tmp_path)
+    files = sorted(path.relative_to(tmp_path) for path in tmp_path.rglob("*.*"))
+    assert len(files) == 5
+    assert again == tmp_path / "index.html"
+    for file in files:
+        assert (tmp_path / file).read_bytes() == (page.parent / file).read_bytes(), file
+
+
+def test_an_interrupted_write_leaves_the_previous_page(
+    report: Report, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = replace(report, figures=report.figures[1:], claims=[])
+    index = write_report(small, tmp_path)
+    before = index.read_bytes()
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    for place in ("os.fsync", "accelegrad.lab.report.stills.draw_still"):
+        with monkeypatch.context() as patched:
+            patched.setattr(place, interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                write_report(replace(small, title="another"), tmp_path)
+    assert index.read_bytes() == before
+    assert sorted(path.name for path in tmp_path.rglob("*.*")) == [
+        "family.png",
+        "family.svg",
+        "index.html",
+    ]
+
+
+@pytest.mark.parametrize("missing", ["plotly.offline", "matplotlib"])
+def test_without_its_extras_the_report_says_what_to_install(
+    missing: str, report: Report, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(ImportError, match=r"install accelegrad\[report\]"):
+        write_report(report, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_report_may_be_empty(tmp_path: Path) -> None:
+    assert write_report(Report("Nothing", "", [], [], {}), tmp_path).is_file()
+
+
+# --- what is drawn --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("start", [0.0, 1.0])
+def test_thinning_keeps_the_ends_and_serves_both_scales(start: float) -> None:
+    x = np.arange(start, 100_000.0)
+    kept = thin(x)
+    assert kept[0] == 0
+    assert kept[-1] == x.size - 1
+    assert (np.diff(kept) > 0).all()
+    assert 300 < kept.size <= POINTS
+    assert np.diff(x[kept]).max() <= 1.01 * x.size / (POINTS // 2 - 2)
+    positive = x[kept][x[kept] >= 10]
+    assert (positive[1:] / positive[:-1]).max() < 1.15
+
+
+def test_thinning_takes_any_abscissa() -> None:
+    for x in (np.zeros(1000), np.full(1000, np.nan), -np.arange(1000.0), np.arange(1000.0)[::-1]):
+        kept = thin(x)
+        assert kept[0] == 0
+        assert kept[-1] == 999
+        assert kept.size <= POINTS
+    np.testing.assert_array_equal(thin(np.arange(POINTS + 0.0)), np.arange(POINTS))
+
+
+def to_oklab(colour: str, eyes: np.ndarray) -> np.ndarray:
+    """Return the place of #RRGGBB in OKLab (Ottosson 2020) as such eyes see it."""
+    srgb = np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)]) / 255
+    linear = np.where(srgb <= 0.04045, srgb / 12.92, ((srgb + 0.055) / 1.055) ** 2.4)
+    cones = [
+        [0.4122214708, 0.5363325363, 0.0514459929],
+        [0.2119034982, 0.6806995451, 0.1073969566],
+        [0.0883024619, 0.2817188376, 0.6299787005],
+    ]
+    opponents = [
+        [0.2104542553, 0.7936177850, -0.0040720468],
+        [1.9779984951, -2.4285922050, 0.4505937099],
+        [0.0259040371, 0.7827717662, -0.8086757660],
+    ]
+    return np.array(opponents) @ np.cbrt(np.array(cones) @ np.clip(eyes @ linear, 0, 1))
+
+
+# Machado, Oliveira and Fernandes 2009, severity 1.
+DEUTERANOPE = np.array(
+    [
+        [0.367322, 0.860646, -0.227968],
+        [0.280085, 0.672501, 0.047413],
+        [-0.011820, 0.042940, 0.968881],
+    ]
+)
+PROTANOPE = np.array(
+    [
+        [0.152286, 1.052583, -0.204868],
+        [0.114503, 0.786281, 0.099216],
+        [-0.003882, -0.048116, 1.051998],
+    ]
+)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("eyes", [np.eye(3), DEUTERANOPE, PROTANOPE], ids=["all", "deut", "prot"])
+def test_methods_differ_in_colour_for_all_eyes(theme: str, eyes: np.ndarray) -> None:
+    background = {"light": LIGHT_BACKGROUND, "dark": DARK_BACKGROUND}[theme]
+    shown = [getattr(colour, theme) for colour in METHODS.values()]
+    places = [to_oklab(colour, eyes) for colour in [*shown, background]]
+    for a, b in itertools.combinations(places, 2):
+        assert np.linalg.norm(a - b) > 0.08
+
+
+def test_a_method_has_one_colour_however_it_is_written() -> None:
+    names = ["AcceleGrad", "accelegrad", "L-BFGS", "LBFGS", "Universal dual", "universal-dual"]
+    found = colours(names)
+    for a, b in zip(names[::2], names[1::2], strict=True):
+        assert found[a] == found[b]
+    strangers = [f"stranger {i}" for i in range(len(OTHERS))]
+    assert len(set(colours(strangers).values())) == len(OTHERS)
+    assert colours([*strangers, "one more"])["one more"] in OTHERS
+    assert colours(["stranger 3"])["stranger 3"] == colours(["AdaGrad", "stranger 3"])["stranger 3"]
+
+
+def test_shades_go_towards_the_background() -> None:
+    colour = METHODS["accelegrad"]
+    assert colour.shaded(0.0) == colour
+    for theme, background in (("light", LIGHT_BACKGROUND), ("dark", DARK_BACKGROUND)):
+        away = [
+            np.linalg.norm(
+                to_oklab(getattr(colour.shaded(s), theme), np.eye(3))
+                - to_oklab(background, np.eye(3))
+            )
+            for s in (0.0, 0.5, 1.0)
+        ]
+        assert away[0] > away[1] > away[2] > 0.1
+
+
+def test_entries_of_a_method_stand_together(report: Report) -> None:
+    grid, family = prepare(report)
+    assert [entry.method for entry in grid.entries] == [
+        "AcceleGrad",
+        "AcceleGrad",
+        "AdaGrad",
+        "Universal fast",
+        "Method of <others>",
+    ]
+    assert [entry.empty for entry in family.entries] == [False, False, False, False, True]
+
+
+def with_curve(report: Report, **changes: Any) -> Report:
+    """Return the report with one curve of its first figure changed."""
+    figure = report.figures[0]
+    first = figure.rows[0][0]
+    changed = replace(first, curves=[replace(first.curves[0], **changes)])
+    return replace(report, figures=[replace(figure, rows=[[changed]])], claims=[])
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"dash": "dashed"}, "did you mean 'dash'"),
+        ({"shade": 1.5}, "between 0 and 1"),
+        ({"shade": np.nan}, "between 0 and 1"),
+        ({"high": None}, "together"),
+        ({"y": np.ones(3)}, "of one length"),
+        ({"y": np.ones((3, 3))}, "one-dimensional"),
+        ({"x": {"iterations": np.ones(3)}}, "lacks the panel's axis 'oracle calls'"),
+    ],
+)
+def test_curves_that_cannot_be_drawn_are_named(
+    report: Report, changes: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(ValueError, match=words) as raised:
+        prepare(with_curve(report, **changes))
+    assert "figure 'grid', row 1, column 1, curve 'AcceleGrad'" in str(raised.value)
+
+
+def test_figures_that_cannot_be_written_are_named(report: Report) -> None:
+    grid, family = report.figures
+    for name in ("", "../grid", "a b", ".hidden", 'x"y'):
+        with pytest.raises(ValueError, match="must be a file name"):
+            prepare(replace(report, figures=[replace(grid, name=name)], claims=[]))
+    with pytest.raises(ValueError, match="'grid' is there twice"):
+        prepare(replace(report, figures=[grid, replace(family, name="grid")], claims=[]))
+    with pytest.raises(ValueError, match="did you mean 'grid'"):
+        prepare(replace(report, claims=[replace(report.claims[0], figure="gird")]))
+    with pytest.raises(ValueError, match="at least one panel"):
+        prepare(replace(report, figures=[replace(grid, rows=[[]])], claims=[]))
+
+
+# --- stills ---------------------------------------------------------------------------------------
+
+
+def test_stills_show_the_curves(report: Report, page: Path) -> None:
+    colour = colours(["AcceleGrad"])["AcceleGrad"].light
+    wanted = np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)]) / 255
+    for figure in report.figures:
+        picture = imread(page.parent / "figures" / f"{figure.name}.png")[..., :3]
+        assert picture.shape[1] > 1000
+        assert np.abs(picture - 1).max(axis=2).mean() > 0.005
+        drawn = (np.abs(picture - wanted).max(axis=2) < 0.02).sum()
+        assert (drawn > 2000) == (figure.name == "grid")
+        svg = (page.parent / "figures" / f"{figure.name}.svg").read_text("utf-8")
+        assert svg.startswith("<?xml")
+        assert (svg.lower().count(f"stroke: {colour.lower()}") >= 12) == (figure.name == "grid")
+        panels = sum(map(len, figure.rows))
+        assert svg.count('<g id="axes_') == panels
+
+
+def test_stills_leave_the_user_settings_alone(report: Report) -> None:
+    import matplotlib
+
+    before = dict(matplotlib.rcParams)
+    png = stills.draw_still(prepare(report)[1])["png"]
+    assert dict(matplotlib.rcParams) == before
+    assert imread(io.BytesIO(png)).ndim == 3
+
+
+# --- the page in a browser ------------------------------------------------------------------------
+
+READY = "document.documentElement.dataset.ready === 'true'"
+TRACES = """
+const plot = document.querySelector(arguments[0] + ' .plot');
+return plot.data.filter((trace) => trace.meta.kind === (arguments[1] ?? 'curve'))
+  .map((trace) => [trace.meta.entry, trace.visible]);
+"""
+DRAWN = """
+return [...document.querySelectorAll('.plot')].map((plot) => {
+  const wanted = plot.data.filter((trace) => trace.meta.kind === 'curve' && trace.visible === true
+    && trace.x.some((x, i) => x !== null && trace.y[i] !== null)).length;
+  const drawn = [...plot.querySelectorAll('.scatterlayer .trace')].filter((group) => {
+    const path = group.querySelector('path.js-line');
+    return group.__data__[0].trace.meta.kind === 'curve'
+      && (group.querySelector('path.point') || (path && path.getAttribute('d').length > 8));
+  }).length;
+  return [plot.querySelectorAll('.main-svg').length > 0, wanted, drawn];
+});
+"""
+
+
+@pytest.fixture
+def driver(open_page: Any, page: Path) -> Any:
+    driver = open_page(page)
+    wait_for(driver, READY)
+    yield driver
+    driver.execute_script("localStorage.clear()")
+    assert [entry for entry in driver.get_log("browser") if entry["level"] == "SEVERE"] == []
+
+
+def click(driver: Any, selector: str) -> None:
+    element = driver.find_element("css selector", selector)
+    driver.execute_script(
+        "arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", element
+    )
+    element.click()
+
+
+def test_every_figure_is_drawn(driver: Any, report: Report) -> None:
+    assert driver.execute_script(DRAWN) == [[True, 30, 30], [True, 4, 4]]
+    titles = [element.text for element in driver.find_elements("css selector", ".panel-head h3")]
+    assert titles == [
+        panel.title for figure in report.figures for row in figure.rows for panel in row
+    ]
+    assert driver.execute_script("return performance.getEntriesByType('resource').length") == 0
+    texts = driver.find_elements("css selector", "#figure-family .annotation-text")
+    assert [text.text for text in texts] == ["nothing to draw"]
+
+
+def test_the_legend_hides_a_curve_in_all_panels(driver: Any) -> None:
+    button = '#figure-grid .legend [data-entry="0"]'
+    click(driver, button)
+    state = dict(driver.execute_script(TRACES, "#figure-grid"))
+    assert state == {0: "legendonly", 1: True, 2: True, 3: True, 4: True}
+    bands = driver.execute_script(TRACES, "#figure-grid", "band")
+    assert bands == [[0, "legendonly"], [3, True]] * 6
+    assert driver.execute_script(DRAWN)[0] == [True, 24, 24]
+    pressed = driver.find_element("css selector", button).get_attribute("aria-pressed")
+    assert pressed == "false"
+    click(driver, button)
+    assert driver.execute_script(DRAWN)[0] == [True, 30, 30]
+
+
+def test_the_legend_hides_a_family_and_shows_one_alone(driver: Any) -> None:
+    click(driver, '#figure-family .legend [data-method="SGD"]')
+    assert driver.execute_script(DRAWN)[1] == [True, 1, 1]
+    click(driver, '#figure-family [data-do="all"]')
+    assert driver.execute_script(DRAWN)[1] == [True, 4, 4]
+    from selenium.webdriver import ActionChains
+
+    entry = driver.find_element("css selector", '#figure-family [data-entry="1"]')
+    ActionChains(driver).double_click(entry).perform()
+    assert driver.execute_script(DRAWN)[1] == [True, 1, 1]
+    ActionChains(driver).double_click(entry).perform()
+    assert driver.execute_script(DRAWN)[1] == [True, 4, 4]
+
+
+def test_pointing_at_a_name_makes_the_others_step_back(driver: Any) -> None:
+    from selenium.webdriver import ActionChains
+
+    def shown(opacity: str) -> str:
+        traces = "[...document.querySelectorAll('#figure-family .scatterlayer .trace')]"
+        return f"{traces}.filter((group) => getComputedStyle(group).opacity {opacity}).length"
+
+    entry = driver.find_element("css selector", '#figure-family [data-entry="1"]')
+    driver.execute_script(
+        "arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", entry
+    )
+    ActionChains(driver).move_to_element(entry).perform()
+    wait_for(driver, f"{shown('> 0.9')} === 1 && {shown('< 0.2')} >= 3")
+    title = driver.find_element("css selector", "#figure-family h2")
+    ActionChains(driver).move_to_element(title).perform()
+    wait_for(driver, f"{shown('< 0.9')} === 0")
+
+
+def test_the_switches_change_the_axes(driver: Any) -> None:
+    def titles() -> set[str]:
+        found = driver.find_elements("css selector", "#figure-grid [class*=xtitle]")
+        return {element.text for element in found}
+
+    def layout(figure: str, key: str) -> Any:
+        script = f"return document.querySelector('#figure-{figure} .plot')._fullLayout.{key}"
+        return driver.execute_script(script)
+
+    assert titles() == {"iterations"}
+    before = layout("grid", "xaxis2.range")
+    click(driver, '#figure-grid [data-axis="oracle calls"]')
+    assert titles() == {"oracle calls"}
+    np.testing.assert_allclose(layout("grid", "xaxis2.range"), np.add(before, np.log10(3)))
+    assert layout("grid", "xaxis.type") == layout("grid", "yaxis6.type") == "log"
+    click(driver, '#figure-grid [data-scale="linear"]')
+    assert layout("grid", "xaxis.type") == "linear"
+    assert layout("family", "xaxis.type") == "linear"
+    click(driver, '#figure-family [data-scale="log"]')
+    assert layout("family", "xaxis.type") == "log"
+    click(driver, '#figure-family [data-drag="pan"]')
+    assert layout("family", "dragmode") == "pan"
+    assert driver.find_elements("css selector", "#figure-family [data-axis]") == []
+
+
+def test_a_zoom_outlives_the_legend_and_ends_with_reset(driver: Any) -> None:
+    plot = "document.querySelector('#figure-grid .plot')"
+    full = driver.execute_script(f"return {plot}._fullLayout.xaxis.range")
+    from selenium.webdriver import ActionChains
+
+    area = driver.find_element("css selector", "#figure-grid .nsewdrag")
+    driver.execute_script(
+        "arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", area
+    )
+    drag = ActionChains(driver).move_to_element_with_offset(area, -60, -50).click_and_hold()
+    drag.move_by_offset(90, 90).release().perform()
+    changed = f"{plot}._fullLayout.xaxis.range[0] !== {full[0]!r}"
+    wait_for(driver, changed)
+    click(driver, '#figure-grid .legend [data-entry="2"]')
+    assert driver.execute_script(f"return {changed}")
+    click(driver, '#figure-grid [data-do="reset"]')
+    wait_for(driver, f"Math.abs({plot}._fullLayout.xaxis.range[0] - {full[0]!r}) < 1e-9")
+
+
+def test_hovering_shows_all_values_as_plain_text(driver: Any) -> None:
+    driver.execute_script(
+        "const plot = document.querySelector('#figure-grid .plot');"
+        "const at = plot.data.findIndex((t) => t.meta.kind === 'curve' && t.meta.entry === 3);"
+        "Plotly.Fx.hover(plot, [{curveNumber: at, pointNumber: 30}]);"
+    )
+    label = wait_for(driver, "document.querySelector('#figure-grid .hovertext')?.textContent")
+    assert label.count("</script><script>alert(1)</script> $x$ %\u200b{y}") == 2
+    for word in ("iterations: ", "oracle calls: ", "f(x) - f* & more: ", "band: "):
+        assert word in label
+
+
+def test_the_theme_changes_the_plots(driver: Any) -> None:
+    def look() -> tuple[str, str, str]:
+        return tuple(
+            driver.execute_script(
+                "const plot = document.querySelector('#figure-family .plot');"
+                "return [getComputedStyle(plot.querySelector('.main-svg')).backgroundColor,"
+                " getComputedStyle(document.body).backgroundColor, plot.data[0].line.color]"
+            )
+        )
+
+    light = look()
+    assert light[0] == "rgb(255, 255, 255)"
+    click(driver, "#theme")
+    wait_for(driver, READY)
+    dark = look()
+    assert dark[0] == "rgb(22, 27, 34)"
+    assert len(set(light) & set(dark)) == 0
+    driver.refresh()
+    wait_for(driver, READY)
+    assert look() == dark
+    click(driver, "#theme")
+    wait_for(driver, READY)
+    assert look() == light
+
+
+def test_the_theme_follows_the_system(driver: Any) -> None:
+    dark = {"features": [{"name": "prefers-color-scheme", "value": "dark"}]}
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", dark)
+    try:
+        wait_for(driver, "document.documentElement.dataset.theme === 'dark'")
+        wait_for(driver, READY)
+    finally:
+        driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+
+
+def test_a_panel_can_be_enlarged(driver: Any) -> None:
+    click(driver, "#figure-grid .panel-head button")
+    assert len(driver.find_elements("css selector", "#figure-grid .panel-head")) == 1
+    assert driver.execute_script(DRAWN)[0] == [True, 5, 5]
+    click(driver, "#figure-grid .panel-head button")
+    assert driver.execute_script(DRAWN)[0] == [True, 30, 30]
+
+
+def test_counters_choose_claims(driver: Any) -> None:
+    def shown() -> list[str]:
+        rows = driver.find_elements("css selector", "tr.claim")
+        return [row.get_attribute("id") for row in rows if row.is_displayed()]
+
+    click(driver, ".counter.fails")
+    assert shown() == ["claim-stall"]
+    click(driver, ".counter.fails")
+    assert shown() == ["claim-rate", "claim-robust", "claim-stall"]
+
+
+@pytest.mark.parametrize("width", [900, 1200, 1600])
+def test_nothing_is_wider_than_the_window(driver: Any, width: int) -> None:
+    driver.set_window_size(width, 1000)
+    try:
+        fits = "Math.abs(figure.plot.clientWidth - figure.plot._fullLayout.width) <= 1"
+        plots = "[...document.querySelectorAll('.plot')].map((plot) => ({plot}))"
+        wait_for(driver, f"{READY} && {plots}.every((figure) => {fits})")
+        wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+        assert driver.execute_script(f"return {wide}") == 0
+        overlaps = driver.execute_script(
+            "return [...document.querySelectorAll('.panel-head h3')]"
+            ".filter((title) => title.scrollHeight > title.parentNode.clientHeight + 1).length"
+        )
+        assert overlaps == 0
+    finally:
+        driver.set_window_size(1400, 1000)
+
+
+def test_printing_is_light_and_fits_the_paper(driver: Any) -> None:
+    click(driver, "#theme")
+    wait_for(driver, READY)
+    driver.execute_script("dispatchEvent(new Event('beforeprint'))")
+    assert driver.execute_script("return document.documentElement.dataset.theme") == "light"
+    width = "document.querySelector('.plot')._fullLayout.width"
+    assert driver.execute_script(f"return {width}") < 1050
+    assert (
+        driver.execute_script("return document.querySelectorAll('details:not([open])').length") == 0
+    )
+    driver.execute_script("dispatchEvent(new Event('afterprint'))")
+    wait_for(driver, f"document.documentElement.dataset.theme === 'dark' && {READY}")
+
+
+def test_a_report_without_claims_has_no_section_for_them(tmp_path: Path) -> None:
+    curve = Curve("AcceleGrad", "", {"epochs": np.array([1.0, 2.0])}, np.array([1.0, 0.5]))
+    figure = Figure("only", "Only", "", [[Panel("one", [curve], ["epochs"], "gap")]])
+    page = write_report(Report("Title", "Summary", [], [figure], {}), tmp_path).read_text("utf-8")
+    assert 'id="claims"' not in page
+    assert 'href="#claims"' not in page
+    assert 'class="counters"' not in page
+    assert 'href="#figures"' in page

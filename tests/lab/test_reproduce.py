@@ -1,0 +1,557 @@
+"""The paper's experiments: tasks, the runner, claims that can fail, the command line, the page."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from accelegrad import cli
+from accelegrad.data.datasets import as_binary
+from accelegrad.lab.engine.content import Verdict
+from accelegrad.lab.engine.experiment import Family, Results, Setup, slope, verdict_of
+from accelegrad.lab.engine.runner import Progress, TaskError, run_tasks
+from accelegrad.lab.engine.stored_data import imported_data
+from accelegrad.lab.engine.tasks import Outcome, Store, Task, log_spaced
+from accelegrad.lab.paper import (
+    deterministic,
+    large_batch,
+    stochastic,
+)
+from accelegrad.lab.paper.regression import minimum_task, problem_of
+from accelegrad.lab.paper.reproduce import EXPERIMENTS, Request, reproduce
+from accelegrad.lab.report.text import minimum_task as text_minimum
+from accelegrad.lab.report.text import model_of
+from browser import wait_for
+
+SMALL = {"p": 2, "n": 60, "d": 8, "noise": 1e-2, "seed": 0}
+SILENT = Progress(1, shown=False)
+
+
+def small_task(**changes):
+    parameters = {
+        "method": "accelegrad",
+        "rho": 2.0,
+        "projected": True,
+        "batch": 0,
+        "iterations": 80,
+    }
+    return Task("regression", {**SMALL, **parameters, **changes})
+
+
+def noisy_task(**changes):
+    return small_task(batch=1, draw=3, **changes)
+
+
+@pytest.fixture(autouse=True)
+def no_real_data(monkeypatch):
+    monkeypatch.delenv("ACCELEGRAD_DATA", raising=False)
+
+
+# -- tasks and the store ---------------------------------------------------------------------------
+
+
+def test_a_key_belongs_to_the_parameters_alone():
+    assert small_task().key == small_task().key
+    shuffled = Task("regression", dict(reversed(small_task().parameters.items())))
+    assert shuffled.key == small_task().key
+    assert small_task(rho=1.0).key != small_task().key
+    assert Task("other", small_task().parameters).key != small_task().key
+
+
+def test_results_are_computed_once(tmp_path, monkeypatch):
+    store = Store(tmp_path)
+    first = store.get(small_task())
+    from accelegrad.lab.engine.tasks import TASKS
+
+    monkeypatch.setitem(TASKS, "regression", lambda *_: pytest.fail("computed again"))
+    again = store.get(small_task())
+    for name, values in first.arrays.items():
+        np.testing.assert_array_equal(values, again.arrays[name])
+    assert first.facts == again.facts
+
+
+def test_a_damaged_result_is_computed_again(tmp_path):
+    store = Store(tmp_path)
+    good = store.get(small_task())
+    path = store.path(small_task())
+    path.write_bytes(path.read_bytes()[:100])
+    assert store.load(small_task()) is None
+    np.testing.assert_array_equal(store.get(small_task()).arrays["last"], good.arrays["last"])
+
+
+def test_what_is_recorded_is_the_objective(tmp_path):
+    """The trace against a run of the plain transcription."""
+    from reference import methods
+
+    store = Store(tmp_path)
+    outcome = store.get(small_task())
+    problem = problem_of(SMALL)
+    known = store.get(minimum_task(SMALL))
+    x_star = np.linalg.lstsq(problem.A, problem.b, rcond=None)[0]
+    assert known.facts["minimum"] == pytest.approx(np.sum((problem.A @ x_star - problem.b) ** 2))
+    D = 4 * np.linalg.norm(x_star)
+
+    def project(x):
+        return x * min(1, D / 2 / np.linalg.norm(x))
+
+    run = methods.accelegrad(lambda x: problem.fun(x)[1], np.zeros(8), 80, D, project=project)
+    for name, points in (("average", run.average), ("last", run.y[1:])):
+        expected = [problem.fun(points[int(t) - 1])[0] for t in outcome.arrays["iteration"]]
+        expected = np.array(expected) - known.facts["minimum"]
+        np.testing.assert_allclose(outcome.arrays[name], expected, rtol=1e-9, atol=1e-12)
+    np.testing.assert_array_equal(outcome.arrays["calls"], outcome.arrays["iteration"])
+
+
+def test_epochs_are_counted_in_rows(tmp_path):
+    outcome = Store(tmp_path).get(noisy_task())
+    np.testing.assert_allclose(outcome.arrays["epochs"], outcome.arrays["iteration"] / 60)
+
+
+def test_log_spaced():
+    numbers = log_spaced(1000, 50)
+    assert numbers[0] == 1
+    assert numbers[-1] == 1000
+    assert numbers == sorted(set(numbers))
+    assert log_spaced(3) == [1, 2, 3]
+
+
+# -- the runner ------------------------------------------------------------------------------------
+
+
+def test_the_numbers_do_not_depend_on_the_number_of_processes(tmp_path):
+    tasks = [small_task(rho=rho) for rho in (1.0, 2.0)] + [noisy_task(p=1), noisy_task(seed=1)]
+    stores = {jobs: Store(tmp_path / str(jobs)) for jobs in (1, 2)}
+    for jobs, store in stores.items():
+        run_tasks(tasks, store, jobs=jobs, progress=SILENT)
+    for one in tasks:
+        alone, together = stores[1].load(one), stores[2].load(one)
+        for name, values in alone.arrays.items():
+            np.testing.assert_array_equal(values, together.arrays[name])
+
+
+def test_a_failing_task_is_named(tmp_path):
+    with pytest.raises(TaskError, match=r"regression with .*'method': 'newton'"):
+        run_tasks([small_task(method="newton")], Store(tmp_path), jobs=1, progress=SILENT)
+    with pytest.raises(TaskError, match=r"regression with .*'method': 'newton'"):
+        run_tasks([small_task(method="newton")], Store(tmp_path), jobs=2, progress=SILENT)
+
+
+def test_an_interrupt_within_a_task_is_not_taken_for_its_end(tmp_path, monkeypatch):
+    from accelegrad.lab.engine.synthetic import PaperProblem
+
+    calls = []
+    original = PaperProblem.fun
+
+    def fun(self, x):
+        calls.append(1)
+        if len(calls) == 60:
+            raise KeyboardInterrupt
+        return original(self, x)
+
+    store = Store(tmp_path)
+    store.get(minimum_task(SMALL))
+    monkeypatch.setattr(PaperProblem, "fun", fun)
+    with pytest.raises(KeyboardInterrupt):
+        run_tasks([small_task()], store, jobs=1, progress=SILENT)
+    assert store.load(small_task()) is None
+
+
+# -- families and claims ---------------------------------------------------------------------------
+
+
+def outcome(gaps, last=None, calls=1.0, status="MAX_ITER"):
+    x = np.geomspace(1, 1000, len(gaps)).round()
+    arrays = {"iteration": x, "calls": calls * x, "epochs": x / 10, "average": np.array(gaps)}
+    arrays["last"] = np.array(gaps if last is None else last)
+    facts = {"status": status, "calls": calls * 1000, "iterations": 1000}
+    return Outcome(arrays, facts)
+
+
+def family(rate, start=1.0, last_rate=None, **more):
+    x = np.geomspace(1, 1000, 40).round()
+    last = None if last_rate is None else start * x**last_rate
+    return Family.of([outcome(start * x**rate, last, **more)], [1.0])
+
+
+def test_family_takes_medians_of_scaled_gaps():
+    made = Family.of(
+        [outcome([4.0, 2.0]), outcome([2.0, 1.0]), outcome([9.0, 9.0])], [2.0, 1.0, 1.0]
+    )
+    np.testing.assert_array_equal(made.average, [2.0, 1.0])
+    np.testing.assert_array_equal(made.high["average"], [9.0, 9.0])
+    assert made.final("average") == 1.0
+    assert made.first_below("average", 1.5, "iterations") == 1000
+    assert made.first_below("average", 0.5, "iterations") == np.inf
+    assert made.value_at("average", "iterations", 999) == 2.0
+
+
+def test_slope_is_the_exponent():
+    x = np.geomspace(1, 1e4, 50)
+    assert slope(x, 3 * x**-1.7) == pytest.approx(-1.7)
+    assert slope(x, np.maximum(3 * x**-1.7, 1e-5), floor=2e-5) == pytest.approx(-1.7)
+
+
+def test_verdicts():
+    assert verdict_of([True, True]) is Verdict.HOLDS
+    assert verdict_of([True, True, False]) is Verdict.IN_PART
+    assert verdict_of([True, False]) is Verdict.FAILS
+
+
+def exact_families(ours=-2.0, theirs=-1.0, **changes):
+    made = {}
+    for p in (2, 1):
+        for rho in deterministic.RHOS:
+            made[p, "accelegrad", rho] = family(ours if p == 2 else -0.6, 10 * rho, **changes)
+            made[p, "adagrad", rho] = family(theirs if p == 2 else -0.5, 20 * rho)
+        for index, epsilon in enumerate(deterministic.EPSILONS):
+            made[p, "universal", epsilon] = family(-1.0, 10.0**-index, calls=2.0)
+            made[p, "universal-fast", epsilon] = family(-1.0, 10.0**-index, calls=4.0)
+    return made
+
+
+def test_deterministic_claims_follow_the_numbers():
+    good = exact_families(last_rate=-3.0)
+    assert deterministic.beats_adagrad(good).verdict is Verdict.HOLDS
+    assert (
+        deterministic.beats_adagrad(exact_families(ours=-0.5, theirs=-2.0)).verdict
+        is not Verdict.HOLDS
+    )
+    assert deterministic.last_beats_average(good).verdict is Verdict.HOLDS
+    assert deterministic.last_beats_average(exact_families(last_rate=-0.1)).verdict is Verdict.FAILS
+    assert deterministic.overshoots(good).verdict is Verdict.HOLDS
+    flat = {key: family(-1.0) for key in good}
+    assert deterministic.overshoots(flat).verdict is Verdict.FAILS
+    assert deterministic.small_epsilon_helps(good).verdict is Verdict.HOLDS
+    reverse = {**good}
+    for method in deterministic.SEARCHING:
+        for index, epsilon in enumerate(deterministic.EPSILONS):
+            reverse[2, method, epsilon] = family(-1.0, 10.0**index)
+    assert deterministic.small_epsilon_helps(reverse).verdict is Verdict.FAILS
+    assert deterministic.data_passes(good).verdict is Verdict.HOLDS
+    greedy = {key: family(-1.0, calls=3.0) for key in good}
+    assert deterministic.data_passes(greedy).verdict is Verdict.FAILS
+    assert deterministic.rates(good).verdict is Verdict.HOLDS
+    assert deterministic.rates(exact_families(ours=-1.0)).verdict is not Verdict.HOLDS
+
+
+def test_epsilon_must_fit_needs_a_best_epsilon_inside():
+    made = exact_families()
+    assert deterministic.epsilon_must_fit(made).verdict is not Verdict.HOLDS  # smaller is better
+    for method in deterministic.SEARCHING:
+        for index, epsilon in enumerate(deterministic.EPSILONS):
+            made[1, method, epsilon] = family(-1.0, 10.0 ** abs(index - 4))
+    assert deterministic.epsilon_must_fit(made).verdict is Verdict.HOLDS
+
+
+def noisy_families(ratio=1.0, at_one=10.0):
+    made = {}
+    for p in (2, 1):
+        for rho in (*deterministic.RHOS, stochastic.SLIGHTLY_MORE):
+            factor = at_one if (p, rho) == (2, 1.0) else ratio
+            made[p, "accelegrad", rho] = family(-0.7, factor)
+            made[p, "adagrad", rho] = family(-0.7, 1.0)
+    return made
+
+
+def test_stochastic_claims_follow_the_numbers():
+    good = noisy_families()
+    assert stochastic.performs_similarly(good).verdict is Verdict.HOLDS
+    assert stochastic.performs_similarly(noisy_families(ratio=20.0)).verdict is Verdict.FAILS
+    assert stochastic.adagrad_ahead_once(good).verdict is Verdict.HOLDS
+    assert stochastic.adagrad_ahead_once(noisy_families(ratio=3.0)).verdict is Verdict.IN_PART
+    assert (
+        stochastic.adagrad_ahead_once(noisy_families(ratio=3.0, at_one=1.0)).verdict
+        is Verdict.FAILS
+    )
+    assert stochastic.larger_diameter_cures(good).verdict is Verdict.HOLDS
+    assert stochastic.larger_diameter_cures(noisy_families(ratio=20.0)).verdict is Verdict.FAILS
+    assert stochastic.standard_rate(good).verdict is Verdict.HOLDS
+    slow = {key: family(-0.3) for key in good}
+    assert stochastic.standard_rate(slow).verdict is Verdict.FAILS
+    searches = [(p, m, stochastic.EPSILON) for p in (2, 1) for m in stochastic.NOISY_SEARCHES]
+    failing = {key: family(0.5) for key in searches}
+    assert stochastic.searches_fail({**good, **failing}).verdict is Verdict.HOLDS
+    working = {key: family(-2.0) for key in searches}
+    assert stochastic.searches_fail({**good, **working}).verdict is Verdict.FAILS
+    free = {"exact": good, "noisy": noisy_families(ratio=0.9)}
+    with_it = {"exact": good, "noisy": good}
+    assert stochastic.works_without_projection(with_it, free).verdict is Verdict.HOLDS
+    broken = {"exact": noisy_families(ratio=50.0), "noisy": noisy_families(ratio=50.0)}
+    assert stochastic.works_without_projection(with_it, broken).verdict is Verdict.FAILS
+    assert stochastic.works_underestimated({"exact": slow, "noisy": slow}).verdict is Verdict.HOLDS
+    bad = {**slow, **{(p, "accelegrad", 0.5): family(0.1) for p in (2, 1)}}
+    assert stochastic.works_underestimated({"exact": bad, "noisy": bad}).verdict is Verdict.FAILS
+
+
+def batch_cells(adagrad, accelegrad):
+    made = {}
+    for loss in large_batch.LOSSES:
+        for diameter in large_batch.DIAMETERS:
+            for batch in (1, 10, 100, 1000, 5000):
+                made[loss, diameter, "adagrad", batch] = family(-1.0, adagrad(batch))
+                made[loss, diameter, "accelegrad", batch] = family(-1.0, accelegrad(batch))
+    return made
+
+
+def test_large_batch_claims_follow_the_numbers():
+    chosen = [1, 10, 100, 1000, 5000]
+    good = batch_cells(lambda b: max(b, 1000) / 1000, lambda b: 1 / b)
+    claims = [
+        large_batch.adagrad_degrades,
+        large_batch.accelegrad_improves,
+        large_batch.same_for_svm,
+    ]
+    assert [claim(good, chosen).verdict for claim in claims] == [Verdict.HOLDS] * 3
+    bad = batch_cells(lambda b: 1.0, lambda b: b)
+    assert [claim(bad, chosen).verdict for claim in claims] == [Verdict.FAILS] * 3
+    far = batch_cells(lambda b: max(b, 1000) / 1000, lambda b: 1e6)
+    claim = large_batch.accelegrad_improves(far, chosen)
+    assert claim.verdict is Verdict.FAILS
+    assert "cannot be judged" in claim.explanation
+
+
+def test_no_verdict_but_a_plain_one_is_left_unexplained():
+    from accelegrad.lab.paper.reproduce import _presentable
+
+    bad = large_batch.adagrad_degrades(
+        batch_cells(lambda b: 1.0, lambda b: 1.0), [1, 10, 100, 1000, 5000]
+    )
+    assert bad.verdict is Verdict.FAILS
+    assert bad.explanation == ""
+    shown = _presentable(bad, set())
+    assert shown.explanation
+    assert shown.figure == ""
+    good = large_batch.adagrad_degrades(
+        batch_cells(lambda b: b, lambda b: 1.0), [1, 10, 100, 1000, 5000]
+    )
+    assert _presentable(good, {good.figure}) == good
+
+
+# -- data files -----------------------------------------------------------------------------------
+
+
+def write_data(path, rows=40, seed=0):
+    rng = np.random.default_rng(seed)
+    lines = []
+    for _ in range(rows):
+        columns = np.sort(rng.choice(12, size=4, replace=False)) + 1
+        values = rng.standard_normal(4)
+        label = 1 if values.sum() + rng.standard_normal() > 0 else -1
+        lines.append(
+            f"{label} " + " ".join(f"{c}:{v:.4f}" for c, v in zip(columns, values, strict=True))
+        )
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def test_a_file_is_known_by_its_content(tmp_path):
+    store = Store(tmp_path / "store")
+    data = imported_data(write_data(tmp_path / "a.svm"), store, as_binary)
+    same = imported_data(write_data(tmp_path / "a.svm"), store, as_binary)
+    other = imported_data(write_data(tmp_path / "a.svm", seed=1), store, as_binary)
+    assert data == same
+    assert data != other
+    parameters = {"data": data, "rows": 30, "seed": 0, "loss": "logistic", "l2": 0.1}
+    model = model_of(parameters, store)
+    assert model.n_samples == 30
+    found = store.get(text_minimum(parameters))
+    assert found.facts["dual gap"] <= 1e-12
+    hinge = store.get(text_minimum({**parameters, "loss": "hinge"}))
+    assert hinge.facts["solver"] == "LIBLINEAR"
+
+
+def test_the_hinge_minimum_is_the_minimum(tmp_path):
+    """LIBLINEAR against a certified run of our own."""
+    import accelegrad as ag
+
+    store = Store(tmp_path / "store")
+    data = imported_data(write_data(tmp_path / "a.svm", rows=200), store, as_binary)
+    parameters = {"data": data, "rows": 200, "seed": 0, "loss": "hinge", "l2": 0.1}
+    minimum = store.get(text_minimum(parameters)).facts["minimum"]
+    result = ag.minimize(model_of(parameters, store), diameter=10.0, max_iter=20_000)
+    assert result.lower_bound <= minimum <= result.fun
+    assert result.gap < 1e-2
+
+
+# -- the whole, and the command line -----------------------------------------------------------------
+
+
+def page_text(out):
+    return (out / "index.html").read_text("utf-8")
+
+
+def test_one_experiment_end_to_end_and_again_from_its_results(tmp_path, capsys):
+    out = tmp_path / "report"
+    arguments = [
+        "reproduce",
+        "large-batch",
+        "--quick",
+        "--out",
+        str(out),
+        "--jobs",
+        "1",
+        "--no-progress",
+    ]
+    arguments += ["--data", str(write_data(tmp_path / "mine.svm"))]
+    assert cli.main(arguments) == 0
+    assert capsys.readouterr().out == f"The report is {(out / 'index.html').resolve()}\n"
+    assert "mine.svm" in page_text(out)
+    for loss in ("logistic", "hinge"):
+        for diameter in ("10000", "200"):
+            for ending in ("png", "svg"):
+                assert (
+                    out / "figures" / f"large-batch-{loss}-{diameter}.{ending}"
+                ).stat().st_size > 5000
+    with np.load(out / "traces" / "large-batch.npz") as traces:
+        index = json.loads(traces["index"].tobytes())
+        assert len(index) == 2 * 2 * 2 * 3  # losses, diameters, methods, b in {1, 10, 40}
+        assert traces["0/average"].shape == traces["0/epochs"].shape
+        assert index[0]["parameters"]["loss"] == "logistic"
+    before = {path: path.stat().st_mtime_ns for path in (out / "results").iterdir()}
+    assert cli.main(arguments) == 0
+    assert {path: path.stat().st_mtime_ns for path in (out / "results").iterdir()} == before
+
+
+BROKEN = {
+    "a bad line": (b"1 1:0.5\n-1 2:x\n", r"line 2"),
+    "NaN": (b"1 1:0.5\n-1 2:nan\n", r"line 2"),
+    "empty": (b"", r"empty"),
+    "wrong compression": (b"BZh9 this is not bzip2 at all", r"bzip2|compress"),
+    "huge index": (b"1 1:0.5\n-1 99999999999:1\n", r"line 2"),
+    "three classes": (b"1 1:0.5\n2 2:1\n3 1:1\n", r"labels|classes"),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_a_broken_file_is_an_error_and_earlier_results_stay(case, tmp_path, capsys):
+    import re
+
+    content, message = BROKEN[case]
+    out = tmp_path / "report"
+    out.mkdir()
+    (out / "index.html").write_text("an earlier report")
+    path = tmp_path / ("data.bz2" if "compression" in case else "data.svm")
+    path.write_bytes(content)
+    arguments = ["reproduce", "large-batch", "--quick", "--out", str(out), "--data", str(path)]
+    assert cli.main([*arguments, "--no-progress"]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("accelegrad reproduce: ")
+    assert "Traceback" not in error
+    assert re.search(message, error)
+    if case != "three classes":
+        assert path.name in error
+    assert page_text(out) == "an earlier report"
+
+
+def test_usage(capsys, tmp_path):
+    assert cli.main(["reproduce", "--list"]) == 0
+    listed = capsys.readouterr().out
+    assert all(name in listed for name in EXPERIMENTS)
+    assert cli.main(["reproduce", "determinstic", "--out", str(tmp_path)]) == 1
+    assert "did you mean 'deterministic'" in capsys.readouterr().err
+    missing = str(tmp_path / "missing.svm")
+    assert cli.main(["reproduce", "large-batch", "--data", missing, "--out", str(tmp_path)]) == 1
+    assert "missing.svm" in capsys.readouterr().err
+    for wrong in (["--seeds", "0"], ["--jobs", "x"], ["--nonsense"]):
+        with pytest.raises(SystemExit) as stop:
+            cli.main(["reproduce", *wrong])
+        assert stop.value.code == 2
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["reproduce", "--help"])
+    assert stop.value.code == 0
+    assert "--quick" in capsys.readouterr().out
+
+
+@pytest.mark.skipif(os.name != "posix", reason="SIGINT to a child process needs POSIX")
+def test_an_interrupted_run_goes_on_where_it_was(tmp_path):
+    out = tmp_path / "report"
+    command = [sys.executable, "-m", "accelegrad", "reproduce", "deterministic", "--quick"]
+    command += ["--out", str(out), "--jobs", "2"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 120
+    while len(list((out / "results").glob("regression-*.npz"))) < 8:
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, error = process.communicate(timeout=60)
+    assert process.returncode == cli.INTERRUPTED
+    assert "interrupted" in error
+    assert "Traceback" not in error
+    assert not (out / "index.html").exists()
+    kept = {p: p.stat().st_mtime_ns for p in (out / "results").glob("*.npz")}
+    assert len(kept) >= 8
+    subprocess.run([*command, "--no-progress"], check=True, capture_output=True)
+    assert (out / "index.html").exists()
+    assert all(path.stat().st_mtime_ns == when for path, when in kept.items())
+
+
+def test_claims_that_compare_experiments_find_what_they_need(tmp_path):
+    """Asking for one experiment alone runs the others that its claims stand on."""
+    setup = Setup(quick=True, seeds=1)
+    from accelegrad.lab.paper.reproduce import NEEDS
+
+    needed = {
+        one.key
+        for name in NEEDS["stochastic-unprojected"]
+        for one in EXPERIMENTS[name].tasks(setup)
+    }
+    asked = set()
+
+    class Recording(Results):
+        def __getitem__(self, one):
+            asked.add(one.key)
+            if one.kind.endswith("minimum"):
+                return Outcome({}, {"minimum": 1.0})
+            return outcome(np.geomspace(1, 0.1, 5))
+
+    EXPERIMENTS["stochastic-unprojected"].claims(setup, Recording(Store(tmp_path)))
+    own = {one.key for one in EXPERIMENTS["stochastic-unprojected"].tasks(setup)}
+    minima = {one.key for one in EXPERIMENTS["stochastic"].first(setup)}
+    minima |= {one.key for one in EXPERIMENTS["deterministic"].first(setup)}
+    assert asked <= needed | own | minima
+
+
+CLAIMS = [
+    "accelegrad-beats-adagrad", "last-beats-average", "overestimated-diameter-overshoots",
+    "small-epsilon-helps-smooth", "epsilon-must-fit-nonsmooth", "data-passes", "rates",
+    "similar-under-noise", "adagrad-ahead-only-at-rho-1", "larger-diameter-cures",
+    "line-searches-fail-under-noise", "standard-rate-under-noise", "works-without-projection",
+    "works-with-underestimated-diameter", "adagrad-degrades-with-batch",
+    "accelegrad-improves-with-batch", "same-for-svm",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory):
+    """The report of `make demo`, on generated data."""
+    request = Request(tmp_path_factory.mktemp("demo"), quick=True, jobs=2, progress=False)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("ACCELEGRAD_DATA", raising=False)
+        return reproduce(request)
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("demo")
+def test_the_demo_has_every_experiment_and_claim(demo):
+    text = demo.read_text("utf-8")
+    for experiment in EXPERIMENTS.values():
+        assert experiment.title in text
+        assert (demo.parent / "traces" / f"{experiment.name}.npz").exists()
+    assert all(name in text for name in CLAIMS)
+    assert "generated" in text
+    assert demo.stat().st_size < 12e6
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("demo")
+def test_the_demo_opens_in_a_browser(demo, open_page):
+    driver = open_page(demo)
+    figures = len(list((demo.parent / "figures").glob("*.png")))
+    wait_for(driver, f"document.querySelectorAll('.js-plotly-plot .main-svg').length >= {figures}")
+    assert [entry for entry in driver.get_log("browser") if entry["level"] == "SEVERE"] == []

@@ -1,0 +1,220 @@
+"""Which method "auto" takes, and that it says why."""
+
+from functools import cache
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import accelegrad as ag
+from accelegrad.problems.scaling import unevenness
+from accelegrad.rows import DualAscent, FinishedByNewton, SketchedNewton, VarianceReducedAcceleGrad
+
+
+def model(loss="logistic", rows=600, l2=1e-2, **options):
+    rng = np.random.default_rng(8)
+    X = rng.normal(size=(rows, 5))
+    y = np.where(X @ rng.normal(size=5) + rng.normal(size=rows) > 0, 1.0, -1.0)
+    return ag.LinearModel(X, y, loss=loss, l2=l2, **options)
+
+
+def chosen(problem, **options):
+    result = ag.minimize(problem, max_iter=2, rng=0, **options)
+    return result.method, result.reason
+
+
+@pytest.mark.parametrize("loss", ["logistic", "squared_hinge", "squared", "huber"])
+def test_a_smooth_sum_over_rows_gets_the_method_for_sums(loss):
+    method, reason = chosen(model(loss))
+    assert method == "accelegrad-newton"
+    assert f"the {loss} loss is smooth; the curvature in 5 coordinates costs little" in reason
+
+
+def test_a_loss_with_kinks_is_smoothed_where_the_dual_gap_gets_tight():
+    method, reason = chosen(model("hinge"))
+    assert method == "accelegrad-newton"
+    assert "the hinge loss can be smoothed as far as the dual gap allows" in reason
+
+
+def test_without_an_l2_term_the_dual_has_to_be_within_reach():
+    for loss, rtol in (("logistic", 1e-9), ("hinge", 1e-4), ("quantile", 1e-4)):
+        result = ag.minimize(model(loss, l2=0.0), rtol=rtol, rng=0)
+        assert result.method == "accelegrad-newton"
+        assert result.success
+        assert result.certified_radius == np.inf
+
+
+def text(rows, columns, **options):
+    X = sp.random(rows, columns, density=0.01, format="csr", rng=np.random.default_rng(3))
+    y = np.where(np.arange(rows) % 2, 1.0, -1.0)
+    return ag.LinearModel(X, y, loss="logistic", l2=1e-2, **options)
+
+
+def test_more_columns_than_rows_are_a_matter_for_the_dual():
+    method, reason = chosen(text(600, 3000))
+    assert method == "dual-ascent"
+    assert "the dual has 600 coordinates, the primal 3000" in reason
+    # Steps of the logistic loss are dear: those of others do where rows are nearly as many.
+    nearly = text(2000, 2200)
+    assert chosen(nearly)[0] == "accelegrad-newton"
+    assert chosen(nearly.with_loss(ag.LinearModel(nearly.X, nearly.y, "hinge").loss))[0] == method
+    # An intercept has no l2 term, so that the dual is constrained.
+    method, reason = chosen(text(600, 3000, fit_intercept=True))
+    assert method == "accelegrad-newton"
+    assert "full gradients learn the curvature" in reason
+
+
+OTHERS = {
+    "no bound": (dict(rows=4, l2=0.0), {}, "accelegrad", "without an l2 term"),
+    "minibatches": ({}, dict(batch_size=4), "accelegrad", "batch_size asks for"),
+    "a diameter": ({}, dict(diameter=3.0), "accelegrad", "a diameter is given"),
+    "a radius": ({}, dict(initial_radius=0.1), "accelegrad", "other options"),
+    "restarts": ({}, dict(restart="adaptive"), "accelegrad", "other options"),
+    "scaling": ({}, dict(scale="columns"), "accelegrad", "scaled coordinates"),
+    "a set": ({}, dict(feasible_set=ag.NonNegative()), "accelegrad", "a constraint or a penalty"),
+    "a penalty": ({}, dict(penalty=ag.L1(0.1)), "accelegrad", "a constraint or a penalty"),
+    "a set and a diameter": (
+        {},
+        dict(feasible_set=ag.NonNegative(), diameter=3.0),
+        "unixgrad",
+        "a diameter is given",
+    ),
+    "by name": ({}, dict(method="adagrad"), "adagrad", "it was asked for"),
+    "a rule": ({}, dict(method=ag.AdaGrad(diameter=2.0)), "AdaGrad", "a rule object was given"),
+}
+
+
+@pytest.mark.parametrize("case", OTHERS)
+def test_everything_else_gets_another_method_with_the_reason(case):
+    problem, options, method, reason = OTHERS[case]
+    found, why = chosen(model(**problem), **options)
+    assert found == method
+    assert reason in why
+
+
+def test_columns_of_very_different_size_are_scaled_where_curvature_does_not_do_it():
+    problem = text(3000, 2000, fit_intercept=True)
+    uneven = problem.X.multiply(np.geomspace(1, 1e4, 2000)).tocsr()
+    raw = ag.LinearModel(uneven, problem.y, loss="logistic", l2=1e-6, fit_intercept=True)
+    method, reason = chosen(raw)
+    assert method == "accelegrad"
+    assert "columns differ in size by a factor of" in reason
+    assert chosen(raw, scale=None)[0] == "accelegrad-newton"
+
+
+def test_newton_does_not_mind_columns_of_very_different_size():
+    problem = model()
+    uneven = problem.X * np.geomspace(1, 1e4, 5)
+    raw = ag.LinearModel(uneven, problem.y, loss="logistic", l2=1e-6)
+    result = ag.minimize(raw, rtol=1e-6, rng=0)
+    assert result.method == "accelegrad-newton"
+    assert result.success
+    assert result.nit < 30
+
+
+def test_rare_columns_are_not_small_ones():
+    X = sp.random(600, 200, density=0.01, format="csr", rng=np.random.default_rng(1))
+    X.data[:] = 1.0
+    y = np.where(np.arange(600) % 2, 1.0, -1.0)
+    assert unevenness(ag.LinearModel(X, y, loss="hinge")) == pytest.approx(1.0)
+    dense = ag.LinearModel(X.toarray(), y, loss="hinge")
+    assert unevenness(dense) > 1.5
+    X.data *= 1.0 + 9.0 * (X.indices == X.indices.max())
+    assert unevenness(ag.LinearModel(X, y, loss="hinge")) == pytest.approx(10.0)
+    empty = ag.LinearModel(sp.csr_matrix((600, 3)), y, loss="hinge")
+    assert unevenness(empty) == 1.0
+
+
+def test_a_function_gets_accelegrad():
+    result = ag.minimize(lambda x: (float(x @ x), 2 * x), np.ones(3), max_iter=3)
+    assert result.method == "accelegrad"
+    assert result.reason
+
+
+def test_the_default_proves_its_accuracy():
+    problem = model(rows=2000, l2=1e-3)
+    result = ag.minimize(problem, rtol=1e-8)
+    assert result.method == "accelegrad-newton"
+    assert result.success
+    assert result.gap <= 1e-8 * result.fun
+    exact = ag.minimize(problem, method="accelegrad", max_iter=20_000, rtol=1e-10).fun
+    assert result.fun - result.gap <= exact
+    assert result.fun == pytest.approx(exact, rel=2e-8)
+
+
+RULES = {
+    "accelegrad-vr": VarianceReducedAcceleGrad(),
+    "accelegrad-newton": FinishedByNewton(),
+    "dual-ascent": DualAscent(),
+}
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_named_by_rule_and_by_name_is_the_same(name):
+    problem = model()
+    by_name, by_rule = (
+        ag.minimize(problem, method=method, max_iter=5, rng=1) for method in (name, RULES[name])
+    )
+    np.testing.assert_array_equal(by_name.x, by_rule.x)
+    assert by_rule.method == by_name.method == name
+
+
+def test_newton_alone_is_a_rule_for_rows_too():
+    result = ag.minimize(model(), method=SketchedNewton(), rtol=1e-9, rng=0)
+    assert result.method == "SketchedNewton"
+    assert result.success
+
+
+REFUSED = {
+    "a function": (
+        lambda x: (float(x @ x), 2 * x),
+        dict(x0=np.ones(2), method="accelegrad-vr"),
+        "needs a LinearModel",
+    ),
+    "minibatches": (model(), dict(batch_size=2, method="accelegrad-vr"), "batch_size"),
+    "restarts": (model(), dict(restart="adaptive", method="accelegrad-vr"), "needs none"),
+    "a set": (model(), dict(feasible_set=ag.Box(0, 1), method="accelegrad-vr"), "feasible_set"),
+    "a penalty": (model(), dict(penalty=ag.L1(1.0), method="accelegrad-vr"), "penalty"),
+    "scaling": (model(), dict(scale="columns", method="accelegrad-vr"), "scale cannot be used"),
+    "the dual without l2": (model(l2=0.0), dict(method="dual-ascent"), "l2 > 0"),
+    "kinks without a bound": (
+        model("hinge", rows=4, l2=0.0),
+        dict(method="accelegrad-newton"),
+        "l2 > 0, or few columns",
+    ),
+    "the dual with an intercept": (
+        model(fit_intercept=True),
+        dict(method="dual-ascent"),
+        "without an intercept",
+    ),
+    "a radius": (model(), dict(method="dual-ascent", initial_radius=1.0), "initial_radius"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_the_method_for_sums_cannot_do_is_refused(case):
+    problem, options, message = REFUSED[case]
+    with pytest.raises(ValueError, match=message):
+        ag.minimize(problem, **options)
+
+
+@cache
+def resumable(loss, method):
+    """Return a problem, options and the whole run, for all the places where it is stopped."""
+    # A step of the dual is a row in Python here, and an epoch of few rows has all there is to it.
+    problem = model(loss, rows=600 if method == "dual-ascent" else 3000)
+    options = dict(max_iter=8, method=method, tol=1e-12)
+    return problem, options, ag.minimize(problem, rng=4, **options)
+
+
+@pytest.mark.parametrize("stop", [1, 2, 5])
+@pytest.mark.parametrize("method", ["auto", *RULES])
+@pytest.mark.parametrize("loss", ["logistic", "hinge"])
+def test_a_resumed_run_is_the_run_that_was_not_stopped(loss, method, stop, tmp_path):
+    file = tmp_path / "run.agc"
+    problem, options, whole = resumable(loss, method)
+    ag.minimize(problem, rng=4, **{**options, "max_iter": stop}, checkpoint=file)
+    resumed = ag.minimize(problem, rng=99, **options, resume=file)
+    np.testing.assert_array_equal(resumed.x, whole.x)
+    assert resumed.fun == whole.fun
+    assert resumed.gap == whole.gap

@@ -1,0 +1,755 @@
+"""Composite problems f + phi: against outside solvers, their certificate, rates, noise and errors.
+
+The references share no code with the package: scikit-learn, skglm, HiGHS, BFGS on the factors of a
+matrix, and a plain FISTA with formulas of its own.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.optimize import linprog, minimize
+from sklearn.linear_model import ElasticNet, Lasso, LogisticRegression
+
+import accelegrad as ag
+from accelegrad.run.result import Status
+from toys import slope
+
+TIGHT = {"tol": 1e-15, "max_iter": 10**6}
+
+
+# ------------------------------------------------------------------------------- the problems
+
+
+@dataclass
+class Data:
+    """Rows, targets of a sparse linear function with noise, and their signs."""
+
+    X: np.ndarray
+    y: np.ndarray
+
+    @property
+    def labels(self):
+        return np.where(self.y > np.median(self.y), 1.0, -1.0)
+
+
+def sparse_data(seed, n=100, d=30, decay=0.0):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, d)) * np.arange(1, d + 1) ** -decay
+    truth = np.zeros(d)
+    truth[:5] = 2 * rng.standard_normal(5)
+    return Data(X, X @ truth + 0.5 * rng.standard_normal(n))
+
+
+def composite(model, penalty, w):
+    """The objective; an intercept, last in w, is not penalised."""
+    return model.value(w) + penalty.value(w[: model.n_features])
+
+
+def solve(fun, penalty, x0=None, **options):
+    options = {"tol": 1e-10, "max_iter": 20_000} | options
+    return ag.minimize(fun, x0, penalty=penalty, **options)
+
+
+def assert_agrees(result, reference, least, size=None):
+    """The objective to 1e-8, the coefficients to 1e-5, and the same support."""
+    assert result.success, result.message
+    assert result.fun == pytest.approx(least, rel=1e-8)
+    assert result.lower_bound <= least + 1e-12 * abs(least)
+    np.testing.assert_allclose(result.x, reference, rtol=0, atol=1e-5)
+    np.testing.assert_array_equal(result.x[:size] != 0, np.abs(reference[:size]) > 1e-8)
+
+
+def as_function(model):
+    return model.value_and_gradient, np.zeros(model.n_parameters)
+
+
+# ------------------------------------------------------------------------- against scikit-learn
+
+
+@pytest.mark.parametrize("kind", ["dense", "csr", "function", "function from elsewhere"])
+@pytest.mark.parametrize("strength", [0.02, 0.3])
+def test_lasso(kind, strength):
+    data = sparse_data(1)
+    reference = Lasso(alpha=strength, fit_intercept=False, **TIGHT).fit(data.X, data.y).coef_
+    X = sp.csr_array(data.X) if kind == "csr" else data.X
+    model, penalty = ag.LinearModel(X, data.y, "squared"), ag.L1(strength)
+    fun, x0 = (model, None) if kind in ("dense", "csr") else as_function(model)
+    if kind == "function from elsewhere":
+        x0 = np.linspace(-1, 1, x0.size)
+    result = solve(fun, penalty, x0)
+    assert_agrees(result, reference, composite(model, penalty, reference))
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_lasso_with_free_intercept_and_sample_weights(sparse):
+    data = sparse_data(2)
+    y, weights = data.y + 7.0, np.random.default_rng(2).uniform(0.1, 3.0, 100)
+    outside = Lasso(alpha=0.2, **TIGHT).fit(data.X, y, sample_weight=weights)
+    reference = np.append(outside.coef_, outside.intercept_)
+    X = sp.csr_array(data.X) if sparse else data.X
+    model = ag.LinearModel(X, y, "squared", fit_intercept=True, sample_weight=weights)
+    result = solve(model, ag.L1(0.2))
+    assert_agrees(result, reference, composite(model, ag.L1(0.2), reference), size=30)
+    assert reference[-1] == pytest.approx(7, abs=0.5)
+
+
+@pytest.mark.parametrize("share", [0.2, 0.9])
+@pytest.mark.parametrize("form", ["penalty", "penalty, function", "l2 of the model"])
+def test_elastic_net(share, form):
+    data, strength = sparse_data(3), 0.2
+    outside = ElasticNet(alpha=strength, l1_ratio=share, fit_intercept=False, **TIGHT)
+    reference = outside.fit(data.X, data.y).coef_
+    l1, l2 = strength * share, strength * (1 - share)
+    if form == "l2 of the model":
+        model, penalty = ag.LinearModel(data.X, data.y, "squared", l2=l2), ag.L1(l1)
+    else:
+        model, penalty = ag.LinearModel(data.X, data.y, "squared"), ag.ElasticNet(l1, l2)
+    fun, x0 = as_function(model) if form == "penalty, function" else (model, None)
+    result = solve(fun, penalty, x0)
+    assert_agrees(result, reference, composite(model, penalty, reference))
+
+
+@pytest.mark.parametrize("kind", ["model", "function"])
+def test_logistic_regression(kind):
+    data, strength = sparse_data(4), 0.02
+    outside = LogisticRegression(
+        C=1 / (100 * strength), l1_ratio=1.0, solver="liblinear", fit_intercept=False,
+        tol=1e-10, max_iter=10**5, random_state=0,
+    ).fit(data.X, data.labels)  # fmt: skip
+    model, penalty = ag.LinearModel(data.X, data.labels, "logistic"), ag.L1(strength)
+    fun, x0 = (model, None) if kind == "model" else as_function(model)
+    reference = outside.coef_[0]
+    assert_agrees(solve(fun, penalty, x0), reference, composite(model, penalty, reference))
+
+
+def test_logistic_regression_with_intercept_and_elastic_net():
+    data, l1, l2 = sparse_data(5, d=8), 0.02, 0.01
+    outside = LogisticRegression(
+        C=1 / (100 * (l1 + l2)), l1_ratio=l1 / (l1 + l2), solver="saga",
+        tol=1e-13, max_iter=10**5, random_state=0,
+    ).fit(data.X, data.labels)  # fmt: skip
+    reference = np.append(outside.coef_[0], outside.intercept_)
+    model = ag.LinearModel(data.X, data.labels, "logistic", l2=l2, fit_intercept=True)
+    result = solve(model, ag.L1(l1))
+    assert_agrees(result, reference, composite(model, ag.L1(l1), reference), size=8)
+
+
+@pytest.mark.parametrize("bound", ["nonnegative", "box", "bounded box"])
+def test_positive_lasso(bound):
+    data, strength = sparse_data(6), 0.1
+    outside = Lasso(alpha=strength, fit_intercept=False, positive=True, **TIGHT)
+    reference = outside.fit(data.X, data.y).coef_
+    assert reference.max() < 10
+    chosen = {
+        "nonnegative": ag.NonNegative(),
+        "box": ag.Box(np.zeros(30), np.full(30, np.inf)),
+        "bounded box": ag.Box(np.zeros(30), np.full(30, 10.0)),
+    }[bound]
+    model, penalty = ag.LinearModel(data.X, data.y, "squared"), ag.L1(strength)
+    result = solve(model, penalty, feasible_set=chosen)
+    assert_agrees(result, reference, composite(model, penalty, reference))
+    assert (result.x_average >= 0).all()
+    assert (result.x_last >= 0).all()
+
+
+def test_box_that_excludes_zero():
+    """On such a box, the l1 norm of positive numbers is linear: L-BFGS-B can do it."""
+    data, strength = sparse_data(7), 0.1
+    lower, upper = np.full(30, 0.5), np.full(30, 3.0)
+    model, penalty = ag.LinearModel(data.X, data.y, "squared"), ag.L1(strength)
+
+    def shifted(w):
+        value, gradient = model.value_and_gradient(w)
+        return value + strength * w.sum(), gradient + strength
+
+    options = {"ftol": 0.0, "gtol": 1e-12, "maxiter": 10**4}
+    bounds = list(zip(lower, upper, strict=True))
+    outside = minimize(shifted, lower, jac=True, bounds=bounds, options=options)
+    result = solve(model, penalty, lower, feasible_set=ag.Box(lower, upper))
+    assert_agrees(result, outside.x, outside.fun)
+    assert result.gap <= 1e-10 * result.fun
+
+
+# -------------------------------------------------------------------------------- against skglm
+
+
+def skglm():
+    return pytest.importorskip("skglm", reason="skglm, of the extra `test`, is not installed")
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::numba.NumbaPerformanceWarning")
+def test_logistic_regression_of_skglm():
+    data, strength = sparse_data(8), 0.02
+    outside = skglm().SparseLogisticRegression(alpha=strength, tol=1e-13, max_iter=1000)
+    outside.fit(data.X, data.labels)
+    reference = np.append(outside.coef_[0], outside.intercept_)
+    model = ag.LinearModel(data.X, data.labels, "logistic", fit_intercept=True)
+    penalty = ag.L1(strength)
+    result = solve(model, penalty)
+    assert_agrees(result, reference, composite(model, penalty, reference), size=30)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::numba.NumbaPerformanceWarning")
+def test_group_lasso_of_skglm():
+    data, strength = sparse_data(9), 0.3
+    outside = skglm().GroupLasso(groups=3, alpha=strength, fit_intercept=False, tol=1e-13)
+    reference = outside.fit(data.X, data.y).coef_
+    model = ag.LinearModel(data.X, data.y, "squared")
+    penalty = ag.GroupL2(strength, np.arange(30) // 3)
+    assert_agrees(solve(model, penalty), reference, composite(model, penalty, reference))
+
+
+# --------------------------------------------------------------------- optimality and factors
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+def test_group_norm_by_its_optimality_conditions(loss):
+    data = sparse_data(10)
+    targets = data.y if loss == "squared" else data.labels
+    groups = [[0, 7, 12], [1, 2], list(range(13, 30)), [3, 4, 5, 6], [8]]  # 9, 10, 11 are free
+    strength, weights = 0.05, np.array([1.0, 3.0, 2.0, 1.0, 0.5])
+    model = ag.LinearModel(data.X, targets, loss)
+    result = solve(model, ag.GroupL2(strength, groups, weights=weights, size=30), tol=1e-11)
+    assert result.success
+    gradient, active = model.gradient(result.x), []
+    np.testing.assert_allclose(gradient[[9, 10, 11]], 0, atol=1e-6)
+    for group, weight in zip(groups, weights, strict=True):
+        part, length = result.x[group], math.hypot(*result.x[group])
+        if length == 0:
+            assert math.hypot(*gradient[group]) <= strength * weight
+        else:
+            direction = strength * weight * part / length
+            np.testing.assert_allclose(gradient[group], -direction, atol=1e-6)
+        active.append(length > 0)
+    assert 0 < sum(active) < 5
+
+
+def low_rank(seed, rows=20, columns=15, rank=2):
+    rng = np.random.default_rng(seed)
+    matrix = rng.standard_normal((rows, rank)) @ rng.standard_normal((rank, columns))
+    return matrix + 0.05 * rng.standard_normal(matrix.shape), rng
+
+
+@pytest.mark.parametrize("what", ["completion", "regression"])
+def test_nuclear_norm_against_factors(what):
+    """The nuclear norm of X is the least (||U||^2 + ||V||^2) / 2 with X = U V."""
+    matrix, rng = low_rank(11)
+    strength = 1.5
+    if what == "completion":
+        seen = rng.random(matrix.shape) < 0.6
+
+        def fun(x):
+            rest = np.where(seen, x.reshape(20, 15) - matrix, 0.0)
+            return 0.5 * (rest**2).sum(), rest.ravel()
+    else:
+        A = rng.standard_normal((40, 20))
+        B = A @ matrix + 0.1 * rng.standard_normal((40, 15))
+
+        def fun(x):
+            rest = A @ x.reshape(20, 15) - B
+            return 0.5 * (rest**2).sum() / 40, (A.T @ rest).ravel() / 40
+
+    def factored(factors):
+        U, V = factors[: 20 * 6].reshape(20, 6), factors[20 * 6 :].reshape(6, 15)
+        value, gradient = fun((U @ V).ravel())
+        G = gradient.reshape(20, 15)
+        value += strength / 2 * (factors @ factors)
+        return value, np.r_[(G @ V.T).ravel(), (U.T @ G).ravel()] + strength * factors
+
+    start = np.random.default_rng(12).standard_normal(6 * 35)
+    options = {"ftol": 0.0, "gtol": 1e-10, "maxiter": 10**4, "maxfun": 10**5}
+    outside = minimize(factored, start, jac=True, method="L-BFGS-B", options=options)
+    result = solve(fun, ag.NuclearNorm(strength, (20, 15)), np.zeros(300), tol=1e-11)
+    assert result.success
+    assert result.fun == pytest.approx(outside.fun, rel=1e-8)
+    product = outside.x[:120].reshape(20, 6) @ outside.x[120:].reshape(6, 15)
+    np.testing.assert_allclose(result.x.reshape(20, 15), product, atol=1e-4)
+    # The gradient is minus the strength on the singular directions, and less elsewhere.
+    U, sizes, Vt = np.linalg.svd(result.x.reshape(20, 15), full_matrices=False)
+    rank = int((sizes > 1e-8).sum())
+    assert 0 < rank < 6
+    gradient = fun(result.x)[1].reshape(20, 15)
+    np.testing.assert_allclose(U[:, :rank].T @ gradient @ Vt[:rank].T, -strength * np.eye(rank),
+                               atol=1e-4)  # fmt: skip
+    assert np.linalg.norm(gradient, 2) <= strength + 1e-4
+
+
+# ------------------------------------------------------------------------------- the certificate
+
+
+class Huber:
+    """A user's penalty, neither a norm nor strongly convex: sum of x^2/2 up to 1, then |x| - 1/2."""
+
+    def value(self, x):
+        size = np.abs(x)
+        return float(np.where(size <= 1, x**2 / 2, size - 0.5).sum())
+
+    def prox(self, x, step):
+        return np.where(np.abs(x) <= 1 + step, x / (1 + step), x - step * np.sign(x))
+
+
+def soft(x, threshold):
+    return np.sign(x) * np.maximum(np.abs(x) - threshold, 0)
+
+
+def shrunk_groups(x, threshold, groups):
+    moved = x.copy()
+    for group in groups:
+        length = math.hypot(*x[group])
+        moved[group] *= 0 if length <= threshold else 1 - threshold / length
+    return moved
+
+
+def shrunk_matrix(x, threshold, shape):
+    U, sizes, Vt = np.linalg.svd(x.reshape(shape), full_matrices=False)
+    return (U @ np.diag(np.maximum(sizes - threshold, 0)) @ Vt).ravel()
+
+
+D = 6
+PAIRS = [[0, 1], [2, 3], [4, 5]]
+# the penalty, its value and its proximal map by formulas of our own
+PENALTIES: dict[str, tuple[Any, Any, Any]] = {
+    "l1": (ag.L1(0.3), lambda x: 0.3 * np.abs(x).sum(), lambda x, s: soft(x, 0.3 * s)),
+    "weighted l1": (
+        ag.L1(np.arange(D) / 10),
+        lambda x: np.arange(D) / 10 @ np.abs(x),
+        lambda x, s: soft(x, np.arange(D) / 10 * s),
+    ),
+    "elastic net": (
+        ag.ElasticNet(0.2, 0.5),
+        lambda x: 0.2 * np.abs(x).sum() + 0.25 * x @ x,
+        lambda x, s: soft(x, 0.2 * s) / (1 + 0.5 * s),
+    ),
+    "nearly l1": (
+        ag.ElasticNet(0.3, 1e-9),
+        lambda x: 0.3 * np.abs(x).sum() + 5e-10 * x @ x,
+        lambda x, s: soft(x, 0.3 * s) / (1 + 1e-9 * s),
+    ),
+    "groups": (
+        ag.GroupL2(0.4, PAIRS, size=D),
+        lambda x: 0.4 * sum(math.hypot(*x[g]) for g in PAIRS),
+        lambda x, s: shrunk_groups(x, 0.4 * s, PAIRS),
+    ),
+    "nuclear norm": (
+        ag.NuclearNorm(0.3, (2, 3)),
+        lambda x: 0.3 * np.linalg.norm(x.reshape(2, 3), "nuc"),
+        lambda x, s: shrunk_matrix(x, 0.3 * s, (2, 3)),
+    ),
+    "huber, of a user": (Huber(), Huber().value, Huber().prox),
+}
+
+
+def fista(fun, prox, d, smoothness, steps=2000):
+    """FISTA with restarts at every rise, as in the textbook."""
+    x = y = np.zeros(d)
+    t = 1.0
+    for _ in range(steps):
+        following = prox(y - fun(y)[1] / smoothness, 1 / smoothness)
+        if (y - following) @ (following - x) > 0:
+            y, t = x, 1.0
+            following = prox(y - fun(y)[1] / smoothness, 1 / smoothness)
+        later = (1 + math.sqrt(1 + 4 * t * t)) / 2
+        y = following + (t - 1) / later * (following - x)
+        x, t = following, later
+    return x
+
+
+def small_problem(loss, seed):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((25, D)) * rng.uniform(0.2, 2.0, D)
+    y = X @ rng.standard_normal(D) + 0.5 * rng.standard_normal(25)
+    targets = np.where(y > 0, 1.0, -1.0) if loss == "logistic" else y
+    model = ag.LinearModel(X, targets, loss)
+    return model, np.linalg.norm(X, 2) ** 2 / 25
+
+
+def known_minimum(loss, name, seed):
+    model, smoothness = small_problem(loss, seed)
+    _, value, prox = PENALTIES[name]
+    x = fista(model.value_and_gradient, prox, D, smoothness)
+    return model, x, model.value(x) + value(x)
+
+
+CASES = list(itertools.product(["squared", "logistic"], PENALTIES, [21, 22]))
+
+
+# Those whose level sets, with a nonnegative loss, prove how far away a minimiser can be.
+PROVEN = ["l1", "elastic net", "nearly l1", "groups", "nuclear norm"]
+
+
+@pytest.mark.parametrize("seed", [21, 22])
+@pytest.mark.parametrize("name", PROVEN)
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+def test_no_lower_bound_of_a_model_is_above_the_minimum(loss, name, seed):
+    model, _, least = known_minimum(loss, name, seed)
+    start, seen = np.random.default_rng(seed).standard_normal(D), []
+    result = solve(
+        model,
+        PENALTIES[name][0],
+        start,
+        tol=1e-8,
+        callback=lambda intermediate_result: seen.append(intermediate_result.lower_bound),
+    )
+    assert len(seen) == result.nit
+    assert max(seen) <= least + 1e-12
+    # It never falls, but for what it allows for the rounding of the best value, at each point anew.
+    assert (np.diff(seen) >= -1e-13).all()
+    assert result.status is Status.CONVERGED
+    assert result.message == "Converged: the certified gap is within tol."
+    assert result.certified_radius == math.inf
+    assert result.gap <= 1e-8 * max(1, abs(result.fun))
+    assert result.lower_bound <= least + 1e-12
+
+
+@pytest.mark.parametrize(("loss", "name", "seed"), CASES)
+def test_a_functions_bound_holds_as_far_as_it_says(loss, name, seed):
+    """Where a minimiser is within the certified radius, the bound is below the minimum."""
+    model, x, least = known_minimum(loss, name, seed)
+    start = np.random.default_rng(seed).standard_normal(D)
+    covered = []
+    for steps in (1, 2, 3, 5, 8, 13, 21, 34, 55):
+        result = solve(
+            model.value_and_gradient, PENALTIES[name][0], start, tol=None, max_iter=steps
+        )
+        assert result.lower_bound <= result.fun + 1e-12
+        covered.append(result.certified_radius >= math.dist(x, start))
+        if covered[-1]:
+            assert result.lower_bound <= least + 1e-12
+    assert covered[-1]
+    result = solve(model.value_and_gradient, PENALTIES[name][0], start, tol=1e-9)
+    assert result.status is Status.CONVERGED
+    assert result.message.startswith("Converged: the certified gap is within tol. It is proved for")
+    assert math.dist(x, start) <= result.certified_radius < math.inf
+    assert least - 1e-9 * max(1, abs(least)) <= result.lower_bound <= least + 1e-12
+    np.testing.assert_allclose(result.x, x, atol=1e-3)
+
+
+def test_a_free_coordinate_takes_the_proof_of_a_radius_away():
+    model, _ = small_problem("squared", 24)
+    assert solve(model, ag.L1(np.arange(D) / 10)).certified_radius < math.inf
+    data = sparse_data(24)
+    model = ag.LinearModel(data.X, data.y, "squared", fit_intercept=True)
+    assert solve(model, ag.L1(0.1)).certified_radius < math.inf
+
+
+def test_without_convergence_there_is_no_success():
+    model, _ = small_problem("squared", 25)
+    result = solve(model, ag.L1(0.3), tol=1e-12, max_iter=3)
+    assert not result.success
+    assert result.status is Status.MAX_ITER
+    assert solve(model, ag.L1(0.3), tol=None, max_iter=3).success
+
+
+def test_a_huge_strength_gives_zero_at_once():
+    data = sparse_data(26)
+    model = ag.LinearModel(data.X, data.y, "squared")
+    strength = 1.001 * np.abs(model.gradient(np.zeros(30))).max()
+    result = solve(model, ag.L1(strength))
+    assert result.nit == 1
+    assert result.gap <= 1e-12
+    assert not result.x.any()
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1e6])
+def test_the_bound_gets_tight_at_any_scale(scale):
+    """In other units of x, the relative gap of the elastic net is as small."""
+    data = sparse_data(27)
+    model = ag.LinearModel(data.X / scale, data.y, "squared")
+    result = solve(model, ag.ElasticNet(0.1 / scale, 0.1 / scale**2), tol=1e-9)
+    assert result.status is Status.CONVERGED
+    unscaled = solve(ag.LinearModel(data.X, data.y, "squared"), ag.ElasticNet(0.1, 0.1), tol=1e-9)
+    np.testing.assert_allclose(result.x / scale, unscaled.x, atol=1e-4)
+
+
+# ---------------------------------------------------------------------------- the universal rate
+
+
+POWERS = [2**k for k in range(6, 13)]
+
+
+def errors_along(fun, penalty, value, least, **options):
+    """The errors of average and best point after powers of two of steps."""
+    average, best = [], []
+
+    def note(intermediate_result):
+        average.append(value(intermediate_result.x_average) - least)
+        best.append(value(intermediate_result.x_best) - least)
+
+    options = {"tol": None, "max_iter": POWERS[-1], "callback_at": POWERS} | options
+    solve(fun, penalty, callback=note, **options)
+    return np.array(average), np.array(best)
+
+
+@pytest.mark.parametrize(
+    ("method", "shape", "decay", "strength"),
+    [
+        # More columns than rows, of falling size: nowhere near strongly convex.
+        ("auto", (60, 120), 1.0, 1e-4),
+        ("u-dog", (60, 120), 1.0, 1e-4),
+        # UniXGrad has this rate from the first steps on where the support is found early. On the
+        # problem above its slope is between -1.4 and -2 until about 8000 steps, and -2 after them.
+        ("unixgrad", (100, 30), 0.0, 0.1),
+    ],
+)
+def test_accelerated_rate_for_a_smooth_function(method, shape, decay, strength):
+    data = sparse_data(31, *shape, decay=decay)
+    outside = Lasso(alpha=strength, fit_intercept=False, tol=1e-12, max_iter=10**5)
+    outside = outside.fit(data.X, data.y).coef_
+    model, penalty = ag.LinearModel(data.X, data.y, "squared"), ag.L1(strength)
+    least = composite(model, penalty, outside)
+    told = {"diameter": 2 * np.linalg.norm(outside)} if method == "unixgrad" else {}
+    average, best = errors_along(
+        model, penalty, lambda w: composite(model, penalty, w), least, method=method, **told
+    )
+    late = np.array(POWERS) >= 1024
+    assert slope(np.array(POWERS)[late], average[late]) <= -1.9
+    assert best[-1] <= 1e-3 * best[0]
+
+
+def least_absolute_lasso(data, strength):
+    """The least mean absolute deviation plus l1 norm, by HiGHS: w = u - v, |r| <= t."""
+    n, d = data.X.shape
+    costs = np.r_[np.full(2 * d, strength), np.full(n, 1 / n)]
+    rows = np.block([[data.X, -data.X, -np.eye(n)], [-data.X, data.X, -np.eye(n)]])
+    solution = linprog(costs, A_ub=rows, b_ub=np.r_[data.y, -data.y], method="highs")
+    assert solution.success
+    return solution.fun
+
+
+@pytest.mark.parametrize(("method", "share"), [("auto", 5e-4), ("unixgrad", 3e-3), ("u-dog", 2e-3)])
+def test_nonsmooth_function(method, share):
+    data, strength = sparse_data(32), 0.05
+    least = least_absolute_lasso(data, strength)
+    model, penalty = ag.LinearModel(data.X, data.y, "absolute"), ag.L1(strength)
+    told = {"diameter": 5.0} if method == "unixgrad" else {}
+    average, best = errors_along(
+        model, penalty, lambda w: composite(model, penalty, w), least, method=method, **told
+    )
+    assert (best >= -1e-12).all()
+    assert best[-1] <= share * (model.value(np.zeros(30)) - least)
+    assert average[-1] <= share * (model.value(np.zeros(30)) - least)
+    if method == "auto":
+        assert slope(np.array(POWERS), average) <= -0.5
+
+
+# --------------------------------------------------------------------------------------- noise
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1e3])
+@pytest.mark.parametrize("batch_size", [1, 32])
+@pytest.mark.parametrize("name", ["l1", "elastic net", "groups"])
+def test_minibatches_come_near_the_minimum_at_any_scale(name, batch_size, scale):
+    data = sparse_data(41, n=300)
+    model = ag.LinearModel(scale * data.X, data.y, "squared")
+    penalty = {
+        "l1": ag.L1(0.1 * scale),
+        "elastic net": ag.ElasticNet(0.1 * scale, 0.1 * scale**2),
+        "groups": ag.GroupL2(0.1 * scale, np.arange(30) // 3),
+    }[name]
+    least = solve(model, penalty).lower_bound
+    start = model.value(np.zeros(30)) - least
+    result = solve(
+        model, penalty, tol=None, batch_size=batch_size, rng=1, max_iter=20 * 300 // batch_size
+    )
+    assert 0 <= result.fun - least <= 0.02 * start
+    assert result.lower_bound <= least + 1e-9
+    assert result.fun == pytest.approx(composite(model, penalty, result.x), rel=1e-12)
+    np.testing.assert_array_equal(result.x, result.x_average)
+
+
+@pytest.mark.parametrize("method", ["auto", "u-dog"])
+@pytest.mark.parametrize("seed", range(4))
+def test_minibatches_never_diverge(method, seed):
+    """Of few rows, single ones: the average is never worse than the start."""
+    data = sparse_data(seed, n=150)
+    for loss, targets in (("logistic", data.labels), ("absolute", data.y)):
+        model, penalty, seen = ag.LinearModel(data.X, targets, loss), ag.L1(0.02), []
+        result = solve(
+            model,
+            penalty,
+            tol=None,
+            batch_size=1,
+            rng=seed,
+            max_iter=1500,
+            method=method,
+            callback=lambda intermediate_result, note=seen.append: note(
+                intermediate_result.x_average
+            ),
+            callback_at=range(150, 1501, 150),
+        )
+        values = [composite(model, penalty, x) for x in seen]
+        assert max(values) <= 1.01 * model.value(np.zeros(30))
+        assert result.fun < model.value(np.zeros(30))
+
+
+def test_a_noisy_function_with_a_penalty():
+    data = sparse_data(42)
+    model, penalty, rng = ag.LinearModel(data.X, data.y, "squared"), ag.L1(0.2), np.random.default_rng(42)  # fmt: skip
+
+    def noisy(w):
+        return model.gradient(w) + 0.5 * rng.standard_normal(30)
+
+    least = solve(model, penalty).lower_bound
+    result = solve(None, penalty, np.zeros(30), jac=noisy, exact=False, tol=None, max_iter=5000)
+    error = composite(model, penalty, result.x) - least
+    assert 0 <= error <= 0.01 * (model.value(np.zeros(30)) - least)
+    assert math.isnan(result.fun)
+
+
+# ------------------------------------------------------------- outputs, callbacks, checkpoints
+
+
+def test_outputs():
+    model, penalty = small_problem("squared", 51)[0], ag.L1(0.3)
+    results = {out: solve(model, penalty, tol=None, max_iter=40, output=out) for out in
+               ("auto", "best", "average", "last")}  # fmt: skip
+    for out, field in (("best", "x_best"), ("average", "x_average"), ("last", "x_last")):
+        np.testing.assert_array_equal(results[out].x, results["auto"][field])
+        value = composite(model, penalty, results[out].x)
+        assert results[out].fun == pytest.approx(value, rel=1e-14)
+        np.testing.assert_allclose(results[out].jac, model.gradient(results[out].x), rtol=1e-12)
+    evaluated = solve(model, penalty, tol=None, max_iter=40, trace=True)
+    assert results["best"].fun == evaluated.trace.value.min()
+    np.testing.assert_array_equal(results["auto"].x, results["best"].x)
+
+
+@pytest.mark.parametrize("output", ["average", "last"])
+def test_tol_with_other_outputs(output):
+    model = small_problem("squared", 52)[0]
+    result = solve(model, ag.L1(0.3), tol=1e-4, output=output)
+    assert result.status is Status.CONVERGED
+    assert 0 <= result.gap <= 1e-4 * max(1, result.fun)
+
+
+def test_the_callback_sees_the_sum():
+    model, penalty, seen = small_problem("squared", 53)[0], ag.L1(0.3), []
+
+    def note(intermediate_result):
+        seen.append(intermediate_result)
+        if intermediate_result.gap <= 1e-3:
+            raise StopIteration
+
+    result = solve(model, penalty, callback=note)
+    assert result.status is Status.CALLBACK
+    assert len(seen) == result.nit
+    for at in seen:
+        assert at.fun == pytest.approx(composite(model, penalty, at.x), rel=1e-14)
+        assert at.gap == pytest.approx(at.fun - at.lower_bound, rel=1e-12)
+
+
+@pytest.mark.parametrize("noise", [{}, {"batch_size": 3, "rng": 5}])
+@pytest.mark.parametrize("name", ["l1", "elastic net", "nuclear norm"])
+@pytest.mark.parametrize("method", ["auto", "u-dog"])
+def test_resuming_bit_for_bit(tmp_path, noise, name, method):
+    model, penalty = small_problem("squared", 54)[0], PENALTIES[name][0]
+    path = tmp_path / "run.npz"
+    settings = {"tol": None, "method": method, "trace": True, **noise}
+    whole = solve(model, penalty, max_iter=90, **settings)
+    solve(model, penalty, max_iter=37, checkpoint=path, **settings)
+    resumed = solve(model, penalty, max_iter=90, resume=path, **settings)
+    for field in ("x", "x_average", "x_last"):
+        np.testing.assert_array_equal(resumed[field], whole[field])
+    assert (resumed.fun, resumed.lower_bound) == (whole.fun, whole.lower_bound)
+    np.testing.assert_array_equal(resumed.trace.value, whole.trace.value)
+    np.testing.assert_array_equal(resumed.trace.gap, whole.trace.gap)
+
+
+def test_a_checkpoint_of_another_penalty_is_refused(tmp_path):
+    model, path = small_problem("squared", 55)[0], tmp_path / "run.npz"
+    solve(model, ag.L1(0.3), max_iter=5, tol=None, checkpoint=path)
+    with pytest.raises(ValueError, match="penalty"):
+        solve(model, ag.L1(0.4), max_iter=9, tol=None, resume=path)
+
+
+# -------------------------------------------------------------------------------------- errors
+
+
+@pytest.mark.parametrize(
+    ("method", "options"),
+    [
+        ("adagrad", {"diameter": 2.0}),
+        ("adagrad", {}),
+        ("accelegrad", {"diameter": 2.0}),
+        ("universal-fast", {"epsilon": 1e-3}),
+        ("dog", {}),
+        ("a-dog", {}),
+        ("subgradient", {"step_size": 0.1}),
+        ("linear-coupling", {"smoothness": 1.0}),
+    ],
+)
+def test_methods_without_prox_name_those_that_have_it(method, options):
+    with pytest.raises(ValueError, match="penalty cannot be used with") as caught:
+        solve(small_problem("squared", 61)[0], ag.L1(0.1), method=method, **options)
+    for able in ("accelegrad", "unixgrad", "u-dog"):
+        assert f"'{able}'" in str(caught.value)
+
+
+def test_methods_named_for_a_penalty_can_do_it():
+    model = small_problem("squared", 61)[0]
+    with pytest.raises(ValueError, match="Methods that can: ") as caught:
+        solve(model, ag.L1(0.1), method="adagrad")
+    named = str(caught.value).split("Methods that can: ")[1].rstrip(".").split(", ")
+    for name in named:
+        assert solve(model, ag.L1(0.1), method=name.strip("'"), tol=None, max_iter=3).success
+
+
+@pytest.mark.parametrize(
+    ("penalty", "options", "error", "words"),
+    [
+        (ag.L1(0.1), {"feasible_set": ag.Simplex()}, ValueError, "cannot be used together"),
+        (ag.GroupL2(0.1, PAIRS), {"feasible_set": ag.NonNegative()}, ValueError, "together"),
+        (ag.L1(np.ones(5)), {}, ValueError, "dimension 5, but the points have 6"),
+        (ag.NuclearNorm(0.1, (2, 2)), {}, ValueError, "dimension 4, but the points have 6"),
+        (ag.GroupL2(0.1, [[0, 9]]), {}, ValueError, "index 9"),
+        (ag.L1, {}, TypeError, "call the class first"),
+        (0.1, {}, TypeError, r"value\(x\) and prox\(x, step\), not 0.1"),
+        ("l1", {}, TypeError, r"value\(x\) and prox\(x, step\), not 'l1'"),
+        (ag.L1(0.1), {"scale": "columns"}, ValueError, "scale and penalty cannot be used together"),
+        (
+            ag.L1(0.1),
+            {"scale": np.ones(6)},
+            ValueError,
+            "scale and penalty cannot be used together",
+        ),
+    ],
+)
+def test_bad_penalties(penalty, options, error, words):
+    x0 = np.full(D, 1 / D)
+    with pytest.raises(error, match=words):
+        solve(small_problem("squared", 62)[0], penalty, x0, **options)
+
+
+def test_a_rule_with_a_prox_of_its_own():
+    rule = ag.UniXGrad(diameter=2.0, prox=ag.L1(0.1).prox)
+    with pytest.raises(ValueError, match="has a `prox` of its own"):
+        solve(small_problem("squared", 63)[0], ag.L1(0.1), method=rule)
+
+
+def test_a_users_penalty_that_fails():
+    class Bad:
+        def value(self, x):
+            return 0.0
+
+        def prox(self, x, step):
+            return x[:-1]
+
+    with pytest.raises(ValueError, match=r"penalty.prox must return an array of shape \(6,\)"):
+        solve(small_problem("squared", 64)[0], Bad())
+
+    class Broken(Huber):
+        def prox(self, x, step):
+            return np.full_like(x, np.nan)
+
+    model = small_problem("squared", 64)[0]
+    result = solve(model, Broken(), tol=None, max_iter=5)
+    assert result.status is Status.NON_FINITE
+    assert "the prox of the penalty has entry 0 = nan" in result.message

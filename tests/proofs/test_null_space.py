@@ -1,0 +1,508 @@
+"""Bounds of linear models without an l2 term, against trusted solvers."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import linprog, minimize
+from sklearn.linear_model import LogisticRegression, QuantileRegressor
+
+import accelegrad as ag
+from accelegrad.problems.linear_model import LinearModel
+from accelegrad.proofs import null_space
+from accelegrad.proofs.null_space import NullSpace, obstacle
+
+Q, EPS, DELTA = 0.3, 0.25, 0.8
+EXTRAS = {"quantile": Q, "epsilon": EPS, "delta": DELTA}
+CLASSIFICATION = ["logistic", "hinge", "squared_hinge"]
+SMOOTH = ["squared", "logistic", "squared_hinge", "huber"]
+KINKED = ["hinge", "absolute", "quantile", "epsilon_insensitive"]
+FORMS = {"C": np.ascontiguousarray, "F": np.asfortranarray, "csr": sp.csr_array}
+# The pieces of each loss with kinks: slopes and values at m = 0.
+PIECES = {
+    "hinge": lambda t: [(0.0, 0.0), (-t, 1.0)],
+    "absolute": lambda t: [(1.0, -t), (-1.0, t)],
+    "quantile": lambda t: [(-Q, Q * t), (1.0 - Q, -(1.0 - Q) * t)],
+    "epsilon_insensitive": lambda t: [(0.0, 0.0), (1.0, -t - EPS), (-1.0, t - EPS)],
+}
+SHIFTS = (0.0, 1e-6, 1e-3, 0.1, 1.0, 30.0)
+
+
+def data(loss: str, n: int = 60, d: int = 4, seed: int = 0, dtype: type = np.float64):
+    """Return a matrix with some zeros, and noisy targets, or labels that no plane separates."""
+    rng = np.random.default_rng(seed)
+    X = (rng.normal(size=(n, d)) * (rng.random((n, d)) < 0.8)).astype(dtype)
+    noisy = X @ rng.normal(size=d) + rng.standard_t(3, size=n) + 0.3
+    y = np.where(noisy + 2.0 * rng.normal(size=n) > 0, 1.0, -1.0)
+    return X, (y if loss in CLASSIFICATION else noisy)
+
+
+def by_programme(
+    loss: str, A: np.ndarray, y: np.ndarray, p: np.ndarray
+) -> tuple[np.ndarray, float]:
+    """Return minimiser and minimum of sum_i p_i l(a_i w, y_i) for a loss with kinks, by HiGHS."""
+    n, k = A.shape
+    rows, limits = [], []
+    for i in range(n):
+        for slope, offset in PIECES[loss](float(y[i])):
+            rows.append(np.concatenate([slope * A[i], -np.eye(n)[i]]))
+            limits.append(-offset)
+    found = linprog(
+        np.concatenate([np.zeros(k), p]),
+        A_ub=np.array(rows),
+        b_ub=limits,
+        bounds=[(None, None)] * (k + n),
+        method="highs",
+    )
+    assert found.success, found.message
+    return found.x[:k], found.fun
+
+
+def by_newton(loss: str, A: np.ndarray, y: np.ndarray, p: np.ndarray) -> tuple[np.ndarray, float]:
+    """Return minimiser and minimum for a smooth loss."""
+    if loss == "squared":
+        w = np.linalg.lstsq(np.sqrt(p)[:, None] * A, np.sqrt(p) * y, rcond=None)[0]
+        return w, 0.5 * p @ (A @ w - y) ** 2
+    if loss == "logistic":
+        theirs = LogisticRegression(
+            C=np.inf, solver="newton-cholesky", tol=1e-12, max_iter=1000, fit_intercept=False
+        ).fit(A, y, sample_weight=p * len(y))
+        w = theirs.coef_[0]
+        return w, p @ np.logaddexp(0.0, -y * (A @ w))
+
+    def fun(w: np.ndarray) -> tuple[float, np.ndarray]:
+        if loss == "squared_hinge":
+            short = np.maximum(1.0 - y * (A @ w), 0.0)
+            return p @ short**2, -2.0 * A.T @ (p * y * short)
+        r = A @ w - y
+        inner = np.clip(r, -DELTA, DELTA)
+        return p @ (inner * (r - 0.5 * inner)), A.T @ (p * inner)
+
+    found = minimize(fun, np.zeros(A.shape[1]), jac=True, method="BFGS", options={"gtol": 1e-11})
+    return found.x, found.fun
+
+
+def best(loss, X, y, weights=None, intercept=False) -> tuple[np.ndarray, float]:
+    dense = np.asarray(X.toarray() if sp.issparse(X) else X, dtype=np.float64)
+    A = np.column_stack([dense, np.ones(len(y))]) if intercept else dense
+    p = np.full(len(y), 1.0 / len(y)) if weights is None else weights / weights.sum()
+    return (by_programme if loss in KINKED else by_newton)(loss, A, y, p)
+
+
+def weights_with_zeros(n: int, seed: int = 7) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, 4, n).astype(float)
+
+
+# Below the minimum, and close to it
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("loss", SMOOTH + KINKED)
+def test_bounds_are_below_the_minimum_and_reach_it(loss, intercept, weighted) -> None:
+    for seed in range(4):
+        X, y = data(loss, seed=seed)
+        weights = weights_with_zeros(len(y), seed) if weighted else None
+        w, minimum = best(loss, X, y, weights, intercept)
+        model = LinearModel(X, y, loss, fit_intercept=intercept, sample_weight=weights, **EXTRAS)
+        assert model.has_dual_bound
+        assert model.value(w) == pytest.approx(minimum, rel=1e-9)
+        rng = np.random.default_rng(seed)
+        for shift in SHIFTS:
+            at = model.evaluate(w + shift * rng.normal(size=w.size))
+            for bound in (at.dual_value, model.dual_value_at(at.derivatives)):
+                assert 0.0 <= bound <= minimum * (1.0 + 1e-12)
+            assert at.dual_gap == pytest.approx(at.value - at.dual_value, abs=1e-15 * at.value)
+        assert model.dual_value(w) >= minimum * (1.0 - 1e-8)
+        if loss in SMOOTH:
+            assert model.dual_value_at(model.evaluate(w).derivatives) >= minimum * (1.0 - 1e-8)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("loss", SMOOTH + KINKED)
+def test_bounds_do_not_depend_on_how_the_data_are_stored(loss, form, dtype) -> None:
+    X, y = data(loss, dtype=dtype)
+    weights = weights_with_zeros(len(y))
+    w, minimum = best(loss, X, y, weights, True)
+    model = LinearModel(
+        FORMS[form](X), y, loss, fit_intercept=True, sample_weight=weights, **EXTRAS
+    )
+    slopes = model.evaluate(w + 0.01).derivatives
+    exact = LinearModel(
+        X.astype(np.float64), y, loss, fit_intercept=True, sample_weight=weights, **EXTRAS
+    )
+    # Products are in float64 also for float32 data: this is no 1e-6.
+    assert model.dual_value_at(slopes) == pytest.approx(exact.dual_value_at(slopes), rel=1e-11)
+    assert minimum * (1.0 - 1e-6) <= model.dual_value(w) <= minimum * (1.0 + 1e-7)
+
+
+@pytest.mark.parametrize("loss", SMOOTH + KINKED)
+@settings(derandomize=True, deadline=None, max_examples=40)
+@given(
+    seed=st.integers(0, 10**6), d=st.integers(1, 6), scale=st.floats(-6, 6), spread=st.floats(-3, 3)
+)
+def test_any_slopes_give_a_lower_bound(loss, seed, d, scale, spread) -> None:
+    """No slope, inside the domain or not, raises the bound above a value that is attained."""
+    X, y = data(loss, n=d + 2 + seed % 40, d=d, seed=seed)
+    if loss not in CLASSIFICATION:
+        y = 10.0**scale * y
+    weights = weights_with_zeros(len(y), seed) if seed % 3 == 0 else None
+    if weights is not None:
+        weights[0] = 1.0
+    intercept = seed % 2 == 0
+    model = LinearModel(X, y, loss, fit_intercept=intercept, sample_weight=weights, **EXTRAS)
+    rng = np.random.default_rng(seed)
+    w = 10.0**spread * rng.normal(size=model.n_parameters)
+    minimum = best(loss, X, y, weights, intercept)[1] if loss in [*KINKED, "squared"] else np.inf
+    lowest = min(minimum, model.value(0.0 * w), model.value(w)) + 1e-9 * np.abs(y).max()
+    for theta in (model.evaluate(w).derivatives, 10.0**spread * rng.normal(size=len(y))):
+        assert 0.0 <= model.dual_value_at(theta) <= lowest
+    assert 0.0 <= model.dual_value(w) <= lowest
+    assert model.dual_gap(w) >= 0.0
+
+
+def test_at_the_vertex_that_a_linear_programme_finds_the_bound_is_the_minimum() -> None:
+    for loss in KINKED:
+        for seed in range(3):
+            X, y = data(loss, n=150, d=7, seed=seed)
+            w, minimum = best(loss, X, y, None, True)
+            model = LinearModel(X, y, loss, fit_intercept=True, **EXTRAS)
+            # Of labels, margins up to 1000 are allowed for, times the rounding of the balance.
+            assert model.dual_gap(w) <= (1e-11 if model.loss.classification else 1e-12) * minimum
+
+
+@pytest.mark.parametrize("loss", ["logistic", "squared_hinge", "huber"])
+def test_the_gap_falls_with_the_square_of_the_distance(loss: str) -> None:
+    X, y = data(loss, n=300, d=5)
+    w, minimum = best(loss, X, y)
+    model = LinearModel(X, y, loss, **EXTRAS)
+    direction = np.random.default_rng(1).normal(size=5)
+    for size in (1e-2, 1e-3, 1e-4):
+        assert model.dual_gap(w + size * direction) <= 20.0 * size**2 * minimum
+
+
+def test_the_bound_of_least_squares_is_exact_from_any_point() -> None:
+    X, y = data("squared", n=80, d=6)
+    minimum = best("squared", X, y, None, True)[1]
+    model = LinearModel(X, y, "squared", fit_intercept=True)
+    for w in np.random.default_rng(2).normal(size=(5, 7)):
+        assert model.dual_value(w) == pytest.approx(minimum, rel=1e-12)
+
+
+def test_tied_targets_and_repeated_rows() -> None:
+    """Many margins lie on a kink then, more of them than there are parameters."""
+    rng = np.random.default_rng(3)
+    X = rng.integers(0, 2, size=(200, 3)).astype(float)
+    y = X @ np.array([2.0, -1.0, 1.0]) + rng.integers(-1, 2, 200)
+    for loss in ("absolute", "quantile", "epsilon_insensitive"):
+        w, minimum = best(loss, X, y, None, True)
+        model = LinearModel(X, y, loss, fit_intercept=True, **EXTRAS)
+        assert minimum * (1.0 - 1e-9) <= model.dual_value(w) <= minimum * (1.0 + 1e-13)
+    nothing = LinearModel(X, np.zeros(200), "absolute")
+    assert nothing.dual_gap(np.zeros(3)) == 0.0
+
+
+# Slopes that are balanced
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_what_is_left_over_of_the_balance(form: str) -> None:
+    X, _ = data("squared", n=90)
+    weights = weights_with_zeros(90)
+    space = NullSpace(FORMS[form](X), weights / weights.sum(), True)
+    theta = np.random.default_rng(4).normal(size=90)
+    assert space.left_over(theta) == np.inf
+    balanced = space.project(theta)
+    # Rounding is allowed for: of 90 products in each of the sums, which are added in pairs.
+    assert 0.0 < space.left_over(balanced) <= 5e-15
+    # A slope that is off by little more than rounding is told from one that is not.
+    assert space.left_over(balanced + 1e-11) == np.inf
+    assert 1e-13 <= space.left_over(balanced + 1e-13) <= 1.1e-13
+
+
+def test_corrected_slopes_are_balanced_and_between_the_ends() -> None:
+    found = []
+    for seed in range(20):
+        X, _ = data("squared", n=90, seed=seed)
+        space = NullSpace(X, np.full(90, 1.0 / 90.0), True)
+        rng = np.random.default_rng(seed)
+        theta = rng.uniform(-1.0, 1.0, 90)
+        low, high = theta - rng.exponential(0.3, 90), theta + rng.exponential(0.3, 90)
+        fixed = rng.random(90) < 0.3
+        low, high = (np.where(fixed, theta, end) for end in (low, high))
+        corrected, success = space.correct(theta, low, high)
+        assert ((low <= corrected) & (corrected <= high)).all()
+        np.testing.assert_array_equal(corrected[low == high], theta[low == high])
+        assert (space.left_over(corrected) <= 1e-14) == success
+        A = np.column_stack([X, np.ones(90)])
+        possible = linprog(
+            np.zeros(90), A_eq=A.T, b_eq=np.zeros(5), bounds=np.column_stack([low, high])
+        )
+        assert success <= possible.success
+        found.append((success, possible.success))
+    # Where it is possible at all it mostly succeeds.
+    assert sum(success for success, _ in found) >= 0.8 * sum(able for _, able in found) > 0
+    assert not all(able for _, able in found)
+
+
+# Columns that are dependent, or of all sizes
+
+
+def awkward(name: str, X: np.ndarray) -> np.ndarray:
+    noise = np.random.default_rng(5).normal(size=len(X))
+    return {
+        "twice the same": lambda: np.column_stack([X, X[:, 0]]),
+        "sum of others": lambda: np.column_stack([X, X.sum(axis=1)]),
+        "constant": lambda: np.column_stack([X, np.full(len(X), 3.0)]),
+        "zero": lambda: np.column_stack([X, np.zeros(len(X))]),
+        "units": lambda: X * 10.0 ** np.linspace(-9, 9, X.shape[1]),
+        "huge": lambda: 1e200 * X,
+        "tiny": lambda: 1e-200 * X,
+        "far from 0": lambda: X + 1e4,
+        "very far from 0": lambda: X + 1e6,
+        "nearly the same": lambda: np.column_stack([X, X[:, 0] + 1e-7 * noise]),
+    }[name]()
+
+
+@pytest.mark.parametrize("form", ["C", "csr"])
+@pytest.mark.parametrize(
+    ("name", "tolerance"),
+    [
+        ("twice the same", 1e-12), ("sum of others", 1e-12), ("constant", 1e-12), ("zero", 1e-12),
+        ("units", 1e-12), ("huge", 1e-12), ("tiny", 1e-12), ("far from 0", 1e-9),
+        ("very far from 0", 1e-7), ("nearly the same", 1e-6),
+    ],
+)  # fmt: skip
+def test_awkward_columns(name: str, tolerance: float, form: str) -> None:
+    X, y = data("squared", n=90)
+    Z = awkward(name, X)
+    weights = weights_with_zeros(90) + 0.5
+    space = NullSpace(FORMS[form](Z), weights / weights.sum(), True)
+    # An orthonormal basis by the SVD, which knows of no Gram matrix.
+    A = np.column_stack([Z, np.ones(90)])
+    A = np.sqrt(weights)[:, None] * A / np.maximum(np.abs(A).max(axis=0), 1e-300)
+    basis, sizes, _ = np.linalg.svd(A, full_matrices=False)
+    basis = basis[:, sizes > 1e-14 * sizes[0]]
+    scaled = np.sqrt(weights) * y
+    residual = scaled - basis @ (basis.T @ scaled)
+    assert space.rank == basis.shape[1]
+    np.testing.assert_allclose(
+        np.sqrt(weights) * space.project(y), residual, rtol=0, atol=tolerance * np.abs(y).max()
+    )
+    minimum = 0.5 * residual @ residual / weights.sum()
+    model = LinearModel(FORMS[form](Z), y, "squared", fit_intercept=True, sample_weight=weights)
+    bound = model.dual_value_at(-y)
+    assert minimum * (1.0 - 100.0 * tolerance) <= bound <= minimum * (1.0 + 1e-13)
+
+
+@pytest.mark.parametrize("loss", SMOOTH + KINKED)
+def test_dependent_columns_do_not_change_the_bound(loss: str) -> None:
+    X, y = data(loss, n=90)
+    w, minimum = best(loss, X, y, None, True)
+    Z = np.column_stack([X, X @ np.arange(1.0, 5.0), np.full(90, 2.0), np.zeros(90)])
+    model = LinearModel(Z, y, loss, fit_intercept=True, **EXTRAS)
+    at = np.concatenate([w[:4], np.zeros(3), w[4:]])
+    assert minimum * (1.0 - 1e-8) <= model.dual_value(at) <= minimum * (1.0 + 1e-12)
+
+
+def test_data_without_any_information() -> None:
+    for loss in ("absolute", "logistic"):
+        y = np.sign(np.arange(9.0) - 2.5)
+        for intercept in (False, True):
+            model = LinearModel(np.zeros((9, 2)), y, loss, fit_intercept=intercept)
+            w = np.zeros(model.n_parameters)
+            if not intercept:
+                assert model.dual_gap(w) <= 1e-13
+            assert model.dual_value(w) <= model.value(w)
+
+
+def test_no_more_rows_with_weight_than_parameters() -> None:
+    for loss in ("absolute", "logistic"):
+        X, y = data(loss, n=20, d=3)
+        weights = np.where(np.arange(20) < 3, 1.0, 0.0)
+        model = LinearModel(X, y, loss, sample_weight=weights)
+        assert model.dual_value(np.ones(3)) == 0.0
+        assert model.dual_value_at(np.ones(20)) == 0.0
+
+
+# Where the minimum is 0
+
+
+@pytest.mark.parametrize("loss", CLASSIFICATION)
+def test_separable_data_have_the_bound_zero(loss: str) -> None:
+    X, _ = data("logistic", n=200, d=4)
+    y = np.where(X @ np.array([1.0, -2.0, 0.5, 1.0]) + 0.3 > 0, 1.0, -1.0)
+    for intercept in (False, True):
+        if not intercept:
+            y = np.where(X @ np.array([1.0, -2.0, 0.5, 1.0]) > 0, 1.0, -1.0)
+        model = LinearModel(X, y, loss, fit_intercept=intercept)
+        direction = np.append([1.0, -2.0, 0.5, 1.0], [0.3] * intercept)
+        for size in (0.0, 0.1, 1.0, 10.0, 1e3, 1e6):
+            assert 0.0 <= model.dual_value(size * direction) <= 1e-12
+            slopes = model.evaluate(size * direction).derivatives
+            assert 0.0 <= model.dual_value_at(slopes) <= 1e-12
+
+
+@pytest.mark.parametrize("copied", ["all rows", "few rows"])
+@pytest.mark.parametrize("form", ["C", "csr"])
+def test_a_column_that_occurs_in_one_class_only(form: str, copied: str, monkeypatch) -> None:
+    """Its parameter goes to infinity, and the rows that have it count for nothing in the end."""
+    if copied == "few rows":  # which do not suffice here, so that all are used without copying
+        monkeypatch.setattr(null_space, "_FEW_ENTRIES", 0)
+    X, y = data("logistic", n=300, d=4)
+    rare = np.flatnonzero(y > 0)[:6]
+    Z = np.column_stack([X, np.isin(np.arange(300), rare)])
+    w, rest = best("logistic", np.delete(X, rare, axis=0), np.delete(y, rare))
+    infimum = rest * 294 / 300
+    model = LinearModel(FORMS[form](Z), y)
+    for far, tolerance in ((3.0, 3e-2), (10.0, 1e-4), (30.0, 1e-9)):
+        at = model.evaluate(np.append(w, far))
+        assert infimum * (1.0 - tolerance) <= at.dual_value <= infimum * (1.0 + 1e-12)
+
+
+@pytest.mark.parametrize("loss", ["hinge", "logistic", "huber"])
+def test_many_dependent_columns(loss: str) -> None:
+    rng = np.random.default_rng(6)
+    X, y = data(loss, n=400, d=10)
+    w, minimum = best(loss, X, y)
+    Z = np.column_stack([X, X @ rng.normal(size=(10, 90))])
+    model = LinearModel(Z, y, loss, **EXTRAS)
+    bound = model.dual_value(np.append(w, np.zeros(90)) + 1e-4 * rng.normal(size=100))
+    assert minimum * (1.0 - 1e-2) <= bound <= minimum * (1.0 + 1e-12)
+
+
+@pytest.mark.parametrize("loss", CLASSIFICATION)
+def test_one_class_and_an_intercept(loss: str) -> None:
+    X, _ = data("logistic")
+    model = LinearModel(X, np.ones(60), loss, fit_intercept=True)
+    assert model.dual_value(np.ones(5)) == 0.0
+
+
+# From the runs of a method
+
+
+@pytest.mark.parametrize("quantile", [0.5, 0.9])
+def test_quantile_regression_is_certified_along_a_run(quantile: float) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(2000, 8))
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    y = X @ rng.normal(size=8) + rng.standard_t(2, size=2000) + 0.5
+    theirs = QuantileRegressor(quantile=quantile, alpha=0.0, solver="highs").fit(X, y)
+    w = np.append(theirs.coef_, theirs.intercept_)
+    model = LinearModel(X, y, "quantile", quantile=quantile, fit_intercept=True)
+    minimum = model.value(w)
+    # What is left of the balance, times residuals as large as one row's can be.
+    assert model.dual_gap(w) <= 4e-12 * minimum
+
+    rule = ag.AcceleGrad(diameter=2.0 * float(np.linalg.norm(w)))
+    state = rule.init(np.zeros(9))
+    total, weight, lowest = np.zeros(2000), 0.0, None
+    from_average, from_point = {}, {}
+    for step in range(1, 501):
+        at = model.evaluate(rule.query(state))
+        total, weight = total + rule.weight(state) * at.derivatives, weight + rule.weight(state)
+        state = rule.update(state, at.gradient)
+        lowest = at if lowest is None or at.value < lowest.value else lowest
+        if step in (100, 500):
+            from_average[step] = 1.0 - model.dual_value_at(total / weight) / minimum
+            from_point[step] = 1.0 - lowest.dual_value / minimum
+    for gaps in (from_average, from_point):
+        assert min(gaps.values()) >= -1e-12
+    assert from_average[100] <= 1e-2
+    assert from_average[500] <= 5e-4
+    # Rows far from the kink are certain long before the average is.
+    assert from_point[100] <= 2e-4
+    assert from_point[500] <= 5e-5
+
+
+# Cost, and where there is no bound
+
+
+def test_bounds_do_not_depend_on_those_before() -> None:
+    X, y = data("logistic", n=200)
+    first, second = LinearModel(X, y), LinearModel(X, y)
+    points = np.random.default_rng(8).normal(size=(4, 4))
+    ahead = [first.dual_value(point) for point in points]
+    assert [second.dual_value(point) for point in points[::-1]] == ahead[::-1]
+
+
+def test_the_gram_matrix_is_computed_at_first_use_and_once(monkeypatch) -> None:
+    made = []
+    original = NullSpace._gram
+    monkeypatch.setattr(
+        NullSpace, "_gram", lambda self, mixed=False: made.append(1) or original(self, mixed)
+    )
+    X, y = data("squared")
+    model = LinearModel(X, y, "squared")
+    assert model.has_dual_bound
+    assert not made
+    for _ in range(3):
+        model.dual_gap(np.ones(4))
+        model.dual_value_at(np.ones(60))
+    assert len(made) == 1
+
+
+@pytest.mark.parametrize("kind", ["float64", "float32", "sparse"])
+def test_the_data_are_not_copied(kind: str) -> None:
+    rng = np.random.default_rng(9)
+    n, d = 20_000, 200
+    if kind == "sparse":
+        X = sp.random_array((n, d), density=0.05, format="csr", rng=rng)
+    else:
+        X = rng.normal(size=(n, d)).astype(kind)
+    y = rng.normal(size=n)
+    model, twin = (LinearModel(X, y, "absolute", fit_intercept=True) for _ in range(2))
+    w = np.zeros(d + 1)
+    twin.dual_gap(w)  # loads Numba and its code, if no test before did: not the data's memory
+    tracemalloc.start()
+    try:
+        model.dual_gap(w)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    # The dense float64 data would take 8 n d; an eighth of the rows is copied, and weighted.
+    assert peak <= 0.4 * (8 * n * d)
+
+
+def test_where_it_is_worthwhile() -> None:
+    def empty(n: int, d: int) -> sp.csr_array:
+        return sp.csr_array((n, d))
+
+    assert obstacle(np.zeros((6, 5)), 5) is None
+    assert "more rows than parameters, but there are 6 and 6" in obstacle(np.zeros((6, 5)), 6)
+    assert obstacle(empty(2000, 1000), 1000) is None
+    assert "at most 1000 parameters, but there are 1001" in obstacle(empty(2000, 1000), 1001)
+    assert obstacle(empty(1_000_000, 100), 100) is None
+    assert "would take 1e+12" in obstacle(empty(1_000_000, 1000), 1000)
+    # Dense data of any number of rows, as long as the Gram matrix is but some dozens of gradients.
+    assert obstacle(np.broadcast_to(0.0, (10**8, 500)), 500) is None
+
+
+def test_errors_say_why_there_is_no_bound() -> None:
+    y = np.ones(5)
+    narrow, wide = np.eye(5), np.ones((5, 1001))
+    for X, reason in ((narrow, "more rows than parameters"), (wide, "at most 1000 parameters")):
+        model = LinearModel(X, y, "squared")
+        assert not model.has_dual_bound
+        assert LinearModel(X, y, "squared", l2=0.1).has_dual_bound
+        with pytest.raises(ValueError, match=f"dual_gap needs l2 > 0.*{reason}"):
+            model.dual_gap(np.zeros(X.shape[1]))
+        with pytest.raises(ValueError, match=f"dual_value_at needs l2 > 0.*{reason}"):
+            model.dual_value_at(np.zeros(5))
+    model = LinearModel(np.ones((5, 1)), y, "squared")
+    with pytest.raises(ValueError, match="derivatives must have one entry a row"):
+        model.dual_value_at(np.zeros(4))
+    with pytest.raises(ValueError, match="derivatives must be finite"):
+        model.dual_value_at(np.full(5, np.nan))
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -3.0])
+def test_a_gram_matrix_that_is_none_ends_the_search(bad):
+    """As after an overflow: there is no bound then, and no error."""
+    gram = np.eye(3)
+    gram[0, 1] = gram[1, 0] = bad
+    assert null_space._solver(gram) is None

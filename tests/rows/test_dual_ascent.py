@@ -1,0 +1,171 @@
+"""Dual coordinate ascent: its transcription, the compiled epochs, the certificate, other solvers."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from numpy.testing import assert_allclose
+from sklearn.svm import LinearSVC
+
+import accelegrad as ag
+from accelegrad import kernels
+from accelegrad.problems.losses import make_loss
+from accelegrad.rows import DualAscent
+from accelegrad.rows.dual_ascent_oracle import DualOracle, proximal_slopes
+from reference.dual_ascent import dual_ascent
+from toys import linear_problem
+
+LOSSES = [
+    *("logistic", "hinge", "squared_hinge", "modified_huber", "squared", "absolute", "huber"),
+    *("quantile", "epsilon_insensitive", "squared_epsilon_insensitive"),
+]
+
+
+def problem(loss="hinge", kind="csr", rows=60, columns=25, l2=2e-2, seed=5, **options):
+    more = dict(density=0.3, noise=0.5, l2=l2, seed=seed, **options)
+    return linear_problem(loss, kind, (rows, columns), **more)
+
+
+def bound(evaluation):
+    """What an epoch proves: at once if it may end a run, else when it is asked for."""
+    known = evaluation.dual_value
+    return evaluation.late_bound() if known is None else known
+
+
+def run(model, epochs, mode, seed=2):
+    rule, oracle = DualAscent(), DualOracle(model, np.random.default_rng(seed))
+    state, steps = rule.init(np.zeros(model.n_parameters)), []
+    with kernels.use(mode):
+        for _ in range(epochs):
+            steps.append(rule.step(state, oracle))
+            state = steps[-1].state
+    return steps, oracle
+
+
+@pytest.mark.parametrize("loss", ["logistic", "hinge", "huber", "quantile"])
+def test_an_epoch_is_its_transcription(loss):
+    model = problem(loss, "dense", rows=12, columns=4, l2=0.3)
+    n = model.n_samples
+    orders = [np.random.default_rng(2).permutation(n)]
+    conjugates = [lambda t, y=y: float(model.loss.conjugate(t, y)) for y in model.y]
+    low, high = (np.broadcast_to(end, n) for end in model.loss.domain(model.y))
+    domains = list(zip(low, high, strict=True))
+    told = dual_ascent(model.X, np.full(n, 1 / n), model.l2, conjugates, domains, orders)
+    steps, _ = run(model, 1, "never")
+    # A minimum is found to the root of the precision of values.
+    assert_allclose(steps[0].state.slopes, told[0], atol=2e-6)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_proximal_slopes_solve_their_equation(loss):
+    own = make_loss(loss, quantile=0.8)
+    rng = np.random.default_rng(0)
+    for q in (0.0, 1e-3, 1.0, 300.0):
+        z = 5 * rng.normal(size=40)
+        y = np.where(rng.random(40) < 0.5, 1.0, -1.0) if own.classification else rng.normal(size=40)
+        theta = proximal_slopes(own, z, q, y)
+        margins = z - q * theta
+        # theta is a subgradient there: Fenchel and Young's inequality holds with equality.
+        gap = own.value(margins, y) + own.conjugate(theta, y) - theta * margins
+        assert_allclose(gap, 0.0, atol=1e-9 * (1 + np.abs(theta * margins).max()))
+
+
+CASES = {
+    "csr": {},
+    "dense": dict(kind="dense"),
+    "weights": dict(sample_weight=np.random.default_rng(1).random(60) * (np.arange(60) % 5 > 0)),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("loss", LOSSES)
+def test_compiled_epochs_are_the_plain_ones(loss, case):
+    model = problem(loss, **CASES[case])
+    plain, _ = run(model, 4, "never")
+    compiled, _ = run(model, 4, "always")
+    for a, b in zip(plain, compiled, strict=True):
+        assert_allclose(b.state.slopes, a.state.slopes, rtol=1e-7, atol=1e-8)
+        assert_allclose(b.state.point, a.state.point, rtol=1e-7, atol=1e-8)
+
+
+@pytest.mark.parametrize("index", [np.int32, np.int64])
+@pytest.mark.parametrize("data", [np.float32, np.float64])
+def test_compiled_epochs_take_all_types(data, index):
+    model = problem("squared_hinge")
+    X = model.X.astype(data)
+    X.indices, X.indptr = X.indices.astype(index), X.indptr.astype(index)
+    other = ag.LinearModel(X, model.y, "squared_hinge", l2=model.l2)
+    (*_, a), _ = run(model, 3, "always")
+    (*_, b), _ = run(other, 3, "always")
+    assert_allclose(b.state.point, a.state.point, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_the_dual_rises_to_the_minimum_and_the_bound_is_the_models_own(loss):
+    model = problem(loss, l2=0.2)
+    steps, oracle = run(model, 400, "always")
+    bounds = [bound(step.evaluation) for step in steps]
+    assert (np.diff(bounds) >= -1e-12).all()
+    best = oracle.best.value
+    assert 0.0 <= best - bounds[-1] < 1e-6
+    slopes = steps[-1].state.slopes
+    assert bounds[-1] == pytest.approx(model.dual_value_at(slopes), abs=1e-12)
+    w = -model.combination(slopes) / model.l2
+    assert_allclose(steps[-1].state.point, w, atol=1e-12)
+
+
+def test_the_hinge_loss_ends_where_liblinear_does():
+    model = problem("hinge", rows=200, columns=300, l2=1e-2)
+    steps, oracle = run(model, 300, "always")
+    peer = LinearSVC(C=1 / (model.l2 * 200), loss="hinge", fit_intercept=False, tol=1e-9)
+    peer.set_params(max_iter=100_000, random_state=0)
+    w = peer.fit(model.X, model.y).coef_.ravel()
+    assert oracle.best.value <= model.value(w) + 1e-7
+    assert_allclose(steps[-1].state.point, w, atol=1e-3)
+
+
+def test_a_start_that_helps_is_used():
+    model = problem("logistic")
+    steps, _ = run(model, 60, "always")
+    solution = steps[-1].state.point
+    rule, oracle = DualAscent(), DualOracle(model, np.random.default_rng(0))
+    first = rule.step(rule.init(solution), oracle)
+    assert 0.0 <= first.evaluation.value - bound(first.evaluation) < 1e-6
+    slopes, point = oracle.feasible(np.full(25, 1e6))
+    assert not slopes.any()
+    assert not point.any()
+
+
+def test_runs_go_on_bit_for_bit():
+    model = problem("logistic")
+    steps, _ = run(model, 6, "always")
+    half, oracle = run(model, 3, "always")
+    kept, state = oracle.state(), half[-1].state
+    other = DualOracle(model, np.random.default_rng(99))
+    other.restore(kept)
+    with kernels.use("always"):
+        for step in steps[3:]:
+            state = DualAscent().step(state, other).state
+            assert (state.slopes == step.state.slopes).all()
+
+
+def test_empty_rows_have_their_best_slopes():
+    X = sp.csr_matrix(np.array([[0.0, 0.0], [1.0, 0.0]]))
+    model = ag.LinearModel(X, [1.0, -1.0], "logistic", l2=0.1)
+    steps, _ = run(model, 30, "always")
+    assert 0.0 <= steps[-1].evaluation.value - bound(steps[-1].evaluation) < 1e-9
+
+
+def test_a_bound_that_may_end_the_run_is_there_at_once():
+    model = problem("hinge")
+    rule, oracle = DualAscent(), DualOracle(model, np.random.default_rng(2), lambda value: 1e9)
+    evaluation = rule.step(rule.init(np.zeros(25)), oracle).evaluation
+    assert evaluation.late_bound is None
+    assert evaluation.dual_value <= evaluation.value
+
+
+def test_models_that_have_no_such_dual_are_refused():
+    rng = np.random.default_rng(0)
+    with pytest.raises(ValueError, match="model must have an l2 term"):
+        DualOracle(problem(l2=0.0), rng)
+    with pytest.raises(ValueError, match="model must have no intercept"):
+        DualOracle(problem(fit_intercept=True), rng)

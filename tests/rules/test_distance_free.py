@@ -1,0 +1,691 @@
+"""AcceleGrad without a diameter: against its transcription, by its rate, against other solvers."""
+
+from dataclasses import FrozenInstanceError
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.optimize import lsq_linear
+
+import accelegrad as ag
+from accelegrad.errors import NonFiniteError
+from accelegrad.problems import scaling
+from accelegrad.problems.sampling import BatchSampler
+from accelegrad.problems.scaling import column_scaling, near_start
+from accelegrad.rules.base import KnownEvaluation
+from accelegrad.rules.distance import Probe, smallest_radius
+from accelegrad.rules.rescaled import Rescaled
+from accelegrad.run.oracle import MinibatchOracle
+from reference.distance_free import distance_free_accelegrad
+from stepping import oracle_of, run
+from toys import AbsoluteDeviations, FlatQuadratic, LeastSquares, OnTheBoundary, slope
+
+PROBLEMS = {
+    "smooth": LeastSquares.random(60, 8, 0),
+    "ill-conditioned": LeastSquares.random(60, 8, 1, decay=2.0),
+    "not smooth": AbsoluteDeviations.random(40, 5, 2),
+}
+
+
+def assert_same_run(rule, oracle, x0, expected, *, rtol=1e-11):
+    """Compare step by step; both accumulate rounding, each in its own order."""
+    state = rule.init(x0)
+    for t, (x, y, z) in enumerate(zip(expected.x, expected.y[1:], expected.z[1:], strict=True)):
+        scale = 1 + np.linalg.norm(x)
+        np.testing.assert_allclose(rule.query(state), x, rtol=rtol, atol=rtol * scale)
+        state = rule.step(state, oracle).state
+        np.testing.assert_allclose(state.gradient_point, y, rtol=rtol, atol=rtol * scale)
+        np.testing.assert_allclose(state.mirror_point, z, rtol=rtol, atol=rtol * scale)
+        np.testing.assert_allclose(state.radius, expected.r[t + 1], rtol=rtol)
+        np.testing.assert_allclose(state.step_size, expected.eta[t], rtol=rtol)
+        average = expected.average[t]
+        np.testing.assert_allclose(rule.output(state), average, rtol=rtol, atol=rtol * scale)
+    return state
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_equals_the_transcription(name):
+    problem = PROBLEMS[name]
+    x0 = 0.1 * np.ones(problem.A.shape[1])
+    # Where the radius has just grown, the steep directions amplify rounding for a while.
+    steps = {"smooth": 400, "ill-conditioned": 60, "not smooth": 80}[name]
+    expected = distance_free_accelegrad(problem, x0, steps, 1e-4)
+    rule = ag.DistanceFreeAcceleGrad(initial_radius=1e-4)
+    state = assert_same_run(rule, oracle_of(problem), x0, expected)
+    assert state.radius > 100 * 1e-4  # it had to climb
+
+
+def test_equals_the_transcription_under_noise_and_with_a_cap():
+    problem = PROBLEMS["smooth"]
+    noise = np.random.default_rng(5).standard_normal((300, 8))
+    x0 = np.zeros(8)
+
+    def noisy():
+        draws = iter(noise)
+        return lambda x: (problem.value(x), problem.gradient(x) + next(draws))
+
+    expected = distance_free_accelegrad(noisy(), x0, 200, 1e-3, cap=0.5)
+    rule = ag.DistanceFreeAcceleGrad(initial_radius=1e-3, largest_radius=0.5)
+    state = rule.init(x0)
+    fun = noisy()
+    for t in range(200):
+        state = rule.update(state, fun(rule.query(state))[1])
+        np.testing.assert_allclose(state.gradient_point, expected.y[t + 1], rtol=1e-10, atol=1e-10)
+    assert state.radius == 0.5 == expected.r[-1]
+
+
+BOX, TERM = ag.Box(np.full(8, -0.3), np.full(8, 0.3)), ag.L1(0.05)
+BENT = {
+    "box": {"project": BOX.project},
+    "l1": {"prox": TERM.prox},
+    "box and l1": {"project": BOX.project, "prox": TERM.prox},
+}
+
+
+@pytest.mark.parametrize("kind", BENT)
+@pytest.mark.parametrize("start", [0.0, 0.3])  # within the box, and in its corner
+def test_equals_the_transcription_with_a_set_or_a_term(kind, start):
+    problem, x0 = PROBLEMS["smooth"], np.full(8, start)
+    expected = distance_free_accelegrad(problem, x0, 60, 1e-3, **BENT[kind])
+    rule = ag.DistanceFreeAcceleGrad(initial_radius=1e-3, **BENT[kind])
+    state = assert_same_run(rule, oracle_of(problem), x0, expected, rtol=1e-9)
+    assert state.radius > 100 * 1e-3  # it had to climb
+
+
+def test_a_term_pulls_where_the_gradient_is_zero():
+    """||x - 1||^2 / 2 + 0.3 ||x||_1 from 1, where the function's own gradient vanishes."""
+    rule = ag.DistanceFreeAcceleGrad(initial_radius=0.01, prox=ag.L1(0.3).prox)
+    fun = lambda x: (0.5 * float((x - 1) @ (x - 1)), x - 1)  # noqa: E731
+    for noisy in (False, True):
+        state = rule.init(np.ones(3))
+        for _ in range(300):
+            state = (
+                rule.update(state, fun(rule.query(state))[1])
+                if noisy
+                else rule.step(state, oracle_of(fun)).state
+            )
+        np.testing.assert_allclose(rule.last(state), 0.7, atol=1e-6)
+
+
+class Noisy:
+    """An oracle with the same noise in every run, which says that it is not exact."""
+
+    exact_values = False
+
+    def __init__(self, problem, size):
+        self.problem = problem
+        self.draws = iter(size * np.random.default_rng(6).standard_normal((100, 8)))
+
+    def __call__(self, x):
+        return KnownEvaluation(x, np.nan, self.problem.gradient(x) + next(self.draws))
+
+
+@pytest.mark.parametrize("kind", BENT)
+def test_equals_the_transcription_with_noise_and_a_set_or_a_term(kind):
+    problem, x0 = PROBLEMS["smooth"], np.zeros(8)
+    oracle, by_hand = Noisy(problem, 0.3), Noisy(problem, 0.3)
+    expected = distance_free_accelegrad(
+        lambda x: (np.nan, oracle(x).gradient), x0, 60, 1e-3, noisy=True, **BENT[kind]
+    )
+    rule = ag.DistanceFreeAcceleGrad(initial_radius=1e-3, **BENT[kind])
+    end = assert_same_run(rule, Noisy(problem, 0.3), x0, expected, rtol=1e-9)
+    assert end.radius > 100 * 1e-3
+    # Gradients that come from no oracle are taken for noisy too.
+    state = rule.init(x0)
+    for _ in range(60):
+        state = rule.update(state, by_hand(rule.query(state)).gradient)
+    np.testing.assert_array_equal(state.mirror_point, end.mirror_point)
+
+
+def test_the_evidence_never_exceeds_the_distance():
+    """N_t / ||S_t|| is a lower bound on the distance to a minimiser with exact gradients."""
+    for seed in range(20):
+        problem = LeastSquares.random(40, 6, seed, decay=float(seed % 3))
+        x0 = np.random.default_rng(seed).standard_normal(6)
+        distance = np.linalg.norm(problem.minimiser - x0)
+        rule = ag.DistanceFreeAcceleGrad()
+        state = rule.init(x0)
+        for _ in range(200):
+            state = rule.update(state, problem.gradient(rule.query(state)))
+            proven = state.evidence / np.linalg.norm(state.gradient_sum)
+            assert proven <= distance * (1 + 1e-9)
+            assert state.radius <= max(2 * distance, smallest_radius(x0)) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("name", ["simplex", "box", "l1"])
+@pytest.mark.parametrize("seed", range(3))
+def test_the_evidence_never_exceeds_the_distance_within_a_set(name, seed):
+    """Nor is it so small that the radius stays behind."""
+    problem = OnTheBoundary(name, seed)
+    distance = np.linalg.norm(problem.x_star - problem.x0)
+    rule = ag.DistanceFreeAcceleGrad(initial_radius=1e-4, project=problem.set.project)
+    for state in run(rule, problem.x0, oracle_of(problem), 300):
+        assert state.radius <= 2 * distance * (1 + 1e-9)
+    assert state.radius >= 0.1 * distance
+
+
+def test_rounding_in_a_corner_proves_nothing():
+    """A projection that gives the corner back but for rounding is no step, whatever the noise."""
+    corner = np.array([0.1, 0.7])
+
+    def project(x):
+        return np.maximum(x, corner) * (1 + 1e-16)
+
+    rule = ag.DistanceFreeAcceleGrad(initial_radius=1e-3, project=project)
+    state = rule.init(corner)
+    rng = np.random.default_rng(4)
+    for _ in range(200):
+        state = rule.update(state, np.ones(2) + 0.5 * rng.standard_normal(2))
+    assert state.radius == 1e-3
+
+
+@pytest.mark.parametrize("name", ["simplex", "box", "l1", "non-negative"])
+def test_constraints_under_noise_against_the_best_diameter(name):
+    """After 20 epochs at batch 1 the gap is within twice that of AcceleGrad's best of a grid."""
+    rng = np.random.default_rng(11)
+    X = rng.standard_normal((60, 20))
+    model = ag.LinearModel(X, X @ rng.standard_normal(20) + 2 * rng.standard_normal(60), "squared")
+    feasible, x0 = {
+        "simplex": (ag.Simplex(), np.full(20, 0.05)),
+        "box": (ag.Box(-0.3, 0.3), np.zeros(20)),
+        "l1": (ag.L1Ball(2.0), np.zeros(20)),
+        "non-negative": (ag.NonNegative(), np.zeros(20)),
+    }[name]
+    exact = ag.minimize(model, x0, feasible_set=feasible, tol=1e-10)
+    assert exact.success
+
+    def gap(**options):
+        options |= {"feasible_set": feasible, "batch_size": 1, "max_iter": 1200}
+        found = [ag.minimize(model, x0, rng=seed, **options).fun for seed in range(3)]
+        return float(np.median(found)) - exact.fun
+
+    distance = np.linalg.norm(exact.x - x0)
+    grid = [gap(method="accelegrad", diameter=factor * distance) for factor in (0.06, 0.2, 0.6)]
+    assert gap() <= 2 * min(grid)
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1e6])
+def test_multiplying_the_function_changes_nothing(scale):
+    problem = PROBLEMS["smooth"]
+    plain = ag.minimize(problem, np.zeros(8), max_iter=40)
+
+    def scaled(x):
+        value, gradient = problem(x)
+        return scale * value, scale * gradient
+
+    other = ag.minimize(scaled, np.zeros(8), max_iter=40)
+    # The probe's first trial is 1e-6 away. There the slope is the same to a share of 1e-6, so that
+    # its change, and with it all lengths, are known to eps / 1e-6 = 2e-10.
+    for name in ("x_last", "x_average"):
+        np.testing.assert_allclose(other[name], plain[name], rtol=0, atol=1e-8)
+    assert other.fun == pytest.approx(scale * plain.fun, rel=1e-8)
+    assert other.lower_bound == pytest.approx(scale * plain.lower_bound, rel=1e-6)
+    # At the lowest point along its path the slope is rounding: it may ask once more or not.
+    assert abs(other.nfev - plain.nfev) <= 1
+
+
+def test_smooth_rate():
+    problem = FlatQuadratic()
+    T = np.unique(np.geomspace(30, 3000, 12).astype(int))
+    rule = ag.DistanceFreeAcceleGrad()
+    gaps = {}
+    result = ag.minimize(
+        problem,
+        problem.x0,
+        method=rule,
+        max_iter=int(T[-1]),
+        callback=lambda intermediate_result: gaps.update(
+            {intermediate_result.nit: problem(intermediate_result.x_average)[0]}
+        ),
+        callback_at=T.tolist(),
+    )
+    assert result.nit == T[-1]
+    assert slope(T, [gaps[t] for t in T]) <= -1.9
+
+
+def test_non_smooth_rate():
+    problem = PROBLEMS["not smooth"]
+    minimum = problem(problem.minimiser)[0]
+    T = np.unique(np.geomspace(30, 3000, 12).astype(int))
+    gaps = {}
+    ag.minimize(
+        problem,
+        np.zeros(5),
+        max_iter=int(T[-1]),
+        callback=lambda intermediate_result: gaps.update(
+            {intermediate_result.nit: problem(intermediate_result.x_average)[0] - minimum}
+        ),
+        callback_at=T.tolist(),
+    )
+    assert slope(T, [gaps[t] for t in T]) <= -0.5
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_reaches_the_minimum_of_other_solvers(name):
+    problem = PROBLEMS[name]
+    minimum = problem(problem.minimiser)[0]
+    result = ag.minimize(problem, np.zeros(problem.A.shape[1]), max_iter=3000)
+    accuracy = 1e-3 if name == "not smooth" else 1e-9
+    assert minimum - 1e-12 <= result.fun <= minimum + accuracy * (1 + minimum)
+    assert result.lower_bound <= minimum + 1e-12
+    assert np.linalg.norm(problem.minimiser) <= result.certified_radius < np.inf
+
+
+@pytest.mark.parametrize("start", [0.0, 1e4, -1e4])
+def test_a_far_start_costs_little(start):
+    problem = PROBLEMS["smooth"]
+    minimum = problem(problem.minimiser)[0]
+    calls = []
+    for x0 in (np.zeros(8), np.full(8, start)):
+        result = ag.minimize(problem, x0, max_iter=5000, tol=1e-9)
+        assert result.success
+        assert result.fun - minimum <= 1e-9
+        calls.append(result.nfev)
+    assert calls[1] <= 3 * calls[0]
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1e-3, 1.0, 1e3, 1e6])
+@pytest.mark.parametrize("batch_size", [1, 16])
+def test_noise_does_not_make_it_diverge(scale, batch_size):
+    rng = np.random.default_rng(7)
+    X = scale * rng.standard_normal((200, 10))
+    y = X @ rng.standard_normal(10) / scale + 0.1 * rng.standard_normal(200)
+    model = ag.LinearModel(X, y, loss="squared")
+    minimum = model.value(np.linalg.lstsq(X, y, rcond=None)[0])
+    start = model.value(np.zeros(10))
+    for seed in range(5):
+        epochs = 20 * 200 // batch_size
+        result = ag.minimize(model, batch_size=batch_size, rng=seed, max_iter=epochs)
+        assert result.fun - minimum <= 0.01 * (start - minimum)
+
+
+def test_noisy_gradients_of_a_function():
+    """Without values there is no probe: the radius climbs from 1e-6."""
+    problem = PROBLEMS["smooth"]
+    rng = np.random.default_rng(3)
+    result = ag.minimize(
+        None,
+        np.zeros(8),
+        jac=lambda x: problem.gradient(x) + 0.1 * rng.standard_normal(8),
+        exact=False,
+        max_iter=3000,
+    )
+    minimum, start = problem.value(problem.minimiser), problem.value(np.zeros(8))
+    assert problem.value(result.x) - minimum <= 0.02 * (start - minimum)
+    assert result.gap == np.inf
+    assert result.certified_radius == 0
+
+
+def test_a_box_is_respected_and_solved():
+    problem = LeastSquares.random(80, 10, 9)
+    box = ag.Box(np.full(10, -0.2), np.full(10, 0.2))
+    expected = lsq_linear(problem.A, problem.b, (-0.2, 0.2), tol=1e-14).x
+    result = ag.minimize(problem, np.zeros(10), feasible_set=box, tol=1e-10)
+    assert result.success
+    assert box.contains(result.x)
+    assert abs(result.fun - problem.value(expected)) <= 1e-10
+    assert result.certified_radius == np.inf
+
+
+def test_a_huge_box_costs_little():
+    problem = LeastSquares.random(80, 10, 9)
+    loose = ag.Box(np.full(10, -1e6), np.full(10, 0.2))
+    tight = ag.Box(np.full(10, -3.0), np.full(10, 0.2))
+    calls = [
+        ag.minimize(problem, np.zeros(10), feasible_set=chosen, max_iter=80).nfev
+        for chosen in (loose, tight)
+    ]
+    assert calls[0] == calls[1]
+    expected = lsq_linear(problem.A, problem.b, (-1e6, 0.2), tol=1e-14).x
+    result = ag.minimize(problem, np.zeros(10), feasible_set=loose, max_iter=300)
+    assert result.fun - problem.value(expected) <= 1e-9
+
+
+def test_the_cap_of_an_l2_term():
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((100, 5)), rng.choice([-1.0, 1.0], 100)
+    model = ag.LinearModel(X, y, l2=0.1)
+    result = ag.minimize(model, tol=1e-9)
+    assert result.success
+    assert result.certified_radius == np.inf
+    assert np.linalg.norm(result.x) <= model.distance_bound(np.zeros(5))
+
+
+class TestProbe:
+    def probe(self, fun, x0, first=1e-6):
+        oracle = oracle_of(fun)
+        start = oracle(x0)
+        direction = start.gradient / np.linalg.norm(start.gradient)
+        search = Probe(start, direction, oracle, lambda reach: x0 - reach * direction)
+        return search.radius(first), search.calls
+
+    @pytest.mark.parametrize("distance", [1e-4, 1.0, 1e3, 1e8])
+    def test_a_parabola_takes_three_calls_or_so(self, distance):
+        target = distance * np.array([0.6, 0.8])
+        radius, calls = self.probe(
+            lambda x: (0.5 * float((x - target) @ (x - target)), x - target), np.zeros(2)
+        )
+        assert distance / 10 <= radius <= 1.001 * distance
+        assert calls <= 5
+
+    @pytest.mark.parametrize("distance", [1e-3, 1.0, 1e6])
+    def test_a_cone_is_pinned_down_to_a_factor_of_ten(self, distance):
+        target = distance * np.array([0.6, 0.8])
+
+        def cone(x):
+            norm = float(np.linalg.norm(x - target))
+            return norm, (x - target) / (norm or 1.0)
+
+        radius, calls = self.probe(cone, np.zeros(2))
+        assert distance / 10.1 <= radius <= 2 * distance
+        assert calls <= 16
+
+    def test_a_linear_function_ends_it(self):
+        radius, calls = self.probe(lambda x: (float(x.sum()), np.ones(2)), np.zeros(2))
+        assert radius >= 1e20
+        assert calls <= 40
+
+    def test_a_fall_of_next_to_nothing_is_no_reason_to_go_on(self):
+        """As of a few rows that a line separates: their loss falls for ever, towards zero."""
+        radius, calls = self.probe(lambda x: (float(np.exp(-x[0])), -np.exp(-x)), np.zeros(1))
+        assert 1 <= radius <= 10.01
+        assert calls <= 12
+
+    def test_beyond_the_domain_counts_as_a_rise(self):
+        def logarithm(x):
+            if x[0] <= 0:
+                raise NonFiniteError("outside")
+            return float(x[0] - np.log(x[0])), np.array([1 - 1 / x[0]])
+
+        radius, _ = self.probe(logarithm, np.array([5.0]))
+        assert 0.1 <= radius <= 5
+
+    @pytest.mark.parametrize("width", [1e-9, 1e-16])
+    def test_a_valley_narrower_than_the_first_trial_is_found(self, width):
+        target = width * np.array([0.6, 0.8])
+
+        def valley(x):
+            return 1e20 * float((x - target) @ (x - target)), 2e20 * (x - target)
+
+        radius, calls = self.probe(valley, np.zeros(2))
+        assert width / 10.1 <= radius <= 2 * width
+        assert calls <= 10
+
+    def test_a_kink_at_the_start_has_nothing_below_it(self):
+        for x0 in (0.0, 1.0):
+            radius, calls = self.probe(
+                lambda x, at=x0: (2 + float(np.abs(x - at).sum()), np.ones(2)), np.full(2, x0)
+            )
+            assert radius == 0
+            assert calls <= 5  # below that, rounding would decide
+
+    def test_it_is_part_of_the_first_step_and_counted(self):
+        problem = PROBLEMS["smooth"]
+        seen = []
+
+        def counted(x):
+            seen.append(x)
+            return problem(x)
+
+        result = ag.minimize(counted, np.zeros(8), max_iter=1)
+        assert result.nfev == len(seen)
+        assert 3 <= len(seen) <= 6
+        told = ag.minimize(problem, np.zeros(8), max_iter=1, initial_radius=0.5)
+        assert told.nfev == 1
+
+    def test_resuming_a_noisy_run_with_a_set(self, tmp_path):
+        """The state knows that the run is noisy."""
+        rng = np.random.default_rng(9)
+        model = ag.LinearModel(rng.standard_normal((60, 8)), rng.standard_normal(60), "squared")
+        options = {"feasible_set": BOX, "batch_size": 4, "rng": 5}
+        whole = ag.minimize(model, max_iter=90, **options)
+        ag.minimize(model, max_iter=40, checkpoint=tmp_path / "run", **options)
+        resumed = ag.minimize(model, max_iter=90, resume=tmp_path / "run", **options)
+        np.testing.assert_array_equal(resumed.x, whole.x)
+
+    def test_resuming_does_not_probe_again(self, tmp_path):
+        problem = PROBLEMS["smooth"]
+        whole = ag.minimize(problem, np.zeros(8), max_iter=30)
+        ag.minimize(problem, np.zeros(8), max_iter=10, checkpoint=tmp_path / "run")
+        resumed = ag.minimize(problem, np.zeros(8), max_iter=30, resume=tmp_path / "run")
+        assert resumed.nfev == whole.nfev
+        np.testing.assert_array_equal(resumed.x, whole.x)
+        assert (resumed.lower_bound, resumed.certified_radius) == (
+            whole.lower_bound,
+            whole.certified_radius,
+        )
+
+
+class Pairs:
+    """An oracle whose first few pairs of samples differ about what is downhill."""
+
+    def __init__(self, differing):
+        self.differing, self.pairs = differing, 0
+
+    def __call__(self, x):
+        return KnownEvaluation(x, np.nan, x - 1)
+
+    def frozen(self):
+        self.pairs += 1
+        uphill = lambda x: KnownEvaluation(x, 0.0, 1 - x)  # noqa: E731
+        judge = lambda x: KnownEvaluation(x, 0.5 * float((x - 1) @ (x - 1)), x - 1)  # noqa: E731
+        return uphill if self.pairs <= self.differing else judge, judge
+
+
+@pytest.mark.parametrize("kind", [ag.DistanceFreeAcceleGrad, ag.DoG])
+def test_more_samples_are_drawn_while_two_differ(kind):
+    rule, x0 = kind(probe=True), np.zeros(4)
+    for differing in (0, 3):
+        oracle = Pairs(differing)
+        state, _ = rule.prepared(rule.init(x0), oracle)
+        assert oracle.pairs == 2 * differing + 1  # until the mean of the guides is downhill
+        assert state.radius == pytest.approx(0.1 * 2, rel=1e-3)  # a tenth of ||x* - x0||
+    oracle = Pairs(100)
+    state, _ = rule.prepared(rule.init(x0), oracle)
+    assert oracle.pairs == 8
+    assert state.radius == smallest_radius(x0)
+
+
+@pytest.mark.parametrize(("n", "batch_size"), [(500, 1), (41, 1), (500, 32), (3, 1), (30_000, 1)])
+def test_frozen_samples_are_odd_and_disjoint(n, batch_size):
+    model = ag.LinearModel(np.ones((n, 1)), np.zeros(n), loss="squared")
+    sampler = BatchSampler(n, batch_size, np.random.default_rng(0))
+    rows = [sample.keywords["rows"] for sample in MinibatchOracle(model, sampler).frozen()]
+    assert len(rows[0]) == len(rows[1])
+    assert len(rows[0]) % 2 == 1
+    assert min(n // 20, 1023) - 1 <= len(rows[0]) <= max(n // 20, batch_size)
+    assert not set(rows[0]) & set(rows[1])
+
+
+def test_two_classes_in_balance_do_not_hide_the_intercept():
+    """X times 1e-6: a step that the columns ask for would send the intercept far astray."""
+    rng = np.random.default_rng(2)
+    X = rng.standard_normal((400, 3))
+    y = np.where(X[:, 0] + 0.3 * rng.standard_normal(400) > 0.5, 1.0, -1.0)
+    model = ag.LinearModel(1e-6 * X, y, fit_intercept=True)
+    start = model.value(np.zeros(4))
+    for seed in range(20):
+        result = ag.minimize(model, batch_size=1, rng=seed, max_iter=400, scale=None)
+        assert result.fun < start
+
+
+def test_a_guess_that_is_too_small_is_found_out():
+    """The function falls on far beyond the distance travelled: no false proof."""
+    scales = np.array([1.0, 1e-4])
+
+    def valley(x):
+        return 0.5 * float(scales @ x**2), scales * x
+
+    result = ag.minimize(valley, np.array([1.0, 1000.0]), tol=1e-2, max_iter=20_000)
+    assert result.success
+    assert result.fun <= 1e-2 * (1 + 1e-9)
+    assert result.certified_radius >= 1000
+
+
+def test_the_message_states_the_radius():
+    problem = PROBLEMS["smooth"]
+    result = ag.minimize(problem, np.zeros(8), tol=1e-6)
+    assert f"within {result.certified_radius:.3g} of x0" in result.message
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"initial_radius": 0.0}, "initial_radius must be"),
+        ({"initial_radius": np.nan}, "initial_radius must be"),
+        ({"largest_radius": -1.0}, "largest_radius must be"),
+    ],
+)
+def test_bad_parameters(fields, message):
+    with pytest.raises(ValueError, match=message):
+        ag.DistanceFreeAcceleGrad(**fields)
+
+
+def test_the_rule_is_immutable_and_pure():
+    problem = PROBLEMS["smooth"]
+    rule = ag.DistanceFreeAcceleGrad()
+    with pytest.raises(FrozenInstanceError):
+        rule.probe = True
+    state = rule.init(np.ones(8))
+    before = [np.array(part) for part in state]
+    rule.update(state, problem.gradient(rule.query(state)))
+    for old, part in zip(before, state, strict=True):
+        np.testing.assert_array_equal(old, part)
+
+
+def test_zero_gradient_at_the_start():
+    result = ag.minimize(lambda x: (float(x @ x), 2 * x), np.zeros(3))
+    assert result.status == ag.Status.STATIONARY
+    assert (result.nit, result.fun) == (1, 0.0)
+
+
+def noisy_value(model, rule, x0, seed, epochs=5):
+    """Return the value of the average after minibatches of one row."""
+    oracle = MinibatchOracle(model, BatchSampler(model.n_samples, 1, np.random.default_rng(seed)))
+    state = rule.init(x0)
+    for _ in range(epochs * model.n_samples):
+        state = rule.step(state, oracle).state
+    return model.value(rule.output(state))
+
+
+class TestRareColumns:
+    """Under noise a column is scaled by its entries' size, and only a little by their number."""
+
+    @pytest.mark.parametrize("layout", ["dense", "sparse"])
+    @pytest.mark.parametrize("block", [3, 1 << 18])
+    def test_the_scales(self, monkeypatch, layout, block):
+        monkeypatch.setattr(scaling, "_BLOCK_ENTRIES", block)
+        rng = np.random.default_rng(0)
+        X = rng.standard_normal((40, 5)) * (rng.random((40, 5)) < [0.05, 0.3, 0.7, 1.0, 0.0])
+        weights = rng.random(40)
+        stored = X
+        if layout == "sparse":
+            stored = sp.csr_matrix(X + 1e-300)  # every entry is stored, and some of them are zeros
+            stored.data[stored.data == 1e-300] = 0.0
+        for options in ({"l2": 0.1}, {"fit_intercept": True}):
+            model = ag.LinearModel(stored, np.ones(40), sample_weight=weights, **options)
+            share = np.average(X != 0, axis=0, weights=weights)
+            share[4] = 1.0  # without entries
+            exact, noisy = column_scaling(model), column_scaling(model, noisy=True)
+            np.testing.assert_allclose(noisy.scale, exact.scale * share**0.25, rtol=1e-12)
+            if exact.shift is not None:
+                np.testing.assert_array_equal(noisy.shift, exact.shift)
+
+    def test_they_are_the_best_for_equal_weights_of_equal_units(self):
+        """The bound ||w/s|| (sum s^2 q)^(1/2) is least; so it is whatever the units are."""
+        rng = np.random.default_rng(1)
+        shares, units = 10 ** rng.uniform(-2, 0, 8), 10 ** rng.uniform(-3, 3, 8)
+        X = (np.arange(1000)[:, None] < np.round(1000 * shares)) * units
+        scale = column_scaling(ag.LinearModel(X, np.ones(1000)), noisy=True).scale
+        w, squares = 1 / units, np.mean(X**2, axis=0)
+
+        def bound(s):
+            return np.linalg.norm(w / s) * np.sqrt(s**2 @ squares)
+
+        assert bound(scale) == pytest.approx(np.sum(w * np.sqrt(squares)), rel=1e-12)
+        for _ in range(20):
+            assert bound(scale * 10 ** rng.uniform(-0.3, 0.3, 8)) > bound(scale)
+
+    def test_noise_does_less_harm(self):
+        """Ten columns tell the class; a hundred have entries in one row of a hundred only."""
+        rng = np.random.default_rng(2)
+        X = (rng.random((500, 110)) < np.repeat([0.3, 0.01], [10, 100])).astype(np.float64)
+        noise = 0.5 * rng.standard_normal(500)
+        y = np.where(X[:, :10] @ rng.normal(0, 2, 10) + noise > 0, 1.0, -1.0)
+        model = ag.LinearModel(X, y, l2=1e-3)
+        least = ag.minimize(model, max_iter=2000, tol=1e-10).fun
+        gaps = []
+        for noisy in (False, True):
+            change = column_scaling(model, noisy=noisy)
+            rule = Rescaled(ag.DistanceFreeAcceleGrad(probe=True), change)
+            values = [noisy_value(model, rule, np.zeros(110), seed) for seed in range(5)]
+            gaps.append(np.median(values) - least)
+        assert gaps[1] < 0.3 * gaps[0]
+
+
+class TestNearStart:
+    """An intercept that is far off is fitted before a noisy run."""
+
+    X = np.random.default_rng(3).standard_normal((201, 3))
+    Y = 100 + X @ [1.0, -2.0, 0.5] + np.random.default_rng(4).standard_normal(201)
+    WEIGHTS = np.random.default_rng(5).random(201)
+
+    def model(self, loss="absolute", y=None, **options):
+        y = self.Y if y is None else y
+        return ag.LinearModel(self.X, y, loss, fit_intercept=True, **options)
+
+    @pytest.mark.parametrize("sparse", [False, True])
+    def test_it_is_the_best_constant(self, sparse):
+        w = np.array([0.3, 0.2, -0.1])
+        x0 = np.append(w, -7.0)
+        rest = self.Y - self.X @ w
+        X = sp.csr_matrix(self.X) if sparse else self.X
+        expected = {
+            "absolute": np.median(rest),
+            "squared": rest.mean(),
+            "quantile": np.quantile(rest, 0.9),
+        }
+        for loss, constant in expected.items():
+            quantile = {"quantile": 0.9} if loss == "quantile" else {}
+            model = ag.LinearModel(X, self.Y, loss, fit_intercept=True, **quantile)
+            x = near_start(model, x0)
+            np.testing.assert_array_equal(x[:3], w)
+            assert x[3] == pytest.approx(constant, abs=1e-5 * np.ptp(rest))
+        np.testing.assert_array_equal(x0, [0.3, 0.2, -0.1, -7.0])
+
+    def test_rows_count_as_in_the_objective(self):
+        model = self.model("squared", sample_weight=self.WEIGHTS)
+        constant = np.average(self.Y, weights=self.WEIGHTS)
+        assert near_start(model, np.zeros(4))[3] == pytest.approx(constant, abs=1e-4)
+
+    def test_of_many_rows_some_are_enough(self, monkeypatch):
+        monkeypatch.setattr(scaling, "_MOST_ROWS", 41)
+        constant = np.median(self.Y[np.linspace(0, 200, 41).astype(int)])
+        assert near_start(self.model(), np.zeros(4))[3] == pytest.approx(constant, abs=1e-4)
+
+    def test_elsewhere_the_start_stays(self):
+        x0 = np.array([0.1, 0.2, 0.3, 0.0])
+        labels = np.where(self.X[:, 0] > 0.3, 1.0, -1.0)
+        near = self.Y - 98  # two spreads off
+        models = [
+            self.model(y=near),
+            self.model("logistic", labels),
+            self.model("hinge", labels),
+            self.model("logistic", np.ones(201)),  # which no intercept is too large for
+            ag.LinearModel(self.X, self.Y, "absolute"),
+        ]
+        for model in models:
+            start = x0[: model.n_parameters]
+            assert near_start(model, start) is start
+        huge = np.full(4, 1e308)
+        assert near_start(self.model("squared"), huge) is huge  # nothing is known there
+
+    def test_noise_does_less_harm(self):
+        model = self.model("quantile", quantile=0.9)
+        least = ag.minimize(model, max_iter=5000).fun
+        rule, far = ag.DistanceFreeAcceleGrad(probe=True), np.zeros(4)
+        gaps = [
+            np.median([noisy_value(model, rule, x0, seed) - least for seed in range(5)])
+            for x0 in (far, near_start(model, far))
+        ]
+        assert gaps[1] < 0.2 * gaps[0]

@@ -1,0 +1,130 @@
+"""Noisy gradients: AcceleGrad and AdaGrad converge, line searches end with a status of their own."""
+
+import math
+
+import numpy as np
+import pytest
+
+import accelegrad as ag
+from accelegrad import Status
+from accelegrad.lab.engine.synthetic import paper_regression
+
+N, D = 400, 20
+
+
+def problem_and_minimum(p):
+    problem = paper_regression(p, n=N, d=D, seed=1)
+    x_star, minimum = problem.minimum()
+    return problem, x_star, minimum
+
+
+@pytest.mark.parametrize("p", [2, 1])
+@pytest.mark.parametrize("method", ["accelegrad", "adagrad"])
+def test_minibatches_of_one_converge(p, method):
+    """As in the paper's appendix: single rows, 50 epochs, D four times the distance."""
+    problem, x_star, minimum = problem_and_minimum(p)
+    model = ag.LinearModel(problem.A, problem.b, loss="squared" if p == 2 else "absolute")
+    scale = 2 * N if p == 2 else N  # the paper's F is a sum, without the half
+    gaps = {}
+    for epochs in (1, 50):
+        result = ag.minimize(
+            model,
+            method=method,
+            diameter=4 * np.linalg.norm(x_star),
+            batch_size=1,
+            rng=2,
+            max_iter=epochs * N,
+        )
+        assert result.success
+        assert result.nit == epochs * N
+        np.testing.assert_array_equal(result.x, result.x_average)
+        assert result.fun == model.value(result.x)
+        gaps[epochs] = scale * result.fun - minimum
+    start = scale * model.value(np.zeros(D)) - minimum
+    assert 0 <= gaps[50] < 0.02 * start
+    # At the standard rate 1/sqrt(T) or better.
+    assert gaps[50] < gaps[1] / math.sqrt(50)
+
+
+@pytest.mark.parametrize("p", [2, 1])
+@pytest.mark.parametrize("method", ["accelegrad", "adagrad"])
+def test_noisy_oracle_of_the_users_own(p, method):
+    problem, x_star, minimum = problem_and_minimum(p)
+    rng = np.random.default_rng(3)
+
+    def gradient(x):
+        return problem.stochastic_gradient(x, rng.integers(N, size=1))
+
+    result = ag.minimize(
+        None,
+        np.zeros(D),
+        jac=gradient,
+        exact=False,
+        method=method,
+        diameter=4 * np.linalg.norm(x_star),
+        max_iter=20 * N,
+    )
+    assert result.success
+    assert result.gap == math.inf
+    assert math.isnan(result.fun)
+    start = problem.fun(np.zeros(D))[0] - minimum
+    assert problem.fun(result.x)[0] - minimum < 0.05 * start
+
+
+@pytest.mark.parametrize("p", [2, 1])
+@pytest.mark.parametrize("method", ["universal", "universal-dual", "universal-fast"])
+def test_line_searches_end_under_noise(p, method):
+    """They fail, as the paper says; what matters is that they end, and say how."""
+    problem, x_star, minimum = problem_and_minimum(p)
+    model = ag.LinearModel(problem.A, problem.b, loss="squared" if p == 2 else "absolute")
+    result = ag.minimize(
+        model, method=method, epsilon=1e-6, batch_size=1, rng=4, max_iter=2000, max_trials=60
+    )
+    assert result.status in (Status.MAX_ITER, Status.LINE_SEARCH_FAILED, Status.DIVERGING)
+    assert result.nfev <= 2 * 60 * 2000 + 10
+    scale = 2 * N if p == 2 else N
+    gap = scale * result.fun - minimum
+    good = ag.minimize(
+        model, diameter=4 * np.linalg.norm(x_star), batch_size=1, rng=4, max_iter=2000
+    )
+    assert not gap < 2 * (scale * good.fun - minimum)
+
+
+def test_a_search_that_never_passes_is_given_up():
+    def adversary(x, calls=[0]):  # noqa: B006
+        calls[0] += 1
+        return float(calls[0]), np.ones_like(x)
+
+    for method in ("universal", "universal-dual", "universal-fast"):
+        result = ag.minimize(adversary, np.zeros(3), method=method, epsilon=1e-3, max_trials=50)
+        assert result.status is Status.LINE_SEARCH_FAILED
+        assert not result.success
+        assert "max_trials=50" in result.message
+        assert result.nfev <= 101
+        assert result.fun == min(result.fun, 1e9)
+
+
+def test_tol_on_a_stochastic_run_is_judged_on_the_whole_data():
+    rng = np.random.default_rng(5)
+    X = rng.standard_normal((300, 8))
+    y = np.sign(X @ rng.standard_normal(8) + rng.standard_normal(300))
+    model = ag.LinearModel(X, y, l2=0.1)
+    result = ag.minimize(model, diameter=6.0, batch_size=4, rng=1, tol=1e-3, max_iter=100_000)
+    assert result.status is Status.CONVERGED
+    assert result.fun == model.value(result.x)
+    best = ag.minimize(model, diameter=6.0, tol=1e-12, max_iter=100_000)
+    assert result.fun - best.fun <= result.gap <= 1e-3
+    judgements = result.nfev - result.nit  # one an epoch of 75 batches
+    assert judgements == pytest.approx(result.nit / 75, abs=1.5)
+
+
+def test_the_same_seed_gives_the_same_run():
+    problem, _, _ = problem_and_minimum(2)
+    model = ag.LinearModel(problem.A, problem.b, loss="squared")
+    runs = [
+        ag.minimize(model, diameter=20.0, batch_size=5, rng=seed, max_iter=100).x
+        for seed in (1, 1, 2, np.random.default_rng(1))
+    ]
+    np.testing.assert_array_equal(runs[0], runs[1])
+    np.testing.assert_array_equal(runs[0], runs[3])
+    assert not np.array_equal(runs[0], runs[2])

@@ -1,0 +1,308 @@
+"""Checkpoints: written atomically, resumed bit for bit, refused where they do not fit."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+import zipfile
+
+import numpy as np
+import pytest
+
+import accelegrad as ag
+from accelegrad import archive
+from accelegrad.run import checkpoint as checkpoints
+from toys import LeastSquares
+
+PROBLEM = LeastSquares.random(60, 8, 1)
+START = np.zeros(8)
+BALL = {"diameter": 4.0}
+RUNS = {
+    "accelegrad": dict(method="accelegrad", **BALL),
+    "accelegrad, average": dict(method="accelegrad", output="average", tol=1e-12, **BALL),
+    "accelegrad, box": dict(feasible_set=ag.Box(-1.0, 1.0)),
+    "accelegrad, unbounded set": dict(feasible_set=ag.NonNegative(), **BALL),
+    "adagrad": dict(method="adagrad", **BALL),
+    "universal": dict(method="universal", epsilon=1e-3, **BALL),
+    "universal-dual": dict(method="universal-dual", epsilon=1e-3, **BALL),
+    "universal-fast": dict(method="universal-fast", epsilon=1e-3, **BALL),
+    "linear-coupling": dict(method="linear-coupling", smoothness=2.0, **BALL),
+    "subgradient": dict(method="subgradient", step_size=0.1, **BALL),
+}
+
+
+def model(**options):
+    rng = np.random.default_rng(7)
+    X = rng.standard_normal((40, 5))
+    y = np.sign(X @ rng.standard_normal(5) + rng.standard_normal(40))
+    return ag.LinearModel(X, y, **options)
+
+
+MODEL_RUNS = {
+    "full": (dict(l2=0.01), dict(**BALL)),
+    "full, intercept": (dict(l2=0.01, fit_intercept=True), dict(**BALL)),
+    "hinge": (dict(loss="hinge", l2=0.01, fit_intercept=True), dict(**BALL)),
+    "permutation": (dict(l2=0.01), dict(batch_size=3, tol=1e-9, **BALL)),
+    "replacement": (dict(), dict(batch_size=7, replacement=True, **BALL)),
+    "adagrad, one row": (dict(loss="hinge"), dict(method="adagrad", batch_size=1, **BALL)),
+    "line search, full": (dict(), dict(method="universal", epsilon=1e-4, **BALL)),
+}
+
+
+def assert_same(first, second):
+    """Everything that does not tell the time is the same, to the last bit."""
+    for name in ("x", "jac", "x_average", "x_last", "x_best"):
+        assert (first[name] is None) == (second[name] is None), name
+        if first[name] is not None:
+            np.testing.assert_array_equal(first[name], second[name], err_msg=name)
+    for name in ("fun", "nit", "nfev", "njev", "status", "message", "lower_bound", "gap"):
+        assert first[name] == second[name], name
+    if first.trace is not None:
+        for name in ("iteration", "value", "gap", "step", "calls"):
+            np.testing.assert_array_equal(first.trace[name], second.trace[name])
+
+
+def resumed_equals_uninterrupted(run, path):
+    """`run(**options)` is done at once, and again in three pieces, observed and not."""
+    for trace in (True, False):
+        whole = run(max_iter=90, trace=trace)
+        run(max_iter=31, trace=trace, checkpoint=path, checkpoint_every=10)
+        run(max_iter=64, trace=trace, checkpoint=path, checkpoint_every=10, resume=path)
+        assert_same(run(max_iter=90, trace=trace, resume=path), whole)
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_resume_is_bit_for_bit(name, tmp_path):
+    def run(**options):
+        return ag.minimize(PROBLEM, START, **RUNS[name], **options)
+
+    resumed_equals_uninterrupted(run, tmp_path / "run.agc")
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_resume_is_bit_for_bit_with_value_and_gradient_apart(name, tmp_path):
+    def run(**options):
+        return ag.minimize(PROBLEM.value, START, jac=PROBLEM.gradient, **RUNS[name], **options)
+
+    resumed_equals_uninterrupted(run, tmp_path / "run.agc")
+
+
+@pytest.mark.parametrize("name", MODEL_RUNS)
+@pytest.mark.parametrize("bits", ["PCG64", "Philox", "MT19937", "SFC64"])
+def test_resume_of_a_linear_model_is_bit_for_bit(name, bits, tmp_path):
+    of_model, of_run = MODEL_RUNS[name]
+
+    def run(**options):
+        rng = np.random.Generator(getattr(np.random, bits)(5))
+        return ag.minimize(model(**of_model), rng=rng, **of_run, **options)
+
+    resumed_equals_uninterrupted(run, tmp_path / "run.agc")
+
+
+def test_a_crash_while_writing_leaves_the_checkpoint_before(tmp_path, monkeypatch):
+    path = tmp_path / "run.agc"
+    ag.minimize(PROBLEM, START, max_iter=10, checkpoint=path, **BALL)
+    before = path.read_bytes()
+
+    def savez_that_dies(file, **arrays):
+        file.write(b"half a checkpoint")
+        raise OSError("disk full")
+
+    monkeypatch.setattr(archive.np, "savez", savez_that_dies)
+    with pytest.raises(OSError, match="disk full"):
+        ag.minimize(PROBLEM, START, max_iter=20, checkpoint=path, checkpoint_every=5, **BALL)
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+DAMAGES = {
+    "empty": lambda data: b"",
+    "truncated": lambda data: data[: len(data) // 2],
+    "a flipped bit": lambda data: data[:200] + bytes([data[200] ^ 1]) + data[201:],
+    "text": lambda data: b"not a checkpoint at all",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_file_gets_a_clear_error(damage, tmp_path):
+    path = tmp_path / "run.agc"
+    ag.minimize(PROBLEM, START, max_iter=10, checkpoint=path, **BALL)
+    path.write_bytes(DAMAGES[damage](path.read_bytes()))
+    with pytest.raises(ag.CheckpointError, match=r"resume=.*not a checkpoint.*damaged"):
+        ag.minimize(PROBLEM, START, resume=path, **BALL)
+
+
+def test_a_foreign_file_gets_a_clear_error(tmp_path):
+    path = tmp_path / "foreign.npz"
+    np.savez(path, a=np.ones(3))
+    with pytest.raises(ag.CheckpointError, match=r"resume=.*not a checkpoint"):
+        ag.minimize(PROBLEM, START, resume=path, **BALL)
+
+
+def test_no_pickle_is_ever_loaded(tmp_path):
+    path = tmp_path / "evil.npz"
+    np.savez(path, header=np.array([{"a": 1}], dtype=object), allow_pickle=True)
+    with pytest.raises(ag.CheckpointError, match="not a checkpoint"):
+        ag.minimize(PROBLEM, START, resume=path, **BALL)
+
+
+def test_another_version_gets_a_clear_error(tmp_path, monkeypatch):
+    path = tmp_path / "run.agc"
+    monkeypatch.setattr(checkpoints, "FORMAT", checkpoints.FORMAT._replace(version=99))
+    ag.minimize(PROBLEM, START, max_iter=10, checkpoint=path, **BALL)
+    monkeypatch.undo()
+    with pytest.raises(ag.CheckpointError, match=r"version 99 cannot be read.*reads.*version 2"):
+        ag.minimize(PROBLEM, START, resume=path, **BALL)
+
+
+MISMATCHES = {
+    "method": (dict(method="adagrad", diameter=4.0), r"method was 'AcceleGrad'.*'AdaGrad'"),
+    "diameter": (dict(diameter=5.0), r"diameter was 4\.0 there and is 5\.0 now"),
+    "x0": (dict(x0=np.ones(8), diameter=4.0), r"x0 \(fingerprint\)"),
+    "dimension": (dict(x0=np.zeros(3), diameter=4.0), r"dimension was 8.*3"),
+    "set": (dict(feasible_set=ag.WholeSpace(), diameter=4.0), r"feasible_set was 'None'"),
+    "noise": (dict(exact=False, diameter=4.0), r"exact was True"),
+}
+
+
+@pytest.mark.parametrize("name", MISMATCHES)
+def test_a_checkpoint_of_another_run_is_refused(name, tmp_path):
+    path = tmp_path / "run.agc"
+    ag.minimize(PROBLEM, START, max_iter=10, checkpoint=path, **BALL)
+    options, message = MISMATCHES[name]
+    with pytest.raises(ag.CheckpointError, match=message):
+        ag.minimize(PROBLEM, options.pop("x0", START), resume=path, **options)
+
+
+def test_sets_that_look_alike_are_told_apart(tmp_path):
+    path = tmp_path / "run.agc"
+    problem, start = LeastSquares.random(60, 20, 1), np.zeros(20)
+    options = {"diameter": 8.0, "max_iter": 5}
+    upper = np.ones(20)
+    ag.minimize(problem, start, feasible_set=ag.Box(-1.0, upper), checkpoint=path, **options)
+    upper[10] = 0.5
+    with pytest.raises(ag.CheckpointError, match="feasible_set \\(fingerprint\\)"):
+        ag.minimize(problem, start, feasible_set=ag.Box(-1.0, upper), resume=path, **options)
+
+
+def test_a_checkpoint_of_other_data_is_refused(tmp_path):
+    path = tmp_path / "run.agc"
+    first = model()
+    ag.minimize(first, diameter=4.0, max_iter=5, checkpoint=path)
+    with pytest.raises(ag.CheckpointError, match="data \\(fingerprint\\)"):
+        ag.minimize(ag.LinearModel(first.X, -first.y), diameter=4.0, resume=path)
+    with pytest.raises(ag.CheckpointError, match="problem was"):
+        ag.minimize(ag.LinearModel(first.X, first.y, l2=0.1), diameter=4.0, resume=path)
+
+
+def test_the_file_is_plain_json_and_arrays(tmp_path):
+    path = tmp_path / "run.agc"
+    ag.minimize(PROBLEM, START, max_iter=10, checkpoint=path, **BALL)
+    with zipfile.ZipFile(path) as file:
+        assert all(name.endswith(".npy") for name in file.namelist())
+    with np.load(path, allow_pickle=False) as arrays:
+        header = json.loads(arrays["header"].tobytes())
+    assert header["format"] == "accelegrad-checkpoint"
+    assert header["content"]["kind"]["method"] == "AcceleGrad"
+    assert header["content"]["content"]["iteration"] == 10
+
+
+# -- processes that are killed or interrupted ----------------------------------------------------
+
+SCRIPT = textwrap.dedent(
+    """
+    import sys, time
+    import numpy as np
+    import accelegrad as ag
+
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((200, 10))
+    y = np.sign(X @ rng.standard_normal(10) + rng.standard_normal(200))
+    model = ag.LinearModel(X, y, l2=1e-3)
+
+    def slow(_):
+        time.sleep(float(sys.argv[2]))
+
+    options = dict(batch_size=2, rng=11, diameter=8.0, max_iter=400, callback=slow)
+    if sys.argv[1] != "-":
+        options |= dict(checkpoint=sys.argv[1], checkpoint_every=10)
+    if len(sys.argv) > 3:
+        options["resume"] = sys.argv[3]
+    print("started", flush=True)
+    result = ag.minimize(model, **options)
+    print(result.status.name, result.nit, result.x.tobytes().hex(), result.fun.hex(), result.success)
+    """
+)
+
+
+# Seconds that an iteration takes where a run is to be stopped on its way: 400 of them take so long
+# that no busy machine comes too late, and nobody waits for them.
+PAUSE = 0.1
+
+
+def start(*arguments):
+    return subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, *map(str, arguments)], stdout=subprocess.PIPE, text=True
+    )
+
+
+def finish(process):
+    out, _ = process.communicate(timeout=120)
+    return out.splitlines()
+
+
+def wait_for_checkpoint(path, process):
+    deadline = time.monotonic() + 60
+    while not path.exists():
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    time.sleep(0.3)
+
+
+def test_kill_and_resume_ends_in_the_same_point(tmp_path):
+    path = tmp_path / "run.agc"
+    uninterrupted = finish(start("-", 0))[-1]
+    victim = start(path, PAUSE)
+    wait_for_checkpoint(path, victim)
+    victim.send_signal(signal.SIGKILL)
+    victim.communicate(timeout=60)
+    assert victim.returncode == -signal.SIGKILL
+    resumed = finish(start(path, 0, path))[-1]
+    assert resumed == uninterrupted
+    assert resumed.startswith("MAX_ITER 400")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="SIGINT to a child process needs POSIX")
+def test_ctrl_c_returns_the_best_point_with_its_status(tmp_path):
+    path = tmp_path / "run.agc"
+    process = start(path, PAUSE)
+    wait_for_checkpoint(path, process)
+    process.send_signal(signal.SIGINT)
+    status, nit, x, fun, success = finish(process)[-1].split()
+    assert process.returncode == 0
+    assert status == "INTERRUPTED"
+    assert 10 <= int(nit) < 400
+    assert success == "False"
+    x = np.frombuffer(bytes.fromhex(x))
+    assert np.isfinite(x).all()
+    assert float.fromhex(fun) < np.log(2)  # better than the start
+
+
+def test_an_interrupt_within_the_function_loses_nothing():
+    calls = []
+
+    def fun(x):
+        calls.append(PROBLEM(x)[0])
+        if len(calls) == 30:
+            raise KeyboardInterrupt
+        return PROBLEM(x)
+
+    result = ag.minimize(fun, START, **BALL)
+    assert result.status is ag.Status.INTERRUPTED
+    assert result.nit == 29
+    assert result.fun == min(calls[:29])
+    assert np.isfinite(result.lower_bound)

@@ -1,0 +1,208 @@
+"""Stochastic runs of `minimize` in compiled code: the same as with the plain rules."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from numpy.testing import assert_allclose, assert_array_equal
+
+import accelegrad as ag
+from accelegrad import kernels
+from accelegrad.problems.sampling import BatchSampler
+from accelegrad.run import compiled
+from accelegrad.run.compiled import CompiledRule, compiled_twin
+from accelegrad.run.result import Status
+from interrupting import CtrlC
+
+RULES = {
+    "distance-free": dict(method="accelegrad", scale=None),
+    "accelegrad": dict(method="accelegrad", diameter=9.0),
+    "accelegrad, no projection": dict(
+        method="accelegrad", diameter=9.0, feasible_set=ag.WholeSpace(), gradient_bound=0.3
+    ),
+    "adagrad": dict(method="adagrad", diameter=5.0),
+}
+
+
+def model(kind="csr", loss="logistic", **options):
+    rng = np.random.default_rng(5)
+    X = sp.random(150, 40, density=0.15, format="csr", rng=rng)
+    y = np.where(X @ rng.normal(size=40) + 0.1 * rng.normal(size=150) > 0, 1.0, -1.0)
+    if kind == "dense":
+        X = X.toarray()
+    return ag.LinearModel(X, y, loss=loss, l2=1e-3, fit_intercept=True, **options)
+
+
+def run(mode, problem, **options):
+    with kernels.use(mode):
+        return ag.minimize(problem, rng=11, **options)
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("kind", ["csr", "dense"])
+@pytest.mark.parametrize(("batch_size", "replacement"), [(1, False), (7, False), (4, True)])
+def test_a_compiled_run_is_the_plain_run(rule, kind, batch_size, replacement):
+    options = dict(RULES[rule], batch_size=batch_size, replacement=replacement, max_iter=700)
+    problem = model(kind)
+    plain, fast = (run(mode, problem, **options) for mode in ("never", "always"))
+    # Without a diameter a probe finds the radius by the change of the slope over 1e-6, which has
+    # eps / 1e-6 = 2e-10 of rounding where slope and curvature are alike; here the slope is larger.
+    exact = 1e-6 if rule == "distance-free" else 1e-9
+    assert_allclose(fast.x, plain.x, rtol=exact, atol=exact)
+    assert_allclose(fast.x_last, plain.x_last, rtol=exact, atol=exact)
+    assert_allclose([fast.fun, fast.gap], [plain.fun, plain.gap], rtol=exact)
+    assert (fast.nit, fast.nfev, fast.njev) == (plain.nit, plain.nfev, plain.njev)
+
+
+@pytest.mark.parametrize("method", ["auto", "adagrad"])
+@pytest.mark.parametrize("fit_intercept", [False, True])
+def test_a_compiled_run_in_scaled_coordinates_is_the_plain_run(method, fit_intercept):
+    rng = np.random.default_rng(6)
+    X = rng.normal(size=(90, 7)) * 10.0 ** np.arange(-3, 4) + 5.0
+    y = np.sign(rng.normal(size=90))
+    problem = ag.LinearModel(X, y, loss="logistic", l2=1e-3, fit_intercept=fit_intercept)
+    options = dict(method=method, scale="columns", batch_size=4, max_iter=300)
+    if method == "adagrad":
+        options["diameter"] = 5.0
+    plain, fast = (run(mode, problem, **options) for mode in ("never", "always"))
+    assert_allclose(fast.x, plain.x, rtol=1e-6, atol=1e-9)
+    assert_allclose(fast.x_last, plain.x_last, rtol=1e-6, atol=1e-9)
+    assert plain.fun < problem.value(np.zeros_like(plain.x))
+
+
+def test_a_change_of_another_size_is_refused():
+    from accelegrad.kernels.dense_epochs import DenseEpochs
+
+    with pytest.raises(ValueError, match="change must be two vectors of 3 entries"):
+        DenseEpochs(
+            "distance_free",
+            np.ones((4, 3)),
+            np.ones(4),
+            loss="hinge",
+            change=(np.ones(3), np.ones(2)),
+        )
+
+
+def test_which_runs_are_compiled():
+    problem = model()
+    start = np.zeros(problem.n_parameters)
+    ball = ag.Ball(start, 2.0).project
+    has_twin = [
+        ag.AcceleGrad(diameter=4.0, project=ball),
+        ag.AdaGrad(diameter=4.0, project=ball),
+        ag.AcceleGrad(diameter=4.0),
+    ]
+    has_none = [
+        ag.AcceleGrad(diameter=4.0, project=ball, project_y=True),
+        ag.AcceleGrad(diameter=4.0, project=ag.Ball(start + 1, 2.0).project),
+        ag.AcceleGrad(diameter=4.0, project=ag.NonNegative().project),
+        ag.UniXGrad(diameter=4.0),
+    ]
+    with kernels.use("always"):
+        assert all(isinstance(compiled_twin(r, problem, start), CompiledRule) for r in has_twin)
+        assert all(compiled_twin(rule, problem, start) is rule for rule in has_none)
+    with kernels.use("never"):
+        assert all(compiled_twin(rule, problem, start) is rule for rule in has_twin)
+    with kernels.use("auto"):  # small data are not worth the loading of Numba
+        assert all(compiled_twin(rule, problem, start) is rule for rule in has_twin)
+
+
+def test_large_data_are_worth_it(monkeypatch):
+    monkeypatch.setattr(compiled, "LEAST_ROWS", 150)
+    problem = model()
+    rule = ag.AdaGrad(diameter=4.0)
+    with kernels.use("auto"):
+        twin = compiled_twin(rule, problem, np.zeros(problem.n_parameters))
+    assert isinstance(twin, CompiledRule)
+
+
+@pytest.mark.parametrize("replacement", [False, True])
+def test_batches_at_once_are_those_one_by_one(replacement):
+    one, many = (
+        BatchSampler(23, 4, np.random.default_rng(2), replacement=replacement) for _ in range(2)
+    )
+    rows, expected = [], []
+    while len(rows) < 100:
+        chunk = many.next_batches(3)
+        rows.extend(chunk)
+        while len(expected) < len(rows):
+            expected.extend(one.next_rows())
+    assert_array_equal(rows, expected)
+    assert one.rows_drawn == many.rows_drawn
+
+
+@pytest.mark.parametrize("kind", ["csr", "dense"])
+def test_a_run_in_chunks_is_the_run_at_once(monkeypatch, kind):
+    options = dict(RULES["distance-free"], batch_size=1, max_iter=400)
+    whole = run("always", model(kind), **options)
+    monkeypatch.setattr(compiled, "CHUNK_ENTRIES", 60)
+    chunks = run("always", model(kind), **options)
+    assert_array_equal(whole.x, chunks.x)
+
+
+def test_callbacks_see_the_iterations_they_asked_for():
+    seen = {}
+
+    def look(intermediate_result):
+        seen[intermediate_result.nit] = intermediate_result.x
+
+    options = dict(RULES["accelegrad"], batch_size=2, max_iter=200)
+    run("always", model(), callback=look, callback_at=[1, 17, 120, 500], **options)
+    assert list(seen) == [1, 17, 120]
+    for nit, x in seen.items():
+        assert_allclose(x, run("never", model(), **(options | {"max_iter": nit})).x, rtol=1e-9)
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("kind", ["csr", "dense"])
+def test_a_resumed_run_is_the_run_that_was_not_stopped(tmp_path, rule, kind):
+    file = tmp_path / "run.ckpt"
+    options = dict(RULES[rule], batch_size=3)
+    whole = run("always", model(kind), max_iter=300, **options)
+    run("always", model(kind), max_iter=130, checkpoint=file, **options)
+    resumed = run("always", model(kind), max_iter=300, resume=file, **options)
+    assert_array_equal(resumed.x, whole.x)
+    assert_array_equal(resumed.x_last, whole.x_last)
+    assert resumed.nfev == whole.nfev
+    assert resumed.fun == whole.fun
+
+
+def test_a_checkpoint_of_plain_code_is_not_taken_for_one_of_compiled_code(tmp_path):
+    file = tmp_path / "run.ckpt"
+    options = dict(RULES["adagrad"], batch_size=3, max_iter=50)
+    run("never", model(), checkpoint=file, **options)
+    with pytest.raises(ValueError, match="compiled"):
+        run("always", model(), resume=file, **options)
+
+
+def test_it_stops_on_the_certified_gap():
+    result = run("always", model(), batch_size=4, tol=0.02, max_iter=100_000, method="accelegrad")
+    assert result.status == Status.CONVERGED
+    assert result.nit % (-(-150 // 4)) == 1  # the output is judged once an epoch
+    best = ag.minimize(model(), tol=1e-8, max_iter=20_000).fun
+    assert best <= result.fun <= best + result.gap
+    assert result.gap <= 0.02
+
+
+def test_it_stops_on_a_time_limit():
+    result = run("always", model(), batch_size=1, time_limit=0.2, max_iter=10**9)
+    assert result.status == Status.TIME_LIMIT
+    assert result.seconds > 0.2
+    assert 0 < result.nit < 10**9  # which would take hours
+
+
+def test_ctrl_c_keeps_what_was_done():
+    options = dict(batch_size=1, max_iter=10**9, time_limit=600)
+    result = run("always", model(), callback=CtrlC(), callback_at=[1000], **options)
+    assert result.status == Status.INTERRUPTED
+    assert result.nit >= 1000
+    assert result.fun < model().value(np.zeros(41))
+
+
+@pytest.mark.parametrize("kind", ["csr", "dense"])
+def test_overflow_ends_the_run_with_the_point_before(kind):
+    start = np.full(41, 1e153)
+    problem = model(kind, loss="squared_hinge")
+    result = run("always", problem, x0=start, batch_size=1, method="adagrad", diameter=1.0)
+    assert result.status == Status.NON_FINITE
+    assert "not finite" in result.message
+    assert_array_equal(result.x, start)

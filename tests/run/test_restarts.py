@@ -1,0 +1,367 @@
+"""Restarts: linear convergence, certificates that stay valid, checkpoints, noise, errors."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+import accelegrad as ag
+from accelegrad.run import restarts
+from accelegrad.run.restarts import Restarts
+from accelegrad.run.result import Status
+
+# ------------------------------------------------------------------------------- the problems
+
+
+def quadratic(x):
+    """Curvatures from 1e-3 to 1, the minimum 0 at (1, ..., 1)."""
+    curvatures = np.logspace(-3, 0, 60)
+    return 0.5 * curvatures @ (x - 1) ** 2, curvatures * (x - 1)
+
+
+def clean_absolute_deviations():
+    rng = np.random.default_rng(3)
+    A = rng.standard_normal((100, 20))
+    b = A @ rng.standard_normal(20)
+    return lambda x: (np.abs(A @ x - b).mean(), A.T @ np.sign(A @ x - b) / 100)
+
+
+def largest_of_affine():
+    """The minimum is 0 at (1, ..., 1): the slopes have zero in their convex hull."""
+    slopes = np.random.default_rng(4).standard_normal((60, 15))
+    slopes -= slopes.mean(axis=0)
+
+    def fun(x):
+        values = slopes @ (x - 1)
+        return values.max(), slopes[values.argmax()].copy()
+
+    return fun
+
+
+def logistic_model(seed=1, n=300, d=40, l2=1e-3, loss="logistic"):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, d)) * np.arange(1, d + 1) ** -0.5
+    y = X @ rng.standard_normal(d) + 0.1 * rng.standard_normal(n)
+    return ag.LinearModel(X, np.where(y > 0, 1.0, -1.0), loss, l2=l2)
+
+
+def least_value(model):
+    """The minimum by L-BFGS, to rounding."""
+    options = {"ftol": 0.0, "gtol": 1e-13, "maxiter": 10**5, "maxfun": 10**5, "maxcor": 50}
+    start = np.zeros(model.n_parameters)
+    outside = minimize(
+        model.value_and_gradient, start, jac=True, method="L-BFGS-B", options=options
+    )
+    return float(outside.fun)
+
+
+def calls_to_levels(result, first, least, levels):
+    """The calls after which the best value was within each level, infinite if never."""
+    share = (np.minimum.accumulate(result.trace.value) - least) / (first - least)
+    calls = result.trace.calls
+    return [calls[np.argmax(share <= a)] if (share <= a).any() else math.inf for a in levels]
+
+
+def run(fun, d, restart, **options):
+    options = {"max_iter": 5000, "trace": True} | options
+    return ag.minimize(fun, np.zeros(d), restart=restart, **options)
+
+
+# ------------------------------------------------------------------------- linear convergence
+
+SHARP = {
+    "absolute deviations": (clean_absolute_deviations(), 20),
+    "largest of affine": (largest_of_affine(), 15),
+}
+
+
+@pytest.mark.parametrize("name", SHARP)
+def test_sharp_functions_converge_linearly(name):
+    fun, d = SHARP[name]
+    first, levels = fun(np.zeros(d))[0], (1e-2, 1e-4, 1e-6, 1e-8)
+    two, four, six, eight = calls_to_levels(run(fun, d, "adaptive"), first, 0.0, levels)
+    plain = calls_to_levels(run(fun, d, None), first, 0.0, levels)
+    assert eight < math.inf
+    # Four more digits cost at most three times what the two before cost ...
+    assert eight - four <= 3 * (four - two)
+    assert eight - six <= 1.5 * (six - four)
+    # ... and without restarts the two cost ten times as much, and four are out of reach.
+    assert plain[1] - plain[0] >= 10 * (four - two)
+    assert plain[2] == math.inf
+
+
+def diagonal_model():
+    """The quadratic above, with a small part of its curvature as the l2 term."""
+    curvatures, l2 = np.logspace(-3, 0, 60), 9e-4
+    X = np.diag(np.sqrt(60 * (curvatures - l2)))
+    return ag.LinearModel(X, X @ np.ones(60), "squared", l2=l2)
+
+
+STRONGLY_CONVEX = {
+    "quadratic, adaptive": (quadratic, 60, "adaptive", (1e-8, 1e-12, 1e-16)),
+    "model, adaptive": (diagonal_model(), 60, "adaptive", (1e-4, 1e-8, 1e-12)),
+    "model, certified": (diagonal_model(), 60, "certified", (1e-4, 1e-8, 1e-12)),
+    "logistic, adaptive": (logistic_model(2, l2=1e-4), 40, "adaptive", (1e-4, 1e-8, 1e-12)),
+    "logistic, certified": (logistic_model(2, l2=1e-4), 40, "certified", (1e-4, 1e-8, 1e-12)),
+}
+
+
+@pytest.mark.parametrize("name", STRONGLY_CONVEX)
+def test_strongly_convex_functions_converge_linearly(name):
+    fun, d, restart, levels = STRONGLY_CONVEX[name]
+    if fun is quadratic:
+        first, least, options = quadratic(np.zeros(d))[0], 0.0, {}
+    else:
+        first, least, options = fun.value(np.zeros(d)), least_value(fun), {"method": "accelegrad"}
+    result = run(fun, d, restart, **options)
+    restarted = np.diff(calls_to_levels(result, first, least, levels))
+    plain = np.diff(calls_to_levels(run(fun, d, None, **options), first, least, levels))
+    assert result.n_restarts >= 2
+    # Four digits cost about as much as the four before, and without restarts ever more.
+    assert restarted[1] <= 1.6 * restarted[0]
+    assert plain[1] >= 1.5 * plain[0]
+    assert restarted[1] <= 0.5 * plain[1]
+
+
+@pytest.mark.parametrize("method", ["u-dog", "a-dog", "dog", "diagonal"])
+def test_every_rule_with_a_radius_can_be_restarted(method):
+    restarted = run(quadratic, 60, "adaptive", method=method, max_iter=2000)
+    plain = run(quadratic, 60, None, method=method, max_iter=2000)
+    first = quadratic(np.zeros(60))[0]
+    assert restarted.n_restarts >= 1
+    assert restarted.fun <= plain.fun
+    levels = (1e-8,)
+    needed = calls_to_levels(restarted, first, 0.0, levels)
+    assert needed < calls_to_levels(plain, first, 0.0, levels)
+    assert restarted.lower_bound <= 0.0 <= restarted.fun
+
+
+# ------------------------------------------------------------------------------ the certificate
+
+
+@pytest.mark.parametrize("loss", ["logistic", "squared_hinge", "hinge"])
+@pytest.mark.parametrize("restart", ["adaptive", "certified"])
+@pytest.mark.parametrize("scale", ["auto", None])
+def test_no_lower_bound_is_above_the_minimum(loss, restart, scale):
+    model = logistic_model(5, l2=1e-2, loss=loss)
+    bounds, values = [], []
+
+    def note(intermediate_result):
+        bounds.append(intermediate_result.lower_bound)
+        values.append(intermediate_result.fun)
+
+    result = run(model, 40, restart, max_iter=400, scale=scale, callback=note)
+    assert result.n_restarts >= 1
+    # It never falls, but for what it allows for the rounding of the best value, at each point anew.
+    assert (np.diff(bounds) >= -1e-13).all()
+    assert (np.diff(values) <= 0).all()
+    # Whatever was attained is not below the minimum, nor is a bound above it.
+    attained = min(values) if loss == "hinge" else least_value(model)
+    assert max(bounds) <= attained + 1e-14
+
+
+@pytest.mark.parametrize("name", SHARP)
+def test_at_a_sharp_minimum_the_stages_get_longer(name):
+    """So that there are few, and their cuts' average still proves something."""
+    fun, d = SHARP[name]
+    result = run(fun, d, "adaptive")
+    assert result.n_restarts <= 25
+    assert 0 <= result.fun <= 1e-13
+    assert -0.2 <= result.lower_bound <= 0
+
+
+def test_a_functions_proof_reaches_the_minimiser():
+    result = run(quadratic, 60, "adaptive", tol=1e-10)
+    assert result.status is Status.CONVERGED
+    assert result.n_restarts >= 1
+    assert 0 <= result.fun <= result.gap <= 1e-10
+    assert result.lower_bound <= 0
+    assert math.sqrt(60) <= result.certified_radius < math.inf
+
+
+@pytest.mark.parametrize(
+    "wish",
+    [
+        {"feasible_set": ag.NonNegative()},
+        {"feasible_set": ag.Simplex(total=4.0), "x0": np.full(40, 1 / 10)},
+        {"penalty": ag.L1(0.01)},
+        {"scale": "columns"},
+    ],
+    ids=lambda wish: next(iter(wish)),
+)
+def test_restarts_with_sets_penalties_and_scaling(wish):
+    model = logistic_model(6)
+    restarted = ag.minimize(model, restart="adaptive", tol=1e-9, max_iter=5000, **wish)
+    plain = ag.minimize(model, tol=1e-9, max_iter=20_000, **wish)
+    assert restarted.status is Status.CONVERGED
+    assert restarted.n_restarts >= 1
+    assert restarted.fun >= plain.lower_bound
+    assert plain.fun >= restarted.lower_bound
+    assert restarted.fun == pytest.approx(plain.fun, abs=2e-9)
+
+
+# ---------------------------------------------------------------------------------------- noise
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_noisy_certified_restarts_keep_the_proof(seed):
+    model = logistic_model(7, n=200, d=10, l2=0.05)
+    least, bounds = least_value(model), []
+    options = {"batch_size": 1, "rng": seed, "max_iter": 40 * 200}
+    restarted = ag.minimize(
+        model,
+        restart="certified",
+        callback=lambda intermediate_result: bounds.append(intermediate_result.lower_bound),
+        callback_at=range(201, 8001, 200),  # after the first epoch there is something to tell
+        **options,
+    )
+    plain = ag.minimize(model, **options)
+    start = model.value(np.zeros(10)) - least
+    assert restarted.n_restarts >= 1
+    assert max(bounds) <= least + 1e-14
+    assert restarted.lower_bound <= least + 1e-14
+    assert 0 <= restarted.fun - least <= restarted.gap <= 0.01 * start
+    assert 0 <= plain.fun - least <= plain.gap
+
+
+# ---------------------------------------------------------------------------------- checkpoints
+
+
+@pytest.mark.parametrize(
+    ("settings", "stop"),
+    [
+        ({"restart": "adaptive"}, 5),
+        ({"restart": "adaptive"}, 25),
+        ({"restart": "certified"}, 5),
+        ({"restart": "certified"}, 23),
+        ({"restart": "adaptive", "scale": None, "method": "u-dog"}, 25),
+        ({"restart": "certified", "batch_size": 10, "rng": 3}, 13),
+        ({"restart": "certified", "batch_size": 10, "rng": 3}, 60),
+    ],
+)
+def test_resuming_across_a_restart_bit_for_bit(tmp_path, settings, stop):
+    model, path = logistic_model(8, n=100, d=10, l2=0.05), tmp_path / "run.npz"
+    settings = {"trace": True, **settings}
+    whole = ag.minimize(model, max_iter=600, **settings)
+    before = ag.minimize(model, max_iter=stop, checkpoint=path, **settings)
+    resumed = ag.minimize(model, max_iter=600, resume=path, **settings)
+    assert whole.n_restarts > before.n_restarts
+    assert resumed.n_restarts == whole.n_restarts
+    for field in ("x", "x_average", "x_last"):
+        np.testing.assert_array_equal(resumed[field], whole[field])
+    assert (resumed.fun, resumed.lower_bound) == (whole.fun, whole.lower_bound)
+    for column in ("value", "gap", "step", "calls"):
+        np.testing.assert_array_equal(resumed.trace[column], whole.trace[column])
+
+
+# ----------------------------------------------------------------------------------- the policy
+
+
+def test_a_stage_ends_when_its_second_half_brings_little():
+    policy = Restarts("adaptive")
+    falling = [policy.stalled(2.0**-t) for t in range(restarts.SHORTEST - 1)]
+    assert not any(falling)  # the second half brought less, but the stage is short
+    assert policy.stalled(2.0 ** -(restarts.SHORTEST - 1))
+    steady = Restarts("adaptive")
+    assert not any(steady.stalled(-float(t)) for t in range(500))
+
+
+def test_after_a_stage_that_brought_nothing_the_next_is_twice_as_long():
+    policy = Restarts("adaptive")
+    for values in ([3.0, 2.0, 1.0], [1.0, 1.0], [1.0, 1.0]):
+        for value in values:
+            policy.stalled(value)
+        policy.begin(travelled=1.0, size=1.0, gap=math.inf)
+    assert policy.shortest == 4 * restarts.SHORTEST
+
+
+def test_a_stage_ends_when_the_gap_has_fallen():
+    policy = Restarts("certified", l2=0.5)
+    assert not policy.proved(math.inf)
+    assert not policy.proved(8.0)
+    assert not policy.proved(8.0 * 1.01 * restarts.FALLEN)
+    assert policy.proved(8.0 * restarts.FALLEN)
+    assert not policy.proved(0.0)
+
+
+def test_the_proved_distance_caps_the_radius():
+    policy = Restarts("certified", l2=0.5)
+    policy.begin(travelled=1e6, size=1.0, gap=0.01)
+    assert policy.cap == pytest.approx(0.2, rel=1e-15)
+    assert policy.radius == policy.cap
+    rule = policy.staged(ag.DistanceFreeAcceleGrad())
+    assert (rule.initial_radius, rule.largest_radius) == (policy.cap, policy.cap)
+    policy.begin(travelled=1e-3, size=1.0, gap=0.01)
+    assert policy.radius == pytest.approx(restarts.SHRINK * 1e-3, rel=1e-15)
+
+
+def test_the_first_stage_has_the_rule_as_it_is():
+    rule = ag.DistanceFreeAcceleGrad()
+    assert Restarts("adaptive").staged(rule) is rule
+
+
+def test_the_policys_state_is_complete():
+    policy, copy = Restarts("certified", l2=0.5), Restarts("certified", l2=0.5)
+    policy.begin(travelled=1.0, size=1.0, gap=0.3)
+    policy.stalled(1.0)
+    copy.restore(policy.state())
+    assert vars(copy) == vars(policy)
+
+
+# --------------------------------------------------------------------------------------- errors
+
+MODEL = logistic_model(9, n=50, d=6, l2=0.1)
+UNREGULARISED = ag.LinearModel(MODEL.X, MODEL.y, "logistic")
+WITH_INTERCEPT = ag.LinearModel(MODEL.X, MODEL.y, "logistic", l2=0.1, fit_intercept=True)
+
+
+@pytest.mark.parametrize(
+    ("fun", "options", "words"),
+    [
+        (MODEL, {"restart": "sometimes"}, "restart is 'sometimes'"),
+        (MODEL, {"restart": True}, "restart is True"),
+        (MODEL, {"restart": "adaptive", "diameter": 5.0}, "as with diameter='auto'; AcceleGrad"),
+        (
+            MODEL,
+            {"restart": "adaptive", "method": "universal-fast", "epsilon": 1e-3},
+            "UniversalFastGradient has none",
+        ),
+        (UNREGULARISED, {"restart": "certified"}, "LinearModel with l2 > 0"),
+        (WITH_INTERCEPT, {"restart": "certified"}, "neither intercept, penalty nor feasible_set"),
+        (MODEL, {"restart": "certified", "penalty": ag.L1(0.1)}, "neither intercept, penalty"),
+        (MODEL, {"restart": "certified", "feasible_set": ag.NonNegative()}, "nor feasible_set"),
+        (quadratic, {"restart": "certified", "x0": np.zeros(60)}, "LinearModel with l2 > 0"),
+        (MODEL, {"restart": "adaptive", "batch_size": 5}, "values, which have to be exact"),
+        (
+            quadratic,
+            {"restart": "adaptive", "x0": np.zeros(60), "exact": False},
+            "values, which have to be exact",
+        ),
+    ],
+)
+def test_what_cannot_be_restarted(fun, options, words):
+    with pytest.raises(ValueError, match=words):
+        ag.minimize(fun, max_iter=5, **options)
+
+
+@pytest.mark.parametrize(
+    ("fun", "options", "kind"),
+    [
+        (MODEL, {}, "adaptive"),
+        (UNREGULARISED, {}, "adaptive"),
+        (quadratic, {"x0": np.zeros(60)}, "adaptive"),
+        (MODEL, {"batch_size": 5, "rng": 0}, None),
+    ],
+)
+def test_auto_takes_what_can_be_had(fun, options, kind):
+    chosen = ag.minimize(fun, restart="auto", max_iter=300, **options)
+    named = ag.minimize(fun, restart=kind, max_iter=300, **options)
+    np.testing.assert_array_equal(chosen.x, named.x)
+    assert chosen.n_restarts == named.n_restarts
+
+
+def test_without_restarts_none_are_counted():
+    assert ag.minimize(MODEL, max_iter=5).n_restarts == 0
