@@ -194,26 +194,26 @@ def _penalties() -> Iterator[Mistake]:
 
 
 def _certificates() -> Iterator[Mistake]:
-    cuts = "solve.certificate:CutCertificate"
-    yield Mistake("solve.certificate:Region.minimum", first_raised(1e-3), "0.1 % too high")
-    yield Mistake("solve.certificate:Region.minimum", first_scaled(-1.0), "wrong sign")
-    yield Mistake("solve.certificate:Region.minimum", radius_too_small, "1 % smaller ball")
+    cuts = "proofs.certificate:CutCertificate"
+    yield Mistake("proofs.certificate:Region.minimum", first_raised(1e-3), "0.1 % too high")
+    yield Mistake("proofs.certificate:Region.minimum", first_scaled(-1.0), "wrong sign")
+    yield Mistake("proofs.certificate:Region.minimum", radius_too_small, "1 % smaller ball")
     yield Mistake(
-        "solve.certificate:Region.minimum_with_penalty", first_raised(1e-3), "0.1 % too high"
+        "proofs.certificate:Region.minimum_with_penalty", first_raised(1e-3), "0.1 % too high"
     )
     yield Mistake(
-        "solve.certificate:Region.minimum_with_penalty", radius_too_small, "1 % smaller ball"
+        "proofs.certificate:Region.minimum_with_penalty", radius_too_small, "1 % smaller ball"
     )
-    yield Mistake("solve.certificate:Region._lagrangian", slack_dropped, "term dropped")
+    yield Mistake("proofs.certificate:Region._lagrangian", slack_dropped, "term dropped")
     yield Mistake(f"{cuts}.__init__", wrong_sign_of_allowance, "allowance with the wrong sign")
     yield Mistake(f"{cuts}._cut", penalty_counted_twice, "penalty counted twice")
     yield Mistake(f"{cuts}.widen", bound_kept_when_widened, "old bound kept")
     yield Mistake(f"{cuts}._raise_by_sum", weight_too_small, "weight 0.1 % too small")
-    yield Mistake("solve.certificate:scaled_bound", raised(1e-3), "0.1 % too high")
-    yield Mistake("solve.certificate:scaled_bound", argument(1, 0.999), "norm 0.1 % too small")
-    yield Mistake("solve.certificate:LateBound.__call__", raised(1e-3), "0.1 % too high")
+    yield Mistake("proofs.certificate:scaled_bound", raised(1e-3), "0.1 % too high")
+    yield Mistake("proofs.certificate:scaled_bound", argument(1, 0.999), "norm 0.1 % too small")
+    yield Mistake("proofs.certificate:LateBound.__call__", raised(1e-3), "0.1 % too high")
     yield Mistake(
-        "solve.certificate:Certificate.radius_of", always(float("inf")), "claimed everywhere"
+        "proofs.certificate:Certificate.radius_of", always(float("inf")), "claimed everywhere"
     )
     yield Mistake("methods:_proven_radius", scaled(0.5), "half of it")
 
@@ -232,16 +232,16 @@ def _models() -> Iterator[Mistake]:
     )
     yield Mistake(f"{model}:LinearModel.distance_bound", scaled(0.999), "0.1 % too short")
     yield Mistake("problems.losses:Loss.conjugate", scaled(1.001), "0.1 % too large")
-    yield Mistake("problems.null_space:DualBounds._value", raised(1e-3), "0.1 % too high")
-    forgotten = Mistake("problems.null_space:NullSpace.left_over", always(0.0))
+    yield Mistake("proofs.null_space:DualBounds._value", raised(1e-3), "0.1 % too high")
+    forgotten = Mistake("proofs.null_space:NullSpace.left_over", always(0.0))
     yield Mistake(
-        "problems.null_space:NullSpace.project",
+        "proofs.null_space:NullSpace.project",
         same(1),
         "not projected, and what is left forgotten",
         (forgotten,),
     )
     yield Mistake(
-        "problems.null_space:DualBounds._scaled_down",
+        "proofs.null_space:DualBounds._scaled_down",
         clipped_only,
         "clipped, and what is left forgotten",
         (forgotten,),
@@ -255,11 +255,11 @@ def _models() -> Iterator[Mistake]:
 
 
 def _engines() -> Iterator[Mistake]:
-    yield Mistake("solve.mended_bound:_mended", residual_forgotten, "residual forgotten")
-    yield Mistake("solve.curved_sum:mended_bound", raised(1e-3), "0.1 % too high")
+    yield Mistake("proofs.mended_bound:_mended", residual_forgotten, "residual forgotten")
+    yield Mistake("rows.newton_oracle:mended_bound", raised(1e-3), "0.1 % too high")
     free = Mistake("problems.linear_model:LinearModel.imbalance_cost", always(0.0))
     yield Mistake(
-        "solve.mended_bound:_balanced", same(0), "slopes left unbalanced, for nothing", (free,)
+        "proofs.mended_bound:_balanced", same(0), "slopes left unbalanced, for nothing", (free,)
     )
     yield Mistake("sklearn.bounds:DualBound._least", raised(1e-3), "0.1 % too high")
     yield Mistake("sklearn.bounds:DualBound._largest_multiple", always(1.0), "no multiple")

@@ -14,6 +14,7 @@ from accelegrad.problems.sampling import GrowingSampler
 from accelegrad.run import batches
 from accelegrad.run.batches import BatchGrowth, coarsened, largest_signal, row_variance
 from accelegrad.run.compiled import CompiledRule
+from accelegrad.run.oracle import MinibatchOracle
 from accelegrad.run.result import Status
 from interrupting import CtrlC
 
@@ -350,9 +351,7 @@ def test_the_twin_of_a_rule_is_coarsened_through_its_own_state():
     with kernels.use("always"):
         rule = CompiledRule(ag.AcceleGrad(9.0), problem)
         state = rule.init(np.zeros(20))
-        oracle = ag.solve.oracle.MinibatchOracle(
-            problem, GrowingSampler(300, np.random.default_rng(0))
-        )
+        oracle = MinibatchOracle(problem, GrowingSampler(300, np.random.default_rng(0)))
         rule.advance(state, oracle, 60)
         before = ag.AcceleGrad(9.0).init(np.zeros(20))._replace(**state.epochs.snapshot())
         rule.coarsen(state, 2)
