@@ -1,4 +1,4 @@
-# The commands of the README: `make demo`, `make test` and `make test-cpus`. Each sets up what it needs.
+# The commands of the README. Each sets up what it needs.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -13,17 +13,25 @@ SPREAD  := -n 2 --dist loadgroup
 
 .PHONY: setup demo test test-cpus check lint fuzz bench docs clean
 
-setup: $(VENV)/.ready
+# Two stages: what the demo needs, and the tools of developers on top.
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-$(VENV)/.ready: pyproject.toml
+$(VENV)/.installed: pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed; PYTHON=... names another one" if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	$(PIP) -e '.[report]'
 	touch $@
 
-demo: setup
+$(VENV)/.ready: $(VENV)/.installed
+	$(PIP) -e '.[dev]'
+	touch $@
+
+setup: $(VENV)/.ready
+
+demo: $(VENV)/.installed
 	$(BIN)/python -m accelegrad reproduce --quick --out report
 
+# Fast tests come first (tests/conftest.py): most breaks show within a minute.
 test: setup
 	$(PYTEST) $(SPREAD)
 
@@ -47,11 +55,11 @@ fuzz: setup
 
 # Leave the machine alone meanwhile; BENCH takes options: make bench BENCH='--quick'.
 bench: setup
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[bench]'
+	$(PIP) -e '.[bench]'
 	$(BIN)/python -m accelegrad bench --out report/bench $(BENCH)
 
 docs: setup
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
+	$(PIP) -e '.[docs]'
 	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
 	@echo "docs: docs/_build/html/index.html"
 

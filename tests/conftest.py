@@ -1,6 +1,9 @@
 """Fixtures for all tests."""
 
 import signal
+from pathlib import Path
+
+import pytest
 
 from browser import open_page
 
@@ -10,3 +13,17 @@ __all__ = ["open_page"]
 # interruption would wait for it for ever.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+#: Folders whose tests take milliseconds each, which go first, and those that start processes, go last.
+FIRST = ("rules", "problems", "minimize", "run")
+LAST = ("proofs", "lab", "benchmarks")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run fast tests first, so that a break shows soon; the order within a folder stays."""
+
+    def lateness(item: pytest.Item) -> tuple[bool, int]:
+        folder = Path(item.path).relative_to(Path(__file__).parent).parts[0]
+        return item.get_closest_marker("slow") is not None, (folder in LAST) - (folder in FIRST)
+
+    items.sort(key=lateness)

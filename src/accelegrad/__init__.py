@@ -34,7 +34,7 @@ from accelegrad.rules import (
 from accelegrad.run.checkpoint import CheckpointError
 from accelegrad.run.result import Status
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "L1",
