@@ -30,7 +30,7 @@ def nan_for(alphas):
 
 def test_an_alpha_without_a_score_is_not_chosen(rows):
     chosen = AcceleGradRegressorCV(alphas=ALPHAS, cv=3, scoring=nan_for([1.0, 1e-2]))
-    with pytest.warns(UserWarning, match=r"NaN for alpha = 1, 0.01: left out of the choice"):
+    with pytest.warns(UserWarning, match=r"NaN for alpha = 1, 0.01: not considered"):
         chosen.fit(*rows)
     assert chosen.alpha_ == 1e-1
     assert np.isnan(chosen.scores_[[0, 2]]).all()

@@ -201,6 +201,25 @@ print(old.exists(), end(begin()), end(begin()), old.exists(), sep="\\n")
 
 
 @needs_fork
+@pytest.mark.parametrize("damaged", ["*.nbi", "*.nbc"])
+@pytest.mark.parametrize("content", [b"", b"cut off", "of a class that is gone"])
+def test_what_cannot_be_read_is_compiled_again(package: Path, damaged: str, content) -> None:
+    damage = f"""
+import pickle
+from pathlib import Path
+print(end(begin()))
+(file,) = (Path(sys.argv[1]) / "__pycache__").glob("twice.double{damaged}")
+whole, content = file.read_bytes(), {content!r}
+if isinstance(content, str):
+    version = pickle.dumps(pickle.loads(whole), -1) if file.suffix == ".nbi" else b""
+    content = version + b"cparts\\nNoSuchClass\\n."
+file.write_bytes(content)
+print(end(begin()).split()[0], end(begin()), sep="\\n")
+"""
+    assert processes(package, damage) == ["42.0 True", "42.0", "42.0 False"]
+
+
+@needs_fork
 def test_a_read_only_package_is_kept_in_the_users_cache(package: Path, tmp_path: Path) -> None:
     (package / "__pycache__").write_text("in the way")
     home = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "HOME": str(tmp_path)}

@@ -5,7 +5,7 @@ They are used where they pay, and give the same numbers as the plain code up to 
 - with at least `LEAST_ENTRIES` stored entries. Loading Numba takes about half a second and
   compiling, once on a machine, some seconds; small data never load it;
 - with dense rows of moderate length: see `WIDEST_DENSE`;
-- on `threads()` threads. Each has a fixed share of the rows and sums of its own, which are added
+- on `threads()` threads. Each has a fixed share of the rows and its own sums, which are added
   in a fixed order: results depend on the number of threads, and on nothing else.
 
 The environment variable ``ACCELEGRAD_KERNELS`` ("auto", "always" or "never") and `use` change
@@ -36,7 +36,7 @@ FEW_ENTRIES = 1 << 14
 WIDEST_DENSE = 1 << 14
 #: A block of fewer entries takes about as long as waking a thread.
 LEAST_WORK = 1 << 16
-#: A block has at least so many entries for each entry of the gradient. So the gradients of all
+#: A block has at least this many entries for each entry of the gradient. So the gradients of all
 #: blocks take less memory than X, and less time to clear and add than X takes to be read.
 ENTRIES_PER_SUM = 2
 
@@ -140,9 +140,9 @@ def wanted_for_rows(matrix: Readable | None) -> bool:
 
 
 def count_blocks(entries: int, columns: int) -> int:
-    """Return into how many blocks, one a thread, rows of so many entries are split.
+    """Return into how many blocks, one per thread, data with this many entries are split.
 
-    Data with few entries a column are left to fewer threads: with d columns and k blocks, kernels
+    Data with few entries per column get fewer threads: with d columns and k blocks, kernels
     take k d numbers beyond the data, and k d is at most half the number of entries if k > 1.
     """
     return max(1, min(threads(), entries // LEAST_WORK, entries // (ENTRIES_PER_SUM * columns)))

@@ -1,6 +1,6 @@
 """Running a kernel on several blocks of rows at once.
 
-A pool of Python threads, as kernels release the interpreter's lock. Unlike Numba's own threads they
+A pool of Python threads, as kernels release the interpreter's lock. Unlike Numba's threads they
 may be used by several threads at once and after a fork, and need no OpenMP.
 """
 
@@ -52,7 +52,7 @@ _lock = Lock()
 
 
 def _pool(size: int) -> ThreadPoolExecutor:
-    """Return a pool of at least so many threads; they last as long as the process."""
+    """Return a pool of at least this many threads; they last as long as the process."""
     global _executor, _size
     with _lock:
         if _executor is None or _size < size:

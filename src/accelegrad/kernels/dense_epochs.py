@@ -1,4 +1,4 @@
-"""Stochastic steps on dense rows: the rules' own formulas, compiled, without temporary arrays."""
+"""Stochastic steps on dense rows: the rules' formulas, compiled, without temporary arrays."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Kernels on disk: beside the module, or in the user's cache folder where that is read-only.
 
-Where they are kept is Numba's choice (NUMBA_CACHE_DIR overrides it). Two things are done otherwise:
+Where they are kept is Numba's choice (NUMBA_CACHE_DIR overrides it). Three things are done
+otherwise:
 
 - To see whether a kernel has changed Numba looks at the file that it is in. Here all files count
   whose functions it calls.
@@ -8,9 +9,11 @@ Where they are kept is Numba's choice (NUMBA_CACHE_DIR overrides it). Two things
   that compile at the same time for different types may take the same number, and one of them runs
   the other's code later. Here files are named after the types, and written before they are listed:
   what is lost when two processes write the list at once is compiled once more, and no more.
+- A list or code that cannot be read counts as missing: a former version of a kernel may have had
+  arguments of a class that is gone, and a file may be damaged.
 
-Numba has no public way to do either, so all that depends on its inner workings is in this file. If
-they change, kernels are compiled in each process anew.
+Numba has no public way to do any of them, so all that depends on its inner workings is in this
+file. If they change, kernels are compiled again in each process.
 """
 
 from __future__ import annotations
@@ -44,6 +47,19 @@ class _Files(_NumbasFiles):  # type: ignore[misc]
         listed[key] = name
         self._save_index(listed)
         self._sweep(listed)
+
+    def _load_index(self) -> dict[Any, str]:
+        try:
+            found: dict[Any, str] = super()._load_index()
+        except Exception:  # unpickling may raise anything
+            return {}
+        return found
+
+    def load(self, key: Any) -> Any:
+        try:
+            return super().load(key)
+        except Exception:  # unpickling may raise anything
+            return None
 
     def _sweep(self, listed: dict[Any, str]) -> None:
         """Remove the code of former versions."""

@@ -17,7 +17,7 @@ from accelegrad.kernels.losses import LABELS, LOGISTIC, SHAPES, Shape, loss_slop
 from accelegrad.kernels.sparse_rows import look_ahead
 
 
-class Rows(NamedTuple):
+class DualRows(NamedTuple):
     """The rows' targets and weights, and the loss."""
 
     y: Vector
@@ -26,8 +26,8 @@ class Rows(NamedTuple):
 
 
 _LOGISTIC_SHAPE = SHAPES["logistic"]
-TRIALS = 60  # of the search below
-PRECISION = 1e-10  # relative, of the margin that it finds
+TRIALS = 60  # Newton or bisection steps at most: enough to halve any bracket to the precision
+PRECISION = 1e-10  # relative error of the margin at which the search ends
 
 
 @compiled
@@ -38,12 +38,12 @@ def _logistic_slope(z: float, q: float, y: float) -> Any:
     last = high - low
     for _ in range(TRIALS):
         size = -y * loss_slope(_LOGISTIC_SHAPE, y * m, y)
-        rest, bend = m - y * z - q * size, 1.0 + q * size * (1.0 - size)
+        rest, slope = m - y * z - q * size, 1.0 + q * size * (1.0 - size)
         if rest > 0.0:
             high = m
         else:
             low = m
-        step = -rest / bend
+        step = -rest / slope
         # Newton's steps may go back and forth between far ends: then the bracket is halved.
         if not (low < m + step < high and 2.0 * abs(step) <= last):
             step = 0.5 * (low + high) - m
@@ -116,7 +116,7 @@ def sparse_ascent(
 @announces
 def _calls() -> Iterator[Call]:
     """Yield a call for rows of all the types that there are kernels for."""
-    none, given = read_only(np.empty(0)), Rows(*(read_only(np.empty(0)),) * 2, _LOGISTIC_SHAPE)
+    none, given = read_only(np.empty(0)), DualRows(*(read_only(np.empty(0)),) * 2, _LOGISTIC_SHAPE)
     rest = (given, none, 1.0, np.zeros(1), np.zeros(1), NO_ROWS)
     for dtype in (np.float64, np.float32):
         X = read_only(np.empty((0, 1), dtype))

@@ -28,7 +28,7 @@ from accelegrad.kernels.losses import SHAPES, Shape, loss_shape, loss_slope
 KINDS = ("accelegrad", "adagrad", "distance_free")
 STOP, GO = 0, 1
 NO_ROWS = read_only(np.empty(0, np.int64))
-STEP, REACH, TRUST = 2.0, 3.0, 2.0  # of the distance-free rule, as in its own module
+STEP, REACH, TRUST = 2.0, 3.0, 2.0  # constants of rules/distance_free.py
 SMALLEST_SHARE = 1e-6  # of 1 + ||x0||: the radius that the distance-free rule starts with
 
 
@@ -194,7 +194,7 @@ class Epochs(ABC):
         """Return new arrays: the three points, the weighted sum, the distance-free rule's S."""
 
     def snapshot(self) -> dict[str, Any]:
-        """Return the fields of the rule's own state, as numbers and new dense arrays."""
+        """Return the fields of the rule's state, as numbers and new dense arrays."""
         s, arrays = self.numbers, self._sequences()
         common = {
             "iteration": self.iteration,
@@ -292,7 +292,7 @@ class Epochs(ABC):
 
 
 def same_shape(name: str, given: Any, own: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return a given array that replaces one of our own, or say why it cannot."""
+    """Return a given array that replaces one of the same shape, or say why it cannot."""
     array = real_array(name, given)
     if array.shape != own.shape:
         raise ValueError(f"{name} must have the shape {own.shape}, but it has {array.shape}.")

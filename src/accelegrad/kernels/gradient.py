@@ -50,10 +50,11 @@ DENSE_CHUNK, SPARSE_CHUNK = 1 << 14, 1 << 13
 _LONGEST_CHUNK = 64
 # Numbers between two arrays that a vectorised loop takes for apart, whatever the vector unit.
 ROOM = 128
-#: Dense rows of so many entries are transposed, in chunks of so many rows.
+#: Dense rows with at most this many columns are transposed, this many rows at a time (measured).
 FEW_COLUMNS, _FEW_CHUNK = 16, 32
-#: From so many columns of sparse rows on parameters and gradient take turns in one table, if the
-#: block has at least twice as many entries: the table has to be filled and emptied.
+#: Sparse data with at least this many columns keep parameters and gradient interleaved in one
+#: table, if a block has at least this many entries for each column (measured): filling and
+#: emptying the table has to pay.
 WIDE, _ENTRIES_PER_COLUMN = 1 << 17, 2
 
 
@@ -317,7 +318,7 @@ def _add_sparse(
     stride: Any,
     ahead: Any,
 ) -> None:
-    """Add a multiple of a row, and fetch what is so many entries ahead."""
+    """Add a multiple of a row, and prefetch the entries that are `ahead` places farther on."""
     k, end, place = np.uint64(ends[row]), np.uint64(ends[row + _ONE]), stride - _ONE
     while k + _FOUR <= end:
         _fetch(entries, columns, k + ahead, sums, stride)
@@ -333,7 +334,7 @@ def _add_sparse(
 
 @compiled
 def _next_chunk(entries: Array, ends: Array, rows: Array, first: int, count: int) -> Any:
-    """Return how many entries ahead the next chunk is: 0 if rows are chosen, or none is left."""
+    """Return how many entries ahead the next chunk is: 0 for chosen rows and the last chunk."""
     begin, end = np.uint64(ends[first]), np.uint64(ends[first + count])
     if rows.size > 0 or end + (end - begin) > np.uint64(entries.size):
         return np.uint64(0)

@@ -61,7 +61,7 @@ from accelegrad.kernels.sparse_rows import (
 
 SMALLEST_DETERMINANT = 1e-4  # of the coefficients of z and y; about 1e-16 / this is lost
 LARGEST_COEFFICIENT = 1e4
-LARGEST_FALL = 1e-4  # of ||S||^2, which is kept by expansion, before it is computed anew
+LARGEST_FALL = 1e-4  # of ||S||^2, which is kept by expansion, before it is computed from scratch
 WIDTH = 4  # columns: v, w, q, s
 
 #: All numbers that change. Those of the last lines live within a step only.

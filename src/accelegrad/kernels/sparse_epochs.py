@@ -1,7 +1,7 @@
 """Stochastic steps on CSR rows that cost O(nonzeros of the batch), exact up to rounding.
 
-How that is done for AcceleGrad and its distance-free form is told in `sparse_coupled`, for AdaGrad
-in `sparse_descent`.
+`sparse_coupled` explains how for AcceleGrad and its distance-free form, `sparse_descent` for
+AdaGrad.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from accelegrad.kernels.sparse_rows import (
     SHARE,
     SQUARES,
     TARGET,
-    Rows,
+    CsrRows,
     Scratch,
     Seen,
     aligned,
@@ -70,9 +70,9 @@ class SparseEpochs(Epochs):
 
     References
     ----------
-    The rules' own. That weights and their average can be kept up in O(nonzeros) by scalars and
+    Those of the rules. That weights and their average can be kept up in O(nonzeros) by scalars and
     few vectors is known for SGD: L. Bottou, Stochastic Gradient Descent Tricks, 2012; W. Xu,
-    arXiv:1107.2490, 2011. The extension to coupled sequences is accelegrad's own.
+    arXiv:1107.2490, 2011. The extension to coupled sequences is accelegrad's.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class SparseEpochs(Epochs):
         """The record of all numbers that change."""
         return self._state[0]
 
-    def _matrix(self, data: Any, indices: Any, indptr: Any) -> Rows:
+    def _matrix(self, data: Any, indices: Any, indptr: Any) -> CsrRows:
         data = read_only(np.ascontiguousarray(real_array("data", data)))
         indices = _unsigned(indices)
         if data.dtype not in (np.float32, np.float64):
@@ -129,7 +129,7 @@ class SparseEpochs(Epochs):
         table = aligned(self.n_samples, 4)
         table[:, TARGET], table[:, OFFSET], table[:, SQUARES] = self.targets.y, offsets, squares
         table[:, SHARE] = self.n_samples * self.targets.shares
-        return Rows(data, indices, indptr, table)
+        return CsrRows(data, indices, indptr, table)
 
     def _first_state(self) -> npt.NDArray[np.void]:
         state = np.zeros(1, COUPLED if self._coupled else DESCENT)
@@ -262,7 +262,7 @@ def _calls_on(data: Any, indices: Any, indptr: Any) -> Iterator[Call]:
     end, vector = layout(data.dtype, indices.dtype), np.zeros(1)
     yield Call(f"row norms, {end}", row_squares, (data, indices, indptr, vector))
     yield Call(f"row products, {end}", row_products, (data, indices, indptr, vector))
-    rows = Rows(data, indices, indptr, aligned(1, 4))
+    rows = CsrRows(data, indices, indptr, aligned(1, 4))
     scratch = Scratch(vector, np.empty(0, indices.dtype), vector)
     ones = np.zeros(1, np.uint8)
     seen = Seen(ones, np.empty(0, np.int64), ones, np.empty(0, indices.dtype))

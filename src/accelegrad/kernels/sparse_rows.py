@@ -23,7 +23,7 @@ BOOKS = ["iteration", "rebases", "fresh", "touched", "dense"]
 SUMS = ["squares", "eta", "weight_sum"]
 
 
-class Rows(NamedTuple):
+class CsrRows(NamedTuple):
     """The CSR matrix, and a table of numbers for each row, which lie together in the memory.
 
     Indices are unsigned: the loops then need no test for negative numbers.

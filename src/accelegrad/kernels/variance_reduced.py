@@ -1,4 +1,4 @@
-"""Epochs of the variance-reduced rule on dense rows: the rule's own formulas, compiled.
+"""Epochs of the variance-reduced rule on dense rows: the rule's formulas, compiled.
 
 What stays the same in an epoch and its numbers are shared with the twin for CSR rows,
 `variance_reduced_sparse`.

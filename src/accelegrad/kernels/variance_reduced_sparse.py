@@ -9,10 +9,10 @@ is the sparse part, is u+ = (1 - eta L) u - eta h - eta p. So u = k q - beta h w
 and of the vectors only q changes, where p is not zero. As p is a sum of rows, its products with q,
 h and e are sums over the rows' products with them; u.u, u.h and u.e follow u by recurrences. The
 sum of the averaged u is K q - r - B h with K and B the sums of k and beta, where r takes up what
-q's changes would do to the past. Where k comes close to zero all is written down anew, with k = 1
+q's changes would do to the past. Where k comes close to zero all is rewritten with k = 1
 and beta = 0: that costs O(columns), and is rare.
 
-The intercept, which has no l2 term, is a number of its own.
+The intercept, which has no l2 term, is a separate number.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from accelegrad.kernels.variance_reduced import (
 #: What changes in a column: q, r, and p of two batches in turn.
 Q, R, FIRST, SECOND = range(4)
 WIDTH = 4
-SMALL = 1e-3  # of k: what is below is written down anew
+SMALLEST_K = 1e-3  # below it the columns are rewritten with k = 1; about 1e-16 / this is lost
 
 #: The numbers that change. `uu` is u.u, and so on; of the step before: `k0`, `beta0`, its size
 #: `eta`, p.p, p.g and g.g; of the intercept u, its sum, g of the step before, h and e.
@@ -51,7 +51,7 @@ SCALARS = record(
         *("uu", "uh", "ue", "hh", "he", "ee", "pp", "pg", "gg"),
         *("ub", "ub_sum", "gb", "hb", "eb"),
     ],
-    ["anew"],
+    ["rewritten"],
 )
 #: The inner products of p: with itself, p before, q, h, e and g before; and the sum of factors.
 PRODUCTS = record(["pp", "po", "pq", "ph", "pe", "pg", "total"], [])
@@ -117,7 +117,7 @@ def _scatter(
 @compiled
 def _change(s: Any, of: Any, gb: float) -> Any:
     """Return the squared distance of the gradient from the one before."""
-    if s.anew:
+    if s.rewritten:
         with_before = of.pg
     else:  # u before was k0 q0 - beta0 h, with q0 = q + (eta / k) p before
         u_before = s.k0 * (of.pq + s.eta / s.k * of.po) - s.beta0 * of.ph
@@ -239,14 +239,14 @@ def sparse_epoch(
             of.ph += c * along_h
             of.pe += c * (along_e[i] - s.eb)
             of.total += c
-            if s.anew:
+            if s.rewritten:
                 of.pg += c * _product(data, indices, start, stop, g)
             factors[k - first] = c
             if c != 0.0:
                 _scatter(data, indices, start, stop, c, columns, new, of)
         keep = _step(e, s, of, s.hb + of.total if intercept else 0.0)
-        s.anew = abs(keep * s.k) < SMALL
-        if s.anew:
+        s.rewritten = abs(keep * s.k) < SMALLEST_K
+        if s.rewritten:
             _begin_anew(s, columns, h, new, g)
         else:
             s.k, s.beta = keep * s.k, keep * s.beta + s.eta

@@ -51,7 +51,7 @@ _FREE = -1  # the label of coordinates that are not penalised
 class Penalty(ABC):
     """A convex function with a known proximal map.
 
-    A penalty of one's own needs `value` and `prox`; the rest follows.
+    A user-defined penalty needs `value` and `prox`; the rest follows.
     """
 
     #: Whether it is a sum over the coordinates: then clipping the prox to a box gives the prox of
@@ -565,7 +565,7 @@ def _number(name: str, given: Any) -> float:
 
 
 def _weights(name: str, given: Any) -> Vector:
-    """Return a vector of our own, with no negative entry and a positive one, read-only."""
+    """Return a read-only copy as a vector with no negative entry and at least one positive."""
     weights = finite_vector(name, given)
     if (weights < 0.0).any():
         first = int(np.argmax(weights < 0.0))

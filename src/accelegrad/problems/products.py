@@ -15,7 +15,7 @@ import scipy.sparse as sp
 
 Matrix = npt.NDArray[np.float64]
 
-#: float32 data with at most so many entries are kept as a float64 copy too: 8 MB.
+#: float32 data with at most this many entries are kept as a float64 copy too (8 MB).
 SMALL = 1 << 20
 #: Entries that are converted at a time: their copy fits into the cache.
 BLOCK = 1 << 17

@@ -182,7 +182,7 @@ class GrowingSampler(BatchSampler):
         super().__init__(n, batch_size, rng, replacement)
 
     def grow(self, batch_size: int) -> None:
-        """Let batches have so many rows from now on."""
+        """Use batches of this many rows from now on."""
         size = whole_number("batch_size", batch_size, least=self.batch_size)
         if size > self.n:
             raise ValueError(f"batch_size must be at most {self.n}, but it is {batch_size}.")
@@ -205,7 +205,7 @@ class GrowingSampler(BatchSampler):
         return rows
 
     def _walked(self, wanted: int) -> Rows:
-        """Return so many rows along the permutations."""
+        """Return the next rows along the permutations."""
         parts = []
         while wanted > 0:
             if self._position >= self._permutation.size:

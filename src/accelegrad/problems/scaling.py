@@ -23,7 +23,7 @@ from accelegrad.problems.losses import Loss
 # Entries looked at in one go: bounds the memory taken.
 _BLOCK_ENTRIES = 1 << 18
 # Of the data's precision, relative to the mean: a column that varies less is taken for constant.
-# Divided by so small a deviation, what is left of its digits in a product with X would be noise.
+# Divided by a smaller deviation, the remaining digits in a product with X would be noise.
 _CONSTANT = 1e3
 # Rows that an intercept is fitted to, at most: a start need not be exact.
 _MOST_ROWS = 10_000
@@ -112,8 +112,8 @@ def column_scaling(
 
     Without an intercept column j is divided by :math:`\sqrt{q_j + l_2}`, with q_j the mean of its
     squares; with one it is centred and divided by :math:`\sqrt{\sigma_j^2 + l_2}`, with its
-    variance. Both are what bends the objective in that direction, so that it is about 1 in all of
-    them: without the l2 term in it, a column much smaller than sqrt(l2) would get a penalty larger
+    variance. Both stand for the objective's curvature in that direction, which becomes about 1
+    everywhere: without the l2 term, a column much smaller than sqrt(l2) would get a penalty larger
     than everything else. Constant columns are not centred. Rows count as much as in the model's
     objective. Columns of zeros stay as they are where there is no l2 term, and so do those whose
     squares are beyond the range of floats.
@@ -269,7 +269,7 @@ def _sparse_moments(X: Any, shares: Vector) -> _Moments:
         deviations = entries - mean[columns]
         residual += np.bincount(columns, weights * deviations, d)
         squares += np.bincount(columns, weights * deviations**2, d)
-    # What is left about the rounded mean corrects it: a constant column would seem to vary.
+    # The remainder about the rounded mean corrects it: a constant column would seem to vary.
     residual -= missing * mean
     variance = squares + missing * mean * mean - residual * residual
     return _Moments(mean + residual, np.maximum(variance, 0.0))

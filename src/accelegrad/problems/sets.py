@@ -46,7 +46,7 @@ _EPSILON = float(np.finfo(np.float64).eps)
 class FeasibleSet(ABC):
     """A closed convex set in Euclidean space.
 
-    A set of one's own needs `project`, `linear_minimum` and `diameter`; the rest follows.
+    A user-defined set needs `project`, `linear_minimum` and `diameter`; the rest follows.
     """
 
     @abstractmethod
@@ -693,7 +693,7 @@ class Product(FeasibleSet):
     ----------
     blocks : sequence of sets, or of (set, size) pairs
         A set of its own dimension (a ball with a vector as centre, say) may stand alone; one that
-        fits any dimension needs the size of its block. Sets of one's own will do too.
+        fits any dimension needs the size of its block. User-defined sets will do too.
 
     Examples
     --------
@@ -927,7 +927,7 @@ def _read_only(array: Vector) -> Vector:
 
 
 def _point(name: str, given: Any) -> float | Vector:
-    """Return a finite number, or a finite vector of our own that nobody can write to."""
+    """Return a finite number, or a read-only copy of a finite vector."""
     if real_array(name, given).ndim == 0:
         return real_number(name, given)
     return _read_only(finite_vector(name, given))

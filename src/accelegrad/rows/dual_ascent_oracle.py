@@ -100,7 +100,7 @@ class DualOracle(ModelOracle):
         from accelegrad.kernels.arrays import read_only
 
         data = self.model.kernel_data()
-        given = dual_ascent.Rows(data.y, data.shares, data.loss)
+        given = dual_ascent.DualRows(data.y, data.shares, data.loss)
         rest = (given, read_only(self._squares), self.model.l2, theta, w, read_only(order))
         if len(data.matrix) == 1:
             dual_ascent.dense_ascent(data.matrix[0], *rest)

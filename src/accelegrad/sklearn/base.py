@@ -257,8 +257,8 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _meaning(self, objective: Objective) -> tuple[Any, ...]:
         """Return all that a stream's state depends on: a change of it begins a new stream."""
-        told = tuple(objective.loss_parameters.values())
-        parts = (objective.loss, objective.l2, objective.l1, objective.fit_intercept, *told)
+        parameters = tuple(objective.loss_parameters.values())
+        parts = (objective.loss, objective.l2, objective.l1, objective.fit_intercept, *parameters)
         return (*parts, self.feasible_set, self.diameter)
 
     def _learn(self, objective: Objective, data: Data) -> None:
@@ -328,6 +328,6 @@ def _dense(coefficients: Any) -> npt.NDArray[Any]:
 
 
 def dense_rows(coefficients: Any, intercepts: Any, n_rows: int) -> tuple[Any, Any]:
-    """Return coefficients and intercepts as dense arrays with so many rows."""
+    """Return coefficients and intercepts as dense arrays with this many rows."""
     rows = _dense(coefficients).reshape(n_rows, -1)
     return rows, np.broadcast_to(np.ravel(intercepts), n_rows)

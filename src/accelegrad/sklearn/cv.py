@@ -143,7 +143,7 @@ def best_alpha(alphas: Vector, scores: Vector) -> float:
     if without.any():
         listed = ", ".join(f"{alpha:g}" for alpha in alphas[without])
         warnings.warn(
-            f"The score on a held-out fold is NaN for alpha = {listed}: left out of the choice.",
+            f"The score on a held-out fold is NaN for alpha = {listed}: not considered.",
             stacklevel=3,
         )
     return float(alphas[np.argmax(np.where(without, -np.inf, means))])
@@ -166,8 +166,8 @@ class WeightedScorer:
         self._scorer = check_scoring(single, scoring=scoring)
         # scikit-learn's scorers take weights and hand them on; what matters is who gets them.
         judge = single.score if scoring is None else getattr(self._scorer, "_score_func", None)
-        told = inspect.signature(self._scorer if judge is None else judge).parameters
-        self._takes_weights = "sample_weight" in told
+        parameters = inspect.signature(self._scorer if judge is None else judge).parameters
+        self._takes_weights = "sample_weight" in parameters
 
     def __call__(self, fitted: Any, held: Data) -> float:
         """Return the score; NaN where no row has weight."""
@@ -175,8 +175,8 @@ class WeightedScorer:
         if not held.y.size:
             return float("nan")
         weighted = self._takes_weights and held.weights is not None
-        told = {"sample_weight": held.weights} if weighted else {}
-        return float(self._scorer(fitted, held.X, held.y, **told))
+        keywords = {"sample_weight": held.weights} if weighted else {}
+        return float(self._scorer(fitted, held.X, held.y, **keywords))
 
 
 def refuse_one_class(data: Data, name: str) -> None:

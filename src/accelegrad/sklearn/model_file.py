@@ -94,7 +94,7 @@ def save_model(
     Raises
     ------
     ValueError
-        If a parameter cannot be kept without pickle: a function, a set of your own...
+        If a parameter cannot be kept without pickle: a function, a user-defined set...
     """
     name = type(estimator).__name__
     if ESTIMATORS.get(name) is not type(estimator):

@@ -30,8 +30,8 @@ from accelegrad.sklearn.data import Data, joined
 from accelegrad.sklearn.objective import Change, Problem
 
 BATCH = 16  # rows a step where nothing is said
-# The first rows of a stream count as one chunk, until there are so many. With 100 of them a stream
-# of the digits in `tests/test_sklearn_streams.py` gets 75 % right, with 300 93 %.
+# The first rows of a stream count as one chunk, until there are this many. With 100 rows a stream
+# of the digits in `tests/estimators/test_sklearn_streams.py` gets 75 % right, with 300 93 %.
 HELD_ROWS = 300
 MOST_STEPS = 10**6  # that coefficients count for, whatever they were learnt from
 
@@ -86,7 +86,7 @@ def learnt(
     problems_of : callable
         The problems of some rows.
     diameter : float or "auto"
-        What the rule is told.
+        The rule's `diameter`.
     batch_size : int
         Rows a step.
     seed : int
@@ -122,7 +122,7 @@ def learnt(
 def seasoned(
     state: State, start: Vector, oracle: ChunkOracle, change: Change | None, rows: float
 ) -> State:
-    """Return the first state of a stream whose start was learnt from so many rows.
+    """Return the first state of a stream whose start was learnt from this many rows.
 
     It is as if the rule had done the steps for these rows and stayed where it is. So a new row
     counts as much as one of them, and one that is far off does no harm. The radius is about the
