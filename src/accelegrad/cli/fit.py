@@ -21,7 +21,8 @@ from accelegrad.errors import nearest
 from accelegrad.files import whole_file
 
 if TYPE_CHECKING:
-    from accelegrad.data.table_files import TableFile, Targets
+    from accelegrad.data.columns import Targets
+    from accelegrad.data.tables import TableFile
     from accelegrad.sklearn.model_file import SavedModel
 
 Commands = argparse._SubParsersAction
@@ -212,7 +213,8 @@ def run_fit(given: argparse.Namespace) -> int:
 def _fit(given: argparse.Namespace) -> int:
     from sklearn.base import is_regressor
 
-    from accelegrad.data.table_files import Targets, Wanted, open_table
+    from accelegrad.data.columns import Targets, Wanted
+    from accelegrad.data.formats import open_table
     from accelegrad.sklearn.model_file import save_model
 
     _check_out(given.out, given.data)
@@ -338,7 +340,8 @@ def _quality(estimator: Any) -> list[tuple[str, str]]:
 
 def run_predict(given: argparse.Namespace) -> int:
     """Do what the options of `predict` ask for."""
-    from accelegrad.data.table_files import Wanted, open_table
+    from accelegrad.data.columns import Wanted
+    from accelegrad.data.formats import open_table
     from accelegrad.sklearn.model_file import read_model
 
     if given.out is not None:
@@ -382,7 +385,7 @@ def _scored_targets(estimator: Any, score: bool) -> Targets:
     """Return what the targets must be to be scored; they are not read if they are not."""
     from sklearn.base import is_classifier
 
-    from accelegrad.data.table_files import Targets
+    from accelegrad.data.columns import Targets
 
     if not score:
         return Targets.UNUSED
