@@ -10,7 +10,7 @@ import time
 import numpy as np
 import pytest
 
-from accelegrad import cli
+from accelegrad.cli import main as cli
 from accelegrad.data.datasets import as_binary
 from accelegrad.lab.engine.content import Verdict
 from accelegrad.lab.engine.experiment import Family, Results, Setup, slope, verdict_of

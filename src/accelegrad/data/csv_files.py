@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterator
 from itertools import chain, islice
 from pathlib import Path
@@ -53,7 +51,7 @@ class CsvFile(TableFile):
         ahead = list(islice(texts, 2))
         undecided = self._text_labels is None and self.wanted.targets is not Targets.UNUSED
         if undecided and len(ahead) > 1:
-            self._text_labels = any(self._is_text(*text) for text in self._texts(rows))
+            self._text_labels = any(self._has_text_labels(*text) for text in self._texts(rows))
         for text in chain(ahead, texts):
             yield self._block(*text)
 
@@ -83,62 +81,75 @@ class CsvFile(TableFile):
             )
 
     def _block(self, content: str, first_line: int) -> Block:
-        place, is_text = self._columns.target, self._text_labels
-        table = None if is_text else self._numbers(content)
-        labels: npt.NDArray[Any] | None = None
-        if table is None and place is not None and is_text is not False:
-            if is_text is None or self._start.label:
-                is_text = self._is_text(content, first_line) or is_text
-            if is_text:
-                without, labels = self._without_labels(content, place)
-                table = self._numbers(without)
-        if table is None:
+        labels = _LabelNumbers()
+        table = None if self._text_labels else self._numbers(content)
+        if table is None and self._text_labels is not False:
+            table = self._numbers(content, labels)
+            self._check_header(labels, content, first_line)
+        is_text = self._text_labels or labels.are_text
+        if table is None or (labels.places and not is_text):
             rows = csv_rows(self.path, content, self._separator, first_line)
-            start, text_column = self._start, place if is_text else None
-            check_csv(self.path, rows, start.names, start.width, text_column)
+            text_column = self._columns.target if is_text else None
+            check_csv(self.path, rows, self._start.names, self._start.width, text_column)
             # Nothing is known to lead here: the check is stricter than NumPy's parser.
             raise DataError(f"{self.path}: cannot be read as CSV.")
         X = np.ascontiguousarray(table[:, self._columns.features])
-        if self.wanted.targets is Targets.UNUSED:
+        if self.wanted.targets is Targets.UNUSED or self._columns.target is None:
             return Block(X, None)
-        if labels is None and place is not None:
-            labels = table[:, place].copy()
-        return Block(X, labels)
+        y = table[:, self._columns.target]
+        return Block(X, labels.of(y) if is_text else y.copy())
 
-    def _numbers(self, content: str) -> npt.NDArray[np.float64] | None:
-        return parsed_numbers(content, self._separator, self._start.width)
+    def _numbers(
+        self, content: str, labels: _LabelNumbers | None = None
+    ) -> npt.NDArray[np.float64] | None:
+        """Return all cells as numbers, those of labels where these may be text; else None."""
+        place, start = self._columns.target, self._start
+        if labels is None or place is None:
+            return parsed_numbers(content, self._separator, start.width)
+        return parsed_numbers(content, self._separator, start.width, {place: labels.number})
 
-    def _is_text(self, content: str, first_line: int) -> bool:
+    def _has_text_labels(self, content: str, first_line: int) -> bool:
         """Tell whether a target in a block is no number."""
-        if self._numbers(content) is not None:
-            return False
-        place = self._columns.target
-        for line, row in csv_rows(self.path, content, self._separator, first_line):
-            label = row[place].strip() if place is not None and place < len(row) else ""
-            if label and number_in(label) is None:
-                self._check_header(line, label)
-                return True
-        return False
+        labels = _LabelNumbers()
+        if self._numbers(content) is None:
+            self._numbers(content, labels)
+        self._check_header(labels, content, first_line)
+        return labels.are_text
 
-    def _check_header(self, line: int, label: str) -> None:
+    def _check_header(self, labels: _LabelNumbers, content: str, first_line: int) -> None:
         """Refuse a header that was taken for one because its label alone is no number."""
-        if self._start.label:
-            raise DataError(
-                f"{self.path}, line {self._start.end}: this may be a header or data: its cell "
-                f"{shown(self._start.label)} is no number, but neither is {shown(label)} in line "
-                f"{line}. If it is a header, give the name of the target column (target, "
-                "--target); if it is data, put a header above it."
-            )
+        place = self._columns.target
+        if not self._start.label or not labels.are_text or place is None:
+            return
+        for line, row in csv_rows(self.path, content, self._separator, first_line):
+            label = row[place].strip()
+            if number_in(label) is None:
+                raise DataError(
+                    f"{self.path}, line {self._start.end}: this may be a header or data: its cell "
+                    f"{shown(self._start.label)} is no number, but neither is {shown(label)} in "
+                    f"line {line}. If it is a header, give the name of the target column "
+                    "(target, --target); if it is data, put a header above it."
+                )
 
-    def _without_labels(self, content: str, place: int) -> tuple[str, npt.NDArray[Any]]:
-        """Return the text with 0 for the labels, and the labels."""
-        labels: list[str] = []
-        written = io.StringIO()
-        writer = csv.writer(written, delimiter=self._separator, lineterminator="\n")
-        for _, row in csv_rows(self.path, content, self._separator):
-            if place < len(row):
-                labels.append(row[place].strip())
-                # An empty label stays, for the check to find.
-                row[place] = "0" if labels[-1] else ""
-            writer.writerow(row)
-        return written.getvalue(), np.array(labels)
+
+class _LabelNumbers:
+    """Labels as text, numbered in the order in which they first come."""
+
+    def __init__(self) -> None:
+        self.places: dict[str, int] = {}
+
+    @property
+    def are_text(self) -> bool:
+        """Whether one of them is no number."""
+        return any(number_in(label) is None for label in self.places)
+
+    def number(self, cell: str) -> float:
+        """Return the number of a label, which must not be empty."""
+        label = cell.strip()
+        if not label:
+            raise ValueError("the label is missing")
+        return self.places.setdefault(label, len(self.places))
+
+    def of(self, numbers: npt.NDArray[np.float64]) -> npt.NDArray[Any]:
+        """Return the labels that have these numbers."""
+        return np.array(list(self.places))[numbers.astype(np.intp)]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -127,11 +127,26 @@ def csv_rows(
             yield first_line - 1 + reader.line_num, row
 
 
-def parsed_numbers(content: str, separator: str, width: int) -> npt.NDArray[np.float64] | None:
-    """Return a table of finite numbers in so many columns; None where the text holds no such."""
-    stream = io.StringIO(content)
+def parsed_numbers(
+    content: str,
+    separator: str,
+    width: int,
+    converters: dict[int | str, Callable[[str], Any]] | None = None,
+) -> npt.NDArray[np.float64] | None:
+    """Return a table of finite numbers in so many columns; None where the text holds no such.
+
+    `converters` make numbers of the cells of some columns.
+    """
     try:
-        table = np.loadtxt(stream, delimiter=separator, comments=None, quotechar='"', ndmin=2)
+        table = np.loadtxt(
+            io.StringIO(content),
+            delimiter=separator,
+            comments=None,
+            quotechar='"',
+            converters=converters,
+            ndmin=2,
+            encoding=None,
+        )
     except ValueError:
         return None
     return table if table.shape[1] == width and np.isfinite(table).all() else None

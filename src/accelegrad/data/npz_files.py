@@ -218,7 +218,9 @@ class NpzFile(TableFile):
             self._check_starts(places[1].size > 0 and places[1][-1] == len(data))
             made.check_format(full_check=True)
         if kind == "bsr" and any(np.remainder(self._shape, made.blocksize)):
-            raise DataError(f"{self.path}: blocks of {made.blocksize} make no {self._shape} matrix.")
+            raise DataError(
+                f"{self.path}: blocks of {made.blocksize} make no {self._shape} matrix."
+            )
         found = made.tocoo()
         order = np.argsort(found.row, kind="stable")
         return found.data[order], found.row[order], found.col[order]
