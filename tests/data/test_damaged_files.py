@@ -23,8 +23,9 @@ import accelegrad as ag
 from accelegrad import archive
 from accelegrad.archive import ArchiveError
 from accelegrad.cli.main import main
+from accelegrad.data.columns import Wanted
 from accelegrad.data.datasets import DataError
-from accelegrad.data.table_files import Wanted, open_table
+from accelegrad.data.formats import open_table
 from accelegrad.run import checkpoint
 from accelegrad.sklearn import AcceleGradClassifier, AcceleGradRegressor
 from accelegrad.sklearn.model_file import load_model, save_model

@@ -432,7 +432,9 @@ def test_other_faults_of_csv(tmp_path: Path) -> None:
     assert_error(bare, None, "'t'", "no header", "0 to 2", target="t")
     for target in [3, -4, True, 0.5]:
         assert_error(table, None, f"target is {target}", "0 to 2", "-3 to -1", target=target)
-    assert_error(written(tmp_path, SMALL), None, "target is 0", "only CSV", target=0)
+    assert_error(
+        written(tmp_path, SMALL), None, "target is 0", "only tables with columns", target=0
+    )
 
 
 # Names, descriptions, labels

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from accelegrad.data.columns import Targets, Wanted
 from accelegrad.data.datasets import DataError, read
-from accelegrad.data.table_files import Targets, Wanted, open_table
+from accelegrad.data.formats import open_table
 from accelegrad.sklearn import AcceleGradClassifier, AcceleGradRegressor
 from accelegrad.sklearn.stream import fit_stream
 

@@ -20,8 +20,9 @@ from sklearn.datasets import dump_svmlight_file
 from sklearn.linear_model import LinearRegression
 
 from accelegrad.data import text_blocks
+from accelegrad.data.columns import Wanted
 from accelegrad.data.datasets import DataError, read
-from accelegrad.data.table_files import Wanted, open_table
+from accelegrad.data.formats import open_table
 from accelegrad.sklearn import AcceleGradClassifier, AcceleGradRegressor
 from accelegrad.sklearn.stream import StreamInterruptedWarning, fit_stream, is_stream
 from accelegrad.sklearn.stream_certificate import StreamCertificate

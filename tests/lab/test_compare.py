@@ -479,7 +479,7 @@ def test_wrong_files_are_told_before_anything_is_computed(tmp_path: Path) -> Non
     one = libsvm_file(tmp_path / "one", X[:1], np.ones(1))
     with pytest.raises(DataError, match=r"one: the file has 1 row, .* at least 2"):
         compare(request(one, out, loss="squared"))
-    with pytest.raises(DataError, match="only CSV files have a column to choose"):
+    with pytest.raises(DataError, match="only tables with columns have one to choose"):
         compare(request(good, out, target="y"))
     assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
     # The same file may be right for another loss.

@@ -22,8 +22,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from accelegrad.data import text_blocks
+from accelegrad.data.columns import Wanted
 from accelegrad.data.datasets import DataError, read
-from accelegrad.data.table_files import Wanted, open_table
+from accelegrad.data.formats import open_table
 from accelegrad.sklearn import AcceleGradClassifier, AcceleGradRegressor
 from accelegrad.sklearn.stream import fit_stream
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-INTERRUPTED = 130  # what shells use for Ctrl-C
+from accelegrad.cli.common import INTERRUPTED, Commands, add_no_progress, names, request_of, say
 
 EPILOG = """\
 losses:   logistic, hinge, squared_hinge (two classes); squared, absolute, quantile, huber (numbers)
@@ -19,7 +19,7 @@ examples:
 """
 
 
-def add_bench(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_bench(commands: Commands[argparse.ArgumentParser]) -> None:
     """Add the command to the parser's commands."""
     command = commands.add_parser(
         "bench",
@@ -35,16 +35,17 @@ def add_bench(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     command.add_argument(
         "--quick", action="store_true", help="small generated sets, within two minutes"
     )
-    command.add_argument("--sets", type=_names, default=(), metavar="A,B", help="data sets (all)")
-    command.add_argument("--losses", type=_names, metavar="A,B", help="losses, see below (all)")
+    command.add_argument("--sets", type=names, default=(), metavar="A,B", help="data sets (all)")
+    command.add_argument("--losses", type=names, metavar="A,B", help="losses, see below (all)")
     command.add_argument(
         "--l2",
+        dest="strengths",
         type=_numbers,
         metavar="A,B",
         help="strengths, times 1/rows (1,0.01,0; 0 is for absolute and quantile alone)",
     )
     command.add_argument(
-        "--solvers", type=_names, metavar="A,B", help="solvers, see below (all; quick: no skglm)"
+        "--solvers", type=names, metavar="A,B", help="solvers, see below (all; quick: no skglm)"
     )
     command.add_argument(
         "--time-limit", type=float, metavar="S", help="most seconds of one run (4; quick: 0.5)"
@@ -65,17 +66,13 @@ def add_bench(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         "--out", type=Path, default=Path("bench"), metavar="DIR", help="folder (default: bench)"
     )
     command.add_argument("--resume", action="store_true", help="go on with the results in --out")
-    command.add_argument("--no-progress", action="store_true", help="show no progress bars")
+    add_no_progress(command)
     command.set_defaults(run=run_bench)
-
-
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
 def _numbers(text: str) -> tuple[float, ...]:
     try:
-        return tuple(float(part) for part in _names(text))
+        return tuple(float(part) for part in names(text))
     except ValueError:
         raise argparse.ArgumentTypeError(f"must be numbers between commas, not {text!r}") from None
 
@@ -84,25 +81,8 @@ def run_bench(given: argparse.Namespace) -> int:
     """Do what the options ask for."""
     from accelegrad.lab.bench.bench import BenchRequest, bench
 
-    chosen = {
-        "losses": given.losses,
-        "strengths": given.l2,
-        "solvers": given.solvers,
-        "rows": given.rows,
-    }
-    report = bench(
-        BenchRequest(
-            out=given.out,
-            sets=given.sets,
-            time_limit=given.time_limit,
-            relative=given.relative,
-            quick=given.quick,
-            resume=given.resume,
-            progress=not given.no_progress,
-            **{name: value for name, value in chosen.items() if value is not None},
-        )
-    )
+    report = bench(request_of(BenchRequest, given))
     if report.interrupted:
-        print("Interrupted: the report shows what was done; --resume goes on.")  # noqa: T201
-    print(f"The report is {report.page.resolve()}")  # noqa: T201
+        say("Interrupted: the report shows what was done; --resume goes on.")
+    say(f"The report is {report.page.resolve()}")
     return INTERRUPTED if report.interrupted else 0

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from accelegrad.cli.common import Commands, add_no_progress, name_or_number, names, request_of, say
+
 EPILOG = """\
 methods:  accelegrad, adagrad, universal, universal-dual, universal-fast
 peers:    sklearn (all of scikit-learn's solvers with the same objective), or some of
@@ -17,7 +19,7 @@ examples:
 """
 
 
-def add_compare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_compare(commands: Commands[argparse.ArgumentParser]) -> None:
     """Add the command to the parser's commands."""
     command = commands.add_parser(
         "compare",
@@ -39,7 +41,7 @@ def add_compare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         metavar="DIR",
         help="folder (default: comparison)",
     )
-    command.add_argument("--no-progress", action="store_true", help="show no progress bars")
+    add_no_progress(command)
     command.set_defaults(run=run_compare)
 
 
@@ -128,40 +130,13 @@ def _add_methods(command: argparse.ArgumentParser) -> None:
 
 
 def _names(text: str) -> tuple[str, ...]:
-    return tuple(name.strip().lower() for name in text.split(",") if name.strip())
-
-
-def name_or_number(text: str) -> str | int:
-    """Return a column's number, or else its name."""
-    try:
-        return int(text)
-    except ValueError:
-        return text
+    return names(text.lower())
 
 
 def run_compare(given: argparse.Namespace) -> int:
     """Do what the options ask for."""
     from accelegrad.lab.compare.compare import CompareRequest, compare
 
-    request = CompareRequest(
-        data=given.data,
-        out=given.out,
-        loss=given.loss,
-        l2=given.l2,
-        methods=given.methods,
-        peers=given.peers,
-        batch_size=given.batch_size,
-        epochs=given.epochs,
-        diameter=given.diameter,
-        epsilon=given.epsilon,
-        target=given.target,
-        seeds=given.seeds,
-        jobs=given.jobs,
-        quantile=given.quantile,
-        tube=given.tube,
-        delta=given.delta,
-        progress=not given.no_progress,
-    )
-    page = compare(request)
-    print(f"The report is {page.resolve()}")  # noqa: T201
+    page = compare(request_of(CompareRequest, given))
+    say(f"The report is {page.resolve()}")
     return 0

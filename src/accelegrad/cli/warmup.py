@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import sys
+
+from accelegrad.cli.common import Commands, say, warn
 
 
-def add_warmup(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the command."""
+def add_warmup(commands: Commands[argparse.ArgumentParser]) -> None:
+    """Add the command to the parser's commands."""
     command = commands.add_parser(
         "warmup",
         help="compile everything ahead",
@@ -29,7 +30,7 @@ def _warmup(given: argparse.Namespace) -> int:
 
     if given.list:
         for name in compiling.pending():
-            print(name)  # noqa: T201
+            say(name)
         return 0
     compiled: list[str] = []
 
@@ -38,12 +39,9 @@ def _warmup(given: argparse.Namespace) -> int:
             compiled.append(step.name)
         if not given.quiet:
             how = "compiled" if step.compiled else "loaded"
-            print(  # noqa: T201
-                f"[{step.done}/{step.total}] {step.name}: {how} in {step.seconds:.1f} s",
-                file=sys.stderr,
-            )
+            warn(f"[{step.done}/{step.total}] {step.name}: {how} in {step.seconds:.1f} s")
 
     seconds = compiling.warmup(tell)
     if not given.quiet:
-        print(f"Compiled: {len(compiled)}. All together took {seconds:.1f} s.")  # noqa: T201
+        say(f"Compiled: {len(compiled)}. All together took {seconds:.1f} s.")
     return 0

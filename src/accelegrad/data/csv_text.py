@@ -1,60 +1,26 @@
-"""Tables as text: cells between commas or tabs, in quotes or not, with or without a header."""
+"""Cells between commas or tabs, in quotes or not: blocks of whole rows, cells, numbers."""
 
 from __future__ import annotations
 
 import csv
 import io
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
-from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from accelegrad.data.data_text import (
-    COMPRESSIONS,
-    DataError,
-    check_number,
-    line_of,
-    number_in,
-    shown,
-)
-from accelegrad.errors import nearest
+from accelegrad.data.text import DataError, check_number, line_of, shown
+from accelegrad.data.text_blocks import TextBlock, text_blocks
 
-Matrix = npt.NDArray[np.float64]
-
-FIRST_ROWS = 16
-"""The rows that tell whether the first line is a header."""
+SEPARATORS = {",": "a comma", "\t": "a tab"}
+"""What may be between columns, in words."""
 
 LONGEST_CELL = csv.field_size_limit()
 """The most characters of a cell in quotes; one that is longer was never closed."""
-
-_SEPARATORS = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
-_IN_WORDS = {",": "a comma", "\t": "a tab"}
-_LIBSVM_ENDINGS = (".svm", ".libsvm")
-# What people write in a cell for a number that they do not have; it is no name of a column.
-_MISSING = ("?", "-", ".", "na", "n/a", "#n/a", "null", "none", "missing")
-# Fewer numbers 0, 1, ... in a line of data are no surprise.
-_COUNTED_NAMES = 3
-
-
-def separator_of(path: Path, text: bytes) -> str | None:
-    """Return what is between the columns of a table; None for LIBSVM text.
-
-    The name of the file tells it, or else the first line with data.
-    """
-    compressed = any(path.suffix.lower() == kind.ending for kind in COMPRESSIONS)
-    ending = (path.with_suffix("") if compressed else path).suffix.lower()
-    if ending in _SEPARATORS:
-        return _SEPARATORS[ending]
-    if ending in _LIBSVM_ENDINGS:
-        return None
-    lines = (line.partition(b"#")[0].strip() for line in io.BytesIO(text))
-    first = next((line for line in lines if line), b"")
-    return "," if b"," in first and b":" not in first else None
 
 
 # Quotes
@@ -117,6 +83,30 @@ def wrong_quotes(path: Path, text: bytes, fault: QuoteFault, first_line: int = 1
 # Rows
 
 
+def row_blocks(path: Path, rows: int | None, separator: str) -> Iterator[TextBlock]:
+    """Yield blocks of a table, where a line that ends within quotes does not end a row."""
+    held: TextBlock | None = None
+    fault: QuoteFault | None = None
+    for more in text_blocks(path, rows):
+        block = more if held is None else held._replace(text=held.text + more.text)
+        if fault is None or b'"' in more.text:
+            fault = quote_fault(block.text, separator)
+        if fault is None:
+            held = None
+            yield block
+        elif fault.is_open and len(block.text) - fault.position <= LONGEST_CELL:
+            start = start_of_row(block.text, fault.position, separator)
+            if start:
+                yield block._replace(text=block.text[:start])
+            line = line_of(block.text, start, block.first_line)
+            held = TextBlock(block.text[start:], line, block.place)
+            fault = QuoteFault(fault.position - start, is_open=True)
+        else:
+            raise wrong_quotes(path, block.text, fault, block.first_line)
+    if held is not None and fault is not None:
+        raise wrong_quotes(path, held.text, fault, held.first_line)
+
+
 def csv_rows(
     path: Path, content: str, separator: str, first_line: int = 1
 ) -> Iterator[tuple[int, list[str]]]:
@@ -128,7 +118,7 @@ def csv_rows(
         except csv.Error as error:
             line = first_line - 1 + reader.line_num
             raise DataError(
-                f"{path}, line {line}: {error}, but numbers, separated by {_IN_WORDS[separator]}, "
+                f"{path}, line {line}: {error}, but numbers, separated by {SEPARATORS[separator]}, "
                 "are needed."
             ) from None
         if row is None:
@@ -137,21 +127,29 @@ def csv_rows(
             yield first_line - 1 + reader.line_num, row
 
 
-def parse_csv(content: str, separator: str) -> tuple[Matrix | None, str]:
-    """Return the table, or None and what is wrong."""
-    # NumPy would warn of an empty table.
-    if is_blank(content):
-        return np.empty((0, 0)), ""
-    stream = io.StringIO(content)
+def parsed_numbers(
+    content: str,
+    separator: str,
+    width: int,
+    converters: dict[int | str, Callable[[str], Any]] | None = None,
+) -> npt.NDArray[np.float64] | None:
+    """Return a table of finite numbers in so many columns; None where the text holds no such.
+
+    `converters` make numbers of the cells of some columns.
+    """
     try:
-        return np.loadtxt(stream, delimiter=separator, comments=None, quotechar='"', ndmin=2), ""
-    except ValueError as error:
-        return None, str(error)
-
-
-def is_blank(content: str) -> bool:
-    """Tell whether there are only empty lines."""
-    return not content.strip("\n")
+        table = np.loadtxt(
+            io.StringIO(content),
+            delimiter=separator,
+            comments=None,
+            quotechar='"',
+            converters=converters,
+            ndmin=2,
+            encoding=None,
+        )
+    except ValueError:
+        return None
+    return table if table.shape[1] == width and np.isfinite(table).all() else None
 
 
 def check_csv(
@@ -176,165 +174,3 @@ def check_csv(
                 check_number(f"the cell in column {column + 1}{name}", cell)
             except ValueError as error:
                 raise DataError(f"{path}, line {line}: {error}") from None
-
-
-# The header
-
-
-class CsvStart(NamedTuple):
-    """What the first line tells.
-
-    Attributes
-    ----------
-    end : int
-        The number of the header's last line; 0 without a header.
-    names : list of str
-        The names of the columns; empty without a header.
-    width : int
-        The number of columns.
-    label : str
-        The target's cell in the first line, where it alone makes this line a header: all other
-        cells are numbers, and all targets of the next rows are. Else empty.
-    """
-
-    end: int
-    names: list[str]
-    width: int
-    label: str
-
-
-def csv_start(
-    path: Path,
-    content: str,
-    separator: str,
-    target: str | int,
-    known: Collection[str] = (),
-) -> CsvStart:
-    """Read the first line of a table, and tell whether it is a header.
-
-    It is one if it has a cell that is no number in a column of numbers: columns other than the
-    target's must hold numbers, so any cell there counts, but for signs of a missing value. A line
-    that might be a header or data is refused.
-
-    Parameters
-    ----------
-    path, separator
-        The file, and what is between its columns.
-    content : str
-        The first rows.
-    target : str or int
-        The target's column, by name or number. A line with this name is a header.
-    known : collection of str
-        The names of the features. A line with all of them is a header.
-    """
-    rows = islice(csv_rows(path, content, separator), FIRST_ROWS)
-    line, first = next(rows)
-    if len(first) < 2:
-        raise _one_column(path, line, first[0], separator)
-    # numpy.savetxt marks the header as a comment.
-    names = [name.strip() for name in [first[0].lstrip("# "), *first[1:]]]
-    width = len(names)
-    others = [row for _, row in rows if len(row) == width]
-    all_known = bool(known) and set(known) <= set(names)
-    is_header, label = target in names or all_known, ""
-    if not is_header:
-        by_number = not isinstance(target, str) and -width <= target < width
-        place = int(target) % width if by_number else width - 1
-        first_line = _FirstLine(f"{path}, line {line}", names, place)
-        is_header, label = first_line.judged(others)
-    if not is_header:
-        return CsvStart(0, [], width, "")
-    check_distinct(f"{path}, line {line}", names)
-    if not names[0] and not all_known:
-        _check_no_index(f"{path}, line {line}", [row[0].strip() for row in others])
-    return CsvStart(line, names, width, label)
-
-
-def _check_no_index(where: str, cells: list[str]) -> None:
-    """Refuse the index of a data frame as a feature: a first column without a name that counts."""
-    if len(cells) > 1 and cells == [str(row) for row in range(len(cells))]:
-        raise DataError(
-            f"{where}: the first column has no name and counts the rows, as the index does that "
-            "pandas writes. Leave it out (to_csv with index=False), or give it a name if it is "
-            "data."
-        )
-
-
-def _one_column(path: Path, line: int, cell: str, separator: str) -> DataError:
-    other = next((mark for mark in ";\t," if mark != separator and mark in cell), None)
-    hint = f" The columns seem to be separated by {other!r}." if other else ""
-    return DataError(
-        f"{path}, line {line}: found one column, {shown(cell)}, but at least one feature and the "
-        f"target are needed, separated by {_IN_WORDS[separator]}.{hint}"
-    )
-
-
-class _FirstLine(NamedTuple):
-    """The cells of the first line, and which of them is the target's."""
-
-    where: str
-    cells: list[str]
-    target: int
-
-    def judged(self, rows: list[list[str]]) -> tuple[bool, str]:
-        """Tell whether it is a header, and the target's cell if that alone makes it one."""
-        words = [i for i, cell in enumerate(self.cells) if cell and number_in(cell) is None]
-        numbers = [cell for cell in self.cells if number_in(cell) is not None]
-        if not words or not numbers:
-            return bool(words), ""
-        if any(self.cells[place].lower() in _MISSING for place in words):
-            return False, ""
-        # pandas numbers columns that have no names; years are names as well.
-        like_names = all(number.isdigit() for number in numbers)
-        if words != [self.target]:
-            place = next(place for place in words if place != self.target)
-            return self._unless_doubtful(like_names, place), ""
-        labels = [row[words[0]].strip() for row in rows]
-        if not labels:
-            return False, ""
-        if all(number_in(label) is not None for label in labels):
-            return self._unless_doubtful(like_names, words[0]), self.cells[words[0]]
-        if self.cells[words[0]] in labels or numbers != [str(i) for i in range(len(numbers))]:
-            return False, ""
-        return self._unless_doubtful(len(numbers) >= _COUNTED_NAMES, words[0]), ""
-
-    def _unless_doubtful(self, is_header: bool, place: int) -> bool:
-        if is_header:
-            return True
-        raise DataError(
-            f"{self.where}: this may be a header or data: the cell {shown(self.cells[place])} is "
-            "no number, but others are. If it is a header, give the name of the target column "
-            "(target, --target); if it is data, put a header above it."
-        )
-
-
-def check_distinct(where: str, names: Sequence[str]) -> None:
-    """Raise a DataError where two columns have the same name."""
-    places: dict[str, int] = {}
-    for place, name in enumerate(names):
-        if name in places:
-            raise DataError(
-                f"{where}: the columns {places[name] + 1} and {place + 1} have the same name, "
-                f"{shown(name)}, but the names of columns must differ."
-            )
-        places[name] = place
-
-
-def target_column(path: Path, header: Sequence[str], width: int, target: str | int) -> int:
-    """Return the place of the target's column, or raise a DataError that says what there is."""
-    if not isinstance(target, str):
-        whole = isinstance(target, (int, np.integer)) and not isinstance(target, bool)
-        if not (whole and -width <= target < width):
-            raise DataError(
-                f"{path}: target is {target!r}, but the columns have the numbers 0 to {width - 1} "
-                f"(or -{width} to -1, from the end)."
-            )
-        return int(target) % width
-    if not header:
-        raise DataError(
-            f"{path}: target is {target!r}, but the first line is no header with names. Allowed is "
-            f"a column's number from 0 to {width - 1}."
-        )
-    if target not in header:
-        raise DataError(f"{path}: there is no column {target!r}: {nearest(target, header)}")
-    return list(header).index(target)

@@ -10,21 +10,18 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from accelegrad.data.csv_text import check_distinct
-from accelegrad.data.data_text import DataError, opened
-from accelegrad.data.datasets import MOST_COLUMNS
+from accelegrad.data.columns import Targets, Wanted, check_distinct, few
 from accelegrad.data.tables import (
+    MOST_COLUMNS,
     Block,
     TableFile,
-    Targets,
-    Wanted,
     check_finite,
     checked_targets,
-    few,
     native,
     no_rows,
     rows_of_bytes,
 )
+from accelegrad.data.text import DataError, opened
 from accelegrad.stored_arrays import DAMAGE, StoredArray, StoredArrays
 
 Array = npt.NDArray[Any]
@@ -64,6 +61,11 @@ class NpzFile(TableFile):
         except DAMAGE as error:
             raise self._damaged(error) from None
 
+    def whole(self) -> Block:
+        """Return all rows, in one block: arrays in Fortran order are then read as they are."""
+        [block] = self.blocks(self._shape[0])
+        return block
+
     def _damaged(self, error: Exception) -> DataError:
         if isinstance(error, DataError):
             return error
@@ -86,6 +88,7 @@ class NpzFile(TableFile):
             )
         if n == 0:
             raise no_rows(self.path)
+        self.n_features = d
         self._check_targets(arrays)
         if "feature_names" in arrays.names:
             self.names = self._found_names(arrays.read("feature_names"))
@@ -175,17 +178,15 @@ class NpzFile(TableFile):
             yield Block(X, y)
 
     def _dense_rows(self, X: StoredArray, rows: int | None) -> Iterator[Array]:
-        self._check_kind("X", X.header.dtype, "fiub", "numbers")
+        self._check_kind("X", X.header.dtype)
         for block in X.blocks(rows_of_bytes(X.row_bytes) if rows is None else rows):
             yield native(block)
 
     def _csr_rows(self, arrays: StoredArrays, rows: int | None) -> Iterator[Any]:
         n, d = self._shape
-        data, indices, starts = (arrays.open(name) for name in _BY_ROWS_OR_COLUMNS)
-        shapes = [array.header.shape for array in (data, indices, starts)]
-        self._check_compressed(shapes, n, data.header.dtype, indices.header.dtype)
-        self._check_kind("indptr", starts.header.dtype, "iu", "whole numbers")
-        entries = shapes[0][0]
+        data, indices, starts = (arrays.open(name) for name in _PARTS["csr"])
+        self._check_csr(data, indices, starts)
+        entries = data.header.shape[0]
         first = starts.take(1).astype(np.int64)
         self._check_starts(first[0] == 0)
         for done in range(0, n, count := rows or _rows_of_entries(entries, n)):
@@ -193,7 +194,7 @@ class NpzFile(TableFile):
             last = entries if done + count >= n else int(ends[-1])
             self._check_starts((np.diff(ends) >= 0).all() and ends[-1] == last <= entries)
             size = int(ends[-1] - ends[0])
-            columns = self._indices("indices", indices.take(size), d)
+            columns = self._indices(indices.take(size))
             block: Any = sp.csr_matrix(
                 (native(data.take(size)), columns, ends - ends[0]), shape=(ends.size - 1, d)
             )
@@ -203,47 +204,26 @@ class NpzFile(TableFile):
             yield block
             first = ends[-1:]
 
-    def _entries(self, arrays: StoredArrays, kind: str) -> Any:
-        """Return a matrix of another format by its entries, sorted by rows."""
-        n, d = self._shape
-        parts = [native(arrays.read(name)) for name in _PARTS[kind]]
-        made: Any
-        if kind == "coo":
-            data, *places = parts
-            shapes = [part.shape for part in parts]
-            if len(shapes[0]) != 1 or len(set(shapes)) != 1:
-                raise DataError(f"{self.path}: data, row and col must be equally long.")
-            row, col = (
-                self._indices(name, place, most)
-                for name, place, most in zip(("row", "col"), places, (n, d), strict=True)
-            )
-            made = sp.coo_matrix((data, (row, col)), shape=(n, d))
-        elif kind == "dia":
-            self._check_kind("offsets", parts[1].dtype, "iu", "whole numbers")
-            made = sp.dia_matrix((parts[0], parts[1]), shape=(n, d)).tocoo()
-        else:
-            made = self._by_columns_or_blocks(kind, *parts).tocoo()
-        self._check_kind("data", made.dtype, "fiub", "numbers")
-        order = np.argsort(made.row, kind="stable")
-        return made.data[order], made.row[order], made.col[order]
-
-    def _by_columns_or_blocks(self, kind: str, data: Array, indices: Array, starts: Array) -> Any:
-        n, d = self._shape
-        tall, wide = data.shape[1:] if kind == "bsr" and data.ndim == 3 else (1, 1)
-        if not (tall and wide) or n % tall or d % wide or (kind == "bsr") != (data.ndim == 3):
+    def _entries(self, arrays: StoredArrays, kind: str) -> tuple[Array, Array, Array]:
+        """Return data, rows and columns of a matrix of another format, sorted by rows."""
+        parts = {name: native(arrays.read(name)) for name in _PARTS[kind]}
+        for name, part in parts.items():
+            self._check_kind(name, part.dtype)
+        data, *places = parts.values()
+        make: Any = getattr(sp, f"{kind}_matrix")
+        given = (data, tuple(places)) if kind == "coo" else (data, *places)
+        made = make(given, shape=self._shape)
+        if kind in ("csc", "bsr"):
+            # SciPy drops what is behind the last entry; here it is a sign of damage.
+            self._check_starts(places[1].size > 0 and places[1][-1] == len(data))
+            made.check_format(full_check=True)
+        if kind == "bsr" and any(np.remainder(self._shape, made.blocksize)):
             raise DataError(
-                f"{self.path}: data of the shape {data.shape} make no {kind} matrix of {n} x {d}."
+                f"{self.path}: blocks of {made.blocksize} make no {self._shape} matrix."
             )
-        lines, across = (d, n) if kind == "csc" else (n // tall, d // wide)
-        shapes = [data.shape[:1], indices.shape, starts.shape]
-        self._check_compressed(shapes, lines, data.dtype, indices.dtype)
-        self._check_kind("indptr", starts.dtype, "iu", "whole numbers")
-        ends = starts.astype(np.int64)
-        steps = (np.diff(ends) >= 0).all()
-        self._check_starts(ends[0] == 0 and steps and ends[-1] == len(indices))
-        places = self._indices("indices", indices, across)
-        make: Any = sp.csc_matrix if kind == "csc" else sp.bsr_matrix
-        return make((data, places, ends), shape=(n, d))
+        found = made.tocoo()
+        order = np.argsort(found.row, kind="stable")
+        return found.data[order], found.row[order], found.col[order]
 
     def _sorted_rows(self, entries: tuple[Array, Array, Array], rows: int | None) -> Iterator[Any]:
         data, row, col = entries
@@ -258,19 +238,21 @@ class NpzFile(TableFile):
 
     # Checks
 
-    def _check_kind(self, name: str, dtype: np.dtype[Any], kinds: str, words: str) -> None:
+    def _check_kind(self, name: str, dtype: np.dtype[Any]) -> None:
+        """Raise a DataError where data are no numbers, or places no whole numbers."""
+        kinds, words = ("fiub", "numbers") if name in ("X", "data") else ("iu", "whole numbers")
         if dtype.kind not in kinds:
             raise DataError(f"{self.path}: {name} must hold {words}, but it holds {dtype}.")
 
-    def _check_compressed(
-        self, shapes: list[tuple[int, ...]], lines: int, data: np.dtype[Any], indices: np.dtype[Any]
-    ) -> None:
-        self._check_kind("data", data, "fiub", "numbers")
-        self._check_kind("indices", indices, "iu", "whole numbers")
-        if len(shapes[0]) != 1 or shapes[0] != shapes[1] or shapes[2] != (lines + 1,):
+    def _check_csr(self, *arrays: StoredArray) -> None:
+        for name, array in zip(_PARTS["csr"], arrays, strict=True):
+            self._check_kind(name, array.header.dtype)
+        shapes = [array.header.shape for array in arrays]
+        n = self._shape[0]
+        if len(shapes[0]) != 1 or shapes[0] != shapes[1] or shapes[2] != (n + 1,):
             raise DataError(
                 f"{self.path}: data, indices and indptr have the shapes {shapes}, but data and "
-                f"indices must be equally long, and indptr must have {lines + 1} entries."
+                f"indices must be equally long, and indptr must have {n + 1} entries."
             )
 
     def _check_starts(self, right: Any) -> None:
@@ -280,12 +262,12 @@ class NpzFile(TableFile):
                 "of entries."
             )
 
-    def _indices(self, name: str, given: Array, most: int) -> Array:
-        """Return row or column numbers, or say which is out of range."""
-        self._check_kind(name, given.dtype, "iu", "whole numbers")
-        if given.size and not (given.min() >= 0 and given.max() < most):
+    def _indices(self, given: Array) -> Array:
+        """Return the numbers of columns, or say which is out of range."""
+        d = self._shape[1]
+        if given.size and not (given.min() >= 0 and given.max() < d):
             wrong = int(given.min() if given.min() < 0 else given.max())
-            raise DataError(f"{self.path}: {name} holds {wrong}, but 0 to {most - 1} are allowed.")
+            raise DataError(f"{self.path}: indices holds {wrong}, but 0 to {d - 1} are allowed.")
         return native(given)
 
 

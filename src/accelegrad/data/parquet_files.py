@@ -10,20 +10,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from accelegrad.data.csv_text import check_distinct
-from accelegrad.data.data_text import DataError, opened
+from accelegrad.data.columns import Targets, Wanted, check_distinct, chosen_columns
 from accelegrad.data.tables import (
-    EVERYTHING,
     Block,
     TableFile,
-    Targets,
-    Wanted,
     check_finite,
     checked_targets,
-    chosen_columns,
     no_rows,
     rows_of_bytes,
 )
+from accelegrad.data.text import DataError, opened
 
 
 class ParquetFile(TableFile):
@@ -40,7 +36,7 @@ class ParquetFile(TableFile):
         check_distinct(str(path), header)
         columns = chosen_columns(path, header, len(header), wanted)
         self._features = [header[column] for column in columns.features]
-        self.names = tuple(self._features)
+        self.names, self.n_features = tuple(self._features), len(self._features)
         self.target = self._target = None if columns.target is None else header[columns.target]
 
     def _opened(self) -> Any:
@@ -93,13 +89,6 @@ class ParquetFile(TableFile):
             yield from self._file.iter_batches(batch_size=count, columns=needed)
         except self._damage as error:
             raise self._damaged(error) from None
-
-    def whole(self) -> Block:
-        """Return all rows."""
-        parts = list(self.blocks(EVERYTHING))  # several, if the file is in row groups
-        labels = [part.y for part in parts if part.y is not None]
-        X = np.concatenate([part.X for part in parts])
-        return Block(X, np.concatenate(labels) if labels else None)
 
     def _column(self, batch: Any, name: str, done: int) -> Any:
         column = batch.column(name)

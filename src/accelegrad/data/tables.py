@@ -1,10 +1,9 @@
-"""Tables of any format: rows whole or in blocks, and which columns are wanted."""
+"""Tables in files of any format: rows whole or in blocks, and what all of them must keep."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from enum import Enum
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,14 +11,12 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from accelegrad.data.csv_text import check_distinct, target_column
-from accelegrad.data.data_text import DataError
+from accelegrad.data.columns import Targets, Wanted
+from accelegrad.data.text import DataError
 from accelegrad.data.text_blocks import BLOCK_BYTES
 
-EVERYTHING = 1 << 62
-"""A number of rows that makes one block of any file."""
-
-_SHOWN_NAMES = 5
+MOST_COLUMNS = 100_000_000
+"""A file that claims more is almost surely wrong (two tokens run together, say)."""
 
 
 class Block(NamedTuple):
@@ -27,40 +24,6 @@ class Block(NamedTuple):
 
     X: Any
     y: npt.NDArray[Any] | None
-
-
-class Targets(Enum):
-    """What the targets are to be."""
-
-    AS_WRITTEN = "numbers if all of them are, else text"
-    NUMBERS = "numbers"
-    TEXT = "text where the file is text"
-    UNUSED = "not read"
-
-
-class Wanted(NamedTuple):
-    """What is to be read.
-
-    Attributes
-    ----------
-    target : str, int or None
-        The column with the targets: its name, or its number from 0; None for the last one (of a
-        table that is to be learnt from).
-    features : sequence of str or None
-        The names of the columns that a model knows, in its order.
-    n_features : int or None
-        The number of features, where it is known.
-    optional : bool
-        Whether a file may lack targets.
-    targets : Targets
-        What the targets are to be.
-    """
-
-    target: str | int | None = None
-    features: Sequence[str] | None = None
-    n_features: int | None = None
-    optional: bool = False
-    targets: Targets = Targets.AS_WRITTEN
 
 
 class TableFile(ABC):
@@ -72,12 +35,16 @@ class TableFile(ABC):
         The names of the features, where the file has some.
     target : str, int or None
         The name of the target, or the number of its column where columns have no names.
+    n_features : int or None
+        The number of features; None where it is not known before all rows are read. Whoever finds
+        it out sets it.
     in_any_order : bool
         Whether blocks can be read in any order once they were read in theirs.
     """
 
     names: tuple[str, ...] | None = None
     target: str | int | None = None
+    n_features: int | None = None
     in_any_order = False
 
     def __init__(self, path: Path, wanted: Wanted) -> None:
@@ -89,82 +56,45 @@ class TableFile(ABC):
 
     def whole(self) -> Block:
         """Return all rows."""
-        return next(self.blocks(EVERYTHING))
+        return joined(list(self.blocks(None)))
 
     def shuffled(self, rng: np.random.Generator) -> Iterator[Block]:
         """Yield the blocks of the last complete reading in random order, where that is possible."""
         raise NotImplementedError
 
-    def knows_width(self) -> bool:
-        """Tell whether the number of features is known before all rows are read."""
-        return True
 
-    def set_width(self, n_features: int) -> None:
-        """Set the number of features, once it is known."""
-        self.wanted = self.wanted._replace(n_features=n_features)
+def joined(blocks: list[Block]) -> Block:
+    """Return the rows of all blocks as one, and empty the list.
 
-
-class Columns(NamedTuple):
-    """Which columns of a table are the features, in this order, and which is the target."""
-
-    features: list[int]
-    target: int | None
-
-
-def chosen_columns(path: Path, names: Sequence[str], width: int, wanted: Wanted) -> Columns:
-    """Find the wanted columns by name, or else by place."""
-    if wanted.features is not None:
-        check_distinct(f"{path}: the features of the model", wanted.features)
-    if wanted.features is not None and names:
-        return _columns_by_name(path, names, wanted.features, wanted)
-    count = wanted.n_features
-    if wanted.optional and width == count:
-        return Columns(list(range(width)), None)
-    if count is not None and width != count + 1:
-        with_target = f" (or {count + 1} with the target)" if wanted.optional else ""
-        raise DataError(
-            f"{path}: found {width} columns, but {count} features are expected{with_target}."
-        )
-    chosen = -1 if wanted.target is None else wanted.target
-    if wanted.optional and isinstance(chosen, str) and chosen not in names:
-        if not names:
-            raise DataError(
-                f"{path}: found {width} columns and no header, so it is not known which of them is "
-                f"the target {chosen!r}. Give its number from 0 to {width - 1} (--target), leave "
-                "it out of the file, or put a header above."
-            )
-        chosen = -1
-    target = target_column(path, names, width, chosen)
-    return Columns([column for column in range(width) if column != target], target)
+    A sparse block may have fewer columns than others. Each array is let go as soon as it is
+    copied, so that all rows are in memory once and not twice.
+    """
+    if len(blocks) == 1:
+        return blocks.pop()
+    tables = [block.X for block in blocks]
+    labels = [block.y for block in blocks if block.y is not None]
+    blocks.clear()
+    y = _joined_arrays(labels) if labels else None
+    if not sp.issparse(tables[0]):
+        return Block(_joined_arrays(tables), y)
+    width = max(table.shape[1] for table in tables)
+    lengths = np.concatenate([np.diff(table.indptr) for table in tables])
+    entries, columns = [table.data for table in tables], [table.indices for table in tables]
+    tables.clear()
+    starts = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+    parts = (_joined_arrays(entries), _joined_arrays(columns), starts)
+    return Block(sp.csr_matrix(parts, shape=(lengths.size, width)), y)
 
 
-def _columns_by_name(
-    path: Path, names: Sequence[str], features: Sequence[str], wanted: Wanted
-) -> Columns:
-    missing = [name for name in features if name not in names]
-    if missing:
-        raise DataError(
-            f"{path}: {len(missing)} of the model's {len(features)} features are not among the "
-            f"columns: {few(missing)}. The columns are {few(names)}."
-        )
-    places = {name: place for place, name in enumerate(names)}
-    chosen = [places[name] for name in features]
-    target = wanted.target
-    if target is None or (wanted.optional and isinstance(target, str) and target not in names):
-        return Columns(chosen, None)
-    place = target_column(path, names, len(names), target)
-    if place in chosen:
-        raise DataError(
-            f"{path}: target is {target!r}, but this column, {names[place]!r}, is a feature of the "
-            "model."
-        )
-    return Columns(chosen, place)
-
-
-def few(names: Sequence[str]) -> str:
-    """Return some names for a message."""
-    shown = ", ".join(repr(name) for name in names[:_SHOWN_NAMES])
-    return shown + (", ..." if len(names) > _SHOWN_NAMES else "")
+def _joined_arrays(parts: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    """Return arrays one behind the other, and empty their list."""
+    rows = sum(len(part) for part in parts)
+    whole: npt.NDArray[Any] = np.empty((rows, *parts[0].shape[1:]), np.result_type(*parts))
+    for _ in range(len(parts)):
+        part = parts.pop()
+        whole[rows - len(part) : rows] = part
+        rows -= len(part)
+    return whole
 
 
 def no_rows(path: Path) -> DataError:

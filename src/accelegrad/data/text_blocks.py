@@ -1,21 +1,18 @@
-"""A text file in blocks of whole lines, or of whole rows of a table, decompressed as it is read."""
+"""A text file in blocks of whole lines, decompressed as it is read."""
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
-from accelegrad.data.csv_text import (
-    LONGEST_CELL,
-    QuoteFault,
-    quote_fault,
-    start_of_row,
-    wrong_quotes,
-)
-from accelegrad.data.data_text import content_pieces, line_of, plain_lines
+from accelegrad.data.text import DataError, content_pieces, plain_lines
+
+FIRST_ROWS = 16
+"""The rows that tell of a table whether it has a header, and of a text what it is."""
 
 # A block has about this many bytes where its number of rows is left open.
 BLOCK_BYTES = 1 << 24
@@ -48,35 +45,41 @@ def text_blocks(path: Path, rows: int | None) -> Iterator[TextBlock]:
         start, line = start + len(text), line + _count_lines(text)
 
 
-def row_blocks(path: Path, rows: int | None, separator: str) -> Iterator[TextBlock]:
-    """Yield blocks of a table, where a line that ends within quotes does not end a row."""
-    held: TextBlock | None = None
-    fault: QuoteFault | None = None
-    for more in text_blocks(path, rows):
-        block = more if held is None else held._replace(text=held.text + more.text)
-        if fault is None or b'"' in more.text:
-            fault = quote_fault(block.text, separator)
-        if fault is None:
-            held = None
-            yield block
-        elif fault.is_open and len(block.text) - fault.position <= LONGEST_CELL:
-            start = start_of_row(block.text, fault.position, separator)
-            if start:
-                yield block._replace(text=block.text[:start])
-            line = line_of(block.text, start, block.first_line)
-            held = TextBlock(block.text[start:], line, block.place)
-            fault = QuoteFault(fault.position - start, is_open=True)
-        else:
-            raise wrong_quotes(path, block.text, fault, block.first_line)
-    if held is not None and fault is not None:
-        raise wrong_quotes(path, held.text, fault, held.first_line)
-
-
 def block_at(path: Path, file: BinaryIO, place: Place) -> TextBlock:
     """Read a block again from a file that is not compressed."""
     file.seek(place.start)
     text = file.read(place.size)
     return TextBlock(plain_lines(path, text, place.first_line), place.first_line, place)
+
+
+def has_content(block: TextBlock) -> bool:
+    """Tell whether a line is neither blank nor a comment."""
+    return any(_contents(block.text))
+
+
+def first_content(text: bytes) -> bytes:
+    """Return the first line that is neither blank nor a comment, without a comment behind it."""
+    return next(filter(None, _contents(text)), b"")
+
+
+def beginning(path: Path, blocks: Iterator[TextBlock]) -> bytes:
+    """Return the text up to some lines that are neither blank nor comments, or to the end."""
+    parts: list[bytes] = []
+    count = 0
+    for block in blocks:
+        parts.append(block.text)
+        count += sum(map(bool, _contents(block.text)))
+        if count >= FIRST_ROWS:
+            break
+    text = b"".join(parts)
+    if not text or text.isspace():
+        raise DataError(f"{path}: the file is empty, but it must hold at least one row.")
+    return text
+
+
+def _contents(text: bytes) -> Iterator[bytes]:
+    """Yield the lines without comments and spaces around."""
+    return (line.partition(b"#")[0].strip() for line in io.BytesIO(text))
 
 
 def _cut(pieces: Iterator[bytes], rows: int | None) -> Iterator[bytes]:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from accelegrad.data.data_text import number_in
+from accelegrad.data.text import number_in
 
 UNKNOWN = -1
 

@@ -18,7 +18,9 @@ import numpy.typing as npt
 from sklearn.base import is_classifier, is_regressor
 from sklearn.utils import check_array
 
-from accelegrad.data.table_files import TableFile, Targets, Wanted, open_table, rows_of_bytes
+from accelegrad.data.columns import Targets, Wanted
+from accelegrad.data.formats import open_table
+from accelegrad.data.tables import TableFile, rows_of_bytes
 from accelegrad.errors import whole_number
 from accelegrad.sklearn.base import LinearEstimator
 from accelegrad.sklearn.stream_certificate import StreamCertificate
@@ -254,15 +256,15 @@ class FileSource(Source):
 
     def look(self, *, classes: bool) -> Facts:
         """Read the file once, unless all that matters is known."""
-        if self._table.knows_width() and not classes:
+        if self._table.n_features is not None and not classes:
             return Facts()
         rows, width, labels = 0, 1, _Labels()
         for X, y in self._table.blocks(self._chunk_rows):
             rows, width = rows + X.shape[0], max(width, X.shape[1])
             if classes:
                 labels.add(y)
-        if not self._table.knows_width():
-            self._table.set_width(width)
+        if self._table.n_features is None:
+            self._table.n_features = width
         self._read_before = True
         return Facts(rows, labels.found)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import bz2
-import io
 import lzma
 import zlib
 from collections.abc import Callable, Iterator
@@ -155,11 +154,6 @@ def as_unicode(path: Path, text: bytes, first_line: int = 1) -> str:
 def line_of(text: bytes, position: int, first_line: int = 1) -> int:
     """Return the number of the line at a position."""
     return text.count(b"\n", 0, position) + first_line
-
-
-def numbered_lines(text: bytes, first_line: int) -> Iterator[tuple[int, bytes]]:
-    """Yield the lines with their numbers."""
-    return enumerate(io.BytesIO(text), start=first_line)
 
 
 def shown(piece: str | bytes) -> str:

@@ -1,0 +1,94 @@
+"""The command `accelegrad inspect`: what a model file holds."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from accelegrad.cli.common import (
+    SHOWN_VALUES,
+    Commands,
+    first_of,
+    model_in_words,
+    quality_facts,
+    say,
+    say_facts,
+)
+
+if TYPE_CHECKING:
+    from accelegrad.sklearn.model_file import SavedModel
+
+
+def add_inspect(commands: Commands[argparse.ArgumentParser]) -> None:
+    """Add the command to the parser's commands."""
+    command = commands.add_parser(
+        "inspect",
+        help="show what a model file holds",
+        description="Show loss, penalty, size, classes, certified gap, sparsity and the largest "
+        "coefficients of a model file.",
+        epilog="Example: accelegrad inspect model.agm",
+    )
+    command.add_argument("model", type=Path, metavar="MODEL", help="what `accelegrad fit` wrote")
+    command.add_argument(
+        "--top",
+        type=int,
+        default=SHOWN_VALUES,
+        metavar="N",
+        help=f"how many coefficients are shown ({SHOWN_VALUES})",
+    )
+    command.set_defaults(run=run_inspect)
+
+
+def run_inspect(given: argparse.Namespace) -> int:
+    """Do what the options ask for."""
+    from accelegrad.sklearn.model_file import FORMAT, read_model
+
+    saved = read_model(given.model)
+    estimator = saved.estimator
+    coefficients = estimator.coef_
+    if hasattr(coefficients, "toarray"):
+        coefficients = coefficients.toarray()
+    coefficients = np.atleast_2d(coefficients)
+    classes = getattr(estimator, "classes_", None)
+    lines = [
+        ("file", f"{given.model}: format {FORMAT.version}, written by accelegrad {saved.version}"),
+        ("model", model_in_words(estimator)),
+        ("features", str(estimator.n_features_in_) + (", named" if saved.feature_names else "")),
+    ]
+    if saved.target is not None:
+        named = isinstance(saved.target, str)
+        lines.append(("target", str(saved.target) if named else f"column {saved.target}"))
+    if classes is not None:
+        lines.append(("classes", f"{classes.size}: {first_of(classes.tolist())}"))
+    used = int(np.count_nonzero(coefficients))
+    lines += [
+        *quality_facts(estimator),
+        ("converged", f"{'yes' if estimator.converged_ else 'no'} (tol {estimator.tol})"),
+        ("intercept", first_of([f"{value:.6g}" for value in np.ravel(estimator.intercept_)])),
+        (
+            "coefficients",
+            f"{coefficients.shape[0]} x {coefficients.shape[1]}, {coefficients.dtype}, {used} not "
+            f"zero ({100 * used / max(1, coefficients.size):.1f} %)",
+        ),
+    ]
+    say_facts(lines)
+    _tell_largest(coefficients, saved, given.top)
+    return 0
+
+
+def _tell_largest(coefficients: Any, saved: SavedModel, count: int) -> None:
+    """Print the coefficients that are largest in absolute value, with what they belong to."""
+    sizes = np.abs(coefficients).ravel()
+    places = np.argsort(-sizes, kind="stable")[: max(0, count)]
+    lines = []
+    for row, column in zip(*np.unravel_index(places, coefficients.shape), strict=True):
+        name = saved.feature_names[column] if saved.feature_names else f"feature {column}"
+        if coefficients.shape[0] > 1:
+            name = f"{saved.estimator.classes_[row]}: {name}"
+        lines.append((f"  {name}", f"{coefficients[row, column]:+.6g}"))
+    if lines:
+        say("largest coefficients (features count from 0)")
+        say_facts(lines)

@@ -1,0 +1,197 @@
+"""The command `accelegrad predict`: what a model file says of the rows of a data file."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+import numpy as np
+
+from accelegrad.cli.common import (
+    DATA_FORMATS,
+    Commands,
+    check_out,
+    first_of,
+    name_or_number,
+    say_facts,
+)
+from accelegrad.files import whole_file
+
+if TYPE_CHECKING:
+    from accelegrad.data.columns import Targets
+    from accelegrad.data.tables import TableFile
+    from accelegrad.sklearn.model_file import SavedModel
+
+
+def add_predict(commands: Commands[argparse.ArgumentParser]) -> None:
+    """Add the command to the parser's commands."""
+    command = commands.add_parser(
+        "predict",
+        help="predict with a model file",
+        description="Predict for the rows of a file, chunk by chunk, and write CSV text with a "
+        "header. Columns of a CSV or parquet file are found by the names the model knows, if it "
+        "knows some; the target may be absent.",
+        epilog="Example: accelegrad predict model.agm new.csv --proba --out predictions.csv",
+    )
+    command.add_argument("model", type=Path, metavar="MODEL", help="what `accelegrad fit` wrote")
+    command.add_argument("data", type=Path, metavar="DATA", help=DATA_FORMATS)
+    command.add_argument(
+        "--out", type=Path, metavar="FILE", help="write here (default: standard output)"
+    )
+    command.add_argument(
+        "--proba", action="store_true", help="the probability of each class, a column a class"
+    )
+    command.add_argument(
+        "--score",
+        action="store_true",
+        help="print the accuracy (or R^2 and the mean absolute error) instead; the predictions are "
+        "written with --out only",
+    )
+    command.add_argument(
+        "--target",
+        type=name_or_number,
+        metavar="COLUMN",
+        help="the column with the true targets (default: as when fitting)",
+    )
+    command.set_defaults(run=run_predict)
+
+
+def run_predict(given: argparse.Namespace) -> int:
+    """Do what the options ask for."""
+    from accelegrad.data.columns import Wanted
+    from accelegrad.data.formats import open_table
+    from accelegrad.sklearn.model_file import read_model
+
+    if given.out is not None:
+        check_out(given.out, given.data, given.model)
+    saved = read_model(given.model)
+    estimator = saved.estimator
+    if given.proba and not hasattr(estimator, "predict_proba"):
+        raise ValueError(
+            f"--proba: the loss {estimator.loss} gives no probabilities; log_loss and "
+            "modified_huber do."
+        )
+    wanted = Wanted(
+        saved.target if given.target is None else given.target,
+        saved.feature_names,
+        int(estimator.n_features_in_),
+        optional=given.target is None,
+        targets=_scored_targets(estimator, given.score),
+    )
+    # The table puts columns in order by name; scikit-learn would warn of arrays without names.
+    vars(estimator).pop("feature_names_in_", None)
+    scores = _Scores(estimator) if given.score else None
+    blocks = _predictions(saved, open_table(given.data, wanted), given.proba, scores)
+    if given.out is not None:
+        with whole_file(given.out) as file:
+            text = io.TextIOWrapper(file, "utf-8", newline="")
+            try:
+                _write(text, _header(saved, given.proba), blocks)
+            finally:
+                text.detach()  # whoever opened the file closes it
+    elif scores is None:
+        _print(_header(saved, given.proba), blocks)
+    else:
+        for _ in blocks:
+            pass
+    if scores is not None:
+        say_facts(scores.lines())
+    return 0
+
+
+def _scored_targets(estimator: Any, score: bool) -> Targets:
+    """Return what the targets must be to be scored; they are not read if they are not."""
+    from sklearn.base import is_classifier
+
+    from accelegrad.data.columns import Targets
+
+    if not score:
+        return Targets.UNUSED
+    # A label in text is compared as it is written: "1" may be a class beside "xyz".
+    return Targets.TEXT if is_classifier(estimator) else Targets.NUMBERS
+
+
+def _header(saved: SavedModel, proba: bool) -> list[str]:
+    if proba:
+        return [str(label) for label in saved.estimator.classes_.tolist()]
+    return [saved.target if isinstance(saved.target, str) else "prediction"]
+
+
+def _predictions(
+    saved: SavedModel, table: TableFile, proba: bool, scores: _Scores | None
+) -> Iterator[list[Any]]:
+    """Yield the rows to write of each chunk."""
+    estimator = saved.estimator
+    for X, y in table.blocks(None):
+        if scores is not None:
+            scores.add(X, y, table.path)
+        if proba:
+            yield estimator.predict_proba(X).tolist()
+        else:
+            yield [[value] for value in estimator.predict(X).tolist()]
+
+
+def _write(file: TextIO, header: Sequence[str], blocks: Iterator[list[Any]]) -> None:
+    first = next(blocks, [])  # before anything is written: it may be wrong
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(first)
+    for rows in blocks:
+        writer.writerows(rows)
+
+
+def _print(header: Sequence[str], blocks: Iterator[list[Any]]) -> None:
+    try:
+        _write(sys.stdout, header, blocks)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader, such as `head`, has seen enough. What is left must not fail at the exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+class _Scores:
+    """Targets and predictions, collected for the score."""
+
+    def __init__(self, estimator: Any) -> None:
+        self._estimator = estimator
+        self._true: list[Any] = []
+        self._predicted: list[Any] = []
+
+    def add(self, X: Any, y: Any, path: Path) -> None:
+        if y is None:
+            raise ValueError(f"{path}: --score needs the true targets, but the file has none.")
+        self._true.append(y)
+        self._predicted.append(self._estimator.predict(X))
+
+    def lines(self) -> list[tuple[str, str]]:
+        from sklearn.base import is_classifier
+        from sklearn.metrics import mean_absolute_error, r2_score
+
+        true, predicted = np.concatenate(self._true), np.concatenate(self._predicted)
+        rows = ("rows", str(true.size))
+        if is_classifier(self._estimator):
+            return [rows, *self._share_of_right_ones(true, predicted)]
+        return [
+            rows,
+            ("R^2", f"{r2_score(true, predicted):.6f}"),
+            ("mean absolute error", f"{mean_absolute_error(true, predicted):.8g}"),
+        ]
+
+    def _share_of_right_ones(self, true: Any, predicted: Any) -> list[tuple[str, str]]:
+        from accelegrad.sklearn.label_match import UNKNOWN, class_places
+
+        classes = self._estimator.classes_
+        places = class_places(true, classes)
+        right = places == class_places(predicted, classes)
+        lines = [("accuracy", f"{right.mean():.6f}")]
+        unknown = true[places == UNKNOWN]
+        if unknown.size:
+            labels = first_of(np.unique(unknown).tolist())
+            lines.append(("labels not known to the model", f"{unknown.size} rows: {labels}"))
+        return lines
