@@ -4,10 +4,9 @@ An estimator's `tol` is relative to the objective itself, since that is what a u
 without knowing the data's units: it is the `rtol` of `minimize`, with a small absolute one for a
 minimum of zero.
 
-A linear model with at most an l2 term is handed over as it is, if its loss is smooth or will be
-smoothed. Else, with an l1 term, a constraint or several classes, `minimize` gets a function, in
-scaled coordinates where that is possible, and where there are lower bounds that hold everywhere, a
-callback looks at them and stops it.
+`accelegrad.choose.WAYS` says whether the model is handed over as it is, or as a function. A
+function is in scaled coordinates where that is possible, and where there are lower bounds that hold
+everywhere, a callback looks at them and stops the run.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.optimize import OptimizeResult
 
+from accelegrad.choose import AS_FUNCTION, WAYS, first
 from accelegrad.errors import Vector
 from accelegrad.minimize import minimize
 from accelegrad.problems.linear_model import LinearModel
@@ -277,25 +277,56 @@ def solve(
     seed : int
         For the random rows of minibatches.
     """
-    stochastic = settings.batch_size is not None
-    if isinstance(problem.model, LinearModel) and (stochastic or _is_plain(problem)):
-        return _solve_model(problem.model, problem, settings, start, score, seed)
-    if stochastic:
+    facts = FitFacts(problem, settings)
+    if facts.several_classes and facts.minibatches:
         raise ValueError("batch_size must be 'auto' for fit with multi_class='multinomial'.")
-    return _solve_function(problem, settings, start, score)
+    if first(WAYS, facts).method == AS_FUNCTION:
+        return _solve_function(problem, settings, start, score)
+    return _solve_model(facts.model, problem, settings, start, score, seed)
 
 
-def _is_plain(problem: Problem) -> bool:
-    """Tell whether the model is best handed over as it is.
+@dataclass(frozen=True)
+class FitFacts:
+    """What is known of an estimator's problem, for the conditions of `accelegrad.choose.WAYS`."""
 
-    For losses with kinks and no dual bound of their own, which `minimize` does not smooth, the
-    bounds here, where they can be had, prove an accuracy in far fewer iterations.
-    """
-    if not problem.is_free:
-        return False
-    model = problem.model
-    smoothed = isinstance(model, LinearModel) and model.has_dual_bound
-    return problem.is_smooth or smoothed or not DualBound(problem).can_repair
+    problem: Problem
+    settings: Settings
+
+    @property
+    def several_classes(self) -> bool:
+        """The loss is the multinomial one."""
+        return isinstance(self.problem.model, MultinomialModel)
+
+    @property
+    def minibatches(self) -> bool:
+        """`batch_size` is a number."""
+        return self.settings.batch_size is not None
+
+    @property
+    def constrained(self) -> bool:
+        """There is an l1 term or a constraint."""
+        return not self.problem.is_free
+
+    @property
+    def smooth(self) -> bool:
+        """The loss has a gradient everywhere."""
+        return self.problem.is_smooth
+
+    @property
+    def dual_bound(self) -> bool:
+        """The model has a dual bound: there is an l2 term, or more rows than a few columns."""
+        return self.model.has_dual_bound
+
+    @property
+    def repairable_slopes(self) -> bool:
+        """Slopes can be made to fit the optimality conditions, at a reasonable cost."""
+        return DualBound(self.problem).can_repair
+
+    @property
+    def model(self) -> LinearModel:
+        """The model, where there are no classes beyond two."""
+        assert isinstance(self.problem.model, LinearModel)
+        return self.problem.model
 
 
 def _solve_model(

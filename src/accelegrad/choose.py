@@ -1,0 +1,281 @@
+"""The only place where a method is chosen: tables of (condition, method, reason).
+
+`TABLE` says which method a problem gets: its rows are read from top to bottom, and the first one
+whose condition holds decides. `WAYS` says in the same form how an estimator hands its problem to
+`minimize`. A condition is a tuple of facts that all have to hold, each the name of a property of
+`Facts`, or in `WAYS` of `accelegrad.sklearn.solve.FitFacts`. docs/methods.md shows the tables. What
+the methods are is in `accelegrad.catalogue`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from accelegrad.catalogue import AUTO, DUAL, METHODS, NEWTON
+from accelegrad.errors import nearest
+from accelegrad.problems.linear_model import LinearModel
+from accelegrad.problems.penalties import Penalty
+from accelegrad.problems.scaling import unevenness
+from accelegrad.problems.sets import FeasibleSet, WholeSpace
+from accelegrad.rows.curvature import Costs
+from accelegrad.rows.oracles import SUM_RULES
+from accelegrad.rules import Rule
+
+#: Up to this ratio of the sizes of columns, methods that do not scale them do well.
+LARGEST_RATIO = 300.0
+#: Up to this many rows per column, ascent on the dual beats learning the curvature from gradients;
+#: the second number is for the logistic loss, whose steps take logarithms and so cost more.
+MOST_ROWS, MOST_ROWS_LOGISTIC = 1.5, 0.75
+
+
+# -- what is known --------------------------------------------------------------------------------
+
+
+class Wishes(NamedTuple):
+    """What the user said about the method and the space, unchecked."""
+
+    method: Any
+    parameters: Mapping[str, Any]  # diameter and those of single methods; None: not given
+    feasible_set: Any = None
+    project_y: bool | None = None
+    penalty: Any = None
+    scale: Any = None
+    stochastic: bool = False  # gradients of a few rows at a time
+    restart: Any = None
+    streamed: bool = False  # rows that come in chunks, each used once
+
+    @property
+    def gives_diameter(self) -> bool:
+        """Whether the diameter is given, and so need not be found."""
+        return not is_auto(self.parameters.get("diameter", AUTO), or_none=True)
+
+
+def is_auto(given: Any, *, or_none: bool = False) -> bool:
+    """Tell whether "auto" is given; where `or_none`, None means the same."""
+    return (or_none and given is None) or (isinstance(given, str) and given == AUTO)
+
+
+def constrains(chosen: FeasibleSet | None) -> bool:
+    """Tell whether a set is a constraint, and not the absence of one."""
+    return chosen is not None and not isinstance(chosen, WholeSpace)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known of a problem and of the user's wishes, for the conditions of `TABLE`.
+
+    What takes a look at the data is found out when a condition asks for it, and only then.
+    """
+
+    wishes: Wishes
+    model: LinearModel | None = None
+    feasible_set: FeasibleSet | None = None
+    penalty: Penalty | None = None
+
+    @property
+    def rule_given(self) -> bool:
+        """`method` is a rule object."""
+        return isinstance(self.wishes.method, Rule)
+
+    @property
+    def name_given(self) -> bool:
+        """`method` is a name other than "auto"."""
+        return not self.rule_given and not is_auto(self.wishes.method)
+
+    @property
+    def streamed(self) -> bool:
+        """Rows come in chunks, each used once: `partial_fit`."""
+        return self.wishes.streamed
+
+    @property
+    def constrained(self) -> bool:
+        """There is a feasible set other than the whole space, or a penalty."""
+        return constrains(self.feasible_set) or self.penalty is not None
+
+    @property
+    def diameter_given(self) -> bool:
+        """`diameter` is a number."""
+        return self.wishes.gives_diameter
+
+    @property
+    def function(self) -> bool:
+        """What is minimised is a function, not a `LinearModel`."""
+        return self.model is None
+
+    @property
+    def minibatches(self) -> bool:
+        """`batch_size` is given."""
+        return self.wishes.stochastic
+
+    @property
+    def options_given(self) -> bool:
+        """`restart` or a parameter of single methods is given."""
+        wishes = self.wishes
+        given = (value for name, value in wishes.parameters.items() if name != "diameter")
+        return any(value is not None for value in (wishes.restart, wishes.project_y, *given))
+
+    @property
+    def scale_given(self) -> bool:
+        """`scale` is "columns" or an array."""
+        return not is_auto(self.wishes.scale, or_none=True)
+
+    @property
+    def no_dual_bound(self) -> bool:
+        """No dual bound gets tight: no l2 term, and more than a few columns or too few rows."""
+        return not self._model.has_dual_bound
+
+    @cached_property
+    def cheap_curvature(self) -> bool:
+        """Second derivatives cost little enough, beside gradients, to be of use."""
+        return Costs.of(self._model).least > 0
+
+    @property
+    def uneven_columns(self) -> bool:
+        """`scale` is "auto", curvature is not cheap, and columns differ in size 300-fold."""
+        scalable = self.wishes.scale is not None and not self.cheap_curvature
+        return scalable and self.unevenness > LARGEST_RATIO
+
+    @property
+    def small_dual(self) -> bool:
+        """An l2 term, no intercept, no cheap curvature, and few rows beside the columns."""
+        model = self._model
+        if model.l2 == 0.0 or model.fit_intercept:
+            return False
+        most = MOST_ROWS_LOGISTIC if model.loss.name == "logistic" else MOST_ROWS
+        return model.n_samples <= most * model.n_features and not self.cheap_curvature
+
+    # The rest is for the reasons.
+
+    @cached_property
+    def unevenness(self) -> float:
+        """How many times larger the largest column is than the smallest."""
+        return unevenness(self._model)
+
+    @property
+    def smoothness(self) -> str:
+        """What makes the loss fit for Newton's steps."""
+        smooth = math.isfinite(self._model.loss.curvature)
+        return "is smooth" if smooth else "can be smoothed as far as the dual gap allows"
+
+    @property
+    def _model(self) -> LinearModel:
+        assert self.model is not None  # the row for functions stands above
+        return self.model
+
+
+# -- the tables -----------------------------------------------------------------------------------
+
+
+class Row(NamedTuple):
+    """A line of a table: where all facts of the condition hold, this method, for this reason."""
+
+    condition: tuple[str, ...]
+    method: str
+    reason: str  # with what is known of the problem in braces
+
+    def holds(self, facts: Any) -> bool:
+        """Tell whether all facts of the condition hold; the later ones are looked at last."""
+        return all(getattr(facts, fact) for fact in self.condition)
+
+
+#: In the place of a method's name: the one that was given.
+GIVEN = "given"
+TABLE = [
+    Row(("rule_given",), GIVEN, "a rule object was given"),
+    Row(("name_given",), GIVEN, "it was asked for"),
+    Row(("streamed",), "accelegrad", "its steps take noise, and a stream has no end to plan for"),
+    Row(
+        ("constrained", "diameter_given"),
+        "unixgrad",
+        "there is a constraint or a penalty, and a diameter is given",
+    ),
+    Row(("constrained",), "accelegrad", "there is a constraint or a penalty"),
+    Row(("function",), "accelegrad", "it is accelerated where the function is smooth, and safe"),
+    Row(("diameter_given",), "accelegrad", "a diameter is given"),
+    Row(("minibatches",), "accelegrad", "batch_size asks for plain stochastic steps"),
+    Row(("options_given",), "accelegrad", "it is what the other options are meant for"),
+    Row(("scale_given",), "accelegrad", "scaled coordinates are asked for"),
+    Row(("no_dual_bound",), "accelegrad", "without an l2 term the dual gap need not get tight"),
+    Row(
+        ("uneven_columns",),
+        "accelegrad",
+        "columns differ in size by a factor of {facts.unevenness:.2g}, so that coordinates are "
+        "scaled",
+    ),
+    Row(
+        ("small_dual",),
+        DUAL,
+        "the dual has {facts.model.n_samples} coordinates, the primal {facts.model.n_features}",
+    ),
+    Row(
+        ("cheap_curvature",),
+        NEWTON,
+        "the {facts.model.loss.name} loss {facts.smoothness}; the curvature in "
+        "{facts.model.n_parameters} coordinates costs little beside gradients",
+    ),
+    Row(
+        (),
+        NEWTON,
+        "the {facts.model.loss.name} loss {facts.smoothness}; steps on a few of "
+        "{facts.model.n_samples} rows are soon near, and full gradients learn the curvature",
+    ),
+]
+
+#: How an estimator's problem is handed to `minimize`: as the model itself, or as a function with
+#: lower bounds of the estimator's.
+AS_MODEL, AS_FUNCTION = "model", "function"
+WAYS = [
+    Row(("several_classes",), AS_FUNCTION, "the loss couples the scores of several classes"),
+    Row(("minibatches",), AS_MODEL, "a model can estimate gradients from a few of its rows"),
+    Row(
+        ("constrained",),
+        AS_FUNCTION,
+        "coordinates can be scaled, and the bounds with l1 term and constraint hold everywhere",
+    ),
+    Row(("smooth",), AS_MODEL, "methods for sums over rows take smooth losses"),
+    Row(("dual_bound",), AS_MODEL, "the loss is smoothed as far as its dual gap allows"),
+    Row(
+        ("repairable_slopes",),
+        AS_FUNCTION,
+        "slopes that are made to fit the optimality conditions prove an accuracy far sooner",
+    ),
+    Row((), AS_MODEL, "nothing would prove an accuracy sooner"),
+]
+
+
+class Choice(NamedTuple):
+    """The name of a method, and why it is that one."""
+
+    name: str
+    reason: str
+    of_rows: bool = False  # whether it works on the rows of a LinearModel and on nothing else
+
+
+def first(table: Sequence[Row], facts: Any) -> Row:
+    """Return the first row of a table whose condition holds."""
+    return next(row for row in table if row.holds(facts))
+
+
+def choose(facts: Facts) -> Choice:
+    """Return the method that is asked for, or the one that serves best, with the reason."""
+    method = facts.wishes.method
+    if not isinstance(method, str | Rule):
+        raise TypeError(f"method must be a name or a rule object, not {method!r}.")
+    if isinstance(method, str) and method not in (AUTO, *METHODS):
+        raise ValueError(f"method is {method!r}: {nearest(method, [AUTO, *METHODS])}")
+    row = first(TABLE, facts)
+    name = _given_name(method) if row.method == GIVEN else row.method
+    of_rows = isinstance(method, SUM_RULES) or (name in METHODS and METHODS[name].rule in SUM_RULES)
+    return Choice(name, row.reason.format(facts=facts), of_rows)
+
+
+def _given_name(method: str | Rule) -> str:
+    """Return the name of what was given; rules for sums over rows go by that of the method."""
+    if isinstance(method, str):
+        return method
+    known = [name for name, entry in METHODS.items() if entry.rule is type(method)]
+    return known[0] if known and isinstance(method, SUM_RULES) else type(method).__name__
