@@ -22,8 +22,8 @@ from scipy.optimize import minimize as scipy_minimize
 from sklearn.linear_model import LogisticRegression
 
 import accelegrad as ag
-from accelegrad.catalogue import AUTO, METHODS
-from accelegrad.choose import Facts, Wishes, choose
+from accelegrad.catalogue import METHODS
+from accelegrad.choose import Facts, choose
 from accelegrad.lab.bench.problems import LOSSES, sources
 from accelegrad.rows import VarianceReducedAcceleGrad
 from accelegrad.rows.oracles import sum_oracle
@@ -117,8 +117,7 @@ def table(model: ag.LinearModel) -> dict[str, list[Mark | None]]:
     rng = np.random.default_rng(0)
 
     def chosen() -> tuple[Rule, ModelOracle]:
-        # With scale=None the choice is among the methods for sums over rows.
-        rule = METHODS[choose(Facts(Wishes(AUTO, {}), model)).name].rule()
+        rule = METHODS[choose(Facts(model)).name].rule()
         return rule, sum_oracle(rule, model, rng, lambda value: 1e-7 * abs(value))
 
     def reduced() -> tuple[Rule, ModelOracle]:

@@ -18,9 +18,7 @@ from typing import Any, NamedTuple
 from accelegrad.catalogue import AUTO, DUAL, METHODS, NEWTON
 from accelegrad.errors import nearest
 from accelegrad.problems.linear_model import LinearModel
-from accelegrad.problems.penalties import Penalty
 from accelegrad.problems.scaling import unevenness
-from accelegrad.problems.sets import FeasibleSet, WholeSpace
 from accelegrad.rows.curvature import Costs
 from accelegrad.rows.oracles import SUM_RULES
 from accelegrad.rules import Rule
@@ -46,22 +44,6 @@ class Wishes(NamedTuple):
     scale: Any = None
     stochastic: bool = False  # gradients of a few rows at a time
     restart: Any = None
-    streamed: bool = False  # rows that come in chunks, each used once
-
-    @property
-    def gives_diameter(self) -> bool:
-        """Whether the diameter is given, and so need not be found."""
-        return not is_auto(self.parameters.get("diameter", AUTO), or_none=True)
-
-
-def is_auto(given: Any, *, or_none: bool = False) -> bool:
-    """Tell whether "auto" is given; where `or_none`, None means the same."""
-    return (or_none and given is None) or (isinstance(given, str) and given == AUTO)
-
-
-def constrains(chosen: FeasibleSet | None) -> bool:
-    """Tell whether a set is a constraint, and not the absence of one."""
-    return chosen is not None and not isinstance(chosen, WholeSpace)
 
 
 @dataclass(frozen=True)
@@ -71,100 +53,84 @@ class Facts:
     What takes a look at the data is found out when a condition asks for it, and only then.
     """
 
-    wishes: Wishes
     model: LinearModel | None = None
-    feasible_set: FeasibleSet | None = None
-    penalty: Penalty | None = None
+    rule_given: bool = False
+    name_given: bool = False
+    streamed: bool = False
+    constrained: bool = False
+    diameter_given: bool = False
+    minibatches: bool = False
+    options_given: bool = False
+    scale_given: bool = False
+    may_scale: bool = False
 
-    @property
-    def rule_given(self) -> bool:
-        """`method` is a rule object."""
-        return isinstance(self.wishes.method, Rule)
-
-    @property
-    def name_given(self) -> bool:
-        """`method` is a name other than "auto"."""
-        return not self.rule_given and not is_auto(self.wishes.method)
-
-    @property
-    def streamed(self) -> bool:
-        """Rows come in chunks, each used once: `partial_fit`."""
-        return self.wishes.streamed
-
-    @property
-    def constrained(self) -> bool:
-        """There is a feasible set other than the whole space, or a penalty."""
-        return constrains(self.feasible_set) or self.penalty is not None
-
-    @property
-    def diameter_given(self) -> bool:
-        """`diameter` is a number."""
-        return self.wishes.gives_diameter
+    @classmethod
+    def of(cls, wishes: Wishes, model: LinearModel | None, *, constrained: bool) -> Facts:
+        """Return the facts of a call of `minimize`."""
+        others = (value for name, value in wishes.parameters.items() if name != "diameter")
+        options = (wishes.restart, wishes.project_y, *others)
+        return cls(
+            model,
+            rule_given=isinstance(wishes.method, Rule),
+            name_given=isinstance(wishes.method, str) and wishes.method != AUTO,
+            constrained=constrained,
+            diameter_given=is_given(wishes.parameters.get("diameter")),
+            minibatches=wishes.stochastic,
+            options_given=any(value is not None for value in options),
+            scale_given=is_given(wishes.scale),
+            may_scale=wishes.scale is not None,
+        )
 
     @property
     def function(self) -> bool:
-        """What is minimised is a function, not a `LinearModel`."""
+        """Whether it is a function that is minimised, not a `LinearModel`."""
         return self.model is None
 
     @property
-    def minibatches(self) -> bool:
-        """`batch_size` is given."""
-        return self.wishes.stochastic
-
-    @property
-    def options_given(self) -> bool:
-        """`restart` or a parameter of single methods is given."""
-        wishes = self.wishes
-        given = (value for name, value in wishes.parameters.items() if name != "diameter")
-        return any(value is not None for value in (wishes.restart, wishes.project_y, *given))
-
-    @property
-    def scale_given(self) -> bool:
-        """`scale` is "columns" or an array."""
-        return not is_auto(self.wishes.scale, or_none=True)
-
-    @property
     def no_dual_bound(self) -> bool:
-        """No dual bound gets tight: no l2 term, and more than a few columns or too few rows."""
+        """Whether no lower bound from the model's dual gets tight."""
         return not self._model.has_dual_bound
 
     @cached_property
     def cheap_curvature(self) -> bool:
-        """Second derivatives cost little enough, beside gradients, to be of use."""
+        """Whether second derivatives cost little enough, beside gradients, to be of use."""
         return Costs.of(self._model).least > 0
 
     @property
     def uneven_columns(self) -> bool:
-        """`scale` is "auto", curvature is not cheap, and columns differ in size 300-fold."""
-        scalable = self.wishes.scale is not None and not self.cheap_curvature
-        return scalable and self.unevenness > LARGEST_RATIO
+        """Whether columns differ in size so much that they have to be scaled, and may be."""
+        needed = self.may_scale and not self.cheap_curvature
+        return needed and self.unevenness > LARGEST_RATIO
 
     @property
     def small_dual(self) -> bool:
-        """An l2 term, no intercept, no cheap curvature, and few rows beside the columns."""
+        """Whether the dual is free of constraints that couple rows, and has few coordinates."""
         model = self._model
         if model.l2 == 0.0 or model.fit_intercept:
             return False
         most = MOST_ROWS_LOGISTIC if model.loss.name == "logistic" else MOST_ROWS
         return model.n_samples <= most * model.n_features and not self.cheap_curvature
 
-    # The rest is for the reasons.
-
     @cached_property
     def unevenness(self) -> float:
-        """How many times larger the largest column is than the smallest."""
+        """How many times larger the largest column is than the smallest, for the reason."""
         return unevenness(self._model)
 
     @property
     def smoothness(self) -> str:
-        """What makes the loss fit for Newton's steps."""
+        """What makes the loss fit for Newton's steps, for the reason."""
         smooth = math.isfinite(self._model.loss.curvature)
         return "is smooth" if smooth else "can be smoothed as far as the dual gap allows"
 
     @property
     def _model(self) -> LinearModel:
-        assert self.model is not None  # the row for functions stands above
+        assert self.model is not None  # functions have been dealt with further up in the table
         return self.model
+
+
+def is_given(wish: Any) -> bool:
+    """Tell whether a wish is neither None nor "auto"."""
+    return wish is not None and not (isinstance(wish, str) and wish == AUTO)
 
 
 # -- the tables -----------------------------------------------------------------------------------
@@ -260,9 +226,8 @@ def first(table: Sequence[Row], facts: Any) -> Row:
     return next(row for row in table if row.holds(facts))
 
 
-def choose(facts: Facts) -> Choice:
+def choose(facts: Facts, method: Any = AUTO) -> Choice:
     """Return the method that is asked for, or the one that serves best, with the reason."""
-    method = facts.wishes.method
     if not isinstance(method, str | Rule):
         raise TypeError(f"method must be a name or a rule object, not {method!r}.")
     if isinstance(method, str) and method not in (AUTO, *METHODS):

@@ -15,7 +15,7 @@ import numpy as np
 from scipy.optimize import Bounds, OptimizeResult
 
 from accelegrad.catalogue import AUTO, MethodOptions
-from accelegrad.choose import Wishes, constrains
+from accelegrad.choose import Wishes
 from accelegrad.errors import (
     Vector,
     finite_vector,
@@ -35,7 +35,7 @@ from accelegrad.run.fingerprint import run_kind
 from accelegrad.run.loop import OUTPUTS, Options, Run
 from accelegrad.run.oracle import FunctionOracle, MinibatchOracle, ModelOracle, Oracle
 from accelegrad.run.restarts import KINDS, Restarts
-from accelegrad.setting import Setting, has_radius, resolve
+from accelegrad.setting import Setting, constrains, has_radius, resolve
 
 
 @dataclass(frozen=True)
@@ -234,26 +234,18 @@ def minimize(
     >>> bool(np.linalg.norm(target) <= result.certified_radius)
     True
     """
-    parameters = _method_options(options, more)
+    parameters = {"diameter": diameter, **_method_options(options, more)}
     project_y = parameters.pop("project_y", None)
+    noisy = batch_size is not None
     problem = ProblemArguments(fun, x0, args, jac, exact, batch_size, replacement, rng)
-    wishes = Wishes(
-        method,
-        {"diameter": diameter, **parameters},
-        feasible_set,
-        project_y,
-        penalty,
-        scale,
-        stochastic=batch_size is not None,
-        restart=restart,
-    )
+    wishes = Wishes(method, parameters, feasible_set, project_y, penalty, scale, noisy, restart)
     run_options = Options(
         max_iter=whole_number("max_iter", max_iter, least=1),
         tol=_positive("tol", tol),
         rtol=_positive("rtol", rtol),
         time_limit=_positive("time_limit", time_limit),
         output=_choice("output", output, OUTPUTS),
-        exact=exact and batch_size is None,
+        exact=exact and not noisy,
         callback=None if callback is None else _scipy_callback(callback),
         callback_at=None if callback_at is None else _iterations(callback_at),
         progress=bool(progress),
@@ -274,7 +266,8 @@ def _solve(
     if setting.choice.of_rows:
         oracle = _oracle_of_rows(setting, problem, options.goal)
     oracle.penalty = setting.penalty
-    run = _built_run(problem, wishes, options, setting, oracle, kept=resume is not None)
+    kept = resume is not None or options.checkpoint is not None
+    run = _built_run(problem, wishes, options, setting, oracle, kept=kept)
     if resume is not None:
         run.resume(resume)
     result = run()
@@ -316,7 +309,7 @@ def _built_run(
         certificate,
         judge=judge,
         judge_every=_steps_an_epoch(oracle),
-        kind=_kind(problem, setting, rule) if kept or options.checkpoint is not None else None,
+        kind=_kind(problem, setting, rule) if kept else None,
         # With y left free the points may leave the set, as in the paper's unconstrained setting.
         feasible_set=None if wishes.project_y is False else setting.feasible_set,
         restarts=restarts,
@@ -326,20 +319,14 @@ def _built_run(
 
 def _kind(problem: ProblemArguments, setting: Setting, rule: Rule) -> dict[str, Any]:
     """Say what the run is, so that a checkpoint of another one is refused."""
-    gradients = {
+    how = {
         "exact": bool(problem.exact),
         "batch_size": problem.batch_size,
         "replacement": bool(problem.replacement),
+        "compiled": isinstance(rule, CompiledRule),
     }
-    kind = run_kind(
-        setting.rule,
-        setting.start,
-        feasible_set=setting.feasible_set,
-        penalty=setting.penalty,
-        model=problem.model,
-        gradients=gradients,
-    )
-    return {**kind, "compiled": isinstance(rule, CompiledRule)}
+    inner, start, chosen, penalty = setting[:4]
+    return run_kind(inner, start, chosen, penalty, problem.model, how)
 
 
 def _method_options(

@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from accelegrad.catalogue import AUTO, METHODS, RADIUS, Method
-from accelegrad.choose import Choice, Facts, Wishes, choose, constrains, is_auto
+from accelegrad.choose import Choice, Facts, Wishes, choose, is_given
 from accelegrad.errors import NonFiniteError, Vector, nearest
 from accelegrad.problems.linear_model import ROUNDED_UP, LinearModel
 from accelegrad.problems.penalties import OnLeading, Penalty, as_penalty
@@ -64,9 +64,9 @@ def resolve(start: Vector, wishes: Wishes, model: LinearModel | None, *, values:
     if chosen is not None:
         start = _inside(start, chosen)
     penalty = _penalty(wishes.penalty, start.size, model, chosen)
-    facts = Facts(wishes, model, chosen, penalty)
-    choice = choose(facts)
-    change = _change(facts, choice)
+    facts = Facts.of(wishes, model, constrained=penalty is not None or constrains(chosen))
+    choice = choose(facts, wishes.method)
+    change = _change(wishes, facts, choice)
     if model is not None and _may_move(facts, choice):
         start = near_start(model, start)
     proven = math.inf
@@ -89,21 +89,9 @@ def stream_rule(
     penalty: Penalty | None,
     change: Any,
 ) -> Rule:
-    """Return the rule for rows that come in chunks, bound to set and penalty.
-
-    Parameters
-    ----------
-    start : Vector
-        Where the stream began.
-    diameter : float or "auto"
-        What the rule is to know of the distance.
-    feasible_set, penalty
-        Both in the rule's coordinates.
-    change : change of coordinates or None
-        From the rule's coordinates to those of the gradients.
-    """
-    wishes = Wishes(AUTO, {"diameter": diameter}, streamed=True)
-    choice = choose(Facts(wishes, None, feasible_set, penalty))
+    """Return the rule for rows that come in chunks; set and penalty are in its coordinates."""
+    wishes = Wishes(AUTO, {"diameter": diameter})
+    choice = choose(Facts(streamed=True))
     rule, number = _rule_and_diameter(wishes, choice.name, math.inf)
     rule = _bind(rule, start, feasible_set, number, penalty, None, values=True)
     return rule if change is None else Rescaled(rule, change)
@@ -119,6 +107,11 @@ def _may_move(facts: Facts, choice: Choice) -> bool:
 
 
 # -- the space -----------------------------------------------------------------------------------
+
+
+def constrains(chosen: FeasibleSet | None) -> bool:
+    """Tell whether a set is a constraint, and not the absence of one."""
+    return chosen is not None and not isinstance(chosen, WholeSpace)
 
 
 def _feasible_set(given: Any, size: int) -> FeasibleSet | None:
@@ -158,21 +151,17 @@ def _penalty(
     return penalty
 
 
-def _change(facts: Facts, choice: Choice) -> ColumnScaling | None:
+def _change(wishes: Wishes, facts: Facts, choice: Choice) -> ColumnScaling | None:
     """Return the change of coordinates that `scale` asks for."""
-    scale, model = facts.wishes.scale, facts.model
+    scale, model = wishes.scale, facts.model
+    if not facts.scale_given:
+        return _automatic_change(facts) if facts.may_scale and not choice.of_rows else None
     if choice.of_rows:
-        if facts.scale_given:
-            raise ValueError(f"scale cannot be used with method {choice.name!r}.")
-        return None
-    if is_auto(scale):
-        return _automatic_change(facts)
-    if scale is None:
-        return None
+        raise ValueError(f"scale cannot be used with method {choice.name!r}.")
     if model is None:
         raise ValueError("scale needs a LinearModel, whose columns it scales.")
     if facts.constrained:
-        what = "penalty" if facts.penalty is not None else "feasible_set"
+        what = "feasible_set" if wishes.penalty is None else "penalty"
         raise ValueError(
             f"scale and {what} cannot be used together: the set or term is meant in the "
             "unscaled coordinates."
@@ -246,7 +235,7 @@ def _checked_diameter(given: Any) -> float | None:
 
 def _diameter_of(rule: Rule, parameters: Mapping[str, Any]) -> float | None:
     """Return the diameter that a rule object holds; its parameters may be given only there."""
-    given = [name for name, value in parameters.items() if not is_auto(value, or_none=True)]
+    given = [name for name, value in parameters.items() if is_given(value)]
     held = getattr(rule, "diameter", None)
     twice = [name for name in given if name != "diameter" or held is not None]
     if twice:

@@ -39,20 +39,15 @@ def behaviour(functions: Mapping[str, Any], start: Vector) -> str:
 def run_kind(
     rule: Rule,
     start: Vector,
-    *,
     feasible_set: FeasibleSet | None,
     penalty: Penalty | None,
     model: LinearModel | None,
-    gradients: Mapping[str, Any],
+    how: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Say what a run is, so that a checkpoint of another one is refused.
 
-    Parameters
-    ----------
-    rule, start, feasible_set, penalty, model
-        What runs, on what; `model` is None for a function, whose content cannot be looked at.
-    gradients : mapping
-        How gradients are come by, in plain values.
+    `how` says in plain values how gradients are come by. A function (`model` is None) cannot be
+    looked into.
     """
     rescaled = rule if isinstance(rule, Rescaled) else None
     inner = rule if rescaled is None else rescaled.rule
@@ -68,7 +63,7 @@ def run_kind(
         else _set_fingerprint(feasible_set, start),
         "dimension": start.size,
         "x0 (fingerprint)": fingerprint(start),
-        **gradients,
+        **how,
         "problem": "function" if model is None else repr(model),
         "data (fingerprint)": None if model is None else _data_fingerprint(model),
         **{name: _plain(value) for name, value in _parameters(inner).items()},

@@ -277,12 +277,13 @@ def solve(
     seed : int
         For the random rows of minibatches.
     """
-    facts = FitFacts(problem, settings)
-    if facts.several_classes and facts.minibatches:
+    model, stochastic = problem.model, settings.batch_size is not None
+    if stochastic and isinstance(model, MultinomialModel):
         raise ValueError("batch_size must be 'auto' for fit with multi_class='multinomial'.")
-    if first(WAYS, facts).method == AS_FUNCTION:
+    if first(WAYS, FitFacts(problem, minibatches=stochastic)).method == AS_FUNCTION:
         return _solve_function(problem, settings, start, score)
-    return _solve_model(facts.model, problem, settings, start, score, seed)
+    assert isinstance(model, LinearModel)
+    return _solve_model(model, problem, settings, start, score, seed)
 
 
 @dataclass(frozen=True)
@@ -290,43 +291,32 @@ class FitFacts:
     """What is known of an estimator's problem, for the conditions of `accelegrad.choose.WAYS`."""
 
     problem: Problem
-    settings: Settings
+    minibatches: bool
 
     @property
     def several_classes(self) -> bool:
-        """The loss is the multinomial one."""
+        """Whether the loss is the multinomial one."""
         return isinstance(self.problem.model, MultinomialModel)
 
     @property
-    def minibatches(self) -> bool:
-        """`batch_size` is a number."""
-        return self.settings.batch_size is not None
-
-    @property
     def constrained(self) -> bool:
-        """There is an l1 term or a constraint."""
+        """Whether there is an l1 term or a constraint."""
         return not self.problem.is_free
 
     @property
     def smooth(self) -> bool:
-        """The loss has a gradient everywhere."""
+        """Whether the loss has a gradient everywhere."""
         return self.problem.is_smooth
 
     @property
     def dual_bound(self) -> bool:
-        """The model has a dual bound: there is an l2 term, or more rows than a few columns."""
-        return self.model.has_dual_bound
+        """Whether `minimize` has a lower bound from the model's dual that gets tight."""
+        return isinstance(self.problem.model, LinearModel) and self.problem.model.has_dual_bound
 
     @property
     def repairable_slopes(self) -> bool:
-        """Slopes can be made to fit the optimality conditions, at a reasonable cost."""
+        """Whether slopes can be made to fit the optimality conditions, at a reasonable cost."""
         return DualBound(self.problem).can_repair
-
-    @property
-    def model(self) -> LinearModel:
-        """The model, where there are no classes beyond two."""
-        assert isinstance(self.problem.model, LinearModel)
-        return self.problem.model
 
 
 def _solve_model(
