@@ -2,9 +2,9 @@
 
 `TABLE` says which method a problem gets: its rows are read from top to bottom, and the first one
 whose condition holds decides. `WAYS` says in the same form how an estimator hands its problem to
-`minimize`. A condition is a tuple of facts that all have to hold, each the name of a property of
-`Facts`, or in `WAYS` of `accelegrad.sklearn.solve.FitFacts`. docs/methods.md shows the tables. What
-the methods are is in `accelegrad.catalogue`.
+`minimize`. A condition is a tuple of facts that all have to hold, by their names in `Facts`, or for
+`WAYS` in `FitFacts`. docs/methods.md shows the tables. What the methods are is in
+`accelegrad.catalogue`.
 """
 
 from __future__ import annotations
@@ -54,15 +54,15 @@ class Facts:
     """
 
     model: LinearModel | None = None
-    rule_given: bool = False
-    name_given: bool = False
-    streamed: bool = False
-    constrained: bool = False
-    diameter_given: bool = False
-    minibatches: bool = False
-    options_given: bool = False
-    scale_given: bool = False
-    may_scale: bool = False
+    rule_given: bool = False  # `method` is a rule object
+    name_given: bool = False  # `method` is a name other than "auto"
+    streamed: bool = False  # rows come in chunks, each used once
+    constrained: bool = False  # by a feasible set other than the whole space, or by a penalty
+    diameter_given: bool = False  # as a number
+    minibatches: bool = False  # `batch_size` is given
+    options_given: bool = False  # `restart` or a parameter of single methods
+    scale_given: bool = False  # "columns" or an array
+    may_scale: bool = False  # `scale` is not None
 
     @classmethod
     def of(cls, wishes: Wishes, model: LinearModel | None, *, constrained: bool) -> Facts:
@@ -126,6 +126,14 @@ class Facts:
     def _model(self) -> LinearModel:
         assert self.model is not None  # functions have been dealt with further up in the table
         return self.model
+
+
+class FitFacts(NamedTuple):
+    """What is known of an estimator's problem, for the conditions of `WAYS`."""
+
+    several_classes: bool  # in one loss: `multi_class="multinomial"`
+    minibatches: bool  # `batch_size` is a number
+    constrained: bool  # by an l1 term or a feasible set
 
 
 def is_given(wish: Any) -> bool:
@@ -202,14 +210,7 @@ WAYS = [
         AS_FUNCTION,
         "coordinates can be scaled, and the bounds with l1 term and constraint hold everywhere",
     ),
-    Row(("smooth",), AS_MODEL, "methods for sums over rows take smooth losses"),
-    Row(("dual_bound",), AS_MODEL, "the loss is smoothed as far as its dual gap allows"),
-    Row(
-        ("repairable_slopes",),
-        AS_FUNCTION,
-        "slopes that are made to fit the optimality conditions prove an accuracy far sooner",
-    ),
-    Row((), AS_MODEL, "nothing would prove an accuracy sooner"),
+    Row((), AS_MODEL, "`minimize` has more methods for a model, and its dual bound"),
 ]
 
 

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.optimize import OptimizeResult
 
-from accelegrad.choose import AS_FUNCTION, WAYS, first
+from accelegrad.choose import AS_FUNCTION, WAYS, FitFacts, first
 from accelegrad.errors import Vector
 from accelegrad.minimize import minimize
 from accelegrad.problems.linear_model import LinearModel
@@ -277,46 +277,18 @@ def solve(
     seed : int
         For the random rows of minibatches.
     """
-    model, stochastic = problem.model, settings.batch_size is not None
-    if stochastic and isinstance(model, MultinomialModel):
+    model = problem.model
+    facts = FitFacts(
+        several_classes=isinstance(model, MultinomialModel),
+        minibatches=settings.batch_size is not None,
+        constrained=not problem.is_free,
+    )
+    if facts.several_classes and facts.minibatches:
         raise ValueError("batch_size must be 'auto' for fit with multi_class='multinomial'.")
-    if first(WAYS, FitFacts(problem, minibatches=stochastic)).method == AS_FUNCTION:
+    if first(WAYS, facts).method == AS_FUNCTION:
         return _solve_function(problem, settings, start, score)
     assert isinstance(model, LinearModel)
     return _solve_model(model, problem, settings, start, score, seed)
-
-
-@dataclass(frozen=True)
-class FitFacts:
-    """What is known of an estimator's problem, for the conditions of `accelegrad.choose.WAYS`."""
-
-    problem: Problem
-    minibatches: bool
-
-    @property
-    def several_classes(self) -> bool:
-        """Whether the loss is the multinomial one."""
-        return isinstance(self.problem.model, MultinomialModel)
-
-    @property
-    def constrained(self) -> bool:
-        """Whether there is an l1 term or a constraint."""
-        return not self.problem.is_free
-
-    @property
-    def smooth(self) -> bool:
-        """Whether the loss has a gradient everywhere."""
-        return self.problem.is_smooth
-
-    @property
-    def dual_bound(self) -> bool:
-        """Whether `minimize` has a lower bound from the model's dual that gets tight."""
-        return isinstance(self.problem.model, LinearModel) and self.problem.model.has_dual_bound
-
-    @property
-    def repairable_slopes(self) -> bool:
-        """Whether slopes can be made to fit the optimality conditions, at a reasonable cost."""
-        return DualBound(self.problem).can_repair
 
 
 def _solve_model(
