@@ -22,9 +22,11 @@ from scipy.optimize import minimize as scipy_minimize
 from sklearn.linear_model import LogisticRegression
 
 import accelegrad as ag
-from accelegrad.engines import sum_oracle, why_dual
+from accelegrad.catalogue import METHODS
+from accelegrad.choose import Facts, choose
 from accelegrad.lab.bench.problems import LOSSES, sources
-from accelegrad.rows import DualAscent, FinishedByNewton, VarianceReducedAcceleGrad
+from accelegrad.rows import VarianceReducedAcceleGrad
+from accelegrad.rows.oracles import sum_oracle
 from accelegrad.rows.variance_reduced_oracle import FiniteSumOracle
 from accelegrad.rules import Rule
 from accelegrad.run.oracle import ModelOracle
@@ -115,7 +117,7 @@ def table(model: ag.LinearModel) -> dict[str, list[Mark | None]]:
     rng = np.random.default_rng(0)
 
     def chosen() -> tuple[Rule, ModelOracle]:
-        rule = DualAscent() if why_dual(model) else FinishedByNewton()
+        rule = METHODS[choose(Facts(model)).name].rule()
         return rule, sum_oracle(rule, model, rng, lambda value: 1e-7 * abs(value))
 
     def reduced() -> tuple[Rule, ModelOracle]:

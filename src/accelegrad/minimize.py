@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 import math
 import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from scipy.optimize import Bounds, OptimizeResult
 
-from accelegrad.engines import Goal, sum_oracle
+from accelegrad.catalogue import AUTO, MethodOptions
+from accelegrad.choose import Wishes
 from accelegrad.errors import (
     Vector,
     finite_vector,
@@ -22,65 +23,80 @@ from accelegrad.errors import (
     real_number,
     whole_number,
 )
-from accelegrad.methods import AUTO, Setting, Wishes, constrains, has_radius, resolve
 from accelegrad.problems.linear_model import LinearModel
-from accelegrad.problems.penalties import Penalty
 from accelegrad.problems.sampling import BatchSampler, GrowingSampler
-from accelegrad.problems.sets import Box, FeasibleSet
+from accelegrad.problems.sets import Box
 from accelegrad.proofs.certificate import Certificate, CutCertificate, DualCertificate
+from accelegrad.rows.oracles import Goal, sum_oracle
 from accelegrad.rules import Rescaled, Rule
 from accelegrad.run.batches import BatchGrowth, follows_noise, largest_signal
 from accelegrad.run.compiled import CompiledRule, compiled_twin
-from accelegrad.run.fingerprint import behaviour, fingerprint
+from accelegrad.run.fingerprint import run_kind
 from accelegrad.run.loop import OUTPUTS, Options, Run
 from accelegrad.run.oracle import FunctionOracle, MinibatchOracle, ModelOracle, Oracle
 from accelegrad.run.restarts import KINDS, Restarts
+from accelegrad.setting import Setting, constrains, has_radius, resolve
+
+
+@dataclass(frozen=True)
+class ProblemArguments:
+    """What is minimised, and how its gradients are come by, as it was given."""
+
+    fun: Any
+    x0: Any
+    args: tuple[Any, ...]
+    jac: Any
+    exact: bool
+    batch_size: int | str | None
+    replacement: bool
+    rng: Any
+
+    @property
+    def model(self) -> LinearModel | None:
+        """The linear model, where it is one."""
+        return self.fun if isinstance(self.fun, LinearModel) else None
 
 
 def minimize(
     fun: Callable[..., Any] | LinearModel | None,
     x0: Any = None,
     *,
+    # problem
     args: tuple[Any, ...] = (),
     jac: bool | Callable[..., Any] = True,
-    method: str | Rule = "auto",
-    diameter: float | str | None = "auto",
     feasible_set: Any = None,
     penalty: Any = None,
-    scale: Any = "auto",
-    restart: str | None = None,
-    project_y: bool | None = None,
-    gradient_bound: float = 0.0,
-    gradient_scale: float | None = None,
-    initial_radius: float | None = None,
-    epsilon: float | None = None,
-    initial_smoothness: float | None = None,
-    max_trials: int | None = None,
-    smoothness: float | None = None,
-    step_size: float | None = None,
-    decay: str | None = None,
     exact: bool = True,
     batch_size: int | str | None = None,
     replacement: bool = False,
     rng: Any = None,
+    # method
+    method: str | Rule = "auto",
+    diameter: float | str | None = "auto",
+    scale: Any = "auto",
+    restart: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    # stopping
     max_iter: int = 1000,
     tol: float | None = None,
     rtol: float | None = None,
     time_limit: float | None = None,
+    # output
     output: str = "auto",
+    trace: bool = False,
+    # observation
     callback: Callable[..., Any] | None = None,
     callback_at: Iterable[int] | None = None,
     progress: bool = False,
-    trace: bool = False,
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_every: int = 100,
     resume: str | os.PathLike[str] | None = None,
-    **unknown: Any,
+    **more: Unpack[MethodOptions],
 ) -> OptimizeResult:
     r"""Minimise a convex function from its (sub)gradients.
 
-    Parameters
-    ----------
+    Problem
+    -------
     fun : callable, LinearModel or None
         ``fun(x, *args)`` returns ``(value, gradient)`` when ``jac=True`` and the value alone when
         `jac` is a function. Any subgradient will do. A `LinearModel` brings its own gradient. None
@@ -91,23 +107,6 @@ def minimize(
         More arguments for `fun` and `jac`.
     jac : True or callable
         True, or ``jac(x, *args)`` that returns the gradient.
-    method : str or rule
-        "auto", the default, is "accelegrad"; "unixgrad" for a constraint or penalty with a numeric
-        diameter; for a LinearModel whose dual gap gets tight, unless a constraint, a penalty or
-        `batch_size` is given, "accelegrad-newton", or "dual-ascent" where there are more columns
-        than rows (``result.reason`` says why). By name:
-        "accelegrad", "adagrad", "unixgrad", "diagonal" (AcceleGrad with a step a coordinate), which
-        need a diameter or find it; "u-dog", "a-dog", "dog", which never need one; for a LinearModel
-        "accelegrad-vr", whose iterations are epochs, "accelegrad-newton" and "dual-ascent";
-        "universal", "universal-dual", "universal-fast" (these three need `epsilon`),
-        "linear-coupling" (needs `smoothness`), "subgradient" (needs `step_size`; `decay` is "sqrt"
-        or "constant"). Or a rule: ``AcceleGrad(diameter=2.0)``.
-    diameter : "auto" or float
-        "auto": nothing has to be known; see `DistanceFreeAcceleGrad` ("adagrad" then is `DoG`,
-        "unixgrad" `UDoG`). What the problem itself tells (a bounded feasible set, a LinearModel
-        with an l2 term) is used as a cap. A number, on its own, is the paper's unconstrained
-        setting: K is the ball with centre x0 and this diameter, which has to hold a minimiser;
-        points outside K may be returned. With ``feasible_set=WholeSpace()``: no projection at all.
     feasible_set : set
         A constraint: every returned point lies in it. Any object with ``project(x)`` will do; with
         ``linear_minimum(g)`` and ``diameter`` it serves better.
@@ -115,6 +114,38 @@ def minimize(
         A term phi that is added to the function: `L1`, `ElasticNet`, `GroupL2`, `NuclearNorm`, or
         any object with ``prox(x, step)`` and ``value(x)``. A LinearModel's intercept is left out of
         it. ``fun`` and ``gap`` in the result are those of the sum, ``jac`` is f's alone.
+    exact : bool
+        False: the gradients are noisy (unbiased). Then nothing is certified, and the average is
+        returned.
+    batch_size : int or "auto"
+        For a LinearModel: estimate each gradient from this number of rows. "auto": from one row at
+        first, and from more and more, up to all of them, as the gradients turn into noise; see
+        `accelegrad.run.batches`. It needs a rule whose steps follow that noise: "accelegrad",
+        "adagrad", "unixgrad", "diagonal" or a member of the DoG family.
+    replacement : bool
+        Draw rows with replacement; by default every epoch goes through all rows in random order.
+    rng : Generator, int or None
+        Where the random rows come from.
+
+    Method
+    ------
+    method : str or rule
+        "auto", the default, is "accelegrad"; "unixgrad" for a constraint or penalty with a numeric
+        diameter; for a LinearModel whose dual gap gets tight, unless a constraint, a penalty or
+        `batch_size` is given, "accelegrad-newton", or "dual-ascent" where there are more columns
+        than rows (``result.reason`` says why; the table is `accelegrad.choose.TABLE`). By name:
+        "accelegrad", "adagrad", "unixgrad", "diagonal" (AcceleGrad with one step size per
+        coordinate), which need a diameter or find it; "u-dog", "a-dog", "dog", which never need
+        one; for a LinearModel "accelegrad-vr", whose iterations are epochs, "accelegrad-newton" and
+        "dual-ascent"; "universal", "universal-dual", "universal-fast" (these three need `epsilon`),
+        "linear-coupling" (needs `smoothness`), "subgradient" (needs `step_size`). Or a rule:
+        ``AcceleGrad(diameter=2.0)``.
+    diameter : "auto" or float
+        "auto": nothing has to be known; see `DistanceFreeAcceleGrad` ("adagrad" then is `DoG`,
+        "unixgrad" `UDoG`). What the problem itself tells (a bounded feasible set, a LinearModel
+        with an l2 term) is used as a cap. A number, without a set, is the paper's unconstrained
+        setting: K is the ball with centre x0 and this diameter, which has to hold a minimiser;
+        points outside K may be returned. With ``feasible_set=WholeSpace()``: no projection at all.
     scale : "auto", "columns", None or array
         For a LinearModel: run in scaled coordinates, as if every column of X were divided by its
         standard deviation (and centred, with an intercept), or multiplied by the entry of an array.
@@ -127,28 +158,22 @@ def minimize(
         sharp functions: "adaptive" watches the values, "certified" the dual gap of a LinearModel
         with l2 > 0. "auto" is "adaptive" with exact values and none under noise, where a restart
         throws the average away. Needs ``diameter="auto"``.
-    project_y : bool
-        Whether AcceleGrad projects y too. Default: when a feasible set is given.
-    gradient_bound : float
-        AcceleGrad's G, a bound on the gradients' norms; zero is the paper's choice throughout.
-    gradient_scale : float
-        UniXGrad's G_0; by default the norm of the first gradient.
-    initial_radius : float
-        The first radius of the methods without a diameter; by default it is probed for.
-    epsilon, initial_smoothness, max_trials, smoothness, step_size, decay
-        Parameters of the methods named above.
-    exact : bool
-        False: the gradients are noisy (unbiased). Then nothing is certified, and the average is
-        returned.
-    batch_size : int or "auto"
-        For a LinearModel: estimate each gradient from so many rows. "auto": from one row at first,
-        and from more and more, up to all of them, as the gradients turn into noise; see
-        `accelegrad.run.batches`. It needs a rule whose steps follow that noise: "accelegrad",
-        "adagrad", "unixgrad", "diagonal" or a member of the DoG family.
-    replacement : bool
-        Draw rows with replacement; by default every epoch goes through all rows in random order.
-    rng : Generator, int or None
-        Where the random rows come from.
+    options : mapping
+        Parameters of single methods, which rule objects take too. They may also be given as
+        keywords: ``epsilon=0.1`` is ``options={"epsilon": 0.1}``.
+
+        - ``gradient_bound``: AcceleGrad's G, a bound on the gradients' norms; zero is the paper's
+          choice throughout.
+        - ``gradient_scale``: UniXGrad's G_0; by default the norm of the first gradient.
+        - ``initial_radius``: the first radius of the methods without a diameter; by default it is
+          probed for.
+        - ``project_y``: whether AcceleGrad projects y too. Default: when a feasible set is given.
+        - ``epsilon``, ``initial_smoothness``, ``max_trials``: of the universal methods.
+        - ``smoothness``: of "linear-coupling".
+        - ``step_size``, ``decay`` ("sqrt" or "constant"): of "subgradient".
+
+    Stopping
+    --------
     max_iter : int
         The largest number of iterations. A run ends sooner where rounding lets no smaller gap be
         proved.
@@ -158,10 +183,18 @@ def minimize(
     rtol : float
         Stop when the certified gap is at most ``rtol * |f|``, however small f is.
     time_limit : float
-        Stop after so many seconds.
+        Stop after this number of seconds.
+
+    Output
+    ------
     output : {"auto", "best", "average", "last"}
         What is returned as x: the best point evaluated, the average that the theorem speaks of, or
         the last iterate. "auto" is "best" with exact values and "average" with noisy ones.
+    trace : bool
+        Keep per-iteration arrays in ``result.trace``.
+
+    Observation
+    -----------
     callback : callable
         Called after every iteration as ``callback(intermediate_result)`` where the argument has
         that name, else as ``callback(x)``. StopIteration ends the run.
@@ -169,10 +202,8 @@ def minimize(
         The iterations (from 1) after which the callback is called; by default all of them.
     progress : bool
         Show a progress bar with value and certified gap.
-    trace : bool
-        Keep per-iteration arrays in ``result.trace``.
     checkpoint, checkpoint_every
-        A file that gets the run's state every so many iterations and at its end.
+        A file that gets the run's state every `checkpoint_every` iterations and at its end.
     resume
         A checkpoint to go on from, bit for bit.
 
@@ -203,31 +234,18 @@ def minimize(
     >>> bool(np.linalg.norm(target) <= result.certified_radius)
     True
     """
-    _refuse_unknown(unknown)
-    model = fun if isinstance(fun, LinearModel) else None
-    start = _start(x0, model)
-    parameters = {
-        "diameter": diameter,
-        "gradient_bound": gradient_bound or None,
-        "gradient_scale": gradient_scale,
-        "initial_radius": initial_radius,
-        "epsilon": epsilon,
-        "initial_smoothness": initial_smoothness,
-        "max_trials": max_trials,
-        "smoothness": smoothness,
-        "step_size": step_size,
-        "decay": decay,
-    }
-    oracle = _oracle(
-        fun, jac, args, exact=exact, batch_size=batch_size, replacement=replacement, rng=rng
-    )
-    options = Options(
+    parameters = {"diameter": diameter, **_method_options(options, more)}
+    project_y = parameters.pop("project_y", None)
+    noisy = batch_size is not None
+    problem = ProblemArguments(fun, x0, args, jac, exact, batch_size, replacement, rng)
+    wishes = Wishes(method, parameters, feasible_set, project_y, penalty, scale, noisy, restart)
+    run_options = Options(
         max_iter=whole_number("max_iter", max_iter, least=1),
-        tol=None if tol is None else real_number("tol", tol, above=0),
-        rtol=None if rtol is None else real_number("rtol", rtol, above=0),
-        time_limit=None if time_limit is None else real_number("time_limit", time_limit, above=0),
+        tol=_positive("tol", tol),
+        rtol=_positive("rtol", rtol),
+        time_limit=_positive("time_limit", time_limit),
         output=_choice("output", output, OUTPUTS),
-        exact=exact and batch_size is None,
+        exact=exact and not noisy,
         callback=None if callback is None else _scipy_callback(callback),
         callback_at=None if callback_at is None else _iterations(callback_at),
         progress=bool(progress),
@@ -235,31 +253,55 @@ def minimize(
         checkpoint=None if checkpoint is None else _checkpoint_path(checkpoint),
         checkpoint_every=whole_number("checkpoint_every", checkpoint_every, least=1),
     )
-    stochastic = isinstance(oracle, MinibatchOracle)
-    wishes = Wishes(
-        method, parameters, feasible_set, project_y, penalty, scale, stochastic, restart
-    )
-    comparable = oracle.exact_values or stochastic
+    return _solve(problem, wishes, run_options, None if resume is None else Path(resume))
+
+
+def _solve(
+    problem: ProblemArguments, wishes: Wishes, options: Options, resume: Path | None
+) -> OptimizeResult:
+    """Choose the method, build the run and do it."""
+    model, start, oracle = problem.model, _start(problem.x0, problem.model), _oracle(problem)
+    comparable = oracle.exact_values or wishes.stochastic
     setting = resolve(start, wishes, model, values=comparable)
     if setting.choice.of_rows:
-        oracle = _oracle_of_rows(setting, model, stochastic, rng, options.goal)
+        oracle = _oracle_of_rows(setting, problem, options.goal)
     oracle.penalty = setting.penalty
+    kept = resume is not None or options.checkpoint is not None
+    run = _built_run(problem, wishes, options, setting, oracle, kept=kept)
+    if resume is not None:
+        run.resume(resume)
+    result = run()
+    result.update(method=setting.choice.name, reason=setting.choice.reason)
+    return result
+
+
+def _built_run(
+    problem: ProblemArguments,
+    wishes: Wishes,
+    options: Options,
+    setting: Setting,
+    oracle: Oracle,
+    *,
+    kept: bool,
+) -> Run:
+    """Put rule, oracle, certificate and policies together; `kept`: there is a checkpoint."""
+    model = problem.model
     judge = None
-    if model is not None and batch_size is not None:
+    if model is not None and wishes.stochastic:
         judge = ModelOracle(model, setting.penalty)
     certificate = _certificate(
         setting,
         model,
         judged=oracle.exact_values or judge is not None,
-        often=options.has_goal or restart is not None,
+        often=options.has_goal or wishes.restart is not None,
     )
     _check_needs(setting.rule, oracle, options, certificate)
-    restarts = _restarts(restart, setting, model, oracle)
+    restarts = _restarts(wishes.restart, setting, model, oracle)
     rule = setting.rule
     batches = _growth(rule, oracle, restarts)
     if isinstance(oracle, MinibatchOracle) and restarts is None:
         rule = compiled_twin(rule, oracle.model, setting.start, values=options.trace)
-    run = Run(
+    return Run(
         rule,
         oracle,
         setting.start,
@@ -267,28 +309,64 @@ def minimize(
         certificate,
         judge=judge,
         judge_every=_steps_an_epoch(oracle),
-        kind=None
-        if checkpoint is None and resume is None
-        else {
-            **_kind(setting, model, exact, batch_size, replacement),
-            "compiled": isinstance(rule, CompiledRule),
-        },
+        kind=_kind(problem, setting, rule) if kept else None,
         # With y left free the points may leave the set, as in the paper's unconstrained setting.
-        feasible_set=None if project_y is False else setting.feasible_set,
+        feasible_set=None if wishes.project_y is False else setting.feasible_set,
         restarts=restarts,
         batches=batches,
     )
-    if resume is not None:
-        run.resume(Path(resume))
-    result = run()
-    result.update(method=setting.choice.name, reason=setting.choice.reason)
-    return result
 
 
-def _refuse_unknown(unknown: Mapping[str, Any]) -> None:
-    for name in unknown:
-        valid = [p for p in inspect.signature(minimize).parameters if p not in ("fun", "unknown")]
-        raise TypeError(f"minimize has no option {name!r}: {nearest(name, valid)}")
+def _kind(problem: ProblemArguments, setting: Setting, rule: Rule) -> dict[str, Any]:
+    """Say what the run is, so that a checkpoint of another one is refused."""
+    how = {
+        "exact": bool(problem.exact),
+        "batch_size": problem.batch_size,
+        "replacement": bool(problem.replacement),
+        "compiled": isinstance(rule, CompiledRule),
+    }
+    inner, start, chosen, penalty = setting[:4]
+    return run_kind(inner, start, chosen, penalty, problem.model, how)
+
+
+def _method_options(
+    options: Mapping[str, Any] | None, keywords: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the parameters of single methods that are given, in either way."""
+    if not isinstance(options, Mapping | None):
+        raise TypeError(f"options must be a mapping of names to values, not {options!r}.")
+    inside = {} if options is None else options
+    _refuse_unknown(inside, keywords)
+    given = {**inside, **keywords}
+    if not given.get("gradient_bound"):
+        given["gradient_bound"] = None  # zero is what AcceleGrad has without it
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _refuse_unknown(inside: Mapping[str, Any], keywords: Mapping[str, Any]) -> None:
+    """Refuse names that no method has, in `options` and as keywords, and names given twice."""
+    valid = MethodOptions.__annotations__
+    for name in keywords:
+        if name not in valid:
+            allowed = {*_arguments(), *valid} - {"fun"}
+            raise TypeError(f"minimize has no option {name!r}: {nearest(name, allowed)}")
+        if name in inside:
+            raise TypeError(f"{name} is given twice: as a keyword and in options.")
+    for name in inside:
+        if name in valid:
+            continue
+        if name in _arguments():
+            raise TypeError(f"{name} belongs to no method: give it as {name}=..., not in options.")
+        raise TypeError(f"options has no {name!r}: {nearest(str(name), valid)}")
+
+
+def _arguments() -> list[str]:
+    """Return the names of the arguments that `minimize` itself has."""
+    return [name for name in inspect.signature(minimize).parameters if name != "more"]
+
+
+def _positive(name: str, given: Any) -> float | None:
+    return None if given is None else real_number(name, given, above=0)
 
 
 def _start(x0: Any, model: LinearModel | None) -> Vector:
@@ -314,28 +392,19 @@ def _choice(name: str, given: Any, valid: tuple[str, ...]) -> str:
     return given
 
 
-def _oracle(
-    fun: Any,
-    jac: Any,
-    args: tuple[Any, ...],
-    *,
-    exact: bool,
-    batch_size: int | str | None,
-    replacement: bool,
-    rng: Any,
-) -> Oracle:
-    if isinstance(fun, LinearModel):
+def _oracle(problem: ProblemArguments) -> Oracle:
+    """Return what answers with values and gradients, or say which argument is wrong."""
+    fun, jac, model = problem.fun, problem.jac, problem.model
+    if model is not None:
         if jac is not True:
             raise TypeError(
                 "jac must be left out for a LinearModel, which brings its own gradient."
             )
-        if batch_size is None:
-            return ModelOracle(fun)
-        return MinibatchOracle(fun, _sampler(fun, batch_size, replacement, rng))
-    if batch_size is not None:
-        raise ValueError(
-            "batch_size needs a LinearModel; noisy gradients of your own: exact=False."
-        )
+        if problem.batch_size is None:
+            return ModelOracle(model)
+        return MinibatchOracle(model, _sampler(model, problem))
+    if problem.batch_size is not None:
+        raise ValueError("batch_size needs a LinearModel; for noisy gradients give exact=False.")
     if fun is not None and not callable(fun):
         raise TypeError(f"fun must be a function, a LinearModel or None, not {fun!r}.")
     if jac is not True and not callable(jac):
@@ -344,27 +413,26 @@ def _oracle(
         )
     if fun is None and jac is True:
         raise TypeError("fun is None: jac must be a function that returns the gradient.")
-    if not isinstance(args, tuple):
-        raise TypeError(f"args must be a tuple, not {args!r}.")
-    return FunctionOracle(fun, None if jac is True else jac, args, exact=exact)
+    if not isinstance(problem.args, tuple):
+        raise TypeError(f"args must be a tuple, not {problem.args!r}.")
+    separate = None if jac is True else jac
+    return FunctionOracle(fun, separate, problem.args, exact=problem.exact)
 
 
-def _oracle_of_rows(
-    setting: Setting, model: LinearModel | None, stochastic: bool, rng: Any, goal: Goal
-) -> ModelOracle:
+def _oracle_of_rows(setting: Setting, problem: ProblemArguments, goal: Goal) -> ModelOracle:
     """Return what a method for sums over rows works on, or say why it cannot."""
     method = setting.choice.name
-    if model is None:
+    if problem.model is None:
         raise ValueError(f"method {method!r} needs a LinearModel: a sum over rows.")
-    if stochastic:
+    if problem.batch_size is not None:
         raise ValueError(f"batch_size cannot be used with method {method!r}.")
-    return sum_oracle(setting.rule, model, _generator(rng), goal)
+    return sum_oracle(setting.rule, problem.model, _generator(problem.rng), goal)
 
 
-def _sampler(
-    model: LinearModel, batch_size: int | str, replacement: bool, rng: Any
-) -> BatchSampler:
-    generator = _generator(rng)
+def _sampler(model: LinearModel, problem: ProblemArguments) -> BatchSampler:
+    batch_size, replacement = problem.batch_size, problem.replacement
+    generator = _generator(problem.rng)
+    assert batch_size is not None
     if not isinstance(batch_size, str):
         return BatchSampler(model.n_samples, batch_size, generator, replacement=replacement)
     if batch_size != AUTO:
@@ -492,74 +560,6 @@ def _checkpoint_path(given: str | os.PathLike[str]) -> Path:
             f"checkpoint={str(path)!r}: there is no folder {str(path.parent)!r}."
         )
     return path
-
-
-def _kind(
-    setting: Setting,
-    model: LinearModel | None,
-    exact: bool,
-    batch_size: int | str | None,
-    replacement: bool,
-) -> dict[str, Any]:
-    """Say what the run is, so that a checkpoint of another one is refused."""
-    rescaled = setting.rule if isinstance(setting.rule, Rescaled) else None
-    rule = setting.rule if rescaled is None else rescaled.rule
-    chosen, penalty, start = setting.feasible_set, setting.penalty, setting.start
-    return {
-        "method": type(rule).__name__,
-        "scale": None if rescaled is None else repr(rescaled.change),
-        "scale (fingerprint)": None if rescaled is None else fingerprint(rescaled.change),
-        "penalty": repr(penalty),
-        "penalty (fingerprint)": None if penalty is None else _term_fingerprint(penalty, start),
-        "feasible_set": repr(chosen),
-        "feasible_set (fingerprint)": None if chosen is None else _set_fingerprint(chosen, start),
-        "dimension": start.size,
-        "x0 (fingerprint)": fingerprint(start),
-        "exact": bool(exact),
-        "batch_size": batch_size,
-        "replacement": bool(replacement),
-        "problem": "function" if model is None else repr(model),
-        "data (fingerprint)": None if model is None else _data_fingerprint(model),
-        **{name: _plain(value) for name, value in _parameters(rule).items()},
-    }
-
-
-def _parameters(rule: Rule) -> dict[str, Any]:
-    """Return a rule's parameters; what it got from the set and the penalty is not among them."""
-    if dataclasses.is_dataclass(rule):
-        names = [field.name for field in dataclasses.fields(rule)]
-    else:
-        names = sorted(vars(rule))
-    return {name: getattr(rule, name) for name in names if name not in ("project", "prox")}
-
-
-def _plain(value: Any) -> Any:
-    """Return a parameter as JSON can hold it."""
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    return repr(value) if isinstance(value, Rule) else fingerprint(value)
-
-
-def _set_fingerprint(chosen: FeasibleSet, start: Vector) -> str:
-    return behaviour({"project": chosen.project}, start) + _own_content(chosen, FeasibleSet)
-
-
-def _term_fingerprint(penalty: Penalty, start: Vector) -> str:
-    functions = {"value": penalty.value, "prox": lambda x: penalty.prox(x, 1.0)}
-    return behaviour(functions, start) + _own_content(penalty, Penalty)
-
-
-def _own_content(thing: Any, base: type) -> str:
-    """Return a fingerprint of what one of our own sets or penalties holds.
-
-    Of a user's own it is not known which attributes say what it does.
-    """
-    return fingerprint(thing) if type(thing).__module__ == base.__module__ else ""
-
-
-def _data_fingerprint(model: LinearModel) -> str:
-    parts = (model.X, model.y, model.sample_weight, model.l2, model.loss, model.fit_intercept)
-    return fingerprint(parts)
 
 
 def _scipy_callback(callback: Callable[..., Any]) -> Callable[[OptimizeResult], Any]:

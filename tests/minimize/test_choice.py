@@ -1,14 +1,26 @@
-"""Which method "auto" takes, and that it says why."""
+"""Which method "auto" takes, and that it says why; the tables that decide."""
 
+import dataclasses
+import itertools
+import re
 from functools import cache
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
 import accelegrad as ag
+import accelegrad.choose
+import accelegrad.sklearn.solve
+from accelegrad.catalogue import METHODS
+from accelegrad.choose import TABLE, WAYS, Facts, FitFacts, choose, first
 from accelegrad.problems.scaling import unevenness
 from accelegrad.rows import DualAscent, FinishedByNewton, SketchedNewton, VarianceReducedAcceleGrad
+from accelegrad.sklearn import AcceleGradClassifier
+
+DOCUMENTED = Path(__file__).parents[2] / "docs" / "methods.md"
 
 
 def model(loss="logistic", rows=600, l2=1e-2, **options):
@@ -218,3 +230,124 @@ def test_a_resumed_run_is_the_run_that_was_not_stopped(loss, method, stop, tmp_p
     np.testing.assert_array_equal(resumed.x, whole.x)
     assert resumed.fun == whole.fun
     assert resumed.gap == whole.gap
+
+
+# -- the tables ----------------------------------------------------------------------------------
+
+
+@cache
+def uneven():
+    """Columns that have to be scaled, since curvature would cost too much."""
+    problem = text(3000, 2000, fit_intercept=True)
+    X = problem.X.multiply(np.geomspace(1, 1e4, 2000)).tocsr()
+    return ag.LinearModel(X, problem.y, loss="logistic", l2=1e-6, fit_intercept=True)
+
+
+def fit(**options):
+    X = np.random.default_rng(5).normal(size=(40, 3))
+    y = np.arange(40) % (3 if "multi_class" in options else 2)
+    return AcceleGradClassifier(random_state=0, max_iter=3, tol=None, **options).fit(X, y)
+
+
+def stream():
+    X = np.random.default_rng(5).normal(size=(20, 3))
+    return AcceleGradClassifier().partial_fit(X, np.arange(20) % 2, classes=[0, 1])
+
+
+#: For every row of the tables something that a user may do.
+CALLS = {
+    "rule": lambda: chosen(model(), method=ag.AdaGrad(2.0)),
+    "name": lambda: chosen(model(), method="dog"),
+    "stream": stream,
+    "set and diameter": lambda: chosen(model(), feasible_set=ag.NonNegative(), diameter=3.0),
+    "penalty": lambda: chosen(model(), penalty=ag.L1(0.1)),
+    "function": lambda: ag.minimize(lambda x: (x @ x, 2 * x), np.ones(2), max_iter=2),
+    "diameter": lambda: chosen(model(), diameter=3.0),
+    "minibatches": lambda: chosen(model(), batch_size=4),
+    "radius": lambda: chosen(model(), initial_radius=0.1),
+    "scale": lambda: chosen(model(), scale="columns"),
+    "no bound": lambda: chosen(model(rows=4, l2=0.0)),
+    "uneven columns": lambda: chosen(uneven()),
+    "many columns": lambda: chosen(text(600, 3000)),
+    "few columns": lambda: chosen(model()),
+    "many columns, intercept": lambda: chosen(text(600, 3000, fit_intercept=True)),
+    "several classes": lambda: fit(multi_class="multinomial"),
+    "fit on minibatches": lambda: fit(batch_size=4),
+    "fit with l1 term": lambda: fit(penalty="l1"),
+    "fit": fit,
+}
+
+
+def test_every_row_is_reached(monkeypatch):
+    seen = []
+
+    def spy(table, facts):
+        seen.append(first(table, facts))
+        return seen[-1]
+
+    for module in (accelegrad.choose, accelegrad.sklearn.solve):
+        monkeypatch.setattr(module, "first", spy)
+    for call in CALLS.values():
+        call()
+    assert [row for row in (*TABLE, *WAYS) if row not in seen] == []
+
+
+@pytest.mark.parametrize("table", [TABLE, WAYS], ids=["methods", "ways"])
+def test_the_tables_are_total_and_no_row_hides_another(table):
+    names = sorted({fact for row in table for fact in row.condition})
+    reached = set()
+    for values in itertools.product([False, True], repeat=len(names)):
+        facts = dict(zip(names, values, strict=True))
+        row = first(table, SimpleNamespace(**facts))
+        assert all(facts[fact] for fact in row.condition)
+        reached.add(row)
+    assert reached == set(table)
+    known = Facts() if table is TABLE else FitFacts(False, False, False)
+    assert set(names) <= set(dir(known))
+
+
+PROBLEMS = {
+    "function": lambda: None,
+    "smooth": model,
+    "kinks": lambda: model("hinge"),
+    "no bound": lambda: model(rows=4, l2=0.0),
+    "wide": lambda: text(600, 3000),
+    "uneven": uneven,
+}
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_every_combination_of_facts_gets_a_method_with_a_reason(problem):
+    flags = [field.name for field in dataclasses.fields(Facts) if field.name != "model"]
+    given = PROBLEMS[problem]()
+    for values in itertools.product([False, True], repeat=len(flags)):
+        facts = Facts(given, **dict(zip(flags, values, strict=True)))
+        found = choose(facts, "dog" if facts.name_given or facts.rule_given else "auto")
+        assert found.name in METHODS
+        assert found.reason
+        assert "{" not in found.reason
+        if found.of_rows:
+            assert given is not None
+            assert not facts.constrained
+
+
+def shown(table):
+    """The table as the documentation has it: facts in words, numbers of the problem in italics."""
+    lines = ["| if | method | because |", "|---|---|---|"]
+    for row in table:
+        words = " and ".join(fact.replace("_", " ") for fact in row.condition) or "nothing else"
+        reason = re.sub(r"\{facts\.(?:model\.)?([\w.]+)[^}]*\}", r"*\1*", row.reason)
+        method = row.method if row.method in ("given", "model", "function") else f'`"{row.method}"`'
+        lines.append(f"| {words} | {method} | {reason} |")
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize("name", ["TABLE", "WAYS"])
+def test_the_documentation_shows_the_tables(name):
+    expected = shown({"TABLE": TABLE, "WAYS": WAYS}[name])
+    page = DOCUMENTED.read_text("utf-8")
+    between = page.partition(f"<!-- {name} -->\n")[2].partition(f"\n<!-- end of {name} -->")[0]
+    assert between.strip() == expected, f"docs/methods.md should have:\n{expected}"
+    meaning = page.partition("<!-- end of TABLE -->")[2].partition("## ")[0].lower()
+    for row in TABLE if name == "TABLE" else WAYS:
+        assert all(f"*{fact.replace('_', ' ')}*" in meaning for fact in row.condition)

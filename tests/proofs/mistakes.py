@@ -215,7 +215,7 @@ def _certificates() -> Iterator[Mistake]:
     yield Mistake(
         "proofs.certificate:Certificate.radius_of", always(float("inf")), "claimed everywhere"
     )
-    yield Mistake("methods:_proven_radius", scaled(0.5), "half of it")
+    yield Mistake("setting:_proven_radius", scaled(0.5), "half of it")
 
 
 def _models() -> Iterator[Mistake]:

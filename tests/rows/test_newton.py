@@ -10,12 +10,12 @@ from scipy.optimize import minimize as scipy_minimize
 
 import accelegrad as ag
 from accelegrad import kernels
-from accelegrad.engines import sum_oracle
 from accelegrad.errors import LineSearchError
 from accelegrad.rows import DualAscent, FinishedByNewton, SketchedNewton
 from accelegrad.rows import curvature as curved
 from accelegrad.rows.dual_ascent_oracle import DualOracle
 from accelegrad.rows.newton_oracle import CurvedOracle, SmoothedCurvedOracle
+from accelegrad.rows.oracles import sum_oracle
 from accelegrad.rows.smoothing import SmoothedSumOracle
 from accelegrad.rows.variance_reduced import VarianceReducedAcceleGrad
 from accelegrad.rules.base import KnownEvaluation

@@ -4,29 +4,18 @@ import numpy as np
 import pytest
 
 import accelegrad as ag
-from accelegrad.methods import METHODS, Wishes, resolve
+from accelegrad.catalogue import METHODS
+from accelegrad.choose import Wishes
 from accelegrad.rules import Rescaled
+from accelegrad.setting import resolve
 from toys import LeastSquares
 
 D = 5
-NOTHING = dict.fromkeys(
-    [
-        "gradient_bound",
-        "gradient_scale",
-        "initial_radius",
-        "epsilon",
-        "initial_smoothness",
-        "max_trials",
-        "smoothness",
-        "step_size",
-        "decay",
-    ]
-)
 
 
 def setting(method="auto", model=None, *, diameter="auto", values=True, **wishes):
-    parameters = {**NOTHING, "diameter": diameter}
-    return resolve(np.zeros(D), Wishes(method, parameters, **wishes), model, values=values)
+    wished = Wishes(method, {"diameter": diameter}, **wishes)
+    return resolve(np.zeros(D), wished, model, values=values)
 
 
 def linear_model(**options):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 from collections.abc import Mapping
 from typing import Any
@@ -10,10 +11,14 @@ import numpy as np
 import scipy.sparse as sp
 
 from accelegrad.errors import Vector
+from accelegrad.problems.linear_model import LinearModel
+from accelegrad.problems.penalties import Penalty
+from accelegrad.problems.sets import FeasibleSet
+from accelegrad.rules import Rescaled, Rule
 
 #: Bytes of a digest: two different contents have the same one never in practice.
 DIGEST_SIZE = 16
-#: How far from the start an object of the user's own is asked what it does.
+#: How far from the start a user's object is asked what it does.
 DISTANCES = (1e-3, 1.0, 1e3)
 
 
@@ -29,6 +34,78 @@ def behaviour(functions: Mapping[str, Any], start: Vector) -> str:
     directions = np.random.default_rng(0).standard_normal((len(DISTANCES), start.size))
     points = [start + far * way for far, way in zip(DISTANCES, directions, strict=True)]
     return fingerprint({name: [f(x.copy()) for x in points] for name, f in functions.items()})
+
+
+def run_kind(
+    rule: Rule,
+    start: Vector,
+    feasible_set: FeasibleSet | None,
+    penalty: Penalty | None,
+    model: LinearModel | None,
+    how: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Say what a run is, so that a checkpoint of another one is refused.
+
+    `how` says in plain values how gradients are come by. A function (`model` is None) cannot be
+    looked into.
+    """
+    rescaled = rule if isinstance(rule, Rescaled) else None
+    inner = rule if rescaled is None else rescaled.rule
+    return {
+        "method": type(inner).__name__,
+        "scale": None if rescaled is None else repr(rescaled.change),
+        "scale (fingerprint)": None if rescaled is None else fingerprint(rescaled.change),
+        "penalty": repr(penalty),
+        "penalty (fingerprint)": None if penalty is None else _term_fingerprint(penalty, start),
+        "feasible_set": repr(feasible_set),
+        "feasible_set (fingerprint)": None
+        if feasible_set is None
+        else _set_fingerprint(feasible_set, start),
+        "dimension": start.size,
+        "x0 (fingerprint)": fingerprint(start),
+        **how,
+        "problem": "function" if model is None else repr(model),
+        "data (fingerprint)": None if model is None else _data_fingerprint(model),
+        **{name: _plain(value) for name, value in _parameters(inner).items()},
+    }
+
+
+def _parameters(rule: Rule) -> dict[str, Any]:
+    """Return a rule's parameters; what it got from the set and the penalty is not among them."""
+    if dataclasses.is_dataclass(rule):
+        names = [field.name for field in dataclasses.fields(rule)]
+    else:
+        names = sorted(vars(rule))
+    return {name: getattr(rule, name) for name in names if name not in ("project", "prox")}
+
+
+def _plain(value: Any) -> Any:
+    """Return a parameter as JSON can hold it."""
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    return repr(value) if isinstance(value, Rule) else fingerprint(value)
+
+
+def _set_fingerprint(chosen: FeasibleSet, start: Vector) -> str:
+    return behaviour({"project": chosen.project}, start) + _library_content(chosen, FeasibleSet)
+
+
+def _term_fingerprint(penalty: Penalty, start: Vector) -> str:
+    functions = {"value": penalty.value, "prox": lambda x: penalty.prox(x, 1.0)}
+    return behaviour(functions, start) + _library_content(penalty, Penalty)
+
+
+def _library_content(thing: Any, base: type) -> str:
+    """Return a fingerprint of what one of this library's sets or penalties holds.
+
+    Of a user's it is not known which attributes say what it does.
+    """
+    return fingerprint(thing) if type(thing).__module__ == base.__module__ else ""
+
+
+def _data_fingerprint(model: LinearModel) -> str:
+    parts = (model.X, model.y, model.sample_weight, model.l2, model.loss, model.fit_intercept)
+    return fingerprint(parts)
 
 
 def _take(digest: Any, content: Any) -> None:

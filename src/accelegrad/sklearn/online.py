@@ -21,11 +21,11 @@ from accelegrad.errors import Vector
 from accelegrad.problems.multinomial import MultinomialModel, ScaledClasses
 from accelegrad.problems.sampling import Rows
 from accelegrad.problems.scaling import ColumnScaling, column_scaling
-from accelegrad.problems.sets import Ball
-from accelegrad.rules import AcceleGrad, DistanceFreeAcceleGrad, Rescaled, Rule
+from accelegrad.rules import Rule
 from accelegrad.rules.base import KnownEvaluation, State
 from accelegrad.rules.distance import smallest_radius
 from accelegrad.rules.schedules import importance_weight
+from accelegrad.setting import stream_rule
 from accelegrad.sklearn.data import Data, joined
 from accelegrad.sklearn.objective import Change, Problem
 
@@ -224,22 +224,15 @@ def first_change(problem: Problem, diameter: float | str) -> Change | None:
 
 
 def rule_for(problem: Problem, diameter: float | str, start: Vector, change: Change | None) -> Rule:
-    """Return AcceleGrad, with an automatic diameter or the one given."""
-    scale = None if change is None else change.scale
-    chosen = problem.scaled_set(scale)
-    project = None if chosen is None else chosen.project
-    if isinstance(diameter, str):
-        penalty = problem.penalty(scale)
-        prox = None if penalty is None else penalty.prox
-        rule = DistanceFreeAcceleGrad(probe=True, project=project, prox=prox)
-        return rule if change is None else Rescaled(rule, change)
-    if problem.l1 > 0.0:
+    """Return the rule that `accelegrad.choose` has for streams, for this problem."""
+    if problem.l1 > 0.0 and not isinstance(diameter, str):
         raise ValueError(
             "partial_fit with a penalty other than 'l2' needs diameter='auto', but diameter is "
             f"{diameter!r}."
         )
-    ball = Ball(start, diameter / 2).project
-    return AcceleGrad(diameter, project=project or ball, project_y=project is not None)
+    scale = None if change is None else change.scale
+    terms = problem.scaled_set(scale), problem.penalty(scale)
+    return stream_rule(start, diameter, *terms, change)
 
 
 def advanced(rule: Rule, state: State, oracle: ChunkOracle) -> State:

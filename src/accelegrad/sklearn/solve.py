@@ -4,10 +4,9 @@ An estimator's `tol` is relative to the objective itself, since that is what a u
 without knowing the data's units: it is the `rtol` of `minimize`, with a small absolute one for a
 minimum of zero.
 
-A linear model with at most an l2 term is handed over as it is, if its loss is smooth or will be
-smoothed. Else, with an l1 term, a constraint or several classes, `minimize` gets a function, in
-scaled coordinates where that is possible, and where there are lower bounds that hold everywhere, a
-callback looks at them and stops it.
+`accelegrad.choose.WAYS` says whether the model is handed over as it is, or as a function. A
+function is in scaled coordinates where that is possible, and where there are lower bounds that hold
+everywhere, a callback looks at them and stops the run.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.optimize import OptimizeResult
 
+from accelegrad.choose import AS_FUNCTION, WAYS, FitFacts, first
 from accelegrad.errors import Vector
 from accelegrad.minimize import minimize
 from accelegrad.problems.linear_model import LinearModel
@@ -277,25 +277,18 @@ def solve(
     seed : int
         For the random rows of minibatches.
     """
-    stochastic = settings.batch_size is not None
-    if isinstance(problem.model, LinearModel) and (stochastic or _is_plain(problem)):
-        return _solve_model(problem.model, problem, settings, start, score, seed)
-    if stochastic:
-        raise ValueError("batch_size must be 'auto' for fit with multi_class='multinomial'.")
-    return _solve_function(problem, settings, start, score)
-
-
-def _is_plain(problem: Problem) -> bool:
-    """Tell whether the model is best handed over as it is.
-
-    For losses with kinks and no dual bound of their own, which `minimize` does not smooth, the
-    bounds here, where they can be had, prove an accuracy in far fewer iterations.
-    """
-    if not problem.is_free:
-        return False
     model = problem.model
-    smoothed = isinstance(model, LinearModel) and model.has_dual_bound
-    return problem.is_smooth or smoothed or not DualBound(problem).can_repair
+    facts = FitFacts(
+        several_classes=isinstance(model, MultinomialModel),
+        minibatches=settings.batch_size is not None,
+        constrained=not problem.is_free,
+    )
+    if facts.several_classes and facts.minibatches:
+        raise ValueError("batch_size must be 'auto' for fit with multi_class='multinomial'.")
+    if first(WAYS, facts).method == AS_FUNCTION:
+        return _solve_function(problem, settings, start, score)
+    assert isinstance(model, LinearModel)
+    return _solve_model(model, problem, settings, start, score, seed)
 
 
 def _solve_model(

@@ -1,21 +1,22 @@
-"""From a user's wishes to a setting: which rule, bound to which set, and where a minimiser is."""
+"""From a user's wishes to a setting: the rule, bound to its set, and where a minimiser is."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
-from accelegrad.engines import SUM_RULES, has_curvature, why_dual, why_newton
+from accelegrad.catalogue import AUTO, METHODS, RADIUS, Method
+from accelegrad.choose import Choice, Facts, Wishes, choose, is_given
 from accelegrad.errors import NonFiniteError, Vector, nearest
 from accelegrad.problems.linear_model import ROUNDED_UP, LinearModel
 from accelegrad.problems.penalties import OnLeading, Penalty, as_penalty
-from accelegrad.problems.scaling import ColumnScaling, column_scaling, near_start, unevenness
+from accelegrad.problems.scaling import ColumnScaling, column_scaling, near_start
 from accelegrad.problems.sets import (
     Ball,
     Box,
@@ -25,94 +26,22 @@ from accelegrad.problems.sets import (
     as_feasible_set,
 )
 from accelegrad.proofs.certificate import Region
-from accelegrad.rows.dual_ascent import DualAscent
-from accelegrad.rows.newton import FinishedByNewton
-from accelegrad.rows.variance_reduced import VarianceReducedAcceleGrad
 from accelegrad.rules import (
-    AcceleGrad,
-    AdaGrad,
-    ADoG,
     DiagonalAcceleGrad,
-    DistanceFreeAcceleGrad,
     DistanceFreeDiagonalAcceleGrad,
-    DoG,
-    LinearCoupling,
     Rescaled,
     Rule,
-    Subgradient,
-    UDoG,
-    UniversalDualGradient,
-    UniversalFastGradient,
-    UniversalGradient,
-    UniXGrad,
 )
 from accelegrad.rules.distance import SHORTEST, check_distance
 
-AUTO = "auto"
-NEWTON = "accelegrad-newton"
-DUAL = "dual-ascent"
-LARGEST_RATIO = 300.0  # of the sizes of columns, with which methods that do not scale do well
 COLUMNS = "columns"
-
-
-class Method(NamedTuple):
-    """A rule by name: what it needs, what else it takes, and its form that needs no diameter."""
-
-    rule: Callable[..., Rule]
-    needs: tuple[str, ...] = ()
-    takes: tuple[str, ...] = ()
-    automatic: Callable[..., Rule] | None = None
-
-
-_SEARCH = ("initial_smoothness", "max_trials")
-_RADIUS = ("initial_radius",)
-METHODS = {
-    "accelegrad": Method(AcceleGrad, ("diameter",), ("gradient_bound",), DistanceFreeAcceleGrad),
-    "adagrad": Method(AdaGrad, ("diameter",), (), DoG),
-    "unixgrad": Method(UniXGrad, ("diameter",), ("gradient_scale",), UDoG),
-    "diagonal": Method(
-        DiagonalAcceleGrad, ("diameter",), ("gradient_bound",), DistanceFreeDiagonalAcceleGrad
-    ),
-    "accelegrad-vr": Method(VarianceReducedAcceleGrad, (), _RADIUS),
-    NEWTON: Method(FinishedByNewton),
-    DUAL: Method(DualAscent),
-    "u-dog": Method(UDoG, (), _RADIUS),
-    "a-dog": Method(ADoG, (), _RADIUS),
-    "dog": Method(DoG, (), _RADIUS),
-    "universal": Method(UniversalGradient, ("epsilon",), _SEARCH),
-    "universal-dual": Method(UniversalDualGradient, ("epsilon",), _SEARCH),
-    "universal-fast": Method(UniversalFastGradient, ("epsilon",), _SEARCH),
-    "linear-coupling": Method(LinearCoupling, ("smoothness",)),
-    "subgradient": Method(Subgradient, ("step_size",), ("decay",)),
-}
 _MEANING = {
     "diameter": "the diameter of a ball around x0 that holds a minimiser; or give a bounded "
     "feasible_set, or diameter='auto'",
-    "epsilon": "the accuracy wanted, which the universal methods have to be told",
+    "epsilon": "the accuracy wanted, which the universal methods have to know",
     "smoothness": "the Lipschitz constant of the gradient",
     "step_size": "the step's size",
 }
-
-
-class Wishes(NamedTuple):
-    """What the user said about the method and the space, unchecked."""
-
-    method: Any
-    parameters: dict[str, Any]
-    feasible_set: Any = None
-    project_y: bool | None = None
-    penalty: Any = None
-    scale: Any = None
-    stochastic: bool = False  # gradients of a few rows at a time
-    restart: Any = None
-
-
-class Choice(NamedTuple):
-    """The name of a method, and why it is that one."""
-
-    name: str
-    reason: str
-    of_rows: bool = False  # whether it works on the rows of a LinearModel and on nothing else
 
 
 class Setting(NamedTuple):
@@ -135,9 +64,10 @@ def resolve(start: Vector, wishes: Wishes, model: LinearModel | None, *, values:
     if chosen is not None:
         start = _inside(start, chosen)
     penalty = _penalty(wishes.penalty, start.size, model, chosen)
-    choice = _choice(wishes, model, chosen, penalty)
-    change = _change(wishes, model, chosen, penalty, choice)
-    if model is not None and _may_move(wishes, choice, chosen, penalty):
+    facts = Facts.of(wishes, model, constrained=penalty is not None or constrains(chosen))
+    choice = choose(facts, wishes.method)
+    change = _change(wishes, facts, choice)
+    if model is not None and _may_move(facts, choice):
         start = near_start(model, start)
     proven = math.inf
     if not choice.of_rows:  # else the dual gap says it all, and the bound costs two passes
@@ -152,12 +82,28 @@ def resolve(start: Vector, wishes: Wishes, model: LinearModel | None, *, values:
     return Setting(rule, start, chosen, penalty, region, choice)
 
 
-def _may_move(
-    wishes: Wishes, choice: Choice, chosen: FeasibleSet | None, penalty: Penalty | None
-) -> bool:
-    """Tell whether the start may be moved: noise makes its distance dear, and nobody told it."""
-    told = choice.of_rows or not _is_automatic(wishes.parameters["diameter"])
-    return wishes.stochastic and not told and penalty is None and not constrains(chosen)
+def stream_rule(
+    start: Vector,
+    diameter: float | str,
+    feasible_set: FeasibleSet | None,
+    penalty: Penalty | None,
+    change: Any,
+) -> Rule:
+    """Return the rule for rows that come in chunks; set and penalty are in its coordinates."""
+    wishes = Wishes(AUTO, {"diameter": diameter})
+    choice = choose(Facts(streamed=True))
+    rule, number = _rule_and_diameter(wishes, choice.name, math.inf)
+    rule = _bind(rule, start, feasible_set, number, penalty, None, values=True)
+    return rule if change is None else Rescaled(rule, change)
+
+
+def _may_move(facts: Facts, choice: Choice) -> bool:
+    """Tell whether the start may be moved: under noise its distance costs much.
+
+    Whoever gives a diameter means it around the start that he gave.
+    """
+    settled = choice.of_rows or facts.diameter_given
+    return facts.minibatches and not settled and not facts.constrained
 
 
 # -- the space -----------------------------------------------------------------------------------
@@ -205,35 +151,17 @@ def _penalty(
     return penalty
 
 
-def _change(
-    wishes: Wishes,
-    model: LinearModel | None,
-    chosen: FeasibleSet | None,
-    penalty: Penalty | None,
-    choice: Choice,
-) -> ColumnScaling | None:
+def _change(wishes: Wishes, facts: Facts, choice: Choice) -> ColumnScaling | None:
     """Return the change of coordinates that `scale` asks for."""
-    scale = wishes.scale
+    scale, model = wishes.scale, facts.model
+    if not facts.scale_given:
+        return _automatic_change(facts) if facts.may_scale and not choice.of_rows else None
     if choice.of_rows:
-        if scale is not None and not (isinstance(scale, str) and scale == AUTO):
-            raise ValueError(f"scale cannot be used with method {choice.name!r}.")
-        return None
-    free = penalty is None and not constrains(chosen)
-    if isinstance(scale, str) and scale == AUTO:
-        # Whoever names a method or a diameter means it in the coordinates that he knows.
-        automatic = isinstance(wishes.method, str) and wishes.method == AUTO
-        told = not _is_automatic(wishes.parameters["diameter"])
-        if model is None or not automatic or told or not free:
-            return None
-        if wishes.stochastic and sp.issparse(model.X):
-            return None  # in scaled coordinates a step would cost all columns, not the nonzeros
-        return column_scaling(model, noisy=wishes.stochastic)
-    if scale is None:
-        return None
+        raise ValueError(f"scale cannot be used with method {choice.name!r}.")
     if model is None:
         raise ValueError("scale needs a LinearModel, whose columns it scales.")
-    if not free:
-        what = "penalty" if penalty is not None else "feasible_set"
+    if facts.constrained:
+        what = "feasible_set" if wishes.penalty is None else "penalty"
         raise ValueError(
             f"scale and {what} cannot be used together: the set or term is meant in the "
             "unscaled coordinates."
@@ -241,11 +169,22 @@ def _change(
     if isinstance(scale, str):
         if scale != COLUMNS:
             raise ValueError(f"scale is {scale!r}: {nearest(scale, [AUTO, COLUMNS])}")
-        return column_scaling(model, noisy=wishes.stochastic)
-    return _own_scaling(scale, model)
+        return column_scaling(model, noisy=facts.minibatches)
+    return _given_scaling(scale, model)
 
 
-def _own_scaling(scale: Any, model: LinearModel) -> ColumnScaling:
+def _automatic_change(facts: Facts) -> ColumnScaling | None:
+    """Return scaled coordinates, unless something was given that is meant in the unscaled ones."""
+    model = facts.model
+    given = facts.rule_given or facts.name_given or facts.diameter_given or facts.constrained
+    if model is None or given:
+        return None
+    if facts.minibatches and sp.issparse(model.X):
+        return None  # in scaled coordinates a step would cost all columns, not the nonzeros
+    return column_scaling(model, noisy=facts.minibatches)
+
+
+def _given_scaling(scale: Any, model: LinearModel) -> ColumnScaling:
     change = ColumnScaling(scale, np.zeros(model.n_features) if model.fit_intercept else None)
     if change.scale.size != model.n_features:
         raise ValueError(
@@ -272,10 +211,11 @@ def _rule_and_diameter(wishes: Wishes, name: str, bound: float) -> tuple[Rule, f
     parameters, method = wishes.parameters, wishes.method
     if isinstance(method, Rule):
         return method, _diameter_of(method, parameters)
-    if name == "diagonal" and np.ndim(parameters["diameter"]) == 1:
+    given: Any = parameters.get("diameter")
+    if name == "diagonal" and np.ndim(given) == 1:
         rule = _built(name, METHODS[name], parameters)
-        return rule, _diameter_of(rule, {"diameter": None})
-    diameter = _checked_diameter(parameters["diameter"])
+        return rule, _diameter_of(rule, {})
+    diameter = _checked_diameter(given)
     entry = METHODS[name]
     if diameter is not None or entry.automatic is None:
         return _built(name, entry, {**parameters, "diameter": diameter}), diameter
@@ -293,99 +233,43 @@ def _checked_diameter(given: Any) -> float | None:
     return None if given is None else check_distance("diameter", given)
 
 
-def _choice(
-    wishes: Wishes, model: LinearModel | None, chosen: FeasibleSet | None, penalty: Penalty | None
-) -> Choice:
-    """Return the method that is asked for, or the one that serves best, with the reason."""
-    method = wishes.method
-    if isinstance(method, Rule):
-        known = [name for name, entry in METHODS.items() if entry.rule is type(method)]
-        of_rows = isinstance(method, SUM_RULES)
-        name = known[0] if known and of_rows else type(method).__name__
-        return Choice(name, "a rule object was given", of_rows)
-    if not isinstance(method, str):
-        raise TypeError(f"method must be a name or a rule object, not {method!r}.")
-    if method != AUTO:
-        if method not in METHODS:
-            raise ValueError(f"method is {method!r}: {nearest(method, [AUTO, *METHODS])}")
-        return Choice(method, "it was asked for", METHODS[method].rule in SUM_RULES)
-    bent = constrains(chosen) or penalty is not None
-    told = not _is_automatic(wishes.parameters["diameter"])
-    if bent and told:
-        return Choice("unixgrad", "there is a constraint or a penalty, and a diameter is given")
-    if bent:
-        return Choice("accelegrad", "there is a constraint or a penalty")
-    if model is None:
-        return Choice("accelegrad", "it is accelerated where the function is smooth, and safe")
-    obstacle = "a diameter is given" if told else _obstacle_to_sums(wishes, model)
-    return Choice("accelegrad", obstacle) if obstacle else _choice_for_sums(model)
-
-
-def _choice_for_sums(model: LinearModel) -> Choice:
-    smooth = math.isfinite(model.loss.curvature)
-    kind = "is smooth" if smooth else "can be smoothed as far as the dual gap allows"
-    dual = why_dual(model)
-    if dual:
-        return Choice(DUAL, dual, of_rows=True)
-    return Choice(NEWTON, f"the {model.loss.name} loss {kind}; {why_newton(model)}", of_rows=True)
-
-
-def _is_automatic(diameter: Any) -> bool:
-    return diameter is None or (isinstance(diameter, str) and diameter == AUTO)
-
-
-def _obstacle_to_sums(wishes: Wishes, model: LinearModel) -> str:
-    """Say why a method that works on the rows would not do; empty if it would."""
-    own = [name for name, value in wishes.parameters.items() if value is not None]
-    if wishes.stochastic:
-        return "batch_size asks for plain stochastic steps"
-    if wishes.restart is not None or wishes.project_y is not None or own not in ([], ["diameter"]):
-        return "it is what the other options are meant for"
-    if not (wishes.scale is None or (isinstance(wishes.scale, str) and wishes.scale == AUTO)):
-        return "scaled coordinates are asked for"
-    if not model.has_dual_bound:
-        return "without an l2 term the dual gap need not get tight"
-    if wishes.scale is None or has_curvature(model):
-        return ""
-    ratio = unevenness(model)
-    if ratio <= LARGEST_RATIO:
-        return ""
-    return f"columns differ in size by a factor of {ratio:.2g}, so that coordinates are scaled"
-
-
 def _diameter_of(rule: Rule, parameters: Mapping[str, Any]) -> float | None:
     """Return the diameter that a rule object holds; its parameters may be given only there."""
-    given = [name for name, value in parameters.items() if value is not None and value != AUTO]
-    own = getattr(rule, "diameter", None)
-    twice = [name for name in given if name != "diameter" or own is not None]
+    given = [name for name, value in parameters.items() if is_given(value)]
+    held = getattr(rule, "diameter", None)
+    twice = [name for name in given if name != "diameter" or held is not None]
     if twice:
         raise ValueError(f"{twice[0]} belongs to the rule object {rule!r}; do not give it again.")
-    if own is None:
-        return _checked_diameter(parameters["diameter"])
-    return float(np.linalg.norm(own))  # of widths, the diameter of the box
+    if held is None:
+        return _checked_diameter(parameters.get("diameter"))
+    return float(np.linalg.norm(held))  # of widths, the diameter of the box
 
 
 def _built(name: str, entry: Method, parameters: Mapping[str, Any]) -> Rule:
     for parameter in entry.needs:
-        if parameters[parameter] is None:
+        if parameters.get(parameter) is None:
             raise ValueError(f"{parameter} is needed by method {name!r}: {_MEANING[parameter]}.")
-    # Any method may be told a diameter: it makes the certificate.
+    # A diameter may be given to any method: it makes the certificate.
     allowed = {*entry.needs, *entry.takes}
     _refuse_others(name, parameters, allowed | {"diameter"})
-    return entry.rule(**{p: parameters[p] for p in allowed if parameters[p] is not None})
+    return entry.rule(**_given(parameters, allowed))
 
 
 def _built_automatic(name: str, entry: Method, parameters: Mapping[str, Any]) -> Rule:
     assert entry.automatic is not None
     for parameter in entry.takes:
-        if parameters[parameter] is not None:
+        if parameters.get(parameter) is not None:
             raise ValueError(
                 f"{parameter} is not a parameter of method {name!r} with diameter='auto'; it goes "
                 "with a diameter that is a number."
             )
-    _refuse_others(name, parameters, {"diameter", *_RADIUS})
-    radius = parameters["initial_radius"]
-    return entry.automatic(**({} if radius is None else {"initial_radius": radius}))
+    _refuse_others(name, parameters, {"diameter", *RADIUS})
+    return entry.automatic(**_given(parameters, set(RADIUS)))
+
+
+def _given(parameters: Mapping[str, Any], names: set[str]) -> dict[str, Any]:
+    """Return those of some parameters that are given."""
+    return {name: parameters[name] for name in names if parameters.get(name) is not None}
 
 
 def _refuse_others(name: str, parameters: Mapping[str, Any], allowed: set[str]) -> None:
@@ -414,7 +298,7 @@ def _bind(
     constrained = constrains(chosen)
     if constrained:
         _need_field(rule, fields, "project", "feasible_set")
-        _refuse_bent_set(rule, chosen)
+        _refuse_coupled_set(rule, chosen)
         bound["project"] = chosen.project  # type: ignore[union-attr]
     elif (
         chosen is None
@@ -443,7 +327,7 @@ def _prox(penalty: Penalty, x: Vector, step: float) -> Vector:
 
 
 def _ball(rule: Rule, start: Vector, diameter: float) -> FeasibleSet:
-    """Return K of the paper's unconstrained setting; with a step a coordinate it is a box."""
+    """Return K of the paper's unconstrained setting: a ball, or a box for the diagonal rule."""
     if isinstance(rule, DiagonalAcceleGrad):
         rule.init(start)  # which refuses widths of another length
         half = np.broadcast_to(rule.diameter, start.shape) / 2
@@ -451,13 +335,13 @@ def _ball(rule: Rule, start: Vector, diameter: float) -> FeasibleSet:
     return Ball(start, diameter / 2)
 
 
-def _refuse_bent_set(rule: Rule, chosen: FeasibleSet | None) -> None:
-    """Refuse a set onto which a rule with a step a coordinate cannot project."""
+def _refuse_coupled_set(rule: Rule, chosen: FeasibleSet | None) -> None:
+    """Refuse a set that couples coordinates to a rule with one step size per coordinate."""
     diagonal = isinstance(rule, (DiagonalAcceleGrad, DistanceFreeDiagonalAcceleGrad))
     if diagonal and not isinstance(chosen, (Box, NonNegative)):
         raise ValueError(
-            f"feasible_set {chosen!r} cannot be used with method 'diagonal': with a step a "
-            "coordinate only a Box or NonNegative can."
+            f"feasible_set {chosen!r} cannot be used with method 'diagonal': with one step size "
+            "per coordinate, only a Box or NonNegative can."
         )
 
 
@@ -499,7 +383,7 @@ def _region(
     rule: Rule,
     model: LinearModel | None,
 ) -> Region | None:
-    """Return where a minimiser is known, was said or is guessed to be; None if nowhere."""
+    """Return where a minimiser is known, said or guessed to be; None if nothing is known."""
     space = WholeSpace() if chosen is None else chosen
     bound = space.usable_diameter(start.size)
     if math.isfinite(bound):

@@ -1,4 +1,4 @@
-"""Which method for sums over rows serves a linear model best, and what each of them works on."""
+"""Which oracle each rule for sums over rows works on."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import TypeAlias
 import numpy as np
 
 from accelegrad.problems.linear_model import LinearModel
-from accelegrad.rows.curvature import Costs
 from accelegrad.rows.dual_ascent import DualAscent
 from accelegrad.rows.dual_ascent_oracle import DualOracle
 from accelegrad.rows.newton import FinishedByNewton, SketchedNewton
@@ -23,9 +22,6 @@ from accelegrad.run.oracle import ModelOracle
 #: The gap that is wanted, for a value; 0 if there is none.
 Goal: TypeAlias = Callable[[float], float]
 
-#: With more rows than so many times the columns, the dual has too many coordinates; steps of the
-#: logistic loss, which take logarithms, are dearer.
-MOST_ROWS, MOST_ROWS_LOGISTIC = 1.5, 0.75
 #: The rules that work on the rows of a linear model, and on nothing else.
 SUM_RULES = (VarianceReducedAcceleGrad, SketchedNewton, FinishedByNewton, DualAscent)
 
@@ -50,28 +46,3 @@ def sum_oracle(rule: Rule, model: LinearModel, rng: np.random.Generator, goal: G
     if math.isfinite(model.loss.curvature):
         return CurvedOracle(model, rng, goal) if curved else FiniteSumOracle(model, rng)
     return (SmoothedCurvedOracle if curved else SmoothedSumOracle)(model, rng, goal)
-
-
-def has_curvature(model: LinearModel) -> bool:
-    """Tell whether second derivatives cost little enough, beside gradients, to be of use."""
-    return Costs.of(model).least > 0
-
-
-def why_dual(model: LinearModel) -> str:
-    """Say why coordinate ascent on the dual is best; empty if it is not."""
-    if model.l2 == 0.0 or model.fit_intercept:
-        return ""
-    most = MOST_ROWS_LOGISTIC if model.loss.name == "logistic" else MOST_ROWS
-    if model.n_samples > most * model.n_features or has_curvature(model):
-        return ""
-    return f"the dual has {model.n_samples} coordinates, the primal {model.n_features}"
-
-
-def why_newton(model: LinearModel) -> str:
-    """Say why Newton's steps, after a few epochs at most, are best."""
-    if has_curvature(model):
-        return f"the curvature in {model.n_parameters} coordinates costs little beside gradients"
-    return (
-        f"steps on a few of {model.n_samples} rows are soon near, and full gradients learn the "
-        "curvature"
-    )

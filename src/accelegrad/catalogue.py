@@ -1,0 +1,78 @@
+"""What the methods are: for each name the rule, what it needs and what else it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple, TypedDict
+
+from accelegrad.rows.dual_ascent import DualAscent
+from accelegrad.rows.newton import FinishedByNewton
+from accelegrad.rows.variance_reduced import VarianceReducedAcceleGrad
+from accelegrad.rules import (
+    AcceleGrad,
+    AdaGrad,
+    ADoG,
+    DiagonalAcceleGrad,
+    DistanceFreeAcceleGrad,
+    DistanceFreeDiagonalAcceleGrad,
+    DoG,
+    LinearCoupling,
+    Rule,
+    Subgradient,
+    UDoG,
+    UniversalDualGradient,
+    UniversalFastGradient,
+    UniversalGradient,
+    UniXGrad,
+)
+
+AUTO = "auto"
+NEWTON = "accelegrad-newton"
+DUAL = "dual-ascent"
+
+
+class MethodOptions(TypedDict, total=False):
+    """The parameters of single methods, which `minimize` takes in `options` or as keywords."""
+
+    project_y: bool | None
+    gradient_bound: float | None
+    gradient_scale: float | None
+    initial_radius: float | None
+    epsilon: float | None
+    initial_smoothness: float | None
+    max_trials: int | None
+    smoothness: float | None
+    step_size: float | None
+    decay: str | None
+
+
+class Method(NamedTuple):
+    """A rule by name: what it needs, what else it takes, and its form that needs no diameter."""
+
+    rule: Callable[..., Rule]
+    needs: tuple[str, ...] = ()
+    takes: tuple[str, ...] = ()
+    automatic: Callable[..., Rule] | None = None
+
+
+RADIUS = ("initial_radius",)
+_SEARCH = ("initial_smoothness", "max_trials")
+METHODS = {
+    "accelegrad": Method(AcceleGrad, ("diameter",), ("gradient_bound",), DistanceFreeAcceleGrad),
+    "adagrad": Method(AdaGrad, ("diameter",), (), DoG),
+    "unixgrad": Method(UniXGrad, ("diameter",), ("gradient_scale",), UDoG),
+    "diagonal": Method(
+        DiagonalAcceleGrad, ("diameter",), ("gradient_bound",), DistanceFreeDiagonalAcceleGrad
+    ),
+    "accelegrad-vr": Method(VarianceReducedAcceleGrad, (), RADIUS),
+    NEWTON: Method(FinishedByNewton),
+    DUAL: Method(DualAscent),
+    "u-dog": Method(UDoG, (), RADIUS),
+    "a-dog": Method(ADoG, (), RADIUS),
+    "dog": Method(DoG, (), RADIUS),
+    "universal": Method(UniversalGradient, ("epsilon",), _SEARCH),
+    "universal-dual": Method(UniversalDualGradient, ("epsilon",), _SEARCH),
+    "universal-fast": Method(UniversalFastGradient, ("epsilon",), _SEARCH),
+    "linear-coupling": Method(LinearCoupling, ("smoothness",)),
+    "subgradient": Method(Subgradient, ("step_size",), ("decay",)),
+}

@@ -1,0 +1,247 @@
+"""The only place where a method is chosen: tables of (condition, method, reason).
+
+`TABLE` says which method a problem gets: its rows are read from top to bottom, and the first one
+whose condition holds decides. `WAYS` says in the same form how an estimator hands its problem to
+`minimize`. A condition is a tuple of facts that all have to hold, by their names in `Facts`, or for
+`WAYS` in `FitFacts`. docs/methods.md shows the tables. What the methods are is in
+`accelegrad.catalogue`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from accelegrad.catalogue import AUTO, DUAL, METHODS, NEWTON
+from accelegrad.errors import nearest
+from accelegrad.problems.linear_model import LinearModel
+from accelegrad.problems.scaling import unevenness
+from accelegrad.rows.curvature import Costs
+from accelegrad.rows.oracles import SUM_RULES
+from accelegrad.rules import Rule
+
+#: Up to this ratio of the sizes of columns, methods that do not scale them do well.
+LARGEST_RATIO = 300.0
+#: Up to this many rows per column, ascent on the dual beats learning the curvature from gradients;
+#: the second number is for the logistic loss, whose steps take logarithms and so cost more.
+MOST_ROWS, MOST_ROWS_LOGISTIC = 1.5, 0.75
+
+
+# -- what is known --------------------------------------------------------------------------------
+
+
+class Wishes(NamedTuple):
+    """What the user said about the method and the space, unchecked."""
+
+    method: Any
+    parameters: Mapping[str, Any]  # diameter and those of single methods; None: not given
+    feasible_set: Any = None
+    project_y: bool | None = None
+    penalty: Any = None
+    scale: Any = None
+    stochastic: bool = False  # gradients of a few rows at a time
+    restart: Any = None
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known of a problem and of the user's wishes, for the conditions of `TABLE`.
+
+    What takes a look at the data is found out when a condition asks for it, and only then.
+    """
+
+    model: LinearModel | None = None
+    rule_given: bool = False  # `method` is a rule object
+    name_given: bool = False  # `method` is a name other than "auto"
+    streamed: bool = False  # rows come in chunks, each used once
+    constrained: bool = False  # by a feasible set other than the whole space, or by a penalty
+    diameter_given: bool = False  # as a number
+    minibatches: bool = False  # `batch_size` is given
+    options_given: bool = False  # `restart` or a parameter of single methods
+    scale_given: bool = False  # "columns" or an array
+    may_scale: bool = False  # `scale` is not None
+
+    @classmethod
+    def of(cls, wishes: Wishes, model: LinearModel | None, *, constrained: bool) -> Facts:
+        """Return the facts of a call of `minimize`."""
+        others = (value for name, value in wishes.parameters.items() if name != "diameter")
+        options = (wishes.restart, wishes.project_y, *others)
+        return cls(
+            model,
+            rule_given=isinstance(wishes.method, Rule),
+            name_given=isinstance(wishes.method, str) and wishes.method != AUTO,
+            constrained=constrained,
+            diameter_given=is_given(wishes.parameters.get("diameter")),
+            minibatches=wishes.stochastic,
+            options_given=any(value is not None for value in options),
+            scale_given=is_given(wishes.scale),
+            may_scale=wishes.scale is not None,
+        )
+
+    @property
+    def function(self) -> bool:
+        """Whether it is a function that is minimised, not a `LinearModel`."""
+        return self.model is None
+
+    @property
+    def no_dual_bound(self) -> bool:
+        """Whether no lower bound from the model's dual gets tight."""
+        return not self._model.has_dual_bound
+
+    @cached_property
+    def cheap_curvature(self) -> bool:
+        """Whether second derivatives cost little enough, beside gradients, to be of use."""
+        return Costs.of(self._model).least > 0
+
+    @property
+    def uneven_columns(self) -> bool:
+        """Whether columns differ in size so much that they have to be scaled, and may be."""
+        needed = self.may_scale and not self.cheap_curvature
+        return needed and self.unevenness > LARGEST_RATIO
+
+    @property
+    def small_dual(self) -> bool:
+        """Whether the dual is free of constraints that couple rows, and has few coordinates."""
+        model = self._model
+        if model.l2 == 0.0 or model.fit_intercept:
+            return False
+        most = MOST_ROWS_LOGISTIC if model.loss.name == "logistic" else MOST_ROWS
+        return model.n_samples <= most * model.n_features and not self.cheap_curvature
+
+    @cached_property
+    def unevenness(self) -> float:
+        """How many times larger the largest column is than the smallest, for the reason."""
+        return unevenness(self._model)
+
+    @property
+    def smoothness(self) -> str:
+        """What makes the loss fit for Newton's steps, for the reason."""
+        smooth = math.isfinite(self._model.loss.curvature)
+        return "is smooth" if smooth else "can be smoothed as far as the dual gap allows"
+
+    @property
+    def _model(self) -> LinearModel:
+        assert self.model is not None  # functions have been dealt with further up in the table
+        return self.model
+
+
+class FitFacts(NamedTuple):
+    """What is known of an estimator's problem, for the conditions of `WAYS`."""
+
+    several_classes: bool  # in one loss: `multi_class="multinomial"`
+    minibatches: bool  # `batch_size` is a number
+    constrained: bool  # by an l1 term or a feasible set
+
+
+def is_given(wish: Any) -> bool:
+    """Tell whether a wish is neither None nor "auto"."""
+    return wish is not None and not (isinstance(wish, str) and wish == AUTO)
+
+
+# -- the tables -----------------------------------------------------------------------------------
+
+
+class Row(NamedTuple):
+    """A line of a table: where all facts of the condition hold, this method, for this reason."""
+
+    condition: tuple[str, ...]
+    method: str
+    reason: str  # with what is known of the problem in braces
+
+    def holds(self, facts: Any) -> bool:
+        """Tell whether all facts of the condition hold; the later ones are looked at last."""
+        return all(getattr(facts, fact) for fact in self.condition)
+
+
+#: In the place of a method's name: the one that was given.
+GIVEN = "given"
+TABLE = [
+    Row(("rule_given",), GIVEN, "a rule object was given"),
+    Row(("name_given",), GIVEN, "it was asked for"),
+    Row(("streamed",), "accelegrad", "its steps take noise, and a stream has no end to plan for"),
+    Row(
+        ("constrained", "diameter_given"),
+        "unixgrad",
+        "there is a constraint or a penalty, and a diameter is given",
+    ),
+    Row(("constrained",), "accelegrad", "there is a constraint or a penalty"),
+    Row(("function",), "accelegrad", "it is accelerated where the function is smooth, and safe"),
+    Row(("diameter_given",), "accelegrad", "a diameter is given"),
+    Row(("minibatches",), "accelegrad", "batch_size asks for plain stochastic steps"),
+    Row(("options_given",), "accelegrad", "it is what the other options are meant for"),
+    Row(("scale_given",), "accelegrad", "scaled coordinates are asked for"),
+    Row(("no_dual_bound",), "accelegrad", "without an l2 term the dual gap need not get tight"),
+    Row(
+        ("uneven_columns",),
+        "accelegrad",
+        "columns differ in size by a factor of {facts.unevenness:.2g}, so that coordinates are "
+        "scaled",
+    ),
+    Row(
+        ("small_dual",),
+        DUAL,
+        "the dual has {facts.model.n_samples} coordinates, the primal {facts.model.n_features}",
+    ),
+    Row(
+        ("cheap_curvature",),
+        NEWTON,
+        "the {facts.model.loss.name} loss {facts.smoothness}; the curvature in "
+        "{facts.model.n_parameters} coordinates costs little beside gradients",
+    ),
+    Row(
+        (),
+        NEWTON,
+        "the {facts.model.loss.name} loss {facts.smoothness}; steps on a few of "
+        "{facts.model.n_samples} rows are soon near, and full gradients learn the curvature",
+    ),
+]
+
+#: How an estimator's problem is handed to `minimize`: as the model itself, or as a function with
+#: lower bounds of the estimator's.
+AS_MODEL, AS_FUNCTION = "model", "function"
+WAYS = [
+    Row(("several_classes",), AS_FUNCTION, "the loss couples the scores of several classes"),
+    Row(("minibatches",), AS_MODEL, "a model can estimate gradients from a few of its rows"),
+    Row(
+        ("constrained",),
+        AS_FUNCTION,
+        "coordinates can be scaled, and the bounds with l1 term and constraint hold everywhere",
+    ),
+    Row((), AS_MODEL, "`minimize` has more methods for a model, and its dual bound"),
+]
+
+
+class Choice(NamedTuple):
+    """The name of a method, and why it is that one."""
+
+    name: str
+    reason: str
+    of_rows: bool = False  # whether it works on the rows of a LinearModel and on nothing else
+
+
+def first(table: Sequence[Row], facts: Any) -> Row:
+    """Return the first row of a table whose condition holds."""
+    return next(row for row in table if row.holds(facts))
+
+
+def choose(facts: Facts, method: Any = AUTO) -> Choice:
+    """Return the method that is asked for, or the one that serves best, with the reason."""
+    if not isinstance(method, str | Rule):
+        raise TypeError(f"method must be a name or a rule object, not {method!r}.")
+    if isinstance(method, str) and method not in (AUTO, *METHODS):
+        raise ValueError(f"method is {method!r}: {nearest(method, [AUTO, *METHODS])}")
+    row = first(TABLE, facts)
+    name = _given_name(method) if row.method == GIVEN else row.method
+    of_rows = isinstance(method, SUM_RULES) or (name in METHODS and METHODS[name].rule in SUM_RULES)
+    return Choice(name, row.reason.format(facts=facts), of_rows)
+
+
+def _given_name(method: str | Rule) -> str:
+    """Return the name of what was given; rules for sums over rows go by that of the method."""
+    if isinstance(method, str):
+        return method
+    known = [name for name, entry in METHODS.items() if entry.rule is type(method)]
+    return known[0] if known and isinstance(method, SUM_RULES) else type(method).__name__

@@ -1,0 +1,115 @@
+"""The arguments of `minimize`: their groups, and the parameters of single methods."""
+
+import inspect
+import re
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize as scipy_minimize
+
+import accelegrad as ag
+from accelegrad.catalogue import METHODS, MethodOptions
+from toys import LeastSquares
+
+PROBLEM = LeastSquares.random(30, 4, 2)
+START = np.zeros(4)
+#: Every parameter of a single method: two values that differ in effect, and what goes with them.
+USES = {
+    "project_y": (False, None, dict(method="accelegrad", feasible_set=ag.Box(-0.01, 0.01))),
+    "gradient_bound": (3.0, None, dict(diameter=4.0)),
+    "gradient_scale": (5.0, None, dict(method="unixgrad", diameter=4.0)),
+    "initial_radius": (0.01, None, dict(method="dog")),
+    "epsilon": (0.1, 9.0, dict(method="universal")),
+    "initial_smoothness": (50.0, None, dict(method="universal", epsilon=0.1)),
+    "max_trials": (1, None, dict(method="universal", epsilon=0.1, initial_smoothness=1e-3)),
+    "smoothness": (9.0, 4.0, dict(method="linear-coupling")),
+    "step_size": (0.02, 0.1, dict(method="subgradient")),
+    "decay": ("constant", None, dict(method="subgradient", step_size=0.02)),
+}
+#: What the keywords were before there was `options`.
+KEYWORDS = """
+    args jac method diameter feasible_set penalty scale restart project_y gradient_bound
+    gradient_scale initial_radius epsilon initial_smoothness max_trials smoothness step_size decay
+    exact batch_size replacement rng max_iter tol rtol time_limit output callback callback_at
+    progress trace checkpoint checkpoint_every resume
+"""
+GROUPS = ("Problem", "Method", "Stopping", "Output", "Observation")
+
+
+def run(**given):
+    return ag.minimize(PROBLEM, START, max_iter=12, **given)
+
+
+@pytest.mark.parametrize("name", MethodOptions.__annotations__)
+def test_in_options_and_as_a_keyword_is_the_same(name):
+    value, other, beside = USES[name]
+    keyword, inside = run(**{name: value}, **beside), run(options={name: value}, **beside)
+    np.testing.assert_array_equal(inside.x, keyword.x)
+    np.testing.assert_array_equal(inside.x_average, keyword.x_average)
+    assert inside.lower_bound == keyword.lower_bound
+    without = run(options={name: other}, **beside)
+    assert not np.array_equal(inside.x_average, without.x_average)
+
+
+@pytest.mark.parametrize("name", MethodOptions.__annotations__)
+def test_none_is_as_if_it_were_not_given(name):
+    np.testing.assert_array_equal(run(**{name: None}).x, run().x)
+    np.testing.assert_array_equal(run(options={name: None}).x, run().x)
+
+
+def test_the_parameters_of_methods_are_those_of_the_catalogue():
+    taken = {name for entry in METHODS.values() for name in (*entry.needs, *entry.takes)}
+    assert taken - {"diameter"} == MethodOptions.__annotations__.keys() - {"project_y"}
+
+
+def test_the_old_keywords_still_work():
+    arguments = inspect.signature(ag.minimize).parameters
+    assert set(KEYWORDS.split()) <= {*arguments, *MethodOptions.__annotations__}
+    assert {arguments[name].kind for name in arguments if name not in ("fun", "x0", "more")} == {
+        inspect.Parameter.KEYWORD_ONLY
+    }
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (dict(options={"epsilom": 1.0}), "options has no 'epsilom': did you mean 'epsilon'"),
+        (dict(options={3: 1.0}), "options has no 3: Allowed: 'decay'"),
+        (dict(options={"max_iter": 3}), "max_iter belongs to no method: give it as max_iter="),
+        (dict(options={"epsilon": 1.0}, epsilon=1.0), "epsilon is given twice"),
+        (dict(options=["epsilon"]), "options must be a mapping"),
+        (dict(epsilom=1.0), "minimize has no option 'epsilom': did you mean 'epsilon'"),
+        (dict(more=1.0), "minimize has no option 'more'"),
+    ],
+)
+def test_options_that_are_not_there_are_refused(given, message):
+    with pytest.raises(TypeError, match=message):
+        run(**given)
+
+
+def test_options_are_checked_against_the_method():
+    with pytest.raises(ValueError, match="epsilon is not a parameter of method 'accelegrad'"):
+        run(options={"epsilon": 1.0})
+
+
+def test_options_through_scipy():
+    result = scipy_minimize(
+        PROBLEM,
+        START,
+        jac=True,
+        method=ag.scipy_method,
+        options={"method": "universal", "epsilon": 0.1, "maxiter": 12},
+    )
+    np.testing.assert_array_equal(result.x, run(method="universal", epsilon=0.1).x)
+
+
+def test_the_docstring_has_all_arguments_in_their_groups_and_in_order():
+    text = inspect.getdoc(ag.minimize)
+    headings = re.findall(r"^(\w+)\n-+$", text, flags=re.MULTILINE)
+    assert headings == [*GROUPS, "Returns", "Examples"]
+    parameters = text.partition("Problem\n---")[2].partition("Returns\n---")[0]
+    lines = re.findall(r"^(\w[\w, ]*?)(?: : .*)?$", parameters, flags=re.MULTILINE)
+    named = [name for line in lines if line not in GROUPS for name in line.split(", ")]
+    assert named == [name for name in inspect.signature(ag.minimize).parameters if name != "more"]
+    inside = parameters.partition("options : mapping")[2].partition("Stopping")[0]
+    assert set(MethodOptions.__annotations__) <= set(re.findall(r"``(\w+)``", inside))
