@@ -180,6 +180,17 @@ LOSSES = {
 }
 
 
+def by_sklearn_name(*, classification: bool) -> dict[str, LossEntry]:
+    """Return the losses of labels, or those of other targets, by scikit-learn's names."""
+    entries = LOSSES.values()
+    return {one.sklearn_name: one for one in entries if one.classification == classification}
+
+
+def losses_with(parameter: Parameter) -> list[LossEntry]:
+    """Return the losses that have a parameter."""
+    return [entry for entry in LOSSES.values() if entry.parameter == parameter]
+
+
 def make_loss(
     name: str,
     *,
