@@ -28,6 +28,7 @@ from threadpoolctl import threadpool_limits
 import accelegrad as ag
 from accelegrad.data import datasets
 from accelegrad.kernels.dense_epochs import DenseEpochs
+from accelegrad.kernels.loss_shape import LOGISTIC_SHAPE
 from accelegrad.kernels.sparse_epochs import SparseEpochs
 
 EPOCH_LIMIT, COLUMNS_LIMIT, DENSE_LIMIT = 1.2, 1.3, 50.0
@@ -73,7 +74,7 @@ def settings(kind):
 def sparse_epochs(kind, X, y, l2):
     parts = (X.data, X.indices, X.indptr, X.shape[1])
     return SparseEpochs(
-        kind, *parts, y, loss="logistic", l2=l2, fit_intercept=True, **settings(kind)
+        kind, *parts, y, loss=LOGISTIC_SHAPE, l2=l2, fit_intercept=True, **settings(kind)
     )
 
 
@@ -219,7 +220,7 @@ def dense_part(repeat, steps):
             if X is wide:
                 kernel = sparse_epochs(kind, X, y, 1e-4)
             else:
-                own = {"loss": "logistic", "l2": 1e-4, "fit_intercept": True, **settings(kind)}
+                own = {"loss": LOGISTIC_SHAPE, "l2": 1e-4, "fit_intercept": True, **settings(kind)}
                 kernel = DenseEpochs(kind, X, y, **own)
             rule = rule_of(kind, np.zeros(model.n_parameters))
             candidates = {

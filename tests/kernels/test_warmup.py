@@ -75,7 +75,7 @@ def test_warming_up_leaves_nothing_to_compile() -> None:
                     assert not model.compiles_first
                     model.value_and_gradient(np.ones(6))
                 for kind in ("accelegrad", "adagrad"):
-                    options = {"loss": "hinge", "diameter": 1.0, "x0": np.ones(5)}
+                    options = {"loss": model.loss.shape, "diameter": 1.0, "x0": np.ones(5)}
                     for epochs in (
                         DenseEpochs(kind, dense, y, **options),
                         SparseEpochs(kind, *parts, 5, y, **options),

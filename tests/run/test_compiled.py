@@ -77,7 +77,7 @@ def test_a_change_of_another_size_is_refused():
             "distance_free",
             np.ones((4, 3)),
             np.ones(4),
-            loss="hinge",
+            loss=model(loss="hinge").loss.shape,
             change=(np.ones(3), np.ones(2)),
         )
 

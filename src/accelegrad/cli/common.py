@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import math
 import sys
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -113,3 +114,9 @@ def quality_facts(estimator: Any) -> list[tuple[str, str]]:
         ("certified gap", f"{gap:.2e}{share}" if math.isfinite(gap) else _NOT_KNOWN),
         ("iterations", str(estimator.n_iter_)),
     ]
+
+
+def in_lines(listed: Iterable[str]) -> str:
+    """Return names for the end of a command's help."""
+    indent = " " * 10
+    return textwrap.fill(", ".join(listed), 98, initial_indent=indent, subsequent_indent=indent)

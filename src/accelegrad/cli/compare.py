@@ -5,9 +5,22 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from accelegrad.cli.common import Commands, add_no_progress, name_or_number, names, request_of, say
+from accelegrad.cli.common import (
+    Commands,
+    add_no_progress,
+    in_lines,
+    name_or_number,
+    names,
+    request_of,
+    say,
+)
+from accelegrad.problems.losses import LOSSES, PARAMETERS, losses_with
 
-EPILOG = """\
+EPILOG = f"""\
+losses for two classes:
+{in_lines(name for name, entry in LOSSES.items() if entry.classification)}
+losses for numbers:
+{in_lines(name for name, entry in LOSSES.items() if not entry.classification)}
 methods:  accelegrad, adagrad, universal, universal-dual, universal-fast
 peers:    sklearn (all of scikit-learn's solvers with the same objective), or some of
           lbfgs, liblinear, sag, saga, sgd, cholesky, lsqr, quantile
@@ -51,8 +64,7 @@ def _add_problem(command: argparse.ArgumentParser) -> None:
         "--loss",
         default="logistic",
         metavar="NAME",
-        help="logistic (default), hinge or squared_hinge for two classes; squared, absolute, "
-        "huber, quantile or epsilon_insensitive for numbers",
+        help="see below (default: logistic)",
     )
     problem.add_argument(
         "--l2", type=float, metavar="X", help="weight of the l2 term (default: 1/rows)"
@@ -63,23 +75,13 @@ def _add_problem(command: argparse.ArgumentParser) -> None:
         metavar="COLUMN",
         help="a CSV file's column to predict, by name or number from 0 (default: the last)",
     )
-    problem.add_argument(
-        "--quantile", type=float, default=0.5, metavar="Q", help="of the loss quantile (0.5)"
-    )
-    problem.add_argument(
-        "--tube",
-        type=float,
-        default=0.1,
-        metavar="X",
-        help="the zone without cost of the loss epsilon_insensitive (0.1)",
-    )
-    problem.add_argument(
-        "--delta",
-        type=float,
-        default=1.35,
-        metavar="X",
-        help="where the loss huber turns linear (1.35)",
-    )
+    for name, parameter in PARAMETERS.items():
+        option = "tube" if name == "epsilon" else name  # --epsilon is that of universal methods
+        of = ", ".join(entry.name for entry in losses_with(parameter))
+        words = f"{parameter.words}, of {of} ({parameter.default:g})"
+        problem.add_argument(
+            f"--{option}", type=float, default=parameter.default, metavar="X", help=words
+        )
 
 
 def _add_methods(command: argparse.ArgumentParser) -> None:

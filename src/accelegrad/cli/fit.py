@@ -14,6 +14,7 @@ from accelegrad.cli.common import (
     Commands,
     add_no_progress,
     check_out,
+    in_lines,
     model_in_words,
     name_or_number,
     quality_facts,
@@ -21,14 +22,17 @@ from accelegrad.cli.common import (
     warn,
 )
 from accelegrad.errors import nearest
+from accelegrad.problems.losses import LOSSES, PARAMETERS, by_sklearn_name, losses_with
 
 if TYPE_CHECKING:
     from accelegrad.data.tables import TableFile
 
-FIT_EPILOG = """\
-losses:  log_loss, hinge, squared_hinge, modified_huber          for classes
-         squared_error, absolute_error, huber, quantile,
-         epsilon_insensitive, squared_epsilon_insensitive        for numbers
+OF_CLASSES, OF_NUMBERS = (by_sklearn_name(classification=classes) for classes in (True, False))
+FIT_EPILOG = f"""\
+losses for classes:
+{in_lines(OF_CLASSES)}
+losses for numbers:
+{in_lines(OF_NUMBERS)}
 
 examples:
   accelegrad fit a9a.bz2 --loss hinge --alpha 1e-4 --out model.agm
@@ -82,11 +86,10 @@ def _add_objective(command: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--balanced", action="store_true", help="give all classes the same total weight"
     )
-    group.add_argument("--quantile", type=float, metavar="Q", help="of the loss quantile (0.5)")
-    group.add_argument(
-        "--epsilon", type=float, metavar="X", help="of the epsilon-insensitive losses (0.1)"
-    )
-    group.add_argument("--delta", type=float, metavar="X", help="of the loss huber (1.35)")
+    for name, parameter in PARAMETERS.items():
+        of = ", ".join(entry.sklearn_name for entry in losses_with(parameter))
+        words = f"{parameter.words}, of {of} ({parameter.default:g})"
+        group.add_argument(f"--{name}", type=float, metavar="X", help=words)
 
 
 def _add_reading(command: argparse.ArgumentParser) -> None:
@@ -181,12 +184,10 @@ def _check_stream_options(given: argparse.Namespace) -> None:
 def _estimator(given: argparse.Namespace) -> Any:
     """Return the estimator of the loss: a classifier or a regressor."""
     from accelegrad.sklearn import AcceleGradClassifier, AcceleGradRegressor
-    from accelegrad.sklearn.classifier import LOSSES as OF_CLASSES
-    from accelegrad.sklearn.regressor import LOSSES as OF_NUMBERS
 
     names = {**OF_CLASSES, **OF_NUMBERS}
     # The names that `minimize` and `compare` use are taken too.
-    loss = {theirs: ours for ours, theirs in names.items()}.get(given.loss, given.loss)
+    loss = LOSSES[given.loss].sklearn_name if given.loss in LOSSES else given.loss
     if loss not in names:
         raise ValueError(f"--loss is {given.loss!r}: {nearest(given.loss, names)}")
     options: dict[str, Any] = {
@@ -199,11 +200,8 @@ def _estimator(given: argparse.Namespace) -> Any:
         "random_state": given.seed,
         "verbose": int(given.progress),
     }
-    of_loss = {
-        name: value
-        for name in ("quantile", "epsilon", "delta")
-        if (value := getattr(given, name)) is not None
-    }
+    of_loss = {name: getattr(given, name) for name in PARAMETERS}
+    of_loss = {name: value for name, value in of_loss.items() if value is not None}
     if loss in OF_NUMBERS:
         if given.balanced:
             raise ValueError(f"--balanced is for classes, but the loss {loss} is for numbers.")

@@ -13,7 +13,8 @@ from accelegrad.kernels.arrays import read_only
 from accelegrad.kernels.compile import Call, announces, compiled, kernel, layout
 from accelegrad.kernels.dense_epochs import add_row, row_product
 from accelegrad.kernels.epochs import NO_ROWS
-from accelegrad.kernels.losses import LABELS, LOGISTIC, SHAPES, Shape, loss_slope, rounded_off
+from accelegrad.kernels.loss_shape import LABELS, LOGISTIC, LOGISTIC_SHAPE, Shape
+from accelegrad.kernels.losses import loss_slope, rounded_off
 from accelegrad.kernels.sparse_rows import look_ahead
 
 
@@ -25,7 +26,6 @@ class DualRows(NamedTuple):
     loss: Shape
 
 
-_LOGISTIC_SHAPE = SHAPES["logistic"]
 TRIALS = 60  # Newton or bisection steps at most: enough to halve any bracket to the precision
 PRECISION = 1e-10  # relative error of the margin at which the search ends
 
@@ -37,7 +37,7 @@ def _logistic_slope(z: float, q: float, y: float) -> Any:
     m = min(max(0.0, low), high)
     last = high - low
     for _ in range(TRIALS):
-        size = -y * loss_slope(_LOGISTIC_SHAPE, y * m, y)
+        size = -y * loss_slope(LOGISTIC_SHAPE, y * m, y)
         rest, slope = m - y * z - q * size, 1.0 + q * size * (1.0 - size)
         if rest > 0.0:
             high = m
@@ -50,7 +50,7 @@ def _logistic_slope(z: float, q: float, y: float) -> Any:
         last, m = abs(step), m + step
         if last <= PRECISION * (1.0 + abs(m)):
             break
-    return loss_slope(_LOGISTIC_SHAPE, y * m, y)
+    return loss_slope(LOGISTIC_SHAPE, y * m, y)
 
 
 @compiled
@@ -60,7 +60,7 @@ def proximal_slope(loss: Any, z: float, q: float, y: float) -> Any:
         return math.nan
     if loss.kind == LOGISTIC:
         return _logistic_slope(z, q, y)
-    softer = Shape(loss.kind, loss.epsilon, loss.low, loss.high, 1.0 / (q + 1.0 / loss.curvature))
+    softer = Shape(loss.kind, loss.low, loss.high, q + loss.softness, loss.epsilon)
     if loss.kind == LABELS:
         return y * rounded_off(softer, y * z - 1.0)[1]
     return rounded_off(softer, z - y)[1]
@@ -116,7 +116,7 @@ def sparse_ascent(
 @announces
 def _calls() -> Iterator[Call]:
     """Yield a call for rows of all the types that there are kernels for."""
-    none, given = read_only(np.empty(0)), DualRows(*(read_only(np.empty(0)),) * 2, _LOGISTIC_SHAPE)
+    none, given = read_only(np.empty(0)), DualRows(*(read_only(np.empty(0)),) * 2, LOGISTIC_SHAPE)
     rest = (given, none, 1.0, np.zeros(1), np.zeros(1), NO_ROWS)
     for dtype in (np.float64, np.float32):
         X = read_only(np.empty((0, 1), dtype))

@@ -23,7 +23,8 @@ import numpy.typing as npt
 from accelegrad.errors import Vector, finite_vector, nearest, real_array, real_number, whole_number
 from accelegrad.kernels.arrays import read_only
 from accelegrad.kernels.compile import compiled
-from accelegrad.kernels.losses import SHAPES, Shape, loss_shape, loss_slope
+from accelegrad.kernels.loss_shape import Shape
+from accelegrad.kernels.losses import loss_slope
 
 KINDS = ("accelegrad", "adagrad", "distance_free")
 STOP, GO = 0, 1
@@ -42,7 +43,7 @@ def record(floats: list[str], integers: list[str]) -> np.dtype[np.void]:
 FIXED = record(
     [
         *("l2", "scale", "squared_bound", "ball", "cap"),
-        *("x0x0", "x0b", "intercept", "epsilon", "low", "high", "curvature"),
+        *("x0x0", "x0b", "intercept", "low", "high", "softness", "epsilon"),
     ],
     ["kind", "tracked"],
 )
@@ -99,9 +100,7 @@ class Epochs(ABC):
         y: npt.ArrayLike,
         shares: npt.ArrayLike | None,
         *,
-        loss: str,
-        loss_parameter: float = 0.0,
-        smoothing: float = 0.0,
+        loss: Shape,
         l2: float = 0.0,
         fit_intercept: bool = False,
         x0: npt.ArrayLike | None = None,
@@ -125,11 +124,7 @@ class Epochs(ABC):
             raise ValueError(f"x0 must have {size} entries, but it has {self.x0.size}.")
         self.settings = Settings(
             kind=_one_of("kind", kind, KINDS),
-            loss=loss_shape(
-                _one_of("loss", loss, SHAPES),
-                real_number("loss_parameter", loss_parameter),
-                real_number("smoothing", smoothing, least=0.0),
-            ),
+            loss=loss,
             l2=real_number("l2", l2, least=0.0),
             fit_intercept=bool(fit_intercept),
             diameter=_diameter(kind, diameter),

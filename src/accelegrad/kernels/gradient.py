@@ -40,7 +40,8 @@ from accelegrad.kernels.compile import (
     summing,
     would_compile,
 )
-from accelegrad.kernels.losses import Shape, loss_shape, losses
+from accelegrad.kernels.loss_shape import LOGISTIC_SHAPE, Shape
+from accelegrad.kernels.losses import losses
 from accelegrad.kernels.sparse_rows import prefetch
 
 Array = npt.NDArray[Any]
@@ -508,7 +509,7 @@ def _calls() -> Iterator[Call]:
 def _call(matrix: tuple[Array, ...]) -> Call:
     one = read_only(np.ones(1))
     kept = np.empty((2, 0))
-    task = Task(_NO_ROWS, 0, 0, one, 0.0, one, one, 1.0, loss_shape("logistic"), np.zeros(1), kept)
+    task = Task(_NO_ROWS, 0, 0, one, 0.0, one, one, 1.0, LOGISTIC_SHAPE, np.zeros(1), kept)
     name = f"gradient, {layout(*(part.dtype for part in matrix[:2]))}"
     compute = _dense if len(matrix) == 1 else _sparse
     return Call(name, compute, (*matrix, task))

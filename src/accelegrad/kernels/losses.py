@@ -1,91 +1,22 @@
-"""The losses as compiled code sees them: one formula for the logistic loss, one for all others.
+"""The losses in compiled code: one formula for the logistic loss, one for all others.
 
-Every other loss of `accelegrad.problems.losses` is linear, with a flat zone of half width epsilon,
-and rounded off at its kinks by a parabola of a given curvature. With the distance s that the margin
-keeps from the flat zone,
-
-    slope = min(max(curvature s, low), high),    value = slope (s - slope / (2 curvature)).
-
-An infinite curvature means a kink: no parabola, and the slope 0 at the kink itself. So a smoothed
-loss, the Moreau envelope with parameter mu, is the plain one with the curvature 1 / mu.
-
-The margin's residual is m - y, and y m - 1 for losses that take labels y = -1 and +1. What comes of
-a margin that is not a number is not a number in the value; the slope may be anything.
+`accelegrad.kernels.loss_shape` has the formula and its numbers, `accelegrad.problems.losses` the
+same in NumPy. What comes of a margin that is not a number is not a number in the value; the slope
+may be anything.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 from numba.extending import intrinsic
 
-from accelegrad.errors import Vector, nearest
+from accelegrad.errors import Vector
 from accelegrad.kernels.compile import compiled
-
-LOGISTIC, LABELS, TARGETS = range(3)
-
-
-class Shape(NamedTuple):
-    """A loss by numbers. Records with these fields may take its place in compiled code."""
-
-    kind: int
-    """LOGISTIC, or what the residual is made of: LABELS or TARGETS."""
-    epsilon: float
-    """Half the width of the flat zone."""
-    low: float
-    """The steepest slope below the flat zone, at most 0."""
-    high: float
-    """The steepest slope above it, at least 0."""
-    curvature: float
-    """That of the parabolas, infinite where there are kinks."""
-
-
-_INF = math.inf
-#: The losses; those with a parameter get it from `loss_shape`.
-SHAPES = {
-    "logistic": Shape(LOGISTIC, 0.0, -1.0, 1.0, 0.25),
-    "hinge": Shape(LABELS, 0.0, -1.0, 0.0, _INF),
-    "squared_hinge": Shape(LABELS, 0.0, -_INF, 0.0, 2.0),
-    "modified_huber": Shape(LABELS, 0.0, -4.0, 0.0, 2.0),
-    "squared": Shape(TARGETS, 0.0, -_INF, _INF, 1.0),
-    "absolute": Shape(TARGETS, 0.0, -1.0, 1.0, _INF),
-    "huber": Shape(TARGETS, 0.0, -1.0, 1.0, 1.0),
-    "quantile": Shape(TARGETS, 0.0, -1.0, 1.0, _INF),
-    "epsilon_insensitive": Shape(TARGETS, 0.0, -1.0, 1.0, _INF),
-    "squared_epsilon_insensitive": Shape(TARGETS, 0.0, -_INF, _INF, 2.0),
-}
-
-
-def loss_shape(name: str, parameter: float = 0.0, smoothing: float = 0.0) -> Shape:
-    """Return the numbers of a loss.
-
-    Parameters
-    ----------
-    name : str
-        That of the loss in `accelegrad.problems.losses`.
-    parameter : float
-        Its delta, quantile or epsilon, if it has one.
-    smoothing : float
-        The parameter mu of the Moreau envelope; 0 means the loss itself.
-    """
-    if name not in SHAPES:
-        raise ValueError(f"loss is {name!r}: {nearest(str(name), SHAPES)}")
-    plain = SHAPES[name]
-    if name == "huber":
-        plain = plain._replace(low=-parameter, high=parameter)
-    elif name == "quantile":
-        plain = plain._replace(low=-parameter, high=1.0 - parameter)
-    elif name.endswith("epsilon_insensitive"):
-        plain = plain._replace(epsilon=float(parameter))
-    if smoothing == 0.0:
-        return plain
-    if plain.curvature < _INF:
-        raise ValueError(f"smoothing must be 0 for the smooth loss {name!r}, not {smoothing!r}.")
-    return plain._replace(curvature=1.0 / smoothing)
-
+from accelegrad.kernels.loss_shape import LABELS, LOGISTIC
 
 _LN2 = math.log(2.0)
 # Their sum is log 2 to 92 bits; the first times a whole number up to 2^20 is exact.
@@ -160,12 +91,11 @@ def rounded_off(loss: Any, residual: float) -> Any:
     beyond = abs(residual) - loss.epsilon
     beyond = 0.0 if beyond < 0.0 else beyond
     s = beyond if residual > 0.0 else -beyond
-    steep = loss.curvature * s
+    steep = (1.0 / loss.softness) * s
     slope = loss.low if steep < loss.low else (loss.high if steep > loss.high else steep)
     slope = 0.0 if s == 0.0 else slope
-    softness = 1.0 / loss.curvature
     # What may be infinite is neither subtracted from what may be nor multiplied by zero.
-    rest = 0.5 * s if slope == steep else s - 0.5 * softness * slope
+    rest = 0.5 * s if slope == steep else s - 0.5 * loss.softness * slope
     return (0.0 if slope == 0.0 else slope * rest), slope
 
 

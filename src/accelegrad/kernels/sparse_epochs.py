@@ -49,12 +49,8 @@ class SparseEpochs(Epochs):
         The targets; labels -1 and +1 for classification losses.
     shares : array, optional
         p_i, the rows' weights, which sum to 1; equal by default.
-    loss : str
-        The name of a loss of `accelegrad.problems.losses`.
-    loss_parameter : float
-        Its quantile, epsilon or delta.
-    smoothing : float
-        The parameter mu of the loss's Moreau envelope, for losses with kinks; 0: the loss itself.
+    loss : Shape
+        The numbers of a loss of `accelegrad.problems.losses`.
     l2 : float
         The weight of the l2 term.
     fit_intercept : bool

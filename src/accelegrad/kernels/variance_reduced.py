@@ -17,7 +17,8 @@ from accelegrad.errors import Vector
 from accelegrad.kernels.arrays import read_only
 from accelegrad.kernels.compile import Call, announces, compiled, kernel, layout, summing
 from accelegrad.kernels.epochs import NO_ROWS, over_root, record
-from accelegrad.kernels.losses import SHAPES, Shape, loss_slope
+from accelegrad.kernels.loss_shape import LOGISTIC_SHAPE, Shape
+from accelegrad.kernels.losses import loss_slope
 
 #: What an epoch starts from and leaves: see `accelegrad.rows.variance_reduced.Epoch`.
 NUMBERS = record(
@@ -143,7 +144,7 @@ def dense_epoch(numbers: Any, X: Any, given: Any, path: Any, order: Any, batch_s
 def common_sum() -> Sum:
     """Return a sum of no rows, with arrays of the types that there are."""
     none = read_only(np.empty(0))
-    return Sum(none, none, SHAPES["logistic"], none, none, none)
+    return Sum(none, none, LOGISTIC_SHAPE, none, none, none)
 
 
 def common_path() -> Path:

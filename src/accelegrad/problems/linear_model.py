@@ -590,12 +590,10 @@ class LinearModel:
     def kernel_data(self) -> one_pass_gradient.Data:
         """Return what the kernels read, made at the first call; it is nothing but views."""
         if self._kernel_data is None:
-            from accelegrad.kernels import gradient, losses
+            from accelegrad.kernels import gradient
 
             shares = None if self.sample_weight is None else self.shares
-            own = self.loss
-            shape = losses.loss_shape(own.plain.name, own.parameter, own.smoothing)
-            self._kernel_data = gradient.data(self.X, self.y, shares, shape)
+            self._kernel_data = gradient.data(self.X, self.y, shares, self.loss.shape)
         return self._kernel_data
 
     def _one_pass(

@@ -1,59 +1,295 @@
-"""Pointwise losses l(m) = l(m, y) of a margin or prediction m against a target y.
+"""Pointwise losses l(m) = l(m, y) of a margin or prediction m against a target y: one table.
 
 Each loss is convex in m, nonnegative and has infimum 0, so theta = 0 lies in the domain of every
-conjugate, with l*(0) = 0. The Fenchel dual gap of a linear model rests on that.
+conjugate, with l*(0) = 0. The Fenchel dual gap of a linear model rests on that. Losses of labels
+are at least -y m, on which bounds of the intercept rest.
+
+The logistic loss has a formula of its own. All others share one, whose numbers an entry of the
+table `LOSSES` gives: see `accelegrad.kernels.loss_shape`, which compiled code reads too.
 """
 
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import xlog1py, xlogy
 
 from accelegrad.errors import Vector, nearest, real_number
+from accelegrad.kernels.loss_shape import LABELS, LOGISTIC, LOGISTIC_SHAPE, TARGETS, Shape
 
 Array = npt.NDArray[np.floating[Any]]
 
 # How many units of rounding a theta may lie outside the domain of a conjugate.
 _ROUNDING_UNITS = 8.0
+_INF = math.inf
 
 
-class Loss(ABC):
-    """A convex loss of a number m (margin or prediction) and a target y.
+# -- the table -------------------------------------------------------------------------------------
 
-    Every method is vectorised over `m` and `y` and works in the floating type of `m`: float32
-    stays float32.
-    """
 
-    @property
-    @abstractmethod
-    def name(self) -> str:
-        """The name by which `make_loss` and `LinearModel` know the loss."""
+@dataclass(frozen=True)
+class Parameter:
+    """A number that users give some losses."""
+
+    name: str
+    default: float
+    words: str
+    """What it is."""
+    above: float = -_INF
+    least: float = -_INF
+    below: float = _INF
+
+    def checked(self, given: Any) -> float:
+        """Return it as a float, or say what is wrong with it."""
+        if self.below == _INF:
+            return real_number(self.name, given, above=self.above, least=self.least)
+        number = real_number(self.name, given)
+        if not self.above < number < self.below:
+            allowed = f"> {self.above:g} and < {self.below:g}"
+            raise ValueError(f"{self.name} must be {allowed}, but it is {given!r}.")
+        return number
+
+
+QUANTILE = Parameter("quantile", 0.5, "the quantile to estimate", above=0.0, below=1.0)
+EPSILON = Parameter("epsilon", 0.1, "half the width of the zone without cost", least=0.0)
+DELTA = Parameter("delta", 1.35, "the residual beyond which the loss is linear", above=0.0)
+PARAMETERS = {parameter.name: parameter for parameter in (QUANTILE, EPSILON, DELTA)}
+
+
+@dataclass(frozen=True)
+class LossEntry:
+    """A loss of the table."""
+
+    name: str
+    """By which `make_loss` and `LinearModel` know it."""
+    sklearn_name: str
+    """By which scikit-learn and its users know it."""
+    words: str
+    """What a linear model with this loss is called."""
+    formula: str
+    """l, where r = m - y."""
+    shape: Callable[[float], Shape]
+    """Its numbers, which may depend on its parameter."""
+    parameter: Parameter | None = None
 
     @property
     def classification(self) -> bool:
         """Whether targets are the labels -1 and +1."""
-        return False
+        return self._usual.kind != TARGETS
 
     @property
-    def parameter(self) -> float:
-        """The loss's quantile, epsilon or delta; 0 for losses without a parameter."""
-        return 0.0
+    def smooth(self) -> bool:
+        """Whether there are no kinks."""
+        return self._usual.softness > 0.0
 
     @property
-    def smoothing(self) -> float:
-        """The parameter mu of a Moreau envelope; 0 for a loss that is none."""
-        return 0.0
+    def _usual(self) -> Shape:
+        return self.shape(0.0 if self.parameter is None else self.parameter.default)
+
+    @property
+    def class_name(self) -> str:
+        """The name in losses' own words for themselves, such as SquaredHinge."""
+        return self.name.title().replace("_", "")
+
+
+#: The losses by name.
+LOSSES = {
+    entry.name: entry
+    for entry in (
+        LossEntry(
+            "logistic",
+            "log_loss",
+            "logistic regression",
+            "log(1 + exp(-y m))",
+            lambda _: LOGISTIC_SHAPE,
+        ),
+        LossEntry(
+            "hinge",
+            "hinge",
+            "SVM (hinge loss)",
+            "max(0, 1 - y m)",
+            lambda _: Shape(LABELS, low=-1.0, high=0.0),
+        ),
+        LossEntry(
+            "squared_hinge",
+            "squared_hinge",
+            "SVM (squared hinge loss)",
+            "max(0, 1 - y m)^2",
+            lambda _: Shape(LABELS, low=-_INF, high=0.0, softness=0.5),
+        ),
+        LossEntry(
+            "modified_huber",
+            "modified_huber",
+            "classification with the modified Huber loss",
+            "max(0, 1 - y m)^2 down to y m = -1, then -4 y m",
+            lambda _: Shape(LABELS, low=-4.0, high=0.0, softness=0.5),
+        ),
+        LossEntry(
+            "squared",
+            "squared_error",
+            "least squares",
+            "r^2 / 2",
+            lambda _: Shape(TARGETS, low=-_INF, high=_INF, softness=1.0),
+        ),
+        LossEntry(
+            "absolute",
+            "absolute_error",
+            "least absolute deviations",
+            "|r|",
+            lambda _: Shape(TARGETS, low=-1.0, high=1.0),
+        ),
+        LossEntry(
+            "huber",
+            "huber",
+            "regression with Huber's loss",
+            "r^2 / 2 up to |r| = delta, then delta (|r| - delta / 2)",
+            lambda delta: Shape(TARGETS, low=-delta, high=delta, softness=1.0),
+            DELTA,
+        ),
+        LossEntry(
+            "quantile",
+            "quantile",
+            "quantile regression",
+            "the pinball loss: quantile |r| for r < 0, (1 - quantile) |r| else",
+            lambda quantile: Shape(TARGETS, low=-quantile, high=1.0 - quantile),
+            QUANTILE,
+        ),
+        LossEntry(
+            "epsilon_insensitive",
+            "epsilon_insensitive",
+            "regression with the epsilon-insensitive loss",
+            "max(0, |r| - epsilon)",
+            lambda epsilon: Shape(TARGETS, low=-1.0, high=1.0, epsilon=epsilon),
+            EPSILON,
+        ),
+        LossEntry(
+            "squared_epsilon_insensitive",
+            "squared_epsilon_insensitive",
+            "regression with the squared epsilon-insensitive loss",
+            "max(0, |r| - epsilon)^2",
+            lambda epsilon: Shape(TARGETS, low=-_INF, high=_INF, softness=0.5, epsilon=epsilon),
+            EPSILON,
+        ),
+    )
+}
+
+
+def by_sklearn_name(*, classification: bool) -> dict[str, LossEntry]:
+    """Return the losses of labels, or those of other targets, by scikit-learn's names."""
+    entries = LOSSES.values()
+    return {one.sklearn_name: one for one in entries if one.classification == classification}
+
+
+def losses_with(parameter: Parameter) -> list[LossEntry]:
+    """Return the losses that have a parameter."""
+    return [entry for entry in LOSSES.values() if entry.parameter == parameter]
+
+
+def make_loss(
+    name: str,
+    *,
+    quantile: float = QUANTILE.default,
+    epsilon: float = EPSILON.default,
+    delta: float = DELTA.default,
+) -> Loss:
+    """Return the loss of the given name.
+
+    Parameters
+    ----------
+    name : str
+        A name of the table `LOSSES`.
+    quantile : float
+        The quantile that "quantile" estimates, between 0 and 1.
+    epsilon : float
+        The half width of the zone in which "epsilon_insensitive" and its square are zero, at
+        least 0.
+    delta : float
+        The residual beyond which "huber" is linear, above 0.
+
+    Notes
+    -----
+    All three numbers are checked, also those that the named loss does not use.
+    """
+    given = {"quantile": quantile, "epsilon": epsilon, "delta": delta}
+    numbers = {key: PARAMETERS[key].checked(value) for key, value in given.items()}
+    if not isinstance(name, str):
+        raise TypeError(f"loss must be the name of a loss, not {name!r}; {nearest('', LOSSES)}")
+    if name not in LOSSES:
+        raise ValueError(f"loss must be the name of a loss, not {name!r}; {nearest(name, LOSSES)}")
+    parameter = LOSSES[name].parameter
+    return Loss(name, 0.0 if parameter is None else numbers[parameter.name])
+
+
+# -- losses ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, repr=False)
+class Loss:
+    """A convex loss of a number m (margin or prediction) and a target y: see `make_loss`.
+
+    Every method is vectorised over `m` and `y` and works in the floating type of `m`: float32
+    stays float32. The parameter is an attribute by its own name too, such as `delta`.
+    """
+
+    plain_name: str
+    """In the table, where Moreau envelopes have none."""
+    parameter: float = 0.0
+    """The loss's quantile, epsilon or delta; 0 for losses without a parameter."""
+    smoothing: float = 0.0
+    """The parameter mu of a Moreau envelope; 0 for a loss that is none."""
+    shape: Shape = field(init=False, compare=False)
+    """The numbers in its formula."""
+
+    def __post_init__(self) -> None:
+        entry = LOSSES[self.plain_name]
+        shape = entry.shape(self.parameter)
+        shape = shape._replace(softness=shape.softness + self.smoothing)
+        object.__setattr__(self, "shape", shape)
+        if entry.parameter is not None:
+            object.__setattr__(self, entry.parameter.name, self.parameter)
+
+    def __repr__(self) -> str:
+        if self.smoothing > 0.0:
+            return f"Smoothed(loss={self.plain!r}, mu={self.smoothing!r})"
+        entry = LOSSES[self.plain_name]
+        parameter = "" if entry.parameter is None else f"{entry.parameter.name}={self.parameter!r}"
+        return f"{entry.class_name}({parameter})"
+
+    @property
+    def name(self) -> str:
+        """The name in the table, after the word smoothed for a Moreau envelope."""
+        return f"smoothed_{self.plain_name}" if self.smoothing > 0.0 else self.plain_name
+
+    @cached_property
+    def classification(self) -> bool:
+        """Whether targets are the labels -1 and +1."""
+        return self.shape.kind != TARGETS
+
+    @cached_property
+    def has_logarithms(self) -> bool:
+        """Whether the conjugate has logarithms, which are steep at the ends of its domain."""
+        return self.shape.kind == LOGISTIC
+
+    @cached_property
+    def curvature(self) -> float:
+        """An upper bound of l''; infinite for a loss with kinks."""
+        return 1.0 / self.shape.softness if self.shape.softness > 0.0 else _INF
+
+    @cached_property
+    def lipschitz(self) -> float:
+        """An upper bound of the absolute value of l'; infinite where there is none."""
+        return max(-self.shape.low, self.shape.high)
 
     @property
     def plain(self) -> Loss:
         """The loss that this one is the Moreau envelope of, or the loss itself if it is none."""
-        return self
+        return replace(self, smoothing=0.0) if self.smoothing > 0.0 else self
 
     def smoothed(self, mu: float) -> Loss:
         r"""Return the Moreau envelope of a loss with kinks, a smooth loss close below it.
@@ -75,21 +311,49 @@ class Loss(ABC):
         mu = real_number("mu", mu, least=0.0)
         if mu == 0.0:
             return self
-        if self.curvature < np.inf:
+        if self.curvature < _INF:
             raise ValueError(f"smoothed takes losses with kinks, but {self!r} has none.")
-        return Smoothed(self, mu)
+        return self.envelope(mu)
+
+    def envelope(self, mu: float) -> Loss:
+        """Return the Moreau envelope, also of a loss without kinks; the logistic loss has none."""
+        assert not self.has_logarithms
+        return replace(self, smoothing=self.smoothing + mu)
 
     def value(self, m: npt.ArrayLike, y: npt.ArrayLike) -> Array:
         """Return l(m, y)."""
-        return self._value(*_operands(m, y))
+        m, y, is_number = _operands(m, y)
+        if self.has_logarithms:
+            value = _logistic_value(*_decay(m, y))
+        else:
+            s = _beyond(self.shape, m, y)
+            value = _kinked_value(self.shape, s) if self._is_kinked else self._value(s, None)
+        return value[0] if is_number else value
 
     def derivative(self, m: npt.ArrayLike, y: npt.ArrayLike) -> Array:
         """Return l'(m, y), a subgradient in m; the choice at kinks is 0 for every loss here."""
-        return self._derivative(*_operands(m, y))
+        m, y, is_number = _operands(m, y)
+        if self.has_logarithms:
+            slope = _logistic_slope(y, *_decay(m, y))
+        else:
+            slope = self._slope(_beyond(self.shape, m, y))
+            if self.classification:
+                slope *= y
+        return slope[0] if is_number else slope
 
     def value_and_derivative(self, m: npt.ArrayLike, y: npt.ArrayLike) -> tuple[Array, Array]:
         """Return both at once, the same to the last bit, with shared work where there is any."""
-        return self._value_and_derivative(*_operands(m, y))
+        m, y, is_number = _operands(m, y)
+        if self.has_logarithms:
+            z, decay = _decay(m, y)
+            value, slope = _logistic_value(z, decay), _logistic_slope(y, z, decay)
+        else:
+            s = _beyond(self.shape, m, y)
+            slope = self._slope(s)
+            value = self._value(s, slope)
+            if self.classification:
+                slope *= y
+        return (value[0], slope[0]) if is_number else (value, slope)
 
     def conjugate(self, theta: npt.ArrayLike, y: npt.ArrayLike) -> Vector:
         """Return l*(theta) = sup_m theta m - l(m, y) in float64, infinite outside its domain.
@@ -104,549 +368,148 @@ class Loss(ABC):
         slack = _ROUNDING_UNITS * unit * (np.abs(slope) + np.minimum(high - low, 1.0))
         allowed = np.isfinite(slope) & (slope >= low - slack) & (slope <= high + slack)
         inside = np.where(allowed, np.clip(slope, low, high), 0.0)
-        return np.where(allowed, self._conjugate(inside, target), np.inf)
+        formula = _logistic_conjugate if self.has_logarithms else self._conjugate
+        return np.where(allowed, formula(inside, target), np.inf)
 
-    @property
-    def has_logarithms(self) -> bool:
-        """Whether the conjugate has logarithms, which are steep at the ends of its domain."""
-        return False
-
-    @property
-    @abstractmethod
-    def curvature(self) -> float:
-        """An upper bound of l''; infinite for a loss with kinks."""
-
-    @property
-    @abstractmethod
-    def lipschitz(self) -> float:
-        """An upper bound of the absolute value of l'; infinite where there is none."""
+    def domain(self, y: Vector) -> tuple[Vector | float, Vector | float]:
+        """Return the ends of the closed interval in which the conjugate is finite."""
+        low, high = self.shape.low, self.shape.high
+        if not self.classification:
+            return low, high
+        return np.where(y > 0, low, 0.0 - high), np.where(y > 0, high, 0.0 - low)
 
     def reach(self, value: float) -> float:
         """Return how far from its target a prediction can be whose loss is at most `value`.
 
         For losses of labels: how far on the wrong side of 0, which all of them grow with.
         """
-        return self._reach(value)
+        if self.smoothing > 0.0:  # then the plain loss is above by this at most
+            return self.plain.reach(value + 0.5 * self.smoothing * self.lipschitz**2)
+        if self.classification:
+            return value
+        flatter = min(-self.shape.low, self.shape.high)
+        if flatter == _INF:
+            return math.sqrt(2.0 * self.shape.softness * value) + self.shape.epsilon
+        return value / flatter + 0.5 * self.shape.softness * flatter + self.shape.epsilon
 
-    @abstractmethod
-    def _reach(self, value: float) -> float: ...
+    @cached_property
+    def _is_kinked(self) -> bool:
+        return self.curvature == _INF
 
-    @abstractmethod
-    def _value(self, m: Array, y: Array) -> Array: ...
+    @cached_property
+    def _is_parabola(self) -> bool:
+        """Whether slopes grow without end, where there are any."""
+        return self.shape.softness > 0.0 and self.shape[1:3] in ((-_INF, _INF), (-_INF, 0.0))
 
-    @abstractmethod
-    def _derivative(self, m: Array, y: Array) -> Array: ...
+    def _slope(self, s: Array) -> Array:
+        """Return the slopes in the residual, given by how much that is beyond the flat zone.
 
-    def _value_and_derivative(self, m: Array, y: Array) -> tuple[Array, Array]:
-        return self._value(m, y), self._derivative(m, y)
+        The array may be s itself.
+        """
+        curvature = self.curvature
+        if self._is_parabola:
+            return s if curvature == 1.0 else curvature * s
+        _, low, high, _, _ = self.shape
+        steepest = _INF
+        if self._is_kinked:
+            steepest = max(self.lipschitz, 1.0)
+            slope = np.sign(s)
+            if steepest > 1.0:
+                slope *= steepest
+        elif curvature == 1.0:
+            slope = s.copy()
+        else:
+            with np.errstate(over="ignore"):  # an infinite slope is cut off
+                slope = curvature * s
+        # Only the ends are looked at that slopes may be beyond.
+        if low > -steepest:
+            np.maximum(slope, low, out=slope)
+        if 0.0 < high < steepest:  # s is never above 0 where high is 0
+            np.minimum(slope, high, out=slope)
+        return slope
 
-    def domain(self, y: Vector) -> tuple[Vector | float, Vector | float]:
-        """Return the ends of the closed interval in which the conjugate is finite."""
-        return self._domain(y)
+    def _value(self, s: Array, slope: Array | None) -> Array:
+        """Return the values, given that and the slopes, if they are known; s may be changed."""
+        if self._is_parabola:
+            if slope is s:
+                s = s * s
+            else:
+                s *= s
+            if self.curvature != 2.0:
+                s *= 0.5 * self.curvature
+            return s
+        slope = self._slope(s) if slope is None else slope
+        if not self._is_kinked:  # no squares here: those of huge residuals would overflow
+            s -= (0.5 * self.shape.softness) * slope
+        s *= slope
+        return s
 
-    @abstractmethod
-    def _domain(self, y: Vector) -> tuple[Vector | float, Vector | float]:
-        """Return the ends of that interval."""
-
-    @abstractmethod
     def _conjugate(self, theta: Vector, y: Vector) -> Vector:
-        """Return the conjugate at a theta inside the domain."""
+        """Return the conjugate at a theta inside the domain; y theta is that of a label's 1."""
+        shape = self.shape
+        conjugate = theta * (0.5 * shape.softness * theta + y) if shape.softness else theta * y
+        return conjugate + shape.epsilon * np.abs(theta) if shape.epsilon else conjugate
 
 
-def _operands(m: npt.ArrayLike, y: npt.ArrayLike) -> tuple[Array, Array]:
+def _operands(m: npt.ArrayLike, y: npt.ArrayLike) -> tuple[Array, Array, bool]:
+    """Return both as arrays of one type, and whether they were numbers: then m is a vector."""
     margin = np.asarray(m)
     if margin.dtype.kind != "f":
         margin = margin.astype(np.float64)
-    return margin, np.asarray(y, dtype=margin.dtype)
+    target = np.asarray(y, dtype=margin.dtype)
+    if margin.ndim or target.ndim:
+        return margin, target, False
+    return margin.reshape(1), target, True
 
 
-def _towards_label(y: Vector, most: float) -> tuple[Vector, Vector]:
-    """Return the ends of the thetas with 0 <= -y theta <= most."""
-    return np.where(y > 0, -most, 0.0), np.where(y > 0, 0.0, most)
+def _beyond(shape: Shape, m: Array, y: Array) -> Array:
+    """Return by how much residuals are beyond the flat zone, as a new array.
 
-
-@dataclass(frozen=True)
-class Logistic(Loss):
-    """l(m) = log(1 + exp(-y m)); with u = -y theta in [0, 1], l* = u log u + (1 - u) log(1 - u)."""
-
-    name: ClassVar[str] = "logistic"
-    classification: ClassVar[bool] = True
-    has_logarithms: ClassVar[bool] = True
-    curvature: ClassVar[float] = 0.25
-    lipschitz: ClassVar[float] = 1.0
-
-    def _reach(self, value: float) -> float:
-        return value
-
-    def _value(self, m: Array, y: Array) -> Array:
-        z, decay = self._decay(m, y)
-        return np.log1p(decay) - np.minimum(z, 0)
-
-    def _derivative(self, m: Array, y: Array) -> Array:
-        return self._slope(y, *self._decay(m, y))
-
-    def _value_and_derivative(self, m: Array, y: Array) -> tuple[Array, Array]:
-        z, decay = self._decay(m, y)
-        return np.log1p(decay) - np.minimum(z, 0), self._slope(y, z, decay)
-
-    @staticmethod
-    def _decay(m: Array, y: Array) -> tuple[Array, Array]:
-        """Return z = y m and exp(-|z|), in which nothing overflows."""
-        z = y * m
-        return z, np.exp(-np.abs(z))
-
-    @staticmethod
-    def _slope(y: Array, z: Array, decay: Array) -> Array:
-        return -y * np.where(z > 0, decay, 1.0) / (1 + decay)
-
-    def _domain(self, y: Vector) -> tuple[Vector | float, Vector | float]:
-        return _towards_label(y, 1.0)
-
-    def _conjugate(self, theta: Vector, y: Vector) -> Vector:
-        u = -y * theta
-        # These two take 0 log 0 as 0.
-        return np.asarray(xlogy(u, u) + xlog1py(1.0 - u, -u), dtype=np.float64)
-
-
-@dataclass(frozen=True)
-class Hinge(Loss):
-    """l(m) = max(0, 1 - y m); l* = y theta for 0 <= -y theta <= 1. Kink at y m = 1."""
-
-    name: ClassVar[str] = "hinge"
-    classification: ClassVar[bool] = True
-    curvature: ClassVar[float] = np.inf
-    lipschitz: ClassVar[float] = 1.0
-
-    def _reach(self, value: float) -> float:
-        return value
-
-    def _value(self, m: Array, y: Array) -> Array:
-        return np.maximum(1 - y * m, 0)
-
-    def _derivative(self, m: Array, y: Array) -> Array:
-        return np.where(y * m < 1, -y, np.zeros_like(y))
-
-    def _domain(self, y: Vector) -> tuple[Vector | float, Vector | float]:
-        return _towards_label(y, 1.0)
-
-    def _conjugate(self, theta: Vector, y: Vector) -> Vector:
-        return y * theta
-
-
-@dataclass(frozen=True)
-class SquaredHinge(Loss):
-    """l(m) = max(0, 1 - y m)^2; with u = -y theta >= 0, l* = u^2 / 4 - u."""
-
-    name: ClassVar[str] = "squared_hinge"
-    classification: ClassVar[bool] = True
-    curvature: ClassVar[float] = 2.0
-    lipschitz: ClassVar[float] = np.inf
-
-    def _reach(self, value: float) -> float:
-        return value
-
-    def _value(self, m: Array, y: Array) -> Array:
-        return np.square(np.maximum(1 - y * m, 0))
-
-    def _derivative(self, m: Array, y: Array) -> Array:
-        return -2 * y * np.maximum(1 - y * m, 0)
-
-    def _domain(self, y: Vector) -> tuple[Vector | float, Vector | float]:
-        return _towards_label(y, np.inf)
-
-    def _conjugate(self, theta: Vector, y: Vector) -> Vector:
-        u = -y * theta
-        return u * (0.25 * u - 1.0)
-
-
-@dataclass(frozen=True)
-class ModifiedHuber(Loss):
-    """l(m) = max(0, 1 - y m)^2 up to y m = -1, then -4 y m; l* = u^2 / 4 - u, u = -y theta <= 4."""
-
-    name: ClassVar[str] = "modified_huber"
-    classification: ClassVar[bool] = True
-    curvature: ClassVar[float] = 2.0
-    lipschitz: ClassVar[float] = 4.0
-
-    def _reach(self, value: float) -> float:
-        return value
-
-    def _value(self, m: Array, y: Array) -> Array:
-        short = np.maximum(1 - y * m, 0)
-        # The square is taken of the part up to 2 only: a huge margin does not overflow.
-        near = np.minimum(short, 2)
-        cost: Array = near * (2 * short - near)
-        return cost
-
-    def _derivative(self, m: Array, y: Array) -> Array:
-        return -2 * y * np.clip(1 - y * m, 0, 2)
-
-    def _domain(self, y: Vector) -> tuple[Vector | float, Vector | float]:
-        return _towards_label(y, 4.0)
-
-    def _conjugate(self, theta: Vector, y: Vector) -> Vector:
-        u = -y * theta
-        return u * (0.25 * u - 1.0)
-
-
-@dataclass(frozen=True)
-class Squared(Loss):
-    """l(m) = (m - y)^2 / 2; l* = theta^2 / 2 + y theta for every theta."""
-
-    name: ClassVar[str] = "squared"
-    curvature: ClassVar[float] = 1.0
-    lipschitz: ClassVar[float] = np.inf
-
-    def _reach(self, value: float) -> float:
-        return math.sqrt(2.0 * value)
-
-    def _value(self, m: Array, y: Array) -> Array:
-        cost = m - y
-        # In place: with few columns the temporaries would be a good part of an evaluation.
-        cost *= cost
-        cost *= 0.5
-        return cost
-
-    def _derivative(self, m: Array, y: Array) -> Array:
-        return m - y
-
-    def _value_and_derivative(self, m: Array, y: Array) -> tuple[Array, Array]:
-        residual = m - y
-        cost = residual * residual
-        cost *= 0.5
-        return cost, residual
-
-    def _domain(self, y: Vector) -> tuple[Vector | float, Vector | float]:  # noqa: ARG002
-        return -np.inf, np.inf
-
-    def _conjugate(self, theta: Vector, y: Vector) -> Vector:
-        return theta * (0.5 * theta + y)
-
-
-@dataclass(frozen=True)
-class Absolute(Loss):
-    """l(m) = |m - y|; l* = y theta for |theta| <= 1. Kink at m = y."""
-
-    name: ClassVar[str] = "absolute"
-    curvature: ClassVar[float] = np.inf
-    lipschitz: ClassVar[float] = 1.0
-
-    def _reach(self, value: float) -> float:
-        return value
-
-    def _value(self, m: Array, y: Array) -> Array:
-        return np.abs(m - y)
-
-    def _derivative(self, m: Array, y: Array) -> Array:
-        return np.sign(m - y)
-
-    def _domain(self, y: Vector) -> tuple[Vector | float, Vector | float]:  # noqa: ARG002
-        return -1.0, 1.0
-
-    def _conjugate(self, theta: Vector, y: Vector) -> Vector:
-        return y * theta
-
-
-@dataclass(frozen=True)
-class Huber(Loss):
-    """With r = m - y: l(m) = r^2 / 2 up to |r| = delta, then delta (|r| - delta / 2).
-
-    l* = theta^2 / 2 + y theta for |theta| <= delta.
+    Where there is no slope above the zone, being above it does not count.
     """
+    kind, _, high, _, epsilon = shape
+    if kind == TARGETS:
+        s = m - y
+    else:
+        s = y * m
+        s -= 1.0
+    if epsilon > 0.0:
+        near = np.minimum(s, epsilon)
+        s -= np.maximum(near, -epsilon, out=near)
+    if high == 0.0:
+        np.minimum(s, 0.0, out=s)
+    return s
 
-    delta: float = 1.35
 
-    name: ClassVar[str] = "huber"
-    curvature: ClassVar[float] = 1.0
+def _kinked_value(shape: Shape, s: Array) -> Array:
+    """Return the values of a loss with kinks without its slopes, and the same to the last bit."""
+    if shape.high == 0.0:
+        s *= shape.low
+    elif shape.high == -shape.low == 1.0:
+        np.abs(s, out=s)
+    else:
+        np.maximum(shape.low * s, shape.high * s, out=s)
+    return s
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "delta", real_number("delta", self.delta, above=0.0))
 
-    @property
-    def lipschitz(self) -> float:
-        """The slope delta of the two linear ends."""
-        return self.delta
+# -- the logistic loss: with u = -y theta in [0, 1], l* = u log u + (1 - u) log(1 - u) -------------
 
-    @property
-    def parameter(self) -> float:
-        """The loss's delta."""
-        return self.delta
 
-    def _reach(self, value: float) -> float:
-        return value / self.delta + 0.5 * self.delta
+def _decay(m: Array, y: Array) -> tuple[Array, Array]:
+    """Return z = y m and exp(-|z|), in which nothing overflows."""
+    z = y * m
+    return z, np.exp(-np.abs(z))
 
-    def _value(self, m: Array, y: Array) -> Array:
-        distance = np.abs(m - y)
-        # The square is taken of the part within delta only: a huge distance does not overflow.
-        near = np.minimum(distance, self.delta)
-        return near * (distance - 0.5 * near)
 
-    def _derivative(self, m: Array, y: Array) -> Array:
-        return np.clip(m - y, -self.delta, self.delta)
+def _logistic_value(z: Array, decay: Array) -> Array:
+    return np.log1p(decay) - np.minimum(z, 0)
 
-    def _domain(self, y: Vector) -> tuple[Vector | float, Vector | float]:  # noqa: ARG002
-        return -self.delta, self.delta
 
-    def _conjugate(self, theta: Vector, y: Vector) -> Vector:
-        return theta * (0.5 * theta + y)
+def _logistic_slope(y: Array, z: Array, decay: Array) -> Array:
+    return -y * np.where(z > 0, decay, 1.0) / (1 + decay)
 
 
-@dataclass(frozen=True)
-class Quantile(Loss):
-    """The pinball loss: with r = y - m, l(m) = q max(r, 0) + (1 - q) max(-r, 0).
-
-    l* = y theta for -q <= theta <= 1 - q. Kink at m = y.
-    """
-
-    quantile: float = 0.5
-
-    name: ClassVar[str] = "quantile"
-    curvature: ClassVar[float] = np.inf
-
-    def __post_init__(self) -> None:
-        quantile = real_number("quantile", self.quantile)
-        if not 0.0 < quantile < 1.0:
-            raise ValueError(f"quantile must be > 0 and < 1, but it is {self.quantile!r}.")
-        object.__setattr__(self, "quantile", quantile)
-
-    @property
-    def lipschitz(self) -> float:
-        """The steeper of the two slopes, max(q, 1 - q)."""
-        return max(self.quantile, 1.0 - self.quantile)
-
-    @property
-    def parameter(self) -> float:
-        """The loss's quantile."""
-        return self.quantile
-
-    def _reach(self, value: float) -> float:
-        return value / min(self.quantile, 1.0 - self.quantile)
-
-    def _value(self, m: Array, y: Array) -> Array:
-        residual = y - m
-        return np.maximum(self.quantile * residual, (self.quantile - 1.0) * residual)
-
-    def _derivative(self, m: Array, y: Array) -> Array:
-        return self._slope(m - y)
-
-    def _value_and_derivative(self, m: Array, y: Array) -> tuple[Array, Array]:
-        residual = m - y
-        slope = self._slope(residual)
-        residual *= slope
-        return residual, slope
-
-    def _slope(self, residual: Array) -> Array:
-        """Return the slopes without np.where, whose branches the processor cannot foresee."""
-        kind = residual.dtype.type
-        slope: Array = np.multiply(residual > 0, kind(1.0 - self.quantile), dtype=residual.dtype)
-        slope -= np.multiply(residual < 0, kind(self.quantile), dtype=residual.dtype)
-        return slope
-
-    def _domain(self, y: Vector) -> tuple[Vector | float, Vector | float]:  # noqa: ARG002
-        return -self.quantile, 1.0 - self.quantile
-
-    def _conjugate(self, theta: Vector, y: Vector) -> Vector:
-        return y * theta
-
-
-@dataclass(frozen=True)
-class EpsilonInsensitive(Loss):
-    """l(m) = max(0, |m - y| - epsilon); l* = y theta + epsilon |theta| for |theta| <= 1.
-
-    Kinks at |m - y| = epsilon.
-    """
-
-    epsilon: float = 0.1
-
-    name: ClassVar[str] = "epsilon_insensitive"
-    curvature: ClassVar[float] = np.inf
-    lipschitz: ClassVar[float] = 1.0
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", real_number("epsilon", self.epsilon, least=0.0))
-
-    @property
-    def parameter(self) -> float:
-        """The loss's epsilon."""
-        return self.epsilon
-
-    def _reach(self, value: float) -> float:
-        return value + self.epsilon
-
-    def _value(self, m: Array, y: Array) -> Array:
-        return np.maximum(np.abs(m - y) - self.epsilon, 0)
-
-    def _derivative(self, m: Array, y: Array) -> Array:
-        residual = m - y
-        return np.sign(residual) * (np.abs(residual) > self.epsilon)
-
-    def _domain(self, y: Vector) -> tuple[Vector | float, Vector | float]:  # noqa: ARG002
-        return -1.0, 1.0
-
-    def _conjugate(self, theta: Vector, y: Vector) -> Vector:
-        return y * theta + self.epsilon * np.abs(theta)
-
-
-@dataclass(frozen=True)
-class SquaredEpsilonInsensitive(Loss):
-    """l(m) = max(0, |m - y| - epsilon)^2; l* = theta^2 / 4 + y theta + epsilon |theta|."""
-
-    epsilon: float = 0.1
-
-    name: ClassVar[str] = "squared_epsilon_insensitive"
-    curvature: ClassVar[float] = 2.0
-    lipschitz: ClassVar[float] = np.inf
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", real_number("epsilon", self.epsilon, least=0.0))
-
-    @property
-    def parameter(self) -> float:
-        """The loss's epsilon."""
-        return self.epsilon
-
-    def _reach(self, value: float) -> float:
-        return math.sqrt(value) + self.epsilon
-
-    def _value(self, m: Array, y: Array) -> Array:
-        return np.square(np.maximum(np.abs(m - y) - self.epsilon, 0))
-
-    def _derivative(self, m: Array, y: Array) -> Array:
-        return 2 * _shrunk(m - y, self.epsilon)
-
-    def _domain(self, y: Vector) -> tuple[Vector | float, Vector | float]:  # noqa: ARG002
-        return -np.inf, np.inf
-
-    def _conjugate(self, theta: Vector, y: Vector) -> Vector:
-        return theta * (0.25 * theta + y) + self.epsilon * np.abs(theta)
-
-
-def _shrunk(residual: Array, epsilon: float) -> Array:
-    """Return residuals brought closer to 0 by epsilon, 0 for those that are as close."""
-    return np.copysign(np.maximum(np.abs(residual) - epsilon, 0), residual)
-
-
-@dataclass(frozen=True)
-class Smoothed(Loss):
-    """The Moreau envelope of a loss with kinks: see `Loss.smoothed`.
-
-    The conjugate of each of these losses is y theta + epsilon |theta| on an interval (epsilon is 0
-    for all but the epsilon-insensitive loss), so with s the residual m - y, brought closer to 0 by
-    epsilon, the slope theta is s / mu clipped to that interval, the loss is
-    theta (s - mu theta / 2), and the envelope's conjugate is l*(theta) + mu theta^2 / 2.
-    """
-
-    loss: Loss
-    mu: float
-
-    @property
-    def name(self) -> str:
-        """The loss's name after the word smoothed; `make_loss` does not know it."""
-        return f"smoothed_{self.loss.name}"
-
-    @property
-    def plain(self) -> Loss:
-        """The loss with kinks."""
-        return self.loss
-
-    @property
-    def classification(self) -> bool:
-        """Whether targets are the labels -1 and +1."""
-        return self.loss.classification
-
-    @property
-    def parameter(self) -> float:
-        """The parameter of the loss with kinks."""
-        return self.loss.parameter
-
-    @property
-    def smoothing(self) -> float:
-        """The parameter mu."""
-        return self.mu
-
-    @property
-    def curvature(self) -> float:
-        """That of the parabola in place of a kink, 1 / mu."""
-        return 1.0 / self.mu
-
-    @property
-    def lipschitz(self) -> float:
-        """That of the loss with kinks."""
-        return self.loss.lipschitz
-
-    def _reach(self, value: float) -> float:
-        return self.loss.reach(value + 0.5 * self.mu * self.lipschitz**2)
-
-    def _value(self, m: Array, y: Array) -> Array:
-        return self._value_and_derivative(m, y)[0]
-
-    def _derivative(self, m: Array, y: Array) -> Array:
-        return self._slope(self._excess(m, y), y)
-
-    def _value_and_derivative(self, m: Array, y: Array) -> tuple[Array, Array]:
-        excess = self._excess(m, y)
-        slope = self._slope(excess, y)
-        return slope * (excess - 0.5 * self.mu * slope), slope
-
-    def _excess(self, m: Array, y: Array) -> Array:
-        if self.classification:  # y = 1 / y, and there is nothing beyond the label
-            return y * np.minimum(y * m - 1, 0)
-        return _shrunk(m - y, getattr(self.loss, "epsilon", 0.0))
-
-    def _slope(self, excess: Array, y: Array) -> Array:
-        with np.errstate(over="ignore"):  # an infinite quotient is clipped
-            steep = excess / self.mu
-        ends: tuple[Vector | float, Vector | float] = (-self.lipschitz, self.lipschitz)
-        if not self.classification:  # there the excess is 0 or has the sign that slopes may have
-            ends = self.domain(y.astype(np.float64, copy=False))
-        low, high = (np.asarray(end, dtype=steep.dtype) for end in ends)
-        slope: Array = np.clip(steep, low, high)
-        return slope
-
-    def _domain(self, y: Vector) -> tuple[Vector | float, Vector | float]:
-        return self.loss.domain(y)
-
-    def _conjugate(self, theta: Vector, y: Vector) -> Vector:
-        return self.loss._conjugate(theta, y) + 0.5 * self.mu * theta * theta
-
-
-def make_loss(
-    name: str, *, quantile: float = 0.5, epsilon: float = 0.1, delta: float = 1.35
-) -> Loss:
-    """Return the loss of the given name.
-
-    Parameters
-    ----------
-    name : str
-        "logistic", "hinge", "squared_hinge", "modified_huber", "squared", "absolute", "huber",
-        "quantile", "epsilon_insensitive" or "squared_epsilon_insensitive".
-    quantile : float
-        The quantile that "quantile" estimates, between 0 and 1.
-    epsilon : float
-        The half width of the zone in which "epsilon_insensitive" and its square are zero, at
-        least 0.
-    delta : float
-        The residual beyond which "huber" is linear, above 0.
-
-    Notes
-    -----
-    All three numbers are checked, also those that the named loss does not use.
-    """
-    losses: tuple[Loss, ...] = (
-        Logistic(),
-        Hinge(),
-        SquaredHinge(),
-        ModifiedHuber(),
-        Squared(),
-        Absolute(),
-        Huber(delta),
-        Quantile(quantile),
-        EpsilonInsensitive(epsilon),
-        SquaredEpsilonInsensitive(epsilon),
-    )
-    by_name = {loss.name: loss for loss in losses}
-    if not isinstance(name, str):
-        raise TypeError(f"loss must be the name of a loss, not {name!r}; {nearest('', by_name)}")
-    if name not in by_name:
-        raise ValueError(f"loss must be the name of a loss, not {name!r}; {nearest(name, by_name)}")
-    return by_name[name]
+def _logistic_conjugate(theta: Vector, y: Vector) -> Vector:
+    u = -y * theta
+    # These two take 0 log 0 as 0.
+    return np.asarray(xlogy(u, u) + xlog1py(1.0 - u, -u), dtype=np.float64)

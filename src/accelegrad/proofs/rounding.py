@@ -139,7 +139,7 @@ def level(loss: Loss, shares: Vector, theta: Vector, y: Vector) -> tuple[float, 
     total = -float(np.sum(shares * conjugates))
     if not math.isfinite(total):
         return -math.inf, 0.0
-    steepest = abs(loss.parameter) + (STEEPEST_LOGARITHM if loss.has_logarithms else 0.0)
+    steepest = loss.shape.epsilon + (STEEPEST_LOGARITHM if loss.has_logarithms else 0.0)
     sizes = np.abs(theta)
     sizes = np.abs(conjugates) + sizes * (sizes + np.abs(y) + steepest)
     return total, pairwise_growth(theta.size) * float(

@@ -211,7 +211,7 @@ def bent_rows(at: ModelEvaluation) -> npt.NDArray[np.bool_]:
         return np.asarray((sizes > 0.0) & (sizes < loss.lipschitz))
     low, high = loss.domain(at.model.y)
     bent = (theta > low) & (theta < high)
-    if loss.plain.name.endswith("epsilon_insensitive"):
+    if loss.shape.epsilon > 0.0:  # the zone without cost
         bent &= theta != 0.0
     return np.asarray(bent)
 

@@ -11,7 +11,7 @@ from scipy.optimize import brentq
 from accelegrad import kernels
 from accelegrad.errors import Vector
 from accelegrad.problems.linear_model import LinearModel
-from accelegrad.problems.losses import Loss, Smoothed
+from accelegrad.problems.losses import Loss
 from accelegrad.problems.squares import row_squares
 from accelegrad.proofs.certificate import LateBound
 from accelegrad.proofs.rounding import level
@@ -138,12 +138,7 @@ def proximal_slopes(loss: Loss, z: Vector, q: float, y: Vector) -> Vector:
     if loss.has_logarithms:
         pairs = zip(z, y, strict=True)
         return np.array([_logistic_slope(loss, float(one), q, float(of)) for one, of in pairs])
-    mu = q + 1.0 / loss.curvature
-    if mu == 0.0:
-        return loss.derivative(z, y).astype(np.float64, copy=False)
-    # Parabolas of the curvature 1 / mu are envelopes themselves, and mu adds up.
-    envelope = Smoothed(loss.plain, mu)
-    return envelope.derivative(z, y).astype(np.float64, copy=False)
+    return loss.envelope(q).derivative(z, y).astype(np.float64, copy=False)
 
 
 def _logistic_slope(loss: Loss, z: float, q: float, y: float) -> float:

@@ -168,9 +168,7 @@ class CompiledRule(Rule):
         settings: dict[str, Any] = {
             "x0": x0,
             "shares": model.shares,
-            "loss": model.loss.plain.name,
-            "loss_parameter": model.loss.parameter,
-            "smoothing": model.loss.smoothing,
+            "loss": model.loss.shape,
             "l2": model.l2,
             "fit_intercept": model.fit_intercept,
         }

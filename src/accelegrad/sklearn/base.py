@@ -17,7 +17,7 @@ from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from accelegrad.errors import Vector, nearest, real_number, whole_number
-from accelegrad.problems.losses import make_loss
+from accelegrad.problems.losses import LossEntry, make_loss
 from accelegrad.sklearn import online
 from accelegrad.sklearn.data import Data, rows_of, without_weightless
 from accelegrad.sklearn.objective import Objective, Problem, coefficient_set, strengths
@@ -31,8 +31,8 @@ SEEDS = 2**31 - 1
 class LinearEstimator(BaseEstimator):  # type: ignore[misc]
     """Base class: everything but what the targets are and how predictions are made."""
 
-    #: the names of losses here, and as `LinearModel` knows them
-    _losses: dict[str, str]
+    #: the losses, by their names here
+    _losses: dict[str, LossEntry]
     #: what goes on from one `partial_fit` to the next
     _stream: online.StreamState | None
     coef_: Any  # a dense array, or a sparse one after `sparsify`
@@ -56,9 +56,11 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
             raise TypeError(f"fit_intercept must be True or False, not {self.fit_intercept!r}.")
         l2, l1 = strengths(self.penalty, alpha, ratio)
         parameters = self._loss_parameters()
-        make_loss(names[self.loss], **parameters)  # which refuses parameters out of range
+        loss = make_loss(
+            names[self.loss].name, **parameters
+        )  # which refuses parameters out of range
         return Objective(
-            names[self.loss],
+            loss.name,
             l2,
             l1,
             coefficient_set(self.feasible_set),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -15,26 +16,27 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.parallel import Parallel, delayed
 
 from accelegrad.errors import Vector, nearest
+from accelegrad.problems.losses import by_sklearn_name
 from accelegrad.sklearn.base import LinearEstimator, dense_rows
 from accelegrad.sklearn.data import Data, without_weightless
 from accelegrad.sklearn.objective import Objective, Problem
 from accelegrad.sklearn.solve import Score, solve, total
 
-LOSSES = {
-    "log_loss": "logistic",
-    "hinge": "hinge",
-    "squared_hinge": "squared_hinge",
-    "modified_huber": "modified_huber",
+LOSSES = by_sklearn_name(classification=True)
+#: Probabilities of the second class by scores, for the losses whose minimiser tells them.
+PROBABILITIES: dict[str, Callable[[npt.NDArray[Any]], npt.NDArray[Any]]] = {
+    "log_loss": expit,
+    "modified_huber": lambda scores: (np.clip(scores, -1.0, 1.0) + 1.0) / 2.0,
 }
 MULTI_CLASS = ("auto", "ovr", "multinomial")
 
 
 def _gives_probabilities(estimator: Any) -> bool:
-    if estimator.loss in ("log_loss", "modified_huber"):
+    if estimator.loss in PROBABILITIES:
         return True
     raise AttributeError(
         f"probability estimates are not available for loss={estimator.loss!r}, only for "
-        "'log_loss' and 'modified_huber'."
+        f"{' and '.join(map(repr, PROBABILITIES))}."
     )
 
 
@@ -104,10 +106,7 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
         scores = self.decision_function(X)
         if scores.ndim == 2 and self._is_multinomial(self.classes_.size):
             return np.asarray(softmax(scores, axis=1))
-        if self.loss == "log_loss":
-            positive = expit(scores)
-        else:
-            positive = (np.clip(scores, -1.0, 1.0) + 1.0) / 2.0
+        positive = PROBABILITIES[self.loss](scores)
         if scores.ndim == 1:
             return np.column_stack([1.0 - positive, positive])
         sums = positive.sum(axis=1, keepdims=True)

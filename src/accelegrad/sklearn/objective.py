@@ -11,6 +11,7 @@ from scipy.special import entr, logsumexp
 
 from accelegrad.errors import Vector, nearest
 from accelegrad.problems.linear_model import LinearModel
+from accelegrad.problems.losses import Loss
 from accelegrad.problems.multinomial import MultinomialModel, ScaledClasses
 from accelegrad.problems.penalties import L1, OnLeading, Penalty
 from accelegrad.problems.scaling import ColumnScaling
@@ -237,10 +238,10 @@ def best_constant(model: LinearModel) -> float:
 
     It is the mean for squared losses, and the median or the quantile for the others.
     """
-    y, weights = model.y, model.sample_weight
-    if model.loss.name in ("squared", "squared_epsilon_insensitive"):
+    y, weights, loss = model.y, model.sample_weight, model.loss.shape
+    if model.loss.lipschitz == np.inf:
         return float(np.average(y, weights=weights))
-    level = getattr(model.loss, "quantile", 0.5)
+    level = -loss.low / (loss.high - loss.low)
     if weights is None:
         return float(np.quantile(y, level))
     order = np.argsort(y)
@@ -255,18 +256,26 @@ def null_value(model: LinearModel) -> float:
     """
     y, weights = model.y, model.sample_weight
     if model.loss.classification and model.fit_intercept:
-        return _null_value_of_labels(model.loss.name, float(np.average(y > 0.0, weights=weights)))
+        return _null_value_of_labels(model.loss, float(np.average(y > 0.0, weights=weights)))
     constant = best_constant(model) if model.fit_intercept else 0.0
     return float(np.average(model.loss.value(np.full_like(y, constant), y), weights=weights))
 
 
-def _null_value_of_labels(loss: str, positive: float) -> float:
-    """Return the least mean loss of constant scores, given the share of positive labels."""
-    if loss == "logistic":
-        return float(entr(positive) + entr(1.0 - positive))
-    if loss == "hinge":
-        return 2.0 * min(positive, 1.0 - positive)
-    return 4.0 * positive * (1.0 - positive)  # at 2 p - 1; the squared hinge and the modified Huber
+def _null_value_of_labels(loss: Loss, positive: float) -> float:
+    """Return the least mean loss of constant scores, given the share of positive labels.
+
+    The best score is between -1 and 1. It is one of those, or where the slopes for both labels add
+    up to 0: both on their parabolas, or one beyond it, where its slope is the steepest.
+    """
+    negative = 1.0 - positive
+    if loss.has_logarithms:
+        return float(entr(positive) + entr(negative))
+    scores = np.array([-1.0, 1.0, positive - negative])
+    if 0.0 < positive < 1.0 and loss.lipschitz < np.inf:
+        far = loss.lipschitz * loss.shape.softness
+        ends = [1.0 - far * negative / positive, far * positive / negative - 1.0]
+        scores = np.append(scores, ends)
+    return float((positive * loss.value(scores, 1.0) + negative * loss.value(scores, -1.0)).min())
 
 
 def null_value_of_classes(model: MultinomialModel) -> float:

@@ -11,19 +11,13 @@ from sklearn.metrics import r2_score
 from sklearn.utils.metadata_routing import UNUSED
 
 from accelegrad.errors import Vector
+from accelegrad.problems.losses import PARAMETERS, by_sklearn_name
 from accelegrad.sklearn.base import LinearEstimator, dense_rows
 from accelegrad.sklearn.data import Data, without_weightless
 from accelegrad.sklearn.objective import Objective, Problem
 from accelegrad.sklearn.solve import solve
 
-LOSSES = {
-    "squared_error": "squared",
-    "absolute_error": "absolute",
-    "huber": "huber",
-    "quantile": "quantile",
-    "epsilon_insensitive": "epsilon_insensitive",
-    "squared_epsilon_insensitive": "squared_epsilon_insensitive",
-}
+LOSSES = by_sklearn_name(classification=False)
 
 
 class LinearRegressor(RegressorMixin, LinearEstimator):  # type: ignore[misc]
@@ -46,7 +40,7 @@ class LinearRegressor(RegressorMixin, LinearEstimator):  # type: ignore[misc]
         return self._scores(X).ravel()
 
     def _loss_parameters(self) -> dict[str, float]:
-        return {"quantile": self.quantile, "epsilon": self.epsilon, "delta": self.delta}
+        return {name: getattr(self, name) for name in PARAMETERS}
 
     def _shaped(self, coefficients: npt.NDArray[Any]) -> npt.NDArray[Any]:
         return coefficients.ravel()

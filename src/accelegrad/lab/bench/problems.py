@@ -23,6 +23,7 @@ from accelegrad.data.datasets import DATA_FOLDER, DataError, as_binary, read, sp
 from accelegrad.errors import Vector, nearest
 from accelegrad.lab.engine.stored_data import without_empty_columns
 from accelegrad.problems.linear_model import LinearModel
+from accelegrad.problems.losses import LOSSES as ALL_LOSSES
 
 Matrix = npt.NDArray[np.float64]
 
@@ -42,20 +43,29 @@ class Loss(NamedTuple):
     """A loss of the suite: its name in `LinearModel` and its parameters."""
 
     name: str
-    classes: bool
-    smooth: bool
     without_l2: bool = False  # whether it is also tried with l2 = 0, where some peers stand alone
     options: Mapping[str, float] = {}
 
+    @property
+    def classes(self) -> bool:
+        """Whether it takes labels."""
+        return ALL_LOSSES[self.name].classification
 
+    @property
+    def smooth(self) -> bool:
+        """Whether it has no kinks."""
+        return ALL_LOSSES[self.name].smooth
+
+
+#: The losses of the suite: those that other packages' solvers minimise too.
 LOSSES: Mapping[str, Loss] = {
-    "logistic": Loss("logistic", classes=True, smooth=True),
-    "hinge": Loss("hinge", classes=True, smooth=False),
-    "squared_hinge": Loss("squared_hinge", classes=True, smooth=True),
-    "squared": Loss("squared", classes=False, smooth=True),
-    "absolute": Loss("absolute", classes=False, smooth=False, without_l2=True),
-    "quantile": Loss("quantile", False, False, without_l2=True, options={"quantile": 0.9}),
-    "huber": Loss("huber", classes=False, smooth=True),
+    "logistic": Loss("logistic"),
+    "hinge": Loss("hinge"),
+    "squared_hinge": Loss("squared_hinge"),
+    "squared": Loss("squared"),
+    "absolute": Loss("absolute", without_l2=True),
+    "quantile": Loss("quantile", without_l2=True, options={"quantile": 0.9}),
+    "huber": Loss("huber"),
 }
 STRENGTHS = (1.0, 0.01, 0.0)
 """l2 times the number of rows; 0 for the losses with `without_l2` alone."""

@@ -21,6 +21,7 @@ from accelegrad.errors import Vector
 from accelegrad.lab.bench.problems import HUBER_EPSILON, LOSSES, DataSet, Problem, is_sparse
 from accelegrad.lab.compare.peers import DENSE_SIDE, PEERS
 from accelegrad.problems.linear_model import LinearModel
+from accelegrad.problems.losses import LOSSES as ALL_LOSSES
 
 OURS = "accelegrad"
 ESTIMATORS = "accelegrad.sklearn"
@@ -176,15 +177,7 @@ def _ours(problem: Problem, data: DataSet, setting: float, tuned: Any) -> Run:  
     return run
 
 
-ESTIMATOR_LOSS = {
-    "logistic": "log_loss",
-    "hinge": "hinge",
-    "squared_hinge": "squared_hinge",
-    "squared": "squared_error",
-    "absolute": "absolute_error",
-    "quantile": "quantile",
-    "huber": "huber",
-}
+ESTIMATOR_LOSS = {name: ALL_LOSSES[name].sklearn_name for name in LOSSES}
 DEFAULT_TOL = 1e-3  # of the estimators
 
 
@@ -276,7 +269,7 @@ def _direct_ridge(problem: Problem, data: DataSet) -> str:
     return _needs_l2(problem, data) or (too_large if side > DENSE_SIDE else "")
 
 
-SGD_LOSS = {"logistic": "log_loss", "hinge": "hinge", "squared_hinge": "squared_hinge"}
+SGD_LOSS = {name: ESTIMATOR_LOSS[name] for name, loss in LOSSES.items() if loss.classes}
 
 
 def _sgd(problem: Problem, data: DataSet, setting: float, tuned: Any) -> Run:

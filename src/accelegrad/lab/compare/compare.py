@@ -11,7 +11,6 @@ from typing import Any
 from accelegrad.errors import nearest, real_number, whole_number
 from accelegrad.lab.compare.peers import Peer, check_names, chosen_peers, peer_task
 from accelegrad.lab.compare.problem import (
-    LOSSES,
     data_facts,
     imported_data,
     minimum_task,
@@ -22,7 +21,7 @@ from accelegrad.lab.compare.runs import METHODS, STOCHASTIC
 from accelegrad.lab.engine.runner import Progress, run_tasks
 from accelegrad.lab.engine.tasks import Outcome, Store, Task
 from accelegrad.lab.report.report import write_report
-from accelegrad.problems.losses import make_loss
+from accelegrad.problems.losses import LOSSES, make_loss
 
 
 @dataclass(frozen=True)
@@ -36,8 +35,7 @@ class CompareRequest:
     out : Path
         A folder for the page, its figures, and the results, which are used again.
     loss : str
-        "logistic", "hinge" or "squared_hinge" for two classes; "squared", "absolute", "huber",
-        "quantile" or "epsilon_insensitive" for numbers.
+        A name of the table `accelegrad.problems.losses.LOSSES`.
     l2 : float, optional
         The weight of the l2 term; 1/n by default.
     methods : sequence of str
@@ -59,7 +57,7 @@ class CompareRequest:
     jobs : int
         Processes. With more than one, runs disturb each other's clocks.
     quantile, tube, delta : float
-        Parameters of the losses "quantile", "epsilon_insensitive" (its epsilon) and "huber".
+        Parameters of the losses that have one; `tube` is epsilon.
     peer_seconds : float
         About how long a peer may take in all.
     progress : bool
@@ -219,9 +217,6 @@ def _plan(request: CompareRequest, store: Store) -> _Plan:
 
 def _loss_options(request: CompareRequest) -> dict[str, float]:
     """Return the loss's own parameters only: others must not make results differ."""
-    by_loss = {
-        "quantile": {"quantile": request.quantile},
-        "epsilon_insensitive": {"epsilon": request.tube},
-        "huber": {"delta": request.delta},
-    }
-    return {name: float(value) for name, value in by_loss.get(request.loss, {}).items()}
+    given = {"quantile": request.quantile, "epsilon": request.tube, "delta": request.delta}
+    parameter = LOSSES[request.loss].parameter
+    return {} if parameter is None else {parameter.name: float(given[parameter.name])}

@@ -238,7 +238,7 @@ def chosen_peers(
     The name "sklearn" stands for all that have the same objective; a peer that is named and does
     not fit is an error.
     """
-    offered = PEERS[loss]
+    offered = PEERS.get(loss, {})
     against = {n: reason_against(n, peer, loss, l2, shape) for n, peer in offered.items()}
     for name in names:
         if name != ALL and name in against and against[name]:
@@ -255,10 +255,10 @@ def check_names(names: Sequence[str], loss: str) -> None:
     """Raise where a peer is unknown, or known for other losses only."""
     everywhere = {name for offered in PEERS.values() for name in offered}
     for name in names:
-        if name == ALL or name in PEERS[loss]:
+        if name == ALL or name in PEERS.get(loss, {}):
             continue
         if name in everywhere:
-            allowed = ", ".join(map(repr, (ALL, *PEERS[loss])))
+            allowed = ", ".join(map(repr, (ALL, *PEERS.get(loss, {}))))
             raise ValueError(
                 f"peer {name!r} does not minimise the loss {loss!r}. Allowed with it: {allowed}."
             )

@@ -23,21 +23,11 @@ from scipy.optimize import minimize as scipy_minimize
 from accelegrad.data.datasets import DataError, as_binary
 from accelegrad.errors import Vector
 from accelegrad.lab.engine import stored_data
-from accelegrad.lab.engine.liblinear import liblinear_minimiser
+from accelegrad.lab.engine.liblinear import LIBLINEAR_LOSSES, liblinear_minimiser
 from accelegrad.lab.engine.tasks import Outcome, Store, Task, task
 from accelegrad.problems.linear_model import LinearModel
-from accelegrad.problems.losses import make_loss
+from accelegrad.problems.losses import LOSSES, make_loss
 
-LOSSES = {
-    "logistic": "logistic regression",
-    "hinge": "SVM (hinge loss)",
-    "squared_hinge": "SVM (squared hinge loss)",
-    "squared": "least squares",
-    "absolute": "least absolute deviations",
-    "huber": "regression with Huber's loss",
-    "quantile": "quantile regression",
-    "epsilon_insensitive": "regression with the epsilon-insensitive loss",
-}
 MODEL = ("data", "loss", "options", "l2")
 LEAST_ROWS = 2
 UNEVEN = 30  # how much larger one column than another the report remarks upon
@@ -69,9 +59,10 @@ def _check_targets(path: Path, loss: str, y: Vector) -> None:
         try:
             as_binary(y)
         except ValueError as error:
+            numbers = [name for name, entry in LOSSES.items() if not entry.classification]
             raise DataError(
                 f"{path}: {error} The loss {loss!r} is for two classes; for numbers to predict "
-                "take 'squared', 'absolute', 'huber', 'quantile' or 'epsilon_insensitive'."
+                f"take {', '.join(repr(name) for name in numbers[:-1])} or {numbers[-1]!r}."
             ) from None
 
 
@@ -175,7 +166,7 @@ def _solutions(model: LinearModel) -> Iterator[Found]:
         yield _by_lbfgs(model)
     elif model.l2 == 0 and model.n_samples <= LP_ROWS:
         yield _by_highs(model)
-    elif model.l2 == 0 or model.loss.name == "quantile":  # which LIBLINEAR does not know
+    elif model.l2 == 0 or model.loss.name not in LIBLINEAR_LOSSES:
         yield _by_smoothing(model, np.zeros(model.n_parameters), SMOOTHING)
     else:
         found = _by_liblinear(model)

@@ -16,7 +16,6 @@ import numpy as np
 from accelegrad.errors import Vector
 from accelegrad.files import whole_file
 from accelegrad.lab.compare.peers import Peer
-from accelegrad.lab.compare.problem import LOSSES
 from accelegrad.lab.compare.runs import STOCHASTIC
 from accelegrad.lab.engine.content import Claim, Curve, Figure, Panel, Report, Verdict
 from accelegrad.lab.engine.experiment import Family, cells_text, number, verdict_of
@@ -24,6 +23,7 @@ from accelegrad.lab.engine.recording import NAMES
 from accelegrad.lab.engine.tasks import Outcome
 from accelegrad.lab.paper.regression_experiment import POINTS
 from accelegrad.lab.report.report import versions
+from accelegrad.problems.losses import LOSSES
 
 if TYPE_CHECKING:
     from accelegrad.lab.compare.compare import CompareRequest
@@ -163,7 +163,7 @@ def _with_seconds(family: Family, outcomes: Sequence[Outcome]) -> Family:
 def build_report(comparison: Comparison, seconds: float) -> Report:
     """Return the report."""
     return Report(
-        f"{_data_name(comparison)}: {LOSSES[comparison.request.loss]}",
+        f"{_data_name(comparison)}: {LOSSES[comparison.request.loss].words}",
         _summary(comparison),
         _claims(comparison),
         _figures(comparison),
@@ -178,7 +178,7 @@ def _data_name(comparison: Comparison) -> str:
 def _summary(comparison: Comparison) -> str:
     n, d = comparison.minimum.facts["shape"]
     what = (
-        f"{_sentence(LOSSES[comparison.request.loss])} with an l2 term of "
+        f"{_sentence(LOSSES[comparison.request.loss].words)} with an l2 term of "
         f"{comparison.model['l2']:.3g} and no intercept on {n} rows and {d} columns. The curves "
         f"show P - P*, where P* = {comparison.lowest:.10g}{_accuracy(comparison)}."
     )

@@ -11,6 +11,9 @@ import scipy.sparse as sp
 from accelegrad.errors import Vector
 from accelegrad.problems.linear_model import LinearModel
 
+#: The losses with kinks that it minimises.
+LIBLINEAR_LOSSES = ("hinge", "absolute", "epsilon_insensitive")
+
 
 def for_liblinear(X: Any) -> Any:
     """Return a matrix as LIBLINEAR takes it: a sparse one with indices of 32 bits."""
@@ -36,7 +39,7 @@ def liblinear_minimiser(model: LinearModel, steps: int) -> Vector:
     if model.loss.classification:
         solver = LinearSVC(loss="hinge", **common)
     else:
-        zone = getattr(model.loss, "epsilon", 0.0)
+        zone = model.loss.shape.epsilon
         solver = LinearSVR(loss="epsilon_insensitive", epsilon=zone, **common)
     with warnings.catch_warnings():
         # How exact the minimum is, the caller tells by a bound beside it.

@@ -12,8 +12,9 @@ from accelegrad.lab.engine.recording import NAMES
 from accelegrad.lab.engine.tasks import Task
 from accelegrad.lab.paper.regression_experiment import POINTS
 from accelegrad.lab.report.text import minimum_task
+from accelegrad.problems.losses import LOSSES as ALL_LOSSES
 
-LOSSES = {"logistic": "logistic regression", "hinge": "SVM (hinge loss)"}
+LOSSES = {name: ALL_LOSSES[name].words for name in ("logistic", "hinge")}
 METHODS = ("adagrad", "accelegrad")
 DIAMETERS = (1e4, 2e2)  # the paper's, and one that fits: ||w*|| is about 56 on RCV1
 PAPERS, SMALLER = DIAMETERS
