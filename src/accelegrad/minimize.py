@@ -29,12 +29,14 @@ from accelegrad.problems.sampling import BatchSampler, GrowingSampler
 from accelegrad.problems.sets import Box, FeasibleSet
 from accelegrad.proofs.certificate import Certificate, CutCertificate, DualCertificate
 from accelegrad.rules import Rescaled, Rule
-from accelegrad.run.batches import BatchGrowth, follows_noise, largest_signal
+from accelegrad.run.batches import follows_noise, largest_signal
 from accelegrad.run.compiled import CompiledRule, compiled_twin
 from accelegrad.run.fingerprint import behaviour, fingerprint
-from accelegrad.run.loop import OUTPUTS, Options, Run
+from accelegrad.run.loop import Run
+from accelegrad.run.options import OUTPUTS, Options
 from accelegrad.run.oracle import FunctionOracle, MinibatchOracle, ModelOracle, Oracle
-from accelegrad.run.restarts import KINDS, Restarts
+from accelegrad.run.policies.growth import BatchGrowth
+from accelegrad.run.policies.restarts import KINDS, Restarts
 
 
 def minimize(
@@ -143,8 +145,8 @@ def minimize(
     batch_size : int or "auto"
         For a LinearModel: estimate each gradient from so many rows. "auto": from one row at first,
         and from more and more, up to all of them, as the gradients turn into noise; see
-        `accelegrad.run.batches`. It needs a rule whose steps follow that noise: "accelegrad",
-        "adagrad", "unixgrad", "diagonal" or a member of the DoG family.
+        `accelegrad.run.policies.growth`. It needs a rule whose steps follow that noise:
+        "accelegrad", "adagrad", "unixgrad", "diagonal" or a member of the DoG family.
     replacement : bool
         Draw rows with replacement; by default every epoch goes through all rows in random order.
     rng : Generator, int or None
@@ -266,7 +268,6 @@ def minimize(
         options,
         certificate,
         judge=judge,
-        judge_every=_steps_an_epoch(oracle),
         kind=None
         if checkpoint is None and resume is None
         else {
@@ -275,8 +276,7 @@ def minimize(
         },
         # With y left free the points may leave the set, as in the paper's unconstrained setting.
         feasible_set=None if project_y is False else setting.feasible_set,
-        restarts=restarts,
-        batches=batches,
+        policies=[policy for policy in (batches, restarts) if policy is not None],
     )
     if resume is not None:
         run.resume(Path(resume))
@@ -393,12 +393,6 @@ def _generator(rng: Any) -> np.random.Generator:
         return np.random.default_rng(rng)
     except (TypeError, ValueError):
         raise TypeError(f"rng must be a Generator, a whole number or None, not {rng!r}.") from None
-
-
-def _steps_an_epoch(oracle: Oracle) -> int:
-    if not isinstance(oracle, MinibatchOracle):
-        return 1
-    return -(-oracle.sampler.n // oracle.sampler.batch_size)
 
 
 def _certificate(

@@ -22,7 +22,8 @@ from accelegrad.rules import (
 from accelegrad.rules.base import KnownEvaluation, QueryRule
 from accelegrad.rules.diagonal import DiagonalAcceleGrad, DistanceFreeDiagonalAcceleGrad
 from accelegrad.rules.rescaled import Rescaled
-from accelegrad.run.loop import Options, Run
+from accelegrad.run.loop import Run
+from accelegrad.run.options import Options
 from accelegrad.run.oracle import ModelOracle
 
 N, D = 60, 7
