@@ -37,6 +37,7 @@ from accelegrad.run.options import OUTPUTS, Options
 from accelegrad.run.oracle import FunctionOracle, MinibatchOracle, ModelOracle, Oracle
 from accelegrad.run.policies.growth import BatchGrowth
 from accelegrad.run.policies.restarts import KINDS, Restarts
+from accelegrad.run.progress import Progress
 
 
 def minimize(
@@ -261,21 +262,15 @@ def minimize(
     batches = _growth(rule, oracle, restarts)
     if isinstance(oracle, MinibatchOracle) and restarts is None:
         rule = compiled_twin(rule, oracle.model, setting.start, values=options.trace)
+    # With y left free the points may leave the set, as in the paper's unconstrained setting.
+    returned_in = None if project_y is False else setting.feasible_set
+    kind = None
+    if checkpoint is not None or resume is not None:
+        kind = _kind(setting, model, exact, batch_size, replacement)
+        kind["compiled"] = isinstance(rule, CompiledRule)
     run = Run(
-        rule,
-        oracle,
-        setting.start,
-        options,
-        certificate,
-        judge=judge,
-        kind=None
-        if checkpoint is None and resume is None
-        else {
-            **_kind(setting, model, exact, batch_size, replacement),
-            "compiled": isinstance(rule, CompiledRule),
-        },
-        # With y left free the points may leave the set, as in the paper's unconstrained setting.
-        feasible_set=None if project_y is False else setting.feasible_set,
+        Progress(rule, oracle, setting.start, options, certificate, judge, returned_in),
+        kind=kind,
         policies=[policy for policy in (batches, restarts) if policy is not None],
     )
     if resume is not None:

@@ -14,16 +14,11 @@ from typing import Any
 import numpy as np
 from scipy.optimize import OptimizeResult
 
-from accelegrad.errors import LineSearchError, NonFiniteError, Vector
-from accelegrad.problems.sets import FeasibleSet
-from accelegrad.proofs.certificate import Certificate
-from accelegrad.rules.base import Rule
+from accelegrad.errors import LineSearchError, NonFiniteError
 from accelegrad.run import checkpoint
 from accelegrad.run.checkpoint import Saved
-from accelegrad.run.clock import Clock
 from accelegrad.run.observers import Observers
-from accelegrad.run.options import Options
-from accelegrad.run.oracle import QUIET, Oracle
+from accelegrad.run.oracle import QUIET
 from accelegrad.run.policies.base import Policy
 from accelegrad.run.policies.region import region_policy
 from accelegrad.run.progress import Progress
@@ -36,54 +31,38 @@ class Run(Saved):
 
     Parameters
     ----------
-    rule, oracle, x0
-        The method, the function and the start.
-    options : Options
-        When to stop, what to return and who looks on.
-    certificate : Certificate
-        What collects the proof of accuracy.
-    judge : Oracle, optional
-        An oracle with exact values for the output point, where `oracle` itself is noisy.
+    progress : Progress
+        The rule, the function, the start, and what is wanted.
     kind : mapping
         What the run is, for its checkpoints.
-    feasible_set : FeasibleSet, optional
-        The constraint that every returned point has to meet.
     policies : sequence of Policy
         What changes how the run goes on, such as batches that grow, or restarts.
     """
 
-    saved = ("ended", "clock", "progress", "stopping", "policies", "observers")
+    saved = ("ended", "progress", "stopping", "policies", "observers")
 
     def __init__(
         self,
-        rule: Rule,
-        oracle: Oracle,
-        x0: Vector,
-        options: Options,
-        certificate: Certificate,
+        progress: Progress,
         *,
-        judge: Oracle | None = None,
         kind: Mapping[str, Any] | None = None,
-        feasible_set: FeasibleSet | None = None,
         policies: Sequence[Policy] = (),
     ) -> None:
-        self.options = options
+        self.progress, self.options = progress, progress.options
         self.kind = {**(kind or {}), "policies": [repr(policy) for policy in policies]}
-        self.clock = Clock()
-        self.progress = Progress(rule, oracle, x0, options, certificate, judge, feasible_set)
-        self.region = region_policy(self.progress)
+        self.region = region_policy(progress)
         self.policies = {type(policy).__name__: policy for policy in policies}
         for policy in policies:
-            policy.begin(self.progress)
-        self.stopping = Stopping(self.progress, self.region, self.clock)
-        self.observers = Observers(self.progress, self.clock)
+            policy.begin(progress)
+        self.stopping = Stopping(progress, self.region)
+        self.observers = Observers(progress)
         #: how the run ended, as its last checkpoint says; None: it goes on
         self.ended: int | None = None
         self._detail = ""
 
     def __call__(self) -> OptimizeResult:
         """Run to the end, whatever the end is, and report."""
-        self.clock.start()
+        self.progress.clock.start()
         # What overflows ends the run with a status of its own; a warning would add nothing.
         with np.errstate(**QUIET):
             try:
@@ -94,7 +73,7 @@ class Run(Saved):
         result["n_restarts"] = 0
         for policy in self.policies.values():
             result.update(policy.report())
-        result.update(seconds=self.clock.seconds, trace=self.observers.trace)
+        result.update(seconds=self.progress.clock.seconds, trace=self.observers.trace)
         return result
 
     def _guarded(self) -> Status:
@@ -128,11 +107,10 @@ class Run(Saved):
         observed, due = bool(self.observers.present), progress.iteration
         max_iter, checkpointed = self.options.max_iter, self.options.checkpoint is not None
         while progress.iteration < max_iter:
-            if not every_step and progress.iteration >= due:
-                due = self._next_look()
-            most = 1 if every_step else due - progress.iteration
+            if progress.iteration >= due:
+                due = progress.iteration + 1 if every_step else self._next_look()
             before = progress.rule_state
-            step = progress.rule.advance(before, oracle, most)
+            step = progress.rule.advance(before, oracle, due - progress.iteration)
             for add in certify:
                 add(step.evaluation, step.weight)
             progress.rule_state = step.state
@@ -173,11 +151,11 @@ class Run(Saved):
         if self.options.checkpoint is None:
             return
         self.ended = None if status is None or status in UNFINISHED else int(status)
-        self.clock.pause()
+        self.progress.clock.pause()
         try:
             checkpoint.save(self.options.checkpoint, self.kind, self)
         finally:
-            self.clock.start()
+            self.progress.clock.start()
 
     def resume(self, path: Path) -> None:
         """Take over the run that a checkpoint holds."""

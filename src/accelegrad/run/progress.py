@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from typing import Any
 
 from accelegrad.errors import NonFiniteError, Vector
@@ -12,6 +13,33 @@ from accelegrad.rules.base import Rule
 from accelegrad.run.checkpoint import Saved
 from accelegrad.run.options import Options
 from accelegrad.run.oracle import Evaluation, Oracle
+
+
+class Clock(Saved):
+    """Seconds since the start, over all processes that a resumed run took, without pauses."""
+
+    saved = ("seconds",)
+
+    def __init__(self) -> None:
+        self._before = 0.0  # seconds until it was started or went on last
+        self._since: float | None = None  # when that was; None: it stands still
+
+    @property
+    def seconds(self) -> float:
+        """Time so far."""
+        return self._before + (0.0 if self._since is None else time.perf_counter() - self._since)
+
+    @seconds.setter
+    def seconds(self, seconds: float) -> None:
+        self._before = seconds
+
+    def start(self) -> None:
+        """Let it run."""
+        self._since = time.perf_counter()
+
+    def pause(self) -> None:
+        """Let it stand still until it is started again."""
+        self._before, self._since = self.seconds, None
 
 
 class Progress(Saved):
@@ -44,7 +72,7 @@ class Progress(Saved):
 
     saved = (
         *("iteration", "uncounted", "next_judgement", "rule_state"),
-        *("oracle", "separate_judge", "certificate"),
+        *("oracle", "separate_judge", "certificate", "clock"),
     )
 
     def __init__(
@@ -61,6 +89,7 @@ class Progress(Saved):
         self.certificate, self.feasible_set = certificate, feasible_set
         self.judge = oracle if oracle.exact_values else judge
         self.rule_state: Any = rule.init(x0)
+        self.clock = Clock()
         self.iteration = self.uncounted = self.next_judgement = 0
         #: what is returned: "average", "last" or "best"
         self.output = options.output

@@ -7,7 +7,6 @@ from typing import Any
 
 from accelegrad.rules.base import Step
 from accelegrad.run.checkpoint import Saved
-from accelegrad.run.clock import Clock
 from accelegrad.run.oracle import Evaluation
 from accelegrad.run.policies.region import RegionPolicy
 from accelegrad.run.progress import Progress
@@ -16,8 +15,8 @@ from accelegrad.run.result import Status
 #: Times the size at the start: a run that diverges grows geometrically and gets there soon, one
 #: that converges never does.
 DIVERGED = 1e20
-#: A gap that is due to rounding is a smaller share of the value than this: thousands of units of
-#: rounding even for sums of a million terms. Larger ones need no closer look.
+#: A gap that is due to rounding is a smaller share of the value than this, which is what sums of
+#: millions of terms can lose at worst. Larger ones need no closer look.
 ROUNDING_LEVEL = 1e-9
 
 
@@ -32,8 +31,8 @@ class Stopping(Saved):
 
     saved = ("first_size", "_largest_size")
 
-    def __init__(self, progress: Progress, region: RegionPolicy, clock: Clock) -> None:
-        self.progress, self.region, self.clock = progress, region, clock
+    def __init__(self, progress: Progress, region: RegionPolicy) -> None:
+        self.progress, self.region = progress, region
         self.first_size = 0.0
         self._largest_size = -1.0  # what is larger diverges; set at the first step
         options, oracle = progress.options, progress.oracle
@@ -60,7 +59,7 @@ class Stopping(Saved):
             reached = final is not None and self.progress.is_good_enough(final)
             return Status.CONVERGED if reached else Status.AT_ROUNDING
         limit = self.progress.options.time_limit
-        if limit is not None and self.clock.seconds > limit:
+        if limit is not None and self.progress.clock.seconds > limit:
             return Status.TIME_LIMIT
         return None
 

@@ -21,8 +21,8 @@ from accelegrad.run.progress import Progress
 TRIALS_BEYOND = (1e-1, 1e-2, 1e-3, 1e-4)
 #: A point at this share of the radius or farther counts as being on the boundary.
 ON_BOUNDARY = 0.99
-#: Steps of another method before a guessed radius is trusted: each multiplies its length by up to
-#: ten, so that twelve can go from the first trial to the farthest one, with some to spare.
+#: Steps of another method before a guessed radius is trusted: where no curvature is seen eight lead
+#: from the first length to the longest one, and the others are to spare.
 SECOND_OPINION_STEPS = 12
 #: The length of the first of them, and the most that any may have, in radii
 FIRST_TRIAL, FARTHEST_TRIAL = 0.1, 1e6
