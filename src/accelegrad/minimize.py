@@ -29,12 +29,15 @@ from accelegrad.problems.sets import Box
 from accelegrad.proofs.certificate import Certificate, CutCertificate, DualCertificate
 from accelegrad.rows.oracles import Goal, sum_oracle
 from accelegrad.rules import Rescaled, Rule
-from accelegrad.run.batches import BatchGrowth, follows_noise, largest_signal
+from accelegrad.run.batches import follows_noise, largest_signal
 from accelegrad.run.compiled import CompiledRule, compiled_twin
 from accelegrad.run.fingerprint import run_kind
-from accelegrad.run.loop import OUTPUTS, Options, Run
+from accelegrad.run.loop import Run
+from accelegrad.run.options import OUTPUTS, Options
 from accelegrad.run.oracle import FunctionOracle, MinibatchOracle, ModelOracle, Oracle
-from accelegrad.run.restarts import KINDS, Restarts
+from accelegrad.run.policies.growth import BatchGrowth
+from accelegrad.run.policies.restarts import KINDS, Restarts
+from accelegrad.run.progress import Progress
 from accelegrad.setting import Setting, constrains, has_radius, resolve
 
 
@@ -120,7 +123,7 @@ def minimize(
     batch_size : int or "auto"
         For a LinearModel: estimate each gradient from this number of rows. "auto": from one row at
         first, and from more and more, up to all of them, as the gradients turn into noise; see
-        `accelegrad.run.batches`. It needs a rule whose steps follow that noise: "accelegrad",
+        `accelegrad.run.policies.growth`. It needs a rule whose steps follow that noise: "accelegrad",
         "adagrad", "unixgrad", "diagonal" or a member of the DoG family.
     replacement : bool
         Draw rows with replacement; by default every epoch goes through all rows in random order.
@@ -301,19 +304,12 @@ def _built_run(
     batches = _growth(rule, oracle, restarts)
     if isinstance(oracle, MinibatchOracle) and restarts is None:
         rule = compiled_twin(rule, oracle.model, setting.start, values=options.trace)
+    # With y left free the points may leave the set, as in the paper's unconstrained setting.
+    returned_in = None if wishes.project_y is False else setting.feasible_set
     return Run(
-        rule,
-        oracle,
-        setting.start,
-        options,
-        certificate,
-        judge=judge,
-        judge_every=_steps_an_epoch(oracle),
+        Progress(rule, oracle, setting.start, options, certificate, judge, returned_in),
         kind=_kind(problem, setting, rule) if kept else None,
-        # With y left free the points may leave the set, as in the paper's unconstrained setting.
-        feasible_set=None if wishes.project_y is False else setting.feasible_set,
-        restarts=restarts,
-        batches=batches,
+        policies=[policy for policy in (batches, restarts) if policy is not None],
     )
 
 
@@ -461,12 +457,6 @@ def _generator(rng: Any) -> np.random.Generator:
         return np.random.default_rng(rng)
     except (TypeError, ValueError):
         raise TypeError(f"rng must be a Generator, a whole number or None, not {rng!r}.") from None
-
-
-def _steps_an_epoch(oracle: Oracle) -> int:
-    if not isinstance(oracle, MinibatchOracle):
-        return 1
-    return -(-oracle.sampler.n // oracle.sampler.batch_size)
 
 
 def _certificate(

@@ -22,8 +22,10 @@ from accelegrad.rules import (
 from accelegrad.rules.base import KnownEvaluation, QueryRule
 from accelegrad.rules.diagonal import DiagonalAcceleGrad, DistanceFreeDiagonalAcceleGrad
 from accelegrad.rules.rescaled import Rescaled
-from accelegrad.run.loop import Options, Run
+from accelegrad.run.loop import Run
+from accelegrad.run.options import Options
 from accelegrad.run.oracle import ModelOracle
+from accelegrad.run.progress import Progress
 
 N, D = 60, 7
 
@@ -335,13 +337,8 @@ def test_against_liblinear_on_badly_scaled_data():
 def run_of(rule, model, path=None, **options):
     oracle = ModelOracle(model)
     certificate = Certificate(None, DualCertificate(model))
-    return Run(
-        rule,
-        oracle,
-        np.zeros(model.n_parameters),
-        Options(trace=True, checkpoint=path, **options),
-        certificate,
-    )
+    options = Options(trace=True, checkpoint=path, **options)
+    return Run(Progress(rule, oracle, np.zeros(model.n_parameters), options, certificate))
 
 
 @pytest.mark.parametrize("name", RULES)

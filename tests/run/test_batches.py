@@ -11,10 +11,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 import accelegrad as ag
 from accelegrad import kernels
 from accelegrad.problems.sampling import GrowingSampler
-from accelegrad.run import batches
-from accelegrad.run.batches import BatchGrowth, coarsened, largest_signal, row_variance
+from accelegrad.run.batches import coarsened, largest_signal, row_variance
 from accelegrad.run.compiled import CompiledRule
 from accelegrad.run.oracle import MinibatchOracle
+from accelegrad.run.policies.growth import TEST_SHARE, BatchGrowth
 from accelegrad.run.result import Status
 from interrupting import CtrlC
 
@@ -98,7 +98,7 @@ def test_growth_ends_at_all_rows():
 def test_after_a_look_in_vain_it_waits():
     growth = BatchGrowth(1000)
     growth.go_on(size=1, iteration=80, steps=80)
-    assert growth.next_look == 100
+    assert growth.next_test == 100
     assert growth.sizes == [(0, 1)]
 
 
@@ -258,7 +258,7 @@ def test_rows_read_are_counted_tests_and_judgements_included():
     drawn = sum((e - b) * size for (b, size), (e, _) in itertools.pairwise(spans))
     tests = result.rows - drawn - 300  # the last 300: the value of the point returned
     looks = len(result.batch_sizes) - 1
-    assert 16 * looks <= tests <= drawn / batches.TEST_SHARE + 16 * 40
+    assert 16 * looks <= tests <= drawn / TEST_SHARE + 16 * 40
 
 
 @pytest.mark.parametrize("rule", RULES)

@@ -154,7 +154,7 @@ def test_another_version_gets_a_clear_error(tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoints, "FORMAT", checkpoints.FORMAT._replace(version=99))
     ag.minimize(PROBLEM, START, max_iter=10, checkpoint=path, **BALL)
     monkeypatch.undo()
-    with pytest.raises(ag.CheckpointError, match=r"version 99 cannot be read.*reads.*version 2"):
+    with pytest.raises(ag.CheckpointError, match=r"version 99 cannot be read.*reads.*version 3"):
         ag.minimize(PROBLEM, START, resume=path, **BALL)
 
 
@@ -207,7 +207,7 @@ def test_the_file_is_plain_json_and_arrays(tmp_path):
         header = json.loads(arrays["header"].tobytes())
     assert header["format"] == "accelegrad-checkpoint"
     assert header["content"]["kind"]["method"] == "AcceleGrad"
-    assert header["content"]["content"]["iteration"] == 10
+    assert header["content"]["content"]["progress"]["iteration"] == 10
 
 
 # -- processes that are killed or interrupted ----------------------------------------------------

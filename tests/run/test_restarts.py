@@ -9,8 +9,8 @@ import pytest
 from scipy.optimize import minimize
 
 import accelegrad as ag
-from accelegrad.run import restarts
-from accelegrad.run.restarts import Restarts
+from accelegrad.run.policies import restarts
+from accelegrad.run.policies.restarts import Restarts
 from accelegrad.run.result import Status
 
 # ------------------------------------------------------------------------------- the problems
@@ -257,6 +257,15 @@ def test_resuming_across_a_restart_bit_for_bit(tmp_path, settings, stop):
         np.testing.assert_array_equal(resumed.trace[column], whole.trace[column])
 
 
+@pytest.mark.parametrize(("first", "then"), [("adaptive", None), (None, "adaptive")])
+def test_a_checkpoint_of_a_run_with_other_restarts_is_refused(tmp_path, first, then):
+    path, model = tmp_path / "run.agc", logistic_model(3, n=60, d=5, l2=1e-3)
+    settings = {"method": "accelegrad", "max_iter": 20}
+    ag.minimize(model, restart=first, checkpoint=path, **settings)
+    with pytest.raises(ag.CheckpointError, match="policies was"):
+        ag.minimize(model, restart=then, resume=path, **settings)
+
+
 # ----------------------------------------------------------------------------------- the policy
 
 
@@ -274,7 +283,7 @@ def test_after_a_stage_that_brought_nothing_the_next_is_twice_as_long():
     for values in ([3.0, 2.0, 1.0], [1.0, 1.0], [1.0, 1.0]):
         for value in values:
             policy.stalled(value)
-        policy.begin(travelled=1.0, size=1.0, gap=math.inf)
+        policy.end_stage(travelled=1.0, size=1.0, gap=math.inf)
     assert policy.shortest == 4 * restarts.SHORTEST
 
 
@@ -289,12 +298,12 @@ def test_a_stage_ends_when_the_gap_has_fallen():
 
 def test_the_proved_distance_caps_the_radius():
     policy = Restarts("certified", l2=0.5)
-    policy.begin(travelled=1e6, size=1.0, gap=0.01)
+    policy.end_stage(travelled=1e6, size=1.0, gap=0.01)
     assert policy.cap == pytest.approx(0.2, rel=1e-15)
     assert policy.radius == policy.cap
     rule = policy.staged(ag.DistanceFreeAcceleGrad())
     assert (rule.initial_radius, rule.largest_radius) == (policy.cap, policy.cap)
-    policy.begin(travelled=1e-3, size=1.0, gap=0.01)
+    policy.end_stage(travelled=1e-3, size=1.0, gap=0.01)
     assert policy.radius == pytest.approx(restarts.SHRINK * 1e-3, rel=1e-15)
 
 
@@ -305,7 +314,7 @@ def test_the_first_stage_has_the_rule_as_it_is():
 
 def test_the_policys_state_is_complete():
     policy, copy = Restarts("certified", l2=0.5), Restarts("certified", l2=0.5)
-    policy.begin(travelled=1.0, size=1.0, gap=0.3)
+    policy.end_stage(travelled=1.0, size=1.0, gap=0.3)
     policy.stalled(1.0)
     copy.restore(policy.state())
     assert vars(copy) == vars(policy)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -36,6 +36,8 @@ class DualOracle(ModelOracle):
     goal : callable, optional
         The gap that is wanted, for a value; 0 if there is none.
     """
+
+    saved = (*ModelOracle.saved, "rng")
 
     def __init__(
         self,
@@ -122,15 +124,6 @@ class DualOracle(ModelOracle):
         else:
             at.late_bound = LateBound(model, slopes=slopes)
         return at
-
-    def state(self) -> dict[str, Any]:
-        """Return all that has to be kept to go on."""
-        return {**super().state(), "rng": dict(self.rng.bit_generator.state)}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from there."""
-        super().restore(state)
-        self.rng.bit_generator.state = state["rng"]
 
 
 def proximal_slopes(loss: Loss, z: Vector, q: float, y: Vector) -> Vector:

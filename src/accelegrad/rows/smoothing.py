@@ -9,8 +9,7 @@ point. Where the first is most of it, mu shrinks.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 
@@ -43,6 +42,9 @@ class SmoothedSumOracle(ModelOracle):
     goal : callable
         The gap that is wanted, for a value; 0 if there is none.
     """
+
+    # The sum is made by setting mu, so it comes after it.
+    saved = (*ModelOracle.saved, "rng", "mu", "_next_mu", "smooth")
 
     def __init__(
         self, model: LinearModel, rng: np.random.Generator, goal: Callable[[float], float]
@@ -188,22 +190,12 @@ class SmoothedSumOracle(ModelOracle):
         self.njev += 1
         return self.model.evaluate(evaluation.point).gradient
 
-    def state(self) -> dict[str, Any]:
-        """Return all that has to be kept to go on."""
-        started = self.smooth is not None
-        return {
-            **super().state(),
-            "rng": dict(self.rng.bit_generator.state),
-            "mu": self.sum.model.loss.smoothing if started else None,
-            "next_mu": self._next_mu if started else None,
-            "sum": self.sum.state() if started else None,
-        }
+    @property
+    def mu(self) -> float | None:
+        """The smoothing of the moment; None before the first evaluation."""
+        return None if self.smooth is None else self.smooth.model.loss.smoothing
 
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from there."""
-        super().restore(state)
-        self.rng.bit_generator.state = state["rng"]
-        if state["mu"] is not None:
-            self._smooth_with(state["mu"])
-            self.sum.restore(state["sum"])
-            self._next_mu = state["next_mu"]
+    @mu.setter
+    def mu(self, mu: float | None) -> None:
+        if mu is not None:
+            self._smooth_with(mu)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -35,6 +34,8 @@ class FiniteSumOracle(ModelOracle):
     batch_size : int, optional
         Rows in a batch.
     """
+
+    saved = (*ModelOracle.saved, "rng")
 
     def __init__(
         self, model: LinearModel, rng: np.random.Generator, batch_size: int | None = None
@@ -101,7 +102,7 @@ class FiniteSumOracle(ModelOracle):
             for first in range(0, order.size, self.batch_size):
                 rows = order[first : first + self.batch_size]
                 difference = self.difference(rule.query(epoch), anchor, rows)
-                epoch = rule.advance(epoch, difference + epoch.full_gradient)
+                epoch = rule.batch_step(epoch, difference + epoch.full_gradient)
         return epoch
 
     def difference(self, point: Vector, anchor: Evaluation, rows: Any) -> Vector:
@@ -151,12 +152,3 @@ class FiniteSumOracle(ModelOracle):
             name: numbers[name].item() for name in ("radius", "squares", "step_size", "done")
         }
         return epoch._replace(mirror_point=path.mirror, point_sum=path.total, **changed)
-
-    def state(self) -> dict[str, Any]:
-        """Return all that has to be kept to go on."""
-        return {**super().state(), "rng": dict(self.rng.bit_generator.state)}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from there."""
-        super().restore(state)
-        self.rng.bit_generator.state = state["rng"]

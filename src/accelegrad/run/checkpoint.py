@@ -1,27 +1,117 @@
-"""Checkpoints: a run's state in a file, refused by any other run."""
+"""Checkpoints: a run's state in a file, refused by any other run.
+
+Every part of a run declares the fields that a checkpoint holds: see `Saved`. `content_of` walks
+over them to save them, `restored` to put them back; nothing else knows what is in the file.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from accelegrad import archive
+from accelegrad.errors import NonFiniteError
 
-FORMAT = archive.Format("accelegrad-checkpoint", 2, "checkpoint")
+if TYPE_CHECKING:
+    from accelegrad.run.oracle import Oracle
+
+#: 2: 0.1.0; 3: the parts of a run declare their fields
+FORMAT = archive.Format("accelegrad-checkpoint", 3, "checkpoint")
+#: What a value may differ by where a function is evaluated again, relative to the values' size:
+#: thousands of units of rounding, for sums that are split otherwise (threads)
+SAME_VALUE = 1e-12
 
 
 class CheckpointError(ValueError):
     """A checkpoint that cannot be used."""
 
 
-def save(path: Path, kind: Mapping[str, Any], content: Mapping[str, Any]) -> None:
-    """Write `content` (nested mappings of arrays and plain values) to `path`, atomically.
+class Saved:
+    """A part of a run that declares which of its fields a checkpoint holds.
+
+    Attributes
+    ----------
+    saved : tuple of str
+        Their names. The fields hold plain values, arrays, lists of numbers, NamedTuples,
+        dataclasses or mappings of such, random generators, or parts with `state` and `restore`.
+    """
+
+    saved: tuple[str, ...] = ()
+
+    def state(self) -> dict[str, Any]:
+        """Return all that has to be kept to go on."""
+        return {name: content_of(getattr(self, name)) for name in self.saved}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from there."""
+        for name in self.saved:
+            before = getattr(self, name)
+            after = restored(before, state[name])
+            if after is not before:
+                setattr(self, name, after)
+
+
+def content_of(part: Any) -> Any:
+    """Return what a checkpoint holds of a part: nested mappings of arrays and plain values."""
+    if hasattr(part, "restore"):
+        return part.state()
+    if isinstance(part, np.random.Generator):
+        return dict(part.bit_generator.state)
+    if isinstance(part, list) and all(isinstance(entry, float) for entry in part):
+        return np.array(part, dtype=np.float64)
+    fields = _fields_of(part)
+    if fields is None:
+        return part
+    return {name: content_of(field) for name, field in fields.items()}
+
+
+def restored(part: Any, content: Any) -> Any:
+    """Return a part as it was when `content` was taken of it.
+
+    Parts with `restore` and random generators are changed, everything else is made anew.
+    """
+    if hasattr(part, "restore"):
+        part.restore(content)
+        return part
+    if isinstance(part, np.random.Generator):
+        part.bit_generator.state = content
+        return part
+    if isinstance(part, list) and isinstance(content, np.ndarray):
+        return content.tolist()
+    before = _fields_of(part)
+    if before is None:
+        return content
+    fields = {name: restored(before.get(name), field) for name, field in content.items()}
+    if isinstance(part, Mapping):
+        return fields
+    return part._replace(**fields) if hasattr(part, "_replace") else _replaced(part, fields)
+
+
+def _fields_of(part: Any) -> dict[str, Any] | None:
+    """Return the fields of a NamedTuple, a dataclass or a mapping; None for anything else."""
+    if hasattr(part, "_asdict"):
+        return dict(part._asdict())
+    if dataclasses.is_dataclass(part):
+        return {field.name: getattr(part, field.name) for field in dataclasses.fields(part)}
+    return dict(part) if isinstance(part, Mapping) else None
+
+
+def _replaced(part: Any, fields: Mapping[str, Any]) -> Any:
+    return dataclasses.replace(part, **fields)
+
+
+def save(path: Path, kind: Mapping[str, Any], part: Any) -> None:
+    """Write what a part declares to `path`, atomically.
 
     `kind` says what the run is; `load` refuses a file of another kind.
     """
-    archive.save(path, FORMAT, {"kind": dict(kind), "content": content})
+    archive.save(path, FORMAT, {"kind": dict(kind), "content": content_of(part)})
 
 
 def load(path: Path, kind: Mapping[str, Any]) -> dict[str, Any]:
@@ -44,3 +134,24 @@ def _check_kind(path: Path, written: Mapping[str, Any], wanted: Mapping[str, Any
                 f"resume={str(path)!r}: the checkpoint is of another run: {name} was "
                 f"{written.get(name)!r} there and is {wanted.get(name)!r} now."
             )
+
+
+def refuse_other_function(path: Path, oracle: Oracle | None, size: float) -> None:
+    """Refuse a checkpoint whose best value is not the function's at that point.
+
+    `size` is that of the run's first value: the best one may be close to zero.
+    """
+    if oracle is None or oracle.best is None:
+        return
+    best, counts = oracle.best, oracle.counts()
+    try:
+        value = oracle.exactly(best.point).value
+    except NonFiniteError:
+        value = math.nan
+    oracle.set_counts(counts)
+    oracle.best = best
+    if not abs(value - best.value) <= SAME_VALUE * max(abs(best.value), size):
+        raise CheckpointError(
+            f"resume={str(path)!r}: the checkpoint is of another function: its best point has "
+            f"the value {best.value!r} there and {value!r} now."
+        )

@@ -8,7 +8,7 @@ in a call as nobody wants to look between.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -47,10 +47,15 @@ SUM_POINTS = {5: [1, 4], 2: [1]}
 class CompiledState:
     """What the loop sees of a state that compiled code changes in place."""
 
-    def __init__(self, epochs: Epochs | None, x0: Vector, radius: float | None) -> None:
-        self.epochs = epochs  # None before the first step, which may look for a radius first
+    def __init__(
+        self,
+        new_epochs: Callable[[Vector, float | None], Epochs],
+        x0: Vector,
+        radius: float | None,
+    ) -> None:
+        self.epochs: Epochs | None = None  # before the first step, which may look for a radius
         self.start = x0
-        self._radius = radius
+        self._new_epochs, self._radius = new_epochs, radius
 
     @property
     def iteration(self) -> int:
@@ -74,8 +79,19 @@ class CompiledState:
         assert radius is not None
         return radius
 
-    def _asdict(self) -> dict[str, Any]:
+    def begin(self, radius: float | None) -> Epochs:
+        """Let compiled code start at the start, with a radius where the rule has one."""
+        self.epochs = self._new_epochs(self.start, radius)
+        return self.epochs
+
+    def state(self) -> dict[str, Any]:
+        """Return all that has to be kept to go on."""
         return {} if self.epochs is None else self.epochs.state()
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from there."""
+        if state:
+            self.begin(state.get("radius")).restore(state)
 
 
 class CompiledRule(Rule):
@@ -102,30 +118,24 @@ class CompiledRule(Rule):
     def init(self, x0: Vector) -> CompiledState:
         """Return the state before the first step, in the rule's own coordinates."""
         start = x0 if self.change is None else self.change.invert(x0)
-        return CompiledState(None, start, getattr(self.rule.init(start), "radius", None))
-
-    def restored(self, state: CompiledState, content: Mapping[str, Any]) -> CompiledState:
-        """Return the state that a checkpoint holds."""
-        if content:
-            state.epochs = self._epochs(state.start, content.get("radius"))
-            state.epochs.restore(content)
-        return state
+        return CompiledState(self._epochs, start, getattr(self.rule.init(start), "radius", None))
 
     def step(self, state: CompiledState, oracle: Any) -> Step:
         """Do one step."""
         return self.advance(state, oracle, 1)
 
-    def advance(self, state: CompiledState, oracle: MinibatchOracle, most: int) -> Step:
+    def advance(self, state: CompiledState, oracle: Any, most: int) -> Step:
         """Do up to `most` steps in one compiled call."""
-        if state.epochs is None:
-            state.epochs = self._epochs(state.start, self._first_radius(state, oracle))
+        epochs = state.epochs
+        if epochs is None:
+            epochs = state.begin(self._first_radius(state, oracle))
         sampler = oracle.sampler
         most = max(1, min(most, self._rows_at_once // sampler.batch_size))
         rows = sampler.next_batches(most)
         batches = -(-rows.size // sampler.batch_size)
         first, squares = state.iteration, state.squares
         seen = self._seen(state, rows) if self.values and batches == 1 else None
-        done = state.epochs.advance(rows, sampler.batch_size)
+        done = epochs.advance(rows, sampler.batch_size)
         oracle.count(batches, rows.size)
         if done < batches:
             raise NonFiniteError("the gradient of a batch is not finite")

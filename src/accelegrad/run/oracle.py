@@ -20,6 +20,7 @@ from accelegrad.problems.linear_model import Evaluation as ModelEvaluation
 from accelegrad.problems.linear_model import LinearModel
 from accelegrad.problems.penalties import Penalty
 from accelegrad.problems.sampling import BatchSampler, Rows
+from accelegrad.run.checkpoint import Saved
 
 # A model's overflow ends the run with a status of its own; a warning would add nothing.
 QUIET: dict[str, Any] = {"over": "ignore", "invalid": "ignore"}
@@ -105,8 +106,10 @@ class Counts(NamedTuple):
     rows: int = 0
 
 
-class Oracle(ABC):
+class Oracle(Saved, ABC):
     """Counts the calls and keeps the best point."""
+
+    saved: tuple[str, ...] = ("nfev", "njev", "points", "rows", "best_content")
 
     #: whether values are there, and exact: the certificate and the best point need that
     exact_values: bool = True
@@ -117,6 +120,11 @@ class Oracle(ABC):
         self.penalty = penalty
         self.nfev = self.njev = self.points = self.rows = 0
         self.best: Evaluation | None = None
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """After how many calls all rows have been read once; 1 where every call reads all."""
+        return 1
 
     @abstractmethod
     def __call__(self, point: Vector) -> Evaluation:
@@ -142,24 +150,23 @@ class Oracle(ABC):
         """Return the gradient at a point whose value is known; no such thing by default."""
         raise NotImplementedError
 
-    def state(self) -> dict[str, Any]:
-        """Return all that has to be kept to go on."""
-        best = None
-        if self.best is not None:
-            best = {
-                "point": self.best.point,
-                "value": self.best.value,
-                "penalty": self.best.penalty,
-                "gradient": self.best.gradient if self.best.has_gradient else None,
-            }
-        return {"counts": self.counts()._asdict(), "best": best}
+    @property
+    def best_content(self) -> dict[str, Any] | None:
+        """What a checkpoint holds of the best point: what the model knows there is left out."""
+        best = self.best
+        if best is None:
+            return None
+        return {
+            "point": best.point,
+            "value": best.value,
+            "penalty": best.penalty,
+            "gradient": best.gradient if best.has_gradient else None,
+        }
 
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from there."""
-        self.set_counts(Counts(**state["counts"]))
-        best = state["best"]
-        if best is not None:
-            self.best = Evaluation(**best, late_gradient=self._late_gradient)
+    @best_content.setter
+    def best_content(self, content: Mapping[str, Any] | None) -> None:
+        if content is not None:
+            self.best = Evaluation(**content, late_gradient=self._late_gradient)
 
     def _finish(self, evaluation: Evaluation) -> Evaluation:
         if self.penalty is not None:
@@ -256,12 +263,18 @@ class MinibatchOracle(Oracle):
     """A linear model's gradient estimated from fresh rows at every call."""
 
     exact_values = False
+    saved = (*Oracle.saved, "sampler")
 
     def __init__(
         self, model: LinearModel, sampler: BatchSampler, penalty: Penalty | None = None
     ) -> None:
         super().__init__(penalty)
         self.model, self.sampler = model, sampler
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """After how many calls all rows have been read once."""
+        return -(-self.sampler.n // self.sampler.batch_size)
 
     def __call__(self, point: Vector) -> Evaluation:
         """Estimate value and gradient at the point from the next rows."""
@@ -300,15 +313,6 @@ class MinibatchOracle(Oracle):
             functools.partial(self.at, rows=rows[:size]),
             functools.partial(self.at, rows=rows[-size:]),
         )
-
-    def state(self) -> dict[str, Any]:
-        """Return all that has to be kept to go on."""
-        return {**super().state(), "sampler": self.sampler.state()}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from there."""
-        super().restore(state)
-        self.sampler.restore(state["sampler"])
 
 
 def split_pair(returned: Any) -> tuple[Any, Any]:

@@ -1,8 +1,19 @@
-"""How a run can end, and what the user is told."""
+"""How a run can end, and the report that the user gets."""
 
 from __future__ import annotations
 
+import math
 from enum import IntEnum
+from typing import TYPE_CHECKING, Any
+
+from scipy.optimize import OptimizeResult
+
+from accelegrad.errors import NonFiniteError, Vector
+from accelegrad.run.progress import Progress
+
+if TYPE_CHECKING:
+    from accelegrad.run.oracle import Evaluation
+    from accelegrad.run.policies.region import RegionPolicy
 
 
 class Status(IntEnum):
@@ -39,3 +50,108 @@ MESSAGES = {
     Status.AT_ROUNDING: "The certified gap is as small as rounding lets it be proved.",
     Status.REGION_REFUTED: "The certified gap is below zero, so no minimiser is where it was said.",
 }
+
+#: a run that was to go on, or goes on with a larger max_iter
+UNFINISHED = (None, Status.CALLBACK, Status.TIME_LIMIT, Status.MAX_ITER)
+#: ends at which the last look at the bounds may show that the goal was reached
+COULD_BE_MORE = (Status.MAX_ITER, Status.TIME_LIMIT, Status.AT_ROUNDING)
+
+
+def as_result(known: dict[str, Any]) -> OptimizeResult:
+    """Return a dictionary as SciPy's result (whose type stubs know SciPy's own fields only)."""
+    result = OptimizeResult()
+    result.update(known)
+    return result
+
+
+def report(progress: Progress, region: RegionPolicy, status: Status, detail: str) -> OptimizeResult:
+    """Return all that is known at a run's end; the point returned is the one that is judged.
+
+    Parameters
+    ----------
+    progress : Progress
+        Where the run is.
+    region : RegionPolicy
+        The region over which the bounds hold.
+    status : Status
+        How the loop ended.
+    detail : str
+        What there is to say of it beyond the status.
+    """
+    certificate = progress.certificate
+    final = progress.final_evaluation() or progress.best
+    x = progress.output_point() if final is None else final.point
+    value = math.nan if final is None else final.value
+    gradient = _final_gradient(progress, final)
+    certificate.finish()
+    lower_bound, gap, radius = -math.inf, math.inf, 0.0
+    if progress.judge is not None and final is not None:
+        region.admit(final)
+        could_be_more = status in COULD_BE_MORE and progress.is_good_enough(final)
+        if could_be_more and region.stands(final):
+            status = Status.CONVERGED
+        region.admit(final)
+        lower_bound = certificate.lower_bound(final)
+        gap, radius = value - lower_bound, certificate.radius_of(lower_bound)
+    if lower_bound > value and status in (Status.MAX_ITER, Status.TIME_LIMIT):
+        status = Status.REGION_REFUTED  # a planned end, and the news that the region was wrong
+    if status is Status.REGION_REFUTED or lower_bound > value:
+        detail = " ".join(filter(None, [detail, _refutation(progress)]))
+    if status is Status.CONVERGED:
+        detail = _within_guess(region, radius) or detail
+    return as_result(
+        {
+            "x": x.copy(),
+            "fun": value,
+            "jac": gradient,
+            "nit": progress.iteration,
+            **progress.counters(),
+            "success": _succeeded(progress, status, final),
+            "status": status,
+            "message": " ".join(filter(None, [status.message, detail])),
+            **progress.points(),
+            "lower_bound": lower_bound,
+            "gap": gap,
+            "certified_radius": radius,
+        }
+    )
+
+
+def _final_gradient(progress: Progress, final: Evaluation | None) -> Vector | None:
+    if final is None:
+        return None
+    oracle = progress.oracle if progress.judge is None else progress.judge
+    try:
+        return oracle.final_gradient(final).copy()
+    except NonFiniteError:
+        return None
+
+
+def _refutation(progress: Progress) -> str:
+    """Say why a lower bound can be above a value."""
+    cuts = progress.certificate.cuts
+    if cuts is not None and cuts.region.assumed:
+        return (
+            f"No minimiser is within {cuts.region.radius:g} of x0: the diameter "
+            f"{2 * cuts.region.radius:g} is too small. Give a larger one."
+        )
+    if cuts is not None and progress.feasible_set is None and not cuts.region.is_ball:
+        return "The point is outside feasible_set: project_y=True would keep it inside."
+    return "The function is not convex on the set, or its gradient is wrong."
+
+
+def _within_guess(region: RegionPolicy, radius: float) -> str:
+    """Say how far a proof reaches whose region the run has guessed."""
+    if region.guess is None or not radius < math.inf:
+        return ""
+    space = "" if region.guess.change is None else ", in the scaled coordinates"
+    return f"It is proved for points within {radius:.3g} of x0{space}."
+
+
+def _succeeded(progress: Progress, status: Status, final: Evaluation | None) -> bool:
+    """Tell whether the run did what was asked for: the goal's gap, or else a planned end."""
+    has_goal = progress.options.has_goal
+    if status is Status.STATIONARY and has_goal:
+        return final is not None and progress.is_good_enough(final)
+    planned = status in (Status.MAX_ITER, Status.AT_ROUNDING, Status.STATIONARY)
+    return (planned and not has_goal) or status is Status.CONVERGED

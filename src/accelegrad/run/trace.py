@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from accelegrad.run.checkpoint import Saved
+
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
 FIELDS = ("iteration", "value", "gap", "step", "calls", "seconds")
 
 
-class Trace:
+class Trace(Saved):
     """Arrays with one entry an iteration.
 
     Attributes
@@ -33,6 +35,8 @@ class Trace:
     seconds : float array
         Time so far, without that of tracing, callbacks, progress and checkpoints.
     """
+
+    saved = ("columns",)
 
     def __init__(self) -> None:
         self._rows: list[tuple[float, ...]] = []
@@ -66,7 +70,7 @@ class Trace:
         """Return a pandas DataFrame (needs pandas)."""
         import pandas as pd
 
-        return pd.DataFrame({name: self[name] for name in FIELDS})
+        return pd.DataFrame(self.columns)
 
     def plot(self, *, minimum: float | None = None, ax: Axes | None = None) -> Axes:
         """Draw value (above `minimum`, where given) and certified gap (needs matplotlib)."""
@@ -85,10 +89,11 @@ class Trace:
         ax.legend()
         return ax
 
-    def state(self) -> dict[str, Any]:
-        """Return all that has to be kept to go on."""
+    @property
+    def columns(self) -> dict[str, npt.NDArray[Any]]:
+        """All arrays by name."""
         return {name: self[name] for name in FIELDS}
 
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from there."""
-        self._rows = list(zip(*(state[name].tolist() for name in FIELDS), strict=True))
+    @columns.setter
+    def columns(self, columns: Mapping[str, npt.NDArray[Any]]) -> None:
+        self._rows = list(zip(*(columns[name].tolist() for name in FIELDS), strict=True))

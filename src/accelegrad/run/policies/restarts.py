@@ -19,33 +19,40 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from accelegrad.rules import Rescaled, Rule
+from accelegrad.rules.distance import distance
+from accelegrad.run.oracle import Evaluation
+from accelegrad.run.policies.base import Policy
+from accelegrad.run.progress import Progress
 
 KINDS = ("certified", "adaptive")
-SHORTEST = 30  # steps of a stage, at first
-STALLED = 0.1  # of the first half's progress
-FALLEN = 0.01  # of the stage's first gap
-SHRINK = (
-    0.03  # of the distance travelled: the next radius; it grows quickly where that is too small
-)
-SMALLEST = 1e-13  # of the point's size
+#: Steps of a stage, at least, before any has been without gain
+SHORTEST = 30
+#: A stage ends where its second half gained at most this share of what its first half did,
+STALLED = 0.1
+#: or where its gap fell to this share of the first one: see above.
+FALLEN = 0.01
+#: The next stage's first radius, as a share of the distance travelled in this one: far too small
+#: a radius grows quickly, and one that is too large costs what the restart was to gain.
+SHRINK = 0.03
+#: The smallest first radius, relative to 1 + ||x||: some hundreds of units of rounding
+SMALLEST = 1e-13
 
 
-class Restarts:
-    """The policy and its memory of the stage.
+class Restarts(Policy):
+    """Stages, each of which starts from the best point of the one before.
 
     Parameters
     ----------
     kind : {"certified", "adaptive"}
-        Which of the two.
+        Which of the two policies above.
     l2 : float
         The model's l2 term, for the certified kind's cap; zero: no cap.
     """
+
+    saved = ("count", "radius", "cap", "shortest", "_values", "_first_gap")
 
     def __init__(self, kind: str, l2: float = 0.0) -> None:
         self.kind, self.l2 = kind, l2
@@ -55,6 +62,59 @@ class Restarts:
         self.shortest = SHORTEST
         self._values: list[float] = []  # the best value after each step of the stage
         self._first_gap = math.inf
+
+    def __repr__(self) -> str:
+        return f"Restarts({self.kind!r})"
+
+    # -- what the loop asks ------------------------------------------------------------------------
+
+    def begin(self, progress: Progress) -> None:
+        """Take part in a run from its start on."""
+        super().begin(progress)
+        self._first_rule = progress.rule
+
+    def resumed(self) -> None:
+        """Go on with the rule of the stage that a checkpoint holds."""
+        self.progress.rule = self.staged(self._first_rule)
+
+    def next_look(self) -> float:
+        """Return the end of the epoch: a noisy run's output is judged there."""
+        now, epoch = self.progress.iteration, self.progress.oracle.steps_per_epoch
+        return now - now % epoch + epoch
+
+    def before_next(self) -> None:
+        """Start afresh from the best point, or the output of a noisy run, where that is due."""
+        progress = self.progress
+        if progress.oracle.exact_values:
+            final = progress.best
+        elif progress.judge is not None and (
+            progress.iteration % progress.oracle.steps_per_epoch == 0
+        ):
+            final = progress.judged_output()
+        else:
+            return
+        assert final is not None
+        gap = progress.gap_at(final)
+        if self.proved(gap) if self.kind == "certified" else self.stalled(final.value):
+            self._restart(final, gap)
+
+    def _restart(self, final: Evaluation, gap: float) -> None:
+        progress = self.progress
+        start = progress.rule.init(final.point).start  # in the rule's coordinates
+        travelled = float(distance(start, progress.rule_state.start))
+        self.end_stage(travelled, math.sqrt(float(start @ start)), gap)
+        progress.rule = self.staged(self._first_rule)
+        state = progress.rule.init(final.point)
+        if progress.oracle.exact_values and hasattr(state, "start_value"):
+            state = state._replace(start_value=final.value)
+        progress.rule_state = state
+        progress.certificate.forget()
+
+    def report(self) -> dict[str, Any]:
+        """Return how often it started afresh."""
+        return {"n_restarts": self.count}
+
+    # -- the decision ------------------------------------------------------------------------------
 
     def stalled(self, best_value: float) -> bool:
         """Take note of the best value after a step; True if the stage should end."""
@@ -71,8 +131,8 @@ class Restarts:
             self._first_gap = gap
         return 0 < gap <= FALLEN * self._first_gap < math.inf
 
-    def begin(self, travelled: float, size: float, gap: float) -> None:
-        """Begin a stage after one that travelled so far and ended at a point of this norm."""
+    def end_stage(self, travelled: float, size: float, gap: float) -> None:
+        """Begin a stage after one that travelled this far and ended at a point of norm `size`."""
         self.count += 1
         if self._values and not self._values[-1] < self._values[0]:
             self.shortest *= 2
@@ -93,21 +153,3 @@ class Restarts:
         if self.cap is not None and hasattr(rule, "largest_radius"):
             changes["largest_radius"] = self.cap
         return dataclasses.replace(rule, **changes)  # type: ignore[type-var]
-
-    def state(self) -> dict[str, Any]:
-        """Return all that has to be kept to go on."""
-        return {
-            "count": self.count,
-            "radius": self.radius,
-            "cap": self.cap,
-            "shortest": self.shortest,
-            "values": np.array(self._values),
-            "first_gap": self._first_gap,
-        }
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from there."""
-        self.count, self.radius, self.cap = state["count"], state["radius"], state["cap"]
-        self.shortest = state["shortest"]
-        self._values = [float(value) for value in state["values"]]
-        self._first_gap = state["first_gap"]

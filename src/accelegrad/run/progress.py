@@ -1,0 +1,198 @@
+"""Where a run is: what the loop, its policies, the observers and the report share."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Any
+
+from accelegrad.errors import NonFiniteError, Vector
+from accelegrad.problems.sets import FeasibleSet
+from accelegrad.proofs.certificate import Certificate
+from accelegrad.rules.base import Rule
+from accelegrad.run.checkpoint import Saved
+from accelegrad.run.options import Options
+from accelegrad.run.oracle import Evaluation, Oracle
+
+
+class Clock(Saved):
+    """Seconds since the start, over all processes that a resumed run took, without pauses."""
+
+    saved = ("seconds",)
+
+    def __init__(self) -> None:
+        self._before = 0.0  # seconds until it was started or went on last
+        self._since: float | None = None  # when that was; None: it stands still
+
+    @property
+    def seconds(self) -> float:
+        """Time so far."""
+        return self._before + (0.0 if self._since is None else time.perf_counter() - self._since)
+
+    @seconds.setter
+    def seconds(self, seconds: float) -> None:
+        self._before = seconds
+
+    def start(self) -> None:
+        """Let it run."""
+        self._since = time.perf_counter()
+
+    def pause(self) -> None:
+        """Let it stand still until it is started again."""
+        self._before, self._since = self.seconds, None
+
+
+class Progress(Saved):
+    """Where a run is, and what is known of the point that it would return.
+
+    Parameters
+    ----------
+    rule, oracle, x0
+        The method, the function and the start.
+    options : Options
+        What is wanted.
+    certificate : Certificate
+        What collects the proof of accuracy.
+    judge : Oracle, optional
+        An oracle with exact values for the output point, where `oracle` itself is noisy.
+    feasible_set : FeasibleSet, optional
+        The constraint that every returned point has to meet.
+
+    Attributes
+    ----------
+    rule_state
+        The rule's state.
+    iteration : int
+        Steps so far.
+    uncounted : int
+        Those of them that the rule's state does not count, because batches have grown since.
+    next_judgement : int
+        The iteration from which on an output point that has to be evaluated is judged again.
+    """
+
+    saved = (
+        *("iteration", "uncounted", "next_judgement", "rule_state"),
+        *("oracle", "separate_judge", "certificate", "clock"),
+    )
+
+    def __init__(
+        self,
+        rule: Rule,
+        oracle: Oracle,
+        x0: Vector,
+        options: Options,
+        certificate: Certificate,
+        judge: Oracle | None = None,
+        feasible_set: FeasibleSet | None = None,
+    ) -> None:
+        self.rule, self.oracle, self.options = rule, oracle, options
+        self.certificate, self.feasible_set = certificate, feasible_set
+        self.judge = oracle if oracle.exact_values else judge
+        self.rule_state: Any = rule.init(x0)
+        self.clock = Clock()
+        self.iteration = self.uncounted = self.next_judgement = 0
+        #: what is returned: "average", "last" or "best"
+        self.output = options.output
+        if options.output == "auto":
+            self.output = "best" if oracle.exact_values else "average"
+        self._judged: tuple[int, Evaluation] | None = None  # (iteration, output point) judged last
+
+    @property
+    def separate_judge(self) -> Oracle | None:
+        """The judge, where it is not the oracle itself."""
+        return None if self.judge is self.oracle else self.judge
+
+    @property
+    def best(self) -> Evaluation | None:
+        """The point with the lowest exact value, if there are exact values."""
+        return None if self.judge is None else self.judge.best
+
+    # -- points ----------------------------------------------------------------------------------
+
+    def output_point(self) -> Vector:
+        """Return the point that would be returned now, of a run that returns no best point."""
+        return self.average_point() if self.output == "average" else self.last_point()
+
+    def average_point(self) -> Vector:
+        """Return the point that the rule's theorem speaks of."""
+        return self._made_feasible(self.rule.output(self.rule_state))
+
+    def last_point(self) -> Vector:
+        """Return the last iterate."""
+        return self._made_feasible(self.rule.last(self.rule_state))
+
+    def _made_feasible(self, point: Vector) -> Vector:
+        """Remove what rounding in an average leaves outside of the constraint."""
+        return point if self.feasible_set is None else self.feasible_set.project(point)
+
+    def points(self) -> dict[str, Vector | None]:
+        """Return the average, the last and the best point, as results name them."""
+        best = self.best
+        return {
+            "x_average": self.average_point().copy(),
+            "x_last": self.last_point().copy(),
+            "x_best": None if best is None else best.point.copy(),
+        }
+
+    # -- evaluations -----------------------------------------------------------------------------
+
+    def judged_output(self) -> Evaluation:
+        """Evaluate the output point exactly, once an iteration."""
+        assert self.judge is not None
+        if self._judged is None or self._judged[0] != self.iteration:
+            evaluation = self.judge.exactly(self.output_point())
+            self.certificate.add(evaluation, 0.0)
+            self._judged = self.iteration, evaluation
+        return self._judged[1]
+
+    def value_judged_now(self) -> float:
+        """Return the output point's value, NaN where it has not been judged in this iteration."""
+        judged = self._judged
+        return judged[1].value if judged and judged[0] == self.iteration else math.nan
+
+    def final_evaluation(self) -> Evaluation | None:
+        """Return what is known at the returned point, evaluating it where need be."""
+        if self.output == "best" and self.best is not None:
+            return self.best
+        try:
+            if self.judge is not None:
+                return self.judged_output()
+            return self.oracle(self.output_point()) if self.oracle.has_values else None
+        except NonFiniteError:
+            return None
+
+    # -- gaps ------------------------------------------------------------------------------------
+
+    def gap_at(self, final: Evaluation) -> float:
+        """Return the certified gap of a point, as far as bounds are up to date."""
+        return final.value - self.certificate.lower_bound(final)
+
+    @property
+    def gap(self) -> float:
+        """The certified gap of the best point.
+
+        Who looks on changes nothing: bounds are brought up to date when the run itself wants it.
+        """
+        best = self.best
+        return math.inf if best is None else self.gap_at(best)
+
+    def is_good_enough(self, final: Evaluation) -> bool:
+        """Tell whether the certified gap at a point is what was asked for."""
+        return self.options.has_goal and 0 <= self.gap_at(final) <= self.options.goal(final.value)
+
+    # -- counts ----------------------------------------------------------------------------------
+
+    def calls(self) -> int:
+        """Return at how many points anything was computed."""
+        oracle, judge = self.oracle, self.judge
+        return oracle.points + (0 if judge is None or judge is oracle else judge.points)
+
+    def counters(self) -> dict[str, int]:
+        """Return the calls so far, as results name them."""
+        oracles = [self.oracle] + ([] if self.separate_judge is None else [self.separate_judge])
+        counts = [oracle.counts() for oracle in oracles]
+        return {
+            "nfev": sum(count.nfev for count in counts),
+            "njev": sum(count.njev for count in counts),
+            "rows": sum(count.rows for count in counts),
+        }

@@ -1,0 +1,134 @@
+"""When a run ends: at its goal, at rounding, at a zero gradient, by divergence or by time."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from accelegrad.rules.base import Step
+from accelegrad.run.checkpoint import Saved
+from accelegrad.run.oracle import Evaluation
+from accelegrad.run.policies.region import RegionPolicy
+from accelegrad.run.progress import Progress
+from accelegrad.run.result import Status
+
+#: Times the size at the start: a run that diverges grows geometrically and gets there soon, one
+#: that converges never does.
+DIVERGED = 1e20
+#: A gap that is due to rounding is a smaller share of the value than this, which is what sums of
+#: millions of terms can lose at worst. Larger ones need no closer look.
+ROUNDING_LEVEL = 1e-9
+
+
+class Stopping(Saved):
+    """Tells after every step whether it was the last one.
+
+    Attributes
+    ----------
+    first_size : float
+        The size of the value (of the point, where there are no values) at the first step.
+    """
+
+    saved = ("first_size", "_largest_size")
+
+    def __init__(self, progress: Progress, region: RegionPolicy) -> None:
+        self.progress, self.region = progress, region
+        self.first_size = 0.0
+        self._largest_size = -1.0  # what is larger diverges; set at the first step
+        options, oracle = progress.options, progress.oracle
+        self._exact_values = oracle.exact_values
+        self._proves = options.has_goal or oracle.exact_values
+        # A zero gradient is a minimiser's where it is neither noisy nor only a part of the sum.
+        self._zero_ends = options.exact and oracle.penalty is None
+
+    def next_look(self) -> float:
+        """Return the iteration at which the run is judged next, which needs the step before."""
+        if not self.progress.options.has_goal:
+            return math.inf
+        return max(self.progress.next_judgement, self.progress.iteration + 1)
+
+    def verdict(self, step: Step) -> Status | None:
+        """Return how the run ends with this step; None: it goes on."""
+        evaluation = step.evaluation
+        if evaluation.squared_norm == 0 and self._is_stationary(evaluation):
+            return Status.STATIONARY
+        if not abs(evaluation.value) <= self._largest_size and self._diverges(evaluation):
+            return Status.DIVERGING
+        if self._proves and self._is_proved():
+            final = self.progress.final_evaluation()
+            reached = final is not None and self.progress.is_good_enough(final)
+            return Status.CONVERGED if reached else Status.AT_ROUNDING
+        limit = self.progress.options.time_limit
+        if limit is not None and self.progress.clock.seconds > limit:
+            return Status.TIME_LIMIT
+        return None
+
+    def still_holds(self, ended: Status) -> bool:
+        """Tell whether a run that had ended, as a checkpoint says, has done so for its goal now."""
+        if ended is not Status.CONVERGED:
+            return True
+        final = self.progress.final_evaluation()
+        return final is not None and self.progress.is_good_enough(final)
+
+    def _is_stationary(self, evaluation: Any) -> bool:
+        """Tell whether a zero gradient, which means a minimiser, ends the run.
+
+        It does if the point that would be returned is a minimiser too.
+        """
+        progress = self.progress
+        if not self._zero_ends or evaluation.gradient.any():  # its square may have vanished
+            return False
+        if self._exact_values:
+            progress.certificate.add_minimiser(evaluation.value)
+        if progress.output == "best":
+            return True
+        if progress.iteration < progress.next_judgement:
+            return False
+        progress.next_judgement = progress.iteration + self._pause()
+        if progress.judge is None:
+            return not bool(progress.oracle(progress.output_point()).gradient.any())
+        return bool(progress.judged_output().value <= evaluation.value)
+
+    def _pause(self) -> int:
+        """Return how many steps there are between two judgements of an output point.
+
+        One that is not among the evaluated points costs a call, so a tenth of the steps at most.
+        """
+        return 1 + self.progress.iteration // 10
+
+    def _diverges(self, evaluation: Any) -> bool:
+        """Tell whether values (or, without values, points) grew beyond all measure."""
+        size = abs(evaluation.value)
+        if math.isnan(size):
+            size = float(evaluation.point @ evaluation.point)
+        if self._largest_size < 0:
+            self._largest_size = DIVERGED * max(size, 1.0)
+            self.first_size = size
+        return bool(size > self._largest_size)
+
+    def _is_proved(self) -> bool:
+        """Tell whether the certified gap of the point that would be returned is small enough."""
+        progress = self.progress
+        if self._exact_values:
+            best = progress.best
+            assert best is not None
+            self.region.admit(best)
+            if not self._is_certified(best):
+                return False
+            if progress.output == "best":
+                return self.region.stands(best)
+        if progress.judge is None or progress.iteration < progress.next_judgement:
+            return False
+        pause = self._pause() if self._exact_values else progress.oracle.steps_per_epoch
+        progress.next_judgement = progress.iteration + pause
+        judged = progress.judged_output()
+        return self._is_certified(judged) and self.region.stands(judged)
+
+    def _is_certified(self, final: Evaluation) -> bool:
+        """Tell whether the gap is small enough, or as small as it can be proved to be."""
+        progress, value = self.progress, final.value
+        gap = progress.gap_at(final)
+        if 0 <= gap <= progress.options.goal(value):
+            return True
+        at_rounding = 0 <= gap <= ROUNDING_LEVEL * abs(value)
+        return at_rounding and gap <= progress.certificate.resolution(final)

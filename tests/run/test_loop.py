@@ -1,0 +1,204 @@
+"""The loop's contract with rules and observers: how far a rule may advance, and whose time counts."""
+
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+import accelegrad as ag
+from accelegrad.proofs.certificate import Certificate
+from accelegrad.rules.base import QueryRule
+from accelegrad.run import checkpoint
+from accelegrad.run.loop import Run
+from accelegrad.run.options import Options
+from accelegrad.run.oracle import FunctionOracle
+from accelegrad.run.progress import Progress
+from toys import LeastSquares
+
+PROBLEM = LeastSquares.random(30, 4, 2)
+
+
+class PointState(NamedTuple):
+    """All that gradient descent keeps."""
+
+    iteration: int
+    point: np.ndarray
+    step_size: float
+
+
+@dataclass
+class PointRecord:
+    """The same as a dataclass."""
+
+    iteration: int
+    point: np.ndarray
+    step_size: float
+
+
+def point_mapping(iteration, point, step_size):
+    """The same as a dictionary."""
+    return {"iteration": iteration, "point": point, "step_size": step_size}
+
+
+class Descent(QueryRule):
+    """A user's rule, with no more than the contract asks for; it can do many steps at once."""
+
+    def __init__(self, kind=PointState):
+        self.kind = kind
+        self.asked = []  # (iterations done, the most that may follow)
+
+    def _parts(self, state):
+        if isinstance(state, dict):
+            return state["iteration"], state["point"]
+        return state.iteration, state.point
+
+    def init(self, x0):
+        return self.kind(0, x0, 0.1)
+
+    def query(self, state):
+        return self._parts(state)[1]
+
+    def weight(self, state):
+        return 1.0
+
+    def update(self, state, gradient):
+        iteration, point = self._parts(state)
+        return self.kind(iteration + 1, point - 0.1 * gradient, 0.1)
+
+    def output(self, state):
+        return self._parts(state)[1]
+
+    last = output
+
+
+class ManySteps(Descent):
+    """Does all the steps that it may."""
+
+    def advance(self, state, oracle, most):
+        self.asked.append((self._parts(state)[0], most))
+        for _ in range(most):
+            step = self.step(state, oracle)
+            state = step.state
+        return step._replace(steps=most)
+
+
+def run(rule, exact, **options):
+    oracle = FunctionOracle(PROBLEM, None, (), exact=exact)
+    options = Options(exact=exact, **options)
+    progress = Progress(rule, oracle, np.ones(4), options, Certificate(None, None))
+    return Run(progress, kind={"rule": "gradient descent"})
+
+
+def test_a_rule_advances_until_something_has_to_happen(tmp_path):
+    rule, seen = ManySteps(), []
+    options = dict(max_iter=25, checkpoint=tmp_path / "run.agc", checkpoint_every=7)
+    options |= dict(callback=lambda known: seen.append(known.nit), callback_at=frozenset([10]))
+    result = run(rule, exact=False, **options)()
+    assert rule.asked == [(0, 7), (7, 3), (10, 4), (14, 7), (21, 4)]
+    assert seen == [10]
+    assert result.nit == 25
+
+
+def test_whoever_looks_at_every_step_sees_every_step():
+    for observed in (dict(trace=True), dict(callback=lambda known: None)):
+        rule = ManySteps()
+        run(rule, exact=False, max_iter=4, **observed)()
+        assert rule.asked == [(0, 1), (1, 1), (2, 1), (3, 1)]
+
+
+def test_exact_steps_are_taken_one_by_one_for_the_certificate():
+    rule = ManySteps()
+    run(rule, exact=True, max_iter=3)()
+    assert rule.asked == [(0, 1), (1, 1), (2, 1)]
+
+
+def test_many_steps_at_once_are_the_steps_one_by_one():
+    many = run(ManySteps(), exact=False, max_iter=40)()
+    single = run(Descent(), exact=False, max_iter=40)()
+    np.testing.assert_array_equal(many.x, single.x)
+    assert (many.nit, many.nfev) == (single.nit, single.nfev)
+
+
+@pytest.mark.parametrize("kind", [PointState, PointRecord, point_mapping])
+@pytest.mark.parametrize("exact", [True, False])
+def test_states_of_any_kind_are_resumed_bit_for_bit(kind, exact, tmp_path):
+    path = tmp_path / "run.agc"
+    whole = run(Descent(kind), exact, max_iter=30)()
+    run(Descent(kind), exact, max_iter=13, checkpoint=path)()
+    resumed = run(Descent(kind), exact, max_iter=30)
+    resumed.resume(path)
+    result = resumed()
+    np.testing.assert_array_equal(result.x_last, whole.x_last)
+    assert (result.nit, result.nfev, result.fun) == (30, whole.nfev, whole.fun)
+
+
+def test_the_time_of_those_who_look_on_is_off_the_clock(tmp_path, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(
+        "accelegrad.run.progress.time", SimpleNamespace(perf_counter=lambda: now[0])
+    )
+    save = checkpoint.save
+
+    def slow_save(*arguments):
+        now[0] += 1000.0
+        save(*arguments)
+
+    def slow_callback(x):
+        now[0] += 100.0
+
+    def fun(x):
+        now[0] += 1.0
+        return PROBLEM(x)
+
+    monkeypatch.setattr(checkpoint, "save", slow_save)
+    path = tmp_path / "run.agc"
+    options = dict(diameter=4.0, trace=True, callback=slow_callback, checkpoint_every=2)
+    first = ag.minimize(fun, np.ones(4), max_iter=5, checkpoint=path, **options)
+    assert first.seconds == 5.0
+    resumed = ag.minimize(fun, np.ones(4), max_iter=8, resume=path, **options)
+    assert resumed.trace.seconds.tolist() == [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]
+
+
+# -- what a checkpoint holds of a part -----------------------------------------------------------
+
+
+class Pair(NamedTuple):
+    """Two fields."""
+
+    number: float
+    array: np.ndarray
+
+
+class Part(checkpoint.Saved):
+    """Fields of all the kinds that can be declared, and one that is not."""
+
+    saved = ("plain", "array", "numbers", "pair", "mapping", "rng", "inner", "nothing")
+
+    def __init__(self, seed, inner=None):
+        rng = np.random.default_rng(seed)
+        self.plain, self.array, self.numbers = int(rng.integers(99)), rng.random(3), [rng.random()]
+        self.pair = Pair(rng.random(), rng.random(2))
+        self.mapping = {"a": rng.random(2)}
+        self.rng, self.inner, self.nothing = rng, inner, None
+        self.undeclared = seed
+
+
+def test_all_declared_fields_are_saved_and_restored_and_no_others(tmp_path):
+    path = tmp_path / "part.agc"
+    part, other = Part(1, Part(2)), Part(3, Part(4))
+    checkpoint.save(path, {}, part)
+    expected = part.rng.random(), part.inner.rng.random()  # what comes after the checkpoint
+    other.restore(checkpoint.load(path, {}))
+    for mine, theirs in ((other, part), (other.inner, part.inner)):
+        assert mine.plain == theirs.plain
+        assert mine.numbers == theirs.numbers
+        assert isinstance(mine.pair, Pair)
+        assert mine.pair.number == theirs.pair.number
+        np.testing.assert_array_equal(mine.array, theirs.array)
+        np.testing.assert_array_equal(mine.pair.array, theirs.pair.array)
+        np.testing.assert_array_equal(mine.mapping["a"], theirs.mapping["a"])
+        assert mine.nothing is None
+    assert (other.undeclared, other.inner.undeclared) == (3, 4)
+    assert (other.rng.random(), other.inner.rng.random()) == expected
