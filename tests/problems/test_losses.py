@@ -316,6 +316,7 @@ def test_types_and_shapes(name: str) -> None:
     before = m.copy()
     loss.value(m, 1.0), loss.derivative(m, 1.0), loss.conjugate(m, 1.0)
     np.testing.assert_array_equal(m, before)
+    assert vars(loss) == vars(loss_of(name))  # what a checkpoint's fingerprint takes in
 
 
 @pytest.mark.parametrize("name", NAMES)
