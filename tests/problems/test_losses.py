@@ -1,7 +1,10 @@
 """Pointwise losses against plain formulas, numeric suprema and their own bounds."""
 
+import inspect
 import math
 import pickle
+from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,7 +13,9 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 from sklearn.linear_model import _sgd_fast
 
-from accelegrad.problems.losses import LOSSES, Loss, make_loss
+from accelegrad.problems.linear_model import LinearModel
+from accelegrad.problems.losses import LOSSES, PARAMETERS, Loss, make_loss
+from accelegrad.sklearn import AcceleGradRegressor
 
 Q, EPS, DELTA, MU = 0.3, 0.25, 0.8, 0.4
 OPTIONS = {"quantile": Q, "epsilon": EPS, "delta": DELTA}
@@ -93,6 +98,20 @@ def test_every_loss_has_a_plain_formula() -> None:
     assert set(LOSSES) <= set(PLAIN)
     assert [entry.name for entry in LOSSES.values()] == list(LOSSES)
     assert len({entry.sklearn_name for entry in LOSSES.values()}) == len(LOSSES)
+
+
+def test_the_documentation_names_every_loss() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "estimators.md").read_text("utf-8")
+    for entry in LOSSES.values():
+        assert f'| `"{entry.sklearn_name}"` |' in page, entry.name
+
+
+@pytest.mark.parametrize("takes", [make_loss, LinearModel, AcceleGradRegressor])
+def test_defaults_are_those_of_the_table(takes: Callable[..., object]) -> None:
+    defaults = inspect.signature(takes).parameters
+    assert {name: defaults[name].default for name in PARAMETERS} == {
+        name: parameter.default for name, parameter in PARAMETERS.items()
+    }
 
 
 @pytest.mark.parametrize("name", PLAIN)
@@ -297,6 +316,7 @@ def test_types_and_shapes(name: str) -> None:
     before = m.copy()
     loss.value(m, 1.0), loss.derivative(m, 1.0), loss.conjugate(m, 1.0)
     np.testing.assert_array_equal(m, before)
+    assert vars(loss) == vars(loss_of(name))  # what a checkpoint's fingerprint takes in
 
 
 @pytest.mark.parametrize("name", NAMES)

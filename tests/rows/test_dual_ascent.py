@@ -8,16 +8,11 @@ from sklearn.svm import LinearSVC
 
 import accelegrad as ag
 from accelegrad import kernels
-from accelegrad.problems.losses import make_loss
+from accelegrad.problems.losses import LOSSES, make_loss
 from accelegrad.rows import DualAscent
 from accelegrad.rows.dual_ascent_oracle import DualOracle, proximal_slopes
 from reference.dual_ascent import dual_ascent
 from toys import linear_problem
-
-LOSSES = [
-    *("logistic", "hinge", "squared_hinge", "modified_huber", "squared", "absolute", "huber"),
-    *("quantile", "epsilon_insensitive", "squared_epsilon_insensitive"),
-]
 
 
 def problem(loss="hinge", kind="csr", rows=60, columns=25, l2=2e-2, seed=5, **options):

@@ -206,9 +206,8 @@ class LinearModel:
     y : array of shape (n_samples,)
         Targets; for classification losses the labels -1 and +1.
     loss : str
-        "logistic", "hinge", "squared_hinge", "modified_huber", "squared", "absolute", "huber",
-        "quantile", "epsilon_insensitive" or "squared_epsilon_insensitive": see
-        `accelegrad.problems.losses`.
+        "logistic", "hinge", "squared", "absolute", "quantile"... : a name of the table
+        `accelegrad.problems.losses.LOSSES`.
     l2 : float
         The weight of the l2 term, at least 0.
     fit_intercept : bool

@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -245,14 +244,37 @@ class Loss:
     """The parameter mu of a Moreau envelope; 0 for a loss that is none."""
     shape: Shape = field(init=False, compare=False)
     """The numbers in its formula."""
+    classification: bool = field(init=False, compare=False)
+    """Whether targets are the labels -1 and +1."""
+    has_logarithms: bool = field(init=False, compare=False)
+    """Whether the conjugate has logarithms, which are steep at the ends of its domain."""
+    curvature: float = field(init=False, compare=False)
+    """An upper bound of l''; infinite for a loss with kinks."""
+    lipschitz: float = field(init=False, compare=False)
+    """An upper bound of the absolute value of l'; infinite where there is none."""
+    _is_kinked: bool = field(init=False, compare=False)
+    _is_parabola: bool = field(init=False, compare=False)
+    """Whether slopes grow without end, where there are any."""
 
     def __post_init__(self) -> None:
+        # All at once, and none when it is first asked for: fingerprints of runs take them in.
         entry = LOSSES[self.plain_name]
         shape = entry.shape(self.parameter)
         shape = shape._replace(softness=shape.softness + self.smoothing)
-        object.__setattr__(self, "shape", shape)
+        curvature = 1.0 / shape.softness if shape.softness > 0.0 else _INF
+        known: dict[str, Any] = {
+            "shape": shape,
+            "classification": shape.kind != TARGETS,
+            "has_logarithms": shape.kind == LOGISTIC,
+            "curvature": curvature,
+            "lipschitz": max(-shape.low, shape.high),
+            "_is_kinked": curvature == _INF,
+            "_is_parabola": curvature < _INF and shape.low == -_INF and shape.high in (0.0, _INF),
+        }
         if entry.parameter is not None:
-            object.__setattr__(self, entry.parameter.name, self.parameter)
+            known[entry.parameter.name] = self.parameter
+        for name, value in known.items():
+            object.__setattr__(self, name, value)
 
     def __repr__(self) -> str:
         if self.smoothing > 0.0:
@@ -265,26 +287,6 @@ class Loss:
     def name(self) -> str:
         """The name in the table, after the word smoothed for a Moreau envelope."""
         return f"smoothed_{self.plain_name}" if self.smoothing > 0.0 else self.plain_name
-
-    @cached_property
-    def classification(self) -> bool:
-        """Whether targets are the labels -1 and +1."""
-        return self.shape.kind != TARGETS
-
-    @cached_property
-    def has_logarithms(self) -> bool:
-        """Whether the conjugate has logarithms, which are steep at the ends of its domain."""
-        return self.shape.kind == LOGISTIC
-
-    @cached_property
-    def curvature(self) -> float:
-        """An upper bound of l''; infinite for a loss with kinks."""
-        return 1.0 / self.shape.softness if self.shape.softness > 0.0 else _INF
-
-    @cached_property
-    def lipschitz(self) -> float:
-        """An upper bound of the absolute value of l'; infinite where there is none."""
-        return max(-self.shape.low, self.shape.high)
 
     @property
     def plain(self) -> Loss:
@@ -391,15 +393,6 @@ class Loss:
         if flatter == _INF:
             return math.sqrt(2.0 * self.shape.softness * value) + self.shape.epsilon
         return value / flatter + 0.5 * self.shape.softness * flatter + self.shape.epsilon
-
-    @cached_property
-    def _is_kinked(self) -> bool:
-        return self.curvature == _INF
-
-    @cached_property
-    def _is_parabola(self) -> bool:
-        """Whether slopes grow without end, where there are any."""
-        return self.shape.softness > 0.0 and self.shape[1:3] in ((-_INF, _INF), (-_INF, 0.0))
 
     def _slope(self, s: Array) -> Array:
         """Return the slopes in the residual, given by how much that is beyond the flat zone.
