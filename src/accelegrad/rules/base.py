@@ -112,6 +112,10 @@ class Rule(ABC):
     def step(self, state: State, oracle: Oracle) -> Step:
         """Do one step."""
 
+    def advance(self, state: State, oracle: Oracle, most: int) -> Step:  # noqa: ARG002
+        """Do at least one and up to `most` steps; one, unless a rule has compiled ones."""
+        return self.step(state, oracle)
+
     @abstractmethod
     def output(self, state: State) -> Array:
         """Return the point that the method's theorem speaks of."""
