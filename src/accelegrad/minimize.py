@@ -22,14 +22,14 @@ from accelegrad.errors import (
     real_number,
     whole_number,
 )
-from accelegrad.methods import AUTO, Setting, Wishes, constrains, has_radius, resolve
+from accelegrad.methods import AUTO, Setting, Wishes, constrains, resolve
 from accelegrad.problems.linear_model import LinearModel
 from accelegrad.problems.penalties import Penalty
 from accelegrad.problems.sampling import BatchSampler, GrowingSampler
 from accelegrad.problems.sets import Box, FeasibleSet
 from accelegrad.proofs.certificate import Certificate, CutCertificate, DualCertificate
 from accelegrad.rules import Rescaled, Rule
-from accelegrad.run.batches import BatchGrowth, follows_noise, largest_signal
+from accelegrad.run.batches import BatchGrowth, largest_signal
 from accelegrad.run.compiled import CompiledRule, compiled_twin
 from accelegrad.run.fingerprint import behaviour, fingerprint
 from accelegrad.run.loop import OUTPUTS, Options, Run
@@ -376,7 +376,7 @@ def _growth(rule: Rule, oracle: Oracle, restarts: Restarts | None) -> BatchGrowt
     """Return the policy of batches that grow, where they do, or say why they cannot."""
     if not isinstance(oracle, MinibatchOracle) or not isinstance(oracle.sampler, GrowingSampler):
         return None
-    if not follows_noise(rule):
+    if "coarsen" not in rule.can:
         raise ValueError(
             f"batch_size='auto' needs a rule whose steps follow the noise of its gradients, such "
             f"as AcceleGrad or AdaGrad; those of {type(rule).__name__} do not."
@@ -445,7 +445,7 @@ def _restarts(
         raise ValueError(
             f"restart cannot be used with method {setting.choice.name!r}, which needs none."
         )
-    if not has_radius(setting.rule):
+    if "radius" not in setting.rule.can:
         raise ValueError(
             f"restart needs a rule with a radius of its own, as with diameter='auto'; "
             f"{type(setting.rule).__name__} has none."
@@ -464,7 +464,7 @@ def _restarts(
 
 def _check_needs(rule: Rule, oracle: Oracle, options: Options, certificate: Certificate) -> None:
     """Refuse what cannot work before anything is computed."""
-    if rule.needs_values and not oracle.has_values:
+    if "values" in rule.can and not oracle.has_values:
         raise ValueError(f"fun is None, but the line search of {type(rule).__name__} needs values.")
     if options.output == "best" and not oracle.exact_values:
         raise ValueError("output='best' needs exact values; use 'average' or 'last'.")

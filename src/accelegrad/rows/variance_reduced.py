@@ -10,8 +10,9 @@ import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
+from accelegrad.rules.arrays import larger
 from accelegrad.rules.base import Array, Evaluation, Step, StepRule, inner
-from accelegrad.rules.distance import check_radius, distance, larger
+from accelegrad.rules.distance import check_radius, distance
 from accelegrad.rules.schedules import adaptive_step
 
 SHORTER = 0.7  # times the step of the theory (measured: 1 costs up to twice as much, 1.5 diverges)
@@ -50,7 +51,7 @@ class FiniteSum(Protocol):
         """Evaluate the sum at a point, exactly."""
 
     def epoch(self, rule: VarianceReducedAcceleGrad, epoch: Epoch, anchor: Evaluation) -> Epoch:
-        """Do `n_batches` steps: see `VarianceReducedAcceleGrad.advance`."""
+        """Do `n_batches` steps: see `VarianceReducedAcceleGrad.batch_step`."""
 
 
 class Epoch(NamedTuple):
@@ -141,6 +142,8 @@ class VarianceReducedAcceleGrad(StepRule):
 
     initial_radius: float | None = None
 
+    can = StepRule.can | {"radius"}
+
     def __post_init__(self) -> None:
         check_radius("initial_radius", self.initial_radius)
 
@@ -210,7 +213,7 @@ class VarianceReducedAcceleGrad(StepRule):
         """Return x, where the next gradient is wanted."""
         return epoch.anchor + epoch.coupling * (epoch.mirror_point - epoch.anchor)
 
-    def advance(self, epoch: Epoch, gradient: Array) -> Epoch:
+    def batch_step(self, epoch: Epoch, gradient: Array) -> Epoch:
         """Return the epoch after the estimate g at x."""
         a, squares = epoch.weight, epoch.squares
         if epoch.done > 0:

@@ -101,7 +101,7 @@ class FiniteSumOracle(ModelOracle):
             for first in range(0, order.size, self.batch_size):
                 rows = order[first : first + self.batch_size]
                 difference = self.difference(rule.query(epoch), anchor, rows)
-                epoch = rule.advance(epoch, difference + epoch.full_gradient)
+                epoch = rule.batch_step(epoch, difference + epoch.full_gradient)
         return epoch
 
     def difference(self, point: Vector, anchor: Evaluation, rows: Any) -> Vector:

@@ -24,13 +24,7 @@ from accelegrad.proofs.certificate import Certificate, Region
 from accelegrad.rules.base import Rule, State, Step
 from accelegrad.rules.distance import distance
 from accelegrad.run import checkpoint
-from accelegrad.run.batches import (
-    BatchGrowth,
-    coarsened,
-    row_variance,
-    seen_square,
-    weight_squares,
-)
+from accelegrad.run.batches import BatchGrowth, row_variance, weight_squares
 from accelegrad.run.compiled import CompiledRule
 from accelegrad.run.oracle import QUIET, Evaluation, MinibatchOracle, Oracle
 from accelegrad.run.restarts import Restarts
@@ -326,8 +320,8 @@ class Run:
         restarts.begin(float(distance(start, old)), size, gap)
         self.rule = restarts.staged(self._first_rule)
         state = self.rule.init(final.point)
-        if self.oracle.exact_values and hasattr(state, "start_value"):
-            state = state._replace(start_value=final.value)
+        if self.oracle.exact_values:
+            state = self.rule.with_start_value(state, final.value)
         self.state = state
         self.certificate.forget()
 
@@ -335,7 +329,7 @@ class Run:
         """Take note of a step's gradients, and let the batches grow where they are mostly noise."""
         steps = int(self.state.iteration)
         weights = weight_squares(self.rule, steps - step.steps, step.steps)
-        growth.note(seen_square(self.rule, before, step) * weights, weights)
+        growth.note(self.rule.seen_square(before, step) * weights, weights)
         if steps < growth.next_look:
             return
         size = growth.next_size(self._row_variance(growth))
@@ -347,22 +341,18 @@ class Run:
         """Measure the noise of a row's gradient at the last iterate, as the rule sees it."""
         assert isinstance(self.oracle, MinibatchOracle)
         groups, size = growth.test_shape(self.oracle.rows)
-        point, change = self.rule.last(self.state), getattr(self.rule, "change", None)
+        point = self.rule.last(self.state)
         gradients = [
-            self.oracle.at(point, rows).gradient for rows in self.oracle.sampled(groups, size)
+            self.rule.seen_gradient(self.oracle.at(point, rows).gradient)
+            for rows in self.oracle.sampled(groups, size)
         ]
-        if change is not None:
-            gradients = [change.adjoint(gradient) for gradient in gradients]
         return row_variance(gradients, size)
 
     def _grow(self, size: int, ratio: float) -> None:
         assert isinstance(self.oracle, MinibatchOracle)
         assert isinstance(self.oracle.sampler, GrowingSampler)
         self.oracle.sampler.grow(size)
-        if isinstance(self.rule, CompiledRule):
-            self.rule.coarsen(self.state, ratio)
-        else:
-            self.state = coarsened(self.rule, self.state, ratio)
+        self.state = self.rule.coarsened(self.state, ratio)
         self._uncounted = self.iteration - int(self.state.iteration)
         self._judge_once_an_epoch(size)
         self._next_judgement = min(self._next_judgement, self.iteration + self.judge_every)

@@ -17,14 +17,13 @@ which is nearer by then. Two policies tell when:
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from accelegrad.rules import Rescaled, Rule
+from accelegrad.rules import Rule
 
 KINDS = ("certified", "adaptive")
 SHORTEST = 30  # steps of a stage, at first
@@ -85,14 +84,7 @@ class Restarts:
 
     def staged(self, rule: Rule) -> Rule:
         """Return the rule with the stage's radius and cap."""
-        if self.radius is None:
-            return rule
-        if isinstance(rule, Rescaled):
-            return dataclasses.replace(rule, rule=self.staged(rule.rule))
-        changes: dict[str, Any] = {"initial_radius": self.radius}
-        if self.cap is not None and hasattr(rule, "largest_radius"):
-            changes["largest_radius"] = self.cap
-        return dataclasses.replace(rule, **changes)  # type: ignore[type-var]
+        return rule if self.radius is None else rule.with_radius(self.radius, self.cap)
 
     def state(self) -> dict[str, Any]:
         """Return all that has to be kept to go on."""
