@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple, TypedDict
 
 from accelegrad.rows.dual_ascent import DualAscent
@@ -49,10 +48,10 @@ class MethodOptions(TypedDict, total=False):
 class Method(NamedTuple):
     """A rule by name: what it needs, what else it takes, and its form that needs no diameter."""
 
-    rule: Callable[..., Rule]
+    rule: type[Rule]
     needs: tuple[str, ...] = ()
     takes: tuple[str, ...] = ()
-    automatic: Callable[..., Rule] | None = None
+    automatic: type[Rule] | None = None
 
 
 RADIUS = ("initial_radius",)

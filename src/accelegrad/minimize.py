@@ -29,7 +29,7 @@ from accelegrad.problems.sets import Box
 from accelegrad.proofs.certificate import Certificate, CutCertificate, DualCertificate
 from accelegrad.rows.oracles import Goal, sum_oracle
 from accelegrad.rules import Rescaled, Rule
-from accelegrad.run.batches import follows_noise, largest_signal
+from accelegrad.run.batches import largest_signal
 from accelegrad.run.compiled import CompiledRule, compiled_twin
 from accelegrad.run.fingerprint import run_kind
 from accelegrad.run.loop import Run
@@ -38,7 +38,7 @@ from accelegrad.run.oracle import FunctionOracle, MinibatchOracle, ModelOracle, 
 from accelegrad.run.policies.growth import BatchGrowth
 from accelegrad.run.policies.restarts import KINDS, Restarts
 from accelegrad.run.progress import Progress
-from accelegrad.setting import Setting, constrains, has_radius, resolve
+from accelegrad.setting import Setting, constrains, resolve
 
 
 @dataclass(frozen=True)
@@ -123,8 +123,8 @@ def minimize(
     batch_size : int or "auto"
         For a LinearModel: estimate each gradient from this number of rows. "auto": from one row at
         first, and from more and more, up to all of them, as the gradients turn into noise; see
-        `accelegrad.run.policies.growth`. It needs a rule whose steps follow that noise: "accelegrad",
-        "adagrad", "unixgrad", "diagonal" or a member of the DoG family.
+        `accelegrad.run.policies.growth`. It needs a rule whose steps follow that noise:
+        "accelegrad", "adagrad", "unixgrad", "diagonal" or a member of the DoG family.
     replacement : bool
         Draw rows with replacement; by default every epoch goes through all rows in random order.
     rng : Generator, int or None
@@ -440,7 +440,7 @@ def _growth(rule: Rule, oracle: Oracle, restarts: Restarts | None) -> BatchGrowt
     """Return the policy of batches that grow, where they do, or say why they cannot."""
     if not isinstance(oracle, MinibatchOracle) or not isinstance(oracle.sampler, GrowingSampler):
         return None
-    if not follows_noise(rule):
+    if "coarsen" not in rule.can:
         raise ValueError(
             f"batch_size='auto' needs a rule whose steps follow the noise of its gradients, such "
             f"as AcceleGrad or AdaGrad; those of {type(rule).__name__} do not."
@@ -503,7 +503,7 @@ def _restarts(
         raise ValueError(
             f"restart cannot be used with method {setting.choice.name!r}, which needs none."
         )
-    if not has_radius(setting.rule):
+    if "radius" not in setting.rule.can:
         raise ValueError(
             f"restart needs a rule with a radius of its own, as with diameter='auto'; "
             f"{type(setting.rule).__name__} has none."
@@ -522,7 +522,7 @@ def _restarts(
 
 def _check_needs(rule: Rule, oracle: Oracle, options: Options, certificate: Certificate) -> None:
     """Refuse what cannot work before anything is computed."""
-    if rule.needs_values and not oracle.has_values:
+    if "values" in rule.can and not oracle.has_values:
         raise ValueError(f"fun is None, but the line search of {type(rule).__name__} needs values.")
     if options.output == "best" and not oracle.exact_values:
         raise ValueError("output='best' needs exact values; use 'average' or 'last'.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
 from collections.abc import Mapping
@@ -220,8 +219,8 @@ def _rule_and_diameter(wishes: Wishes, name: str, bound: float) -> tuple[Rule, f
     if diameter is not None or entry.automatic is None:
         return _built(name, entry, {**parameters, "diameter": diameter}), diameter
     rule = _built_automatic(name, entry, parameters)
-    if math.isfinite(bound) and "largest_radius" in _field_names(rule):
-        rule = dataclasses.replace(rule, largest_radius=bound)  # type: ignore[type-var]
+    if math.isfinite(bound) and "largest_radius" in rule.can:
+        rule = rule.with_parameters(largest_radius=bound)
     return rule, None
 
 
@@ -288,35 +287,36 @@ def _bind(
     values: bool,
 ) -> Rule:
     """Give the rule the projection, the prox and the probe that the setting asks for."""
-    fields = _field_names(rule)
+    given: Any = rule
     bound: dict[str, Any] = {}
     if penalty is not None:
-        _need_field(rule, fields, "prox", "penalty")
+        _need(rule, "prox", "penalty")
         bound["prox"] = functools.partial(_prox, penalty)
-    if "probe" in fields and getattr(rule, "probe", None) is None:
+    if "probe" in rule.can and given.probe is None:
         bound["probe"] = values
     constrained = constrains(chosen)
     if constrained:
-        _need_field(rule, fields, "project", "feasible_set")
+        _need(rule, "project", "feasible_set")
         _refuse_coupled_set(rule, chosen)
         bound["project"] = chosen.project  # type: ignore[union-attr]
     elif (
         chosen is None
         and diameter is not None
         and penalty is None
-        and getattr(rule, "project", True) is None
-        and "probe" not in fields
+        and "project" in rule.can
+        and given.project is None
+        and "probe" not in rule.can
     ):
         bound["project"] = _ball(rule, start, diameter).project
     if project_y is not None:
-        if "project_y" not in fields:
+        if "project_y" not in rule.can:
             raise ValueError(
                 "project_y is not a parameter of this method; only one point is projected."
             )
         bound["project_y"] = bool(project_y)
-    elif "project_y" in fields and getattr(rule, "project", None) is None:
+    elif "project_y" in rule.can and given.project is None:
         bound["project_y"] = constrained
-    return dataclasses.replace(rule, **bound) if bound else rule  # type: ignore[type-var]
+    return rule.with_parameters(**bound) if bound else rule
 
 
 def _prox(penalty: Penalty, x: Vector, step: float) -> Vector:
@@ -345,30 +345,20 @@ def _refuse_coupled_set(rule: Rule, chosen: FeasibleSet | None) -> None:
         )
 
 
-def _need_field(rule: Rule, fields: list[str], field: str, wish: str) -> None:
-    """Refuse a wish that the rule has no field for, or one of its own."""
-    if field not in fields:
-        able = ", ".join(repr(name) for name in METHODS if _has_field(METHODS[name], field))
+def _need(rule: Rule, ability: str, wish: str) -> None:
+    """Refuse a wish that the rule cannot meet, or that it has been given already."""
+    if ability not in rule.can:
+        able = ", ".join(repr(name) for name in METHODS if _can(METHODS[name], ability))
         raise ValueError(
-            f"{wish} cannot be used with {type(rule).__name__}, which has no `{field}`. "
+            f"{wish} cannot be used with {type(rule).__name__}, which has no `{ability}`. "
             f"Methods that can: {able}."
         )
-    if getattr(rule, field) is not None:
-        raise ValueError(f"{wish} is given, but the rule object has a `{field}` of its own.")
+    if getattr(rule, ability) is not None:
+        raise ValueError(f"{wish} is given, but the rule object has a `{ability}` of its own.")
 
 
-def _has_field(method: Method, field: str) -> bool:
-    rules = (method.rule, method.automatic)
-    return any(field in {f.name for f in dataclasses.fields(r)} for r in rules if r is not None)  # type: ignore[arg-type]
-
-
-def has_radius(rule: Rule) -> bool:
-    """Tell whether a rule finds its radius while it runs."""
-    return "initial_radius" in _field_names(rule.rule if isinstance(rule, Rescaled) else rule)
-
-
-def _field_names(rule: Rule) -> list[str]:
-    return [f.name for f in dataclasses.fields(rule)] if dataclasses.is_dataclass(rule) else []
+def _can(method: Method, ability: str) -> bool:
+    return any(ability in rule.can for rule in (method.rule, method.automatic) if rule is not None)
 
 
 # -- where a minimiser is ------------------------------------------------------------------------
@@ -392,7 +382,7 @@ def _region(
         return Region(space, start, diameter / 2, assumed=True, penalty=penalty)
     if math.isfinite(proven):
         return Region(space, start, proven, assumed=False, penalty=penalty)
-    if not has_radius(rule):
+    if "radius" not in rule.can:
         return None
     if not isinstance(rule, Rescaled):
         return Region(space, start, 0.0, assumed=True, growing=True, penalty=penalty)

@@ -365,8 +365,8 @@ def test_loop_certificate_and_checkpoint(tmp_path, name):
 
 def test_needs_of_the_inner_rule_are_known():
     change = ColumnScaling([1.0, 2.0])
-    assert Rescaled(UniversalGradient(0.1), change).needs_values
-    assert not Rescaled(AcceleGrad(1.0), change).needs_values
+    assert "values" in Rescaled(UniversalGradient(0.1), change).can
+    assert "values" not in Rescaled(AcceleGrad(1.0), change).can
     with pytest.raises(TypeError, match="UniversalGradient searches for its step"):
         Rescaled(UniversalGradient(0.1), change).query(None)
 

@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import accelegrad as ag
 from accelegrad import kernels
 from accelegrad.problems.sampling import GrowingSampler
-from accelegrad.run.batches import coarsened, largest_signal, row_variance
+from accelegrad.run.batches import largest_signal, row_variance
 from accelegrad.run.compiled import CompiledRule
 from accelegrad.run.oracle import MinibatchOracle
 from accelegrad.run.policies.growth import TEST_SHARE, BatchGrowth
@@ -142,7 +142,7 @@ def test_a_coarsened_state_has_the_sums_of_a_run_with_larger_batches(rule, squar
     k, steps = 4, 12_000
     fine = state_after(rule, steps, 1.0)
     coarse = state_after(rule, steps // k, 1 / math.sqrt(k))
-    found = coarsened(rule, fine, k)
+    found = rule.coarsened(fine, k)
     assert found.iteration == coarse.iteration
     assert found.weight_sum == pytest.approx(coarse.weight_sum, rel=1e-3)
     assert getattr(found, squares) == pytest.approx(getattr(coarse, squares), rel=0.05)
@@ -155,7 +155,7 @@ def test_a_coarsened_state_has_the_sums_of_a_run_with_larger_batches(rule, squar
 def test_a_coarsened_state_asks_where_its_own_weights_say():
     rule = ag.AcceleGrad(2.0)
     state = state_after(rule, 100, 1.0)
-    found = coarsened(rule, state, 2)
+    found = rule.coarsened(state, 2)
     tau = 4 / 51
     expected = tau * state.mirror_point + (1 - tau) * state.gradient_point
     assert_allclose(found.query_point, expected, rtol=1e-12)
@@ -166,7 +166,7 @@ def test_a_radius_and_its_evidence_outlive_the_change():
     state = rule.init(np.zeros(3))
     for _ in range(64):
         state = rule.update(state, state.query_point - np.array([1.0, 2.0, 3.0]))
-    found = coarsened(rule, state, 8)
+    found = rule.coarsened(state, 8)
     assert found.radius == state.radius
     before = state.evidence / np.linalg.norm(state.gradient_sum)
     assert found.evidence / np.linalg.norm(found.gradient_sum) == pytest.approx(before, rel=1e-12)
@@ -354,7 +354,7 @@ def test_the_twin_of_a_rule_is_coarsened_through_its_own_state():
         oracle = MinibatchOracle(problem, GrowingSampler(300, np.random.default_rng(0)))
         rule.advance(state, oracle, 60)
         before = ag.AcceleGrad(9.0).init(np.zeros(20))._replace(**state.epochs.snapshot())
-        rule.coarsen(state, 2)
+        state = rule.coarsened(state, 2)
         after = state.epochs.snapshot()
-    for name, value in coarsened(rule, before, 2)._asdict().items():
+    for name, value in rule.rule.coarsened(before, 2)._asdict().items():
         assert_allclose(after[name], value, rtol=1e-12, atol=1e-15, err_msg=name)

@@ -63,7 +63,7 @@ class DualAscent(Rule):
     coordinate ascent methods for regularized loss minimization. JMLR 14, 2013.
     """
 
-    needs_values = True
+    can = frozenset({"values"})
 
     def init(self, x0: Array) -> DualAscentState:
         """Return the state before the first epoch."""

@@ -10,8 +10,9 @@ import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
+from accelegrad.rules.arrays import larger
 from accelegrad.rules.base import Array, Evaluation, Step, StepRule, inner
-from accelegrad.rules.distance import check_radius, distance, larger
+from accelegrad.rules.distance import check_radius, distance
 from accelegrad.rules.schedules import adaptive_step
 
 SHORTER = 0.7  # times the step of the theory (measured: 1 costs up to twice as much, 1.5 diverges)
@@ -140,6 +141,8 @@ class VarianceReducedAcceleGrad(StepRule):
     """
 
     initial_radius: float | None = None
+
+    can = StepRule.can | {"radius"}
 
     def __post_init__(self) -> None:
         check_radius("initial_radius", self.initial_radius)

@@ -7,9 +7,18 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from accelegrad.errors import real_number
-from accelegrad.rules.base import Array, Projection, QueryRule, inner, weighted_average
+from accelegrad.rules.arrays import Array, as_array, inner, zero_sum
+from accelegrad.rules.base import Projection, QueryRule, State, weighted_average
 from accelegrad.rules.distance import check_distance
 from accelegrad.rules.schedules import accelegrad_step, importance_weight
+
+#: How AcceleGrad's sums shrink (`Rule.shrinking`): weights grow like t, squares are weighted twice
+WEIGHTED_SUMS = {"weighted_sum": 2, "weight_sum": 2, "weighted_squares": 4}
+
+
+def coupled(t: Any, z: Array, y: Array) -> Array:
+    """Return x = tau_t z + (1 - tau_t) y, exact where z = y, so that no bound is overrun."""
+    return z + (1 - 1 / importance_weight(t)) * (y - z)
 
 
 class CoupledState(NamedTuple):
@@ -25,7 +34,36 @@ class CoupledState(NamedTuple):
     weight_sum: Any
 
 
-class CoupledRule(QueryRule):
+class InterpolatingRule(QueryRule):
+    """What rules with AcceleGrad's weights and coupling share: x = tau z + (1 - tau) y."""
+
+    accelerated = True
+    shrinking = WEIGHTED_SUMS
+
+    def query(self, state: State) -> Array:
+        """Return x_{t+1} = tau_t z_t + (1 - tau_t) y_t."""
+        return state.query_point
+
+    def weight(self, state: State) -> Any:
+        """Return alpha_t."""
+        return importance_weight(state.iteration)
+
+    def output(self, state: State) -> Array:
+        """Return the average of the y_{t+1} that the rule weighs (x_0 before any step)."""
+        return weighted_average(state, state.gradient_point)
+
+    def last(self, state: State) -> Array:
+        """Return the last y_t."""
+        return state.gradient_point
+
+    def coarsened(self, state: State, ratio: float) -> State:
+        """Return the state of a run with batches `ratio` times as large, at the same z and y."""
+        state = super().coarsened(state, ratio)
+        z, y = state.mirror_point, state.gradient_point
+        return state._replace(query_point=coupled(state.iteration, z, y))
+
+
+class CoupledRule(InterpolatingRule):
     """The coupling of a gradient step (y) with a mirror step (z); subclasses choose eta_t."""
 
     project: Projection | None
@@ -37,20 +75,13 @@ class CoupledRule(QueryRule):
 
     def init(self, x0: Array) -> CoupledState:
         """Return y_0 = z_0 = x_0."""
-        return CoupledState(0, x0, x0, x0, 0.0, 0.0, 0 * x0, 0.0)
-
-    def query(self, state: CoupledState) -> Array:
-        """Return x_{t+1} = tau_t z_t + (1 - tau_t) y_t."""
-        return state.query_point
-
-    def weight(self, state: CoupledState) -> Any:
-        """Return alpha_t."""
-        return importance_weight(state.iteration)
+        x0, zero = as_array(x0), zero_sum(x0)
+        return CoupledState(0, x0, x0, x0, zero, 0.0, 0 * x0, zero)
 
     def update(self, state: CoupledState, gradient: Array) -> CoupledState:
         """Return the state after the gradient g_t at x_{t+1}."""
         t, x, z, _, squares, _, weighted_sum, weight_sum = state
-        alpha = importance_weight(t)
+        gradient, alpha = as_array(gradient), importance_weight(t)
         squares = squares + alpha * alpha * inner(gradient, gradient)
         eta = self.next_step_size(squares)
         move = eta * gradient
@@ -60,10 +91,9 @@ class CoupledRule(QueryRule):
             z = self.project(z)
             if self.project_y:
                 y = self.project(y)
-        tau = 1 / importance_weight(t + 1)
         return CoupledState(
             t + 1,
-            z + (1 - tau) * (y - z),  # tau z + (1-tau) y, exact where z = y: no bound is overrun
+            coupled(t + 1, z, y),
             z,
             y,
             squares,
@@ -71,14 +101,6 @@ class CoupledRule(QueryRule):
             weighted_sum + alpha * y,
             weight_sum + alpha,
         )
-
-    def output(self, state: CoupledState) -> Array:
-        """Return y_bar, the average of the y_{t+1} with weights alpha_t (x_0 before any step)."""
-        return weighted_average(state, state.gradient_point)
-
-    def last(self, state: CoupledState) -> Array:
-        """Return the last y_t."""
-        return state.gradient_point
 
 
 @dataclass(frozen=True)
@@ -120,6 +142,8 @@ class AcceleGrad(CoupledRule):
     project: Projection | None = None
     project_y: bool = False
 
+    can = frozenset({"project", "project_y", "coarsen"})
+
     def __post_init__(self) -> None:
         check_distance("diameter", self.diameter)
         real_number("gradient_bound", self.gradient_bound, least=0)
@@ -153,6 +177,8 @@ class LinearCoupling(CoupledRule):
     smoothness: float
     project: Projection | None = None
     project_y: bool = False
+
+    can = frozenset({"project", "project_y"})
 
     def __post_init__(self) -> None:
         real_number("smoothness", self.smoothness, above=0)

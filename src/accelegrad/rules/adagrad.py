@@ -7,9 +7,13 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from accelegrad.errors import nearest, real_number
-from accelegrad.rules.base import Array, Projection, QueryRule, inner, weighted_average
+from accelegrad.rules.arrays import Array, as_array, inner, zero_sum
+from accelegrad.rules.base import Projection, QueryRule, weighted_average
 from accelegrad.rules.distance import check_distance
 from accelegrad.rules.schedules import adagrad_step
+
+#: How sums with weights that do not grow shrink (`Rule.shrinking`)
+UNIFORM_SUMS = {"weighted_sum": 1, "weight_sum": 1, "squares": 2}
 
 
 class DescentState(NamedTuple):
@@ -34,7 +38,8 @@ class DescentRule(QueryRule):
 
     def init(self, x0: Array) -> DescentState:
         """Return the state at x_0."""
-        return DescentState(0, x0, 0.0, 0.0, 0 * x0, 0.0)
+        x0, zero = as_array(x0), zero_sum(x0)
+        return DescentState(0, x0, zero, 0.0, 0 * x0, zero)
 
     def query(self, state: DescentState) -> Array:
         """Return x_t."""
@@ -43,7 +48,7 @@ class DescentRule(QueryRule):
     def update(self, state: DescentState, gradient: Array) -> DescentState:
         """Return the state after the gradient at x_t."""
         t, x, squares, _, weighted_sum, weight_sum = state
-        weight = self.weight(state)
+        gradient, weight = as_array(gradient), self.weight(state)
         squares = squares + inner(gradient, gradient)
         eta = self.next_step_size(t, squares)
         following = x - eta * gradient
@@ -89,6 +94,9 @@ class AdaGrad(DescentRule):
     diameter: float
     project: Projection | None = None
 
+    can = frozenset({"project", "coarsen"})
+    shrinking = UNIFORM_SUMS
+
     def __post_init__(self) -> None:
         check_distance("diameter", self.diameter)
 
@@ -125,6 +133,8 @@ class Subgradient(DescentRule):
     step_size: float
     decay: str = "sqrt"
     project: Projection | None = None
+
+    can = frozenset({"project"})
 
     def __post_init__(self) -> None:
         real_number("step_size", self.step_size, above=0)

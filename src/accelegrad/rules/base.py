@@ -1,56 +1,48 @@
-"""The two contracts of a rule.
+"""The contracts of a rule.
 
 A **query rule** asks for a gradient at a point that it does not necessarily return: `init`,
-`query`, `update`, and `output` for the point that its theorem speaks of. A **step rule** (line
-search) needs values and several trials: it has `step`. The loop knows `step` only, which is derived
-for query rules.
+`query`, `update`, and `output` for the point that its theorem speaks of. A **two-phase rule** asks
+twice a step: `query`, `look_ahead`, `second_query`, `update`. A **step rule** (line search) needs
+values and several trials: it has `step`. The loop knows `advance` only, which is `step` unless a
+rule has compiled steps; for the first two kinds `step` is derived.
 
 Rules are immutable and pure: `update` returns a new state and never changes an array in place, so
-that a run stopped at any moment still holds a complete state.
+that a run stopped at any moment still holds a complete state. What a rule can do beyond its steps
+is in its set `can`, by the names in `ABILITIES`.
 """
 
 from __future__ import annotations
 
-import sys
+import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias
 
-import numpy as np
+from accelegrad.rules.arrays import Array, as_array, inner, where
 
-Array: TypeAlias = Any  # a vector of NumPy, torch or JAX: formulas use + - * / and `inner` alone
 Projection: TypeAlias = Callable[[Array], Array]
 Prox: TypeAlias = Callable[[Array, Any], Array]  # (x, step) -> argmin phi + ||. - x||^2 / (2 step)
 State: TypeAlias = Any  # a NamedTuple of arrays and numbers with `iteration` and `step_size`
 
+#: What a rule can do, and what it has for that.
+ABILITIES = {
+    "project": "stay in a set: the parameter `project`",
+    "project_y": "leave y out of that, or not: the parameter `project_y`",
+    "prox": "add a term to the function: the parameter `prox`",
+    "radius": "find its radius: the parameter `initial_radius`, `start` and `radius` in its states",
+    "largest_radius": "heed a bound on the radius: the parameter `largest_radius`",
+    "probe": "look for its first radius by comparing values: the parameter `probe`",
+    "coarsen": "go on with larger batches: `coarsened`, as its steps follow the gradients' noise",
+    "values": "compare values, without which (and under noise) it does not work",
+}
 
-def inner(a: Array, b: Array) -> Any:
-    """Return the inner product over all entries, for arrays of any shape.
-
-    For NumPy it is a Python float, whose arithmetic is far faster.
-    """
-    product = a.dot(b) if getattr(a, "ndim", 1) == 1 else (a * b).sum()
-    return float(product) if isinstance(product, float) else product
-
-
-def where(condition: Any, yes: Any, no: Any) -> Any:
-    """Return one of two numbers or arrays; a condition that is traced chooses entry by entry."""
-    if isinstance(condition, bool | np.bool_):
-        return yes if condition else no
-    return type_library(condition).where(condition, yes, no)
-
-
-def type_library(array: Any) -> Any:
-    """Return the module whose functions take an array: NumPy, torch or jax.numpy."""
-    name = type(array).__module__.partition(".")[0]
-    if name == "torch":
-        return sys.modules["torch"]
-    return sys.modules["jax.numpy"] if name in ("jax", "jaxlib") else np
+__all__ = ["Array", "as_array", "inner", "where"]  # from `arrays`
 
 
 def weighted_average(state: State, start: Array) -> Array:
     """Return the average that a state keeps as two sums, the start before any step."""
-    return start if state.iteration == 0 else state.weighted_sum / state.weight_sum
+    first = state.iteration == 0
+    return where(first, start, state.weighted_sum / (state.weight_sum + first))
 
 
 class Evaluation(Protocol):
@@ -101,8 +93,12 @@ class Step(NamedTuple):
 class Rule(ABC):
     """A method, with its parameters, apart from any function."""
 
-    #: whether the rule compares function values, which noise would make meaningless
-    needs_values: bool = False
+    #: what it can do beyond its steps: names of `ABILITIES`
+    can: frozenset[str] = frozenset()
+    #: whether its weights grow with t, for which it pays to have gradients with little noise
+    accelerated: bool = False
+    #: the sums in its states, by the power of the ratio with which `coarsened` divides them
+    shrinking: ClassVar[Mapping[str, int]] = {}
 
     @abstractmethod
     def init(self, x0: Array) -> State:
@@ -123,6 +119,53 @@ class Rule(ABC):
     @abstractmethod
     def last(self, state: State) -> Array:
         """Return the last iterate."""
+
+    def prepared(self, state: State, oracle: Oracle) -> tuple[State, Oracle]:
+        """Return the state with what values tell before the first step, and the oracle to go on.
+
+        `step` sees to it. Whoever traces `query` and `update` calls this first: a search that
+        compares values is no formula.
+        """
+        return state, oracle
+
+    def with_parameters(self, **parameters: Any) -> Rule:
+        """Return the rule with other parameters, those that it `can` have among them."""
+        return dataclasses.replace(self, **parameters)  # type: ignore[type-var]
+
+    def with_radius(self, radius: float, largest: float | None = None) -> Rule:
+        """Return a rule that can "radius" with another radius to begin with, and a bound on it."""
+        changes = {"initial_radius": radius}
+        if largest is not None and "largest_radius" in self.can:
+            changes["largest_radius"] = largest
+        return self.with_parameters(**changes)
+
+    def with_start_value(self, state: State, value: float) -> State:  # noqa: ARG002
+        """Return a first state that knows the exact value at x0, where the rule asks for it."""
+        return state
+
+    def coarsened(self, state: State, ratio: float) -> State:
+        """Return the state of a run with batches `ratio` times as large, at the same points.
+
+        Such a run has done 1/ratio of the steps, with squared gradients that are smaller by ratio
+        and, if it is accelerated, weights that are so too.
+        """
+        steps = fewer_steps(state.iteration, ratio)
+        ratio = state.iteration / steps
+        shrunk = {name: getattr(state, name) / ratio**p for name, p in self.shrinking.items()}
+        return state._replace(iteration=steps, **shrunk)
+
+    def seen_gradient(self, gradient: Array) -> Array:
+        """Return a gradient as the rule sees it: in its coordinates."""
+        return gradient
+
+    def seen_square(self, before: State, step: Step) -> float:  # noqa: ARG002
+        """Return the square of what the rule's steps follow: the noise in it decides on batches."""
+        return step.evaluation.squared_norm
+
+
+def fewer_steps(steps: int, ratio: float) -> int:
+    """Return how many steps a run with batches `ratio` times as large would have done."""
+    return max(1, round(steps / ratio))
 
 
 class QueryRule(Rule):
@@ -146,7 +189,39 @@ class QueryRule(Rule):
         return Step(self.update(state, evaluation.gradient), evaluation, self.weight(state))
 
 
+class TwoPhaseRule(Rule):
+    """A rule that needs two gradients a step, the second at a point that follows from the first."""
+
+    @abstractmethod
+    def query(self, state: State) -> Array:
+        """Return the point where a step's first gradient is wanted."""
+
+    @abstractmethod
+    def look_ahead(self, state: State, prediction: Array) -> State:
+        """Return the state after the first gradient."""
+
+    @abstractmethod
+    def second_query(self, state: State) -> Array:
+        """Return the point where the second gradient is wanted, from the state in between."""
+
+    @abstractmethod
+    def update(self, state: State, prediction: Array, gradient: Array) -> State:
+        """Return the state after the step's two gradients, from the state in between."""
+
+    @abstractmethod
+    def weight(self, state: State) -> Any:
+        """Return the weight of the next step in the method's average."""
+
+    def step(self, state: State, oracle: Oracle) -> Step:
+        """Do one step: twice a query and a gradient."""
+        prediction = oracle(self.query(state)).gradient
+        ahead = self.look_ahead(state, prediction)
+        evaluation = oracle(self.second_query(ahead))
+        following = self.update(ahead, prediction, evaluation.gradient)
+        return Step(following, evaluation, self.weight(state))
+
+
 class StepRule(Rule):
     """A rule that searches for its step by comparing values."""
 
-    needs_values = True
+    can: frozenset[str] = frozenset({"values"})

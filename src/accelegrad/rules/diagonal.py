@@ -13,17 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from accelegrad.errors import finite_vector, real_number
-from accelegrad.rules.accelegrad import CoupledRule, CoupledState
-from accelegrad.rules.base import (
-    Array,
-    Evaluation,
-    Oracle,
-    Projection,
-    State,
-    Step,
-    inner,
-)
-from accelegrad.rules.distance import SMALLEST_SHARE, Known, Probe, larger, probed
+from accelegrad.rules.accelegrad import WEIGHTED_SUMS, CoupledRule, CoupledState, coupled
+from accelegrad.rules.arrays import Array, absolute, as_array, inner, larger, where, zero_sum
+from accelegrad.rules.base import Evaluation, Oracle, Projection, State, Step
+from accelegrad.rules.distance import SMALLEST_SHARE, Known, Probe, Probing, probed
 from accelegrad.rules.schedules import accelegrad_step, importance_weight
 
 REACH = 3.0  # z stays within so many widths of x0
@@ -75,9 +68,7 @@ class DiagonalRule(CoupledRule):
         y = state.gradient_point
         if self.project is not None:
             z = self.project(z)
-        tau = 1 / importance_weight(state.iteration)
-        # tau z + (1-tau) y, exact where z = y: no bound is overrun
-        return state._replace(mirror_point=z, query_point=z + (1 - tau) * (y - z))
+        return state._replace(mirror_point=z, query_point=coupled(state.iteration, z, y))
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,18 +114,21 @@ class DiagonalAcceleGrad(DiagonalRule):
     project: Projection | None = None
     project_y: bool = False
 
+    can = frozenset({"project", "project_y", "coarsen"})
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "diameter", checked_widths("diameter", self.diameter))
         real_number("gradient_bound", self.gradient_bound, least=0)
 
     def init(self, x0: Array) -> CoupledState:
         """Return y_0 = z_0 = x_0."""
-        check_length("diameter", self.diameter, x0)
-        return CoupledState(0, x0, x0, x0, 0 * x0, 0.0, 0 * x0, 0.0)
+        check_shape("diameter", self.diameter, x0)
+        x0 = as_array(x0)
+        return CoupledState(0, x0, x0, x0, 0 * x0, 0.0, 0 * x0, zero_sum(x0))
 
     def update(self, state: State, gradient: Array) -> State:
         """Return the state after the gradient g_t at x_{t+1}."""
-        following = self.advanced(state, gradient, self.diameter)
+        following = self.advanced(state, as_array(gradient), self.diameter)
         return self.coupled(following, following.mirror_point)
 
     def next_step_size(self, weighted_squares: Any) -> Any:
@@ -143,7 +137,7 @@ class DiagonalAcceleGrad(DiagonalRule):
 
 
 @dataclass(frozen=True, eq=False)
-class DistanceFreeDiagonalAcceleGrad(DiagonalRule):
+class DistanceFreeDiagonalAcceleGrad(Probing, DiagonalRule):
     r"""AcceleGrad with a step for each coordinate and no width to give.
 
     As `DiagonalAcceleGrad`, with the distance that each coordinate has travelled for its width:
@@ -184,6 +178,9 @@ class DistanceFreeDiagonalAcceleGrad(DiagonalRule):
     project: Projection | None = None
     project_y: bool = False
 
+    can = frozenset({"project", "project_y", "radius", "probe", "coarsen"})
+    shrinking = {**WEIGHTED_SUMS, "gradient_sum": 2}  # noqa: RUF012
+
     def __post_init__(self) -> None:
         if self.initial_radius is not None:
             checked = checked_widths("initial_radius", self.initial_radius)
@@ -191,22 +188,26 @@ class DistanceFreeDiagonalAcceleGrad(DiagonalRule):
 
     def init(self, x0: Array) -> State:
         """Return y_0 = z_0 = x_0 and the widths r_0."""
-        zero = 0 * x0
-        widths = SMALLEST_SHARE * unit(x0)
-        if self.initial_radius is not None:
-            check_length("initial_radius", self.initial_radius, x0)
-            widths = self.initial_radius + zero
+        check_shape("initial_radius", self.initial_radius, x0)
+        x0 = as_array(x0)
+        zero, sums = 0 * x0, zero_sum(x0)
+        given = self.initial_radius
+        widths = SMALLEST_SHARE * unit(x0) if given is None else given + zero
+        unknown = float("-inf")
         return with_widths(
-            TravelState(0, x0, x0, x0, zero, 0.0, zero, 0.0, x0, float("-inf"), widths, 0.0, zero),
+            TravelState(0, x0, x0, x0, zero, 0.0, zero, sums, x0, unknown, widths, 0.0, zero),
             widths,
         )
 
+    def with_start_value(self, state: State, value: float) -> State:
+        """Return a first state that knows the exact value at x0: what is below it is downhill."""
+        return state._replace(start_value=value)
+
     def step(self, state: State, oracle: Oracle) -> Step:
         """Do one step, the first after a probe for the widths where one is asked for."""
-        if self.probe and state.iteration == 0 and self.initial_radius is None:
-            state, oracle = self._probed(state, oracle)
+        state, oracle = self.prepared(state, oracle)
         evaluation = oracle(state.query_point)
-        downhill = bool(evaluation.value < state.start_value)
+        downhill = evaluation.value < state.start_value
         following = self.update(state, evaluation.gradient, downhill)
         return Step(following, evaluation, self.weight(state))
 
@@ -215,7 +216,7 @@ class DistanceFreeDiagonalAcceleGrad(DiagonalRule):
         x0 = state.query_point
         share, oracle = probed(oracle, x0, self._search)
         if isinstance(oracle, Known):
-            state = state._replace(start_value=oracle.known.value)
+            state = self.with_start_value(state, oracle.known.value)
         return with_widths(state, (share or SMALLEST_SHARE) * unit(x0)), oracle
 
     def _search(self, gradient: Array, start: Evaluation, oracle: Oracle) -> float:
@@ -240,17 +241,17 @@ class DistanceFreeDiagonalAcceleGrad(DiagonalRule):
         """Return eta_t of coordinates of width 1."""
         return accelegrad_step(1.0, 0.0, weighted_squares)
 
-    def update(self, state: State, gradient: Array, downhill: bool = False) -> State:
+    def update(self, state: State, gradient: Array, downhill: Any = False) -> State:
         """Return the state after the gradient g_t at x_{t+1}.
 
         `downhill` tells that f(x_{t+1}) < f(x_0) was seen: then every coordinate may go on.
         """
-        x0, total = state.start, state.gradient_sum + self.weight(state) * gradient
+        gradient, x0 = as_array(gradient), state.start
+        total = state.gradient_sum + self.weight(state) * gradient
         following = self.advanced(state, gradient, state.widths)
         travelled = absolute(following.gradient_point - x0)
-        if not downhill:
-            significant = total * total >= SIGNIFICANT**2 * following.weighted_squares
-            travelled = travelled * significant
+        significant = total * total >= SIGNIFICANT**2 * following.weighted_squares
+        travelled = where(downhill, travelled, travelled * significant)
         widths = larger(state.widths, travelled)
         low, high = x0 - REACH * widths, x0 + REACH * widths
         z = -larger(-larger(following.mirror_point, low), -high)
@@ -260,11 +261,6 @@ class DistanceFreeDiagonalAcceleGrad(DiagonalRule):
 def with_widths(state: State, widths: Array) -> State:
     """Return the state with these widths, and the radius that goes with them."""
     return state._replace(widths=widths, radius=inner(widths, widths) ** 0.5)
-
-
-def absolute(x: Any) -> Any:
-    """Return the absolute values, with operators only."""
-    return x * (x >= 0) - x * (x < 0)
 
 
 def unit(x0: Array) -> Array:
@@ -279,24 +275,32 @@ def mean_step(gradient: Array, move: Array) -> Any:
 
 
 def checked_widths(name: str, given: Any) -> Any:
-    """Return a positive number, or a vector of them, or say why it is none."""
+    """Return a positive number, or an array of them, or say why it is none."""
     if np.ndim(given) == 0:
         real_number(name, given, above=0)
         return given
-    vector = finite_vector(name, given)
+    # Of lists only vectors are taken: a nested one is rather a mistake.
+    vector = finite_vector(name, given if isinstance(given, (list, tuple)) else np.ravel(given))
     if vector.min() <= 0:
         first = int(np.flatnonzero(vector <= 0)[0])
         raise ValueError(f"{name} must be > 0, but {name}[{first}] is {vector[first]:g}.")
     if not isinstance(given, (list, tuple, np.ndarray)):
         return given  # an array of the caller's framework, for its formulas
-    vector.setflags(write=False)
-    return vector
+    widths = vector.reshape(np.shape(given))
+    widths.setflags(write=False)
+    return widths
 
 
-def check_length(name: str, widths: Any, x0: Array) -> None:
-    """Refuse a vector of widths that does not fit x0."""
-    if np.ndim(widths) == 1 and len(widths) != len(x0):
+def check_shape(name: str, widths: Any, x0: Array) -> None:
+    """Refuse an array of widths that does not fit x0."""
+    if np.ndim(widths) == 0 or np.shape(widths) == np.shape(x0):
+        return
+    if np.ndim(widths) == np.ndim(x0) == 1:
         raise ValueError(
             f"{name} must be a number or have x0's length {len(x0)}, but its length is "
             f"{len(widths)}."
         )
+    raise ValueError(
+        f"{name} must be a number or have x0's shape {np.shape(x0)}, but its shape is "
+        f"{np.shape(widths)}."
+    )

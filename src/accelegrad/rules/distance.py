@@ -12,7 +12,8 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from accelegrad.errors import NonFiniteError, real_number
-from accelegrad.rules.base import Array, Evaluation, Oracle, State, inner, where
+from accelegrad.rules.arrays import Array, inner
+from accelegrad.rules.base import Evaluation, Oracle, Projection, Prox, Rule, State, Step
 
 Search: TypeAlias = Callable[[Array, Evaluation, Oracle], float]
 
@@ -37,11 +38,6 @@ def distance(a: Array, b: Array) -> Any:
     """Return ||a - b||."""
     difference = a - b
     return inner(difference, difference) ** 0.5
-
-
-def larger(a: Any, b: Any) -> Any:
-    """Return the larger number; the first if they cannot be compared."""
-    return where(b > a, b, a)
 
 
 def check_distance(name: str, given: Any) -> float:
@@ -186,14 +182,17 @@ def probed(oracle: Oracle, x0: Array, search: Search) -> tuple[float, Oracle]:
     return 0.0, oracle
 
 
-class Probing:
+class Probing(Rule):
     """Mixin, before the rule's base class: the first step is preceded by a probe where asked for.
 
-    The state has a field `radius`; the rule has the fields `initial_radius` and `probe`.
+    The rule can "radius" and "probe". The probe compares values, which is no formula: to trace the
+    steps, call `prepared` first, and then `query` and `update`.
     """
 
     initial_radius: float | None
     probe: bool | None
+    project: Projection | None
+    prox: Prox | None = None
 
     def first_radius(self, x0: Array) -> Any:
         """Return the radius that a state starts with."""
@@ -204,9 +203,9 @@ class Probing:
         """Return the radius, or the largest that the rule allows."""
         return radius
 
-    def step(self, state: State, oracle: Oracle) -> Any:
+    def step(self, state: State, oracle: Oracle) -> Step:
         """Do one step, the first after a probe for the radius."""
-        return super().step(*self.prepared(state, oracle))  # type: ignore[misc]
+        return super().step(*self.prepared(state, oracle))  # type: ignore[safe-super]
 
     def prepared(self, state: State, oracle: Oracle) -> tuple[State, Oracle]:
         """Return the state with the radius that a probe finds, where it is the first and asked for.
@@ -226,12 +225,11 @@ class Probing:
         if not norm > 0:
             return 0.0
         direction = gradient / norm
-        prox, project = getattr(self, "prox", None), getattr(self, "project", None)
 
         def path(reach: float) -> Array:
             point = start.point - reach * direction
-            if prox is not None:
-                point = prox(point, reach / norm)
-            return point if project is None else project(point)
+            if self.prox is not None:
+                point = self.prox(point, reach / norm)
+            return point if self.project is None else self.project(point)
 
         return Probe(start, direction, oracle, path).radius(smallest_radius(start.point))

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from accelegrad.errors import real_number
-from accelegrad.rules.base import (
-    Array,
-    Oracle,
-    Projection,
-    Prox,
-    QueryRule,
-    State,
-    inner,
-    weighted_average,
-    where,
-)
-from accelegrad.rules.distance import Probing, check_radius, larger
+from accelegrad.rules.accelegrad import WEIGHTED_SUMS, InterpolatingRule, coupled
+from accelegrad.rules.arrays import Array, as_array, either, inner, larger, where, zero_sum
+from accelegrad.rules.base import Oracle, Projection, Prox, State, Step
+from accelegrad.rules.distance import Probing, check_radius
 from accelegrad.rules.schedules import adaptive_step, importance_weight
 
 STEP = 2  # the step is so many radii over the root of the weighted squares
@@ -65,7 +58,7 @@ class DualAveragingState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class DistanceFreeAcceleGrad(Probing, QueryRule):
+class DistanceFreeAcceleGrad(Probing, InterpolatingRule):
     r"""AcceleGrad with an automatic diameter, for constraints and composite terms too.
 
     AcceleGrad's own weights :math:`\alpha_t` and coupling, with a radius :math:`r_t` in the
@@ -148,10 +141,20 @@ class DistanceFreeAcceleGrad(Probing, QueryRule):
     project_y: bool = True
     prox: Prox | None = None
 
+    can = frozenset(
+        {"project", "project_y", "prox", "radius", "largest_radius", "probe", "coarsen"}
+    )
+
     def __post_init__(self) -> None:
         check_radius("initial_radius", self.initial_radius)
         if self.largest_radius is not None:
             real_number("largest_radius", self.largest_radius, above=0)
+
+    @property
+    def shrinking(self) -> Mapping[str, int]:  # type: ignore[override]
+        """The sums in its states, by the power of the ratio with which they shrink."""
+        sums = {**WEIGHTED_SUMS, "evidence": 2, "gradient_sum": 2}
+        return {**sums, "dual_sum": 2, "dual_weight": 2} if self.bent else sums
 
     @property
     def bent(self) -> bool:
@@ -160,10 +163,11 @@ class DistanceFreeAcceleGrad(Probing, QueryRule):
 
     def init(self, x0: Array) -> State:
         """Return y_0 = z_0 = x_0."""
+        x0, sums = as_array(x0), zero_sum(x0)
         zero, radius = 0 * x0, self.first_radius(x0)
-        common = (0, x0, x0, x0, 0.0, 0.0, zero, 0.0, x0, radius, 0.0, zero)
+        common = (0, x0, x0, x0, sums, 0.0, zero, sums, x0, radius, sums, zero)
         if self.bent:
-            return DualAveragingState(*common, zero, 0.0, zero, noisy=True)
+            return DualAveragingState(*common, zero, sums, zero, noisy=True)
         return DistanceFreeState(*common)
 
     def capped(self, radius: Any) -> Any:
@@ -181,16 +185,9 @@ class DistanceFreeAcceleGrad(Probing, QueryRule):
             state = state._replace(noisy=not exact)
         return super().prepared(state, oracle)
 
-    def query(self, state: State) -> Array:
-        """Return x_{t+1} = tau_t z_t + (1 - tau_t) y_t."""
-        return state.query_point
-
-    def weight(self, state: State) -> Any:
-        """Return alpha_t, the weight that the certificate gives to the gradient's cut."""
-        return importance_weight(state.iteration)
-
     def update(self, state: State, gradient: Array) -> State:
         """Return the state after the gradient g_t at x_{t+1}."""
+        gradient = as_array(gradient)
         if self.bent:
             return self._bent_update(state, gradient)
         alpha = importance_weight(state.iteration)
@@ -205,17 +202,19 @@ class DistanceFreeAcceleGrad(Probing, QueryRule):
     def _bent_update(self, state: DualAveragingState, gradient: Array) -> DualAveragingState:
         """Return the state after the gradient g_t, with steps that a set or a term bends."""
         alpha, x = importance_weight(state.iteration), state.query_point
-        first = state.iteration == 0
-        change = self._mapping(state, gradient) if first else gradient - state.last_gradient
+        change = either(
+            state.iteration == 0,
+            lambda: self._mapping(state, gradient),
+            lambda: gradient - state.last_gradient,
+        )
         squares = state.weighted_squares + alpha * alpha * inner(change, change)
         # Where the function's gradient is zero, the term's need not be.
-        eta = adaptive_step(STEP * state.radius, squares) + (squares == 0) * state.radius
+        eta = where(squares == 0, state.radius, adaptive_step(STEP * state.radius, squares))
         dual_sum = state.dual_sum + alpha * gradient
         dual_weight = state.dual_weight + alpha
-        if state.noisy:
-            z = self._near(state.start - eta * dual_sum, eta * dual_weight)
-        else:
-            z = self._near(state.mirror_point - alpha * eta * gradient, alpha * eta)
+        base = where(state.noisy, state.start, state.mirror_point)
+        towards = where(state.noisy, dual_sum, alpha * gradient)
+        z = self._near(base - eta * towards, eta * where(state.noisy, dual_weight, alpha))
         y = self._in_set(self._near(x - eta * gradient, eta))
         mapping = gradient if self.prox is None else (x - y) / eta
         common = self._following(state, squares, eta, self._in_set(z), y, mapping)
@@ -227,10 +226,10 @@ class DistanceFreeAcceleGrad(Probing, QueryRule):
         Where it is zero but for rounding, and so tells nothing of the scale, return the gradient.
         """
         x0, square = state.start, inner(gradient, gradient)
-        step = adaptive_step(state.radius, square) + (square == 0) * state.radius
+        step = where(square == 0, state.radius, adaptive_step(state.radius, square))
         moved = x0 - self._in_set(self._near(x0 - step * gradient, step))
         tells = inner(moved, moved) > ROUNDING * ROUNDING * step * step * square
-        return moved / step if tells else gradient
+        return where(tells, moved / step, gradient)
 
     def _near(self, point: Array, step: Any) -> Array:
         """Return the prox of the term, if there is one."""
@@ -245,7 +244,7 @@ class DistanceFreeAcceleGrad(Probing, QueryRule):
     ) -> tuple[Any, ...]:
         """Return what both states have in common after z, y and the G_t of the evidence."""
         t, x0, r = state.iteration, state.start, state.radius
-        alpha, tau = importance_weight(t), 1 / importance_weight(t + 1)
+        alpha = importance_weight(t)
         z = held(z, x0, REACH * r)
         weight = alpha * r * r
         evidence = state.evidence + weight * inner(mapping, x0 - state.query_point)
@@ -253,7 +252,7 @@ class DistanceFreeAcceleGrad(Probing, QueryRule):
         proven = self._proven(evidence, gradient_sum, x0, eta / (r * r))
         return (
             t + 1,
-            z + (1 - tau) * (y - z),
+            coupled(t + 1, z, y),
             z,
             y,
             squares,
@@ -277,13 +276,16 @@ class DistanceFreeAcceleGrad(Probing, QueryRule):
         excess = step * (evidence - inner(gradient_sum, offset))
         return moved * (reached**0.5 + adaptive_step(excess, reached))
 
-    def output(self, state: State) -> Array:
-        """Return the average of the y_{t+1} with weights alpha_t r_t (x_0 before any step)."""
-        return weighted_average(state, state.gradient_point)
+    def seen_square(self, before: State, step: Step) -> float:
+        """Return ||g||^2, or half of that of its change, which the steps on a set follow.
 
-    def last(self, state: State) -> Array:
-        """Return the last y_t."""
-        return state.gradient_point
+        At a minimiser on the boundary of a set gradients do not vanish. A change has twice the
+        noise of a gradient.
+        """
+        if not self.bent:
+            return super().seen_square(before, step)
+        change = step.state.last_gradient - before.last_gradient
+        return inner(change, change) / 2  # type: ignore[no-any-return]
 
 
 def held(z: Array, x0: Array, reach: Any) -> Array:

@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from accelegrad.rules.base import Array, Projection, QueryRule, inner, weighted_average
-from accelegrad.rules.distance import Probing, check_radius, distance, larger
+from accelegrad.rules.accelegrad import WEIGHTED_SUMS
+from accelegrad.rules.adagrad import UNIFORM_SUMS
+from accelegrad.rules.arrays import Array, as_array, inner, larger, zero_sum
+from accelegrad.rules.base import Projection, QueryRule, weighted_average
+from accelegrad.rules.distance import Probing, check_radius, distance
 from accelegrad.rules.schedules import adaptive_step
 
 
@@ -63,12 +66,16 @@ class DoG(Probing, QueryRule):
     probe: bool | None = None
     project: Projection | None = None
 
+    can = frozenset({"project", "radius", "probe", "coarsen"})
+    shrinking = UNIFORM_SUMS
+
     def __post_init__(self) -> None:
         check_radius("initial_radius", self.initial_radius)
 
     def init(self, x0: Array) -> DistanceState:
         """Return the state at x_0."""
-        return DistanceState(0, x0, x0, self.first_radius(x0), 0.0, 0.0, 0 * x0, 0.0)
+        x0, zero = as_array(x0), zero_sum(x0)
+        return DistanceState(0, x0, x0, self.first_radius(x0), zero, 0.0, 0 * x0, zero)
 
     def query(self, state: DistanceState) -> Array:
         """Return x_t."""
@@ -81,6 +88,7 @@ class DoG(Probing, QueryRule):
     def update(self, state: DistanceState, gradient: Array) -> DistanceState:
         """Return the state after the gradient at x_t."""
         t, x, start, radius, squares, _, weighted_sum, weight_sum = state
+        gradient = as_array(gradient)
         squares = squares + inner(gradient, gradient)
         eta = adaptive_step(radius, squares)
         following = x - eta * gradient
@@ -160,13 +168,18 @@ class ADoG(Probing, QueryRule):
     probe: bool | None = None
     project: Projection | None = None
 
+    can = frozenset({"project", "radius", "probe", "coarsen"})
+    accelerated = True
+    shrinking = {**WEIGHTED_SUMS, "earlier_radii": 1, "alpha_sum": 2}  # noqa: RUF012
+
     def __post_init__(self) -> None:
         check_radius("initial_radius", self.initial_radius)
 
     def init(self, x0: Array) -> CoupledDistanceState:
         """Return y_0 = z_0 = x_0."""
+        x0, zero = as_array(x0), zero_sum(x0)
         radius = self.first_radius(x0)
-        return CoupledDistanceState(0, x0, x0, x0, x0, radius, 0.0, 0.0, 0.0, 0.0, 0 * x0, 0.0)
+        return CoupledDistanceState(0, x0, x0, x0, x0, radius, zero, zero, zero, 0.0, 0 * x0, zero)
 
     def query(self, state: CoupledDistanceState) -> Array:
         """Return x_t = tau_t z_t + (1 - tau_t) y_t."""
@@ -178,6 +191,7 @@ class ADoG(Probing, QueryRule):
 
     def update(self, state: CoupledDistanceState, gradient: Array) -> CoupledDistanceState:
         """Return the state after the gradient g_t at x_t."""
+        gradient = as_array(gradient)
         alpha = travelled_weight(state.radius, state.earlier_radii)
         squares = state.weighted_squares + alpha * alpha * inner(gradient, gradient)
         eta = adaptive_step(state.radius, squares)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from accelegrad.rules.arrays import Array, as_array, inner
 from accelegrad.rules.base import (
-    Array,
     Evaluation,
     KnownEvaluation,
     Oracle,
@@ -14,7 +15,7 @@ from accelegrad.rules.base import (
     Rule,
     State,
     Step,
-    inner,
+    TwoPhaseRule,
 )
 
 
@@ -58,7 +59,7 @@ class ChangedEvaluation:
     @property
     def squared_norm(self) -> float:
         """The squared norm of T' g."""
-        return float(inner(self.gradient, self.gradient))
+        return inner(self.gradient, self.gradient)  # type: ignore[no-any-return]
 
 
 class ChangedOracle:
@@ -82,9 +83,9 @@ class Rescaled(Rule):
     """A rule that runs in the coordinates v of x = T v, and is seen in those of x.
 
     A linear change of coordinates makes another method of a gradient method: it is as if the
-    function were v -> f(T v). The state is the inner rule's, in v; what it asks for, is told and
-    returns is in x. Where the inner rule is a `QueryRule`, `query`, `update` and `weight` are there
-    too.
+    function were v -> f(T v). The state is the inner rule's, in v; what it asks for, is given and
+    returns is in x. Where the inner rule is a `QueryRule` or a `TwoPhaseRule`, their methods are
+    there too.
 
     Parameters
     ----------
@@ -108,11 +109,50 @@ class Rescaled(Rule):
                 f"change must have the methods {', '.join(OPERATIONS)}, but {self.change!r} has no "
                 f"{missing[0]}."
             )
-        object.__setattr__(self, "needs_values", self.rule.needs_values)
+
+    @property
+    def can(self) -> frozenset[str]:  # type: ignore[override]
+        """What the inner rule can do, but for a set and a term, which are meant in x."""
+        return self.rule.can - {"project", "project_y", "prox"}
+
+    @property
+    def accelerated(self) -> bool:  # type: ignore[override]
+        """Whether the inner rule is."""
+        return self.rule.accelerated
+
+    @property
+    def shrinking(self) -> Mapping[str, int]:  # type: ignore[override]
+        """The sums of the inner rule."""
+        return self.rule.shrinking
 
     def init(self, x0: Array) -> State:
         """Return the inner rule's state at T^-1 x0."""
-        return self.rule.init(self.change.invert(x0))
+        return self.rule.init(self.change.invert(as_array(x0)))
+
+    def prepared(self, state: State, oracle: Oracle) -> tuple[State, Oracle]:
+        """Return the inner rule's state with what it learns from values in v."""
+        return self.rule.prepared(state, ChangedOracle(oracle, self.change))[0], oracle
+
+    def with_radius(self, radius: float, largest: float | None = None) -> Rule:
+        """Return a rule that begins with another radius, in v."""
+        return replace(self, rule=self.rule.with_radius(radius, largest))
+
+    def with_start_value(self, state: State, value: float) -> State:
+        """Return a first state that knows the value at x0."""
+        return self.rule.with_start_value(state, value)
+
+    def coarsened(self, state: State, ratio: float) -> State:
+        """Return the inner rule's state of a run with larger batches."""
+        return self.rule.coarsened(state, ratio)
+
+    def seen_gradient(self, gradient: Array) -> Array:
+        """Return T' g, as the inner rule sees it."""
+        return self.rule.seen_gradient(self.change.adjoint(gradient))
+
+    def seen_square(self, before: State, step: Step) -> float:
+        """Return the square that the inner rule's steps follow."""
+        changed = ChangedEvaluation(None, step.evaluation, self.change)
+        return self.rule.seen_square(before, step._replace(evaluation=changed))
 
     def step(self, state: State, oracle: Oracle) -> Step:
         """Do one step of the inner rule; the evaluation it leaves is the one in x."""
@@ -131,15 +171,26 @@ class Rescaled(Rule):
 
     def query(self, state: State) -> Array:
         """Return the point where the next gradient is wanted."""
-        return self.change.apply(self._query_rule.query(state))
+        return self.change.apply(self._asking_rule.query(state))
 
-    def update(self, state: State, gradient: Array) -> State:
-        """Return the state after the gradient at the query point."""
-        return self._query_rule.update(state, self.change.adjoint(gradient))
+    def look_ahead(self, state: State, prediction: Array) -> State:
+        """Return the state after the first of two gradients."""
+        return self._asking_rule.look_ahead(state, self._changed(prediction))
+
+    def second_query(self, state: State) -> Array:
+        """Return the point where the second of two gradients is wanted."""
+        return self.change.apply(self._asking_rule.second_query(state))
+
+    def update(self, state: State, *gradients: Array) -> State:
+        """Return the state after the gradient at the query point, or after both of them."""
+        return self._asking_rule.update(state, *map(self._changed, gradients))
 
     def weight(self, state: State) -> Any:
         """Return the weight of the next gradient in the method's average."""
-        return self._query_rule.weight(state)
+        return self._asking_rule.weight(state)
+
+    def _changed(self, gradient: Array) -> Array:
+        return self.change.adjoint(as_array(gradient))
 
     def output(self, state: State) -> Array:
         """Return the point that the method's theorem speaks of."""
@@ -150,11 +201,11 @@ class Rescaled(Rule):
         return self.change.apply(self.rule.last(state))
 
     @property
-    def _query_rule(self) -> QueryRule:
-        if not isinstance(self.rule, QueryRule):
+    def _asking_rule(self) -> Any:
+        if not isinstance(self.rule, QueryRule | TwoPhaseRule):
             raise TypeError(
                 f"{type(self.rule).__name__} searches for its step and has `step` only; `query` "
-                "and `update` need a rule that takes one gradient a step."
+                "and `update` need a rule that asks for gradients."
             )
         return self.rule
 

@@ -19,7 +19,8 @@ def adaptive_step(scale: Any, total: Any) -> Any:
 
     A total of zero means that every gradient so far was zero: whatever the step, nothing moves.
     """
-    return scale * (total > 0) / (total + (total == 0)) ** 0.5
+    # In this order: torch takes a number times a truth value for float32.
+    return scale / (total + (total == 0)) ** 0.5 * (total > 0)
 
 
 def accelegrad_step(diameter: Any, gradient_bound: Any, weighted_squares: Any) -> Any:

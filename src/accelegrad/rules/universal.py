@@ -15,14 +15,15 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from accelegrad.errors import LineSearchError, NonFiniteError, real_number, whole_number
+from accelegrad.rules.arrays import Array, as_array, inner
 from accelegrad.rules.base import (
-    Array,
     Evaluation,
     KnownEvaluation,
     Oracle,
     Projection,
     Step,
     StepRule,
+    weighted_average,
 )
 from accelegrad.rules.schedules import fast_gradient_weight
 
@@ -66,6 +67,8 @@ class UniversalRule(StepRule):
     project: Projection | None = None
     max_trials: int = 100
 
+    can = StepRule.can | {"project"}
+
     def __post_init__(self) -> None:
         real_number("epsilon", self.epsilon, above=0)
         real_number("initial_smoothness", self.initial_smoothness, above=0)
@@ -97,7 +100,7 @@ class UniversalRule(StepRule):
     def _passes(self, at: Evaluation, trial: Evaluation, smoothness: float, slack: float) -> bool:
         """Test f(u) <= f(x) + <g, u - x> + M/2 ||u - x||^2 + slack, u the trial point."""
         move = trial.point - at.point
-        model = at.value + at.gradient @ move + smoothness / 2 * (move @ move)
+        model = at.value + inner(at.gradient, move) + smoothness / 2 * inner(move, move)
         return bool(trial.value <= model + slack)
 
 
@@ -106,14 +109,12 @@ class _AveragingRule(UniversalRule):
 
     def init(self, x0: Array) -> GradientState:
         """Return the state at x_0."""
-        L = self.initial_smoothness
+        x0, L = as_array(x0), self.initial_smoothness
         return GradientState(0, x0, None, None, x0, x0, L, 0.0, 0, 0 * x0, 0.0)
 
     def output(self, state: GradientState) -> Array:
         """Return the average of the accepted points (x_0 before any step)."""
-        if state.iteration == 0:
-            return state.point
-        return state.weighted_sum / state.weight_sum
+        return weighted_average(state, state.point)
 
     def last(self, state: GradientState) -> Array:
         """Return the point accepted last."""
@@ -211,6 +212,7 @@ class UniversalFastGradient(UniversalRule):
 
     def init(self, x0: Array) -> FastState:
         """Return y_0 = x_0, A_0 = 0."""
+        x0 = as_array(x0)
         return FastState(0, x0, x0, 0.0, self.initial_smoothness, 0.0, 0)
 
     def step(self, state: FastState, oracle: Oracle) -> Step:

@@ -8,23 +8,13 @@ where the gradients do not because the minimiser lies on the boundary of a set.
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from accelegrad.errors import real_number
-from accelegrad.rules.base import (
-    Array,
-    Oracle,
-    Projection,
-    Prox,
-    Rule,
-    State,
-    Step,
-    inner,
-    weighted_average,
-)
-from accelegrad.rules.distance import Probing, check_distance, check_radius, distance, larger
+from accelegrad.rules.arrays import Array, as_array, either, inner, larger, zero_sum
+from accelegrad.rules.base import Projection, Prox, State, TwoPhaseRule, weighted_average
+from accelegrad.rules.distance import Probing, check_distance, check_radius, distance
 from accelegrad.rules.dog import travelled_weight
 from accelegrad.rules.schedules import adaptive_step
 
@@ -40,35 +30,24 @@ def unixgrad_step(diameter: Any, weighted_differences: Any) -> Any:
 
 def difference(gradient: Array, prediction: Array) -> Any:
     """Return ||g_t - M_t||^2."""
-    surprise = gradient - prediction
+    surprise = gradient - as_array(prediction)
     return inner(surprise, surprise)
 
 
-class ExtragradientRule(Rule):
-    """Two gradients a step; subclasses choose the weights and the step sizes."""
+class ExtragradientRule(TwoPhaseRule):
+    """The points and moves of both; subclasses choose the weights and the step sizes."""
 
     project: Projection | None
     prox: Prox | None
+    accelerated = True
 
-    @abstractmethod
-    def weight(self, state: State) -> Any:
-        """Return the weight of the next x_t in the average."""
+    def query(self, state: State) -> Array:
+        """Return z~_t, for M_t."""
+        return state.query_point
 
-    @abstractmethod
-    def look_ahead(self, state: State, prediction: Array) -> State:
-        """Return the state after the gradient M_t at z~_t: x_t and the average x~_t are new."""
-
-    @abstractmethod
-    def commit(self, state: State, prediction: Array, gradient: Array) -> State:
-        """Return the state after the gradient g_t at x~_t: y_t and the next z~ are new."""
-
-    def step(self, state: State, oracle: Oracle) -> Step:
-        """Do one step, with M_t at z~_t and g_t at x~_t."""
-        prediction = oracle(state.query_point).gradient
-        ahead = self.look_ahead(state, prediction)
-        evaluation = oracle(ahead.weighted_sum / ahead.weight_sum)
-        following = self.commit(ahead, prediction, evaluation.gradient)
-        return Step(following, evaluation, self.weight(state))
+    def second_query(self, state: State) -> Array:
+        """Return x~_t, for g_t."""
+        return state.weighted_sum / state.weight_sum
 
     def output(self, state: State) -> Array:
         """Return x~_t, the weighted average of the x_i (x_0 before any step)."""
@@ -147,6 +126,9 @@ class UniXGrad(ExtragradientRule):
     project: Projection | None = None
     prox: Prox | None = None
 
+    can = frozenset({"project", "prox", "coarsen"})
+    shrinking = {"weighted_sum": 2, "weight_sum": 2, "weighted_differences": 4}  # noqa: RUF012
+
     def __post_init__(self) -> None:
         check_distance("diameter", self.diameter)
         if self.gradient_scale is not None:
@@ -154,8 +136,9 @@ class UniXGrad(ExtragradientRule):
 
     def init(self, x0: Array) -> ExtragradientState:
         """Return y_0 = x_0."""
+        x0, zero = as_array(x0), zero_sum(x0)
         scale = 0.0 if self.gradient_scale is None else self.gradient_scale
-        return ExtragradientState(0, x0, x0, x0, scale * scale, 0.0, 0 * x0, 0.0)
+        return ExtragradientState(0, x0, x0, x0, zero + scale * scale, 0.0, 0 * x0, zero)
 
     def weight(self, state: ExtragradientState) -> Any:
         """Return alpha_t = t, counted from 1."""
@@ -163,10 +146,11 @@ class UniXGrad(ExtragradientRule):
 
     def look_ahead(self, state: ExtragradientState, prediction: Array) -> ExtragradientState:
         """Return the state with x_t, after the gradient M_t at z~_t."""
-        alpha = self.weight(state)
+        prediction, alpha = as_array(prediction), self.weight(state)
         total = state.weighted_differences
-        if state.iteration == 0 and self.gradient_scale is None:
-            total = inner(prediction, prediction)
+        if self.gradient_scale is None:  # the first gradient's norm is G_0
+            first = state.iteration == 0
+            total = total + either(first, lambda: inner(prediction, prediction), lambda: 0.0)
         eta = unixgrad_step(self.diameter, total)
         x = self._move(state.base_point, prediction, alpha * eta)
         return state._replace(
@@ -177,11 +161,11 @@ class UniXGrad(ExtragradientRule):
             weight_sum=state.weight_sum + alpha,
         )
 
-    def commit(
+    def update(
         self, state: ExtragradientState, prediction: Array, gradient: Array
     ) -> ExtragradientState:
-        """Return the state with y_t, after the gradient g_t at x~_t."""
-        alpha = self.weight(state)
+        """Return the state with y_t and the next z~, after the gradient g_t at x~_t."""
+        gradient, alpha = as_array(gradient), self.weight(state)
         y = self._move(state.base_point, gradient, alpha * state.step_size)
         total = state.weighted_differences + alpha * alpha * difference(gradient, prediction)
         following = alpha + 1
@@ -256,13 +240,17 @@ class UDoG(Probing, ExtragradientRule):
     project: Projection | None = None
     prox: Prox | None = None
 
+    can = frozenset({"project", "prox", "radius", "probe", "coarsen"})
+    shrinking = {**UniXGrad.shrinking, "earlier_radii": 1, "largest_square": 3}  # noqa: RUF012
+
     def __post_init__(self) -> None:
         check_radius("initial_radius", self.initial_radius)
 
     def init(self, x0: Array) -> TravelledState:
         """Return x_0 = y_0."""
+        x0, zero = as_array(x0), zero_sum(x0)
         radius = self.first_radius(x0)
-        return TravelledState(0, x0, x0, x0, x0, radius, 0.0, 0.0, 0.0, 0.0, 0 * x0, 0.0)
+        return TravelledState(0, x0, x0, x0, x0, radius, zero, zero, 0.0, 0.0, 0 * x0, zero)
 
     def weight(self, state: TravelledState) -> Any:
         """Return w_t = alpha_t r_t, the sum of the radii up to r_t."""
@@ -270,6 +258,7 @@ class UDoG(Probing, ExtragradientRule):
 
     def look_ahead(self, state: TravelledState, prediction: Array) -> TravelledState:
         """Return the state with x_{t+1}, after the gradient m_t at z~_t."""
+        prediction = as_array(prediction)
         alpha = travelled_weight(state.radius, state.earlier_radii)
         square = alpha * alpha * inner(prediction, prediction)
         largest = larger(state.largest_square, square)
@@ -283,8 +272,9 @@ class UDoG(Probing, ExtragradientRule):
             weight_sum=state.weight_sum + weight,
         )
 
-    def commit(self, state: TravelledState, prediction: Array, gradient: Array) -> TravelledState:
-        """Return the state with y_{t+1}, after the gradient g_t at x~_t."""
+    def update(self, state: TravelledState, prediction: Array, gradient: Array) -> TravelledState:
+        """Return the state with y_{t+1} and the next z~, after the gradient g_t at x~_t."""
+        gradient = as_array(gradient)
         alpha = travelled_weight(state.radius, state.earlier_radii)
         total = state.weighted_differences + alpha * alpha * difference(gradient, prediction)
         eta = adaptive_step(state.radius, larger(total, state.largest_square))

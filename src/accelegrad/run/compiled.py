@@ -20,10 +20,10 @@ from accelegrad.problems.linear_model import LinearModel
 from accelegrad.problems.scaling import ColumnScaling
 from accelegrad.problems.sets import Ball
 from accelegrad.rules import AcceleGrad, AdaGrad, DistanceFreeAcceleGrad, Rescaled
-from accelegrad.rules.base import Rule, Step
+from accelegrad.rules.base import Rule, Step, fewer_steps
 from accelegrad.rules.rescaled import ChangedOracle
 from accelegrad.rules.schedules import importance_weight
-from accelegrad.run.batches import fewer_steps, powers_of, weight_squares
+from accelegrad.run.batches import weight_squares
 from accelegrad.run.oracle import QUIET, Evaluation, MinibatchOracle
 
 if TYPE_CHECKING:
@@ -33,6 +33,12 @@ if TYPE_CHECKING:
 CHUNK_ENTRIES = 1 << 21
 #: With fewer rows and columns, loading Numba would take longer than what it saves.
 LEAST_ROWS, LEAST_ENTRIES = 5_000, 1 << 18
+#: Rules that are compiled: the kernels' name for them, and the parameters that these take over
+TWINS: Mapping[type[Rule], tuple[str, tuple[str, ...]]] = {
+    AcceleGrad: ("accelegrad", ("diameter", "gradient_bound")),
+    AdaGrad: ("adagrad", ("diameter",)),
+    DistanceFreeAcceleGrad: ("distance_free", ("largest_radius",)),
+}
 #: What the kernels keep of a rule's sums: numbers that grow with the weights, or their squares, and
 #: columns by the layout (columns of CSR rows' coupled rules and of AdaGrad, points of dense rows)
 LINEAR = (
@@ -110,6 +116,7 @@ class CompiledRule(Rule):
 
     def __init__(self, rule: Rule, model: LinearModel, *, values: bool = False) -> None:
         self.rule, self.change = _parts(rule)
+        self.can, self.accelerated = self.rule.can, self.rule.accelerated
         self.model, self.values = model, values
         X: Any = model.X
         entries = X.size if isinstance(X, np.ndarray) else X.nnz
@@ -118,7 +125,8 @@ class CompiledRule(Rule):
     def init(self, x0: Vector) -> CompiledState:
         """Return the state before the first step, in the rule's own coordinates."""
         start = x0 if self.change is None else self.change.invert(x0)
-        return CompiledState(self._epochs, start, getattr(self.rule.init(start), "radius", None))
+        radius = self.rule.init(start).radius if "radius" in self.can else None
+        return CompiledState(self._epochs, start, radius)
 
     def step(self, state: CompiledState, oracle: Any) -> Step:
         """Do one step."""
@@ -151,26 +159,30 @@ class CompiledRule(Rule):
         with np.errstate(**QUIET):
             return Evaluation(point, self.model.batch_value_and_gradient(point, rows)[0])
 
-    def coarsen(self, state: CompiledState, ratio: float) -> None:
-        """Change the state into that of batches so much larger: the twin of `coarsened`."""
+    def coarsened(self, state: CompiledState, ratio: float) -> CompiledState:
+        """Change the state into that of batches so much larger, as the rule does with its own."""
         assert state.epochs is not None
         steps = fewer_steps(state.iteration, ratio)
         ratio = state.iteration / steps
-        powers = powers_of(self.rule)
+        powers = self.rule.shrinking
         squares = next(p for name, p in powers.items() if name.endswith("squares"))
         content = state.epochs.state()
         content["squares"] /= ratio**squares
         content["iteration"] = steps
         _shrink_sums(content, ratio ** powers["weight_sum"])
         state.epochs.restore(content)
+        return state
+
+    def seen_gradient(self, gradient: Vector) -> Vector:
+        """Return a gradient in the rule's coordinates."""
+        return gradient if self.change is None else self.change.adjoint(gradient)
 
     def _first_radius(self, state: CompiledState, oracle: MinibatchOracle) -> float | None:
         """Return the radius to start with, from the rule's own probe where it has one."""
-        rule = self.rule
-        if not isinstance(rule, DistanceFreeAcceleGrad):
+        if "radius" not in self.can:
             return None
         seen = oracle if self.change is None else ChangedOracle(oracle, self.change)
-        found, _ = rule.prepared(rule.init(state.start), seen)
+        found, _ = self.rule.prepared(self.rule.init(state.start), seen)
         return float(found.radius)
 
     def _epochs(self, x0: Vector, radius: float | None) -> Epochs:
@@ -182,19 +194,13 @@ class CompiledRule(Rule):
             "l2": model.l2,
             "fit_intercept": model.fit_intercept,
         }
-        if isinstance(rule, DistanceFreeAcceleGrad):
-            kind = "distance_free"
-            settings |= {"initial_radius": radius, "largest_radius": rule.largest_radius}
+        kind, parameters = TWINS[type(rule)]
+        settings |= {name: getattr(rule, name) for name in parameters}
+        if "radius" in self.can:
+            settings["initial_radius"] = radius
         else:
-            assert isinstance(rule, (AcceleGrad, AdaGrad))
             ball = _ball_of(rule)
-            settings |= {
-                "diameter": rule.diameter,
-                "ball_radius": None if ball is None else ball.radius,
-            }
-            kind = "adagrad"
-            if isinstance(rule, AcceleGrad):
-                kind, settings["gradient_bound"] = "accelegrad", rule.gradient_bound
+            settings["ball_radius"] = None if ball is None else ball.radius
         X: Any = model.X
         if not isinstance(X, np.ndarray):
             from accelegrad.kernels.sparse_epochs import SparseEpochs
@@ -243,9 +249,9 @@ def _parts(rule: Rule) -> tuple[Rule, ColumnScaling | None]:
     return rule, None
 
 
-def _ball_of(rule: Rule) -> Ball | None:
+def _ball_of(rule: Any) -> Ball | None:
     """Return the ball whose projection the rule uses."""
-    ball = getattr(getattr(rule, "project", None), "__self__", None)
+    ball = getattr(rule.project, "__self__", None)
     return ball if isinstance(ball, Ball) else None
 
 
@@ -267,12 +273,13 @@ def _pays(model: LinearModel) -> bool:
     return kernels.wanted(kernels.readable(model.X), pays)
 
 
-def _has_twin(rule: Rule, x0: Vector) -> bool:
-    if type(rule) not in (AcceleGrad, AdaGrad, DistanceFreeAcceleGrad):
+def _has_twin(rule: Any, x0: Vector) -> bool:
+    """Tell whether compiled code does a rule's steps: at most z is kept in a ball around x0."""
+    if type(rule) not in TWINS or ("prox" in rule.can and rule.prox is not None):
         return False
-    if getattr(rule, "prox", None) is not None or getattr(rule, "project", None) is None:
-        return getattr(rule, "prox", None) is None
+    if rule.project is None:
+        return True
+    if "radius" in rule.can or ("project_y" in rule.can and rule.project_y):
+        return False
     ball = _ball_of(rule)
-    projected_twice = isinstance(rule, AcceleGrad) and rule.project_y
-    known = ball is not None and not projected_twice and not hasattr(rule, "prox")
-    return known and ball is not None and np.array_equal(ball.center, x0)
+    return ball is not None and np.array_equal(ball.center, x0)

@@ -15,13 +15,7 @@ import math
 from typing import TYPE_CHECKING, Any, cast
 
 from accelegrad.rules.base import State, Step
-from accelegrad.run.batches import (
-    ACCELERATED_SIGNAL,
-    coarsened,
-    row_variance,
-    seen_square,
-    weight_squares,
-)
+from accelegrad.run.batches import ACCELERATED_SIGNAL, row_variance, weight_squares
 from accelegrad.run.policies.base import Policy
 
 if TYPE_CHECKING:
@@ -92,7 +86,7 @@ class BatchGrowth(Policy):
         progress = self.progress
         rule, steps = progress.rule, int(progress.rule_state.iteration)
         weights = weight_squares(rule, steps - step.steps, step.steps)
-        self.note(seen_square(rule, before, step) * weights, weights)
+        self.note(rule.seen_square(before, step) * weights, weights)
         if steps < self.next_test:
             return
         size = self.next_size(self._measured_variance())
@@ -104,10 +98,11 @@ class BatchGrowth(Policy):
         """Measure the noise of a row's gradient at the last iterate, as the rule sees it."""
         rule, oracle = self.progress.rule, cast("MinibatchOracle", self.progress.oracle)
         groups, size = self.test_shape(oracle.rows)
-        point, change = rule.last(self.progress.rule_state), getattr(rule, "change", None)
-        gradients = [oracle.at(point, rows).gradient for rows in oracle.sampled(groups, size)]
-        if change is not None:
-            gradients = [change.adjoint(gradient) for gradient in gradients]
+        point = rule.last(self.progress.rule_state)
+        gradients = [
+            rule.seen_gradient(oracle.at(point, rows).gradient)
+            for rows in oracle.sampled(groups, size)
+        ]
         return row_variance(gradients, size)
 
     def _grow(self, size: int, ratio: float) -> None:
@@ -115,11 +110,7 @@ class BatchGrowth(Policy):
         progress = self.progress
         oracle = cast("MinibatchOracle", progress.oracle)
         cast("GrowingSampler", oracle.sampler).grow(size)
-        compiled = getattr(progress.rule, "coarsen", None)  # it changes its state in place
-        if compiled is not None:
-            compiled(progress.rule_state, ratio)
-        else:
-            progress.rule_state = coarsened(progress.rule, progress.rule_state, ratio)
+        progress.rule_state = progress.rule.coarsened(progress.rule_state, ratio)
         progress.uncounted = progress.iteration - int(progress.rule_state.iteration)
         # Judgements are an epoch apart, which is fewer steps now.
         sooner = progress.iteration + oracle.steps_per_epoch

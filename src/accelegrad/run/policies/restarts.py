@@ -17,11 +17,10 @@ which is nearer by then. Two policies tell when:
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from typing import Any
 
-from accelegrad.rules import Rescaled, Rule
+from accelegrad.rules import Rule
 from accelegrad.rules.distance import distance
 from accelegrad.run.oracle import Evaluation
 from accelegrad.run.policies.base import Policy
@@ -105,8 +104,8 @@ class Restarts(Policy):
         self.end_stage(travelled, math.sqrt(float(start @ start)), gap)
         progress.rule = self.staged(self._first_rule)
         state = progress.rule.init(final.point)
-        if progress.oracle.exact_values and hasattr(state, "start_value"):
-            state = state._replace(start_value=final.value)
+        if progress.oracle.exact_values:
+            state = progress.rule.with_start_value(state, final.value)
         progress.rule_state = state
         progress.certificate.forget()
 
@@ -145,11 +144,4 @@ class Restarts(Policy):
 
     def staged(self, rule: Rule) -> Rule:
         """Return the rule with the stage's radius and cap."""
-        if self.radius is None:
-            return rule
-        if isinstance(rule, Rescaled):
-            return dataclasses.replace(rule, rule=self.staged(rule.rule))
-        changes: dict[str, Any] = {"initial_radius": self.radius}
-        if self.cap is not None and hasattr(rule, "largest_radius"):
-            changes["largest_radius"] = self.cap
-        return dataclasses.replace(rule, **changes)  # type: ignore[type-var]
+        return rule if self.radius is None else rule.with_radius(self.radius, self.cap)

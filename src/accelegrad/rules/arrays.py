@@ -1,0 +1,235 @@
+"""What formulas need beyond + - * /, for arrays of any shape of NumPy, torch and JAX, and trees.
+
+Rules are written once, with operators, `inner`, `where` and `either`. No formula has a Python `if`
+on a number that comes from an array, so that JAX can trace and compile the same lines.
+
+Sums over a run (squared norms, weights) are float64 whatever the arrays' type: Python floats for
+NumPy, float64 tensors without dimension for torch. Neither changes the type of an array that it is
+multiplied with. In JAX it would; there the sums have the arrays' type, and below float64 they are
+`CompensatedSum`: a second number keeps what rounding takes off the first.
+"""
+
+from __future__ import annotations
+
+import operator
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+Array: TypeAlias = Any  # of any shape, of NumPy, torch or JAX; or a `Tree` of such arrays
+
+
+def library_of(array: Any) -> Any:
+    """Return the module whose functions take an array: NumPy, torch or jax.numpy."""
+    name = type(array).__module__.partition(".")[0]
+    if name == "torch":
+        return sys.modules["torch"]
+    return sys.modules["jax.numpy"] if name in ("jax", "jaxlib") else np
+
+
+def inner(a: Array, b: Array) -> Any:
+    """Return the inner product over all entries of two arrays, or of two trees of arrays.
+
+    For NumPy it is a Python float, whose arithmetic is far faster.
+    """
+    if type(a) is np.ndarray and a.ndim == 1:
+        return float(a.dot(b))
+    if isinstance(a, TREES):
+        return sum(inner(x, y) for x, y in zip(leaves(a), leaves(b), strict=True))
+    library = library_of(a)
+    if library is np:
+        return float(a.dot(b) if getattr(a, "ndim", 1) == 1 else (a * b).sum())
+    product = a * b
+    return product.sum() if _is_jax(library) else product.sum(dtype=library.float64)
+
+
+def where(condition: Any, yes: Any, no: Any) -> Any:
+    """Return one of two numbers or arrays; an array of conditions chooses entry by entry."""
+    if isinstance(condition, bool | np.bool_):
+        return yes if condition else no
+    if isinstance(condition, Tree) or isinstance(yes, Tree) or isinstance(no, Tree):
+        return together(where, condition, yes, no)
+    library = library_of(condition)
+    yes, no = _number(yes), _number(no)
+    if library.__name__ == "torch" and condition.ndim == 0:  # it would take floats for float32
+        yes, no = (library.as_tensor(x, dtype=_type64(library, x)) for x in (yes, no))
+    return library.where(condition, yes, no)
+
+
+def _type64(library: Any, number: Any) -> Any:
+    return library.float64 if isinstance(number, float) else None
+
+
+def either(condition: Any, yes: Callable[[], Any], no: Callable[[], Any]) -> Any:
+    """Return what one of two functions gives; both are called where the condition is traced."""
+    if isinstance(condition, bool | np.bool_):
+        return yes() if condition else no()
+    return where(condition, yes(), no())
+
+
+def larger(a: Any, b: Any) -> Any:
+    """Return the larger number; the first if they cannot be compared."""
+    return where(b > a, b, a)
+
+
+def absolute(x: Any) -> Any:
+    """Return the absolute values, with operators only."""
+    return x * (x >= 0) - x * (x < 0)
+
+
+# -- trees ---------------------------------------------------------------------------------------
+
+
+class Tree:
+    """A tree of arrays (dicts, lists and tuples of arrays, nested) as one vector.
+
+    Operators act on all its arrays; a number, or a tree of the same shape, is the other operand.
+    `content` is the tree that it was made from, and an index goes to it: ``tree["bias"]``.
+    JAX traces through it.
+    """
+
+    __slots__ = ("content",)
+    __array_ufunc__ = None  # NumPy's numbers leave the operators to it
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, content: Any) -> None:
+        self.content = content
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.content[key]
+
+    def __repr__(self) -> str:
+        return f"Tree({self.content!r})"
+
+    def __neg__(self) -> Tree:
+        return together(operator.neg, self)
+
+
+TREES = (Tree, dict, list, tuple)
+OPERATORS = ("add", "sub", "mul", "truediv", "pow", "gt", "ge", "lt", "le", "eq")
+REFLECTED = ("add", "sub", "mul", "truediv")  # comparisons are reflected by each other
+
+
+def as_array(given: Any) -> Array:
+    """Return a tree of arrays as a `Tree`, an array as it is."""
+    if type(given) is np.ndarray or not isinstance(given, dict | list | tuple):
+        return given
+    _tell_jax()
+    return Tree(given)
+
+
+def leaves(tree: Any) -> Iterator[Any]:
+    """Yield the arrays of a tree."""
+    if isinstance(tree, Tree):
+        tree = tree.content
+    if isinstance(tree, dict):
+        tree = [tree[key] for key in sorted(tree)]  # the order that JAX gives them
+    if isinstance(tree, list | tuple):
+        for part in tree:
+            yield from leaves(part)
+    else:
+        yield tree
+
+
+def together(function: Callable[..., Any], *parts: Any) -> Tree:
+    """Return the tree of what a function gives for the arrays of all parts that are trees."""
+    shape = next(part.content for part in parts if isinstance(part, Tree))
+    columns = [iter(leaves(part)) if isinstance(part, Tree) else None for part in parts]
+
+    def next_result() -> Any:
+        pairs = zip(parts, columns, strict=True)
+        return function(*(part if column is None else next(column) for part, column in pairs))
+
+    return Tree(_filled(shape, next_result))
+
+
+def _filled(shape: Any, next_leaf: Callable[[], Any]) -> Any:
+    """Return a tree of the same shape with other leaves."""
+    if isinstance(shape, dict):
+        found = {key: _filled(shape[key], next_leaf) for key in sorted(shape)}
+        return {key: found[key] for key in shape}
+    if isinstance(shape, list | tuple):
+        parts = [_filled(part, next_leaf) for part in shape]
+        return type(shape)(*parts) if hasattr(shape, "_fields") else type(shape)(parts)
+    return next_leaf()
+
+
+def _tell_jax() -> None:
+    """Let JAX trace through trees, where it has been loaded."""
+    jax = sys.modules.get("jax")
+    if jax is not None and not _JAX_KNOWS:
+        jax.tree_util.register_pytree_node(
+            Tree, lambda tree: ((tree.content,), None), lambda _, parts: Tree(*parts)
+        )
+        _JAX_KNOWS.append(Tree)
+
+
+_JAX_KNOWS: list[type] = []
+
+
+# -- sums ----------------------------------------------------------------------------------------
+
+
+class CompensatedSum(NamedTuple):
+    """A sum in two numbers: what it is, and what rounding has taken off it so far.
+
+    It is a number with one exception: adding to it gives a sum again.
+    """
+
+    total: Any
+    rest: Any
+
+    def __add__(self, term: Any) -> CompensatedSum:
+        """Return the sum with one more term, after D. E. Knuth's exact sum of two floats."""
+        plain = self.total + term
+        share = plain - self.total
+        rest = self.rest + ((self.total - (plain - share)) + (term - share))
+        total = plain + rest
+        return CompensatedSum(total, rest - (total - plain))
+
+
+def zero_sum(x0: Array) -> Any:
+    """Return the sum of no terms, for numbers that come from arrays like this one."""
+    first = next(leaves(x0))
+    library = library_of(first)
+    if not _is_jax(library) or first.dtype == library.float64:
+        return 0.0
+    zero = library.zeros((), first.dtype)
+    return CompensatedSum(zero, zero)
+
+
+def _number(given: Any) -> Any:
+    return given.total if isinstance(given, CompensatedSum) else given
+
+
+def _is_jax(library: Any) -> bool:
+    return bool(library.__name__ == "jax.numpy")
+
+
+# -- the operators -------------------------------------------------------------------------------
+
+
+def _on_tree(function: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda self, other: together(function, self, other)
+
+
+def _on_number(function: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda self, other: function(self.total, _number(other))
+
+
+def _reflected(function: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda self, other: function(other, self)
+
+
+for _name in OPERATORS:
+    _function = getattr(operator, _name)
+    setattr(Tree, f"__{_name}__", _on_tree(_function))
+    if _name != "add":
+        setattr(CompensatedSum, f"__{_name}__", _on_number(_function))
+for _name in REFLECTED:
+    _function = getattr(operator, _name)
+    setattr(Tree, f"__r{_name}__", _on_tree(_reflected(_function)))
+    _swapped = _reflected(_function) if _name != "add" else operator.add
+    setattr(CompensatedSum, f"__r{_name}__", _on_number(_swapped))

@@ -1,0 +1,277 @@
+"""Rules on arrays of any shape and library: NumPy, torch, and JAX compiled with `lax.scan`.
+
+Every rule is run on a vector, on a matrix and on a tree of arrays, by the same lines; torch and JAX
+have to come out where NumPy does. A tree has to come out where the vector of all its entries does.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import torch
+from jax import lax
+
+from accelegrad.rules import (
+    AcceleGrad,
+    AdaGrad,
+    ADoG,
+    DiagonalAcceleGrad,
+    DistanceFreeAcceleGrad,
+    DistanceFreeDiagonalAcceleGrad,
+    DoG,
+    LinearCoupling,
+    Rescaled,
+    Rule,
+    Subgradient,
+    UDoG,
+    UniXGrad,
+)
+from accelegrad.rules.arrays import Tree, absolute, as_array, inner, larger, where
+from accelegrad.rules.base import KnownEvaluation, TwoPhaseRule
+
+STEPS = 300
+SIZE = 12
+
+# -- points of every shape and library -----------------------------------------------------------
+
+
+def vector(x):
+    return x
+
+
+def matrix(x):
+    return x.reshape(3, 4)
+
+
+def tree(x):
+    return {"w": x[:6].reshape(2, 3), "rest": (x[6:8], [x[8:]])}
+
+
+SHAPES = {"vector": vector, "matrix": matrix, "tree": tree}
+
+
+def mapped(function, content):
+    """Return a tree with each array replaced."""
+    if isinstance(content, Tree):
+        content = content.content
+    if isinstance(content, dict):
+        return {key: mapped(function, part) for key, part in content.items()}
+    if isinstance(content, list | tuple):
+        return type(content)(mapped(function, part) for part in content)
+    return function(content)
+
+
+def entries(content):
+    """Return all entries, as `tree` and `matrix` took them from a vector."""
+    if isinstance(content, Tree):
+        content = content.content
+    if isinstance(content, dict):
+        return np.concatenate([entries(content["w"]), entries(content["rest"])])
+    if isinstance(content, list | tuple):
+        return np.concatenate([entries(part) for part in content])
+    return np.ravel(np.asarray(content))
+
+
+# -- the function: smooth, with curvatures from 0.04 to 1, its minimiser not at the start ----------
+
+rng = np.random.default_rng(14)
+START = 0.3 * rng.standard_normal(SIZE)
+TARGET = START + rng.standard_normal(SIZE)
+CURVATURE = np.linspace(0.2, 1.0, SIZE) ** 2
+
+
+class Problem(NamedTuple):
+    """sum_j c_j (x_j - a_j)^2 / 2 in arrays of some kind."""
+
+    start: Any
+    target: Any
+    curvature: Any
+
+    def gradient(self, x):
+        return as_array(self.curvature) * (as_array(x) - as_array(self.target))
+
+    def value(self, x):
+        return inner(self.gradient(x), as_array(x) - as_array(self.target)) / 2
+
+    def oracle(self, x):
+        return KnownEvaluation(x, float(self.value(x)), self.gradient(x))
+
+
+def problem(shape, array):
+    """Return the function in this shape, each array made by a function of a NumPy array."""
+    return Problem(*(mapped(array, SHAPES[shape](part)) for part in (START, TARGET, CURVATURE)))
+
+
+# -- a set, a term and a change of coordinates, for arrays of any kind ---------------------------
+
+
+def onto_ball(x):
+    """Project onto the ball of radius 2 around the origin, which holds the start only."""
+    square = inner(x, x)
+    return where(square > 4.0, 2.0 / square**0.5, 1.0) * x
+
+
+def onto_box(x):
+    """Project onto the box [-1, 1]^d, which holds the start only."""
+    return -larger(-larger(x, -1.0 + 0 * x), -1.0 + 0 * x)
+
+
+def soft(x, step):
+    """Return the proximal map of 0.05 ||.||_1."""
+    shrunk = absolute(x) - 0.05 * step
+    return where(x > 0, 1.0, -1.0) * larger(0 * x, shrunk)
+
+
+class Twice:
+    """x = 2 v."""
+
+    def apply(self, v):
+        return 2.0 * v
+
+    def adjoint(self, gradient):
+        return 2.0 * gradient
+
+    def invert(self, x):
+        return x / 2.0
+
+    def invert_adjoint(self, gradient):
+        return gradient / 2.0
+
+
+RULES: dict[str, Rule] = {
+    "accelegrad": AcceleGrad(4.0),
+    "accelegrad, G": AcceleGrad(4.0, 0.5, onto_ball),
+    "accelegrad, all projected": AcceleGrad(4.0, project=onto_ball, project_y=True),
+    "linear coupling": LinearCoupling(1.0),
+    "linear coupling, ball": LinearCoupling(1.0, onto_ball, project_y=True),
+    "adagrad": AdaGrad(4.0),
+    "adagrad, ball": AdaGrad(4.0, onto_ball),
+    "subgradient": Subgradient(0.5),
+    "subgradient, constant, ball": Subgradient(0.5, "constant", onto_ball),
+    "diagonal": DiagonalAcceleGrad(2.0, 0.1),
+    "diagonal, box": DiagonalAcceleGrad(2.0, project=onto_box, project_y=True),
+    "diagonal, auto": DistanceFreeDiagonalAcceleGrad(0.1),
+    "diagonal, auto, box": DistanceFreeDiagonalAcceleGrad(project=onto_box, project_y=True),
+    "diagonal, auto, probe": DistanceFreeDiagonalAcceleGrad(probe=True),
+    "auto": DistanceFreeAcceleGrad(),
+    "auto, probe": DistanceFreeAcceleGrad(probe=True),
+    "auto, capped": DistanceFreeAcceleGrad(largest_radius=0.5),
+    "auto, z in ball": DistanceFreeAcceleGrad(project=onto_ball, project_y=False),
+    "auto, ball": DistanceFreeAcceleGrad(0.01, project=onto_ball),
+    "auto, ball, probe": DistanceFreeAcceleGrad(probe=True, project=onto_ball),
+    "auto, prox": DistanceFreeAcceleGrad(0.01, prox=soft),
+    "auto, prox, probe": DistanceFreeAcceleGrad(probe=True, prox=soft),
+    "auto, box, prox": DistanceFreeAcceleGrad(0.01, project=onto_box, prox=soft),
+    "dog": DoG(0.01),
+    "dog, ball, probe": DoG(probe=True, project=onto_ball),
+    "a-dog": ADoG(0.01),
+    "a-dog, ball, probe": ADoG(probe=True, project=onto_ball),
+    "unixgrad": UniXGrad(4.0),
+    "unixgrad, ball": UniXGrad(4.0, 1.0, onto_ball),
+    "unixgrad, prox": UniXGrad(4.0, prox=soft),
+    "u-dog": UDoG(0.01),
+    "u-dog, ball, probe": UDoG(probe=True, project=onto_ball),
+    "u-dog, prox": UDoG(0.01, prox=soft),
+    "rescaled": Rescaled(AcceleGrad(2.0), Twice()),
+    "rescaled, auto, probe": Rescaled(DistanceFreeAcceleGrad(probe=True), Twice()),
+    "rescaled, unixgrad": Rescaled(UniXGrad(2.0), Twice()),
+    "rescaled, u-dog, probe": Rescaled(UDoG(probe=True), Twice()),
+}
+
+
+def probes(rule):
+    inner_rule = rule.rule if isinstance(rule, Rescaled) else rule
+    return "probe" in inner_rule.can and inner_rule.probe
+
+
+def first_state(rule, fun, radius=None):
+    """Return the state before the first step, after the probe where there is one.
+
+    What a probe finds comes from the difference of two slopes at a distance of 1e-6, and rounding
+    is 1e-10 of that; to compare the steps, go on with the radius that is given.
+    """
+    state = rule.init(fun.start)
+    if not probes(rule):
+        return state
+    found, _ = rule.prepared(state, fun.oracle)
+    assert found.radius > 10 * state.radius  # or the probe would not be tested
+    if radius is None:
+        return found
+    assert float(found.radius) == pytest.approx(radius, rel=1e-8)
+    if "widths" in found._fields:
+        found = found._replace(widths=radius / found.radius * found.widths)
+    return found._replace(radius=radius)
+
+
+def moved(rule, state, fun):
+    """Do a step of whatever rule by its formulas."""
+    inner_rule = rule.rule if isinstance(rule, Rescaled) else rule
+    first = fun.gradient(rule.query(state))
+    if isinstance(inner_rule, TwoPhaseRule):
+        ahead = rule.look_ahead(state, first)
+        return rule.update(ahead, first, fun.gradient(rule.second_query(ahead)))
+    if isinstance(rule, DistanceFreeDiagonalAcceleGrad):
+        # At the start itself, the first query, values may differ by rounding.
+        downhill = fun.value(rule.query(state)) < (1 - 1e-12) * state.start_value
+        return rule.update(state, first, downhill)
+    return rule.update(state, first)
+
+
+def walk(rule, fun, radius=None):
+    """Return the output, the last iterate and the step size after each step."""
+    state, seen = first_state(rule, fun, radius), []
+    for _ in range(STEPS):
+        state = moved(rule, state, fun)
+        seen.append((entries(rule.output(state)), entries(rule.last(state)), state.step_size))
+    return [np.array(column, dtype=float) for column in zip(*seen, strict=True)]
+
+
+def scan(rule, fun, radius=None):
+    """Do the same compiled by JAX."""
+
+    def body(state, _):
+        state = moved(rule, state, fun)
+        return state, (rule.output(state), rule.last(state), state.step_size)
+
+    def whole(state):
+        return lax.scan(body, state, None, length=STEPS)[1]
+
+    outputs, lasts, sizes = jax.jit(whole)(first_state(rule, fun, radius))
+
+    def each(columns):
+        columns = mapped(np.asarray, columns)
+        return [entries(mapped(lambda part, t=t: part[t], columns)) for t in range(STEPS)]
+
+    return np.array(each(outputs)), np.array(each(lasts)), np.asarray(sizes)
+
+
+@pytest.fixture
+def x64():
+    before = jax.config.jax_enable_x64
+    jax.config.update("jax_enable_x64", True)
+    yield
+    jax.config.update("jax_enable_x64", before)
+
+
+def assert_same(found, expected, tolerance=1e-12):
+    size = max(np.abs(START).max(), np.abs(expected[1]).max())
+    for name, one, other in zip(("output", "last"), found[:2], expected[:2], strict=True):
+        error = np.abs(one - other).max(axis=1) / size
+        assert error.max() <= tolerance, f"{name} differs by {error.max():.1e}"
+    # Later, that of a step for each coordinate is a mean over gradients that are mostly rounding.
+    np.testing.assert_allclose(found[2][:30], expected[2][:30], rtol=1e-9)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("name", RULES)
+def test_every_library_does_the_same_steps(name, shape, x64):
+    rule, plain = RULES[name], problem("vector", np.array)
+    radius = float(first_state(rule, plain).radius) if probes(rule) else None
+    expected = walk(rule, plain)
+    assert np.linalg.norm(expected[1][-1] - START) > 0.5  # it goes somewhere
+    if shape != "vector":
+        assert_same(walk(rule, problem(shape, np.array), radius), expected)
+    assert_same(walk(rule, problem(shape, torch.tensor), radius), expected)
+    assert_same(scan(rule, problem(shape, jnp.asarray), radius), expected)
