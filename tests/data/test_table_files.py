@@ -596,3 +596,61 @@ def test_damaged_parquet(tmp_path: Path) -> None:
         # Names and numbers of rows are not part of any checksum.
         assert got[0].shape[1] == right[0].shape[1]
     assert noticed > len(whole) // 4
+
+
+# Whole files that are read in several blocks
+
+
+@pytest.mark.parametrize("place", [None, 0, 39])
+def test_a_whole_csv_file_of_several_blocks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: int | None
+) -> None:
+    from accelegrad.data import text_blocks
+
+    labels = ["1", "2"] * 20
+    if place is not None:
+        labels[place] = "xyz"
+    rows = [",".join([*map(repr, x.tolist()), t]) for x, t in zip(X, labels, strict=True)]
+    path = written(tmp_path, "a,b,c,t\n" + "\n".join(rows))
+    monkeypatch.setattr(text_blocks, "BLOCK_BYTES", 200)
+    monkeypatch.setattr(text_blocks, "_PIECE", 50)
+    assert len(list(open_table(path).blocks(None))) > 3
+    got, found = open_table(path).whole()
+    np.testing.assert_array_equal(got, X)
+    expected = [1.0, 2.0] * 20 if place is None else labels
+    np.testing.assert_array_equal(found, expected)
+    assert found.dtype.kind == ("f" if place is None else "U")
+
+
+def test_a_whole_libsvm_file_of_several_blocks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from accelegrad.data import text_blocks
+
+    # Blocks have fewer columns at first than later.
+    lines = [f"{i} {1 + i // 4}:{i}.5 {2 + i // 4}:1" for i in range(40)]
+    path = written(tmp_path, "\n".join(lines), "table.svm")
+    once = read(path)
+    monkeypatch.setattr(text_blocks, "BLOCK_BYTES", 100)
+    monkeypatch.setattr(text_blocks, "_PIECE", 30)
+    assert len(list(open_table(path).blocks(None))) > 3
+    again = read(path)
+    assert again.X.has_canonical_format
+    assert again.X.indices.dtype == once.X.indices.dtype
+    np.testing.assert_array_equal(again.X.toarray(), once.X.toarray())
+    np.testing.assert_array_equal(again.y, np.arange(40.0))
+
+
+def test_read_takes_every_format(tmp_path: Path) -> None:
+    np.savez(tmp_path / "dense.npz", X=X.astype(np.float32), y=Y.astype(int))
+    dense = read(tmp_path / "dense.npz")
+    assert (dense.name, dense.X.dtype, dense.y.dtype) == ("dense", np.float64, np.float64)
+    np.testing.assert_array_equal(dense.X, X.astype(np.float32))
+    np.savez(tmp_path / "sparse.npz", **sparse_arrays(sp.csc_matrix(X)), format="csc", y=Y)
+    sparse = read(tmp_path / "sparse.npz")
+    assert isinstance(sparse.X, sp.csr_matrix)
+    np.testing.assert_array_equal(sparse.X.toarray(), X)
+    pandas = pytest.importorskip("pandas", reason="pandas writes the files")
+    frame = pandas.DataFrame(X, columns=list("abc")).assign(t=Y)
+    table = read(parquet_file(tmp_path / "table.parquet", frame), target="a")
+    np.testing.assert_array_equal(table.y, X[:, 0])
