@@ -48,7 +48,7 @@ def sum_oracle(rule: Rule, model: LinearModel, rng: np.random.Generator, goal: G
         return DualOracle(model, rng, goal)
     curved = not isinstance(rule, VarianceReducedAcceleGrad)
     if math.isfinite(model.loss.curvature):
-        return CurvedOracle(model, rng, goal) if curved else FiniteSumOracle(model, rng)
+        return (CurvedOracle if curved else FiniteSumOracle)(model, rng, goal)
     return (SmoothedCurvedOracle if curved else SmoothedSumOracle)(model, rng, goal)
 
 
@@ -59,7 +59,7 @@ def has_curvature(model: LinearModel) -> bool:
 
 def why_dual(model: LinearModel) -> str:
     """Say why coordinate ascent on the dual is best; empty if it is not."""
-    if model.l2 == 0.0 or model.fit_intercept:
+    if model.l2 == 0.0 or model.fit_intercept or model.in_memory is None:
         return ""
     most = MOST_ROWS_LOGISTIC if model.loss.name == "logistic" else MOST_ROWS
     if model.n_samples > most * model.n_features or has_curvature(model):

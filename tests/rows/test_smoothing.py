@@ -7,7 +7,7 @@ from scipy.optimize import linprog, minimize_scalar
 from sklearn.svm import LinearSVC
 
 import accelegrad as ag
-from accelegrad.rows.smoothing import SHRINK, SmoothedSumOracle
+from accelegrad.rows.smoothing import SHRINK, SmoothedSumOracle, smoothing_gap
 
 KINKED = ["hinge", "absolute", "quantile", "epsilon_insensitive"]
 
@@ -45,7 +45,7 @@ def test_the_part_of_the_gap_due_to_smoothing_is_that_of_the_conjugates(loss, mu
     own, theta = smooth.beside(problem), smooth.derivatives
     terms = problem.loss.value(own.margins, problem.y) + problem.loss.conjugate(theta, problem.y)
     expected = problem.shares @ (terms - theta * own.margins)
-    assert own.smoothing_gap(smooth) == pytest.approx(expected, rel=1e-9, abs=1e-14)
+    assert smoothing_gap(own, smooth, mu) == pytest.approx(expected, rel=1e-9, abs=1e-14)
     assert expected > 0
 
 

@@ -50,7 +50,7 @@ class FiniteSum(Protocol):
         """Evaluate the sum at a point, exactly."""
 
     def epoch(self, rule: VarianceReducedAcceleGrad, epoch: Epoch, anchor: Evaluation) -> Epoch:
-        """Do `n_batches` steps: see `VarianceReducedAcceleGrad.advance`."""
+        """Do `n_batches` steps: see `VarianceReducedAcceleGrad.after_gradient`."""
 
 
 class Epoch(NamedTuple):
@@ -210,7 +210,7 @@ class VarianceReducedAcceleGrad(StepRule):
         """Return x, where the next gradient is wanted."""
         return epoch.anchor + epoch.coupling * (epoch.mirror_point - epoch.anchor)
 
-    def advance(self, epoch: Epoch, gradient: Array) -> Epoch:
+    def after_gradient(self, epoch: Epoch, gradient: Array) -> Epoch:
         """Return the epoch after the estimate g at x."""
         a, squares = epoch.weight, epoch.squares
         if epoch.done > 0:
