@@ -5,9 +5,9 @@ import pytest
 from numpy.testing import assert_allclose
 
 import accelegrad as ag
-from accelegrad.proofs import mended_bound
 from accelegrad.problems.sampled_rows import LocalRows
-from accelegrad.rows import curvature
+from accelegrad.proofs import mended_bound
+from accelegrad.rows import curvature as curved
 from accelegrad.rows.curvature import Factored
 from accelegrad.rows.newton_oracle import CurvedOracle
 from toys import linear_problem
@@ -187,7 +187,7 @@ def test_gram_matrices_leave_out_rows_without_curvature():
     at = model.at(ag.minimize(model, rtol=1e-6, rng=0).x)
     rows = model.sampled(500, 0, by=at)
     assert rows.n_curved == np.count_nonzero(at.curvatures()) < 500
-    matrix = curvature.second_derivative_matrix(model, at, rows)
+    matrix = curved.second_derivative_matrix(model, at, rows)
     assert_allclose(matrix, second_derivative_matrix(model, at), rtol=1e-12)
-    costs = curvature.Costs.of(model)
+    costs = curved.Costs.of(model)
     assert costs.price(3, rows.n_curved)[0] <= costs.price(3)[0]

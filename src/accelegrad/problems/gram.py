@@ -96,9 +96,7 @@ def _combination(X: Any, rows: RowNumbers | None, weights: Vector) -> Vector:
     return total
 
 
-def _by_pairs(
-    parts: tuple[Any, ...], d: int, rows: RowNumbers | None, weights: Vector
-) -> Matrix:
+def _by_pairs(parts: tuple[Any, ...], d: int, rows: RowNumbers | None, weights: Vector) -> Matrix:
     from accelegrad.kernels.arrays import read_only
     from accelegrad.kernels.gram import add_gram
 

@@ -21,17 +21,19 @@ import scipy.sparse as sp
 from scipy.optimize import brentq
 
 from accelegrad import kernels
-from accelegrad.errors import Vector, finite_vector, real_array, real_number
+from accelegrad.errors import Vector, finite_vector, real_array
 from accelegrad.problems.gram import Matrix, Storage, gram_matrix, pairs_per_row
 from accelegrad.problems.losses import Loss, make_loss
 from accelegrad.problems.model_input import (
     check_labels,
+    checked_intercept,
+    checked_l2,
     checked_weights,
     design_matrix,
     row_shares,
     targets,
 )
-from accelegrad.problems.products import Products
+from accelegrad.problems.products import products_with
 from accelegrad.problems.row_blocks import RowBlock, RowNumbers, row_block
 from accelegrad.problems.row_curvature import curved_rows, drawn_by_weight, second_derivatives
 from accelegrad.problems.sampled_rows import ModelRows
@@ -267,10 +269,7 @@ class LinearModel:
         delta: float = 1.35,
     ) -> None:
         self.loss: Loss = make_loss(loss, quantile=quantile, epsilon=epsilon, delta=delta)
-        self.l2 = real_number("l2", l2, least=0.0)
-        if not isinstance(fit_intercept, (bool, np.bool_)):
-            raise TypeError(f"fit_intercept must be True or False, not {fit_intercept!r}.")
-        self.fit_intercept = bool(fit_intercept)
+        self.l2, self.fit_intercept = checked_l2(l2), checked_intercept(fit_intercept)
         self._take(design_matrix(X))
         self.n_samples, self.n_features = (int(size) for size in self.X.shape)
         self.n_parameters = self.n_features + self.fit_intercept
@@ -338,7 +337,7 @@ class LinearModel:
         """Take data that are known to be sound, and forget what is known of others."""
         self.X = X
         self._is_sparse = bool(sp.issparse(X))
-        self.products = Products(X)
+        self.products = products_with(X)
         self._readable = kernels.readable(X)
         self._pairs_per_row: float | None = None
         self._column_squares: Vector | None = None
@@ -395,9 +394,7 @@ class LinearModel:
         penalty = self.l2 * float((p.w[:d] + t * move) @ move)
         return float(self.shares @ (slopes * change)) + penalty
 
-    def sampled(
-        self, count: int, seed: Any, by: Any = None, *, caution: float = 0.0
-    ) -> ModelRows:
+    def sampled(self, count: int, seed: Any, by: Any = None, *, caution: float = 0.0) -> ModelRows:
         """Return rows that stand for all: see `accelegrad.problems.row_sum.RowSum.sampled`."""
         if by is None:
             return ModelRows(self, np.random.default_rng(seed).integers(self.n_samples, size=count))

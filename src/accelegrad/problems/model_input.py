@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from accelegrad.errors import Vector, finite_vector, real_array
+from accelegrad.errors import Vector, finite_vector, real_array, real_number
 from accelegrad.problems.losses import Array, Loss
 
 # Entries looked at in one go when searching for non-finite numbers: bounds the memory taken.
@@ -19,8 +19,23 @@ def _is_sparse(X: Any) -> bool:
     return bool(sp.issparse(X))
 
 
-def design_matrix(given: Any) -> Any:
-    """Return X as a dense or CSR matrix of float32 or float64, not copied where it is one."""
+def checked_l2(given: float) -> float:
+    """Return the weight of the l2 term."""
+    return real_number("l2", given, least=0.0)
+
+
+def checked_intercept(given: object) -> bool:
+    """Return whether there is an intercept."""
+    if not isinstance(given, (bool, np.bool_)):
+        raise TypeError(f"fit_intercept must be True or False, not {given!r}.")
+    return bool(given)
+
+
+def design_matrix(given: Any, *, checked: bool = False) -> Any:
+    """Return X as a dense or CSR matrix of float32 or float64, not copied where it is one.
+
+    `checked` says that its entries are known to be finite.
+    """
     X: Any = given if _is_sparse(given) else real_array("X", given)
     real_array("X", np.empty(0, X.dtype))
     if X.ndim != 2:
@@ -35,7 +50,7 @@ def design_matrix(given: Any) -> Any:
         X = X.astype(np.float64)
     if not _is_sparse(X) and not _fit_for_blas(X):
         X = np.ascontiguousarray(X)
-    bad = _first_bad_row(X)
+    bad = None if checked else _first_bad_row(X)
     if bad is not None:
         raise ValueError(f"X must be finite, but row {bad} has an entry that is not.")
     return X

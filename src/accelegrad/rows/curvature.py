@@ -43,7 +43,7 @@ RARE = 1e-3
 FLATTEST = 1e-8
 #: Of the largest: no coordinate is scaled as if it had less curvature than this share.
 LEAST_SCALE = 1e-12
-# What is added to a diagonal of ones, until the matrix has a Cholesky factor: from rounding upwards.
+# What is added to a diagonal of ones until the matrix has a Cholesky factor: rounding, then more.
 _SHIFTS = (1e-13, 1e-11, 1e-9, 1e-7, 1e-5, 1e-3)
 
 

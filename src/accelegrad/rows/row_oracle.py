@@ -7,7 +7,6 @@ from typing import Any, TypeAlias, cast
 
 import numpy as np
 
-from accelegrad.errors import Vector
 from accelegrad.problems.linear_model import LinearModel
 from accelegrad.problems.row_sum import RowPoint, RowSum
 from accelegrad.proofs.certificate import LateBound
