@@ -14,6 +14,7 @@ from accelegrad.problems.sets import (
     Simplex,
     WholeSpace,
 )
+from accelegrad.problems.streamed_model import StreamedModel
 from accelegrad.rows import DualAscent, FinishedByNewton, SketchedNewton, VarianceReducedAcceleGrad
 from accelegrad.rules import (
     AcceleGrad,
@@ -63,6 +64,7 @@ __all__ = [
     "Simplex",
     "SketchedNewton",
     "Status",
+    "StreamedModel",
     "Subgradient",
     "UDoG",
     "UniXGrad",

@@ -5,9 +5,10 @@ import pytest
 from numpy.testing import assert_allclose
 
 import accelegrad as ag
+from accelegrad.problems.sampled_rows import LocalRows
 from accelegrad.proofs import mended_bound
-from accelegrad.proofs.mended_bound import Sample
-from accelegrad.rows.curvature import Factored, gram, second_derivatives
+from accelegrad.rows import curvature as curved
+from accelegrad.rows.curvature import Factored
 from accelegrad.rows.newton_oracle import CurvedOracle
 from toys import linear_problem
 
@@ -30,17 +31,16 @@ def second_derivative_matrix(model, at):
     """Return the matrix by its definition."""
     rows = model.X if isinstance(model.X, np.ndarray) else model.X.toarray()
     rows = np.column_stack([rows, np.ones(len(rows))]) if model.fit_intercept else rows
-    bends = second_derivatives(model.loss, at, 0.0) * model.shares
-    matrix = rows.T @ (bends[:, None] * rows)
+    matrix = rows.T @ (at.curvatures()[:, None] * rows)
     matrix[np.diag_indices(model.n_features)] += model.l2
     return matrix
 
 
 def everything(model, at):
-    """Return all rows that bend, as a sample."""
-    bends = second_derivatives(model.loss, at, 0.0) * model.shares
-    rows = np.flatnonzero(bends)
-    return Sample.of(at, rows, bends[rows])
+    """Return all rows with curvature, as a sample."""
+    curvatures = at.curvatures()
+    rows = np.flatnonzero(curvatures)
+    return LocalRows.of(at, rows, curvatures[rows])
 
 
 def minimum(model):
@@ -66,7 +66,7 @@ def test_no_sample_and_no_curvature_makes_a_bound_wrong(loss, kind, intercept):
         known = Factored(second_derivative_matrix(smooth, at) + 1e-9 * np.eye(best.size), 0.0, 0.0)
         for size, curvature in ((3, known), (100, known), (100, Nothing())):
             rows = np.sort(rng.integers(400, size=size))
-            sample = Sample.of(at, rows, rng.random(size))
+            sample = LocalRows.of(at, rows, rng.random(size))
             bound = mended_bound.mended_bound(own, at, sample, curvature, 1e-3)
             assert bound <= lowest
             finite += bound > -np.inf
@@ -93,8 +93,7 @@ def test_the_gap_is_that_of_the_slopes_by_the_dual_function(loss, intercept):
     curvature = Factored(second_derivative_matrix(smooth, at), 0.0, 0.0)
     slopes, residual = mended_bound._mended(at, sample, curvature, 1e-6)
     theta = at.derivatives.copy()
-    bends = second_derivatives(smooth.loss, at, 0.0)
-    theta[np.flatnonzero(bends)] = slopes
+    theta[np.flatnonzero(at.curvatures())] = slopes
     if intercept:
         assert abs(model.shares @ theta) < 1e-15
     left = model.combination(theta)[: model.n_features] + model.l2 * start[: model.n_features]
@@ -183,15 +182,12 @@ def test_runs_with_a_goal_go_on_from_a_checkpoint_as_if_nothing_had_been(tmp_pat
         assert rest.gap == whole.gap
 
 
-def test_gram_matrices_leave_out_rows_that_do_not_bend():
+def test_gram_matrices_leave_out_rows_without_curvature():
     model = problem("squared_hinge", shape=(500, 4), l2=1e-3)
-    best = ag.minimize(model, rtol=1e-6, rng=0).x
-    oracle = CurvedOracle(model, np.random.default_rng(0))
-    at = oracle(best).model
-    bends = second_derivatives(model.loss, at, 0.0) * model.shares
-    matrix, bent = oracle._matrix(best, 500, 1, 0.0)
-    assert bent == np.count_nonzero(bends) < 500
-    expected = gram(model, None, bends) + 1e-3 * np.eye(4)
-    assert_allclose(matrix, expected, rtol=1e-12)
-    costs = oracle._costs
-    assert costs.price(3, bent)[0] <= costs.price(3)[0]
+    at = model.at(ag.minimize(model, rtol=1e-6, rng=0).x)
+    rows = model.sampled(500, 0, by=at)
+    assert rows.n_curved == np.count_nonzero(at.curvatures()) < 500
+    matrix = curved.second_derivative_matrix(model, at, rows)
+    assert_allclose(matrix, second_derivative_matrix(model, at), rtol=1e-12)
+    costs = curved.Costs.of(model)
+    assert costs.price(3, rows.n_curved)[0] <= costs.price(3)[0]

@@ -11,6 +11,8 @@ from scipy.optimize import minimize as scipy_minimize
 import accelegrad as ag
 from accelegrad import kernels
 from accelegrad.errors import LineSearchError
+from accelegrad.problems.row_curvature import drawn_by_weight
+from accelegrad.problems.sampled_rows import ModelRows
 from accelegrad.rows import DualAscent, FinishedByNewton, SketchedNewton
 from accelegrad.rows import curvature as curved
 from accelegrad.rows.dual_ascent_oracle import DualOracle
@@ -175,10 +177,10 @@ def test_second_derivatives_are_those_of_the_slopes(loss):
     h = 1e-6
     ends = [model.loss.derivative(at.margins + d, model.y) for d in (-h, h)]
     numeric = (ends[1] - ends[0]) / (2 * h)
-    found = curved.second_derivatives(model.loss, at, caution=0.0)
+    found = at.curvatures() / model.shares
     smooth = np.abs(numeric - found) < 1e-4 * model.loss.curvature
     assert smooth.mean() > 0.99  # within 1e-6 of a corner the difference is in between
-    cautious = curved.second_derivatives(model.loss, at, caution=1.0)
+    cautious = at.curvatures(caution=1.0) / model.shares
     assert (cautious >= found).all()
     assert (cautious <= model.loss.curvature * (1 + 1e-12)).all()
 
@@ -189,7 +191,7 @@ def test_cautious_curvature_is_that_of_a_parabola_above(loss):
     if loss in KINKED:
         model = model.smoothed(0.2)
     at = model.evaluate(2 * np.random.default_rng(1).normal(size=8))
-    bends = curved.second_derivatives(model.loss, at, caution=1.0)
+    bends = at.curvatures(caution=1.0) / model.shares
     for move in np.linspace(-3, 3, 41):
         step = np.where(bends > 0, -move * np.sign(at.derivatives), 0.0)
         step = np.where(np.abs(move) * bends <= np.abs(at.derivatives), step, 0.0)
@@ -204,14 +206,15 @@ def test_cautious_curvature_is_that_of_a_parabola_above(loss):
 @pytest.mark.parametrize("kind", ["dense", "csr"])
 def test_gram_matrices_are_sums_of_outer_products(kind, intercept):
     model = problem(kind=kind, fit_intercept=intercept)
-    weights = np.random.default_rng(2).random(300)
+    weights, at = np.random.default_rng(2).random(300), model.at(np.zeros(8 + intercept))
     rows = np.array([5, 5, 17, 200])
     X = model.X.toarray() if kind == "csr" else model.X
     X = np.column_stack([X, np.ones(300)]) if intercept else X
     for mode in ("never", "always"):
         with kernels.use(mode):
-            assert_allclose(curved.gram(model, None, weights), X.T @ (weights[:, None] * X))
-            some = curved.gram(model, rows, weights[:4])
+            every = model.gram(at, ModelRows(model, None, weights))
+            assert_allclose(every, X.T @ (weights[:, None] * X))
+            some = model.gram(at, ModelRows(model, rows, weights[:4]))
             assert_allclose(some, X[rows].T @ (weights[:4, None] * X[rows]))
 
 
@@ -222,7 +225,11 @@ def test_gram_matrices_of_entries_in_pieces(data, index):
     X = sp.csr_matrix((*parts, np.array([0, 3, 5], index)), shape=(2, 30))
     model = ag.LinearModel(X, [1.0, 2.0], "squared", l2=1.0)
     dense = X.toarray().astype(np.float64)
-    found = curved._sparse_gram(model, None, np.array([0.5, 2.0]))
+    assert model.storage.pairs_per_row == math.inf
+    with kernels.use("always"):  # short rows are taken by pairs of entries
+        assert model.storage.is_faster_by_pairs(30)
+        rows = ModelRows(model, None, np.array([0.5, 2.0]))
+        found = model.gram(model.at(np.zeros(30)), rows)
     assert_allclose(found, dense.T @ np.diag([0.5, 2.0]) @ dense)
 
 
@@ -230,14 +237,14 @@ def test_samples_stand_for_all_rows():
     rng = np.random.default_rng(4)
     weights = rng.random(50) * (np.arange(50) % 4 == 0)
     many = rng.random(50) * (np.arange(50) % 2 == 0)
-    assert curved.drawn(many, 25, lambda: rng)[0] is None
+    assert drawn_by_weight(many, 25, lambda: rng)[0] is None
     for size in (20, 50):
-        rows, kept = curved.drawn(weights, size, lambda: rng)
+        rows, kept = drawn_by_weight(weights, size, lambda: rng)
         assert (rows == np.flatnonzero(weights)).all()
         assert (kept == weights[rows]).all()
     counts = np.zeros(50)
     for _ in range(4000):
-        rows, shares = curved.drawn(weights, 8, lambda: rng)
+        rows, shares = drawn_by_weight(weights, 8, lambda: rng)
         np.add.at(counts, rows, shares)
     assert_allclose(counts / 4000, weights, atol=5 * weights.sum() / math.sqrt(8 * 4000))
     assert not counts[weights == 0].any()
@@ -347,14 +354,14 @@ def test_many_columns_are_left_to_what_gradients_tell(kind):
     assert solved(model, 60).best.model.dual_gap < 1e-8
 
 
-def test_dear_curvature_is_a_last_resort():
+def test_costly_curvature_is_a_last_resort():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(1500, 300)) + 50.0 * rng.random(300)  # far from the origin
     y = np.where(X @ rng.normal(size=300) > np.median(X), 1.0, -1.0)
     model = ag.LinearModel(X, y, "logistic", l2=1e-4)
     oracle = CurvedOracle(model, rng)
     first = oracle.curvature(np.zeros(300), 0, 1.0)
-    assert curved.DEAREST < first.cost == first.patience < curved.TOO_DEAR
+    assert curved.MOST_COSTLY < first.cost == first.patience < curved.NEVER_BEYOND_COST
     steps = run(SketchedNewton(), oracle, np.zeros(300), 100)
     sketches = [step.state.sketches for step in steps]
     assert not any(sketches[: int(first.patience)])

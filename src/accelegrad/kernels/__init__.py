@@ -109,6 +109,8 @@ def readable(X: Any) -> Readable | None:
     """
     if isinstance(X, np.ndarray):
         return Readable(X.size, X.shape[1], False) if _is_plain(X) else None
+    if not hasattr(X, "indptr"):  # rows that are read chunk by chunk
+        return None
     parts = (X.data, X.indices, X.indptr)
     if X.indices.dtype != X.indptr.dtype or not all(_is_plain(part) for part in parts):
         return None

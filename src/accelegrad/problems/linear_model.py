@@ -21,10 +21,23 @@ import scipy.sparse as sp
 from scipy.optimize import brentq
 
 from accelegrad import kernels
-from accelegrad.errors import Vector, finite_vector, real_array, real_number
-from accelegrad.problems.losses import Array, Loss, make_loss
-from accelegrad.problems.products import Products
-from accelegrad.problems.squares import norm
+from accelegrad.errors import Vector, finite_vector, real_array
+from accelegrad.problems.gram import Matrix, Storage, gram_matrix, pairs_per_row
+from accelegrad.problems.losses import Loss, make_loss
+from accelegrad.problems.model_input import (
+    check_labels,
+    checked_intercept,
+    checked_l2,
+    checked_weights,
+    design_matrix,
+    row_shares,
+    targets,
+)
+from accelegrad.problems.products import products_with
+from accelegrad.problems.row_blocks import RowBlock, RowNumbers, row_block
+from accelegrad.problems.row_curvature import curved_rows, drawn_by_weight, second_derivatives
+from accelegrad.problems.sampled_rows import ModelRows
+from accelegrad.problems.squares import column_squares, norm
 from accelegrad.proofs.null_space import DualBounds, NullSpace, obstacle
 from accelegrad.proofs.rounding import (
     DataRounding,
@@ -42,20 +55,16 @@ from accelegrad.proofs.rounding import (
 if TYPE_CHECKING:
     from accelegrad.kernels import gradient as one_pass_gradient
 
-Rows = npt.NDArray[np.integer[Any]]
-
-# Below this many rows of a sparse matrix gathering them here beats SciPy's indexing (measured).
-_GATHERED_ROWS = 128
 # Each trial reaches 8 times as far: from 1e-6 to 3e8 times the size of margins and targets.
 _BRACKET_TRIALS = 16
-# Entries looked at in one go when searching for non-finite numbers: bounds the memory taken.
-_CHECKED_ENTRIES = 1 << 20
 ROUNDED_UP = 1.0 + 1e-9
 """What a proven distance is multiplied by: far more than rounding can take from it."""
 
 
 class Evaluation:
     """What a linear model knows at one point; each part is computed when first asked for, once.
+
+    It is the `RowPoint` of the contract: see `accelegrad.problems.row_sum`.
 
     The margins cost one product with X and are computed at once, the value then costs no other;
     the gradient costs one product with the transpose. Of large data one pass over X gives all of
@@ -90,10 +99,15 @@ class Evaluation:
 
         The margins are shared, so that the value costs no product with X.
         """
-        other = object.__new__(Evaluation)
-        other.model, other.w, other.margins = model, self.w, self.margins
-        other._mean_loss = other._derivatives = other._gradient = other._dual_value = None
-        return other
+        return Evaluation.of_margins(model, self.w, self.margins)
+
+    @classmethod
+    def of_margins(cls, model: LinearModel, w: Vector, margins: Vector) -> Evaluation:
+        """Return what a model knows at a point whose margins are known: no product with X yet."""
+        point = object.__new__(cls)
+        point.model, point.w, point.margins = model, w, margins
+        point._mean_loss = point._derivatives = point._gradient = point._dual_value = None
+        return point
 
     @property
     def mean_loss(self) -> float:
@@ -127,6 +141,26 @@ class Evaluation:
             model = self.model
             self._gradient = model._with_penalty(model.combination(self.derivatives), self.w)
         return self._gradient
+
+    @property
+    def squared_slopes(self) -> float:
+        """The mean square of the slopes, sum_i p_i theta_i^2."""
+        theta = self.derivatives
+        return float((self.model.shares * theta) @ theta)
+
+    @property
+    def curved_share(self) -> float:
+        """The share of the rows whose losses are curved here, all rows counting the same."""
+        return float(curved_rows(self.model.loss, self.derivatives, self.model.y).mean())
+
+    def curvatures(self, caution: float = 0.0) -> Vector:
+        """Return p_i l''(m_i): see `accelegrad.problems.row_curvature.second_derivatives`."""
+        model = self.model
+        curvatures = second_derivatives(
+            model.loss, self.margins, self.derivatives, model.y, caution
+        )
+        curvatures *= model.shares
+        return curvatures
 
     @property
     def dual_gap(self) -> float:
@@ -166,17 +200,6 @@ class Evaluation:
         combination = other.gradient - model.l2 * self.w
         slack = growth(0) * model.l2 * np.abs(self.w)
         return model.dual_bound(other.derivatives, combination, slack=slack)
-
-    def smoothing_gap(self, smooth: Evaluation) -> float:
-        """Return about the part of a gap that is due to the smoothing alone.
-
-        With the envelope e of the loss l and theta = e'(m), l(m) + l*(theta) - theta m is
-        l(m) - e(m) - mu theta^2 / 2.
-        """
-        model, theta = self.model, smooth.derivatives
-        squares = float((model.shares * theta) @ theta)
-        part = self.mean_loss - smooth.mean_loss - 0.5 * smooth.model.loss.smoothing * squares
-        return max(part, 0.0)
 
     def _feasible_derivatives(self) -> list[Vector]:
         """Return slopes with sum_i p_i theta_i = 0, as an unpenalised intercept demands.
@@ -245,17 +268,14 @@ class LinearModel:
         delta: float = 1.35,
     ) -> None:
         self.loss: Loss = make_loss(loss, quantile=quantile, epsilon=epsilon, delta=delta)
-        self.l2 = real_number("l2", l2, least=0.0)
-        if not isinstance(fit_intercept, (bool, np.bool_)):
-            raise TypeError(f"fit_intercept must be True or False, not {fit_intercept!r}.")
-        self.fit_intercept = bool(fit_intercept)
-        self._take(_design_matrix(X))
+        self.l2, self.fit_intercept = checked_l2(l2), checked_intercept(fit_intercept)
+        self._take(design_matrix(X))
         self.n_samples, self.n_features = (int(size) for size in self.X.shape)
         self.n_parameters = self.n_features + self.fit_intercept
         self.dtype = self.X.dtype
-        self.y = _targets(y, self.n_samples, self.loss)
-        self.sample_weight = _weights(sample_weight, self.n_samples)
-        self.shares = _shares(self.sample_weight, self.n_samples)
+        self.y = targets(y, self.n_samples, self.loss)
+        self.sample_weight = checked_weights(sample_weight, self.n_samples)
+        self.shares = row_shares(self.sample_weight, self.n_samples)
         self._value_without_weights: float | None = None
 
     def __repr__(self) -> str:
@@ -277,14 +297,14 @@ class LinearModel:
         if not isinstance(loss, Loss):
             raise TypeError(f"loss must be a Loss, such as make_loss returns, not {loss!r}.")
         if not self.loss.classification:
-            _check_labels(self.y, loss)
+            check_labels(self.y, loss)
         other = copy(self)
         other.loss = loss
         other._dual_bounds = other._kernel_data = None
         other._value_without_weights = None
         return other
 
-    def of_rows(self, rows: Rows, l2: float) -> LinearModel:
+    def of_rows(self, rows: RowNumbers, l2: float) -> LinearModel:
         """Return a model of some rows, which are copied but not checked again.
 
         Parameters
@@ -294,23 +314,32 @@ class LinearModel:
         l2 : float
             The weight of the l2 term.
         """
-        other = copy(self)
-        other.l2, other.n_samples = l2, rows.size
-        other.y = self.y[rows]
-        if self.sample_weight is not None:
-            other.sample_weight = self.sample_weight[rows]
-        other.shares = _shares(other.sample_weight, rows.size)
-        other._value_without_weights = None
+        weights = None if self.sample_weight is None else self.sample_weight[rows]
         # Faster than indexing, where there is a choice.
-        other._take(self.X[rows] if self._is_sparse else np.take(self.X, rows, axis=0))
+        X = self.X[rows] if self._is_sparse else np.take(self.X, rows, axis=0)
+        return self._of_data(X, self.y[rows], weights, row_shares(weights, rows.size), l2)
+
+    def _of_data(
+        self, X: Any, y: Vector, weights: Vector | None, shares: Vector, l2: float
+    ) -> LinearModel:
+        """Return a model in memory of other rows, which are known to be sound, by the same loss."""
+        other = object.__new__(LinearModel)
+        other.loss, other.l2, other.fit_intercept = self.loss, l2, self.fit_intercept
+        other._take(X)
+        other.n_samples, other.n_features = int(X.shape[0]), self.n_features
+        other.n_parameters, other.dtype = self.n_parameters, X.dtype
+        other.y, other.sample_weight, other.shares = y, weights, shares
+        other._value_without_weights = None
         return other
 
     def _take(self, X: Any) -> None:
         """Take data that are known to be sound, and forget what is known of others."""
         self.X = X
-        self._is_sparse = _is_sparse(X)
-        self.products = Products(X)
+        self._is_sparse = bool(sp.issparse(X))
+        self.products = products_with(X)
         self._readable = kernels.readable(X)
+        self._pairs_per_row: float | None = None
+        self._column_squares: Vector | None = None
         self._rounding: DataRounding | None = None
         self._dual_bounds: DualBounds | None = None
         self._kernel_data: one_pass_gradient.Data | None = None
@@ -323,10 +352,79 @@ class LinearModel:
         """
         return self.with_loss(self.loss.smoothed(mu))
 
-    def evaluate(self, w: npt.ArrayLike) -> Evaluation:
+    # -- the contract of a sum over rows: see `accelegrad.problems.row_sum` -------------------
+
+    @property
+    def in_memory(self) -> LinearModel | None:
+        """The model, whose rows are at hand."""
+        return self
+
+    @property
+    def storage(self) -> Storage:
+        """How the rows are stored."""
+        if isinstance(self.X, np.ndarray):
+            return Storage(self.X.size, True, math.inf)
+        if not kernels.wanted_for_rows(self._readable):
+            return Storage(self.X.nnz, False, math.inf)
+        if self._pairs_per_row is None:  # asked for at every matrix, and rows are many
+            self._pairs_per_row = pairs_per_row(self.X)
+        return Storage(self.X.nnz, False, self._pairs_per_row)
+
+    def at(self, w: npt.ArrayLike) -> Evaluation:
         """Return what is known at w, with the margins computed and the rest on demand."""
         # A copy: the gradient may be asked for after the caller has changed his array.
         return Evaluation(self, self._parameters(w).copy())
+
+    evaluate = at
+
+    def between(self, p: Any, q: Any, t: float) -> Evaluation:
+        """Return what is known at p + t (q - p), for two points of this model: no product with X.
+
+        The value needs none at all, the gradient one with X^T.
+        """
+        margins = p.margins + t * (q.margins - p.margins)
+        return Evaluation.of_margins(self, p.w + t * (q.w - p.w), margins)
+
+    def slope_between(self, p: Any, q: Any, t: float) -> float:
+        """Return the derivative of P(p + t (q - p)) by t: no product with X."""
+        d = self.n_features
+        change, move = q.margins - p.margins, q.w[:d] - p.w[:d]
+        slopes = self.slopes(p.margins + t * change)
+        penalty = self.l2 * float((p.w[:d] + t * move) @ move)
+        return float(self.shares @ (slopes * change)) + penalty
+
+    def sampled(self, count: int, seed: Any, by: Any = None, *, caution: float = 0.0) -> ModelRows:
+        """Return rows that stand for all: see `accelegrad.problems.row_sum.RowSum.sampled`."""
+        if by is None:
+            return ModelRows(self, np.random.default_rng(seed).integers(self.n_samples, size=count))
+        curvatures = by.curvatures(caution)
+        rows, weights = drawn_by_weight(curvatures, count, lambda: np.random.default_rng(seed))
+        return ModelRows(self, rows, weights, int(np.count_nonzero(curvatures)))
+
+    def gram(self, point: Any, rows: ModelRows) -> Matrix:
+        """Return the second derivatives of the mean loss: see `RowSum.gram`."""
+        weights = rows.weights
+        if weights is None:
+            weights = point.curvatures()[rows.numbers] * (self.n_samples / rows.count)
+        return self._gram(rows.numbers, weights)
+
+    def _gram(self, rows: RowNumbers | None, weights: Vector) -> Matrix:
+        by_pairs = self.storage.is_faster_by_pairs(self.n_parameters)
+        parts = self.kernel_data().matrix if by_pairs else None
+        return gram_matrix(self.X, rows, weights, intercept=self.fit_intercept, pairs_of=parts)
+
+    def column_squares(self) -> Vector:
+        """Return sum_i p_i x_ij^2 for the columns of X, found at the first call."""
+        if self._column_squares is None:
+            self._column_squares = column_squares(self.X, self.shares)
+        return self._column_squares
+
+    def batch_gradient(self, w: npt.ArrayLike, seed: Any, size: int) -> Vector:
+        """Return the gradient estimated from uniform rows: see `RowSum.batch_gradient`."""
+        rows = np.random.default_rng(seed).integers(self.n_samples, size=size)
+        return self.batch_value_and_gradient(w, rows)[1]
+
+    # -- values and gradients ------------------------------------------------------------------
 
     def value(self, w: npt.ArrayLike) -> float:
         """Return the objective P(w)."""
@@ -596,7 +694,7 @@ class LinearModel:
         return self._kernel_data
 
     def _one_pass(
-        self, w: Vector, rows: Rows | None = None, *, keep: bool = False
+        self, w: Vector, rows: RowNumbers | None = None, *, keep: bool = False
     ) -> one_pass_gradient.Pass:
         """Return sum_i p_i l(m_i) over all rows, or its estimate from some, and its gradient."""
         from accelegrad.kernels import gradient
@@ -619,7 +717,7 @@ class LinearModel:
             )
         return w
 
-    def _checked_rows(self, rows: npt.ArrayLike) -> Rows:
+    def _checked_rows(self, rows: npt.ArrayLike) -> RowNumbers:
         index = np.asarray(rows)
         if index.ndim != 1 or index.size == 0 or index.dtype.kind not in "iu":
             raise ValueError(
@@ -723,58 +821,9 @@ class LinearModel:
             return slopes(shift)
         return (high * below - low * above) / (high - low)
 
-    def block(self, rows: Rows) -> _MatrixRows | _GatheredRows:
+    def block(self, rows: RowNumbers) -> RowBlock:
         """Return some rows, for products with them; few of a sparse matrix are not copied."""
-        if not self._is_sparse or rows.size > _GATHERED_ROWS:
-            # A slice is a view, where an index makes a copy.
-            index = slice(rows[0], rows[0] + 1) if rows.size == 1 else rows
-            return _MatrixRows(self.X[index])
-        return _gather(self.X, rows)
-
-
-class _MatrixRows:
-    """Rows as a matrix of their own."""
-
-    def __init__(self, matrix: Any) -> None:
-        self.matrix = matrix
-
-    def margins(self, w: Vector) -> Vector:
-        features = w.astype(self.matrix.dtype, copy=False)
-        margins: Vector = (self.matrix @ features).astype(np.float64, copy=False)
-        return margins
-
-    def add_combination(self, coefficients: Vector, target: Vector) -> None:
-        target += self.matrix.T @ coefficients.astype(self.matrix.dtype, copy=False)
-
-
-class _GatheredRows:
-    """The entries of a few sparse rows, in float64, with the number of the row each belongs to."""
-
-    def __init__(self, entries: Vector, columns: Rows, lengths: Rows) -> None:
-        self.entries, self.columns, self.n_rows = entries, columns, lengths.size
-        self.owners = np.repeat(np.arange(lengths.size), lengths)
-
-    def margins(self, w: Vector) -> Vector:
-        products = self.entries * w[self.columns]
-        sums = np.bincount(self.owners, weights=products, minlength=self.n_rows)
-        return sums.astype(np.float64, copy=False)
-
-    def add_combination(self, coefficients: Vector, target: Vector) -> None:
-        # Not target[columns] += ...: that would lose columns that come more than once.
-        np.add.at(target, self.columns, self.entries * coefficients[self.owners])
-
-
-def _gather(X: Any, rows: Rows) -> _GatheredRows:
-    """Return some rows of a CSR matrix."""
-    starts = X.indptr[rows]
-    lengths = X.indptr[rows + 1] - starts
-    where: slice | Rows
-    if rows.size == 1:
-        where = slice(starts[0], starts[0] + lengths[0])
-    else:
-        ends = np.cumsum(lengths)
-        where = np.repeat(starts - (ends - lengths), lengths) + np.arange(ends[-1])
-    return _GatheredRows(X.data[where].astype(np.float64, copy=False), X.indices[where], lengths)
+        return row_block(self.X, rows)
 
 
 def _bracket(total: Callable[[float], float], step: float) -> tuple[float, float] | None:
@@ -793,102 +842,3 @@ def _bracket(total: Callable[[float], float], step: float) -> tuple[float, float
             return min(near, far), max(near, far)
         near, step = far, 8.0 * step
     return None
-
-
-def _is_sparse(X: Any) -> bool:
-    return bool(sp.issparse(X))
-
-
-def _design_matrix(given: Any) -> Any:
-    """Return X as a dense or CSR matrix of float32 or float64, not copied where it is one."""
-    X: Any = given if _is_sparse(given) else real_array("X", given)
-    real_array("X", np.empty(0, X.dtype))
-    if X.ndim != 2:
-        raise ValueError(f"X must be two-dimensional, but its shape is {X.shape}.")
-    if 0 in X.shape:
-        raise ValueError(
-            f"X must have at least one row and one column, but its shape is {X.shape}."
-        )
-    if _is_sparse(X):
-        X = X.tocsr()
-    if X.dtype not in (np.float32, np.float64):
-        X = X.astype(np.float64)
-    if not _is_sparse(X) and not _fit_for_blas(X):
-        X = np.ascontiguousarray(X)
-    bad = _first_bad_row(X)
-    if bad is not None:
-        raise ValueError(f"X must be finite, but row {bad} has an entry that is not.")
-    return X
-
-
-def _fit_for_blas(X: Array) -> bool:
-    """Tell whether NumPy multiplies X by BLAS; without it one copy now saves much time later."""
-    return X.flags.aligned and min(X.strides) == X.itemsize
-
-
-def _first_bad_row(X: Any) -> int | None:
-    """Return the first row with a number that is not finite."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        total = (X.data if _is_sparse(X) else X).sum(dtype=np.float64)
-    if np.isfinite(total):  # as it would not be with one such number in it
-        return None
-    if _is_sparse(X):
-        entries = np.flatnonzero(~np.isfinite(X.data))
-        return (
-            int(np.searchsorted(X.indptr, entries[0], side="right")) - 1 if entries.size else None
-        )
-    n, d = X.shape
-    block = max(1, _CHECKED_ENTRIES // d)
-    for start in range(0, n, block):
-        rows = np.flatnonzero(~np.isfinite(X[start : start + block]).all(axis=1))
-        if rows.size:
-            return start + int(rows[0])
-    return None
-
-
-def _targets(given: npt.ArrayLike, n_samples: int, loss: Loss) -> Vector:
-    """Return y in float64."""
-    y = finite_vector("y", given)
-    if y.size != n_samples:
-        raise ValueError(f"y must have one entry a row of X, {n_samples}, but it has {y.size}.")
-    _check_labels(y, loss)
-    return y
-
-
-def _check_labels(y: Vector, loss: Loss) -> None:
-    if loss.classification and not (np.abs(y) == 1.0).all():
-        seen = np.unique(y)
-        labels = ", ".join(f"{label:g}" for label in seen[:5]) + (", ..." if seen.size > 5 else "")
-        raise ValueError(
-            f"y must hold the labels -1 and +1 for the loss {loss.name!r}, but it holds {labels}. "
-            "Labels 0 and 1 are mapped by 2 * y - 1."
-        )
-
-
-def _weights(given: npt.ArrayLike | None, n_samples: int) -> Vector | None:
-    """Return the sample weights in float64."""
-    if given is None:
-        return None
-    weights = finite_vector("sample_weight", given)
-    if weights.size != n_samples:
-        raise ValueError(
-            f"sample_weight must have one entry a row of X, {n_samples}, but it has {weights.size}."
-        )
-    if weights.min() < 0.0:
-        first = int(np.flatnonzero(weights < 0.0)[0])
-        raise ValueError(
-            f"sample_weight must be >= 0, but sample_weight[{first}] is {weights[first]:g}."
-        )
-    if weights.max() == 0.0:
-        raise ValueError("sample_weight must have an entry > 0, but all of them are 0.")
-    return weights
-
-
-def _shares(weights: Vector | None, n_samples: int) -> Vector:
-    """Return p_i, which sum to 1."""
-    if weights is None:
-        return np.full(n_samples, 1.0 / n_samples)
-    # Divided by the largest first: the sum of huge weights would overflow.
-    relative: Vector = weights / weights.max()
-    relative /= relative.sum()
-    return relative

@@ -7,7 +7,7 @@ they are small: they are converted a block of rows (or, in Fortran order, of col
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,21 @@ Matrix = npt.NDArray[np.float64]
 SMALL = 1 << 20
 #: Entries that are converted at a time: their copy fits into the cache.
 BLOCK = 1 << 17
+
+
+class MatrixProducts(Protocol):
+    """What multiplies a matrix and its transpose, in float64."""
+
+    def forward(self, w: Matrix) -> Matrix:
+        """Return X w, for a vector or the columns of a matrix."""
+
+    def backward(self, theta: Matrix) -> Matrix:
+        """Return X' theta, for a vector or the columns of a matrix."""
+
+
+def products_with(X: Any) -> MatrixProducts:
+    """Return what multiplies a matrix: itself, where its rows are read chunk by chunk."""
+    return X if hasattr(X, "chunks") else Products(X)
 
 
 class Products:

@@ -19,6 +19,7 @@ from scipy.optimize import brentq
 from accelegrad.errors import Vector, finite_vector
 from accelegrad.problems.linear_model import LinearModel
 from accelegrad.problems.losses import Loss
+from accelegrad.problems.squares import row_chunks
 
 # Entries looked at in one go: bounds the memory taken.
 _BLOCK_ENTRIES = 1 << 18
@@ -197,17 +198,19 @@ def unevenness(model: LinearModel) -> float:
     Of sparse data only the stored entries count: that a column has few of them does not make it
     small. Columns of zeros are left out.
     """
-    X: Any = model.X
+    sums, counts = np.zeros((2, model.n_features))
     with np.errstate(over="ignore", invalid="ignore"):
-        if isinstance(X, np.ndarray):
-            squares = np.einsum("ij,ij->j", X, X, dtype=np.float64) / X.shape[0]
-        else:
-            stored = np.bincount(X.indices[: X.indptr[-1]], minlength=X.shape[1])
-            sums = np.bincount(
-                X.indices[: X.indptr[-1]], np.square(X.data[: X.indptr[-1]], dtype=np.float64)
-            )
-            squares = sums / np.maximum(stored[: sums.size], 1)
-        sizes = np.sqrt(squares[squares > 0])
+        for _, X in row_chunks(model.X):
+            if isinstance(X, np.ndarray):
+                sums += np.einsum("ij,ij->j", X, X, dtype=np.float64)
+                counts += X.shape[0]
+            else:
+                columns, entries = X.indices[: X.indptr[-1]], X.data[: X.indptr[-1]]
+                squares = np.square(entries, dtype=np.float64)
+                sums += np.bincount(columns, squares, model.n_features)
+                counts += np.bincount(columns, minlength=model.n_features)
+        means = sums / np.maximum(counts, 1)
+        sizes = np.sqrt(means[means > 0])
     return float(sizes.max() / sizes.min()) if sizes.size else 1.0
 
 
@@ -224,16 +227,44 @@ class _Moments(NamedTuple):
     variance: Vector
 
 
+class _Merged:
+    """Moments of blocks of rows, merged: sums of squares about 0 would cancel (Chan et al.)."""
+
+    def __init__(self, n_features: int) -> None:
+        self.total, self.mean, self.squares = 0.0, np.zeros(n_features), np.zeros(n_features)
+
+    def add(self, weight: float, mean: Vector, squares: Vector) -> None:
+        """Add a block of this weight, with its mean and the sum of squares about that."""
+        step = mean - self.mean
+        self.total += weight
+        self.mean += step * (weight / self.total)
+        self.squares += squares
+        self.squares += step * step * (weight * (self.total - weight) / self.total)
+
+    def moments(self) -> _Moments:
+        return _Moments(self.mean, np.maximum(self.squares / self.total, 0.0))
+
+
 def _moments(model: LinearModel) -> _Moments:
-    if sp.issparse(model.X):
-        return _sparse_moments(model.X, model.shares)
-    return _dense_moments(model.X, model.shares)
+    if model.in_memory is not None:
+        return _part_moments(model.X, model.shares)
+    merged = _Merged(model.n_features)
+    for rows, X in row_chunks(model.X):
+        shares = model.shares[rows]
+        weight = float(shares.sum())
+        if weight > 0.0:
+            mean, variance = _part_moments(X, shares / weight)
+            merged.add(weight, mean, weight * variance)
+    return merged.moments()
+
+
+def _part_moments(X: Any, shares: Vector) -> _Moments:
+    return _sparse_moments(X, shares) if sp.issparse(X) else _dense_moments(X, shares)
 
 
 def _dense_moments(X: Any, shares: Vector) -> _Moments:
-    """Merge the moments of blocks of rows: sums of squares about 0 would cancel (Chan et al.)."""
     n, d = X.shape
-    total, mean, squares = 0.0, np.zeros(d), np.zeros(d)
+    merged = _Merged(d)
     rows = max(1, _BLOCK_ENTRIES // d)
     for start in range(0, n, rows):
         weights = shares[start : start + rows]
@@ -245,12 +276,9 @@ def _dense_moments(X: Any, shares: Vector) -> _Moments:
         block -= block_mean
         residual = weights @ block / weight  # what the mean was rounded by: it would seem variance
         block *= block
-        step = block_mean + residual - mean
-        total += weight
-        mean += step * (weight / total)
-        squares += weights @ block - weight * residual * residual
-        squares += step * step * (weight * (total - weight) / total)
-    return _Moments(mean, np.maximum(squares / total, 0.0))
+        squares = weights @ block - weight * residual * residual
+        merged.add(weight, block_mean + residual, squares)
+    return merged.moments()
 
 
 def _sparse_moments(X: Any, shares: Vector) -> _Moments:
@@ -277,18 +305,24 @@ def _sparse_moments(X: Any, shares: Vector) -> _Moments:
 
 def _filled(model: LinearModel) -> Vector:
     """Return for each column the share of the rows with an entry; 1 where there is none at all."""
-    X: Any = model.X
+    filled = np.zeros(model.n_features)
+    for rows, X in row_chunks(model.X):
+        filled += _part_filled(X, model.shares[rows])
+    return np.where(filled > 0.0, np.minimum(filled, 1.0), 1.0)
+
+
+def _part_filled(X: Any, shares: Vector) -> Vector:
     n, d = X.shape
     filled = np.zeros(d)
     if sp.issparse(X):
-        for columns, entries, weights in _entries(X, model.shares):
+        for columns, entries, weights in _entries(X, shares):
             filled += np.bincount(columns, weights * (entries != 0), d)
     else:
         rows = max(1, _BLOCK_ENTRIES // d)
         for start in range(0, n, rows):
             block = slice(start, start + rows)
-            filled += model.shares[block] @ (X[block] != 0)
-    return np.where(filled > 0.0, np.minimum(filled, 1.0), 1.0)
+            filled += shares[block] @ (X[block] != 0)
+    return filled
 
 
 def _entries(X: Any, shares: Vector) -> Iterator[tuple[Any, Vector, Vector]]:

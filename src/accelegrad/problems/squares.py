@@ -24,6 +24,17 @@ def norm(v: Vector) -> float:
     return math.sqrt(square) if 1e-280 < square < 1e300 else float(dnrm2(v))
 
 
+def row_chunks(X: Any) -> Iterator[tuple[slice, Any]]:
+    """Yield the parts of a matrix that are in memory, one after the other, with their rows.
+
+    That is all of a dense or CSR matrix, and one chunk at a time of rows that are read in chunks.
+    """
+    if hasattr(X, "chunks"):
+        yield from X.chunks()
+    else:
+        yield slice(0, X.shape[0]), X
+
+
 def row_squares(X: Any) -> Vector:
     """Return the squared norms of the rows of a dense or CSR matrix."""
     if isinstance(X, np.ndarray):
@@ -36,7 +47,10 @@ def row_squares(X: Any) -> Vector:
 
 
 def column_squares(X: Any, shares: Vector) -> Vector:
-    """Return sum_i shares_i x_ij^2 for the columns of a dense or CSR matrix."""
+    """Return sum_i shares_i x_ij^2 for the columns of a matrix."""
+    if hasattr(X, "chunks"):
+        parts = [column_squares(part, shares[rows]) for rows, part in X.chunks()]
+        return np.asarray(np.sum(parts, axis=0))
     if isinstance(X, np.ndarray):
         squares: Vector = np.einsum("i,ij,ij->j", shares, X, X, dtype=np.float64)
         return squares

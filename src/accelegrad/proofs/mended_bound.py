@@ -16,13 +16,13 @@ whatever the sample and the accuracy of u are.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from accelegrad.errors import Vector
 from accelegrad.problems.linear_model import Evaluation as ModelEvaluation
+from accelegrad.problems.sampled_rows import LocalRows
 from accelegrad.problems.squares import norm
 from accelegrad.proofs.rounding import growth
 from accelegrad.rules.base import inner
@@ -43,50 +43,10 @@ class Preconditioner(Protocol):
         """Return the inverse times a vector."""
 
 
-class Sample(NamedTuple):
-    """Rows, each of them once, and what is known of them; all in float64."""
-
-    rows: npt.NDArray[np.int64]
-    X: Any
-    intercept: bool
-    shares: Vector
-    y: Vector
-    margins: Vector
-    slopes: Vector
-    weights: Vector  # sum_k weights_k a_k a_k' stands for the second derivatives
-
-    @classmethod
-    def of(cls, at: ModelEvaluation, rows: npt.NDArray[np.int64], weights: Vector) -> Sample:
-        """Take rows of a model, in order; some of them may come more than once."""
-        first = np.flatnonzero(np.diff(rows, prepend=-1))
-        rows, weights = rows[first], np.add.reduceat(weights, first)
-        model = at.model
-        return cls(
-            rows,
-            model.X[rows].astype(np.float64, copy=False),
-            model.fit_intercept,
-            model.shares[rows],
-            model.y[rows],
-            at.margins[rows],
-            at.derivatives[rows],
-            weights,
-        )
-
-    def moves(self, direction: Vector) -> Vector:
-        """Return <a_k, direction>."""
-        moves: Vector = self.X @ direction[: self.X.shape[1]]
-        return moves + direction[-1] if self.intercept else moves
-
-    def combination(self, factors: Vector) -> Vector:
-        """Return sum_k factors_k a_k."""
-        total: Vector = self.X.T @ factors
-        return np.append(total, factors.sum()) if self.intercept else total
-
-
 def mended_bound(
     own: ModelEvaluation,
     at: ModelEvaluation,
-    sample: Sample,
+    sample: LocalRows,
     curvature: Preconditioner,
     goal: float,
 ) -> float:
@@ -98,7 +58,7 @@ def mended_bound(
         What the model knows at w.
     at : ModelEvaluation
         What a smooth model knows there: the same, or one that is close to a model with kinks.
-    sample : Sample
+    sample : LocalRows
         Rows that stand for all.
     curvature : Preconditioner
         The second derivatives, about.
@@ -108,7 +68,7 @@ def mended_bound(
     model = own.model
     slopes, residual = _mended(at, sample, curvature, 2.0 * model.l2 * goal)
     theta = at.derivatives.copy()
-    theta[sample.rows] = slopes
+    theta[sample.numbers] = slopes
     combination = residual - model.l2 * at.w[: model.n_features]
     if not (np.isfinite(slopes).all() and np.isfinite(combination).all()):
         return -math.inf
@@ -119,7 +79,7 @@ def mended_bound(
 
 
 def _mended(
-    at: ModelEvaluation, sample: Sample, curvature: Preconditioner, goal: float
+    at: ModelEvaluation, sample: LocalRows, curvature: Preconditioner, goal: float
 ) -> tuple[Vector, Vector]:
     """Return slopes of the sample's rows, and the residual with them, whose square is to be small.
 
@@ -146,7 +106,7 @@ def _mended(
     return slopes, residual[:d]
 
 
-def _with_room(sample: Sample, minus_step: Vector, low: Any, high: Any) -> Sample:
+def _with_room(sample: LocalRows, minus_step: Vector, low: Any, high: Any) -> LocalRows:
     """Return the sample with less weight on rows whose slopes could not move as far."""
     moves = sample.moves(-minus_step)
     room = np.where(moves > 0.0, high - sample.slopes, sample.slopes - low)
@@ -158,7 +118,7 @@ def _with_room(sample: Sample, minus_step: Vector, low: Any, high: Any) -> Sampl
 
 
 def _solved(
-    sample: Sample, gradient: Vector, curvature: Preconditioner, l2: float, enough: float
+    sample: LocalRows, gradient: Vector, curvature: Preconditioner, l2: float, enough: float
 ) -> tuple[Vector, Vector]:
     """Return u with about (sum_k weights_k a_k a_k' + l2) u = -gradient, and <a_k, u>.
 
@@ -185,7 +145,7 @@ def _solved(
     return solution, moves
 
 
-def _balanced(slopes: Vector, sample: Sample, total: float) -> Vector:
+def _balanced(slopes: Vector, sample: LocalRows, total: float) -> Vector:
     """Return slopes of these rows with which those of all rows, weighted, have the sum 0.
 
     An intercept demands it. `total` is the sum before these rows' slopes were changed. Those on the

@@ -224,6 +224,8 @@ def _column_norms(X: Any, shares: Vector) -> Vector:
 
 def _largest_entries(X: Any) -> Vector:
     """Return the largest absolute value of each column, or more where entries are in pieces."""
+    if hasattr(X, "chunks"):
+        return np.asarray(np.max([_largest_entries(part) for _, part in X.chunks()], axis=0))
     if isinstance(X, np.ndarray):
         dense: Vector = np.maximum(X.max(axis=0), -X.min(axis=0)).astype(np.float64)
         return dense

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,40 +11,34 @@ from accelegrad import kernels
 from accelegrad.errors import Vector
 from accelegrad.problems.linear_model import LinearModel
 from accelegrad.problems.losses import Loss
+from accelegrad.problems.row_sum import RowSum
 from accelegrad.problems.squares import row_squares
 from accelegrad.proofs.certificate import LateBound
 from accelegrad.proofs.rounding import level
-from accelegrad.run.oracle import QUIET, Evaluation, ModelOracle
+from accelegrad.rows.row_oracle import Goal, RowOracle, rows_in_memory
+from accelegrad.run.oracle import QUIET, Evaluation
 
 # How exactly margins are found, relative to their size: four units of rounding.
 _PRECISION = 4 * float(np.finfo(np.float64).eps)
 
 
-class DualOracle(ModelOracle):
+class DualOracle(RowOracle):
     """A linear model's objective, and epochs of coordinate ascent on its dual.
 
-    An epoch goes through all rows in a new random order; `njev` counts it as a gradient. It is
-    compiled for dense data in C order and for CSR data; see `accelegrad.kernels`.
+    An epoch goes through all rows, which are in memory, in a new random order; `njev` counts it as
+    a gradient. It is compiled for dense data in C order and for CSR data; see `accelegrad.kernels`.
 
     Parameters
     ----------
-    model : LinearModel
-        The model, with an l2 term and no intercept.
-    rng : numpy.random.Generator
-        Where the order of the rows comes from.
-    goal : callable, optional
-        The gap that is wanted, for a value; 0 if there is none.
+    model, rng, goal
+        As for `RowOracle`; the model has an l2 term and no intercept.
     """
 
-    saved = (*ModelOracle.saved, "rng")
+    needs_rows_in_memory = True
+    model: LinearModel
 
-    def __init__(
-        self,
-        model: LinearModel,
-        rng: np.random.Generator,
-        goal: Callable[[float], float] | None = None,
-    ) -> None:
-        super().__init__(model)
+    def __init__(self, model: RowSum, rng: np.random.Generator, goal: Goal | None = None) -> None:
+        super().__init__(model, rng, goal)
         if model.l2 == 0.0:
             raise ValueError(
                 "the dual can be climbed only with an l2 term: model must have an l2 term, but its "
@@ -56,9 +49,8 @@ class DualOracle(ModelOracle):
                 "the dual can be climbed only without an intercept: model must have no intercept, "
                 "which has no l2 term, but it has one; give fit_intercept=False."
             )
-        self.rng = rng
-        self.goal = (lambda value: 0.0) if goal is None else goal  # noqa: ARG005
-        self._squares = row_squares(model.X)
+        self.model = rows_in_memory(model)
+        self._squares = row_squares(self.model.X)
 
     def feasible(self, x0: Vector) -> tuple[Vector, Vector]:
         """Return the slopes at x0, or zeros if those are better, with the point they stand for."""
@@ -66,7 +58,7 @@ class DualOracle(ModelOracle):
         slopes = np.zeros(model.n_samples)
         if not x0.any():
             return slopes, np.zeros(model.n_parameters)
-        at = model.evaluate(x0)
+        at = model.at(x0)
         self.points += 1
         self.nfev += 1
         if model.dual_value_at(at.derivatives) > 0.0:

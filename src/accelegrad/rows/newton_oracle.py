@@ -1,53 +1,54 @@
-"""A linear model as a finite sum with curvature: what Newton's steps ask for."""
+"""A sum over rows with curvature: what Newton's steps ask for."""
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
-import numpy.typing as npt
 
 from accelegrad.errors import Vector
-from accelegrad.problems.linear_model import Evaluation as ModelEvaluation
-from accelegrad.problems.linear_model import LinearModel
-from accelegrad.problems.squares import column_squares
-from accelegrad.proofs.certificate import LateBound
-from accelegrad.proofs.mended_bound import Sample, mended_bound
+from accelegrad.problems.row_sum import RowPoint, RowSum
+from accelegrad.proofs.mended_bound import mended_bound
 from accelegrad.rows.curvature import (
     Costs,
     Diagonal,
     Factored,
     coordinate_curvatures,
-    drawn,
     second_derivative_matrix,
-    second_derivatives,
-    stored_entries,
 )
 from accelegrad.rows.newton import SketchedNewton
+from accelegrad.rows.row_oracle import Goal
 from accelegrad.rows.smoothing import SmoothedSumOracle
 from accelegrad.rows.variance_reduced_oracle import FiniteSumOracle
 from accelegrad.run.oracle import QUIET, Evaluation
 
-#: A run starts from the minimum over a sample of the rows, at most this share of them and so many
-#: entries (a copy), which is found in the same way. It has at least so many rows, and so many a
-#: parameter; else there is none.
-SAMPLE_SHARE, SAMPLE_ENTRIES, FEWEST_SAMPLED, ROWS_A_PARAMETER = 0.1, 1 << 22, 100, 5
-#: Of the rows, and a parameter: more are not needed.
-LEAST_SHARE, PLENTY = 0.02, 150
-#: The most evaluations of a sample, which end where this share of what it leaves unknown is left.
-GUESSES, PRECISE = 20, 0.3
-#: With so many rows, so many epochs of steps on a few of them are a good beginning.
+# These were set by trial; benchmarks/finite_sum.py shows what they do.
+#: A run starts from the minimum over a sample, found in the same way: at most this share of the
+#: rows, and so many of them that this many entries (32 MB) are copied.
+START_SHARE, SAMPLE_ENTRIES = 0.1, 1 << 22
+#: It has at least this many rows, and this many per parameter; else there is none.
+FEWEST_SAMPLED, ROWS_PER_PARAMETER = 100, 5
+#: More rows than this share of them or this many per parameter, whichever is more, do not help it.
+ENOUGH_SHARE, ENOUGH_PER_PARAMETER = 0.02, 150
+#: The most steps on a sample, which end where the value is off by this share of what the sample
+#: leaves unknown anyway.
+START_STEPS, START_PRECISION = 20, 0.3
+#: With at least this many rows, this many epochs of steps on a few of them are a good beginning.
 FEWEST_ROWS, EPOCHS = 1000, 2
-#: Of a sample on which a dual point is mended: rows a parameter, and more where what is left to
-#: gain, times this, is too much for so few. What is left has to be so much less than what was too
-#: much before when that is tried again.
-MENDED, SPREAD, LESS = 30, 2.0, 0.3
-#: In evaluations: what that may cost; with an intercept a plain bound takes the time of many.
+#: A sample on which a dual point is mended has this many rows per parameter, and more where the
+#: remaining error, times this factor, is too much for them.
+MENDED_PER_PARAMETER, SPREAD = 30, 2.0
+#: Mending is tried again only after the remaining error has fallen by this factor.
+TRY_AGAIN = 0.3
+#: In evaluations: what mending may cost; with an intercept a plain bound takes the time of many.
 WORTH, WORTH_WITH_INTERCEPT = 1.5, 25.0
-#: A slope that is flat enough, as a share of the one at the start, and the most trials for it.
+#: A slope is flat enough at this share of the one at the start; it is searched for this often.
 FLAT, TRIALS = 0.1, 12
+# The numbers of the samples that are not taken for curvature, whose numbers count from 1.
+_START_SAMPLE, _MENDING_SAMPLE = 0, 1 << 32
 
 
 class _Origin(NamedTuple):
@@ -59,43 +60,37 @@ class _Origin(NamedTuple):
 
 
 class CurvedOracle(FiniteSumOracle):
-    """A linear model as a finite sum, with its second derivatives from samples of rows.
+    """A smooth sum over rows, with its second derivatives from samples of rows.
 
-    Where a matrix of them would cost too much, a number a coordinate takes its place.
+    Where a matrix of them would cost too much, one number per coordinate takes its place. Epochs of
+    steps on single rows come before, where these are in memory.
 
     Parameters
     ----------
-    model : LinearModel
-        The model; its loss has to be smooth.
-    rng : numpy.random.Generator
-        Where the samples and the order of the rows come from.
-    goal : callable, optional
-        The gap that is wanted, for a value; 0 if there is none.
+    model, rng, goal
+        As for `RowOracle`; the loss has to be smooth.
+    batch_size : int, optional
+        Rows in a batch of an epoch.
     """
+
+    needs_rows_in_memory = False
 
     def __init__(
         self,
-        model: LinearModel,
+        model: RowSum,
         rng: np.random.Generator,
-        goal: Callable[[float], float] | None = None,
+        goal: Goal | None = None,
+        *,
+        batch_size: int | None = None,
     ) -> None:
-        super().__init__(model, rng)
-        self.goal = goal
+        super().__init__(model, rng, goal, batch_size=batch_size)
         self._seed = int(rng.integers(2**63))
         self._costs = Costs.of(model)
         self._made: Factored | None = None
         self._made_from: _Origin | None = None
-        self._tried = math.inf  # how much was too much to be left, when that was tried last
+        self._tried = math.inf  # the remaining error when mending a bound was tried last
         self._coordinates: Diagonal | None = None
-        self._squares: Vector | None = None
         self._latest: list[Evaluation] = []  # the last two
-
-    def beside(self, model: LinearModel) -> CurvedOracle:
-        """Return the oracle of a model of the same data with another loss, which knows the data."""
-        other = CurvedOracle(model, self.rng)
-        for name in ("_largest_row", "_room", "_stage", "_squares"):
-            setattr(other, name, getattr(self, name))
-        return other
 
     def __call__(self, point: Vector) -> Evaluation:
         """Evaluate at the point."""
@@ -103,8 +98,8 @@ class CurvedOracle(FiniteSumOracle):
         self._latest = [*self._latest[-1:], evaluation]
         return evaluation
 
-    def seen(self, point: Vector, other: ModelEvaluation) -> Evaluation:
-        """Evaluate where a model of the same data was: that costs no product with them at once."""
+    def seen(self, point: Vector, other: RowPoint) -> Evaluation:
+        """Evaluate where a sum over the same rows was: no pass over them before the gradient."""
         with np.errstate(**QUIET):
             at = other.beside(self.model)
             value = at.value
@@ -114,26 +109,30 @@ class CurvedOracle(FiniteSumOracle):
 
     def original(self, evaluation: Evaluation) -> Evaluation:
         """Return the evaluation, with a sharper lower bound if that may reach the goal."""
-        goal = 0.0 if self.goal is None else self.goal(evaluation.value)
-        if not (goal > 0.0 and self.model.l2 > 0.0 and self._costs.least) or self._starts_warm:
+        goal = self.goal(evaluation.value)
+        if not (goal > 0.0 and self.mends_bounds):
             return evaluation
-        at, left = self._known(evaluation), self.left(evaluation)
-        bound = self.mended_bound(at, evaluation, left, goal)
+        at, remaining = self._known(evaluation), self.remaining(evaluation)
+        bound = self.mended_bound(at, evaluation, remaining, goal)
         if self.model.fit_intercept:
             if bound >= evaluation.value - goal:
                 evaluation.dual_value = bound
-            elif left > goal:  # a plain bound takes its time, and would not do
-                evaluation.late_bound = LateBound(self.model, evaluation.point, known=at)
+            elif remaining > goal:  # a plain bound takes its time, and would not do
+                evaluation.late_bound = self._late_bound(at)
         elif bound > -math.inf:
             evaluation.dual_value = max(bound, at.dual_value)
         return evaluation
 
     @property
-    def _starts_warm(self) -> bool:
-        """Whether the one evaluation so far is at a point that may be the minimum already."""
-        return self.points == 1 and bool(self._latest[-1].point.any())
+    def mends_bounds(self) -> bool:
+        """Whether a bound may be mended: an l2 term, cheap curvature, and no start to be judged.
 
-    def left(self, evaluation: Evaluation) -> float:
+        A first point other than zero may be the minimum already.
+        """
+        starts_warm = self.points == 1 and bool(self._latest[-1].point.any())
+        return self.model.l2 > 0.0 and self._costs.least > 0 and not starts_warm
+
+    def remaining(self, evaluation: Evaluation) -> float:
         """Return about how far the value is from the minimum: half of Newton's squared decrement.
 
         It is infinite where there is no matrix of second derivatives to tell.
@@ -145,9 +144,9 @@ class CurvedOracle(FiniteSumOracle):
 
     def mended_bound(
         self,
-        own: ModelEvaluation,
+        at: RowPoint,
         evaluation: Evaluation,
-        left: float,
+        remaining: float,
         goal: float,
         smoothing: float = 0.0,
     ) -> float:
@@ -157,42 +156,47 @@ class CurvedOracle(FiniteSumOracle):
 
         Parameters
         ----------
-        own : ModelEvaluation
-            What the model that is to be minimised knows at the point.
+        at : RowPoint
+            What the sum that is to be minimised knows at the point.
         evaluation : Evaluation
             What this one knows, which may be a smooth one close to it.
-        left : float
-            What `left` says of that.
+        remaining : float
+            What `remaining` says of that.
         goal : float
             The gap that is wanted.
         smoothing : float
             The part of the gap that is due to the difference of the two.
         """
         curvature, model = self._curvature_made, self.model
-        if curvature is None:
+        size = self._mending_size(remaining, goal - smoothing - remaining)
+        if curvature is None or size == 0:
             return -math.inf
-        rest = goal - smoothing - left
-        if not (rest > 0.0 and left <= LESS * self._tried):
-            return -math.inf
-        size = int(max(MENDED * model.n_parameters, SPREAD * left / rest * model.n_samples))
-        worth = WORTH_WITH_INTERCEPT if model.fit_intercept else WORTH
-        if self._costs.of_products(size) > worth:
-            return -math.inf
-        at = self._known(evaluation)
+        smooth = self._known(evaluation)
         with np.errstate(**QUIET):
-            bends = second_derivatives(model.loss, at, 0.0) * model.shares
-            rows, weights = drawn(bends, size, lambda: self._generator(1 << 32))
-            if rows is None:
-                rows = np.flatnonzero(weights)
-                weights = weights[rows]
-            entries = stored_entries(model) * rows.size / model.n_samples
-            if rows.size == 0 or entries > SAMPLE_ENTRIES:
+            rows = model.sampled(size, [self._seed, _MENDING_SAMPLE], by=smooth)
+            entries = model.storage.entries * min(rows.count, rows.n_curved) / model.n_samples
+            local = rows.local(smooth) if entries <= SAMPLE_ENTRIES else None
+            if local is None:
                 return -math.inf
-            bound = mended_bound(own, at, Sample.of(at, rows, weights), curvature, goal)
-        # What the rows of the sample can't mend grows with what is left.
-        gap = own.value - bound
-        self._tried = left * min(1.0, goal / gap) if gap > 0.0 else left
+            # Typed for models in memory.
+            bound = mended_bound(cast("Any", at), cast("Any", smooth), local, curvature, goal)
+        # What the rows of the sample can't mend grows with the remaining error.
+        gap = at.value - bound
+        self._tried = remaining * min(1.0, goal / gap) if gap > 0.0 else remaining
         return bound
+
+    def _mending_size(self, remaining: float, margin: float) -> int:
+        """Return how many rows a bound is to be mended on, 0 where that would not do or pay.
+
+        `margin` is by how much the goal exceeds the remaining error.
+        """
+        model = self.model
+        if not (margin > 0.0 and remaining <= TRY_AGAIN * self._tried):
+            return 0
+        spread = SPREAD * remaining / margin * model.n_samples
+        size = int(max(MENDED_PER_PARAMETER * model.n_parameters, spread))
+        worth = WORTH_WITH_INTERCEPT if model.fit_intercept else WORTH
+        return size if self._costs.of_products(size) <= worth else 0
 
     @property
     def first_epochs(self) -> int:
@@ -203,24 +207,27 @@ class CurvedOracle(FiniteSumOracle):
     def _guess_size(self) -> int:
         """How many rows the sample has that gives a start; 0 where there is none."""
         model, costs = self.model, self._costs
-        most = SAMPLE_ENTRIES * model.n_samples / max(1, stored_entries(model))
-        plenty = max(LEAST_SHARE * model.n_samples, PLENTY * model.n_parameters)
-        size = int(min(SAMPLE_SHARE * model.n_samples, most, plenty))
-        enough = size >= max(ROWS_A_PARAMETER * model.n_parameters, FEWEST_SAMPLED)
-        return size if enough and costs.least and not costs.constant else 0
+        most = SAMPLE_ENTRIES * model.n_samples / max(1, model.storage.entries)
+        enough = max(ENOUGH_SHARE * model.n_samples, ENOUGH_PER_PARAMETER * model.n_parameters)
+        size = int(min(START_SHARE * model.n_samples, most, enough))
+        few = size < max(ROWS_PER_PARAMETER * model.n_parameters, FEWEST_SAMPLED)
+        return 0 if few or not costs.least or costs.constant else size
 
     def guess(self, point: Vector) -> Vector | None:
         """Return about the minimum over a sample of the rows, None where there are too few."""
-        size, rng = self._guess_size, self._generator(0)
+        size, rng, model = self._guess_size, self._generator(_START_SAMPLE), self.model
         if size == 0:
             return None
-        sample = _sampled(self.model, rng.integers(self.model.n_samples, size=size))
+        # A weak l2 term gets the weight against a row that it had before, up to that of a row:
+        # fewer rows are fitted too well sooner.
+        weight = min(model.l2 * model.n_samples, 1.0) / size
+        sample = model.sampled(size, rng).in_memory(max(model.l2, weight))
         oracle, rule = CurvedOracle(sample, rng), SketchedNewton()
         state = rule.init(point)
         unknown = sample.n_parameters / size  # of the value, about
-        for _ in range(GUESSES):
+        for _ in range(START_STEPS):
             state = rule.aimed(rule.step(state, oracle).state, oracle)  # type: ignore[arg-type]
-            if 0.0 < state.slope <= PRECISE * unknown * state.value:
+            if 0.0 < state.slope <= START_PRECISION * unknown * state.value:
                 break
         found: Vector = state.trial
         return found
@@ -228,31 +235,26 @@ class CurvedOracle(FiniteSumOracle):
     def between(self, point: Vector, trial: Evaluation) -> float:
         """Return where the objective is lowest between a point (0) and a trial beyond that (1).
 
-        The margins in between are known from those at both ends, so that it costs no product with
-        the data.
+        The margins in between are known from those at both ends, so that it costs no pass over the
+        rows.
         """
-        model, d = self.model, self.model.n_features
         before, after = self._evaluated(point), self._known(trial)
-        move, change = trial.point - point, after.margins - before.margins
-        start = model.l2 * float(point[:d] @ move[:d])
-        bend = model.l2 * float(move[:d] @ move[:d])
+        move = trial.point - point
 
         def slope(t: float) -> float:
-            slopes = model.slopes(before.margins + t * change)
-            return float(model.shares @ (slopes * change)) + start + t * bend
+            return self.model.slope_between(before, after, t)
 
         with np.errstate(**QUIET):
             return _zero(slope, float(before.gradient @ move), float(trial.gradient @ move))
 
     def curvature(self, point: Vector, number: int, caution: float) -> Factored | Diagonal:
-        """Return the curvature at a point from the `number`-th sample; 0: a number a coordinate."""
+        """Return the curvature at a point from the `number`-th sample; 0: one per coordinate."""
         size = self._costs.sample(number)
         if number == 0 or size == 0:
             return self._diagonal()
         origin = _Origin(point, number, caution)
         if self._made is None or self._made_from is None or self._made_from[1:] != origin[1:]:
-            matrix, bent = self._matrix(point, size, number, caution)
-            self._made = Factored(matrix, *self._costs.price(number + 1, bent))
+            self._made = self._factored(origin, size)
             self._made_from = origin
         return self._made
 
@@ -265,39 +267,30 @@ class CurvedOracle(FiniteSumOracle):
 
     def _diagonal(self) -> Diagonal:
         if self._coordinates is None:
-            self._coordinates = Diagonal(self._coordinate_curvatures, *self._costs.price(1))
+            numbers = functools.partial(coordinate_curvatures, self.model)
+            self._coordinates = Diagonal(numbers, *self._costs.price(1))
         return self._coordinates
 
-    def _coordinate_curvatures(self) -> Vector:
-        return coordinate_curvatures(self.model, self._column_squares())
-
-    def _matrix(
-        self, point: Vector, size: int, number: int, caution: float
-    ) -> tuple[npt.NDArray[np.float64], int]:
-        """Return the second derivatives from a sample, and how many of all rows bend."""
+    def _factored(self, origin: _Origin, size: int) -> Factored:
+        """Return the second derivatives from a sample of this size."""
+        point, number, caution = origin
         model = self.model
         with np.errstate(**QUIET):
-            bends = second_derivatives(model.loss, self._evaluated(point), caution)
-            bends *= model.shares
-            rows, weights = drawn(bends, size, lambda: self._generator(number))
-            matrix = second_derivative_matrix(model, bends, self._column_squares, rows, weights)
-        return matrix, int(np.count_nonzero(bends))
+            at = self._evaluated(point)
+            rows = model.sampled(size, [self._seed, number], by=at, caution=caution)
+            matrix = second_derivative_matrix(model, at, rows)
+        return Factored(matrix, *self._costs.price(number + 1, rows.n_curved))
 
     def _generator(self, number: int) -> np.random.Generator:
         """Return the same random numbers for the same sample, whenever it is drawn."""
         return np.random.default_rng([self._seed, number])
 
-    def _column_squares(self) -> Vector:
-        if self._squares is None:
-            self._squares = column_squares(self.model.X, self.model.shares)
-        return self._squares
-
-    def _evaluated(self, point: Vector) -> ModelEvaluation:
+    def _evaluated(self, point: Vector) -> RowPoint:
         """Return what is known at a point; mostly it was one of the last two evaluated."""
         for known in (*self._latest, self.best):
             if known is not None and known.model is not None and known.point is point:
                 return known.model
-        return self.model.evaluate(point)
+        return self.model.at(point)
 
     def state(self) -> dict[str, Any]:
         """Return all that has to be kept to go on."""
@@ -313,13 +306,18 @@ class CurvedOracle(FiniteSumOracle):
 
 
 class SmoothedCurvedOracle(SmoothedSumOracle):
-    """A linear model whose loss has kinks, and a smooth one close below with its curvature."""
+    """A sum over rows whose loss has kinks, and a smooth one close below with its curvature."""
 
-    smooth: Any  # a CurvedOracle
+    needs_rows_in_memory = False
 
-    def _smooth_with(self, mu: float) -> None:
-        model, before = self.model.smoothed(mu), self.smooth
-        self.smooth = CurvedOracle(model, self.rng) if before is None else before.beside(model)
+    def _smooth_oracle(self, model: RowSum) -> CurvedOracle:
+        return CurvedOracle(model, self.rng)
+
+    @property
+    def sum(self) -> CurvedOracle:
+        """The smooth sum of the moment."""
+        assert isinstance(self.smooth, CurvedOracle)
+        return self.smooth
 
     @property
     def first_epochs(self) -> int:
@@ -329,56 +327,45 @@ class SmoothedCurvedOracle(SmoothedSumOracle):
     @property
     def lowest(self) -> Evaluation | None:
         """What is known of the smooth sum where the function itself was lowest so far."""
-        best, known = self.best, self.smooth.lowest
+        best = self.best
         if best is not None and self._latest is not None and best.point is not self._latest.point:
-            known = self.smooth.seen(best.point, self._known(best))
-        lowest: Evaluation | None = known
-        return lowest
+            return self.sum.seen(best.point, self._known(best))
+        return self.sum.lowest
 
     def guess(self, point: Vector) -> Vector | None:
         """Return the minimum over a sample of the rows, None where there are too few of them."""
-        found: Vector | None = self.smooth.guess(point)
-        return found
+        return self.sum.guess(point)
 
     def between(self, point: Vector, trial: Evaluation) -> float:
         """Return where the smooth objective is lowest between two points."""
-        return float(self.smooth.between(point, trial))
+        return self.sum.between(point, trial)
 
     def curvature(self, point: Vector, number: int, caution: float) -> Factored | Diagonal:
         """Return the curvature of the smooth objective."""
-        made: Factored | Diagonal = self.smooth.curvature(point, number, caution)
-        return made
+        return self.sum.curvature(point, number, caution)
 
     def _gap(self, evaluation: Evaluation, known: Evaluation, part: float, goal: float) -> float:
         """Return the gap, or about what it is, and let what is known hold the bound."""
-        if self.model.l2 == 0.0 or not self.smooth._costs.least or self.smooth._starts_warm:
+        if not self.sum.mends_bounds:
             return super()._gap(evaluation, known, part, goal)
-        own, left = self._known(known), float(self.smooth.left(evaluation))
-        about = part + left
-        mended = self.smooth.mended_bound(own, evaluation, left, goal, part)
-        if mended >= own.value - goal:
+        at, remaining = self._known(known), self.sum.remaining(evaluation)
+        about = part + remaining
+        mended = self.sum.mended_bound(at, evaluation, remaining, goal, part)
+        if mended >= at.value - goal:
             known.dual_value = mended
         elif self.model.fit_intercept and about > goal:
             # A plain bound takes its time, and would not do.
-            known.late_bound = self._late_bound(self.smooth._known(evaluation))
+            smooth = self.sum._known(evaluation)
+            known.late_bound = self._late_bound(smooth, self.sum.model.loss.smoothing)
         else:
             about = min(super()._gap(evaluation, known, part, goal), about)
         return about
 
 
-def _first_epochs(model: LinearModel) -> int:
+def _first_epochs(model: RowSum) -> int:
     """Return how many epochs pay: none where curvature, which does more, costs little."""
-    return 0 if model.n_samples < FEWEST_ROWS or Costs.of(model).least else EPOCHS
-
-
-def _sampled(model: LinearModel, rows: npt.NDArray[np.int64]) -> LinearModel:
-    """Return the model of some rows.
-
-    A weak l2 term gets the weight against a row that it had before, up to that of a row: fewer rows
-    are fitted too well sooner.
-    """
-    weight = min(model.l2 * model.n_samples, 1.0) / rows.size
-    return model.of_rows(rows, max(model.l2, weight))
+    few = model.n_samples < FEWEST_ROWS or model.in_memory is None
+    return 0 if few or Costs.of(model).least else EPOCHS
 
 
 def _zero(slope: Callable[[float], float], low: float, high: float) -> float:
@@ -388,16 +375,16 @@ def _zero(slope: Callable[[float], float], low: float, high: float) -> float:
     """
     if not (low < 0.0 < high < math.inf):
         return 0.5
-    left, right, enough = 0.0, 1.0, FLAT * -low
+    lower, upper, enough = 0.0, 1.0, FLAT * -low
     for _ in range(TRIALS):
-        t = (left * high - right * low) / (high - low)
+        t = (lower * high - upper * low) / (high - low)
         found = slope(t)
         if not math.isfinite(found):
-            return 0.5 * (left + t)
+            return 0.5 * (lower + t)
         if abs(found) <= enough:
             return t
         if found < 0.0:
-            left, low, high = t, found, 0.5 * high
+            lower, low, high = t, found, 0.5 * high
         else:
-            right, high, low = t, found, 0.5 * low
-    return left if left > 0.0 else right
+            upper, high, low = t, found, 0.5 * low
+    return lower if lower > 0.0 else upper

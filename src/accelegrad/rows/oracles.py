@@ -44,5 +44,5 @@ def sum_oracle(rule: Rule, model: LinearModel, rng: np.random.Generator, goal: G
         return DualOracle(model, rng, goal)
     curved = not isinstance(rule, VarianceReducedAcceleGrad)
     if math.isfinite(model.loss.curvature):
-        return CurvedOracle(model, rng, goal) if curved else FiniteSumOracle(model, rng)
+        return (CurvedOracle if curved else FiniteSumOracle)(model, rng, goal)
     return (SmoothedCurvedOracle if curved else SmoothedSumOracle)(model, rng, goal)

@@ -1,4 +1,4 @@
-"""A linear model whose loss has kinks as a sequence of smooth finite sums.
+"""A sum over rows whose loss has kinks as a sequence of smooth sums.
 
 The Moreau envelope of the loss with a parameter mu is smooth, and below the loss by at most
 mu L^2 / 2. Its slopes are feasible for the dual of the loss itself, so that the gap of the original
@@ -9,54 +9,47 @@ point. Where the first is most of it, mu shrinks.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 
 from accelegrad.errors import Vector
-from accelegrad.problems.linear_model import Evaluation as ModelEvaluation
-from accelegrad.problems.linear_model import LinearModel
-from accelegrad.proofs.certificate import LateBound
-from accelegrad.rows.curvature import bent_rows
+from accelegrad.problems.row_sum import RowPoint, RowSum
+from accelegrad.rows.row_oracle import Goal, RowOracle, rows_in_memory
 from accelegrad.rows.variance_reduced import Epoch, VarianceReducedAcceleGrad
 from accelegrad.rows.variance_reduced_oracle import FiniteSumOracle
-from accelegrad.run.oracle import Evaluation, ModelOracle
+from accelegrad.run.oracle import Evaluation
 
 SHRINK = 4.0  # by what mu is divided at most at a time (measured: 2 and 10 cost a bit more)
-SHARE = 0.5  # of the gap, due to the smoothing, at which mu shrinks,
+#: mu shrinks where the smoothing's part of the gap exceeds this share of it,
+LARGEST_PART = 0.5
+#: unless that part is at most twice this share of the gap that is wanted, which is aimed at.
+ENOUGH = 0.25
 LEAST_MU = 1e-100  # its inverse, the curvature, can still be squared
-ROUNDING = 1e-14  # of the value: a smaller gap is wanted by nobody
-PROMISING = 4.0  # times the gap that is wanted: an estimate that is worth a proof
-ENOUGH = 0.25  # and the share of the gap that is wanted, at which it need not shrink any more
+NEGLIGIBLE = 1e-14  # of the value: rounding of sums hides a smaller gap
+PROMISING = 4.0  # times the gap that is wanted: an estimate of at most that is worth a proof
 
 
-class SmoothedSumOracle(ModelOracle):
-    """A linear model's objective, and epochs of steps on a smooth one close below.
+class SmoothedSumOracle(RowOracle):
+    """A sum with kinks, and epochs of steps on a smooth one close below.
 
     Parameters
     ----------
-    model : LinearModel
-        The model, with a dual bound; its loss has kinks.
-    rng : numpy.random.Generator
-        Where the order of the rows comes from.
-    goal : callable
-        The gap that is wanted, for a value; 0 if there is none.
+    model, rng, goal
+        As for `RowOracle`; the loss has kinks, and the sum a dual bound.
     """
 
+    needs_rows_in_memory = True
     # The sum is made by setting mu, so it comes after it.
-    saved = (*ModelOracle.saved, "rng", "mu", "_next_mu", "smooth")
+    saved = (*RowOracle.saved, "mu", "_next_mu", "smooth")
 
-    def __init__(
-        self, model: LinearModel, rng: np.random.Generator, goal: Callable[[float], float]
-    ) -> None:
-        super().__init__(model)
+    def __init__(self, model: RowSum, rng: np.random.Generator, goal: Goal | None = None) -> None:
+        super().__init__(model, rng, goal)
         if not model.has_dual_bound:
             raise ValueError(
                 f"the {model.loss.name} loss is smoothed as far as the dual gap allows; that needs "
                 "a LinearModel with l2 > 0, or few columns and more rows: the model has l2 = 0 and "
                 f"{model.n_samples} rows of {model.n_features} columns."
             )
-        self.rng, self.goal = rng, goal
         self.smooth: FiniteSumOracle | None = None
         self.changed = False
         self._next_mu = math.nan  # what the next evaluation smooths with
@@ -104,31 +97,32 @@ class SmoothedSumOracle(ModelOracle):
         """Return a mu whose error is about half the value: much is gained fast."""
         self.points += 1
         self.nfev += 1
-        at = self.model.evaluate(point)
+        at = self.model.at(point)
         size = at.mean_loss if at.mean_loss > 0.0 else at.value
         return max(size, LEAST_MU) / self.model.loss.lipschitz**2
 
     def _smooth_with(self, mu: float) -> None:
         model = self.model.smoothed(mu)
         before = self.smooth
-        self.smooth = FiniteSumOracle(model, self.rng) if before is None else before.beside(model)
+        self.smooth = self._smooth_oracle(model) if before is None else before.beside(model)
+
+    def _smooth_oracle(self, model: RowSum) -> FiniteSumOracle:
+        """Return the first oracle of a smooth sum."""
+        return FiniteSumOracle(model, self.rng)
 
     def _evaluated(self, evaluation: Evaluation) -> Evaluation:
         """Return what is known of the function itself, and decide how to go on."""
         self.points += 1
         self.nfev += 1
         self.njev += 1
-        smooth = evaluation.model
-        assert smooth is not None
-        own = smooth.beside(self.model)
-        known = Evaluation(
-            evaluation.point, own.value, late_gradient=self._late_gradient, model=own
-        )
+        smooth = self.sum._known(evaluation)
+        at = smooth.beside(self.model)
+        known = Evaluation(evaluation.point, at.value, late_gradient=self._late_gradient, model=at)
         known = self._finish(known)
-        smoothing, goal = own.smoothing_gap(smooth), self.goal(own.value)
+        mu = self.sum.model.loss.smoothing
+        smoothing, goal = smoothing_gap(at, smooth, mu), self.goal(at.value)
         gap = self._gap(evaluation, known, smoothing, goal)
-        negligible = ROUNDING * abs(own.value)
-        self._next_mu = self._shrunk(smoothing, gap, max(goal, negligible))
+        self._next_mu = self._shrunk(smoothing, gap, max(goal, NEGLIGIBLE * abs(at.value)))
         return known
 
     def _gap(self, evaluation: Evaluation, known: Evaluation, part: float, goal: float) -> float:
@@ -136,40 +130,31 @@ class SmoothedSumOracle(ModelOracle):
 
         `part` of it is due to the smoothing.
         """
-        smooth, own = evaluation.model, known.model
-        assert smooth is not None
-        assert own is not None
-        gap = part + self._left(smooth) if self.model.l2 == 0.0 else 0.0
-        if self.model.l2 > 0.0 or self._is_worth_a_bound(gap, goal):
-            known.dual_value = own.dual_value_by(smooth)
-            gap = own.value - known.dual_value
+        smooth, at = self.sum._known(evaluation), self._known(known)
+        has_l2 = self.model.l2 > 0.0
+        gap = 0.0 if has_l2 else part + self._remaining(smooth)
+        # Without an l2 term a bound is costly.
+        if has_l2 or gap <= PROMISING * goal:
+            known.dual_value = at.dual_value_by(smooth)
+            gap = at.value - known.dual_value
         else:
-            known.late_bound = self._late_bound(smooth)
+            known.late_bound = self._late_bound(smooth, self.sum.model.loss.smoothing)
         return gap
 
-    def _late_bound(self, smooth: ModelEvaluation) -> LateBound:
-        """Return the bound that the smooth loss's slopes at a point give, for later."""
-        mu = smooth.model.loss.smoothing
-        return LateBound(self.model, smooth.w, smoothing=mu, known=smooth)
-
-    def _left(self, smooth: ModelEvaluation) -> float:
+    def _remaining(self, smooth: RowPoint) -> float:
         """Return about how far the sum is from its minimum: half of Newton's squared decrement.
 
-        The second derivatives are taken to be those of all rows times the share that is bent.
+        The second derivatives are taken to be those of all rows times the share that is curved.
         """
-        model = smooth.model
-        bent = max(float(bent_rows(smooth).mean()), 1.0 / model.n_samples)
-        space = self.model.bounds_without_l2("a smoothed loss").space
-        return 0.5 * model.loss.smoothing * space.distance(smooth.gradient) ** 2 / bent
-
-    def _is_worth_a_bound(self, gap: float, goal: float) -> bool:
-        """Tell whether a bound, which is dear without an l2 term, may do."""
-        return gap <= PROMISING * goal
+        curved = max(smooth.curved_share, 1.0 / self.model.n_samples)
+        space = rows_in_memory(self.model).bounds_without_l2("a smoothed loss").space
+        mu = self.sum.model.loss.smoothing
+        return 0.5 * mu * space.distance(smooth.gradient) ** 2 / curved
 
     def _shrunk(self, smoothing: float, gap: float, goal: float) -> float:
         """Return the mu to go on with."""
         mu = self.sum.model.loss.smoothing
-        if smoothing <= max(SHARE * gap, 2.0 * ENOUGH * goal):
+        if smoothing <= max(LARGEST_PART * gap, 2.0 * ENOUGH * goal):
             return mu
         # The smoothing's part of the gap falls about as the square of mu.
         return max(mu / SHRINK, mu * math.sqrt(ENOUGH * goal / smoothing))
@@ -188,7 +173,7 @@ class SmoothedSumOracle(ModelOracle):
     def final_gradient(self, evaluation: Evaluation) -> Vector:
         """Return the model's own gradient, computed afresh: a checkpoint does not hold margins."""
         self.njev += 1
-        return self.model.evaluate(evaluation.point).gradient
+        return self.model.at(evaluation.point).gradient
 
     @property
     def mu(self) -> float | None:
@@ -199,3 +184,12 @@ class SmoothedSumOracle(ModelOracle):
     def mu(self, mu: float | None) -> None:
         if mu is not None:
             self._smooth_with(mu)
+
+
+def smoothing_gap(at: RowPoint, smooth: RowPoint, mu: float) -> float:
+    """Return about the part of a gap that is due to the smoothing alone.
+
+    With the envelope e of the loss l and theta = e'(m), l(m) + l*(theta) - theta m is
+    l(m) - e(m) - mu theta^2 / 2.
+    """
+    return max(at.mean_loss - smooth.mean_loss - 0.5 * mu * smooth.squared_slopes, 0.0)

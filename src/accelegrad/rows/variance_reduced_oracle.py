@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -11,19 +11,21 @@ from accelegrad import kernels
 from accelegrad.errors import Vector, whole_number
 from accelegrad.problems.linear_model import Evaluation as ModelEvaluation
 from accelegrad.problems.linear_model import LinearModel
+from accelegrad.problems.row_sum import RowSum
 from accelegrad.problems.squares import row_squares
+from accelegrad.rows.row_oracle import Goal, RowOracle, rows_in_memory
 from accelegrad.rows.variance_reduced import Epoch, VarianceReducedAcceleGrad
-from accelegrad.run.oracle import QUIET, Evaluation, ModelOracle
+from accelegrad.run.oracle import QUIET, Evaluation
 
-#: Rows in a batch: fewer cost more time a row, more cost more epochs (measured).
+#: Rows in a batch: fewer cost more time per row, more cost more epochs (measured).
 BATCH_SIZE = 8
 
 
-class FiniteSumOracle(ModelOracle):
-    """A linear model's objective, and epochs of steps on batches of its rows.
+class Epochs:
+    """Epochs of steps on batches of a model's rows, which are in memory.
 
-    An epoch goes through all rows in a new random order; `njev` counts it as one gradient more.
-    It is compiled for dense data in C order and for CSR data; see `accelegrad.kernels`.
+    An epoch goes through all rows in a new random order. It is compiled for dense data in C order
+    and for CSR data; see `accelegrad.kernels`.
 
     Parameters
     ----------
@@ -31,55 +33,27 @@ class FiniteSumOracle(ModelOracle):
         The model; its loss has to be smooth.
     rng : numpy.random.Generator
         Where the order of the rows comes from.
-    batch_size : int, optional
+    batch_size : int
         Rows in a batch.
     """
 
-    saved = (*ModelOracle.saved, "rng")
-
-    def __init__(
-        self, model: LinearModel, rng: np.random.Generator, batch_size: int | None = None
-    ) -> None:
-        super().__init__(model)
-        if not math.isfinite(model.loss.curvature):
-            raise ValueError(
-                f"model must have a smooth loss, but it has {model.loss!r}; smoothed(mu) makes a "
-                "smooth model of it."
-            )
-        size = BATCH_SIZE if batch_size is None else whole_number("batch_size", batch_size, least=1)
-        self.rng, self.batch_size = rng, min(size, model.n_samples)
+    def __init__(self, model: LinearModel, rng: np.random.Generator, batch_size: int) -> None:
+        self.model, self.rng, self.batch_size = model, rng, min(batch_size, model.n_samples)
         self._largest_row: float | None = None
         self._room: Vector | None = None
         self._stage: ModelEvaluation | None = None  # where the stage began
 
-    #: it is always the same sum
-    changed = False
-
-    @property
-    def lowest(self) -> Evaluation | None:
-        """What is known at the lowest point evaluated so far."""
-        return self.best
-
-    def original(self, evaluation: Evaluation) -> Evaluation:
-        """Return the evaluation: the sum is what is minimised."""
-        return evaluation
-
-    def beside(self, model: LinearModel) -> FiniteSumOracle:
-        """Return the oracle of a model of the same data with another loss, which knows the data."""
-        other = FiniteSumOracle(model, self.rng, self.batch_size)
-        for name in ("_largest_row", "_room", "_stage"):
-            setattr(other, name, getattr(self, name))
+    def beside(self, model: LinearModel) -> Epochs:
+        """Return those of a model of the same data with another loss, which know the data."""
+        other = Epochs(model, self.rng, self.batch_size)
+        other._largest_row, other._room = self._largest_row, self._room
+        other._stage = self._stage
         return other
 
     @property
     def n_batches(self) -> int:
         """How many batches an epoch has."""
         return -(-self.model.n_samples // self.batch_size)
-
-    @property
-    def strong_convexity(self) -> float:
-        """The l2 term's weight; 0 with an intercept, which has no l2 term."""
-        return 0.0 if self.model.fit_intercept else self.model.l2
 
     @property
     def smoothness(self) -> float:
@@ -90,33 +64,37 @@ class FiniteSumOracle(ModelOracle):
             self._largest_row = weight * (float(row_squares(model.X).max()) + model.fit_intercept)
         return model.loss.curvature * self._largest_row + model.l2
 
-    def epoch(self, rule: VarianceReducedAcceleGrad, epoch: Epoch, anchor: Evaluation) -> Epoch:
+    def run(self, rule: VarianceReducedAcceleGrad, epoch: Epoch, anchor: Evaluation) -> Epoch:
         """Do a step on each batch of rows, in a new random order."""
         order = self.rng.permutation(self.model.n_samples)
-        self.njev += 1
+        at = self._known(anchor)
         if epoch.start is anchor.point:
-            self._stage = anchor.model
+            self._stage = at
         with np.errstate(**QUIET):
             if kernels.wanted_for_rows(kernels.readable(self.model.X)):
-                return self._compiled_epoch(epoch, anchor, order)
+                return self._compiled(epoch, at, order)
             for first in range(0, order.size, self.batch_size):
                 rows = order[first : first + self.batch_size]
-                difference = self.difference(rule.query(epoch), anchor, rows)
+                difference = self._difference(rule.query(epoch), at, rows)
                 epoch = rule.batch_step(epoch, difference + epoch.full_gradient)
         return epoch
 
-    def difference(self, point: Vector, anchor: Evaluation, rows: Any) -> Vector:
+    def _known(self, anchor: Evaluation) -> ModelEvaluation:
+        """Return what is known at the anchor: its margins are at hand, since all rows are."""
+        if anchor.model is None:  # it comes from a checkpoint
+            anchor.model = self.model.at(anchor.point)
+        return cast("ModelEvaluation", anchor.model)
+
+    def _difference(self, point: Vector, anchor: ModelEvaluation, rows: Any) -> Vector:
         """Return how the gradient of a batch differs at a point and at the anchor."""
         model, d = self.model, self.model.n_features
         block = model.block(rows)
         margins = block.margins(point[:d])
         if model.fit_intercept:
             margins += point[-1]
-        slopes = (
-            model.loss.derivative(margins, model.y[rows]) - self._known(anchor).derivatives[rows]
-        )
+        slopes = model.loss.derivative(margins, model.y[rows]) - anchor.derivatives[rows]
         factors = slopes * model.shares[rows] * (model.n_samples / rows.size)
-        change = model.l2 * (point - anchor.point)
+        change = model.l2 * (point - anchor.w)
         block.add_combination(factors, change[:d])
         if model.fit_intercept:
             change[-1] = factors.sum()
@@ -125,16 +103,16 @@ class FiniteSumOracle(ModelOracle):
     def _margins_at(self, start: Vector) -> Vector:
         """Return the margins where the stage began, which were computed as those of an anchor."""
         if self._stage is None or not np.array_equal(self._stage.w, start):
-            self._stage = self.model.evaluate(start)
+            self._stage = self.model.at(start)
         return self._stage.margins
 
-    def _compiled_epoch(self, epoch: Epoch, anchor: Evaluation, order: Any) -> Epoch:
+    def _compiled(self, epoch: Epoch, anchor: ModelEvaluation, order: Any) -> Epoch:
         from accelegrad.kernels import variance_reduced as dense
         from accelegrad.kernels import variance_reduced_sparse as sparse
         from accelegrad.kernels.arrays import read_only
 
-        data, known = self.model.kernel_data(), self._known(anchor)
-        by_row = known.derivatives, known.margins, known.margins - self._margins_at(epoch.start)
+        data, margins = self.model.kernel_data(), anchor.margins
+        by_row = anchor.derivatives, margins, margins - self._margins_at(epoch.start)
         given = dense.Sum(data.y, data.shares, data.loss, *(read_only(part) for part in by_row))
         fixed = [read_only(point) for point in (epoch.anchor, epoch.full_gradient, epoch.start)]
         path = dense.Path._make([*fixed, epoch.mirror_point.copy(), np.zeros_like(epoch.anchor)])
@@ -152,3 +130,82 @@ class FiniteSumOracle(ModelOracle):
             name: numbers[name].item() for name in ("radius", "squares", "step_size", "done")
         }
         return epoch._replace(mirror_point=path.mirror, point_sum=path.total, **changed)
+
+
+class FiniteSumOracle(RowOracle):
+    """A smooth sum over rows, and epochs of steps on batches of its rows where they are in memory.
+
+    `njev` counts an epoch as one gradient more.
+
+    Parameters
+    ----------
+    model, rng, goal
+        As for `RowOracle`; the loss has to be smooth.
+    batch_size : int, optional
+        Rows in a batch.
+    """
+
+    needs_rows_in_memory = True
+    #: it is always the same sum
+    changed = False
+
+    def __init__(
+        self,
+        model: RowSum,
+        rng: np.random.Generator,
+        goal: Goal | None = None,
+        *,
+        batch_size: int | None = None,
+    ) -> None:
+        super().__init__(model, rng, goal)
+        if not math.isfinite(model.loss.curvature):
+            raise ValueError(
+                f"model must have a smooth loss, but it has {model.loss!r}; smoothed(mu) makes a "
+                "smooth model of it."
+            )
+        given = BATCH_SIZE if batch_size is None else batch_size
+        self.batch_size = whole_number("batch_size", given, least=1)
+        self._epochs: Epochs | None = None
+
+    @property
+    def epochs(self) -> Epochs:
+        """What does the epochs, made at the first call."""
+        if self._epochs is None:
+            self._epochs = Epochs(rows_in_memory(self.model), self.rng, self.batch_size)
+        return self._epochs
+
+    @property
+    def lowest(self) -> Evaluation | None:
+        """What is known at the lowest point evaluated so far."""
+        return self.best
+
+    def original(self, evaluation: Evaluation) -> Evaluation:
+        """Return the evaluation: the sum is what is minimised."""
+        return evaluation
+
+    def beside(self, model: RowSum) -> FiniteSumOracle:
+        """Return the oracle of a sum over the same rows with another loss."""
+        other = type(self)(model, self.rng, batch_size=self.batch_size)
+        if self._epochs is not None:
+            other._epochs = self._epochs.beside(rows_in_memory(model))
+        return other
+
+    @property
+    def n_batches(self) -> int:
+        """How many batches an epoch has."""
+        return self.epochs.n_batches
+
+    @property
+    def strong_convexity(self) -> float:
+        """The l2 term's weight; 0 with an intercept, which has no l2 term."""
+        return 0.0 if self.model.fit_intercept else self.model.l2
+
+    @property
+    def smoothness(self) -> float:
+        """The largest curvature of a row's loss, with the l2 term."""
+        return self.epochs.smoothness
+
+    def epoch(self, rule: VarianceReducedAcceleGrad, epoch: Epoch, anchor: Evaluation) -> Epoch:
+        """Do a step on each batch of rows, in a new random order."""
+        self.njev += 1
+        return self.epochs.run(rule, epoch, anchor)

@@ -123,6 +123,8 @@ def _take(digest: Any, content: Any) -> None:
         digest.update(float(content).hex().encode())
     elif content is None or isinstance(content, (bool, int, str, np.generic)):
         digest.update(f"{type(content).__name__} {content!r};".encode())
+    elif hasattr(content, "fingerprint"):  # rows that are read chunk by chunk
+        digest.update(content.fingerprint().encode())
     elif hasattr(content, "__dict__"):
         _take(digest, [type(content).__qualname__, vars(content)])
     else:

@@ -16,9 +16,9 @@ import numpy as np
 from scipy.linalg.blas import ddot
 
 from accelegrad.errors import NonFiniteError, Vector
-from accelegrad.problems.linear_model import Evaluation as ModelEvaluation
 from accelegrad.problems.linear_model import LinearModel
 from accelegrad.problems.penalties import Penalty
+from accelegrad.problems.row_sum import RowPoint, RowSum
 from accelegrad.problems.sampling import BatchSampler, Rows
 from accelegrad.run.checkpoint import Saved
 
@@ -53,7 +53,7 @@ class Evaluation:
         value: float,
         gradient: Vector | None = None,
         late_gradient: Callable[[Evaluation], Vector] | None = None,
-        model: ModelEvaluation | None = None,
+        model: RowPoint | None = None,
         penalty: float = 0.0,
     ) -> None:
         self.point = point
@@ -229,7 +229,7 @@ class FunctionOracle(Oracle):
 class ModelOracle(Oracle):
     """A linear model's full objective: the value is one product with X, the gradient another."""
 
-    def __init__(self, model: LinearModel, penalty: Penalty | None = None) -> None:
+    def __init__(self, model: RowSum, penalty: Penalty | None = None) -> None:
         super().__init__(penalty)
         self.model = model
 
@@ -243,7 +243,7 @@ class ModelOracle(Oracle):
         self.nfev += 1
         self.rows += self.model.n_samples
         with np.errstate(**QUIET):
-            at = self.model.evaluate(point)
+            at = self.model.at(point)
             value = at.value
         return self._finish(Evaluation(point, value, late_gradient=self._late_gradient, model=at))
 
@@ -252,10 +252,10 @@ class ModelOracle(Oracle):
         with np.errstate(**QUIET):
             return self._known(evaluation).gradient
 
-    def _known(self, evaluation: Evaluation) -> ModelEvaluation:
+    def _known(self, evaluation: Evaluation) -> RowPoint:
         """Return what the model knows where it was evaluated, which a checkpoint does not hold."""
         if evaluation.model is None:
-            evaluation.model = self.model.evaluate(evaluation.point)
+            evaluation.model = self.model.at(evaluation.point)
         return evaluation.model
 
 

@@ -1,0 +1,136 @@
+"""Gram matrices of some rows of a dense or CSR matrix, the faster of two ways, and what they cost.
+
+By BLAS, from copies of blocks of rows; or, for short sparse rows, by a kernel that takes each pair
+of entries by itself.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from accelegrad.errors import Vector
+from accelegrad.problems.row_blocks import RowNumbers
+
+Matrix = npt.NDArray[np.float64]
+
+# Seconds on the machine where they were measured, of which only the ratios matter. By BLAS: to copy
+# and scale an entry of a row in dense and in sparse storage, and a product. By the kernel: a pair.
+DENSE_COPY, SPARSE_COPY, BLAS_PRODUCT, PAIR = 3e-9, 1e-8, 3e-11, 1.1e-9
+# Entries of a block of rows that is copied for BLAS: the processor's cache holds it.
+_BLOCK_ENTRIES = 1 << 15
+# From one row in this many on, multiplying the whole matrix is faster than copying rows (measured).
+_MANY_ROWS = 10
+
+
+class Storage(NamedTuple):
+    """How rows are stored, which says what products with them cost."""
+
+    entries: int
+    dense: bool
+    pairs_per_row: float
+    """Pairs of entries of a row, on the average; infinite where no kernel takes them."""
+
+    def gram_seconds_per_row(self, n_parameters: int) -> float:
+        """Return what a row costs in a Gram matrix by the faster way."""
+        return min(self._by_blas(n_parameters), PAIR * self.pairs_per_row)
+
+    def is_faster_by_pairs(self, n_parameters: int) -> bool:
+        """Tell which way that is."""
+        return PAIR * self.pairs_per_row < self._by_blas(n_parameters)
+
+    def _by_blas(self, n_parameters: int) -> float:
+        copy = DENSE_COPY if self.dense else SPARSE_COPY
+        return n_parameters * (copy + BLAS_PRODUCT * n_parameters)
+
+
+def pairs_per_row(X: Any) -> float:
+    """Return the mean of k (k + 1) / 2 over the rows of a CSR matrix, k being a row's entries."""
+    lengths = np.diff(X.indptr).astype(np.float64)
+    return float((lengths * (lengths + 1.0)).mean()) / 2.0 if lengths.size else 0.0
+
+
+def gram_matrix(
+    X: Any,
+    rows: RowNumbers | None,
+    weights: Vector,
+    *,
+    intercept: bool,
+    pairs_of: tuple[Any, ...] | None = None,
+) -> Matrix:
+    """Return sum_k weights_k a_k a_k' over some rows.
+
+    Parameters
+    ----------
+    X : array or CSR matrix
+        The data.
+    rows : array of int, optional
+        The rows' numbers; all rows by default.
+    weights : Vector
+        One weight per row.
+    intercept : bool
+        Whether each row has a 1 at its end.
+    pairs_of : tuple of arrays, optional
+        The parts of X as kernels read them, where the kernel is faster.
+    """
+    d = int(X.shape[1])
+    matrix = np.zeros((d + intercept, d + intercept), order="F")
+    if pairs_of is None:
+        matrix[:d, :d] = _by_blocks(X, rows, weights)
+    else:
+        matrix[:d, :d] = _by_pairs(pairs_of, d, rows, weights)
+    if intercept:
+        matrix[d, :d] = matrix[:d, d] = _combination(X, rows, weights)
+        matrix[d, d] = weights.sum()
+    return matrix
+
+
+def _combination(X: Any, rows: RowNumbers | None, weights: Vector) -> Vector:
+    """Return the sum of some rows by their weights, without copying many of them."""
+    if rows is not None and rows.size >= X.shape[0] // _MANY_ROWS:
+        weights = np.bincount(rows, weights, X.shape[0]).astype(np.float64, copy=False)
+        rows = None
+    total: Vector = weights @ (X if rows is None else X[rows])
+    return total
+
+
+def _by_pairs(parts: tuple[Any, ...], d: int, rows: RowNumbers | None, weights: Vector) -> Matrix:
+    from accelegrad.kernels.arrays import read_only
+    from accelegrad.kernels.gram import add_gram
+
+    half = np.zeros((d, d))
+    chosen = np.arange(weights.size) if rows is None else rows
+    data, indices, indptr = parts
+    add_gram(data, indices, indptr, read_only(chosen), read_only(weights), half)
+    diagonal = np.diag(half).copy()
+    half += half.T
+    np.fill_diagonal(half, diagonal)
+    return half
+
+
+def _by_blocks(X: Any, rows: RowNumbers | None, weights: Vector) -> Matrix:
+    """Add up the Gram matrices of blocks of rows, each copied."""
+    n, d = weights.size, int(X.shape[1])
+    is_double = isinstance(X, np.ndarray) and X.dtype == np.float64
+    if rows is None and is_double:
+        least = float(weights.min())
+        if least == weights.max():  # as those of least squares are
+            return np.asarray(least * (X.T @ X))
+    total, roots = np.zeros((d, d)), np.sqrt(weights)
+    length = max(1, _BLOCK_ENTRIES // d)
+    room = np.empty((min(length, n), d))
+    for first in range(0, n, length):
+        part = slice(first, first + length)
+        scaled = room[: min(length, n - first)]
+        chosen: Any = part if rows is None else rows[part]
+        if rows is not None and is_double:
+            np.take(X, chosen, axis=0, out=scaled, mode="clip")  # faster than indexing
+            scaled *= roots[part, None]
+        else:
+            block: Any = X[chosen]
+            dense = block if isinstance(block, np.ndarray) else block.toarray()
+            np.multiply(dense, roots[part, None], out=scaled)
+        total += scaled.T @ scaled
+    return total

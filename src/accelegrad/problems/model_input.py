@@ -1,0 +1,130 @@
+"""The data that a linear model is given: checked, and in the form that it works with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from accelegrad.errors import Vector, finite_vector, real_array, real_number
+from accelegrad.problems.losses import Array, Loss
+
+# Entries looked at in one go when searching for non-finite numbers: bounds the memory taken.
+_CHECKED_ENTRIES = 1 << 20
+
+
+def _is_sparse(X: Any) -> bool:
+    return bool(sp.issparse(X))
+
+
+def checked_l2(given: float) -> float:
+    """Return the weight of the l2 term."""
+    return real_number("l2", given, least=0.0)
+
+
+def checked_intercept(given: object) -> bool:
+    """Return whether there is an intercept."""
+    if not isinstance(given, (bool, np.bool_)):
+        raise TypeError(f"fit_intercept must be True or False, not {given!r}.")
+    return bool(given)
+
+
+def design_matrix(given: Any, *, checked: bool = False) -> Any:
+    """Return X as a dense or CSR matrix of float32 or float64, not copied where it is one.
+
+    `checked` says that its entries are known to be finite.
+    """
+    X: Any = given if _is_sparse(given) else real_array("X", given)
+    real_array("X", np.empty(0, X.dtype))
+    if X.ndim != 2:
+        raise ValueError(f"X must be two-dimensional, but its shape is {X.shape}.")
+    if 0 in X.shape:
+        raise ValueError(
+            f"X must have at least one row and one column, but its shape is {X.shape}."
+        )
+    if _is_sparse(X):
+        X = X.tocsr()
+    if X.dtype not in (np.float32, np.float64):
+        X = X.astype(np.float64)
+    if not _is_sparse(X) and not _fit_for_blas(X):
+        X = np.ascontiguousarray(X)
+    bad = None if checked else _first_bad_row(X)
+    if bad is not None:
+        raise ValueError(f"X must be finite, but row {bad} has an entry that is not.")
+    return X
+
+
+def _fit_for_blas(X: Array) -> bool:
+    """Tell whether NumPy multiplies X by BLAS; without it one copy now saves much time later."""
+    return X.flags.aligned and min(X.strides) == X.itemsize
+
+
+def _first_bad_row(X: Any) -> int | None:
+    """Return the first row with a number that is not finite."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = (X.data if _is_sparse(X) else X).sum(dtype=np.float64)
+    if np.isfinite(total):  # as it would not be with one such number in it
+        return None
+    if _is_sparse(X):
+        entries = np.flatnonzero(~np.isfinite(X.data))
+        return (
+            int(np.searchsorted(X.indptr, entries[0], side="right")) - 1 if entries.size else None
+        )
+    n, d = X.shape
+    block = max(1, _CHECKED_ENTRIES // d)
+    for start in range(0, n, block):
+        rows = np.flatnonzero(~np.isfinite(X[start : start + block]).all(axis=1))
+        if rows.size:
+            return start + int(rows[0])
+    return None
+
+
+def targets(given: npt.ArrayLike, n_samples: int, loss: Loss) -> Vector:
+    """Return y in float64."""
+    y = finite_vector("y", given)
+    if y.size != n_samples:
+        raise ValueError(f"y must have one entry a row of X, {n_samples}, but it has {y.size}.")
+    check_labels(y, loss)
+    return y
+
+
+def check_labels(y: Vector, loss: Loss) -> None:
+    """Refuse targets that are no labels, where the loss takes labels."""
+    if loss.classification and not (np.abs(y) == 1.0).all():
+        seen = np.unique(y)
+        labels = ", ".join(f"{label:g}" for label in seen[:5]) + (", ..." if seen.size > 5 else "")
+        raise ValueError(
+            f"y must hold the labels -1 and +1 for the loss {loss.name!r}, but it holds {labels}. "
+            "Labels 0 and 1 are mapped by 2 * y - 1."
+        )
+
+
+def checked_weights(given: npt.ArrayLike | None, n_samples: int) -> Vector | None:
+    """Return the sample weights in float64."""
+    if given is None:
+        return None
+    weights = finite_vector("sample_weight", given)
+    if weights.size != n_samples:
+        raise ValueError(
+            f"sample_weight must have one entry a row of X, {n_samples}, but it has {weights.size}."
+        )
+    if weights.min() < 0.0:
+        first = int(np.flatnonzero(weights < 0.0)[0])
+        raise ValueError(
+            f"sample_weight must be >= 0, but sample_weight[{first}] is {weights[first]:g}."
+        )
+    if weights.max() == 0.0:
+        raise ValueError("sample_weight must have an entry > 0, but all of them are 0.")
+    return weights
+
+
+def row_shares(weights: Vector | None, n_samples: int) -> Vector:
+    """Return p_i, which sum to 1."""
+    if weights is None:
+        return np.full(n_samples, 1.0 / n_samples)
+    # Divided by the largest first: the sum of huge weights would overflow.
+    relative: Vector = weights / weights.max()
+    relative /= relative.sum()
+    return relative

@@ -1,0 +1,209 @@
+"""The contract of a sum over rows: every implementation against plain NumPy, and any split alike."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from numpy.testing import assert_allclose, assert_array_equal
+
+import accelegrad as ag
+
+N, D = 240, 5
+
+
+def streamed(pieces):
+    """Return what makes a streamed model of `pieces` chunks."""
+
+    def make(X, y, weight, loss, **options):
+        parts = np.array_split(np.arange(N), pieces)
+        chunks = [(X[p], y[p]) if weight is None else (X[p], y[p], weight[p]) for p in parts]
+        return ag.StreamedModel(chunks, loss, **options)
+
+    return make
+
+
+def in_memory(X, y, weight, loss, **options):
+    return ag.LinearModel(X, y, loss, sample_weight=weight, **options)
+
+
+#: Another implementation is tested by another line here.
+KINDS = {"memory": in_memory, **{f"{k} chunks": streamed(k) for k in (1, 3, 17)}}
+DATA = {
+    "dense": {},
+    "csr": {"sparse": True},
+    "weighted": {"weighted": True},
+    "intercept": {"intercept": True},
+    "float32": {"dtype": np.float32},
+    "all": {"sparse": True, "weighted": True, "intercept": True, "dtype": np.float32},
+}
+
+
+class Case:
+    """A model with the plain arrays that it is made from."""
+
+    def __init__(
+        self, kind, loss="logistic", sparse=False, weighted=False, intercept=False, dtype=float
+    ):
+        rng = np.random.default_rng(11)
+        X = (rng.standard_normal((N, D)) * (rng.random((N, D)) < 0.6)).astype(dtype)
+        self.y = np.where(rng.random(N) < 0.5, 1.0, -1.0)
+        weight = rng.integers(0, 4, N).astype(float) if weighted else None
+        self.l2 = 0.1
+        self.model = KINDS[kind](
+            sp.csr_matrix(X) if sparse else X,
+            *(self.y, weight, loss),
+            l2=self.l2,
+            fit_intercept=intercept,
+        )
+        self.shares = np.full(N, 1 / N) if weight is None else weight / weight.sum()
+        self.A = np.column_stack([X, np.ones(N)]) if intercept else X.astype(float)
+        self.penalised = np.arange(self.A.shape[1]) < D
+        self.p, self.q = rng.standard_normal((2, self.A.shape[1]))
+
+    def value(self, w, shares):
+        losses = np.logaddexp(0, -self.y * (self.A @ w))
+        return shares @ losses + self.l2 / 2 * np.sum(w[self.penalised] ** 2)
+
+    def slopes(self, w):
+        return -self.y / (1 + np.exp(self.y * (self.A @ w)))
+
+    def gradient(self, w, shares):
+        return self.A.T @ (shares * self.slopes(w)) + self.l2 * w * self.penalised
+
+    def curvatures(self, w):
+        size = np.abs(self.slopes(w))
+        return self.shares * size * (1 - size)
+
+
+every = pytest.mark.parametrize("data", DATA)
+anywhere = pytest.mark.parametrize("kind", KINDS)
+
+
+@every
+@anywhere
+def test_points_know_value_gradient_and_sums(kind, data):
+    case = Case(kind, **DATA[data])
+    at = case.model.at(case.p)
+    theta = case.slopes(case.p)
+    assert_allclose(at.value, case.value(case.p, case.shares), rtol=1e-12)
+    assert_allclose(at.gradient, case.gradient(case.p, case.shares), rtol=1e-10, atol=1e-13)
+    assert_allclose(at.squared_slopes, case.shares @ theta**2, rtol=1e-12)
+    assert at.curved_share == 1.0
+    assert at.dual_value <= at.value
+    assert_allclose(case.model.column_squares(), case.shares @ case.A[:, :D] ** 2, rtol=1e-10)
+
+
+@every
+@anywhere
+def test_points_between_two_are_as_evaluated_there(kind, data):
+    case = Case(kind, **DATA[data])
+    p, q = case.model.at(case.p), case.model.at(case.q)
+    for t in (0.0, 0.3, 1.0):
+        w = case.p + t * (case.q - case.p)
+        between = case.model.between(p, q, t)
+        assert_allclose(between.value, case.value(w, case.shares), rtol=1e-12)
+        gradient = case.gradient(w, case.shares)
+        assert_allclose(between.gradient, gradient, rtol=1e-10, atol=1e-13)
+        slope = gradient @ (case.q - case.p)
+        assert_allclose(case.model.slope_between(p, q, t), slope, rtol=1e-10, atol=1e-13)
+
+
+@every
+@anywhere
+def test_gram_matrices_are_those_of_sampled_rows(kind, data):
+    case = Case(kind, **DATA[data])
+    at, curvatures = case.model.at(case.p), case.curvatures(case.p)
+    even = case.model.sampled(50, 3)
+    rows = even.numbers
+    expected = case.A[rows].T @ (curvatures[rows, None] * N / 50 * case.A[rows])
+    assert_allclose(case.model.gram(at, even), expected, rtol=1e-10, atol=1e-13)
+    whole = case.model.sampled(N, 3, by=at)
+    expected = case.A.T @ (curvatures[:, None] * case.A)
+    assert_allclose(case.model.gram(at, whole), expected, rtol=1e-10, atol=1e-13)
+    drawn = case.model.sampled(40, 3, by=at)
+    assert drawn.count == 40
+    assert drawn.n_curved == np.count_nonzero(curvatures)
+    assert_allclose(drawn.weights.sum(), curvatures.sum(), rtol=1e-12)
+    rows, weights = drawn.numbers, drawn.weights
+    expected = case.A[rows].T @ (weights[:, None] * case.A[rows])
+    assert_allclose(case.model.gram(at, drawn), expected, rtol=1e-10, atol=1e-13)
+
+
+@every
+@anywhere
+def test_samples_are_the_same_rows_for_any_split(kind, data):
+    case, other = Case(kind, **DATA[data]), Case("memory", **DATA[data])
+    at, known = case.model.at(case.p), other.model.at(case.p)
+    assert_array_equal(case.model.sampled(30, 5).numbers, other.model.sampled(30, 5).numbers)
+    here, there = (m.sampled(30, 5, by=x) for m, x in ((case.model, at), (other.model, known)))
+    assert_array_equal(here.numbers, there.numbers)
+    for found, expected in zip(here.local(at), there.local(known), strict=True):
+        if sp.issparse(found):
+            found, expected = found.toarray(), expected.toarray()
+        assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
+    here, there = (m.sampled(30, 5).in_memory(0.2) for m in (case.model, other.model))
+    assert here.in_memory is here
+    assert_allclose(here.gradient(case.p), there.gradient(case.p), rtol=1e-12)
+
+
+@every
+@anywhere
+def test_batch_gradients_are_means_over_uniform_rows(kind, data):
+    case = Case(kind, **DATA[data])
+    rows = np.random.default_rng(7).integers(N, size=20)
+    shares = np.bincount(rows, minlength=N) * case.shares * N / 20
+    found = case.model.batch_gradient(case.p, 7, 20)
+    tolerance = 1e-5 if DATA[data].get("dtype") is np.float32 else 1e-10
+    assert_allclose(found, case.gradient(case.p, shares), rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("loss", ["logistic", "hinge", "squared"])
+@every
+@anywhere
+def test_minima_are_the_same_and_proved(kind, data, loss):
+    case, other = (Case(k, loss, **DATA[data]) for k in (kind, "memory"))
+    found, expected = (ag.minimize(c.model, rtol=1e-6, rng=0) for c in (case, other))
+    assert found.success
+    assert found.fun - found.gap <= expected.fun
+    assert expected.fun - expected.gap <= found.fun
+
+
+def test_an_evaluation_is_one_pass_and_points_between_none():
+    passes = []
+
+    def chunks():
+        passes.append(1)
+        rng = np.random.default_rng(0)
+        for _ in range(4):
+            yield rng.standard_normal((30, 3)), np.sign(rng.standard_normal(30))
+
+    model = ag.StreamedModel(chunks, l2=0.1)
+    passes.clear()
+    p, q = model.at(np.ones(3)), model.at(np.zeros(3))
+    assert np.isfinite(p.gradient).all()
+    assert len(passes) == 2
+    model.between(p, q, 0.5).value  # noqa: B018
+    model.slope_between(p, q, 0.5)
+    rows = model.sampled(10, 0, by=p)
+    assert len(passes) == 2
+    model.gram(p, rows)
+    assert len(passes) == 3
+
+
+@pytest.mark.parametrize("method", ["accelegrad-vr", "dual-ascent"])
+def test_methods_from_row_to_row_refuse_rows_that_are_elsewhere(method):
+    with pytest.raises(ValueError, match="in memory"):
+        ag.minimize(Case("3 chunks").model, method=method)
+
+
+def test_a_source_that_changes_or_ends_is_refused():
+    chunks = [(np.ones((3, 2)), np.ones(3)), (np.ones((2, 2)), -np.ones(2))]
+    model = ag.StreamedModel(chunks)
+    chunks.pop()
+    with pytest.raises(ValueError, match="same chunks"):
+        model.value(np.zeros(2))
+    with pytest.raises(TypeError, match="again"):
+        ag.StreamedModel(iter(chunks))
+    with pytest.raises(ValueError, match="at least one chunk"):
+        ag.StreamedModel([])
+    with pytest.raises(ValueError, match="columns"):
+        ag.StreamedModel([*chunks, (np.ones((2, 3)), np.ones(2))])
