@@ -334,7 +334,7 @@ def test_against_liblinear_on_badly_scaled_data():
 
 def run_of(rule, model, path=None, **options):
     oracle = ModelOracle(model)
-    certificate = Certificate(None, DualCertificate(model))
+    certificate = Certificate(None, DualCertificate(model.dual))
     return Run(
         rule,
         oracle,

@@ -14,7 +14,7 @@ from accelegrad.problems.linear_model import LinearModel
 from accelegrad.problems.losses import Loss, Smoothed
 from accelegrad.problems.squares import row_squares
 from accelegrad.proofs.certificate import LateBound
-from accelegrad.proofs.rounding import level
+from accelegrad.proofs.fenchel import level
 from accelegrad.run.oracle import QUIET, Evaluation, ModelOracle
 
 # How exactly margins are found, relative to their size: four units of rounding.
@@ -118,7 +118,7 @@ class DualOracle(ModelOracle):
         height, _ = level(model.loss, model.shares, slopes, model.y)
         about = at.value - (height - 0.5 * model.l2 * float(at.point @ at.point))
         if about <= self.goal(at.value):
-            at.dual_value = model.dual_bound(slopes)
+            at.dual_value = model.dual.bound(slopes)
         else:
             at.late_bound = LateBound(model, slopes=slopes)
         return at

@@ -157,7 +157,7 @@ class SmoothedSumOracle(ModelOracle):
         """
         model = smooth.model
         bent = max(float(bent_rows(smooth).mean()), 1.0 / model.n_samples)
-        space = self.model.bounds_without_l2("a smoothed loss").space
+        space = self.model.dual.without_terms("a smoothed loss").space
         return 0.5 * model.loss.smoothing * space.distance(smooth.gradient) ** 2 / bent
 
     def _is_worth_a_bound(self, gap: float, goal: float) -> bool:

@@ -20,7 +20,8 @@ from scipy.optimize import OptimizeResult
 from accelegrad.errors import LineSearchError, NonFiniteError, Vector
 from accelegrad.problems.sampling import GrowingSampler
 from accelegrad.problems.sets import FeasibleSet
-from accelegrad.proofs.certificate import Certificate, Region
+from accelegrad.proofs.certificate import Certificate
+from accelegrad.proofs.region import Region
 from accelegrad.rules.base import Rule, State, Step
 from accelegrad.rules.distance import distance
 from accelegrad.run import checkpoint
