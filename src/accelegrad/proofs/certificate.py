@@ -157,7 +157,8 @@ class DualCertificate:
         if self._best_sums is None or evaluation.value < self._best_value:
             self._best_sums, self._best_value = one, float(evaluation.value)
         if self._is_due() or weight == 0:
-            self._raise_by_sums(self._best_sums)
+            self._looks += 1
+            self._raise_by_sums(self._best_sums if self._looks % 2 else one)
 
     def _raise_by_sums(self, one: SlopeSums) -> None:
         """Raise the bound by the sums at a point and by the average ones."""
@@ -209,7 +210,9 @@ class DualCertificate:
                 self._next = self._count + self._wait(PATIENCE)
                 self.finish()
         elif self._is_due() or weight == 0:
-            self._look(at if self.dual.has_only_l2 else self._best)
+            # The best point and the latest in turn: at the end values no longer tell which is better.
+            is_bests_turn = self._looks % 2 == 0 and not self.dual.has_only_l2
+            self._look(self._best if is_bests_turn else at)
 
     def _look(self, at: ModelEvaluation) -> None:
         """Raise the bound by slopes at a point and by average ones; now and then by others too."""
