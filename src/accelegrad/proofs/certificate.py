@@ -210,7 +210,7 @@ class DualCertificate:
                 self._next = self._count + self._wait(PATIENCE)
                 self.finish()
         elif self._is_due() or weight == 0:
-            # The best point and the latest in turn: at the end values no longer tell which is better.
+            # The best point and the latest in turn: in the end values do not tell which is better.
             is_bests_turn = self._looks % 2 == 0 and not self.dual.has_only_l2
             self._look(self._best if is_bests_turn else at)
 
