@@ -26,7 +26,10 @@ from accelegrad.errors import (
 from accelegrad.problems.linear_model import LinearModel
 from accelegrad.problems.sampling import BatchSampler, GrowingSampler
 from accelegrad.problems.sets import Box
-from accelegrad.proofs.certificate import Certificate, CutCertificate, DualCertificate
+from accelegrad.proofs.certificate import Certificate, DualCertificate
+from accelegrad.proofs.cuts import CutCertificate
+from accelegrad.proofs.fenchel import Terms
+from accelegrad.proofs.model_dual import ModelDual
 from accelegrad.rows.oracles import Goal, sum_oracle
 from accelegrad.rules import Rescaled, Rule
 from accelegrad.run.batches import largest_signal
@@ -297,6 +300,7 @@ def _built_run(
         model,
         judged=oracle.exact_values or judge is not None,
         often=options.has_goal or wishes.restart is not None,
+        feasible=wishes.project_y is not False,
     )
     _check_needs(setting.rule, oracle, options, certificate)
     restarts = _restarts(wishes.restart, setting, model, oracle)
@@ -460,9 +464,13 @@ def _generator(rng: Any) -> np.random.Generator:
 
 
 def _certificate(
-    setting: Setting, model: LinearModel | None, *, judged: bool, often: bool
+    setting: Setting, model: LinearModel | None, *, judged: bool, often: bool, feasible: bool
 ) -> Certificate:
-    """Return what collects the proof; `often` asks for bounds that take their time more often."""
+    """Return what collects the proof.
+
+    `often` asks for bounds that take their time more often; `feasible` tells whether all points are
+    in the set.
+    """
     if not judged:
         return Certificate(None, None)
     region, penalty = setting.region, setting.penalty
@@ -470,8 +478,9 @@ def _certificate(
     known = model is not None and (penalty is None or penalty.nonnegative)
     floor = 0.0 if known else -math.inf
     dual = None
-    if model is not None and _dual_helps(setting, model):
-        dual = DualCertificate(model, often=often)
+    if model is not None and (feasible or not constrains(setting.feasible_set)):
+        bounds = _model_dual(setting, model)
+        dual = DualCertificate(bounds, often=often) if bounds is not None else None
     # A guessed region has nothing to add to a bound that holds everywhere and gets tight.
     guessed = region is not None and region.growing
     if region is None or (guessed and dual is not None and dual.gets_tight):
@@ -480,10 +489,15 @@ def _certificate(
     return Certificate(cuts, dual, model=model, everywhere=floor)
 
 
-def _dual_helps(setting: Setting, model: LinearModel) -> bool:
-    """Tell whether the minimum that the model's dual bounds is the one that is sought."""
-    free = not constrains(setting.feasible_set) and setting.penalty is None
-    return free and model.has_dual_bound
+def _model_dual(setting: Setting, model: LinearModel) -> ModelDual | None:
+    """Return what bounds the minimum that is sought everywhere; None if nothing can."""
+    dual = model.dual
+    if constrains(setting.feasible_set) or setting.penalty is not None:
+        terms = Terms.of(model, setting.penalty, setting.feasible_set)
+        if terms is None:
+            return None
+        dual = ModelDual(model, terms)
+    return dual if dual.is_there else None
 
 
 def _restarts(

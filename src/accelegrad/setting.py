@@ -13,8 +13,9 @@ import scipy.sparse as sp
 from accelegrad.catalogue import AUTO, METHODS, RADIUS, Method
 from accelegrad.choose import Choice, Facts, Wishes, choose, is_given
 from accelegrad.errors import NonFiniteError, Vector, nearest
-from accelegrad.problems.linear_model import ROUNDED_UP, LinearModel
+from accelegrad.problems.linear_model import LinearModel
 from accelegrad.problems.penalties import OnLeading, Penalty, as_penalty
+from accelegrad.problems.rounding import ROUNDED_UP
 from accelegrad.problems.scaling import ColumnScaling, column_scaling, near_start
 from accelegrad.problems.sets import (
     Ball,
@@ -24,7 +25,7 @@ from accelegrad.problems.sets import (
     WholeSpace,
     as_feasible_set,
 )
-from accelegrad.proofs.certificate import Region
+from accelegrad.proofs.region import Region
 from accelegrad.rules import (
     DiagonalAcceleGrad,
     DistanceFreeDiagonalAcceleGrad,
@@ -428,7 +429,7 @@ def _proven_radius(
             return model.distance_bound(start)
         if model.l2 == 0 or model.fit_intercept:
             return math.inf
-        return model.distance_by_gap(start)
+        return model.dual.distance_by_gap(start)
     value = min(model.value(point) + penalty.value(point) for point in points)
     value += model.rounding_at(start, value).value
     radius = penalty.level_radius(value)

@@ -11,7 +11,8 @@ from scipy.optimize import minimize as scipy_minimize
 import accelegrad as ag
 from accelegrad.problems.multinomial import MultinomialModel, ScaledClasses
 from accelegrad.problems.scaling import ColumnScaling, column_scaling
-from accelegrad.sklearn.bounds import DualBound
+from accelegrad.proofs.model_dual import ModelDual
+from accelegrad.proofs.multinomial_dual import MultinomialDual
 from accelegrad.sklearn.objective import Objective
 
 
@@ -79,23 +80,23 @@ def test_the_dual_gap_is_a_bound_and_gets_tight(intercept):
         model.value_and_gradient, np.zeros(model.n_parameters), jac=True,
         options={"gtol": 1e-10, "maxiter": 1000},
     )  # fmt: skip
-    assert model.dual_gap(best.x) <= 1e-9
+    assert MultinomialDual(model).gap(best.x) <= 1e-9
     rng = np.random.default_rng(2)
     for size in (1e-3, 1e-1, 1.0, 10.0):
         x = best.x + size * rng.standard_normal(best.x.size)
         excess = model.value_and_gradient(x)[0] - best.fun
-        assert model.dual_gap(x) >= excess - 1e-9
+        assert MultinomialDual(model).gap(x) >= excess - 1e-9
     near = best.x + 1e-4 * rng.standard_normal(best.x.size)
-    assert model.dual_gap(near) <= 1e-5
-    with pytest.raises(ValueError, match="dual_gap needs l2 > 0"):
-        MultinomialModel(X, classes, 3).dual_gap(np.zeros(12))
+    assert MultinomialDual(model).gap(near) <= 1e-5
+    with pytest.raises(ValueError, match="a dual gap needs l2 > 0"):
+        MultinomialDual(MultinomialModel(X, classes, 3))
 
 
 def test_a_class_without_rows():
     X, classes, _ = data()
     model = MultinomialModel(X, np.minimum(classes, 1), 3, l2=0.1, fit_intercept=True)
     x = np.random.default_rng(0).standard_normal(15)
-    gap, value = model.dual_gap(x), model.value_and_gradient(x)[0]
+    gap, value = MultinomialDual(model).gap(x), model.value_and_gradient(x)[0]
     two = MultinomialModel(X, np.minimum(classes, 1), 2, l2=0.1, fit_intercept=True)
     least = scipy_minimize(two.value_and_gradient, np.zeros(10), jac=True).fun
     assert value - gap <= least  # the third class's intercept may go to minus infinity
@@ -143,16 +144,16 @@ def test_lower_bounds_are_below_every_feasible_point(chosen, l2, l1, loss, inter
     X = rng.standard_normal((50, 4))
     y = np.sign(X[:, 0] + 0.5 * rng.standard_normal(50))
     problem = Objective(loss, l2, l1, chosen, intercept).on(X, y, None)
-    bound = DualBound(problem)
+    bound = ModelDual(problem.model, problem.terms)
     model = problem.model
     points = [problem.nearest(rng.standard_normal(model.n_parameters)) for _ in range(30)]
     least = min(problem.value(x) for x in points)
     slopes = [model.evaluate(x).derivatives for x in points]
     slopes += [np.mean(slopes, axis=0), np.zeros(50), np.full(50, 99.0)]
     for theta in slopes:
-        assert 0.0 <= bound.at(theta) <= least
+        assert 0.0 <= bound.at_slopes(theta) <= least
         if bound.can_repair:
-            assert bound.at(bound.repaired(theta, points[0][:4])) <= least
+            assert bound.at_slopes(bound.repaired(theta, points[0][:4])) <= least
 
 
 @pytest.mark.parametrize("chosen", SETS[1:])
@@ -162,15 +163,15 @@ def test_lower_bounds_get_tight_at_the_minimum(chosen):
     y = X @ np.array([1.0, -0.5, 0.2, 0.0]) + 0.3 * rng.standard_normal(80)
     for l2 in (0.1, 0.0):
         problem = Objective("squared", l2, 0.0, chosen, True).on(X, y, None)
-        bound = DualBound(problem)
-        if not bound.gets_tight:
+        bound = ModelDual(problem.model, problem.terms)
+        if not bound.terms.gets_tight:
             assert l2 == 0.0
             assert isinstance(chosen, ag.NonNegative)
             continue
         result = ag.minimize(
             problem.model, problem.start(), feasible_set=problem.feasible_set, max_iter=500
         )
-        found = bound.at(problem.model.evaluate(result.x).derivatives)
+        found = bound.at_slopes(problem.model.evaluate(result.x).derivatives)
         assert result.fun - 1e-4 * result.fun <= found <= result.fun
 
 
@@ -180,7 +181,7 @@ def test_repaired_slopes_prove_more_of_quantile_regression():
     y = X[:, 0] + rng.standard_normal(200)
     problem = Objective("quantile", 0.0, 0.03, None, True, {"quantile": 0.7}).on(X, y, None)
     result = ag.minimize(problem.model, penalty=ag.L1(0.05), max_iter=1000)
-    bound = DualBound(problem)
+    bound = ModelDual(problem.model, problem.terms)
     # At the point itself every slope is at an end of its range; nearby some of them change.
     near = result.x + 0.02 * rng.standard_normal((200, 7))
     theta = np.mean([problem.model.evaluate(x).derivatives for x in near], axis=0)
@@ -191,4 +192,4 @@ def test_repaired_slopes_prove_more_of_quantile_regression():
     assert combination[-1] == pytest.approx(0.0, abs=1e-12)
     assert repaired.min() >= -0.7
     assert repaired.max() <= 0.3 + 1e-15
-    assert bound.at(theta) < bound.at(repaired) <= problem.value(result.x)
+    assert bound.at_slopes(theta) < bound.at_slopes(repaired) <= problem.value(result.x)

@@ -336,7 +336,7 @@ def test_against_liblinear_on_badly_scaled_data():
 
 def run_of(rule, model, path=None, **options):
     oracle = ModelOracle(model)
-    certificate = Certificate(None, DualCertificate(model))
+    certificate = Certificate(None, DualCertificate(model.dual))
     options = Options(trace=True, checkpoint=path, **options)
     return Run(Progress(rule, oracle, np.zeros(model.n_parameters), options, certificate))
 

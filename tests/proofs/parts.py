@@ -17,8 +17,9 @@ from sklearn.exceptions import ConvergenceWarning
 import accelegrad as ag
 from accelegrad.problems.multinomial import MultinomialModel
 from accelegrad.proofs.mended_bound import Sample, mended_bound
+from accelegrad.proofs.model_dual import ModelDual
+from accelegrad.proofs.multinomial_dual import MultinomialDual
 from accelegrad.sklearn import AcceleGradClassifier, AcceleGradRegressor
-from accelegrad.sklearn.bounds import DualBound
 from accelegrad.sklearn.objective import Objective as EstimatorObjective
 from accelegrad.sklearn.stream_certificate import StreamCertificate
 from proofs.candidates import Objective, Region, Search
@@ -370,8 +371,8 @@ def multinomials(rng: np.random.Generator) -> None:
         np.zeros_like(solved.x),
         solved.x + 0.1 * rng.standard_normal(solved.x.size),
     ):
-        bound = model.dual_value(x)
-        _refuse("multinomial dual_value", bound, lowest, 0.0, (n, d, k, model.l2))
+        bound = MultinomialDual(model).at(x)
+        _refuse("multinomial dual", bound, lowest, 0.0, (n, d, k, model.l2))
 
 
 def _in_extended_precision(model: MultinomialModel, x: Vector) -> Any:
@@ -411,8 +412,8 @@ def estimator_bounds(rng: np.random.Generator) -> None:
         parameters,
     )
     problem = objective.on(data.X, data.y, data.keywords.get("sample_weight"))
-    bound = DualBound(problem)
-    if not bound.gets_tight:
+    bound = ModelDual(problem.model, problem.terms)
+    if not bound.terms.gets_tight:
         return
     penalty = PenaltyFormula("L1", {"strength": l1}, d) if l1 > 0 else None
     whole = own
@@ -427,8 +428,8 @@ def estimator_bounds(rng: np.random.Generator) -> None:
         slopes.append(bound.repaired(seen.derivatives, best[:d]))
     for theta in slopes:
         with np.errstate(all="ignore"):
-            found = bound.at(theta)
-        _refuse("DualBound.at", found, known.value, 0.0, (data.keywords, l1, own))
+            found = bound.at_slopes(theta)
+        _refuse("ModelDual.at_slopes", found, known.value, 0.0, (data.keywords, l1, own))
 
 
 def streams(rng: np.random.Generator) -> None:

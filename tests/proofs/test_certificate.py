@@ -92,7 +92,8 @@ def test_paper_non_smooth_problem_is_certified_to_four_percent():
 def test_both_cuts_are_needed():
     """The single cut on a smooth function, the aggregate one on a non-smooth one."""
     from accelegrad.problems.sets import WholeSpace
-    from accelegrad.proofs.certificate import CutCertificate, Region
+    from accelegrad.proofs.cuts import CutCertificate
+    from accelegrad.proofs.region import Region
     from accelegrad.rules import AcceleGrad
     from accelegrad.rules.base import KnownEvaluation
 

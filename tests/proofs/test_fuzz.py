@@ -103,13 +103,13 @@ SOON_FOUND = {
     "CutCertificate.__init__ allowance with the wrong sign": "checks",
     "CutCertificate.widen": "checks",
     "Certificate.radius_of": "checks",
-    "LinearModel.dual_bound 0.1 %": "parts",
+    "Terms.lower_bound 0.1 %": "parts",
     "DualBounds._value": "parts",
     ":Ball.linear_minimum 0.1 %": "parts",
     "FeasibleSet.linear_minimum_in_ball": "parts",
     "Penalty.affine_minorant": "parts",
-    "MultinomialModel._balanced": "parts",
-    "DualBound._least 0.1 %": "parts",
+    "MultinomialDual._balanced": "parts",
+    "Terms._separable_least 0.1 %": "parts",
 }
 
 

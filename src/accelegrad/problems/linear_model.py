@@ -11,17 +11,15 @@ parameter vector and is not penalised.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
-from scipy.optimize import brentq
 
 from accelegrad import kernels
-from accelegrad.errors import Vector, finite_vector, real_array
+from accelegrad.errors import Vector, real_array
 from accelegrad.problems.gram import Matrix, Storage, gram_matrix, pairs_per_row
 from accelegrad.problems.losses import Loss, make_loss
 from accelegrad.problems.model_input import (
@@ -34,31 +32,15 @@ from accelegrad.problems.model_input import (
     targets,
 )
 from accelegrad.problems.products import products_with
+from accelegrad.problems.rounding import DataRounding, PointRounding
 from accelegrad.problems.row_blocks import RowBlock, RowNumbers, row_block
 from accelegrad.problems.row_curvature import curved_rows, drawn_by_weight, second_derivatives
 from accelegrad.problems.sampled_rows import ModelRows
-from accelegrad.problems.squares import column_squares, norm
-from accelegrad.proofs.null_space import DualBounds, NullSpace, obstacle
-from accelegrad.proofs.rounding import (
-    DataRounding,
-    Labels,
-    PointRounding,
-    growth,
-    imbalance,
-    intercept_reach,
-    level,
-    pairwise_growth,
-    scaled_bound,
-    slopes_norm,
-)
+from accelegrad.problems.squares import column_squares
 
 if TYPE_CHECKING:
     from accelegrad.kernels import gradient as one_pass_gradient
-
-# Each trial reaches 8 times as far: from 1e-6 to 3e8 times the size of margins and targets.
-_BRACKET_TRIALS = 16
-ROUNDED_UP = 1.0 + 1e-9
-"""What a proven distance is multiplied by: far more than rounding can take from it."""
+    from accelegrad.proofs.model_dual import ModelDual
 
 
 class Evaluation:
@@ -171,46 +153,12 @@ class Evaluation:
     def dual_value(self) -> float:
         """The lower bound of the minimum: see `LinearModel.dual_value`."""
         if self._dual_value is None:
-            model = self.model
-            if model.l2 == 0.0:
-                bounds = model.bounds_without_l2("dual_gap")
-                self._dual_value = bounds.near(self.margins, self.derivatives)
-            else:
-                self._dual_value = self._bound_by(self)
+            self._dual_value = self.model.dual.at(self)
         return self._dual_value
 
     def dual_value_by(self, smooth: Evaluation) -> float:
-        """Return the lower bound of the minimum that a smoothed loss's slopes at the point give.
-
-        They are in the domain of this loss's conjugate too, and say much more than its own slopes,
-        which jump.
-        """
-        if self.model.l2 == 0.0:
-            return self.model.bounds_without_l2("dual_value_by").at(smooth.derivatives)
-        return self._bound_by(smooth)
-
-    def _bound_by(self, other: Evaluation) -> float:
-        """Return the bound from the slopes of a model of the same data at the same point."""
-        model = self.model
-        if model.fit_intercept:
-            bound = 0.0
-            for theta in other._feasible_derivatives():
-                bound = max(bound, model.dual_bound(theta, least=bound))
-            return bound
-        combination = other.gradient - model.l2 * self.w
-        slack = growth(0) * model.l2 * np.abs(self.w)
-        return model.dual_bound(other.derivatives, combination, slack=slack)
-
-    def _feasible_derivatives(self) -> list[Vector]:
-        """Return slopes with sum_i p_i theta_i = 0, as an unpenalised intercept demands.
-
-        The first are the slopes at the best intercept for these weights, so that little is lost to
-        an intercept that is off; the second those at the given intercept. The one side that is
-        heavier is scaled down (to 0 all slopes are in the conjugate's domain, which is convex).
-        """
-        model = self.model
-        centred = model._slopes_at_best_intercept(self.margins)
-        return [model.balanced(theta) for theta in (centred, self.derivatives)]
+        """Return the lower bound of the minimum that a smoothed loss's slopes at the point give."""
+        return self.model.dual.by(smooth)
 
 
 class LinearModel:
@@ -276,7 +224,6 @@ class LinearModel:
         self.y = targets(y, self.n_samples, self.loss)
         self.sample_weight = checked_weights(sample_weight, self.n_samples)
         self.shares = row_shares(self.sample_weight, self.n_samples)
-        self._value_without_weights: float | None = None
 
     def __repr__(self) -> str:
         kind = "CSR" if self._is_sparse else "dense"
@@ -300,8 +247,7 @@ class LinearModel:
             check_labels(self.y, loss)
         other = copy(self)
         other.loss = loss
-        other._dual_bounds = other._kernel_data = None
-        other._value_without_weights = None
+        other._proved, other._kernel_data = {}, None
         return other
 
     def of_rows(self, rows: RowNumbers, l2: float) -> LinearModel:
@@ -329,7 +275,6 @@ class LinearModel:
         other.n_samples, other.n_features = int(X.shape[0]), self.n_features
         other.n_parameters, other.dtype = self.n_parameters, X.dtype
         other.y, other.sample_weight, other.shares = y, weights, shares
-        other._value_without_weights = None
         return other
 
     def _take(self, X: Any) -> None:
@@ -341,7 +286,7 @@ class LinearModel:
         self._pairs_per_row: float | None = None
         self._column_squares: Vector | None = None
         self._rounding: DataRounding | None = None
-        self._dual_bounds: DualBounds | None = None
+        self._proved: dict[str, Any] = {}  # what `dual` keeps
         self._kernel_data: one_pass_gradient.Data | None = None
 
     def smoothed(self, mu: float) -> LinearModel:
@@ -451,6 +396,14 @@ class LinearModel:
         evaluation = Evaluation(self, w)
         return evaluation.value, evaluation.gradient
 
+    @property
+    def dual(self) -> ModelDual:
+        """Lower bounds of the minimum, by slopes from a point or from elsewhere."""
+        # Proofs stand above problems: this is the one door to them.
+        from accelegrad.proofs.model_dual import ModelDual
+
+        return ModelDual(self, kept=self._proved)
+
     def dual_gap(self, w: npt.ArrayLike) -> float:
         r"""Return a proven bound of P(w) - min P, where `has_dual_bound`.
 
@@ -490,90 +443,7 @@ class LinearModel:
         With l2 = 0, theta is first brought into the domain and made feasible, as for `dual_gap`,
         and the bound is at least 0.
         """
-        theta = self._checked_derivatives(derivatives)
-        if self.l2 == 0.0:
-            return self.bounds_without_l2("dual_value_at").at(theta)
-        return self.dual_bound(self.balanced(theta) if self.fit_intercept else theta, scaled=False)
-
-    def dual_bound(
-        self,
-        theta: Vector,
-        combination: Vector | None = None,
-        *,
-        slack: Vector | float = 0.0,
-        least: float = 0.0,
-        scaled: bool = True,
-    ) -> float:
-        """Return a proven lower bound of min P from slopes theta, for l2 > 0.
-
-        It is the Fenchel dual value less all that rounding can have added, and so holds whatever
-        the slopes are, and wherever they come from.
-
-        Parameters
-        ----------
-        theta : Vector
-            A slope for each row; with an intercept their mean has to be 0, up to rounding.
-        combination : Vector, optional
-            sum_i p_i theta_i a_i, where it is known from elsewhere.
-        slack : Vector or float
-            How far each entry of that can be off, beyond what `combination` itself would be.
-        least : float
-            A bound that is known already: 0 is returned where this one is seen to be below.
-        scaled : bool
-            Use the best of c theta, 0 <= c <= 1, as far as that is known without another product;
-            then the bound is at least 0.
-        """
-        height, error = level(self.loss, self.shares, theta, self.y)
-        height -= error + self.imbalance_cost(theta)
-        if not height > least and scaled:
-            return 0.0
-        if combination is None:
-            combination = self.combination(theta)[: self.n_features]
-        off = self.rounding.combination(norm(np.sqrt(self.shares) * theta)) + slack
-        length = norm(np.abs(combination) + off) * (1.0 + growth(self.n_features))
-        if scaled:
-            return scaled_bound(height, length, self.l2)
-        return height - 0.5 * length * (length / self.l2) * (1.0 + growth(0))
-
-    def imbalance_cost(self, theta: Vector, farthest: float | None = None) -> float:
-        """Return what the intercept of a minimiser can gain from slopes whose mean is not 0.
-
-        `farthest` is how large its weights can be, as a norm; by default what the l2 term says.
-        """
-        if not self.fit_intercept:
-            return 0.0
-        mean = imbalance(self.shares, theta)
-        return mean * self._intercept_reach(farthest) if mean > 0.0 else 0.0
-
-    def _intercept_reach(self, farthest: float | None = None) -> float:
-        """Return how large the intercept of a minimiser can be."""
-        value = self.value_without_weights
-        if farthest is None:
-            farthest = math.sqrt(2.0 * value / self.l2)
-        labels = Labels.of(self.loss, self.shares, self.y)
-        return intercept_reach(self.loss, labels, value, self.rounding.size, farthest)
-
-    def resolution_at(self, w: Vector, value: float) -> float:
-        """Return about how small a gap at w can be proved to be, for l2 > 0, by a dual bound."""
-        rounding = self.rounding_at(w, value)
-        least = rounding.level + rounding.value
-        if self.fit_intercept:
-            mean = pairwise_growth(self.n_samples) * slopes_norm(self.loss, value)
-            least += mean * self._intercept_reach()
-        return least
-
-    @property
-    def value_without_weights(self) -> float:
-        """The objective at w = 0, with a good intercept where there is one."""
-        if self._value_without_weights is None:
-            margins = np.zeros(self.n_samples)
-            shifts = [0.0]
-            if self.fit_intercept and not self.loss.classification:
-                shifts += [float(self.shares @ self.y), float(np.median(self.y))]
-            with np.errstate(over="ignore"):
-                values = [self.shares @ self.loss.value(margins + b, self.y) for b in shifts]
-            self._value_without_weights = float(min(values))
-        return self._value_without_weights
+        return self.dual.value_at(derivatives)
 
     def rounding_at(self, w: Vector, value: float) -> PointRounding:
         """Return how far value and gradient at w can be off; a loss is at most the value."""
@@ -595,16 +465,7 @@ class LinearModel:
         They can with l2 > 0, and else where there are fewer parameters than rows, at most 1000, and
         the Gram matrix of X costs no more than some dozens of gradients, or a second.
         """
-        return self.l2 > 0.0 or obstacle(self.X, self.n_parameters) is None
-
-    def _checked_derivatives(self, derivatives: npt.ArrayLike) -> Vector:
-        theta = finite_vector("derivatives", derivatives)
-        if theta.size != self.n_samples:
-            raise ValueError(
-                f"derivatives must have one entry a row, {self.n_samples} of them, "
-                f"but it has {theta.size}."
-            )
-        return theta
+        return self.dual.is_there
 
     def batch_value_and_gradient(
         self, w: npt.ArrayLike, rows: npt.ArrayLike
@@ -651,19 +512,7 @@ class LinearModel:
         known: without an l2 term, and with an intercept, which it does not cover.
         """
         start = np.zeros(self.n_parameters) if x0 is None else self._parameters(x0, "x0")
-        if self.l2 == 0.0 or self.fit_intercept:
-            return math.inf
-        from_origin = math.sqrt(2.0 * self.value_without_weights / self.l2) + norm(start)
-        return min(self.distance_by_gap(start), ROUNDED_UP * from_origin)
-
-    def distance_by_gap(self, x0: Vector) -> float:
-        """Return what the dual gap at x0 says of the distance to the minimiser, for l2 > 0.
-
-        Over a convex set that holds x0 too, since the minimum there is no lower.
-        """
-        at = Evaluation(self, x0)
-        excess = at.dual_gap + self.rounding_at(x0, at.value).value
-        return ROUNDED_UP * math.sqrt(2.0 * excess / self.l2)
+        return self.dual.distance_bound(start)
 
     @property
     def loss_parameter(self) -> float:
@@ -731,22 +580,6 @@ class LinearModel:
             )
         return index
 
-    def bounds_without_l2(self, what: str) -> DualBounds:
-        """Return what gives bounds with l2 = 0, built at the first call, or say why there is none.
-
-        It keeps no trace of the calls: bounds do not depend on those before.
-        """
-        if self._dual_bounds is None:
-            reason = obstacle(self.X, self.n_parameters)
-            if reason is not None:
-                raise ValueError(
-                    f"{what} needs l2 > 0, but l2 is 0: without it there is no affordable bound "
-                    f"here, as {reason}."
-                )
-            space = NullSpace(self.X, self.shares, self.fit_intercept)
-            self._dual_bounds = DualBounds(space, self.loss, self.y)
-        return self._dual_bounds
-
     def slopes(self, margins: Vector) -> Vector:
         """Return l'(m_i), the loss's slopes at the rows' margins."""
         return self.loss.derivative(margins, self.y).astype(np.float64, copy=False)
@@ -783,62 +616,6 @@ class LinearModel:
             combination = np.append(combination, self.shares @ theta)
         return combination
 
-    def balanced(self, theta: Vector) -> Vector:
-        """Scale down the positive or the negative entries so that sum_i p_i theta_i = 0."""
-        weighted = self.shares * theta
-        positive = float(weighted.sum(where=weighted > 0.0))
-        negative = -float(weighted.sum(where=weighted < 0.0))
-        if positive > negative:
-            return np.where(theta > 0.0, theta * (negative / positive), theta)
-        if negative > positive:
-            return np.where(theta < 0.0, theta * (positive / negative), theta)
-        return theta
-
-    def _slopes_at_best_intercept(self, margins: Vector) -> Vector:
-        """Return slopes at the shift of all margins that minimises the mean loss.
-
-        The sum of slopes never falls as the shift grows. Just below and just above the shift where
-        it crosses 0, slopes are nearly subgradients at that shift; their mixture with sum 0 is
-        the wanted one also where the sum jumps across 0, as it does for losses with kinks.
-        """
-
-        def slopes(shift: float) -> Vector:
-            return self.slopes(margins + shift)
-
-        def total(shift: float) -> float:
-            return float(self.shares @ slopes(shift))
-
-        size = float(np.abs(margins).max() + np.abs(self.y).max()) + 1.0
-        ends = _bracket(total, 1e-6 * size)
-        if ends is None:
-            return slopes(0.0)
-        unit = 4.0 * float(np.finfo(np.float64).eps)
-        shift = brentq(total, *ends, xtol=unit * size, rtol=unit, maxiter=500, disp=False)
-        width = 2.0 * unit * (size + abs(shift))
-        below, above = slopes(shift - width), slopes(shift + width)
-        low, high = float(self.shares @ below), float(self.shares @ above)
-        if not low < 0.0 < high:
-            return slopes(shift)
-        return (high * below - low * above) / (high - low)
-
     def block(self, rows: RowNumbers) -> RowBlock:
         """Return some rows, for products with them; few of a sparse matrix are not copied."""
         return row_block(self.X, rows)
-
-
-def _bracket(total: Callable[[float], float], step: float) -> tuple[float, float] | None:
-    """Return two shifts between which a nondecreasing function changes its sign.
-
-    None means that it is 0 at the shift 0, or that its sign is the same far out, as for the slopes
-    of a classification loss when all labels are equal.
-    """
-    start = total(0.0)
-    if start == 0.0:
-        return None
-    direction, near = -math.copysign(1.0, start), 0.0
-    for _ in range(_BRACKET_TRIALS):
-        far = near + direction * step
-        if total(far) * direction >= 0.0:
-            return min(near, far), max(near, far)
-        near, step = far, 8.0 * step
-    return None

@@ -10,30 +10,18 @@ of W one after the other, then the intercepts b, which are not penalised.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import xlogy
 
 from accelegrad.errors import Vector, real_number, whole_number
 from accelegrad.problems.linear_model import LinearModel
 from accelegrad.problems.products import Products
 from accelegrad.problems.scaling import ColumnScaling
-from accelegrad.problems.squares import norm
-from accelegrad.proofs.rounding import (
-    STEEPEST_LOGARITHM,
-    growth,
-    pairwise_growth,
-    scaled_bound,
-)
 
 Matrix = npt.NDArray[np.float64]
-
-# Rounds of scaling towards the classes' shares; each costs as much as the losses of all rows.
-_BALANCING_ROUNDS = 8
 
 
 class MultinomialModel:
@@ -99,104 +87,22 @@ class MultinomialModel:
         """Return P and its gradient, from all rows (None) or estimated from some."""
         W, _ = self.split(x)
         classes = self.classes if rows is None else self.classes[rows]
-        shares = self._shares(rows)
+        shares = self.shares_of(rows)
         products = None if rows is None else Products(self.rows.X[rows])
-        margins = self._margins(products, x)
-        slopes, totals = _softmax(margins)
+        margins = self.margins(products, x)
+        slopes, totals = softmax(margins)
         index = np.arange(classes.size)
         loss = float(shares @ (totals - margins[index, classes]))
         slopes[index, classes] -= 1.0
         slopes *= shares[:, None]
-        return loss + 0.5 * self.l2 * float(np.vdot(W, W)), self._combined(products, slopes, W)
+        return loss + 0.5 * self.l2 * float(np.vdot(W, W)), self.combined(products, slopes, W)
 
     def split(self, x: Vector) -> tuple[Matrix, Vector]:
         """Return W, of shape (n_classes, n_features), and b, zeros where there is none."""
         W = x[: self.n_weights].reshape(self.n_classes, self.n_features)
         return W, x[self.n_weights :] if self.rows.fit_intercept else np.zeros(self.n_classes)
 
-    def dual_gap(self, x: Vector) -> float:
-        r"""Return a proven bound of P - min P; l2 has to be > 0.
-
-        The dual variables are a distribution :math:`s_i` over the classes for each row:
-
-        .. math:: D(s) = -\sum_i p_i \sum_k s_{ik} \log s_{ik}
-                  - \frac{1}{2 l_2} \Big\lVert \sum_i p_i (s_i - e_{c(i)}) a_i^T \Big\rVert^2 .
-
-        At a point the softmax of its margins is taken. An intercept demands that the classes'
-        shares are those of the data, :math:`\sum_i p_i s_i = \sum_i p_i e_{c(i)}`: intercepts that
-        come near to that are found by iterative scaling, and what is left is made up for exactly
-        by mixing in one and the same distribution for all rows.
-        """
-        value, _ = self.value_and_gradient(x)
-        return max(value - self.dual_value(x), 0.0)
-
-    def dual_value(self, x: Vector) -> float:
-        """Return the lower bound of min P that `dual_gap` speaks of.
-
-        It is lowered by what rounding can have added.
-        """
-        if self.l2 == 0.0:
-            raise ValueError("dual_gap needs l2 > 0, but l2 is 0.")
-        shares, count = self._shares(None), self.n_samples
-        margins = self._margins(None, x)
-        s, _ = _softmax(margins)
-        if self.rows.fit_intercept:
-            s = self._balanced(margins, s, shares)
-        entropies = -xlogy(s, s).sum(axis=1)
-        rounding = self.rows.rounding
-        error = pairwise_growth(count) * (float(shares @ entropies) + STEEPEST_LOGARITHM)
-        s[np.arange(count), self.classes] -= 1.0
-        slopes = s * shares[:, None]
-        farthest = math.sqrt(2.0 * math.log(self.n_classes) / self.l2)  # since P(0) = log k
-        error += self._imbalance_cost(slopes, shares, farthest)
-        residual = self._combined(None, slopes, np.zeros((self.n_classes, self.n_features)))
-        # Of a row, the slopes' norm is at most the root of 2.
-        off = np.tile(rounding.combination(math.sqrt(2.0)), self.n_classes)
-        length = norm(np.abs(residual[: self.n_weights]) + off) * (1.0 + growth(self.n_weights))
-        return scaled_bound(float(np.sum(shares * entropies)) - error, length, self.l2)
-
-    def _imbalance_cost(self, slopes: Matrix, shares: Vector, farthest: float) -> float:
-        """Return what rounding in the distributions can be worth to a minimiser.
-
-        A row's slopes have the sum 0 but for some units of rounding, which margins are multiplied
-        by. The intercepts, which can be shifted to have the least of them 0, multiply the classes'
-        sums of slopes. The mean loss of a class's rows is at most log k over its share, and at
-        least the mean difference of the margins of any other class and its own.
-        """
-        size = self.rows.rounding.size
-        margins = size * farthest
-        if not self.rows.fit_intercept:
-            return growth(self.n_classes) * margins
-        wanted = np.bincount(self.classes, weights=shares, minlength=self.n_classes)
-        least = float(wanted[wanted > 0.0].min())
-        spread = 1.01 * (math.log(self.n_classes) / least + 2.0 * margins / math.sqrt(least))
-        sums = np.array([np.sum(column) for column in slopes.T.copy()])
-        sums = np.abs(sums) + pairwise_growth(self.n_samples) * np.abs(slopes).sum(axis=0)
-        if (sums[wanted == 0.0] > 0.0).any():
-            return math.inf
-        return float(sums.sum()) * spread + growth(self.n_classes) * (margins + spread)
-
-    def _balanced(self, margins: Matrix, s: Matrix, shares: Vector) -> Matrix:
-        """Return distributions near the softmax whose mean is the classes' share of the rows."""
-        wanted = np.bincount(self.classes, weights=shares, minlength=self.n_classes)
-        shift = np.zeros(self.n_classes)
-        for _ in range(_BALANCING_ROUNDS):
-            mean = shares @ s
-            if np.abs(mean - wanted).max() <= 1e-14:
-                break
-            with np.errstate(divide="ignore"):  # a class without rows goes to minus infinity
-                step = np.log(wanted) - np.log(np.where(mean > 0.0, mean, 1.0))
-            shift = np.where(mean > 0.0, shift + step, shift)
-            s, _ = _softmax(margins + shift)
-        mean = shares @ s
-        excess = np.where(mean > 0.0, (mean - wanted) / np.where(mean > 0.0, mean, 1.0), 0.0).max()
-        if not excess > 0.0:
-            return s
-        common = np.maximum(mean + (wanted - mean) / excess, 0.0)
-        mixed: Matrix = (1.0 - excess) * s + excess * common
-        return mixed
-
-    def _shares(self, rows: Any) -> Vector:
+    def shares_of(self, rows: Any) -> Vector:
         """Return what each of these rows counts, such that a sum over them estimates the whole."""
         weights = self.rows.sample_weight
         count = self.n_samples if rows is None else rows.size
@@ -206,12 +112,12 @@ class MultinomialModel:
         shares: Vector = chosen * (self.n_samples / count / weights.sum())
         return shares
 
-    def _margins(self, products: Products | None, x: Vector) -> Matrix:
+    def margins(self, products: Products | None, x: Vector) -> Matrix:
         """Return the margins of some rows, or of all (None)."""
         W, b = self.split(x)
         return (products or self.rows.products).forward(W.T) + b
 
-    def _combined(self, products: Products | None, slopes: Matrix, W: Matrix) -> Vector:
+    def combined(self, products: Products | None, slopes: Matrix, W: Matrix) -> Vector:
         """Return the gradient that these slopes, times the rows' shares, make."""
         weights = (products or self.rows.products).backward(slopes).T + self.l2 * W
         if not self.rows.fit_intercept:
@@ -219,7 +125,7 @@ class MultinomialModel:
         return np.concatenate([weights.ravel(), slopes.sum(axis=0)])
 
 
-def _softmax(margins: Matrix) -> tuple[Matrix, Vector]:
+def softmax(margins: Matrix) -> tuple[Matrix, Vector]:
     """Return exp(m_ik) / sum_k exp(m_ik), a new array, and log sum_k exp(m_ik)."""
     largest = margins.max(axis=1)
     shares = np.exp(margins - largest[:, None])

@@ -436,6 +436,16 @@ class OnLeading(Penalty):
         self.nonnegative = self._penalty.nonnegative
 
     @property
+    def penalty(self) -> Penalty:
+        """The penalty of the first coordinates."""
+        return self._penalty
+
+    @property
+    def size(self) -> int:
+        """How many coordinates it applies to."""
+        return self._size
+
+    @property
     def dimension(self) -> int:
         """The number of all the coordinates."""
         return self._total

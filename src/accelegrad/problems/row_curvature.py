@@ -22,7 +22,7 @@ def curved_rows(loss: Loss, slopes: Vector, y: Vector) -> npt.NDArray[np.bool_]:
         return np.asarray((sizes > 0.0) & (sizes < loss.lipschitz))
     low, high = loss.domain(y)
     curved = (slopes > low) & (slopes < high)
-    if loss.plain.name.endswith("epsilon_insensitive"):
+    if loss.shape.epsilon > 0.0:  # the zone without cost
         curved &= slopes != 0.0
     return np.asarray(curved)
 

@@ -195,7 +195,6 @@ class StreamedModel(LinearModel):
         self.n_features = self.X.shape[1]
         self.n_parameters = self.n_features + self.fit_intercept
         self.dtype = self.X.dtype
-        self._value_without_weights = None
 
     def __repr__(self) -> str:
         kind = "dense" if self.X.storage.dense else "CSR"
@@ -217,15 +216,6 @@ class StreamedModel(LinearModel):
         known = kernels.Readable(storage.entries, self.n_features, sparse=True)
         by_pairs = not storage.dense and kernels.wanted_for_rows(known)
         return storage if by_pairs else storage._replace(pairs_per_row=math.inf)
-
-    @property
-    def has_dual_bound(self) -> bool:
-        """Whether there are dual bounds: without an l2 term they take all rows in memory."""
-        return self.l2 > 0.0
-
-    def bounds_without_l2(self, what: str) -> Any:
-        """Say why there are none."""
-        raise ValueError(f"{what} needs l2 > 0, or all rows in memory, but {self!r} has neither.")
 
     @property
     def compiles_first(self) -> bool:

@@ -22,9 +22,9 @@ import numpy as np
 
 from accelegrad.errors import Vector
 from accelegrad.problems.linear_model import Evaluation as ModelEvaluation
+from accelegrad.problems.rounding import growth
 from accelegrad.problems.sampled_rows import LocalRows
 from accelegrad.problems.squares import norm
-from accelegrad.proofs.rounding import growth
 from accelegrad.rules.base import inner
 
 #: Of the way to the end of its domain: how far the first guess may move a slope.
@@ -75,7 +75,7 @@ def mended_bound(
     before = norm(np.sqrt(model.shares) * at.derivatives)
     slack = growth(0) * model.l2 * np.abs(at.w[: model.n_features])
     slack = slack + model.rounding.combination(before)
-    return model.dual_bound(theta, combination, slack=slack)
+    return model.dual.bound(theta, combination, slack=slack)
 
 
 def _mended(

@@ -34,7 +34,8 @@ import scipy.sparse as sp
 from accelegrad.errors import Vector
 from accelegrad.problems.losses import Loss
 from accelegrad.problems.products import Products, runs
-from accelegrad.proofs.rounding import level, sum_in_pairs, tree_growth
+from accelegrad.problems.rounding import UNIT
+from accelegrad.proofs.fenchel import level
 
 Matrix = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.integer[Any]]
@@ -80,6 +81,21 @@ _FARTHEST_MARGIN = 1e3
 _MOST_FREE = 0.25
 
 
+def tree_growth(terms: int) -> float:
+    """Return the same for `sum_in_pairs` of products."""
+    return (2.0 + 0.5 * math.log2(max(terms, 1))) * UNIT
+
+
+def sum_in_pairs(rows: Matrix) -> Vector:
+    """Return the sum of the rows, each of which is rounded about log2(rows) times at most."""
+    while len(rows) > 1:
+        half = len(rows) // 2
+        pairs = rows[:half] + rows[half : 2 * half]
+        rows = np.concatenate([pairs, rows[2 * half :]]) if len(rows) % 2 else pairs
+    total: Vector = rows[0]
+    return total
+
+
 def obstacle(X: Any, n_parameters: int) -> str | None:
     """Return why there is no affordable bound for such data, or None where there is one.
 
@@ -89,6 +105,8 @@ def obstacle(X: Any, n_parameters: int) -> str | None:
     balanced, unless rows are dependent, and so the bound would be 0.
     """
     n_samples = int(X.shape[0])
+    if hasattr(X, "chunks"):
+        return "it takes all rows in memory"
     if n_parameters > MOST_PARAMETERS:
         return f"it takes at most {MOST_PARAMETERS} parameters, but there are {n_parameters}"
     if n_samples <= n_parameters:
@@ -183,7 +201,9 @@ class NullSpace:
         few, found = self._correct_some(theta, low, high, rows)
         if found or rows.size < most:
             return few, found
-        return self._reached(*reach(AllRows(self), np.zeros(self.n_parameters), theta, low, high))
+        return self._reached(
+            *slopes_reaching(AllRows(self), np.zeros(self.n_parameters), theta, low, high)
+        )
 
     def _correct_some(
         self, theta: Vector, low: Vector, high: Vector, rows: Rows
@@ -192,7 +212,7 @@ class NullSpace:
         free, theta[rows] = theta[rows], 0.0
         some = _SomeRows(self._dense(self.X[rows]), self.shares[rows])
         target = -self._imbalance(theta)
-        theta[rows], found = reach(some, target, free, low[rows], high[rows])
+        theta[rows], found = slopes_reaching(some, target, free, low[rows], high[rows])
         return self._reached(theta, found)
 
     def _reached(self, theta: Vector, found: bool) -> tuple[Vector, bool]:
@@ -331,7 +351,7 @@ class AllRows:
         return self.space._gram(self.shares * room)
 
 
-def reach(
+def slopes_reaching(
     data: _SomeRows | AllRows, target: Vector, theta: Vector, low: Vector, high: Vector
 ) -> tuple[Vector, bool]:
     """Return slopes between the ends with sum_i p_i theta_i a_i = target, and whether it is so.

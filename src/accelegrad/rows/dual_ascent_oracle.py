@@ -14,7 +14,7 @@ from accelegrad.problems.losses import Loss
 from accelegrad.problems.row_sum import RowSum
 from accelegrad.problems.squares import row_squares
 from accelegrad.proofs.certificate import LateBound
-from accelegrad.proofs.rounding import level
+from accelegrad.proofs.fenchel import level
 from accelegrad.rows.row_oracle import Goal, RowOracle, rows_in_memory
 from accelegrad.run.oracle import QUIET, Evaluation
 
@@ -112,7 +112,7 @@ class DualOracle(RowOracle):
         height, _ = level(model.loss, model.shares, slopes, model.y)
         about = at.value - (height - 0.5 * model.l2 * float(at.point @ at.point))
         if about <= self.goal(at.value):
-            at.dual_value = model.dual_bound(slopes)
+            at.dual_value = model.dual.bound(slopes)
         else:
             at.late_bound = LateBound(model, slopes=slopes)
         return at

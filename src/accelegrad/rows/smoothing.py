@@ -147,7 +147,7 @@ class SmoothedSumOracle(RowOracle):
         The second derivatives are taken to be those of all rows times the share that is curved.
         """
         curved = max(smooth.curved_share, 1.0 / self.model.n_samples)
-        space = rows_in_memory(self.model).bounds_without_l2("a smoothed loss").space
+        space = rows_in_memory(self.model).dual.without_terms("a smoothed loss").space
         mu = self.sum.model.loss.smoothing
         return 0.5 * mu * space.distance(smooth.gradient) ** 2 / curved
 

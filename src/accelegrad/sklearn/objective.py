@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from accelegrad.problems.sets import (
     WholeSpace,
     as_feasible_set,
 )
+from accelegrad.proofs.fenchel import Terms
 
 Change = ColumnScaling | ScaledClasses
 
@@ -62,7 +64,6 @@ class Objective:
             self.l1,
             spread(self.feasible_set, model.n_features, 1, int(self.fit_intercept)),
             null_value(model),
-            self._is_bounded(model.n_features),
         )
 
     def on_classes(self, X: Any, classes: Any, n_classes: int, weights: Vector | None) -> Problem:
@@ -81,12 +82,7 @@ class Objective:
             self.l1,
             spread(self.feasible_set, model.n_features, n_classes, free),
             null_value_of_classes(model),
-            self._is_bounded(model.n_features),
         )
-
-    def _is_bounded(self, size: int) -> bool:
-        chosen = self.feasible_set
-        return chosen is not None and chosen.diameter_for(size) < np.inf
 
 
 @dataclass(frozen=True)
@@ -97,12 +93,20 @@ class Problem:
     l1: float  # the weight of the l1 norm of all weights
     feasible_set: FeasibleSet | None  # of all parameters
     null_value: float
-    bounded: bool  # whether the set bounds the weights
 
     @property
     def is_free(self) -> bool:
         """Whether there is neither a penalty beyond l2 nor a constraint."""
         return self.l1 == 0.0 and self.feasible_set is None
+
+    @cached_property
+    def terms(self) -> Terms | None:
+        """What the Fenchel bound has to know beyond the losses; None for several classes."""
+        model = self.model
+        if not isinstance(model, LinearModel):
+            return None
+        terms = (model.n_features, model.l2, self.l1, self.feasible_set)
+        return Terms(*terms, fit_intercept=model.fit_intercept)
 
     @property
     def can_be_scaled(self) -> bool:
@@ -135,7 +139,11 @@ class Problem:
         """Return the objective, in float64 whatever the data's type."""
         weights = x[: self.n_weights]
         l2 = 0.5 * self.model.l2 * float(weights @ weights)
-        return self._mean_loss(x) + l2 + self.l1 * float(np.abs(weights).sum())
+        return self._mean_loss(x) + l2 + self.l1_value(x)
+
+    def l1_value(self, x: Vector) -> float:
+        """Return the l1 term."""
+        return self.l1 * float(np.abs(x[: self.n_weights]).sum())
 
     def _mean_loss(self, x: Vector) -> float:
         """Return the mean loss by products in float64, some rows at a time."""

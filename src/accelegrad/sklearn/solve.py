@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,11 +22,14 @@ from scipy.optimize import OptimizeResult
 from accelegrad.choose import AS_FUNCTION, WAYS, FitFacts, first
 from accelegrad.errors import Vector
 from accelegrad.minimize import minimize
+from accelegrad.problems.linear_model import Evaluation as ModelEvaluation
 from accelegrad.problems.linear_model import LinearModel
 from accelegrad.problems.multinomial import MultinomialModel, ScaledClasses
 from accelegrad.problems.penalties import L1
 from accelegrad.problems.scaling import column_scaling
-from accelegrad.sklearn.bounds import DualBound
+from accelegrad.proofs.certificate import DualCertificate
+from accelegrad.proofs.model_dual import ModelDual
+from accelegrad.proofs.multinomial_dual import MultinomialDual
 from accelegrad.sklearn.objective import Change, Problem
 
 # An objective below this share of what a constant prediction gets counts as this share: a minimum
@@ -35,7 +37,6 @@ from accelegrad.sklearn.objective import Change, Problem
 NEGLIGIBLE = 1e-3
 LOOKS = 1.05  # the tolerance is looked at whenever the iterations have grown by this factor
 FIRST_LOOKS = 20  # and after each of the first ones
-DEARER_LOOKS = 8  # the dearer bounds are looked at one time in so many
 FORGETTING = 2.0  # slopes are averaged with weights that grow like this power of the iteration
 # The run aims a little lower than `tol`, since the objective is computed anew for what is kept.
 MARGIN = 1e-3
@@ -81,6 +82,16 @@ class Fit(NamedTuple):
         return not (self.converged or self.ended)
 
 
+class _Seen(NamedTuple):
+    """What the certificate is given of a point, in the unscaled coordinates."""
+
+    point: Vector
+    value: float
+    gradient: Vector
+    model: ModelEvaluation
+    penalty: float  # its part of the value
+
+
 class Function:
     """A problem's smooth part as `minimize` sees it, with the lower bounds that its slopes give.
 
@@ -95,11 +106,16 @@ class Function:
     def __init__(self, problem: Problem, *, scale: bool) -> None:
         self.problem = problem
         self.change: Change | None = _change(problem) if scale else None
-        self.lower_bound = -math.inf
-        self._slopes: Any = 0.0  # the weighted sum over all calls
-        self._weight = 0.0
         self._calls = 0
-        self._looks = 0
+        self._bound_of_classes = 0.0  # losses are nonnegative
+        model = problem.model
+        self._certificate: DualCertificate | None = None
+        self._dual_of_classes: MultinomialDual | None = None
+        if isinstance(model, MultinomialModel):
+            if problem.is_free and model.l2 > 0.0:
+                self._dual_of_classes = MultinomialDual(model)
+        elif problem.terms is not None and problem.terms.gets_tight:
+            self._certificate = DualCertificate(ModelDual(model, problem.terms))
 
     def __call__(self, v: Vector) -> tuple[float, Vector]:
         """Return value and gradient."""
@@ -108,17 +124,19 @@ class Function:
         if isinstance(model, LinearModel):
             at = model.evaluate(x)
             value, gradient = at.value, at.gradient
-            self._add(at.derivatives)
+            self._add(at)
         else:
             value, gradient = model.value_and_gradient(x)
         return value, gradient if self.change is None else self.change.adjoint(gradient)
 
-    def _add(self, slopes: Vector) -> None:
-        """Average the slopes with weights that forget the beginning."""
+    def _add(self, at: ModelEvaluation) -> None:
+        """Let the certificate see a point, with a weight in its average that forgets the start."""
+        if self._certificate is None:
+            return
         self._calls += 1
-        weight = float(self._calls) ** FORGETTING
-        self._slopes = self._slopes + weight * slopes
-        self._weight += weight
+        penalty = self.problem.l1_value(at.w)
+        seen = _Seen(at.w, at.value + penalty, at.gradient, at, penalty)
+        self._certificate.add(seen, float(self._calls) ** FORGETTING)
 
     def point(self, v: Vector) -> Vector:
         """Return the parameters at a point of the run."""
@@ -139,37 +157,24 @@ class Function:
     @property
     def is_proved(self) -> bool:
         """Whether there are lower bounds that hold everywhere, and get tight."""
-        if isinstance(self.problem.model, MultinomialModel):
-            return self.problem.is_free and self.problem.model.l2 > 0.0
-        return self._dual.gets_tight
+        return self._certificate is not None or self._dual_of_classes is not None
 
-    @cached_property
-    def _dual(self) -> DualBound:
-        return DualBound(self.problem)
+    @property
+    def lower_bound(self) -> float:
+        """The best of them so far."""
+        certificate = self._certificate
+        return self._bound_of_classes if certificate is None else certificate.lower_bound
 
     def raise_bound(self, x: Vector) -> None:
-        """Bring the lower bound up to date with what is known at a point."""
-        model = self.problem.model
-        if isinstance(model, MultinomialModel):
-            bounds = [model.dual_value(x)]
-        else:
-            bounds = self._bounds_of(model, x)
-        self.lower_bound = max(self.lower_bound, *bounds)
+        """Bring the lower bound up to date with what is known at a point, in the run."""
+        if self._dual_of_classes is not None:
+            self._bound_of_classes = max(self._bound_of_classes, self._dual_of_classes.at(x))
 
-    def _bounds_of(self, model: LinearModel, x: Vector) -> list[float]:
-        """Return the bounds by the slopes at a point and by the average ones; now and then more."""
-        bound = self._dual
-        slopes = [model.evaluate(x).derivatives, self._slopes / self._weight]
-        found = [bound.at(theta) for theta in slopes]
-        self._looks += 1
-        if self._looks % DEARER_LOOKS == 0:
-            if bound.can_repair:
-                w = x[: model.n_features]
-                found += [bound.at(bound.repaired(theta, w)) for theta in slopes]
-            if model.has_dual_bound:
-                # Without l1 term and constraint the minimum is no larger; it may be near.
-                found.append(model.dual_value(x))
-        return found
+    def finish(self, x: Vector) -> None:
+        """Bring the lower bound up to date for the last time."""
+        self.raise_bound(x)
+        if self._certificate is not None:
+            self._certificate.finish()
 
 
 def _change(problem: Problem) -> Change | None:
@@ -332,7 +337,7 @@ def _solve_function(
     x = problem.nearest(function.point(result.x))
     result["x"] = x
     if function.is_proved:
-        function.raise_bound(x)
+        function.finish(x)
         # What the run itself believes is about a region that it guessed.
         own = {"lower_bound": function.lower_bound, "certified_radius": math.inf}
         result.update(own, success=settings.tol is None)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from accelegrad.errors import NonFiniteError
-from accelegrad.proofs.certificate import Region
+from accelegrad.proofs.region import Region
 from accelegrad.rules.base import State, Step
 from accelegrad.rules.distance import distance
 from accelegrad.run.oracle import Evaluation

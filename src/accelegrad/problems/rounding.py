@@ -15,7 +15,6 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from accelegrad.errors import Vector
 from accelegrad.problems.losses import Loss
@@ -26,9 +25,8 @@ UNIT = float(np.finfo(np.float64).eps)
 SMALLEST = float(np.nextafter(0.0, 1.0))
 #: Units of rounding that cover the few operations around a sum: logarithms, divisions, a norm.
 FEW = 8.0
-#: l* of a loss with logarithms is off by up to so many units of rounding times |theta|, near the
-#: ends of its domain.
-STEEPEST_LOGARITHM = 40.0
+#: What a proven distance is multiplied by: far more than rounding can take from it.
+ROUNDED_UP = 1.0 + 1e-9
 
 
 def growth(terms: int) -> float:
@@ -42,21 +40,6 @@ def pairwise_growth(terms: int) -> float:
     NumPy adds up to 128 numbers one after the other, in eight sums, before it adds in pairs.
     """
     return (FEW + 8.0 + 0.5 * math.log2(max(terms, 1))) * UNIT
-
-
-def tree_growth(terms: int) -> float:
-    """Return the same for `sum_in_pairs` of products."""
-    return (2.0 + 0.5 * math.log2(max(terms, 1))) * UNIT
-
-
-def sum_in_pairs(rows: npt.NDArray[np.float64]) -> Vector:
-    """Return the sum of the rows, each of which is rounded about log2(rows) times at most."""
-    while len(rows) > 1:
-        half = len(rows) // 2
-        pairs = rows[:half] + rows[half : 2 * half]
-        rows = np.concatenate([pairs, rows[2 * half :]]) if len(rows) % 2 else pairs
-    total: Vector = rows[0]
-    return total
 
 
 class PointRounding(NamedTuple):
@@ -125,91 +108,6 @@ def slopes_norm(loss: Loss, mean_loss: float) -> float:
     if math.isfinite(loss.curvature):
         smooth = math.sqrt(2.0 * loss.curvature) * math.sqrt(max(mean_loss, 0.0))
     return min(loss.lipschitz, smooth)
-
-
-def level(loss: Loss, shares: Vector, theta: Vector, y: Vector) -> tuple[float, float]:
-    """Return -sum_i p_i l*(theta_i), and how far it can be off.
-
-    It is minus infinity where a slope (of a row that has weight) is outside the domain.
-    """
-    if not theta.any():
-        return 0.0, 0.0
-    counts = shares > 0.0
-    conjugates = np.where(counts, loss.conjugate(theta, y), 0.0)
-    total = -float(np.sum(shares * conjugates))
-    if not math.isfinite(total):
-        return -math.inf, 0.0
-    steepest = loss.shape.epsilon + (STEEPEST_LOGARITHM if loss.has_logarithms else 0.0)
-    sizes = np.abs(theta)
-    sizes = np.abs(conjugates) + sizes * (sizes + np.abs(y) + steepest)
-    return total, pairwise_growth(theta.size) * float(
-        np.sum(shares * sizes)
-    ) + theta.size * SMALLEST
-
-
-class Labels(NamedTuple):
-    """What the rows' targets say about the intercept of a minimiser."""
-
-    least_share: float  # of the rows of one class, by their shares; labels only
-    targets_norm: float  # the root of sum_i p_i y_i^2
-
-    @classmethod
-    def of(cls, loss: Loss, shares: Vector, y: Vector) -> Labels:
-        """Return it for rows."""
-        if not loss.classification:
-            return cls(1.0, norm(np.sqrt(shares) * y))
-        return cls(min(float(shares @ (y > 0.0)), float(shares @ (y < 0.0))), 1.0)
-
-
-def intercept_reach(
-    loss: Loss, labels: Labels, value: float, size: float, farthest: float
-) -> float:
-    """Return how large the intercept of a minimiser can be, infinite where nothing is known.
-
-    By Jensen's inequality the loss at the mean margin of a class is at most the objective over the
-    class's share, and losses of labels are at least -y m; other losses at the mean residual are at
-    most the objective.
-
-    Parameters
-    ----------
-    loss : Loss
-        The loss.
-    labels : Labels
-        What is known of the targets.
-    value : float
-        The objective at some point, and so no less than the minimum.
-    size : float
-        The norm of the data.
-    farthest : float
-        How large the weights of a minimiser can be, as a norm.
-    """
-    share = labels.least_share
-    if share == 0.0:
-        return math.inf
-    moved = size * farthest / math.sqrt(share)
-    if loss.classification:
-        return 1.01 * (value / share + moved)
-    return 1.01 * (labels.targets_norm + loss.reach(value) + moved)
-
-
-def imbalance(shares: Vector, theta: Vector) -> float:
-    """Return how far the mean slope can be from 0."""
-    weighted = shares * theta
-    rounding = pairwise_growth(theta.size) * float(np.sum(np.abs(weighted)))
-    return abs(float(np.sum(weighted))) + rounding
-
-
-def scaled_bound(level: float, norm: float, l2: float) -> float:
-    """Return the largest of c level - c^2 norm^2 / (2 l2) over 0 <= c <= 1.
-
-    For slopes theta of that level, whose rows combine to a vector of at most that norm, the dual
-    value at c theta is at least that: conjugates are convex and zero at zero. It is at least 0.
-    """
-    if not level > 0.0 or not math.isfinite(norm):
-        return 0.0
-    curvature = norm * (norm / l2)
-    c = 1.0 if level >= curvature else level / curvature
-    return max(c * (level - 0.5 * c * curvature) * (1.0 - FEW * UNIT) - SMALLEST, 0.0)
 
 
 def _column_norms(X: Any, shares: Vector) -> Vector:

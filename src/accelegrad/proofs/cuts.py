@@ -1,0 +1,236 @@
+r"""Cuts -> lower bound: a proof of accuracy that costs no call of its own.
+
+Convexity gives :math:`f(u) \ge f(x_t) + \langle g_t, u - x_t\rangle` for every u. Two lower bounds
+on the minimum over a region K follow: the best single cut, and the average of all the cuts with the
+method's weights. Near the end of a smooth run the single cut is the tight one, on non-smooth
+functions the average.
+
+Every bound is lowered by what rounding can have added to it: see `accelegrad.problems.rounding`.
+Of a user's function value and gradient are taken to be right to some units of rounding.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from accelegrad.errors import Vector
+from accelegrad.problems.linear_model import LinearModel
+from accelegrad.problems.penalties import Penalty
+from accelegrad.problems.rounding import FEW, SMALLEST, UNIT, growth
+from accelegrad.problems.squares import norm
+from accelegrad.proofs.region import Region
+from accelegrad.rules.base import Evaluation, inner
+
+#: Cuts that are added to the aggregate together, of vectors with more than `LONG` entries or where
+#: no bound can end the run; of shorter ones they are added one by one, which proves more.
+BLOCK, LONG = 16, 2048
+#: Numbers that may wait to be added: huge vectors are not gathered.
+BLOCK_NUMBERS = 1 << 20
+#: The sum of smaller weights is no mean: their products vanish.
+LEAST_WEIGHT = 1e-200
+#: Times what rounding can add to a bound: a smaller gap is not asked for.
+PROVABLE = 2.0
+
+
+class Cut(NamedTuple):
+    """A cut as a linear function around the region's centre, with its weight in the average."""
+
+    weight: float
+    level: float  # its value at the centre
+    size: float  # the size of that; of a sum, of all its terms
+    error: float  # how far rounding can have taken it
+    slack: float  # how far rounding can have taken the gradient, as a norm
+    length: float  # the gradient's norm
+    gradient: Vector
+
+
+class CutCertificate:
+    """The single and the aggregate cut over a region, with the region's penalty on top.
+
+    The aggregate is brought up to date a block of cuts at a time: at every step it would cost as
+    much as the method itself. So is the single cut, where a minimum over the region is costly.
+
+    Parameters
+    ----------
+    region : Region
+        Where the bounds are to hold.
+    model : LinearModel, optional
+        The function, where it is one: how far its rounding can go is known.
+    often : bool
+        Whether a bound that is up to date may end the run.
+    """
+
+    def __init__(
+        self, region: Region, model: LinearModel | None = None, *, often: bool = True
+    ) -> None:
+        self.region, self.model = region, model
+        self.lower_bound = -math.inf
+        size = region.center.size
+        self._growth = growth(size)
+        self._sum = Cut(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, np.zeros_like(region.center))
+        self._count = 0
+        self._pending: list[Cut] = []
+        short = often and size <= LONG and not region.costly
+        self._block = 1 if short else max(1, min(BLOCK, BLOCK_NUMBERS // size))
+        self._centred = not region.center.any()
+
+    def add(self, evaluation: Evaluation, weight: float) -> None:
+        """Take in the cut at an evaluation with its weight in the average (zero: not in it)."""
+        cut = self._cut(evaluation, weight)
+        if not self.region.costly:
+            self._raise_to(self._bound(cut))
+        self._pending.append(cut)
+        if weight == 0 or len(self._pending) >= self._block:
+            self.refresh()
+
+    def _cut(self, evaluation: Evaluation, weight: float) -> Cut:
+        gradient, value, point = evaluation.gradient, evaluation.value, evaluation.point
+        offset = point if self._centred else point - self.region.center
+        slope = inner(gradient, offset)
+        square = evaluation.squared_norm
+        length = math.sqrt(square) if square > 1e-280 else norm(gradient)
+        away = norm(offset)
+        penalty = getattr(evaluation, "penalty", 0.0)  # the cuts are those of the function alone
+        off, slack = self._rounding(evaluation, value - penalty)
+        # The product is at most `size`; so may each of its terms be.
+        size = abs(value) + abs(penalty) + length * away
+        error = self._growth * size + off + slack * away + offset.size * SMALLEST
+        level = value - penalty - slope
+        return Cut(weight, level, abs(level), error, slack, length, gradient)
+
+    def _rounding(self, evaluation: Evaluation, value: float) -> tuple[float, float]:
+        """Return how far value and gradient can be off: nothing is known of a user's function."""
+        if self.model is None:
+            return 0.0, 0.0
+        rounding = self.model.rounding_at(evaluation.point, value)
+        return rounding.value, rounding.gradient
+
+    def resolution(self, evaluation: Evaluation) -> float:
+        """Return about the smallest gap that rounding lets a cut prove at a point."""
+        cut, radius = self._cut(evaluation, 0.0), self.region.radius
+        slack = cut.slack * self.region.stretch + self._growth * cut.length
+        return PROVABLE * (cut.error + self._growth * cut.size + slack * radius)
+
+    def refresh(self) -> None:
+        """Bring the bound up to date with all the cuts so far."""
+        block = self._pending
+        if not block:
+            return
+        if self.region.costly:
+            self._raise_to(self._bound(block[-1]))
+        # An interrupt between the assignments counts a block twice: still a mean of cuts.
+        self._sum = _summed(self._sum, block)
+        self._count += len(block)
+        self._pending = []
+        self._raise_by_sum()
+
+    def _raise_by_sum(self) -> None:
+        """Take the mean of all cuts, with what rounding can have done to the sums."""
+        total = self._sum
+        if not total.weight > LEAST_WEIGHT:
+            return
+        # Each term is rounded as often as something was added to it, at most.
+        times, size = FEW + self._count, total.gradient.size
+        total = total._replace(
+            error=total.error + times * (UNIT * total.size + SMALLEST),
+            slack=total.slack + times * (UNIT * total.length + size * SMALLEST),
+        )
+        if self.region.penalty is None:  # the minimum of a multiple is a multiple of the minimum
+            bound = self._bound(total._replace(length=norm(total.gradient))) / total.weight
+            self._raise_to(bound - FEW * UNIT * abs(bound))
+            return
+        share = 1 / total.weight
+        mean = Cut._make([1.0, *(share * part for part in total[1:])])
+        self._raise_to(self._bound(mean._replace(length=norm(mean.gradient))))
+
+    def widen(self, radius: float) -> None:
+        """Make the region larger; what was proved of the smaller one holds no longer."""
+        self.refresh()
+        self.region.radius = radius
+        self.lower_bound = -math.inf
+        self._raise_by_sum()
+
+    def forget(self) -> None:
+        """Start a new average: after a restart the old cuts would only weigh it down."""
+        self.refresh()
+        self._sum = Cut(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, np.zeros_like(self.region.center))
+        self._count = 0
+
+    def _bound(self, cut: Cut) -> float:
+        """Return the minimum of a cut over the region, lowered by what rounding may have added."""
+        penalty, region = self.region.penalty, self.region
+        slack = cut.slack * region.stretch * region.radius if cut.slack > 0.0 else 0.0
+        if penalty is None:
+            return self._linear_bound(cut, slack)
+        if region.minorant_suffices:
+            return self._linear_bound(self._with_penalty(cut, penalty), slack)
+        least, size = region.minimum_with_penalty(cut.gradient, cut.size)
+        return cut.level + least - (cut.error + slack + self._growth * (cut.size + size))
+
+    def _linear_bound(self, cut: Cut, slack: float) -> float:
+        least, size = self.region.minimum(cut.gradient, cut.length)
+        if least == -math.inf:
+            return least
+        lost = cut.error + slack + self._growth * (cut.size + size)
+        return cut.level + least - lost - cut.gradient.size * SMALLEST
+
+    def _with_penalty(self, cut: Cut, penalty: Penalty) -> Cut:
+        """Return a cut of the sum: that of the function plus an affine minorant of the penalty."""
+        slope, constant = penalty.affine_minorant(cut.gradient)
+        at_center = constant + inner(slope, self.region.center)
+        gradient, steep = cut.gradient + slope, norm(slope)
+        length = norm(gradient)
+        # The constant is a difference of terms as large as the product of the two norms.
+        size = abs(constant) + steep * (length + norm(self.region.center))
+        # The slope is a difference, and off by some units of rounding of its terms.
+        off = FEW * UNIT * (cut.length + steep)
+        slack = cut.slack + off
+        error = cut.error + self._growth * size + off * norm(self.region.center)
+        level = cut.level + at_center
+        return Cut(cut.weight, level, cut.size + size, error, slack, length, gradient)
+
+    def _raise_to(self, bound: float) -> None:
+        if bound > self.lower_bound:
+            self.lower_bound = bound
+
+    def state(self) -> dict[str, Any]:
+        """Return all that has to be kept to go on."""
+        columns = zip(*self._pending, strict=True) if self._pending else [()] * len(Cut._fields)
+        pending = zip(Cut._fields, columns, strict=True)
+        return {
+            "lower_bound": self.lower_bound,
+            "radius": self.region.radius,
+            "sum": self._sum._asdict(),
+            "count": self._count,
+            "pending": {name: np.array(column) for name, column in pending},
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from there."""
+        self.lower_bound = state["lower_bound"]
+        self.region.radius = state["radius"]
+        self._sum, self._count = Cut(**state["sum"]), state["count"]
+        columns = [state["pending"][name] for name in Cut._fields]
+        self._pending = [
+            Cut._make([*(float(number) for number in numbers), gradient])
+            for *numbers, gradient in zip(*columns, strict=True)
+        ]
+
+
+def _summed(total: Cut, block: list[Cut]) -> Cut:
+    """Return the sum of cuts, each times its weight, and those before."""
+    if len(block) == 1:
+        cut = block[0]
+        weight = cut.weight
+        added: list[Any] = list(cut[1:])
+        sums = [old + weight * new for old, new in zip(total[1:], added, strict=True)]
+        return Cut._make([total.weight + weight, *sums])
+    weights = np.array([cut.weight for cut in block])
+    numbers = weights @ np.array([cut[1:-1] for cut in block])
+    gradients = weights @ np.array([cut.gradient for cut in block])
+    sums = [float(old + new) for old, new in zip(total[1:-1], numbers, strict=True)]
+    return Cut._make([total.weight + math.fsum(weights), *sums, total.gradient + gradients])

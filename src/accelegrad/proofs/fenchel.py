@@ -1,0 +1,606 @@
+r"""The Fenchel dual of a linear model: sums over rows that can be added, and the bound they prove.
+
+For any slopes theta in the domain of the conjugates l(m) >= theta m - l*(theta). So, with
+v = sum_i p_i theta_i x_i and s = sum_i p_i theta_i, the minimum over weights w and intercept b of
+sum_i p_i l(<x_i, w> + b) + l1 ||w||_1 + l2 / 2 ||w||^2, for (w, b) in a set K, is at least
+
+    -sum_i p_i l*(theta_i) + min over (w, b) in K of <v, w> + s b + l1 ||w||_1 + l2 / 2 ||w||^2 .
+
+The first sum is called the level. An intercept without limits demands s = 0: slopes are balanced by
+scaling down those above or those below 0, and what rounding leaves of s counts as much as the
+intercept of a minimiser can be. For 0 <= c <= 1 the slopes c theta are allowed too, with at least
+c times the level, since l* is convex and l*(0) = 0; the best c is used.
+
+`SlopeSums` and `DualSums` hold sums with a bound on how far rounding has taken each; parts of the
+rows can be summed anywhere and be added. `Terms` turns sums into the bound.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy.optimize import minimize_scalar
+
+from accelegrad.errors import Vector
+from accelegrad.problems.linear_model import LinearModel
+from accelegrad.problems.losses import Loss
+from accelegrad.problems.penalties import L1, ElasticNet, OnLeading, Penalty
+from accelegrad.problems.rounding import FEW, SMALLEST, UNIT, growth, pairwise_growth
+from accelegrad.problems.sets import (
+    LARGEST,
+    Box,
+    FeasibleSet,
+    NonNegative,
+    Product,
+    WholeSpace,
+)
+from accelegrad.problems.squares import norm
+
+#: l* of a loss with logarithms is off by up to this many units of rounding times |theta|, near the
+#: ends of its domain.
+STEEPEST_LOGARITHM = 40.0
+#: What estimates of a minimiser's size are multiplied by: far more than their own rounding.
+SIZE_ROUNDED_UP = 1.01
+#: What keeps the largest multiple of slopes on the safe side of its limit, relative to it.
+MULTIPLE_ROUNDED_DOWN = 1.0 - 1e-12
+
+
+def level(loss: Loss, shares: Vector, theta: Vector, y: Vector) -> tuple[float, float]:
+    """Return -sum_i p_i l*(theta_i), and how far it can be off.
+
+    It is minus infinity where a slope (of a row that has weight) is outside the domain.
+    """
+    if not theta.any():
+        return 0.0, 0.0
+    counts = shares > 0.0
+    conjugates = np.where(counts, loss.conjugate(theta, y), 0.0)
+    total = -float(np.sum(shares * conjugates))
+    if not math.isfinite(total):
+        return -math.inf, 0.0
+    steepest = loss.shape.epsilon + (STEEPEST_LOGARITHM if loss.has_logarithms else 0.0)
+    sizes = np.abs(theta)
+    sizes = np.abs(conjugates) + sizes * (sizes + np.abs(y) + steepest)
+    error = pairwise_growth(theta.size) * float(np.sum(shares * sizes)) + theta.size * SMALLEST
+    return total, error
+
+
+def scaled_bound(level: float, length: float, l2: float) -> float:
+    """Return the largest of c level - c^2 length^2 / (2 l2) over 0 <= c <= 1; at least 0."""
+    if not level > 0.0 or not math.isfinite(length):
+        return 0.0
+    curvature = length * (length / l2)
+    c = 1.0 if level >= curvature else level / curvature
+    return max(c * (level - 0.5 * c * curvature) * (1.0 - FEW * UNIT) - SMALLEST, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class SlopeSums:
+    """Sums over rows of what their slopes give, each row times its weight.
+
+    Each error bounds how far rounding has taken a sum from its true value.
+    """
+
+    level: float  # minus the sum of the conjugates l*(theta_i)
+    level_error: float
+    mean: float  # the sum of theta_i
+    mean_error: float
+    combination: Vector  # the sum of theta_i x_i
+    combination_error: Vector
+
+    @classmethod
+    def of(
+        cls,
+        model: LinearModel,
+        theta: Vector,
+        *,
+        levels: tuple[float, float] | None = None,
+        combination: Vector | None = None,
+        slack: Vector | float = 0.0,
+    ) -> SlopeSums:
+        """Return the sums over all rows of a model, whose weights are the rows' shares.
+
+        Parameters
+        ----------
+        model : LinearModel
+            The rows.
+        theta : Vector
+            A slope for each row.
+        levels : pair of float, optional
+            What `level` gives, where it is known.
+        combination : Vector, optional
+            sum_i p_i theta_i x_i, where it is known from elsewhere.
+        slack : Vector or float
+            How far each entry of that can be off, beyond what a product with the data can be.
+        """
+        shares, d = model.shares, model.n_features
+        height, error = level(model.loss, shares, theta, model.y) if levels is None else levels
+        mean = mean_error = 0.0
+        if model.fit_intercept:
+            weighted = shares * theta
+            mean = float(np.sum(weighted))
+            mean_error = pairwise_growth(theta.size) * float(np.sum(np.abs(weighted)))
+        if combination is None:
+            combination = model.combination(theta)[:d]
+        off = model.rounding.combination(norm(np.sqrt(shares) * theta)) + slack
+        return cls(height, error, mean, mean_error, combination, off)
+
+    @classmethod
+    def zero(cls, size: int) -> SlopeSums:
+        """Return the sums over no rows."""
+        return cls(0.0, 0.0, 0.0, 0.0, np.zeros(size), np.zeros(size))
+
+    def plus(self, other: SlopeSums, factor: float = 1.0) -> SlopeSums:
+        """Return the sum of this and a nonnegative multiple of another one."""
+        added, mean_added = factor * other.level, factor * other.mean
+        height, mean = self.level + added, self.mean + mean_added
+        moved = factor * other.combination
+        combination = self.combination + moved
+        # UNIT is twice what one operation can be off by: enough for the errors' own rounding.
+        error = self.level_error + factor * other.level_error
+        mean_error = self.mean_error + factor * other.mean_error
+        off = self.combination_error + factor * other.combination_error
+        return SlopeSums(
+            height,
+            error + 2.0 * (UNIT * (abs(height) + abs(added)) + SMALLEST),
+            mean,
+            mean_error + 2.0 * (UNIT * (abs(mean) + abs(mean_added)) + SMALLEST),
+            combination,
+            off + (2.0 * UNIT * (np.abs(combination) + np.abs(moved)) + 2.0 * SMALLEST),
+        )
+
+    def __add__(self, other: SlopeSums) -> SlopeSums:
+        """Return the sum over the rows of both."""
+        return self.plus(other)
+
+    def times(self, factor: float) -> SlopeSums:
+        """Return a nonnegative multiple."""
+        return SlopeSums.zero(self.combination.size).plus(self, factor)
+
+
+@dataclass(frozen=True, slots=True)
+class DataSums:
+    """Sums over rows that say how large a minimiser's intercept can be, each row by its weight.
+
+    Of sums of squares the roots are kept, which neither overflow nor vanish.
+    """
+
+    weight: float
+    rows: int
+    size: float  # the root of the sum of the rows' squared norms, rounded up
+    target_size: float  # the same of the squared targets
+    weight_above: float  # of rows with targets above 0
+    weight_below: float
+
+    @classmethod
+    def of(cls, model: LinearModel, weight: float = 1.0) -> DataSums:
+        """Return the sums over a model's rows, which have this weight together."""
+        shares, y, root = model.shares, model.y, math.sqrt(weight)
+        return cls(
+            weight,
+            model.n_samples,
+            root * model.rounding.size,
+            root * norm(np.sqrt(shares) * y),
+            weight * float(shares @ (y > 0.0)),
+            weight * float(shares @ (y < 0.0)),
+        )
+
+    def __add__(self, other: DataSums) -> DataSums:
+        """Return the sums over the rows of both."""
+        return DataSums(
+            self.weight + other.weight,
+            self.rows + other.rows,
+            math.hypot(self.size, other.size),
+            math.hypot(self.target_size, other.target_size),
+            self.weight_above + other.weight_above,
+            self.weight_below + other.weight_below,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class DualSums:
+    """All that a lower bound needs of some rows and a slope for each: as long as a row, additive.
+
+    Rows in several places are summed where they are, and the sums added. `sides` are the sums of
+    the slopes above 0 and of those below 0 where an intercept makes it necessary to balance them
+    when all rows are known, and else one sum of all.
+    """
+
+    data: DataSums
+    loss: float  # the sum of the rows' losses
+    sides: tuple[SlopeSums, ...]
+
+    @classmethod
+    def of(
+        cls, model: LinearModel, theta: Vector, *, mean_loss: float, weight: float = 1.0
+    ) -> DualSums:
+        """Return the sums over a model's rows.
+
+        Parameters
+        ----------
+        model : LinearModel
+            The rows.
+        theta : Vector
+            A slope for each of them.
+        mean_loss : float
+            The mean of their losses.
+        weight : float
+            The weight that they have together.
+        """
+        parts = [theta]
+        if model.fit_intercept:
+            parts = [np.maximum(theta, 0.0), np.minimum(theta, 0.0)]
+        sides = tuple(SlopeSums.of(model, part).times(weight) for part in parts)
+        return cls(DataSums.of(model, weight), weight * mean_loss, sides)
+
+    def __add__(self, other: DualSums) -> DualSums:
+        """Return the sums over the rows of both."""
+        sides = (one + another for one, another in zip(self.sides, other.sides, strict=True))
+        return DualSums(self.data + other.data, self.loss + other.loss, tuple(sides))
+
+    def balanced(self, terms: Terms) -> SlopeSums:
+        """Return the sum of all slopes, those of one side scaled down where it is too heavy."""
+        if len(self.sides) == 1:
+            return self.sides[0]
+        above, below = self.sides
+        up, down = terms.balance(above.mean, -below.mean)
+        return above.times(up).plus(below, down)
+
+    def lower_bound(self, terms: Terms, loss: Loss, value: float) -> float:
+        """Return a lower bound of the mean loss and terms together, at least 0.
+
+        `value` is the objective at some feasible point.
+        """
+        reach = Reach(terms, loss, self.data, value)
+        return terms.lower_bound(self.balanced(terms), lambda: reach, weight=self.data.weight)
+
+
+class Terms:
+    """What is added to the mean loss of a linear model, and what its parameters are limited to.
+
+    Parameters
+    ----------
+    n_features : int
+        How many weights there are.
+    l2 : float
+        The factor of half their squared norm.
+    l1 : float or Vector
+        The factor of their l1 norm, or one for each.
+    feasible_set : FeasibleSet, optional
+        What all parameters have to lie in.
+    fit_intercept : bool
+        Whether there is an intercept after the weights.
+    """
+
+    def __init__(
+        self,
+        n_features: int,
+        l2: float,
+        l1: float | Vector = 0.0,
+        feasible_set: FeasibleSet | None = None,
+        *,
+        fit_intercept: bool = False,
+    ) -> None:
+        self.n_features, self.l2, self.l1 = n_features, l2, l1
+        self.fit_intercept = fit_intercept
+        self.has_l1 = bool(np.any(np.asarray(l1) > 0.0))
+        if isinstance(feasible_set, WholeSpace):
+            feasible_set = None
+        self.feasible_set = feasible_set
+        #: between which the intercept has to be
+        self.intercept = (-math.inf, math.inf)
+        self.lower, self.upper = np.full(n_features, -np.inf), np.full(n_features, np.inf)
+        #: whether the set limits each parameter by itself
+        self.separable = feasible_set is None or isinstance(feasible_set, (Box, NonNegative))
+        if self.separable:
+            self._take_ends()
+        #: whether the weights are not limited at all
+        self.free = self.separable and bool(np.isinf(self.lower).all() & np.isinf(self.upper).all())
+        self._diameter = self._weights_diameter()
+
+    @classmethod
+    def of(
+        cls,
+        model: LinearModel,
+        penalty: Penalty | None = None,
+        feasible_set: FeasibleSet | None = None,
+    ) -> Terms | None:
+        """Return the terms of a model with a penalty and a constraint; None for other penalties."""
+        if isinstance(penalty, OnLeading) and penalty.size == model.n_features:
+            penalty = penalty.penalty
+        l1: float | Vector = 0.0
+        l2 = model.l2
+        if isinstance(penalty, ElasticNet):
+            l1, l2 = penalty.l1, l2 + penalty.l2
+        elif isinstance(penalty, L1):
+            l1 = penalty.strength
+        elif penalty is not None:
+            return None
+        return cls(model.n_features, l2, l1, feasible_set, fit_intercept=model.fit_intercept)
+
+    def _take_ends(self) -> None:
+        """Take the ends of a box; so far away that products with them overflow they are open."""
+        chosen, d = self.feasible_set, self.n_features
+        if isinstance(chosen, NonNegative):
+            chosen = Box(0.0, np.inf)
+        if not isinstance(chosen, Box):
+            return
+        ends = (
+            np.broadcast_to(end, d + self.fit_intercept) for end in (chosen.lower, chosen.upper)
+        )
+        lower, upper = (
+            np.where(np.abs(end) <= LARGEST, end, np.copysign(np.inf, end)) for end in ends
+        )
+        self.lower, self.upper = lower[:d], upper[:d]
+        if self.fit_intercept:
+            self.intercept = float(lower[d]), float(upper[d])
+
+    def _weights_diameter(self) -> float:
+        """Return the diameter of what the weights are limited to."""
+        chosen, d = self.feasible_set, self.n_features
+        if self.separable:
+            with np.errstate(over="ignore"):
+                return float(np.linalg.norm(self.upper - self.lower))
+        assert chosen is not None
+        if not isinstance(chosen, Product):
+            return chosen.usable_diameter(d + self.fit_intercept)
+        parts = [(part, where) for part, where in chosen.blocks if where.stop <= d]
+        sizes = (part.usable_diameter(where.stop - where.start) for part, where in parts)
+        return math.hypot(*sizes)
+
+    @property
+    def intercept_is_free(self) -> bool:
+        """Whether no limit is set to an intercept."""
+        return self.intercept == (-math.inf, math.inf)
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether the weights are in a bounded set."""
+        return self._diameter < math.inf
+
+    @property
+    def gets_tight(self) -> bool:
+        """Whether the bound comes near to the minimum at good slopes.
+
+        Something has to hold each weight. A set that is no box excludes an l1 term, as it does for
+        `minimize`, and has to leave the intercept free.
+        """
+        if self.separable:
+            held = np.isfinite(self.lower) & np.isfinite(self.upper)
+            return self.l2 > 0.0 or bool((held | (np.asarray(self.l1) > 0.0)).all())
+        if self.has_l1 or (self.fit_intercept and not self._leaves_intercept_free()):
+            return False
+        return self.l2 > 0.0 or self.is_bounded
+
+    def _leaves_intercept_free(self) -> bool:
+        chosen = self.feasible_set
+        if not isinstance(chosen, Product):
+            return False
+        last, where = chosen.blocks[-1]
+        return isinstance(last, WholeSpace) and where.start == self.n_features
+
+    def penalty_value(self, weights: Vector) -> float:
+        """Return l1 ||w||_1 + l2 / 2 ||w||^2."""
+        return float(np.sum(self.l1 * np.abs(weights))) + 0.5 * self.l2 * float(weights @ weights)
+
+    def balance(self, above: float, below: float) -> tuple[float, float]:
+        """Return what to multiply slopes above and below 0 by, given the sizes of their sums.
+
+        Only an end that is open has to be balanced: towards it the intercept would gain for ever.
+        """
+        low, high = self.intercept
+        if above > below and low == -math.inf:
+            return below / above, 1.0
+        if below > above and high == math.inf:
+            return 1.0, above / below
+        return 1.0, 1.0
+
+    def lower_bound(
+        self,
+        sums: SlopeSums,
+        reach: Callable[[], Reach] | None = None,
+        *,
+        weight: float = 1.0,
+        scaled: bool = True,
+    ) -> float:
+        """Return a proven lower bound of the objective from balanced slopes.
+
+        It is lowered by all that rounding can have added, and so holds whatever the slopes are.
+
+        Parameters
+        ----------
+        sums : SlopeSums
+            Sums over all rows.
+        reach : callable
+            Returns how large a minimiser can be; called where that matters, with an intercept or a
+            set that is no box.
+        weight : float
+            The weight of all rows.
+        scaled : bool
+            Use the best multiple of the slopes; then the bound is at least 0. Without it the slopes
+            themselves, which only an l2 term and no limits allow.
+        """
+        height = sums.level - sums.level_error
+        if self.fit_intercept:
+            assert reach is not None
+            height += self._least_with_intercept(sums, reach)
+        height /= weight
+        if scaled and not height > 0.0:
+            return 0.0
+        if self.free and not self.has_l1 and self.l2 > 0.0:
+            sizes = np.abs(sums.combination) + sums.combination_error
+            length = norm(sizes) * (1.0 + growth(sizes.size)) / weight
+            if scaled:
+                return scaled_bound(height, length, self.l2)
+            return height - 0.5 * length * (length / self.l2) * (1.0 + growth(0))
+        assert scaled
+        v = sums.combination / weight
+        # Products with the multiple, and the division by the weight, are rounded too.
+        off = sums.combination_error / weight + growth(0) * np.abs(v) + SMALLEST
+        with np.errstate(over="ignore", invalid="ignore"):
+            if self.separable:
+                return self._best_multiple(height, v, off, self._separable_least)
+            assert reach is not None
+            far = reach().weights
+            return self._best_multiple(height - norm(off) * far, v, off, self._least_in_set(far))
+
+    def _least_with_intercept(self, sums: SlopeSums, reach: Callable[[], Reach]) -> float:
+        """Return a lower bound of the mean slope times the intercept of a minimiser."""
+        lowest, highest = sums.mean - sums.mean_error, sums.mean + sums.mean_error
+        if lowest == highest == 0.0:
+            return 0.0
+        low, high = self.intercept
+        if low == -math.inf or high == math.inf:
+            far = reach().intercept
+            low, high = max(low, -far), min(high, far)
+        least = min(slope * end for slope in (lowest, highest) for end in (low, high))
+        return least - growth(0) * abs(least) if math.isfinite(least) else -math.inf
+
+    def _best_multiple(
+        self, height: float, v: Vector, off: Vector, least: Callable[[Vector, Vector], float]
+    ) -> float:
+        """Return the largest of c height + least(c v, c off) over 0 <= c <= 1, or about that."""
+        if not height > 0.0:
+            return 0.0
+
+        def negative(c: float) -> float:
+            return -c * height - least(c * v, c * off)
+
+        largest = self._largest_multiple(v, off)
+        multiples = [largest]
+        # In these cases it is a straight line.
+        is_linear = self.l2 == 0.0 and (not self.has_l1 or self.free)
+        if not is_linear and largest > 0.0:
+            found = minimize_scalar(negative, bounds=(0.0, largest), method="bounded")
+            multiples.append(float(found.x))
+        bound = -min(negative(c) for c in multiples)
+        bound -= growth(0) * (abs(bound) + height)
+        return max(bound, 0.0) if math.isfinite(bound) else 0.0
+
+    def _largest_multiple(self, v: Vector, off: Vector) -> float:
+        """Return up to which c, at most 1, the minimum over all weights is finite for c v."""
+        if self.l2 > 0.0 or not self.separable:
+            return 1.0
+        # Towards an open end the slope l1 - c |v| may not be below 0.
+        down, up = np.isinf(self.lower), np.isinf(self.upper)
+        steep = np.maximum(np.where(down, v + off, 0.0), np.where(up, off - v, 0.0))
+        l1 = np.broadcast_to(self.l1, steep.shape)
+        too_steep = steep > l1
+        if not too_steep.any():
+            return 1.0
+        return MULTIPLE_ROUNDED_DOWN * float((l1[too_steep] / steep[too_steep]).min())
+
+    def _separable_least(self, v: Vector, off: Vector) -> float:
+        """Return a lower bound of the minimum of <v, w> + l1 ||w||_1 + l2 / 2 ||w||^2 over the box.
+
+        Each entry of v may be off by `off`, which a weight gains as if l1 were so much less.
+        """
+        # Rounded down: the difference can be off by a unit of l1.
+        l1, l2 = self.l1 * (1.0 - growth(0)) - off, self.l2
+        if self.free:
+            if l2 == 0.0:
+                return 0.0  # as `_largest_multiple` sees to
+            beyond = np.maximum(np.abs(v) - l1, 0.0)
+            return -0.5 * float(beyond @ (beyond / l2)) * (1.0 + growth(v.size))
+        kink = np.clip(0.0, self.lower, self.upper)
+        if l2 > 0.0:  # on either side of the kink a parabola, whose lowest point is moved inside
+            ends = [
+                np.clip((l1 - v) / l2, self.lower, kink),
+                np.clip((-l1 - v) / l2, kink, self.upper),
+            ]
+        else:  # a straight line, which does not fall towards an open end
+            ends = [np.where(np.isinf(end), kink, end) for end in (self.lower, self.upper)]
+        w = np.array([*ends, kink])
+        parts = np.array([v * w, l1 * np.abs(w), (0.5 * l2) * w * w])
+        values = parts.sum(axis=0)
+        lowest = np.argmin(values, axis=0)
+        columns = np.arange(v.size)
+        sizes = np.abs(parts).sum(axis=0)[lowest, columns]
+        total = float(values[lowest, columns].sum()) - growth(v.size) * float(sizes.sum())
+        return total if math.isfinite(total) else -math.inf
+
+    def _least_in_set(self, far: float) -> Callable[[Vector, Vector], float]:
+        """Return what bounds the minimum of <v, w> + l2 / 2 ||w||^2 over a set that is no box.
+
+        `far` bounds the norm of a minimiser's weights.
+        """
+        chosen, l2, d = self.feasible_set, self.l2, self.n_features
+        assert chosen is not None
+        rest = np.zeros(int(self.fit_intercept))
+
+        def least(v: Vector, off: Vector) -> float:  # noqa: ARG001
+            if l2 == 0.0:
+                found = chosen.linear_minimum(np.append(v, rest))
+                return found - growth(d) * norm(v) * far
+            w = chosen.project(np.append(-v / l2, rest))[:d]
+            value = float(v @ w) + 0.5 * l2 * float(w @ w)
+            size = (norm(v) + l2 * far) * far
+            if not self.is_bounded:
+                return value - growth(d) * size
+            # Whatever the projection is worth: the tangent at w is below the function.
+            slope = v + l2 * w
+            tangent = chosen.linear_minimum(np.append(slope, rest)) - float(slope @ w)
+            return value + min(tangent, 0.0) - 3.0 * growth(d) * size
+
+        return least
+
+
+class Reach:
+    """How large a minimiser can be.
+
+    Parameters
+    ----------
+    terms : Terms
+        What is added to the mean loss.
+    loss : Loss
+        The loss.
+    data : DataSums
+        What is known of the rows.
+    value : float
+        The objective at some feasible point, and so no less than the minimum.
+    """
+
+    def __init__(self, terms: Terms, loss: Loss, data: DataSums, value: float) -> None:
+        self.terms, self.loss, self.data, self.value = terms, loss, data, value
+
+    @cached_property
+    def weights(self) -> float:
+        """A bound on the norm of the weights: losses are nonnegative, no term exceeds `value`."""
+        terms, value = self.terms, self.value
+        bounds = [math.inf]
+        if terms.l2 > 0.0:
+            bounds.append(math.sqrt(2.0 * value / terms.l2))
+        if isinstance(terms.l1, float) and terms.l1 > 0.0:
+            bounds.append(value / terms.l1)
+        elif terms.has_l1 and terms.separable:
+            with np.errstate(divide="ignore", over="ignore"):
+                by_l1 = np.divide(value, terms.l1)
+            by_box = np.maximum(np.abs(terms.lower), np.abs(terms.upper))
+            bounds.append(norm(np.minimum(by_l1, by_box)))
+        if terms.is_bounded:
+            origin = np.zeros(terms.n_features + terms.fit_intercept)
+            nearest = origin if terms.feasible_set is None else terms.feasible_set.project(origin)
+            bounds.append(norm(nearest[: terms.n_features]) + terms._diameter)
+        return SIZE_ROUNDED_UP * min(bounds)
+
+    @cached_property
+    def intercept(self) -> float:
+        """A bound on the intercept, infinite where nothing is known.
+
+        By Jensen's inequality the loss at the mean margin of a class is at most the objective over
+        the class's share, and losses of labels are at least -y m; other losses at the mean residual
+        are at most the objective.
+        """
+        data, loss = self.data, self.loss
+        root = math.sqrt(data.weight)
+        size = data.size / root
+        if not loss.classification:
+            near = data.target_size / root + loss.reach(self.value)
+            return SIZE_ROUNDED_UP * (near + size * self.weights)
+        share = min(data.weight_above, data.weight_below) / data.weight
+        if share == 0.0:
+            return math.inf
+        return SIZE_ROUNDED_UP * (self.value / share + size * self.weights / math.sqrt(share))

@@ -1,0 +1,329 @@
+"""Which slopes to take for the Fenchel bound of a linear model in memory.
+
+`accelegrad.proofs.fenchel` turns any slopes into a bound; here they are chosen so that it is
+tight: the slopes at a point, at the best intercept for its weights, of a smoothed loss, or repaired
+to meet the optimality condition. Without an l2 term, a penalty or a set, slopes have to be in a
+null space: `accelegrad.proofs.null_space`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import brentq
+
+from accelegrad.errors import Vector, finite_vector
+from accelegrad.problems.linear_model import Evaluation, LinearModel
+from accelegrad.problems.rounding import ROUNDED_UP, growth, pairwise_growth, slopes_norm
+from accelegrad.problems.squares import norm
+from accelegrad.proofs.fenchel import DataSums, Reach, SlopeSums, Terms, level
+from accelegrad.proofs.null_space import AllRows, DualBounds, NullSpace, obstacle, slopes_reaching
+
+#: Where the search for the best intercept begins, relative to the size of margins and targets, and
+#: how many times it goes 8 times as far: from 1e-6 to 3e8 times that size.
+_FIRST_SHIFT, _FARTHER, _BRACKET_TRIALS = 1e-6, 8.0, 16
+
+
+class ModelDual:
+    """Lower bounds of a linear model's minimum, with a penalty and a constraint where given.
+
+    Parameters
+    ----------
+    model : LinearModel
+        The model.
+    terms : Terms, optional
+        l2 and l1 terms and limits; by default the model's own l2 term alone.
+    kept : dict, optional
+        Where results that serve again are kept; by default in this object. It never refers to the
+        model, which may own it.
+    """
+
+    def __init__(
+        self,
+        model: LinearModel,
+        terms: Terms | None = None,
+        kept: dict[str, Any] | None = None,
+    ) -> None:
+        self.model = model
+        self._kept = {} if kept is None else kept
+        self.terms: Terms = terms or self._once("terms", lambda: Terms.of(model))
+
+    def _once(self, name: str, compute: Callable[[], Any]) -> Any:
+        """Return a result that is computed when it is first asked for."""
+        if name not in self._kept:
+            self._kept[name] = compute()
+        return self._kept[name]
+
+    @property
+    def has_only_l2(self) -> bool:
+        """Whether there is neither an l1 term nor a constraint."""
+        return self.terms.feasible_set is None and not self.terms.has_l1
+
+    @property
+    def needs_null_space(self) -> bool:
+        """Whether nothing but the losses holds the weights."""
+        return self.has_only_l2 and self.terms.l2 == 0.0
+
+    @property
+    def is_there(self) -> bool:
+        """Whether bounds can be had, at a reasonable price.
+
+        They can where a term or a limit holds each weight, and else where there are fewer
+        parameters than rows, at most 1000, and the Gram matrix of X costs no more than some dozens
+        of gradients, or a second.
+        """
+        if self.needs_null_space:
+            return obstacle(self.model.X, self.model.n_parameters) is None
+        return self.terms.gets_tight
+
+    # -- bounds ----------------------------------------------------------------------------------
+
+    def at(self, known: Evaluation) -> float:
+        """Return the best bound that the slopes at a point give."""
+        if self.needs_null_space:
+            bounds = self.without_terms("dual_gap")
+            return bounds.near(known.margins, known.derivatives)
+        return self.by(known)
+
+    def by(self, known: Evaluation) -> float:
+        """Return the bound by the slopes at a point of a model of the same data.
+
+        They may be those of a smoothed loss: these are in the domain of this loss's conjugate too,
+        and say much more than its own slopes, which jump.
+        """
+        if self.needs_null_space:
+            return self.without_terms("dual_value_by").at(known.derivatives)
+        if self.model.fit_intercept:
+            bound = 0.0
+            for theta in self._slopes_with_intercept(known):
+                bound = max(bound, self.bound(theta, least=bound))
+            return bound
+        l2, w = known.model.l2, known.w
+        combination = known.gradient - l2 * w
+        return self.bound(known.derivatives, combination, slack=growth(0) * l2 * np.abs(w))
+
+    def at_slopes(self, theta: Vector, least: float = 0.0) -> float:
+        """Return the bound by given slopes, or by balanced ones near them."""
+        if self.needs_null_space:
+            return self.without_terms("dual_value_at").at(theta)
+        return self.bound(self.balanced(theta), least=least)
+
+    def value_at(self, derivatives: npt.ArrayLike) -> float:
+        """Return the Fenchel dual at slopes themselves: see `LinearModel.dual_value_at`."""
+        theta = finite_vector("derivatives", derivatives)
+        if theta.size != self.model.n_samples:
+            raise ValueError(
+                f"derivatives must have one entry a row, {self.model.n_samples} of them, "
+                f"but it has {theta.size}."
+            )
+        if self.needs_null_space:
+            return self.without_terms("dual_value_at").at(theta)
+        sums = SlopeSums.of(self.model, self.balanced(theta))
+        return self.terms.lower_bound(sums, self.reach, scaled=False)
+
+    def bound(
+        self,
+        theta: Vector,
+        combination: Vector | None = None,
+        *,
+        slack: Vector | float = 0.0,
+        least: float = 0.0,
+    ) -> float:
+        """Return the bound by slopes, or by a multiple of them where that is better; at least 0.
+
+        Parameters
+        ----------
+        theta : Vector
+            A slope for each row; a free intercept demands that their mean is 0, up to rounding.
+        combination, slack
+            As for `SlopeSums.of`.
+        least : float
+            A bound that is known already: 0 is returned where this one is seen to be below.
+        """
+        model = self.model
+        levels = level(model.loss, model.shares, theta, model.y)
+        if self.terms.intercept_is_free and not levels[0] - levels[1] > least:
+            return 0.0  # without a product with the data
+        sums = SlopeSums.of(model, theta, levels=levels, combination=combination, slack=slack)
+        return self.terms.lower_bound(sums, self.reach)
+
+    def without_terms(self, wish: str) -> DualBounds:
+        """Return what gives bounds where nothing but the losses holds the weights, or refuse.
+
+        It keeps no trace of the calls: bounds do not depend on those before.
+        """
+        reason = obstacle(self.model.X, self.model.n_parameters)
+        if reason is not None:
+            raise ValueError(
+                f"{wish} needs l2 > 0, but l2 is 0: without it there is no affordable bound here, "
+                f"as {reason}."
+            )
+        bounds: DualBounds = self._once("null space", self._bounds_in_null_space)
+        return bounds
+
+    def _bounds_in_null_space(self) -> DualBounds:
+        model = self.model
+        space = NullSpace(model.X, model.shares, model.fit_intercept)
+        return DualBounds(space, model.loss, model.y)
+
+    # -- slopes ----------------------------------------------------------------------------------
+
+    def balanced(self, theta: Vector) -> Vector:
+        """Scale down the slopes above or below 0 so that sum_i p_i theta_i = 0, as needed."""
+        if not self.model.fit_intercept:
+            return theta
+        weighted = self.model.shares * theta
+        positive = float(weighted.sum(where=weighted > 0.0))
+        negative = -float(weighted.sum(where=weighted < 0.0))
+        up, down = self.terms.balance(positive, negative)
+        if up < 1.0:
+            return np.where(theta > 0.0, theta * up, theta)
+        return theta if down == 1.0 else np.where(theta < 0.0, theta * down, theta)
+
+    def _slopes_with_intercept(self, known: Evaluation) -> list[Vector]:
+        """Return balanced slopes: at the best intercept for these weights, and at the given one.
+
+        So little is lost to an intercept that is off. To 0 all slopes are in the conjugate's
+        domain, which is convex.
+        """
+        slopes = [known.derivatives]
+        if self.terms.intercept_is_free:
+            slopes.insert(0, _slopes_at_best_intercept(known.model, known.margins))
+        return [self.balanced(theta) for theta in slopes]
+
+    @property
+    def can_repair(self) -> bool:
+        """Whether `repaired` is there, at a reasonable price, and of use.
+
+        Without ends to keep within, as for the squared loss, the slopes at a point are as good.
+        """
+        kept = self.model.loss.lipschitz < np.inf and self.terms.feasible_set is None
+        affordable = obstacle(self.model.X, self.model.n_parameters) is None
+        return kept and self.terms.gets_tight and affordable
+
+    def repaired(self, theta: Vector, w: Vector) -> Vector:
+        """Return slopes nearby that meet the optimality condition for weights w, or nearly so.
+
+        What v differs from the slope of l2 term and l1 term at w costs much, all the more the
+        smaller l2 is. Here the slopes move within the conjugates' domain until v is as it should be
+        at w (or, where w_j = 0, the nearest that is allowed).
+        """
+        model, l1, l2 = self.model, self.terms.l1, self.terms.l2
+        bounds = self.without_terms("repaired")
+        space = bounds.space
+        theta = np.clip(theta, bounds.low, bounds.high)
+        wanted = model.combination(theta)
+        wanted[model.n_features :] = 0.0  # the intercept's
+        rest = -wanted[: w.size] - l2 * w
+        signs = np.where(w == 0.0, np.clip(rest, -l1, l1), l1 * np.sign(w))
+        wanted[: w.size] = -l2 * w - signs
+        ends = bounds.low, bounds.high
+        reached, _ = slopes_reaching(AllRows(space), space.scale * wanted, theta, *ends)
+        return self.balanced(reached)
+
+    # -- a minimiser's size ----------------------------------------------------------------------
+
+    def reach(self) -> Reach:
+        """Return how large a minimiser can be."""
+        model = self.model
+        reach: Reach = self._once(
+            "reach",
+            lambda: Reach(self.terms, model.loss, DataSums.of(model), self._feasible_value()),
+        )
+        return reach
+
+    def _feasible_value(self) -> float:
+        """Return the objective at a feasible point: w = 0, with a good intercept if it is free."""
+        model, chosen = self.model, self.terms.feasible_set
+        origin = np.zeros(model.n_parameters)
+        if chosen is not None:
+            point = chosen.project(origin)
+            weights = point[: model.n_features]
+            if weights.any() or not self.terms.intercept_is_free:
+                loss = model.value(point) - 0.5 * model.l2 * float(weights @ weights)
+                return loss + self.terms.penalty_value(weights)
+        shifts = [0.0]
+        if model.fit_intercept and not model.loss.classification:
+            shifts += [float(model.shares @ model.y), float(np.median(model.y))]
+        margins = np.zeros(model.n_samples)
+        with np.errstate(over="ignore"):
+            values = [model.shares @ model.loss.value(margins + b, model.y) for b in shifts]
+        return float(min(values))
+
+    def resolution(self, w: Vector, value: float) -> float:
+        """Return about how small a gap at w can be proved to be; 0 where that is not known."""
+        if not self.terms.gets_tight:
+            return 0.0
+        model = self.model
+        rounding = model.rounding_at(w, value)
+        least = rounding.level + rounding.value
+        if model.fit_intercept:
+            mean = pairwise_growth(model.n_samples) * slopes_norm(model.loss, value)
+            least += mean * self.reach().intercept
+        return least
+
+    def distance_bound(self, x0: Vector) -> float:
+        """Return a bound of the distance from x0 to the minimiser: `LinearModel.distance_bound`."""
+        if self.model.l2 == 0.0 or self.model.fit_intercept:
+            return math.inf
+        from_origin = math.sqrt(2.0 * self.reach().value / self.model.l2) + norm(x0)
+        return min(self.distance_by_gap(x0), ROUNDED_UP * from_origin)
+
+    def distance_by_gap(self, x0: Vector) -> float:
+        """Return what the dual gap at x0 says of the distance to the minimiser, for l2 > 0.
+
+        Over a convex set that holds x0 too, since the minimum there is no lower.
+        """
+        at = self.model.evaluate(x0)
+        excess = at.dual_gap + self.model.rounding_at(x0, at.value).value
+        return ROUNDED_UP * math.sqrt(2.0 * excess / self.model.l2)
+
+
+def _slopes_at_best_intercept(model: LinearModel, margins: Vector) -> Vector:
+    """Return slopes at the shift of all margins that minimises the mean loss.
+
+    The sum of slopes never falls as the shift grows. Just below and just above the shift where it
+    crosses 0, slopes are nearly subgradients at that shift; their mixture with sum 0 is the wanted
+    one also where the sum jumps across 0, as it does for losses with kinks.
+    """
+
+    def slopes(shift: float) -> Vector:
+        return model.slopes(margins + shift)
+
+    def total(shift: float) -> float:
+        return float(model.shares @ slopes(shift))
+
+    size = float(np.abs(margins).max() + np.abs(model.y).max()) + 1.0
+    ends = _bracket(total, _FIRST_SHIFT * size)
+    if ends is None:
+        return slopes(0.0)
+    unit = 4.0 * float(np.finfo(np.float64).eps)
+    shift = brentq(total, *ends, xtol=unit * size, rtol=unit, maxiter=500, disp=False)
+    width = 2.0 * unit * (size + abs(shift))
+    below, above = slopes(shift - width), slopes(shift + width)
+    low, high = float(model.shares @ below), float(model.shares @ above)
+    if not low < 0.0 < high:
+        return slopes(shift)
+    return (high * below - low * above) / (high - low)
+
+
+def _bracket(total: Callable[[float], float], step: float) -> tuple[float, float] | None:
+    """Return two shifts between which a nondecreasing function changes its sign.
+
+    None means that it is 0 at the shift 0, or that its sign is the same far out, as for the slopes
+    of a classification loss when all labels are equal.
+    """
+    start = total(0.0)
+    if start == 0.0:
+        return None
+    direction, near = -math.copysign(1.0, start), 0.0
+    for _ in range(_BRACKET_TRIALS):
+        far = near + direction * step
+        if total(far) * direction >= 0.0:
+            return min(near, far), max(near, far)
+        near, step = far, _FARTHER * step
+    return None

@@ -1,0 +1,165 @@
+"""Where a minimiser is, and the least value there of a linear function with a penalty."""
+
+from __future__ import annotations
+
+import math
+from typing import Protocol
+
+import numpy as np
+
+from accelegrad.errors import NonFiniteError, Vector
+from accelegrad.problems.penalties import Penalty
+from accelegrad.problems.rounding import SMALLEST
+from accelegrad.problems.sets import FeasibleSet, WholeSpace
+from accelegrad.problems.squares import norm
+from accelegrad.rules.base import inner
+
+#: Steps tried at most for the least value of a cut and a penalty together.
+MOST_STEPS = 10
+#: What the longest of these steps gives away, relative to the cut's terms.
+GIVEN_AWAY = 1e-12
+#: No step is longer: a square of it may be needed.
+LONGEST_STEP = 1e250
+#: How near to the region's boundary, in radii, a minimum on it has to be found.
+NEAR = 0.05
+
+
+class Change(Protocol):
+    """A linear change of coordinates x = T v; the certificate needs the adjoint only."""
+
+    def adjoint(self, gradient: Vector) -> Vector:
+        """Return T' g."""
+
+
+class Region:
+    """Where a minimiser is known to be (a bounded set) or assumed to be (near the start).
+
+    Parameters
+    ----------
+    feasible_set : FeasibleSet
+        The constraint, or `WholeSpace()`.
+    center, radius
+        A ball that holds the minimiser too: by assumption where the set is unbounded, and by the
+        set's diameter where it is bounded.
+    assumed : bool
+        Which of the two.
+    growing : bool
+        Whether the radius is the run's own guess, which grows with the distance travelled.
+    penalty : Penalty, optional
+        A term that is added to the function: bounds are on the sum of both.
+    change : object, optional
+        x = T v: the ball is then one in v, an ellipsoid in x.
+    stretch : float
+        By what factor T' can lengthen the error of a gradient.
+    """
+
+    def __init__(
+        self,
+        feasible_set: FeasibleSet,
+        center: Vector,
+        radius: float,
+        *,
+        assumed: bool,
+        growing: bool = False,
+        penalty: Penalty | None = None,
+        change: Change | None = None,
+        stretch: float = 1.0,
+    ) -> None:
+        self.feasible_set, self.center, self.radius = feasible_set, center, radius
+        self.assumed, self.growing = assumed, growing
+        self.penalty, self.change, self.stretch = penalty, change, stretch
+        #: whether the constraint is none
+        self.is_ball = isinstance(feasible_set, WholeSpace)
+        bounded = math.isfinite(feasible_set.usable_diameter(center.size))
+        probe = feasible_set.linear_minimum(np.ones_like(center))
+        self._closed_form = bounded and not assumed and math.isfinite(probe)
+        #: searching for a minimum in both set and ball takes many projections
+        self.costly = not (self.is_ball or self._closed_form)
+        #: whether an affine minorant of the penalty is all that a tight bound takes
+        self.minorant_suffices = (
+            penalty is not None
+            and penalty.homogeneous
+            and feasible_set.contains(np.zeros_like(center))
+        )
+
+    @property
+    def certified_radius(self) -> float:
+        """How far from the centre the bounds hold; infinite where no minimiser is farther."""
+        return self.radius if self.assumed else math.inf
+
+    def minimum(self, gradient: Vector, length: float) -> tuple[float, float]:
+        """Return a lower bound on the minimum of <gradient, u - center>, and its terms' size.
+
+        `length` is the gradient's norm.
+        """
+        if self.is_ball:
+            if self.change is not None:
+                length = norm(self.change.adjoint(gradient))
+            least = -self.radius * length
+            return least, -least
+        reach = norm(self.center) + self.radius
+        if self._closed_form:
+            least = self.feasible_set.linear_minimum(gradient)
+        else:
+            least = self.feasible_set.linear_minimum_in_ball(gradient, self.center, self.radius)
+        return least - float(gradient @ self.center), 2.0 * reach * length
+
+    def minimum_with_penalty(self, gradient: Vector, size: float) -> tuple[float, float]:
+        """Return a lower bound on the minimum of <gradient, u - center> + phi(u) over the region.
+
+        The second number is the size of its terms. For every step s > 0 the point
+        p = prox(center - s gradient, s) minimises that sum plus ||u - center||^2 / (2 s), and the
+        latter is at most R^2 / (2 s) in the region, so the sum at p plus
+        (||p - center||^2 - R^2) / (2 s) is a lower bound. It is the minimum where p is on the
+        boundary of the ball, and nearly where s is long and p inside. The distance of p grows with
+        s, and its ratio to s falls: hence the search. `size`, that of the cut, tells what is long.
+        """
+        assert self.penalty is not None
+        bounds, radius = [(-math.inf, 0.0)], self.radius
+        if not radius > 0:
+            value = self.penalty.value(self.center)
+            return value, abs(value)
+        length = norm(gradient)
+        size = max(size, radius * length, SMALLEST / GIVEN_AWAY)
+        step = longest = min(radius * (radius / (2 * GIVEN_AWAY * size)), LONGEST_STEP)
+        low, high = 0.0, longest
+        for _ in range(MOST_STEPS):
+            point = self._after_step(gradient, step)
+            if point is None:
+                high, away = step, math.inf
+            else:
+                away = math.dist(point, self.center)
+                bounds.append(self._lagrangian(gradient, point, away, step))
+                if abs(away - radius) <= NEAR * radius or (away < radius and step == longest):
+                    break
+                if away > radius:
+                    high = step * radius / away
+                else:
+                    low = step * radius / away if away > 0 else step
+            shorter = 0.1 * high if length == 0 else min(0.1 * high, radius / length)
+            between = math.sqrt(low) * math.sqrt(high) if low > 0 else shorter
+            step = min(between, LONGEST_STEP)
+        return max(bounds)
+
+    def _after_step(self, gradient: Vector, step: float) -> Vector | None:
+        """Return prox(center - step gradient, step), in the set; None where it is not finite."""
+        assert self.penalty is not None
+        try:
+            with np.errstate(over="ignore", invalid="ignore"):
+                moved = self.penalty.prox(self.center - step * gradient, step)
+        except NonFiniteError:
+            return None
+        return self.feasible_set.project(moved) if np.isfinite(moved).all() else None
+
+    def _lagrangian(
+        self, gradient: Vector, point: Vector, away: float, step: float
+    ) -> tuple[float, float]:
+        """Return the bound that a step gives, and the size of its terms."""
+        assert self.penalty is not None
+        slope = inner(gradient, point - self.center)
+        value = self.penalty.value(point)
+        slack = (away - self.radius) * (away + self.radius) / (2 * step)
+        bound = slope + value + slack
+        # The point is a prox of terms that may be far larger than it is.
+        size = abs(slope) + abs(value) + abs(slack) + norm(gradient) * (away + self.radius)
+        return (bound, size) if math.isfinite(bound) else (-math.inf, 0.0)

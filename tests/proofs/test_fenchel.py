@@ -1,0 +1,109 @@
+"""Sums for the Fenchel bound: of parts and of the whole, and what they prove with l1 and boxes."""
+
+from __future__ import annotations
+
+import math
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.linear_model import ElasticNet, Lasso, LogisticRegression
+
+import accelegrad as ag
+from accelegrad.proofs.fenchel import DualSums, Terms
+
+TIGHT = {"tol": 1e-12, "max_iter": 10**5}
+LABELS = ("logistic", "hinge")
+
+
+def problem(loss, intercept, n=60, d=4, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, d))
+    score = X @ rng.standard_normal(d) + rng.standard_normal(n) + 0.4
+    y = np.sign(score) if loss in LABELS else score
+    return ag.LinearModel(X, y, loss, l2=0.05, fit_intercept=intercept), rng
+
+
+@pytest.mark.parametrize("loss", ["logistic", "hinge", "squared", "quantile"])
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("l1", [0.0, 0.03])
+@pytest.mark.parametrize("parts", [1, 2, 7, 60])
+def test_sums_of_parts_are_those_of_the_whole(loss, intercept, l1, parts):
+    model, rng = problem(loss, intercept)
+    found = ag.minimize(model, penalty=ag.L1(l1) if l1 else None, tol=1e-8, max_iter=3000, rng=0)
+    terms = Terms(model.n_features, model.l2, l1, fit_intercept=intercept)
+    x = found.x + 0.01 * rng.standard_normal(found.x.size)
+    at = model.evaluate(x)
+    whole = DualSums.of(model, at.derivatives, mean_loss=at.mean_loss, weight=model.n_samples)
+    total = None
+    for rows in np.array_split(rng.permutation(model.n_samples), parts):
+        part = model.of_rows(rows, model.l2)
+        seen = part.evaluate(x)
+        sums = DualSums.of(part, seen.derivatives, mean_loss=seen.mean_loss, weight=rows.size)
+        sums = pickle.loads(pickle.dumps(sums))
+        total = sums if total is None else total + sums
+    assert total.data.rows == model.n_samples
+    assert total.data.weight == model.n_samples
+    assert total.loss == pytest.approx(whole.loss, rel=1e-13)
+    for one, other in zip(total.sides, whole.sides, strict=True):
+        assert abs(one.level - other.level) <= one.level_error + other.level_error
+        off = one.combination_error + other.combination_error
+        assert (np.abs(one.combination - other.combination) <= off).all()
+        assert off.max() < 1e-11 * model.n_samples
+    value = at.value + l1 * float(np.abs(x[: model.n_features]).sum())
+    bounds = [sums.lower_bound(terms, model.loss, value) for sums in (total, whole)]
+    assert bounds[0] == pytest.approx(bounds[1], rel=1e-10)
+    assert 0.0 < max(bounds) <= found.fun
+
+
+def agrees(result, least):
+    assert result.success
+    assert result.certified_radius == math.inf
+    assert result.lower_bound <= least * (1 + 1e-12)
+    assert result.lower_bound >= least - 2e-6 * max(1.0, least)
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("positive", [False, True])
+@pytest.mark.parametrize("share", [1.0, 0.4])
+def test_lasso_and_elastic_net_are_proved_everywhere(intercept, positive, share):
+    model, _ = problem("squared", intercept, seed=1)
+    X, y = model.X, model.y
+    peer = Lasso(0.1, fit_intercept=intercept, positive=positive, **TIGHT)
+    if share < 1.0:
+        peer = ElasticNet(0.1, l1_ratio=share, fit_intercept=intercept, positive=positive, **TIGHT)
+    peer.fit(X, y)
+    model = ag.LinearModel(X, y, "squared", fit_intercept=intercept)
+    penalty = ag.L1(0.1) if share == 1.0 else ag.ElasticNet(0.1 * share, 0.1 * (1 - share))
+    chosen = None
+    if positive:
+        lower = np.append(np.zeros(4), np.full(int(intercept), -np.inf))
+        chosen = ag.Box(lower, np.full(lower.size, np.inf))
+    w = np.append(peer.coef_, np.full(int(intercept), peer.intercept_))
+    least = model.value(w) + penalty.value(w[:4])
+    agrees(ag.minimize(model, penalty=penalty, feasible_set=chosen, tol=1e-6, max_iter=5000), least)
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+def test_logistic_regression_with_an_l1_term_is_proved_everywhere(intercept):
+    model, _ = problem("logistic", intercept, seed=2)
+    model = ag.LinearModel(model.X, model.y, "logistic", fit_intercept=intercept)
+    peer = LogisticRegression(
+        C=1 / (60 * 0.02), l1_ratio=1.0, solver="saga", fit_intercept=intercept,
+        tol=1e-12, max_iter=10**5, random_state=0,
+    ).fit(model.X, model.y)  # fmt: skip
+    w = np.append(peer.coef_[0], np.full(int(intercept), peer.intercept_[0] if intercept else 0.0))
+    least = model.value(w) + 0.02 * float(np.abs(w[:4]).sum())
+    agrees(ag.minimize(model, penalty=ag.L1(0.02), tol=1e-6, max_iter=5000), least)
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("chosen", [ag.NonNegative(), ag.Box(-0.1, 0.2), ag.Box(0.1, 0.3)])
+def test_a_box_is_proved_everywhere_even_around_the_intercept(chosen, intercept):
+    model, rng = problem("logistic", intercept, seed=3)
+    start = chosen.project(np.zeros(model.n_parameters))
+    result = ag.minimize(model, start, feasible_set=chosen, tol=1e-6, max_iter=5000)
+    assert result.success
+    assert result.certified_radius == math.inf
+    points = (chosen.project(result.x + 1e-3 * rng.standard_normal(start.size)) for _ in range(99))
+    assert result.lower_bound <= min(model.value(point) for point in points)
