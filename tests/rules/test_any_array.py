@@ -13,6 +13,7 @@ import pytest
 import torch
 from jax import lax
 
+from accelegrad import rules
 from accelegrad.rules import (
     AcceleGrad,
     AdaGrad,
@@ -22,14 +23,18 @@ from accelegrad.rules import (
     DistanceFreeDiagonalAcceleGrad,
     DoG,
     LinearCoupling,
+    QueryRule,
     Rescaled,
     Rule,
     Subgradient,
     UDoG,
+    UniversalDualGradient,
+    UniversalFastGradient,
+    UniversalGradient,
     UniXGrad,
 )
-from accelegrad.rules.arrays import Tree, absolute, as_array, inner, larger, where
-from accelegrad.rules.base import KnownEvaluation, TwoPhaseRule
+from accelegrad.rules.arrays import Tree, absolute, as_array, inner, larger, leaves, where
+from accelegrad.rules.base import ABILITIES, KnownEvaluation, TwoPhaseRule
 
 STEPS = 300
 SIZE = 12
@@ -275,3 +280,120 @@ def test_every_library_does_the_same_steps(name, shape, x64):
         assert_same(walk(rule, problem(shape, np.array), radius), expected)
     assert_same(walk(rule, problem(shape, torch.tensor), radius), expected)
     assert_same(scan(rule, problem(shape, jnp.asarray), radius), expected)
+
+
+# -- long sums -----------------------------------------------------------------------------------
+
+
+def float32_gradients(steps):
+    return np.random.default_rng(3).standard_normal((steps, SIZE)).astype(np.float32)
+
+
+def relative_error(found, terms):
+    exact = np.sum(terms, dtype=np.longdouble)
+    return abs(float((np.longdouble(float(found)) - exact) / exact))
+
+
+@pytest.mark.parametrize("array", [np.array, torch.tensor], ids=["numpy", "torch"])
+def test_long_sums_are_float64_though_the_arrays_are_float32(array):
+    rule, gradients = AdaGrad(1.0), float32_gradients(20_000)
+    state = rule.init(array(START.astype(np.float32)))
+    for gradient in gradients:
+        state = rule.update(state, array(gradient))
+    squares = np.square(gradients, dtype=np.float64).sum(axis=1)
+    assert relative_error(state.squares, squares) < 1e-6
+    assert state.weight_sum == 20_000
+    assert str(state.point.dtype).endswith("float32")
+    assert str(rule.output(state).dtype).endswith("float32")
+
+
+def test_long_sums_are_compensated_where_jax_has_float32_only():
+    rule, gradients = AdaGrad(1.0), float32_gradients(20_000)
+
+    @jax.jit
+    def whole(state, gradients):
+        return lax.scan(lambda s, g: (rule.update(s, g), None), state, gradients)[0]
+
+    state = whole(rule.init(jnp.asarray(START, dtype=jnp.float32)), jnp.asarray(gradients))
+    squares = np.square(gradients, dtype=np.float64).sum(axis=1)
+    assert relative_error(state.squares.total, squares) < 1e-6
+    assert state.point.dtype == jnp.float32
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_float32_steps_are_traced_too(name):
+    """The types of a state stay as they are, with long sums in two numbers."""
+    rule, fun = RULES[name], problem("vector", lambda x: jnp.asarray(x, dtype=jnp.float32))
+    if "radius" in rule.can:  # the smallest radius, 1e-6, would be rounding
+        rule = rule.with_radius(0.1)
+    state = rule.init(fun.start)
+
+    @jax.jit
+    def whole(state):
+        return lax.scan(lambda s, _: (moved(rule, s, fun), None), state, None, length=30)[0]
+
+    expected = rule.init(problem("vector", np.array).start)
+    for _ in range(30):
+        expected = moved(rule, expected, problem("vector", np.array))
+    found = whole(state)
+    np.testing.assert_allclose(rule.last(found), rule.last(expected), atol=1e-3)
+    assert rule.output(found).dtype == jnp.float32
+
+
+# -- what rules say of themselves ----------------------------------------------------------------
+
+
+def public_rules():
+    return [getattr(rules, name) for name in rules.__all__ if not name.endswith("Rule")]
+
+
+def test_every_rule_that_asks_for_gradients_is_tested_here():
+    tested = {type(rule) for rule in RULES.values()}
+    asking = {kind for kind in public_rules() if issubclass(kind, QueryRule | TwoPhaseRule)}
+    assert asking <= tested
+    assert Rescaled in tested
+
+
+@pytest.mark.parametrize("kind", [kind for kind in public_rules() if kind is not Rescaled])
+def test_a_rule_has_what_it_says_it_can_do(kind):
+    fields = set(kind.__dataclass_fields__)
+    assert kind.can <= set(ABILITIES)
+    for name in ("project", "project_y", "prox", "largest_radius", "probe"):
+        assert (name in kind.can) == (name in fields)
+    assert ("radius" in kind.can) == ("initial_radius" in fields)
+
+
+@pytest.mark.parametrize("name", [name for name in RULES if "coarsen" in RULES[name].can])
+def test_a_rule_that_can_coarsen_shrinks_every_sum_of_its_states(name):
+    rule, fun = RULES[name], problem("vector", np.array)
+    state = rule.init(fun.start)
+    for _ in range(8):
+        state = moved(rule, state, fun)
+    found = rule.coarsened(state, 2)
+    assert found.iteration == 4
+    sums = {field for field in state._fields if field.endswith(("sum", "squares", "differences"))}
+    assert sums <= set(rule.shrinking)
+    for field, power in rule.shrinking.items():
+        np.testing.assert_allclose(getattr(found, field) * 2**power, getattr(state, field))
+    np.testing.assert_array_equal(rule.last(found), rule.last(state))
+    np.testing.assert_allclose(rule.output(found), rule.output(state), rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", [UniversalGradient, UniversalDualGradient, UniversalFastGradient])
+def test_line_searches_run_on_torch(kind):
+    rule = kind(0.1, 0.7, onto_ball)
+    found = []
+    for array in (np.array, torch.tensor):
+        fun = problem("matrix", array)
+        state = rule.init(fun.start)
+        for _ in range(50):
+            state = rule.step(state, fun.oracle).state
+        found.append(entries(rule.output(state)))
+    np.testing.assert_allclose(found[1], found[0], atol=1e-12)
+
+
+def test_leaves_come_in_the_order_of_jax():
+    content = {"b": np.ones(1), "a": (np.zeros(2), [np.full(3, 2.0)])}
+    assert all(x is y for x, y in zip(leaves(content), jax.tree.leaves(content), strict=True))
+    assert inner(content, content) == 13.0
+    assert list((2 * Tree(content))["b"]) == [2.0]
