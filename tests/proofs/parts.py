@@ -16,7 +16,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 import accelegrad as ag
 from accelegrad.problems.multinomial import MultinomialModel
-from accelegrad.proofs.mended_bound import Sample, mended_bound
+from accelegrad.problems.sampled_rows import LocalRows
+from accelegrad.proofs.mended_bound import mended_bound
 from accelegrad.proofs.model_dual import ModelDual
 from accelegrad.proofs.multinomial_dual import MultinomialDual
 from accelegrad.sklearn import AcceleGradClassifier, AcceleGradRegressor
@@ -523,7 +524,7 @@ def mended(rng: np.random.Generator) -> None:
     value = objective.at(LONG.array(w), LONG)
     goal = 10.0 ** rng.uniform(-6, 0) * float(value.value)
     with np.errstate(all="ignore"):
-        bound = mended_bound(own, at, Sample.of(at, rows, weights), Solver(matrix), goal)
+        bound = mended_bound(own, at, LocalRows.of(at, rows, weights), Solver(matrix), goal)
     _refuse("mended_bound", bound, known.value, 0.0, (data.keywords, data.X.shape))
 
 

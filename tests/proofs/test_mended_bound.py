@@ -131,9 +131,9 @@ def test_on_a_tenth_of_the_rows_the_gap_is_of_the_order_of_the_error(loss):
     error = evaluation.value - lowest
     assert evaluation.model.dual_gap > 100 * error
     goal = 60 * error  # a tenth of the rows has to move ten times as far
-    bound = oracle.mended_bound(evaluation.model, evaluation, oracle.left(evaluation), goal)
+    bound = oracle.mended_bound(evaluation.model, evaluation, oracle.remaining(evaluation), goal)
     assert error <= evaluation.value - bound <= goal
-    assert 0.3 * error < oracle.left(evaluation) < 3 * error
+    assert 0.3 * error < oracle.remaining(evaluation) < 3 * error
     assert curvature is oracle.curvature(point, 1, 0.0)
 
 
@@ -143,7 +143,7 @@ def test_what_failed_is_not_tried_again_at_once():
     point = ag.minimize(model, rtol=1e-3, rng=0).x + 2e-3
     evaluation = oracle(point)
     oracle.curvature(point, 1, 0.0)
-    left = oracle.left(evaluation)
+    left = oracle.remaining(evaluation)
     goal = 30 * left
     # Without hope it is not tried, which leaves it to be tried later.
     assert oracle.mended_bound(evaluation.model, evaluation, left, goal, goal) == -np.inf
