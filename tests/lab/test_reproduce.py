@@ -24,8 +24,8 @@ from accelegrad.lab.paper import (
 )
 from accelegrad.lab.paper.regression import minimum_task, problem_of
 from accelegrad.lab.paper.reproduce import EXPERIMENTS, Request, reproduce
-from accelegrad.lab.report.text import minimum_task as text_minimum
-from accelegrad.lab.report.text import model_of
+from accelegrad.lab.paper.text import minimum_task as text_minimum
+from accelegrad.lab.paper.text import model_of
 from browser import wait_for
 
 SMALL = {"p": 2, "n": 60, "d": 8, "noise": 1e-2, "seed": 0}

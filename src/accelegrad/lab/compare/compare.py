@@ -9,16 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from accelegrad.errors import nearest, real_number, whole_number
-from accelegrad.lab.compare.peers import Peer, check_names, chosen_peers, peer_task
+from accelegrad.lab.compare.peers import check_names, chosen_peers, peer_task
 from accelegrad.lab.compare.problem import (
-    LOSSES,
     data_facts,
     imported_data,
     minimum_task,
+    model_of,
     rows_of,
 )
 from accelegrad.lab.compare.report import Comparison, build_report, save_curves
 from accelegrad.lab.compare.runs import METHODS, STOCHASTIC
+from accelegrad.lab.engine.losses import LOSSES
 from accelegrad.lab.engine.runner import Progress, run_tasks
 from accelegrad.lab.engine.tasks import Outcome, Store, Task
 from accelegrad.lab.report.report import write_report
@@ -143,7 +144,7 @@ class _Plan:
     data: dict[str, Any]
     model: dict[str, Any]
     rows: int
-    peers: dict[str, Peer] = field(default_factory=dict)
+    peers: list[str] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -201,9 +202,7 @@ class _Plan:
             epsilon=self.epsilon(minimum),
             batch=self.batch,
             runs={method: [store.get(one) for one in tasks] for method, tasks in runs.items()},
-            peers={
-                name: (peer, store.get(self.peer_tasks[name])) for name, peer in self.peers.items()
-            },
+            peers={name: store.get(one) for name, one in self.peer_tasks.items()},
             left_out=self.left_out,
         )
 
@@ -213,15 +212,12 @@ def _plan(request: CompareRequest, store: Store) -> _Plan:
     shape = rows_of(data, store).X.shape
     l2 = 1 / shape[0] if request.l2 is None else float(request.l2)
     model = {"data": data, "loss": request.loss, "options": _loss_options(request), "l2": l2}
-    peers, left_out = chosen_peers(request.peers, request.loss, l2, shape)
+    peers, left_out = chosen_peers(request.peers, model_of(model, store))
     return _Plan(request, data, model, shape[0], peers, left_out)
 
 
 def _loss_options(request: CompareRequest) -> dict[str, float]:
     """Return the loss's own parameters only: others must not make results differ."""
-    by_loss = {
-        "quantile": {"quantile": request.quantile},
-        "epsilon_insensitive": {"epsilon": request.tube},
-        "huber": {"delta": request.delta},
-    }
-    return {name: float(value) for name, value in by_loss.get(request.loss, {}).items()}
+    given = {"quantile": request.quantile, "epsilon": request.tube, "delta": request.delta}
+    name = LOSSES[request.loss].parameter
+    return {name: float(given[name])} if name else {}
