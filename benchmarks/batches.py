@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 import accelegrad as ag
-from accelegrad.lab.bench.minimum import find_minimum
 from accelegrad.lab.bench.problems import problems_of, sources
+from accelegrad.lab.engine.minimum import find_minimum
 
 LEVELS = (1e-2, 1e-3, 1e-4)
 SIZES = (1, 4, 16, 64, 256, 1024, 4096)

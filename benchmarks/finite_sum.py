@@ -24,7 +24,7 @@ from sklearn.linear_model import LogisticRegression
 import accelegrad as ag
 from accelegrad.catalogue import METHODS
 from accelegrad.choose import Facts, choose
-from accelegrad.lab.bench.problems import LOSSES, sources
+from accelegrad.lab.bench.problems import SUITE_LOSSES, sources
 from accelegrad.rows import VarianceReducedAcceleGrad
 from accelegrad.rows.oracles import sum_oracle
 from accelegrad.rows.variance_reduced_oracle import FiniteSumOracle
@@ -150,7 +150,7 @@ def main() -> None:
     """Print a table a problem."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("sets", nargs="*", default=SETS)
-    parser.add_argument("--loss", nargs="+", default=["logistic"], choices=sorted(LOSSES))
+    parser.add_argument("--loss", nargs="+", default=["logistic"], choices=sorted(SUITE_LOSSES))
     given = parser.parse_args()
     warnings.simplefilter("ignore")  # too few epochs are given on purpose
     levels = " | ".join(f"{level:g}" for level in LEVELS)
@@ -158,10 +158,8 @@ def main() -> None:
         data = sources([name])[name](ROWS)
         for loss in given.loss:
             for strength in (1.0, 0.01):
-                options: dict[str, Any] = dict(LOSSES[loss].options)
-                model = ag.LinearModel(
-                    data.X, data.y, LOSSES[loss].name, l2=strength / data.y.size, **options
-                )
+                options: dict[str, Any] = dict(SUITE_LOSSES[loss])
+                model = ag.LinearModel(data.X, data.y, loss, l2=strength / data.y.size, **options)
                 print(f"\n{data.name} ({data.words}), {loss}, l2 = {strength:g}/n\n")
                 print(f"| units / ms to | {levels} |\n| --- |{' --- |' * len(LEVELS)}")
                 for solver, marks in table(model).items():

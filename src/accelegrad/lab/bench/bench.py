@@ -12,11 +12,9 @@ from typing import NamedTuple
 import numpy as np
 
 from accelegrad.errors import nearest, real_number, whole_number
-from accelegrad.lab.bench.minimum import find_minimum
 from accelegrad.lab.bench.problems import (
-    HUBER_EPSILON,
-    LOSSES,
     STRENGTHS,
+    SUITE_LOSSES,
     DataSet,
     Problem,
     problems_of,
@@ -32,9 +30,11 @@ from accelegrad.lab.bench.runs import (
     measure,
     seconds_to,
 )
-from accelegrad.lab.bench.solvers import OURS, SOLVERS, huber_scale
-from accelegrad.lab.bench.worker import Worker
+from accelegrad.lab.bench.worker import BenchWorker
+from accelegrad.lab.engine.minimum import find_minimum
+from accelegrad.lab.engine.peers import BENCHED, HUBER_EPSILON, OURS, SOLVERS, huber_scale
 from accelegrad.lab.engine.runner import Progress
+from accelegrad.problems.linear_model import LinearModel
 
 RESULTS = "results.jsonl"
 TIME_LIMIT, QUICK_LIMIT = 4.0, 0.5
@@ -77,7 +77,7 @@ class BenchRequest:
 
     out: Path
     sets: Sequence[str] = ()
-    losses: Sequence[str] = tuple(LOSSES)
+    losses: Sequence[str] = tuple(SUITE_LOSSES)
     strengths: Sequence[float] = STRENGTHS
     solvers: Sequence[str] = ()
     time_limit: float | None = None
@@ -116,7 +116,7 @@ def bench(request: BenchRequest) -> BenchReport:
     progress = Progress(len(chosen), shown=request.progress)
     interrupted = False
     try:
-        with Worker() as together, Worker() as apart:
+        with BenchWorker() as together, BenchWorker() as apart:
             run = _Run(request, file, results, together, apart, progress)
             for name, source in chosen.items():
                 if name not in results.done:
@@ -140,8 +140,8 @@ def bench(request: BenchRequest) -> BenchReport:
 
 def _check(request: BenchRequest) -> None:
     for kind, names, valid in (
-        ("loss", request.losses, LOSSES),
-        ("solver", request.solvers, SOLVERS),
+        ("loss", request.losses, SUITE_LOSSES),
+        ("solver", request.solvers, BENCHED),
         ("yardstick", [request.relative], RELATIVE),
     ):
         for name in names:
@@ -160,14 +160,16 @@ class _Run:
     request: BenchRequest
     file: ResultFile
     results: Results
-    together: Worker
-    apart: Worker
+    together: BenchWorker
+    apart: BenchWorker
     progress: Progress
 
     def data_set(self, data: DataSet) -> None:
         """Run everything on one set."""
         wanted = list(problems_of(data, self.request.losses, self.request.strengths))
-        runs = [(problem, name) for problem in wanted for name in self._solvers(problem, data)]
+        runs = [
+            (problem, name) for problem in wanted for name in self._solvers(problem.model(data))
+        ]
         done = sum((problem.key, name) in self.results.records for problem, name in runs)
         self.progress.begin(len(runs), done=done)
         for worker in (self.together, self.apart):
@@ -175,12 +177,12 @@ class _Run:
         for problem in wanted:
             self._problem(problem, data)
 
-    def _solvers(self, problem: Problem, data: DataSet) -> list[str]:
+    def _solvers(self, model: LinearModel) -> list[str]:
         """Return who takes part; ours comes first, as patience with others depends on its time."""
         return [
             name
-            for name, solver in SOLVERS.items()
-            if (name == OURS or self._wanted(name)) and not solver.reason_against(problem, data)
+            for name in BENCHED
+            if (name == OURS or self._wanted(name)) and not SOLVERS[name].reason_against(model)
         ]
 
     def _wanted(self, name: str) -> bool:
@@ -191,7 +193,7 @@ class _Run:
 
     def _problem(self, problem: Problem, data: DataSet) -> None:
         records = self.results.records
-        names = self._solvers(problem, data)
+        names = self._solvers(problem.model(data))
         if all((problem.key, name) in records for name in names):
             return
         known = self._known(problem, data)
@@ -215,7 +217,7 @@ class _Run:
             return known
         options: dict[str, float] = {}
         if problem.loss == "huber":
-            options["delta"] = HUBER_EPSILON * huber_scale(data, problem.strength)
+            options["delta"] = HUBER_EPSILON * huber_scale(data.X, data.y, problem.strength)
         model = replace(problem, options=options).model(data)
         minimum = find_minimum(model, MINIMUM_SECONDS)
         known = Measured(

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,54 +21,26 @@ import scipy.sparse as sp
 
 from accelegrad.data.datasets import DATA_FOLDER, DataError, as_binary, read, sparse_text
 from accelegrad.errors import Vector, nearest
+from accelegrad.lab.engine.minimum import is_sparse
+from accelegrad.lab.engine.peers import BENCH_LOSSES, CLASSES, SMOOTH
 from accelegrad.lab.engine.stored_data import without_empty_columns
 from accelegrad.problems.linear_model import LinearModel
-from accelegrad.problems.losses import LOSSES as ALL_LOSSES
 
 Matrix = npt.NDArray[np.float64]
-
-
-def is_sparse(X: Any) -> bool:
-    """Tell whether a matrix is; unlike SciPy's function, without a word on its type."""
-    return bool(sp.issparse(X))
 
 
 DENSE = 0.25  # from this share of non-zeros on, a set is stored as a dense array
 MOST_CLASSES = 20  # labels 1..k or 0..k-1 are classes up to this k, and numbers beyond
 TEST_HALF = ".t"  # what LIBSVM's names of test halves end with: they are no sets of their own
-HUBER_EPSILON = 1.35
 
 
-class Loss(NamedTuple):
-    """A loss of the suite: its name in `LinearModel` and its parameters."""
-
-    name: str
-    without_l2: bool = False  # whether it is also tried with l2 = 0, where some peers stand alone
-    options: Mapping[str, float] = {}
-
-    @property
-    def classes(self) -> bool:
-        """Whether it takes labels."""
-        return ALL_LOSSES[self.name].classification
-
-    @property
-    def smooth(self) -> bool:
-        """Whether it has no kinks."""
-        return ALL_LOSSES[self.name].smooth
-
-
-#: The losses of the suite: those that other packages' solvers minimise too.
-LOSSES: Mapping[str, Loss] = {
-    "logistic": Loss("logistic"),
-    "hinge": Loss("hinge"),
-    "squared_hinge": Loss("squared_hinge"),
-    "squared": Loss("squared"),
-    "absolute": Loss("absolute", without_l2=True),
-    "quantile": Loss("quantile", without_l2=True, options={"quantile": 0.9}),
-    "huber": Loss("huber"),
+SUITE_LOSSES: Mapping[str, Mapping[str, float]] = {
+    loss: {"quantile": 0.9} if loss == "quantile" else {} for loss in BENCH_LOSSES
 }
+"""The losses of the suite, with their parameters (Huber's is decided by the data)."""
+WITHOUT_L2 = ("absolute", "quantile")  # also tried with l2 = 0, where some peers stand alone
 STRENGTHS = (1.0, 0.01, 0.0)
-"""l2 times the number of rows; 0 for the losses with `without_l2` alone."""
+"""l2 times the number of rows; 0 for the losses of `WITHOUT_L2` alone."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,13 +88,12 @@ class Problem:
     @property
     def smooth(self) -> bool:
         """Whether the loss is."""
-        return LOSSES[self.loss].smooth
+        return self.loss in SMOOTH
 
     def model(self, data: DataSet) -> LinearModel:
         """Return the function to minimise."""
-        options: dict[str, Any] = {**LOSSES[self.loss].options, **self.options}
-        name, l2 = LOSSES[self.loss].name, self.strength / data.y.size
-        return LinearModel(data.X, data.y, name, l2=l2, **options)
+        options: dict[str, Any] = {**SUITE_LOSSES[self.loss], **self.options}
+        return LinearModel(data.X, data.y, self.loss, l2=self.strength / data.y.size, **options)
 
 
 def problems_of(
@@ -130,11 +101,10 @@ def problems_of(
 ) -> Iterator[Problem]:
     """Go through the problems that a set is suitable for."""
     for name in losses:
-        loss = LOSSES[name]
-        if loss.classes != data.classes:
+        if (name in CLASSES) != data.classes:
             continue
         for strength in strengths:
-            if strength > 0 or (loss.without_l2 and data.y.size > data.X.shape[1]):
+            if strength > 0 or (name in WITHOUT_L2 and data.y.size > data.X.shape[1]):
                 yield Problem(data.name, name, strength)
 
 

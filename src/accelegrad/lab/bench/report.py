@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from accelegrad.files import whole_file
-from accelegrad.lab.bench.problems import LOSSES
+from accelegrad.lab.bench.problems import SUITE_LOSSES
 from accelegrad.lab.bench.profile import geometric_mean, profile
 from accelegrad.lab.bench.results import KNOWN, Suite
 from accelegrad.lab.bench.runs import CUTOFF, JUDGED, LEAST_LIMIT
-from accelegrad.lab.bench.solvers import SOLVERS
 from accelegrad.lab.bench.summary import claims, figure_name, losses_of_ours
 from accelegrad.lab.engine.content import Curve, Figure, Panel, Report
+from accelegrad.lab.engine.peers import SOLVERS
 from accelegrad.lab.report.report import versions, write_report
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def _figure(suite: Suite, accuracy: float) -> Figure:
 def _figure_by_loss(suite: Suite) -> Figure:
     """Return the profiles of each loss, within which nearly all solvers take part everywhere."""
     panels = []
-    for loss in LOSSES:
+    for loss in SUITE_LOSSES:
         keys = [key for key, one in suite.problems.items() if one.loss == loss]
         if keys:
             panels.append(_panel(suite, JUDGED, loss, keys))
@@ -218,7 +218,7 @@ def _calls(suite: Suite) -> dict[str, str]:
     facts = {}
     for name in suite.solvers:
         words = SOLVERS[name].words
-        used = [loss for loss in LOSSES if loss in losses.get(name, ())]
+        used = [loss for loss in SUITE_LOSSES if loss in losses.get(name, ())]
         facts[SOLVERS[name].shown] = "; ".join(f"{loss}: {words[loss]}" for loss in used)
     return facts
 
@@ -334,7 +334,7 @@ def _seconds_tables(suite: Suite, accuracy: float) -> list[str]:
     """Return a table for each loss: seconds, and in brackets the ratio to the best."""
     times, found = suite.times(accuracy), suite.ratios(accuracy)
     lines: list[str] = []
-    for loss in LOSSES:
+    for loss in SUITE_LOSSES:
         keys = [key for key in times if suite.problems[key].loss == loss]
         names = [name for name in suite.solvers if any(name in times[key] for key in keys)]
         if not keys:

@@ -10,10 +10,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from accelegrad.lab.bench.problems import LOSSES
 from accelegrad.lab.bench.profile import ratios
 from accelegrad.lab.bench.runs import ACCURACIES, Record, Yardstick, seconds_to
-from accelegrad.lab.bench.solvers import OURS
+from accelegrad.lab.engine.peers import BENCHED, OURS, SMOOTH
 
 KNOWN = 0.1  # a minimum has to be known to this share of an accuracy for the problem to count
 
@@ -38,7 +37,7 @@ class Measured:
     @property
     def smooth(self) -> bool:
         """Whether the loss is."""
-        return LOSSES[self.loss].smooth
+        return self.loss in SMOOTH
 
     @property
     def shown(self) -> str:
@@ -155,10 +154,8 @@ class Suite:
     @cached_property
     def solvers(self) -> list[str]:
         """Those that took part somewhere, in the order of the table."""
-        from accelegrad.lab.bench.solvers import SOLVERS
-
         seen = {solver for _, solver in self.records}
-        return [name for name in SOLVERS if name in seen]
+        return [name for name in BENCHED if name in seen]
 
     def yardstick(self, key: str) -> Yardstick:
         """Return what a problem's accuracies are relative to."""

@@ -15,15 +15,9 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from accelegrad.lab.bench.problems import Problem
-from accelegrad.lab.bench.solvers import (
-    SOLVERS,
-    Answer,
-    Fit,
-    Solver,
-    iterations,
-    model_value,
-)
-from accelegrad.lab.bench.worker import SolverError, TimeLimitError, Worker
+from accelegrad.lab.bench.worker import BenchWorker, Fit
+from accelegrad.lab.engine.peers import SOLVERS, Answer, Parameters, Solver, iterations, value_at
+from accelegrad.lab.engine.worker import SolverError, TimeLimitError
 from accelegrad.problems.linear_model import LinearModel
 
 ACCURACIES = (1e-2, 1e-3, 1e-4, 1e-6)
@@ -88,11 +82,11 @@ class Yardstick(NamedTuple):
         return max(value - gap, 0.0)
 
 
-def measure(worker: Worker, name: str, bench: Bench) -> Record:
+def measure(worker: BenchWorker, name: str, bench: Bench) -> Record:
     """Run a solver on a problem until the finest accuracy is reached or the time is up."""
     solver, limit = SOLVERS[name], bench.limit_of(SOLVERS[name])
     found = Record(bench.problem.key, name, (), "", limit)
-    tuned: Any = None
+    tuned: Parameters = {}
     rungs: list[Rung] = []
     try:
         found = replace(found, warm_up=worker.warm_up(name, bench.problem))
@@ -109,10 +103,10 @@ def measure(worker: Worker, name: str, bench: Bench) -> Record:
 
 
 def _climb(
-    fit: Callable[[float, Any, float], Fit],
+    fit: Callable[[float, Parameters, float], Fit],
     solver: Solver,
     bench: Bench,
-    tuned: Any,
+    tuned: Parameters,
     rungs: list[Rung],
 ) -> str:
     """Add one run after the other to `rungs`; return why that ended."""
@@ -122,7 +116,7 @@ def _climb(
         if solver.steady and rungs and rungs[-1].seconds * setting > limit * rungs[-1].setting:
             return "time limit"  # so long would it take
         done = fit(setting, tuned, limit)
-        value = model_value(bench.model, done.answer)
+        value = value_at(bench.model, done.answer.x)
         rungs.append(Rung(setting, done.seconds, value, done.answer.value, done.answer.gap))
         status = _verdict(solver, done.answer, rungs, bench)
         if status:

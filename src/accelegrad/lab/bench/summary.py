@@ -9,8 +9,8 @@ from typing import NamedTuple
 from accelegrad.lab.bench.profile import geometric_mean
 from accelegrad.lab.bench.results import Measured, Suite
 from accelegrad.lab.bench.runs import JUDGED
-from accelegrad.lab.bench.solvers import ESTIMATORS, OURS, OWN, SOLVERS
 from accelegrad.lab.engine.content import Claim, Verdict
+from accelegrad.lab.engine.peers import ESTIMATORS, OURS, OWN, SOLVERS
 
 SOURCE = "this benchmark"
 MANY_ROWS = 20_000

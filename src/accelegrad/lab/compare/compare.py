@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from accelegrad.errors import nearest, real_number, whole_number
-from accelegrad.lab.compare.peers import Peer, check_names, chosen_peers, peer_task
+from accelegrad.lab.compare.peers import check_names, chosen_peers, peer_task
 from accelegrad.lab.compare.problem import (
     data_facts,
     imported_data,
     minimum_task,
+    model_of,
     rows_of,
 )
 from accelegrad.lab.compare.report import Comparison, build_report, save_curves
@@ -141,7 +142,7 @@ class _Plan:
     data: dict[str, Any]
     model: dict[str, Any]
     rows: int
-    peers: dict[str, Peer] = field(default_factory=dict)
+    peers: list[str] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -199,9 +200,7 @@ class _Plan:
             epsilon=self.epsilon(minimum),
             batch=self.batch,
             runs={method: [store.get(one) for one in tasks] for method, tasks in runs.items()},
-            peers={
-                name: (peer, store.get(self.peer_tasks[name])) for name, peer in self.peers.items()
-            },
+            peers={name: store.get(one) for name, one in self.peer_tasks.items()},
             left_out=self.left_out,
         )
 
@@ -211,7 +210,7 @@ def _plan(request: CompareRequest, store: Store) -> _Plan:
     shape = rows_of(data, store).X.shape
     l2 = 1 / shape[0] if request.l2 is None else float(request.l2)
     model = {"data": data, "loss": request.loss, "options": _loss_options(request), "l2": l2}
-    peers, left_out = chosen_peers(request.peers, request.loss, l2, shape)
+    peers, left_out = chosen_peers(request.peers, model_of(model, store))
     return _Plan(request, data, model, shape[0], peers, left_out)
 
 

@@ -15,10 +15,11 @@ import numpy as np
 
 from accelegrad.errors import Vector
 from accelegrad.files import whole_file
-from accelegrad.lab.compare.peers import Peer
+from accelegrad.lab.compare.peers import shown
 from accelegrad.lab.compare.runs import STOCHASTIC
 from accelegrad.lab.engine.content import Claim, Curve, Figure, Panel, Report, Verdict
 from accelegrad.lab.engine.experiment import Family, cells_text, number, verdict_of
+from accelegrad.lab.engine.peers import COMPARED, SOLVERS, Solver
 from accelegrad.lab.engine.recording import NAMES
 from accelegrad.lab.engine.tasks import Outcome
 from accelegrad.lab.paper.regression_experiment import POINTS
@@ -47,7 +48,7 @@ class Comparison:
     epsilon: float
     batch: int
     runs: Mapping[str, Sequence[Outcome]]  # by method, one a seed
-    peers: Mapping[str, tuple[Peer, Outcome]]
+    peers: Mapping[str, Outcome]
     left_out: Mapping[str, str]
 
     @cached_property
@@ -59,7 +60,12 @@ class Comparison:
     def lowest_by(self) -> dict[str, float]:
         """The lowest value that each method found."""
         ours = {NAMES[m]: min(o.facts["lowest"] for o in runs) for m, runs in self.runs.items()}
-        return ours | {peer.shown: o.facts["lowest"] for peer, o in self.peers.values()}
+        theirs = {shown(self.solver(name)): o.facts["lowest"] for name, o in self.peers.items()}
+        return ours | theirs
+
+    def solver(self, name: str) -> Solver:
+        """Return the solver behind a peer's name."""
+        return SOLVERS[COMPARED[self.request.loss][name]]
 
     @property
     def undercut(self) -> bool:
@@ -103,7 +109,7 @@ class Comparison:
         )
 
     def _peer_series(self, name: str) -> Series:
-        peer, outcome = self.peers[name]
+        peer, outcome = self.solver(name), self.peers[name]
         iterations, seconds, values = (
             outcome.arrays[column] for column in ("iteration", "seconds", "value")
         )
@@ -113,7 +119,7 @@ class Comparison:
         family = Family(x, gaps, gaps, {}, {}, (outcome.facts["status"],), 1.0)
         status = outcome.facts["status"]
         note = status.partition(": ")[2] if status.startswith("FAILED") else ""
-        return Series(peer.shown, "scikit-learn", family, note, peer=peer)
+        return Series(shown(peer), "scikit-learn", family, note, peer=peer)
 
 
 @dataclass(frozen=True)
@@ -124,7 +130,7 @@ class Series:
     variant: str
     family: Family
     note: str
-    peer: Peer | None = None
+    peer: Solver | None = None
 
     def curve(self, point: str, most: float) -> Curve:
         """Return what is drawn at a point, without gaps beyond `most`; peers are dashed."""
@@ -405,7 +411,8 @@ def _facts(comparison: Comparison, seconds: float) -> dict[str, dict[str, str]]:
         "Epochs to a relative gap": _reached_facts(comparison, "epochs"),
         "Seconds to a relative gap": _reached_facts(comparison, "seconds"),
     }
-    peers = {peer.shown: peer.words for peer, _ in comparison.peers.values()}
+    loss, solvers = comparison.request.loss, map(comparison.solver, comparison.peers)
+    peers = {shown(solver): solver.words[loss] for solver in solvers}
     peers |= {f"left out: {name}": why for name, why in comparison.left_out.items()}
     if peers:
         facts["Peers"] = peers

@@ -1,11 +1,12 @@
 """Running a method with its progress recorded: the objective at the average and at the last point.
 
-What is recorded is evaluated outside of the method's clock and of its count of calls.
+What is recorded is evaluated while the clock stands still, and counts as no call.
 """
 
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -28,6 +29,49 @@ NAMES = {
 }
 
 
+COLUMNS = ("iteration", "calls", "epochs", "seconds", "average", "last")
+
+
+class Recorder:
+    """A callback that notes the objective, on a clock that stands still meanwhile.
+
+    Parameters
+    ----------
+    objective : callable
+        What is noted, at the average and at the last point.
+    rows_a_call : float
+        What share of the data one call looks at: epochs = calls times this.
+    epochs : float
+        The run is stopped when it has looked at the data so often.
+    """
+
+    def __init__(
+        self, objective: Callable[[Vector], float], rows_a_call: float, epochs: float
+    ) -> None:
+        self._objective, self._rows_a_call, self._epochs = objective, rows_a_call, epochs
+        self._rows: list[tuple[float, ...]] = []
+        self._paused = 0.0
+        self._since = time.perf_counter()
+
+    def __call__(self, intermediate_result: OptimizeResult) -> None:
+        """Note where the run is; StopIteration ends one that used up its epochs."""
+        begun = time.perf_counter()
+        known: Any = intermediate_result
+        epochs = known.nfev * self._rows_a_call
+        with np.errstate(all="ignore"):
+            values = self._objective(known.x_average), self._objective(known.x_last)
+        seconds = begun - self._since - self._paused
+        self._rows.append((known.nit, known.nfev, epochs, seconds, *values))
+        self._paused += time.perf_counter() - begun
+        if epochs >= self._epochs * (1 - 1e-9):
+            raise StopIteration
+
+    def arrays(self) -> dict[str, Vector]:
+        """Return what was noted, by column."""
+        noted = np.array(self._rows, dtype=np.float64).reshape(-1, len(COLUMNS)).T
+        return dict(zip(COLUMNS, noted, strict=True))
+
+
 def record(
     fun: Any,
     x0: Vector,
@@ -36,6 +80,8 @@ def record(
     iterations: int,
     evaluations: int = 120,
     rows_a_call: float = 1.0,
+    epochs: float = math.inf,
+    clocked: bool = False,
     **options: Any,
 ) -> Outcome:
     """Minimise and record the objective along the way.
@@ -52,40 +98,46 @@ def record(
         How many points are recorded, evenly spaced in log(iterations).
     rows_a_call : float
         What share of the data one call looks at: epochs = calls times this.
+    epochs : float
+        The run is stopped when it has looked at the data so often.
+    clocked : bool
+        Whether seconds are recorded too. Without them, the same run gives the same arrays.
 
     Returns
     -------
     Outcome
-        Arrays iteration, calls, epochs, average, last (the objective), and how the run ended.
+        Arrays iteration, calls, epochs, average, last (the objective), seconds where `clocked`,
+        and how the run ended.
     """
-    rows: list[tuple[float, ...]] = []
-    started = objective(x0)
-
-    def callback(intermediate_result: OptimizeResult) -> None:
-        known: Any = intermediate_result
-        with np.errstate(all="ignore"):
-            average, last = objective(known.x_average), objective(known.x_last)
-        rows.append((known.nit, known.nfev, known.nfev * rows_a_call, average, last))
-
+    started, recorder = objective(x0), Recorder(objective, rows_a_call, epochs)
     result: Any = minimize(
         fun,
         x0,
         max_iter=iterations,
-        callback=callback,
+        callback=recorder,
         callback_at=log_spaced(iterations, evaluations),
         **options,
     )
     if result.status is Status.INTERRUPTED:
         raise KeyboardInterrupt  # half a run must not be kept as a whole one
-    columns = np.array(rows, dtype=np.float64).reshape(-1, 5).T
-    arrays = dict(zip(("iteration", "calls", "epochs", "average", "last"), columns, strict=True))
+    # That the epochs are used up is the planned end, whoever notices it first.
+    ended = Status.MAX_ITER if result.status is Status.CALLBACK else result.status
     facts = {
         "start": started,
-        "status": result.status.name,
-        "message": result.message,
+        "status": ended.name,
+        "message": "" if ended is Status.MAX_ITER else result.message,
         "iterations": result.nit,
         "calls": result.nfev,
         "seconds": result.seconds,
-        "gap": result.gap if math.isfinite(result.gap) else None,
+        "value": _finite(result.fun),
+        "lower": _finite(result.lower_bound),
+        "gap": _finite(result.gap),
     }
+    arrays = recorder.arrays()
+    if not clocked:
+        del arrays["seconds"]
     return Outcome(arrays, facts)
+
+
+def _finite(number: float) -> float | None:
+    return float(number) if math.isfinite(number) else None

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import multiprocessing
-import signal
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from threadpoolctl import threadpool_limits
-
-from accelegrad import kernels
 from accelegrad.lab.engine.tasks import Store, Task
+from accelegrad.lab.engine.worker import ignore_interrupts, one_thread
 
 
 class TaskError(RuntimeError):
@@ -44,7 +41,7 @@ def compute(one: Task, folder: Path) -> None:
     from accelegrad.lab.paper import registry  # noqa: F401  (a new process knows no tasks yet)
 
     try:
-        with threadpool_limits(limits=1), kernels.use(threads=1):
+        with one_thread():
             Store(folder).get(one)
     except Exception as error:
         raise TaskError(f"{one.kind} with {dict(one.parameters)}: {error}") from error
@@ -54,7 +51,7 @@ def compute(one: Task, folder: Path) -> None:
 def _pool(jobs: int) -> Iterator[ProcessPoolExecutor]:
     """Give a pool whose workers leave Ctrl-C to the parent, which then cancels what is left."""
     context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=_ignore_interrupts)
+    pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=ignore_interrupts)
     try:
         yield pool
     except BaseException:
@@ -64,10 +61,6 @@ def _pool(jobs: int) -> Iterator[ProcessPoolExecutor]:
             process.terminate()
         raise
     pool.shutdown()
-
-
-def _ignore_interrupts() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 class Progress:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ import numpy as np
 
 from accelegrad.errors import Vector
 from accelegrad.files import whole_file
+from accelegrad.stored_arrays import DAMAGE, StoredArrays
 
 GENERATION = 1  # raised when a task's meaning changes, so that old results are not taken for new
 
@@ -56,10 +56,11 @@ class Store:
     def load(self, task: Task) -> Outcome | None:
         """Return a task's result, or None if it is not there (or is damaged)."""
         try:
-            with self.path(task).open("rb") as stream, np.load(stream, allow_pickle=False) as file:
-                arrays = {name: file[name] for name in file.files}
+            with self.path(task).open("rb") as file:
+                stored = StoredArrays(file, compressed=True)
+                arrays = {name: stored.read(name) for name in sorted(stored.names)}
             facts = json.loads(arrays.pop("facts").tobytes())
-        except (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile):
+        except DAMAGE:
             return None
         return Outcome(arrays, facts)
 

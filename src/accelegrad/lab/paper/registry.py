@@ -4,8 +4,7 @@ from accelegrad.lab.compare import peers as compare_peers
 from accelegrad.lab.compare import problem as compare_problem
 from accelegrad.lab.compare import runs as compare_runs
 from accelegrad.lab.engine import stored_data
-from accelegrad.lab.paper import regression
-from accelegrad.lab.report import text
+from accelegrad.lab.paper import regression, text
 
 __all__ = [
     "compare_peers",

@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.optimize import minimize as scipy_minimize
 
 from accelegrad.data.datasets import as_binary
 from accelegrad.errors import Vector
-from accelegrad.lab.engine.liblinear import liblinear_minimiser
+from accelegrad.lab.engine import minimum
 from accelegrad.lab.engine.recording import record
 from accelegrad.lab.engine.stored_data import stored_rows, without_empty_columns
 from accelegrad.lab.engine.tasks import Outcome, Store, Task, task
@@ -47,25 +46,17 @@ def minimum_task(parameters: Mapping[str, Any]) -> Task:
 
 @task("text-minimum")
 def find_minimum(parameters: dict[str, Any], store: Store) -> Outcome:
-    """Find the minimum by L-BFGS (SciPy), or for the hinge loss by LIBLINEAR's dual solver."""
+    """Find the minimum, by a solver that has nothing to do with the methods compared."""
     model = model_of(parameters, store)
-    if parameters["loss"] == "hinge":
-        w, solver = liblinear_minimiser(model, steps=20_000), "LIBLINEAR"
-    else:
-        w, solver = _by_lbfgs(model), "L-BFGS"
-    value = model.value(w)
+    found = minimum.find_minimum(model)
     shape = [model.n_samples, model.n_features]
-    facts = {"minimum": value, "solver": solver, "dual gap": model.dual_gap(w), "shape": shape}
-    return Outcome({"x": w}, facts)
-
-
-def _by_lbfgs(model: LinearModel) -> Vector:
-    options: Any = {"maxiter": 20_000, "maxfun": 40_000, "ftol": 0.0, "gtol": 1e-12, "maxcor": 30}
-    start = np.zeros(model.n_parameters)
-    found: Any = scipy_minimize(
-        model.value_and_gradient, start, jac=True, method="L-BFGS-B", options=options
-    )
-    return np.asarray(found.x, dtype=np.float64)
+    facts = {
+        "minimum": found.value,
+        "solver": found.solver,
+        "dual gap": found.value - found.lower,
+        "shape": shape,
+    }
+    return Outcome({"x": found.x}, facts)
 
 
 @task("text")
@@ -77,11 +68,11 @@ def run_method(parameters: dict[str, Any], store: Store) -> Outcome:
     """
     model = model_of(parameters, store)
     known = store.get(minimum_task(parameters))
-    minimum, batch = known.facts["minimum"], min(parameters["batch"], model.n_samples)
+    lowest, batch = known.facts["minimum"], min(parameters["batch"], model.n_samples)
     steps = min(parameters["epochs"] * model.n_samples // batch, parameters["most_steps"])
 
     def objective(x: Vector) -> float:
-        return float(model.value(x) - minimum)
+        return float(model.value(x) - lowest)
 
     return record(
         model,

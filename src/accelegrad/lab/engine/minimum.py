@@ -1,0 +1,478 @@
+"""Minima of linear models with lower bounds, for all that is compared: by none of its methods.
+
+The squared loss has a closed form, by a singular value decomposition. Other smooth losses are
+minimised by Newton's method. Losses with kinks and an l2 term get the method of multipliers, as in
+[1]_: each of its subproblems is smooth enough for (semismooth) Newton steps, and its multipliers
+are a point of the dual, so a lower bound. Without an l2 term the dual is a linear programme, for
+HiGHS, whose answer is refined by the equations of the rows that lie on a kink.
+
+References
+----------
+.. [1] Li, Sun and Toh (2018). A highly efficient semismooth Newton augmented Lagrangian method for
+   solving lasso problems. SIAM J. Optim. 28(1).
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.linalg
+import scipy.sparse as sp
+from scipy.optimize import linprog
+from scipy.optimize import minimize as scipy_minimize
+from scipy.sparse.linalg import LinearOperator, cg
+from scipy.special import expit
+
+from accelegrad.errors import Vector
+from accelegrad.problems.linear_model import LinearModel
+
+ENOUGH = 1e-9  # a certified gap, relative to the value, at which a search ends
+CLOSE = 1e-13  # the same for a smooth loss, where one step of Newton's method leads from 1e-9 to it
+DIRECT = 2500  # the largest system of equations that is solved by factorisation
+FEW_SPARSE = (
+    500  # the same with an equation for each row where products of rows are sparse, so slow
+)
+MOST_NEWTON = 60  # steps for one smooth function
+MOST_CG = 300  # steps for one system of equations
+MOST_ROUNDS = 100  # of multipliers
+INNER = 0.1  # the share of the certified gap that a subproblem may leave
+SMOOTHING = 0.1  # of the first subproblem, times the objective at zero
+SHRINK = 0.5  # of the smoothing, from one subproblem to the next
+LEAST_SMOOTHING = 1e-7
+SMOOTHED = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)  # the same where HiGHS would take too long
+SVD_ENTRIES = 20_000_000  # beyond, a singular value decomposition would take too much memory
+LP_ROWS, LP_COLUMNS = 20_000, 100  # beyond both, a linear programme would take too long
+ON_KINK = 1e-7  # of the largest target: a residual this small is on a kink
+# HiGHS allows no smaller ones; what they leave is removed by solving for the rows on kinks.
+EXACT: Any = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
+
+
+class Minimum(NamedTuple):
+    """The lowest value found and where, a certified lower bound, by what, and in what time."""
+
+    x: Vector
+    value: float
+    lower: float  # -inf where there is none
+    solver: str
+    seconds: float
+
+
+class _Found(NamedTuple):
+    solver: str
+    x: Vector
+    lower: float = -math.inf
+
+
+def find_minimum(model: LinearModel, seconds: float = math.inf, *, exact: bool = False) -> Minimum:
+    """Return the minimum to a relative 1e-9, or what is known after about this many seconds.
+
+    With `exact` the minimiser is found to the last digits too, where that is possible.
+    """
+    begun = time.perf_counter()
+    end = begun + seconds
+    rows = _Rows(model)
+    if model.loss.name == "squared" and model.n_samples * model.n_features <= SVD_ENTRIES:
+        found = _by_svd(rows)
+    elif math.isfinite(model.loss.curvature):
+        found = _by_newton(rows, end, exact=exact)
+    elif model.l2 > 0:
+        found = _by_multipliers(rows, end, exact=exact)
+    elif model.n_samples <= LP_ROWS or model.n_features <= LP_COLUMNS:
+        found = _by_linear_programme(rows)
+    else:
+        found = _by_smoothing(rows)
+    at = model.evaluate(found.x)
+    lower = max(found.lower, at.dual_value) if model.l2 > 0 else found.lower
+    return Minimum(
+        found.x, at.value, min(lower, at.value), found.solver, time.perf_counter() - begun
+    )
+
+
+def is_sparse(X: Any) -> bool:
+    """Tell whether a matrix is; unlike SciPy's function, without a word on its type."""
+    return bool(sp.issparse(X))
+
+
+class _Rows:
+    """The rows of a model with a one for its intercept, and the penalty of each parameter."""
+
+    def __init__(self, model: LinearModel) -> None:
+        self.model, self.n = model, model.n_samples
+        self.matrix = with_ones(model)
+        self.penalties = np.full(model.n_parameters, float(model.l2))
+        self.penalties[model.n_features :] = 0.0
+        self.zero = np.zeros(model.n_parameters)
+
+    def gradient(self, slopes: Vector, w: Vector) -> Vector:
+        """Return the gradient at w, where the losses have these slopes."""
+        found: Vector = self.matrix.T @ slopes / self.n + self.penalties * w
+        return found
+
+    @property
+    def sizes(self) -> Vector:
+        """The root mean square of each column; 1 where that is 0."""
+        X = self.matrix
+        squares = X.multiply(X) if is_sparse(X) else X * X
+        found = np.sqrt(np.asarray(squares.mean(axis=0), dtype=np.float64).ravel())
+        found[found == 0] = 1.0
+        return found
+
+
+def with_ones(model: LinearModel) -> Any:
+    """Return the rows of a model, with a column of ones where it has an intercept."""
+    if not model.fit_intercept:
+        return model.X
+    ones: Any = np.ones((model.n_samples, 1))
+    if is_sparse(model.X):
+        return sp.hstack([model.X, ones], format="csr")
+    return np.hstack([model.X, ones])
+
+
+# -- smooth losses ---------------------------------------------------------------------------------
+
+
+def _by_svd(rows: _Rows) -> _Found:
+    """Return the minimiser of least norm for the squared loss."""
+    model = rows.model
+    X = model.X.toarray() if is_sparse(model.X) else model.X
+    centre = X.mean(axis=0) if model.fit_intercept else np.zeros(X.shape[1])
+    y = model.y - (model.y.mean() if model.fit_intercept else 0.0)
+    U, sizes, Vt = scipy.linalg.svd(X - centre, full_matrices=False)
+    kept = sizes > sizes[:1] * max(X.shape) * np.finfo(np.float64).eps
+    factors = sizes[kept] / (sizes[kept] ** 2 + rows.n * model.l2)
+    w = (factors * (y @ U[:, kept])) @ Vt[kept]
+    intercept = [model.y.mean() - centre @ w] if model.fit_intercept else []
+    return _Found("SciPy's SVD", np.append(w, intercept))
+
+
+def _by_newton(rows: _Rows, end: float, *, exact: bool) -> _Found:
+    """Go down to a small gap; `exact`: until the gradient is as short as can be."""
+    model, w, solver = rows.model, rows.zero, "Newton's method"
+    if model.l2 == 0:  # where nothing keeps the first steps of Newton's method within bounds
+        w = _lbfgs(model.value_and_gradient, rows, w, steps=_affordable(model, 5e9, 20_000))
+        solver = "SciPy's L-BFGS-B and Newton's method"
+    loss = _smooth_loss(model)
+    w = _newton(rows, loss, w, 0.0 if exact else CLOSE * model.value(w), end)
+    return _Found(solver, _polished(rows, loss, w, end) if exact else w)
+
+
+class _Smooth(NamedTuple):
+    """A function of each row's margin: values, slopes, and curvatures (of one side at a kink)."""
+
+    values: Callable[[Vector], Vector]
+    slopes: Callable[[Vector], Vector]
+    curvatures: Callable[[Vector], Vector]
+
+
+def _smooth_loss(model: LinearModel) -> _Smooth:
+    loss, y = model.loss, model.y
+    curvatures: dict[str, Callable[[Vector], Vector]] = {
+        "logistic": lambda m: expit(m) * expit(-m),
+        "squared_hinge": lambda m: np.where(y * m < 1, 2.0, 0.0),
+        "squared": np.ones_like,
+        "huber": lambda m: np.where(np.abs(m - y) <= loss.lipschitz, 1.0, 0.0),
+    }
+    return _Smooth(
+        lambda m: np.asarray(loss.value(m, y), dtype=np.float64),
+        lambda m: np.asarray(loss.derivative(m, y), dtype=np.float64),
+        curvatures[loss.name],
+    )
+
+
+def _newton(rows: _Rows, f: _Smooth, w: Vector, enough: float, end: float) -> Vector:
+    """Minimise mean f(Xw) + penalties, to about a gap of `enough`, or as far as values tell."""
+    margins = rows.matrix @ w
+    for _ in range(MOST_NEWTON):
+        gradient = rows.gradient(f.slopes(margins), w)
+        if time.perf_counter() > end or _gap_at_most(rows, gradient) <= enough:
+            break
+        step = _newton_step(rows, f.curvatures(margins), gradient)
+        line = _Line(f, margins, rows.matrix @ step, rows.penalties, w, step)
+        share = line.descent(float(gradient @ step))
+        if not share:
+            break
+        w, margins = w + share * step, margins + share * line.along
+    return w
+
+
+def _gap_at_most(rows: _Rows, gradient: Vector) -> float:
+    """Return a bound of the gap by strong convexity, where all parameters have a penalty."""
+    least = float(rows.penalties.min())
+    return float(gradient @ gradient) / (2 * least) if least > 0 else math.inf
+
+
+class _Line(NamedTuple):
+    """The function along a step; the margins along it are known, so it costs no product."""
+
+    f: _Smooth
+    margins: Vector
+    along: Vector
+    penalties: Vector
+    w: Vector
+    step: Vector
+
+    def value(self, share: float) -> float:
+        w = self.w + share * self.step
+        losses = self.f.values(self.margins + share * self.along)
+        return float(losses.mean()) + float(self.penalties @ (w * w)) / 2
+
+    def descent(self, slope: float) -> float:
+        """Return a share of the step by which the function falls enough; 0 where rounding rules."""
+        start, share = self.value(0.0), 1.0
+        while share > 1e-12:
+            if self.value(share) <= start + 1e-4 * share * slope:
+                return share if self.value(share) < start else 0.0
+            share /= 2
+        return 0.0
+
+
+def _polished(rows: _Rows, f: _Smooth, w: Vector, end: float) -> Vector:
+    """Take Newton's steps, cut where needed, as long as they shorten the gradient."""
+
+    def gradient_at(point: Vector) -> Vector:
+        return rows.gradient(f.slopes(rows.matrix @ point), point)
+
+    gradient = gradient_at(w)
+    for _ in range(MOST_NEWTON):
+        if time.perf_counter() > end:
+            break
+        step = _newton_step(rows, f.curvatures(rows.matrix @ w), gradient)
+        for share in (1.0, 0.5, 0.25, 0.125):
+            trial = gradient_at(w + share * step)
+            if np.linalg.norm(trial) < np.linalg.norm(gradient):
+                break
+        else:
+            break
+        shorter = float(np.linalg.norm(trial) / np.linalg.norm(gradient))
+        w, gradient = w + share * step, trial
+        if shorter > 0.5:
+            break
+    return w
+
+
+def _newton_step(rows: _Rows, curvatures: Vector, gradient: Vector) -> Vector:
+    """Return -(X' C X / n + penalties)^-1 gradient, by whichever way is the shortest."""
+    curved = np.flatnonzero(curvatures)
+    weights = np.sqrt(curvatures[curved] / rows.n)
+    chosen = rows.matrix[curved]
+    S = sp.diags_array(weights) @ chosen if is_sparse(chosen) else weights[:, None] * chosen
+    l2 = float(rows.penalties.min())
+    few_rows = l2 > 0 and curved.size <= min(DIRECT, FEW_SPARSE if is_sparse(S) else DIRECT)
+    if gradient.size <= DIRECT and not (few_rows and curved.size < gradient.size):
+        return -solved(S.T @ S, rows.penalties, gradient)
+    if few_rows:  # the same by Woodbury's identity, with one equation for each row
+        inner = S.T @ solved(S @ S.T, np.full(curved.size, l2), S @ gradient)
+        return np.asarray(inner - gradient, dtype=np.float64) / l2
+    return -_by_cg(S, rows.penalties, gradient)
+
+
+def solved(gram: Any, ridge: Vector, right: Vector) -> Vector:
+    """Return (gram + diag(ridge))^-1 right, of least squares where that has no inverse.
+
+    The system's diagonal is scaled to 1 at first.
+    """
+    if right.size == 0:
+        return right
+    A = gram.toarray() if is_sparse(gram) else np.array(gram)
+    A[np.diag_indices_from(A)] += ridge
+    diagonal = np.diag(A)
+    scale = 1 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
+    even, right = A * scale[:, None] * scale, right * scale
+    try:
+        factor = scipy.linalg.cho_factor(even, check_finite=False)
+        found = scipy.linalg.cho_solve(factor, right, check_finite=False)
+    except scipy.linalg.LinAlgError:
+        found = scipy.linalg.lstsq(even, right, check_finite=False)[0]
+    return np.asarray(found, dtype=np.float64) * scale
+
+
+def _by_cg(S: Any, ridge: Vector, right: Vector) -> Vector:
+    """Return about (S'S + diag(ridge))^-1 right, by conjugate gradients scaled by the diagonal."""
+    d = right.size
+    squares = S.multiply(S) if is_sparse(S) else S * S
+    diagonal = np.asarray(squares.sum(axis=0)).ravel() + ridge
+    diagonal[diagonal == 0] = 1.0
+    transpose = S.T.tocsr() if is_sparse(S) else S.T
+    operator = LinearOperator((d, d), matvec=lambda v: transpose @ (S @ v) + ridge * v)
+    scaling = LinearOperator((d, d), matvec=lambda v: v / diagonal)
+    found, _ = cg(operator, right, rtol=0.1, maxiter=MOST_CG, M=scaling)
+    return np.asarray(found, dtype=np.float64)
+
+
+def _lbfgs(
+    fun: Callable[[Vector], tuple[float, Vector]], rows: _Rows, start: Vector, *, steps: int
+) -> Vector:
+    """Minimise in coordinates in which all columns have about the same curvature.
+
+    Without that, columns of different units (metres, dollars) make it end far from the minimum.
+    """
+    unit, sizes = rows.model.value(rows.zero) or 1.0, rows.sizes
+
+    def scaled(v: Vector) -> tuple[float, Vector]:
+        value, gradient = fun(v / sizes)
+        return value / unit, gradient / (sizes * unit)
+
+    options: Any = {"maxiter": steps, "maxfun": 2 * steps, "maxcor": 30, "ftol": 0.0, "gtol": 1e-14}
+    found: Any = scipy_minimize(scaled, start * sizes, jac=True, method="L-BFGS-B", options=options)
+    return np.asarray(found.x, dtype=np.float64) / sizes
+
+
+def _affordable(model: LinearModel, work: float, most: int) -> int:
+    """Return how many passes over the data are affordable: not by the clock, which would show."""
+    entries = model.X.nnz if is_sparse(model.X) else model.X.size
+    return int(np.clip(work / (entries + 10 * model.n_samples), 100, most))
+
+
+# -- losses with kinks -----------------------------------------------------------------------------
+
+
+class _Kinks:
+    """A loss with kinks as slopes that go from `low` to `high` where the prediction passes y.
+
+    All four have this form: l(m) = max over low <= theta <= high of theta (m - y) - zone |theta|,
+    where the zone is that of the epsilon-insensitive loss, and 0 for the others.
+    """
+
+    def __init__(self, model: LinearModel) -> None:
+        self.model = model
+        self.zone = model.loss.shape.epsilon
+        far = 2.0 + self.zone + np.abs(model.y)
+        self.low = np.asarray(model.loss.derivative(model.y - far, model.y), dtype=np.float64)
+        self.high = np.asarray(model.loss.derivative(model.y + far, model.y), dtype=np.float64)
+
+    def smoothed(self, mu: float, centre: Vector | float = 0.0) -> _Smooth:
+        """Return the loss smoothed around multipliers: less mu/2 (theta - centre)^2."""
+        y, low, high, zone = self.model.y, self.low, self.high, self.zone
+
+        def free(margins: Vector) -> Vector:
+            best: Vector = centre + (margins - y) / mu
+            return np.sign(best) * np.maximum(np.abs(best) - zone / mu, 0.0) if zone else best
+
+        def slopes(margins: Vector) -> Vector:
+            return np.clip(free(margins), low, high)
+
+        def values(margins: Vector) -> Vector:
+            theta = slopes(margins)
+            found: Vector = (
+                theta * (margins - y) - zone * np.abs(theta) - mu / 2 * (theta - centre) ** 2
+            )
+            return found
+
+        def curvatures(margins: Vector) -> Vector:
+            theta = free(margins)
+            curved = (low < theta) & (theta < high) & ((theta != 0) | (zone == 0))
+            return np.where(curved, 1 / mu, 0.0)
+
+        return _Smooth(values, slopes, curvatures)
+
+
+def _by_multipliers(rows: _Rows, end: float, *, exact: bool) -> _Found:
+    """Minimise mean max_theta (theta (m - y) - mu/2 (theta - theta_k)^2) + l2/2 ||w||^2 in turn.
+
+    The maximisers theta are the next multipliers theta_k.
+    """
+    model, kinks = rows.model, _Kinks(rows.model)
+    best = w = rows.zero
+    theta = np.clip(np.zeros(rows.n), kinks.low, kinks.high)
+    value, lower = model.value(w), -math.inf if model.fit_intercept else 0.0
+    unit, share = value or 1.0, SMOOTHING
+    for _ in range(MOST_ROUNDS):
+        if value - lower <= ENOUGH * value or time.perf_counter() > end:
+            break
+        f = kinks.smoothed(share * unit, theta)
+        w = _newton(rows, f, w, INNER * min(value - lower, value), end)
+        theta = f.slopes(rows.matrix @ w)
+        lower = max(lower, model.dual_value_at(theta))
+        best, value = min((w, model.value(w)), (best, value), key=lambda found: found[1])
+        share = max(SHRINK * share, LEAST_SMOOTHING)
+    if exact:
+        best = min((best, _on_kinks(rows, kinks, theta)), key=model.value)
+    return _Found("the method of multipliers", best, lower)
+
+
+def _on_kinks(rows: _Rows, kinks: _Kinks, theta: Vector) -> Vector:
+    """Return the point that the multipliers describe, with the rows between slopes on their kinks.
+
+    The rows whose slope is at an end pull at w with it; of all points that put the others on their
+    kinks, the minimiser is the nearest to what these add up to.
+    """
+    model = rows.model
+    ends = (
+        theta * (theta - kinks.low) * (theta - kinks.high)
+        if kinks.zone
+        else ((theta - kinks.low) * (theta - kinks.high))
+    )
+    between = np.flatnonzero(np.abs(ends) > 1e-9)
+    if model.fit_intercept or between.size > min(DIRECT, model.n_features):
+        return rows.zero
+    fixed = theta.copy()
+    fixed[between] = 0.0
+    w = -(model.X.T @ fixed) / (rows.n * model.l2)
+    A = model.X[between]
+    targets = model.y[between] + kinks.zone * np.sign(theta[between])
+    for _ in range(2):  # the second time for what rounding left
+        w = w + A.T @ solved(A @ A.T, np.zeros(between.size), targets - A @ w)
+    return np.asarray(w, dtype=np.float64)
+
+
+def _by_linear_programme(rows: _Rows) -> _Found:
+    """Solve max -<y, theta> / n - zone |theta| / n over X' theta = 0; its multipliers are w.
+
+    The minimiser goes through as many points as it has coordinates; these equations give it to the
+    last digits.
+    """
+    model, kinks, sizes = rows.model, _Kinks(rows.model), rows.sizes
+    even = (
+        rows.matrix @ sp.diags_array(1 / sizes) if is_sparse(rows.matrix) else (rows.matrix / sizes)
+    )
+    costs, equations = model.y, even.T
+    bounds: Any = np.column_stack([kinks.low, kinks.high])
+    if kinks.zone:  # theta = above - below, so that |theta| is linear
+        costs = np.concatenate([model.y + kinks.zone, kinks.zone - model.y])
+        stack: Any = sp.hstack if is_sparse(even) else np.hstack
+        equations = stack([even.T, -even.T])
+        zeros = np.zeros(rows.n)
+        bounds = np.vstack([np.c_[zeros, kinks.high], np.c_[zeros, -kinks.low]])
+    program: Any = linprog(
+        costs, A_eq=equations, b_eq=rows.zero, bounds=bounds, method="highs", options=EXACT
+    )
+    if program.x is None:
+        return _Found("HiGHS", rows.zero, 0.0)
+    v = np.asarray(program.eqlin.marginals, dtype=np.float64)
+    theta = program.x[: rows.n] - program.x[rows.n :] if kinks.zone else program.x
+    best = min((v, _through_kinks(rows, kinks, even, v)), key=lambda u: model.value(u / sizes))
+    lower = float(model.dual_value_at(np.clip(theta, kinks.low, kinks.high)))
+    return _Found("HiGHS", best / sizes, lower)
+
+
+def _through_kinks(rows: _Rows, kinks: _Kinks, even: Any, v: Vector) -> Vector:
+    """Return the solution of the equations of the rows that lie on a kink."""
+    y = rows.model.y
+    residual = even @ v - y
+    targets = y + np.sign(residual) * kinks.zone
+    on = np.flatnonzero(np.abs(even @ v - targets) < ON_KINK * (np.abs(y).max() or 1.0))
+    if on.size == 0 or v.size > DIRECT:
+        return v
+    A = even[on].toarray() if is_sparse(even) else even[on]
+    return np.asarray(scipy.linalg.lstsq(A, targets[on])[0], dtype=np.float64)
+
+
+def _by_smoothing(rows: _Rows) -> _Found:
+    """Smooth the loss less and less, without a bound; for what is too large for HiGHS."""
+    model, kinks = rows.model, _Kinks(rows.model)
+    steps, unit = _affordable(model, 1.5e9, 2000), model.value(rows.zero) or 1.0
+    best = w = rows.zero
+
+    def smoothed(f: _Smooth, w: Vector) -> tuple[float, Vector]:
+        margins = rows.matrix @ w
+        return float(f.values(margins).mean()), rows.gradient(f.slopes(margins), w)
+
+    for share in SMOOTHED:
+        w = _lbfgs(partial(smoothed, kinks.smoothed(share * unit)), rows, w, steps=steps)
+        best = min((best, w), key=model.value)
+    return _Found("SciPy's L-BFGS-B on the smoothed loss", best)
