@@ -165,3 +165,16 @@ def test_a_value_that_has_vanished_is_no_exact_zero():
     model = ag.LinearModel(np.zeros((5, 1)), np.zeros(5), "absolute", l2=1.0)
     result = ag.minimize(model, np.array([1e-165]), max_iter=1, method="accelegrad", output="best")
     assert result.x[0] == 0.0 or result.gap > 0.0
+
+
+def test_tiny_gradients_beside_a_penalty_are_no_evidence_of_a_minimiser():
+    """Their square vanishes, and a ball of 6e-4 around a start of 1e6 was taken to hold it."""
+    start = np.full(3, 1e6)
+
+    def tiny(x):
+        return 1e-290 * float(x @ x), 2e-290 * x
+
+    result = ag.minimize(
+        tiny, start, method="accelegrad", penalty=ag.L1(1e-150), initial_radius=1e-4, tol=1e-3
+    )
+    assert not result.success or result.lower_bound <= 0.0

@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 
 from accelegrad.errors import NonFiniteError
+from accelegrad.problems.rounding import SMALLEST
+from accelegrad.problems.squares import norm
 from accelegrad.proofs.region import Region
 from accelegrad.rules.base import State, Step
 from accelegrad.rules.distance import distance
@@ -26,6 +28,8 @@ ON_BOUNDARY = 0.99
 SECOND_OPINION_STEPS = 12
 #: The length of the first of them, and the most that any may have, in radii
 FIRST_TRIAL, FARTHEST_TRIAL = 0.1, 1e6
+#: The longest step of a trial: squares of it can still be computed with.
+LONGEST_STEP = 1e250
 #: By what the trial step grows where no curvature is seen
 LONGER = 10.0
 #: A guessed region's radius, in the rule's radii. Chosen, not measured: a rule's radius is a lower
@@ -81,10 +85,10 @@ class AssumedRegion(RegionPolicy):
         margin = self._margin(final)
         if self.progress.certificate.bound_everywhere >= final.value - margin:
             return True
-        norm = math.sqrt(final.gradient @ final.gradient)
-        if norm == 0 or not self.region.radius > 0:
-            return norm == 0
-        return self._nothing_lower_beyond(final, norm, margin)
+        slope = norm(final.gradient)  # unlike a square it does not vanish with tiny gradients
+        if slope == 0 and self.progress.oracle.penalty is None:
+            return True
+        return self.region.radius > 0 and self._nothing_lower_beyond(final, slope, margin)
 
     def _margin(self, final: Evaluation) -> float:
         """Return the gap at which a point is good enough, or at which it cannot be better."""
@@ -93,13 +97,13 @@ class AssumedRegion(RegionPolicy):
             return progress.options.goal(final.value)
         return progress.certificate.resolution(final)
 
-    def _nothing_lower_beyond(self, final: Evaluation, norm: float, margin: float) -> bool:
+    def _nothing_lower_beyond(self, final: Evaluation, slope: float, margin: float) -> bool:
         """Evaluate a little beyond the boundary, downhill from a point on it."""
         region, refuted = self.region, self.progress.certificate.refuted
         on_boundary = math.dist(final.point, region.center) >= ON_BOUNDARY * region.radius
-        if not on_boundary or region.radius * norm <= 2 * margin:
+        if not on_boundary or region.radius * slope <= 2 * margin:
             return True
-        steps = (share * region.radius / norm for share in TRIALS_BEYOND)
+        steps = (share * region.radius / slope for share in TRIALS_BEYOND)
         trials = (self._evaluated_after(final, step) for step in steps)
         return not any(trial is not None and refuted(trial) for trial in trials)
 
@@ -153,7 +157,7 @@ class GuessedRegion(AssumedRegion):
                 return
             self._widen(2 * self.region.radius)
 
-    def _nothing_lower_beyond(self, final: Evaluation, norm: float, margin: float) -> bool:  # noqa: ARG002
+    def _nothing_lower_beyond(self, final: Evaluation, slope: float, margin: float) -> bool:  # noqa: ARG002
         """Ask another method whether the function falls on beyond the region.
 
         A few steps of Barzilai and Borwein's, whose length is the inverse of the curvature just
@@ -161,23 +165,23 @@ class GuessedRegion(AssumedRegion):
         refutes the region, which is widened to hold the point.
         """
         region = self.region
-        at, step = final, FIRST_TRIAL * region.radius / norm
+        at, step = final, min(FIRST_TRIAL * region.radius / max(slope, SMALLEST), LONGEST_STEP)
         for _ in range(SECOND_OPINION_STEPS):
             trial = self._evaluated_after(at, step)
             if trial is None:
                 return True
-            if not (at.point - step * at.gradient != at.point).any():
-                # The region is so small that numbers cannot tell its points apart.
-                self._widen(max(2 * region.radius, _resolved_distance(at)))
-                return False
+            if not (trial.point != at.point).any():
+                if at.gradient.any() and not (step * at.gradient + at.point != at.point).any():
+                    # The region is so small that numbers cannot tell its points apart.
+                    self._widen(max(2 * region.radius, _resolved_distance(at)))
+                    return False
+                return True  # a minimiser: the prox, or the projection, leads back to it
             if self.progress.certificate.refuted(trial):
                 self._widen(2 * max(region.radius, math.dist(trial.point, region.center)))
                 return False
             moved, gradient_change = trial.point - at.point, trial.gradient - at.gradient
             length, curvature = float(moved @ moved), float(moved @ gradient_change)
-            if length == 0:
-                return True
-            steepness = math.sqrt(trial.gradient @ trial.gradient)
+            steepness = norm(trial.gradient)
             farthest = FARTHEST_TRIAL * max(region.radius, _resolved_distance(at))
             longest = farthest / steepness if steepness > 0 else step
             wanted = length / curvature if curvature > 0 else LONGER * step
