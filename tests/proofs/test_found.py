@@ -10,6 +10,7 @@ import pytest
 import accelegrad as ag
 from accelegrad import kernels
 from proofs import parts
+from proofs.cases import OwnRidge
 from proofs.checks import REFUSED
 
 
@@ -169,12 +170,16 @@ def test_a_value_that_has_vanished_is_no_exact_zero():
 
 def test_tiny_gradients_beside_a_penalty_are_no_evidence_of_a_minimiser():
     """Their square vanishes, and a ball of 6e-4 around a start of 1e6 was taken to hold it."""
-    start = np.full(3, 1e6)
 
     def tiny(x):
         return 1e-290 * float(x @ x), 2e-290 * x
 
     result = ag.minimize(
-        tiny, start, method="accelegrad", penalty=ag.L1(1e-150), initial_radius=1e-4, tol=1e-3
+        tiny,
+        np.full(3, 1e6),
+        method="accelegrad",
+        penalty=OwnRidge(1e-150, 0.0),
+        initial_radius=1e-4,
+        tol=1e-3,
     )
     assert not result.success or result.lower_bound <= 0.0
