@@ -1,1 +1,1 @@
-"""What is minimised: losses over data, feasible sets, and synthetic problems."""
+"""What is minimised: losses over rows of data, feasible sets, penalties."""
