@@ -89,6 +89,7 @@ class Data:
     X: Any  # as it is given
     y: Vector
     keywords: dict[str, Any]
+    chunk: int = 0  # rows of a chunk, for a `StreamedModel`; 0: in memory
 
     @property
     def objective(self) -> LinearObjective:
@@ -129,10 +130,19 @@ class Data:
             layout,
             self.X.dtype.name,
         ]
+        words += ["streamed"] * (self.chunk > 0)
         return [*words, "l2" if given["l2"] else "no l2", *["intercept"] * given["fit_intercept"]]
 
     def model(self) -> ag.LinearModel:
-        return ag.LinearModel(self.X, self.y, **self.keywords)
+        if not self.chunk:
+            return ag.LinearModel(self.X, self.y, **self.keywords)
+        keywords = dict(self.keywords)
+        arrays = [self.X, self.y]
+        if "sample_weight" in keywords:
+            arrays.append(keywords.pop("sample_weight"))
+        firsts = range(0, self.y.size, self.chunk)
+        chunks = [tuple(part[i : i + self.chunk] for part in arrays) for i in firsts]
+        return ag.StreamedModel(chunks, **keywords)
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,7 +223,7 @@ class Case:
     def _data_lines(self) -> list[str]:
         data = self.problem
         assert isinstance(data, Data)
-        if data.X.shape[0] * data.X.shape[1] > 60:
+        if data.chunk or data.X.shape[0] * data.X.shape[1] > 60:
             return [
                 f"from proofs.cases import drawn\nmodel = drawn({self.seed}).problem.model()  # {data.X.shape}"
             ]
@@ -349,7 +359,10 @@ def draw_data(
         if not weights.any():
             weights[int(rng.integers(n))] = 1.0
         keywords["sample_weight"] = weights
-    return Data(X, y, keywords), tags
+    # Of another stream of numbers: what seeds drew before there were chunks stays as it was.
+    chunks = rng.spawn(1)[0]
+    chunk = int(chunks.integers(1, n + 1)) if chunks.random() < 0.15 else 0
+    return Data(X, y, keywords, chunk), tags
 
 
 def _troubled(rng: np.random.Generator, X: Any, tags: list[str]) -> Any:
@@ -657,7 +670,7 @@ def _rows_case(rng: np.random.Generator, seed: int) -> Case:
         "l2": _power(rng, -6, 0) if _chance(rng, 0.8) else 0.0,
         "fit_intercept": _chance(rng, 0.6),
     }
-    data = Data(data.X, data.y, keywords)
+    data = replace(data, keywords=keywords)
     methods = [
         "auto",
         *(

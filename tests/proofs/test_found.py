@@ -183,3 +183,33 @@ def test_tiny_gradients_beside_a_penalty_are_no_evidence_of_a_minimiser():
         tol=1e-3,
     )
     assert not result.success or result.lower_bound <= 0.0
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+def test_an_l2_term_of_a_penalty_counts_in_the_bound(intercept):
+    """With an intercept the bound was that of the model alone, which has no l2 term."""
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((80, 3))
+    y = np.sign(X[:, 0] + 0.3 * rng.standard_normal(80))
+    penalty = ag.ElasticNet(0.0, 0.1)
+    bounds = []
+    for split in (80, 30):
+        chunks = [(X[i : i + split], y[i : i + split]) for i in range(0, 80, split)]
+        model = ag.StreamedModel(chunks, fit_intercept=intercept)
+        result = ag.minimize(model, penalty=penalty, tol=1e-6, max_iter=3000)
+        assert result.success
+        assert result.certified_radius == math.inf
+        bounds.append(result.lower_bound)
+    other = ag.minimize(ag.LinearModel(X, y, l2=0.1, fit_intercept=intercept), tol=1e-9)
+    assert all(bound <= other.fun <= bound + 2e-6 for bound in bounds)
+
+
+def test_a_chunk_whose_weights_are_all_zero_counts_for_nothing():
+    X, y = np.arange(8.0).reshape(4, 2), np.array([1.0, -1.0, 1.0, -1.0])
+    weights = np.array([0.0, 0.0, 1.0, 2.0])
+    chunks = [(X[i : i + 2], y[i : i + 2], weights[i : i + 2]) for i in (0, 2)]
+    streamed = ag.StreamedModel(chunks, l2=0.1)
+    whole = ag.LinearModel(X, y, l2=0.1, sample_weight=weights)
+    assert streamed.value([0.3, -0.2]) == pytest.approx(whole.value([0.3, -0.2]), rel=1e-14)
+    with pytest.raises(ValueError, match="sample_weight must have an entry > 0"):
+        ag.StreamedModel([(X, y, np.zeros(4))], l2=0.1)

@@ -101,7 +101,9 @@ def check_labels(y: Vector, loss: Loss) -> None:
         )
 
 
-def checked_weights(given: npt.ArrayLike | None, n_samples: int) -> Vector | None:
+def checked_weights(
+    given: npt.ArrayLike | None, n_samples: int, *, all_may_be_zero: bool = False
+) -> Vector | None:
     """Return the sample weights in float64."""
     if given is None:
         return None
@@ -115,7 +117,7 @@ def checked_weights(given: npt.ArrayLike | None, n_samples: int) -> Vector | Non
         raise ValueError(
             f"sample_weight must be >= 0, but sample_weight[{first}] is {weights[first]:g}."
         )
-    if weights.max() == 0.0:
+    if weights.max() == 0.0 and not all_may_be_zero:
         raise ValueError("sample_weight must have an entry > 0, but all of them are 0.")
     return weights
 

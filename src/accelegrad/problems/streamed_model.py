@@ -154,13 +154,12 @@ class StreamedModel(LinearModel):
     Examples
     --------
     >>> import numpy as np, accelegrad as ag
-    >>> from accelegrad.problems.streamed_model import StreamedModel
     >>> def chunks():
     ...     rng = np.random.default_rng(0)
     ...     for _ in range(20):
     ...         X = rng.standard_normal((500, 3))
     ...         yield X, np.where(X @ [1.0, -2.0, 0.5] + rng.normal(size=500) > 0, 1.0, -1.0)
-    >>> result = ag.minimize(StreamedModel(chunks, "logistic", l2=1e-3), rtol=1e-6, rng=0)
+    >>> result = ag.minimize(ag.StreamedModel(chunks, "logistic", l2=1e-3), rtol=1e-6, rng=0)
     >>> bool(result.success)
     True
     """
@@ -301,7 +300,9 @@ class _FirstPass:
             return
         try:
             X, y = design_matrix(chunk[0]), finite_vector("y", chunk[1])
-            weights = checked_weights(chunk[2], y.size) if len(chunk) == 3 else None
+            weights = None
+            if len(chunk) == 3:  # all of a chunk may be zero, though not of all chunks
+                weights = checked_weights(chunk[2], y.size, all_may_be_zero=True)
         except ValueError as error:
             raise ValueError(f"chunk {number}: {error}") from error
         if y.size != X.shape[0]:

@@ -217,10 +217,9 @@ class DualCertificate:
     def _look(self, at: ModelEvaluation) -> None:
         """Raise the bound by slopes at a point and by average ones; now and then by others too."""
         dual = self.dual
-        if dual.has_only_l2:
-            self._raise_to(at.dual_value)
-        else:
-            self._raise_to(dual.at(at))
+        # The point keeps the model's bound; an l2 term of a penalty makes it another one.
+        is_models = dual.has_only_l2 and dual.terms.l2 == self.model.l2
+        self._raise_to(at.dual_value if is_models else dual.at(at))
         slopes = [at.derivatives]
         if self._weight > LEAST_WEIGHT:
             slopes.append(self._slopes / self._weight)
