@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from accelegrad.proofs.model_dual import ModelDual
 
 
-class Evaluation:
+class ModelPoint:
     """What a linear model knows at one point; each part is computed when first asked for, once.
 
     It is the `RowPoint` of the contract: see `accelegrad.problems.row_sum`.
@@ -76,15 +76,15 @@ class Evaluation:
         else:
             self.margins = model._forward(w)
 
-    def beside(self, model: LinearModel) -> Evaluation:
+    def beside(self, model: LinearModel) -> ModelPoint:
         """Return what a model of the same data with another loss knows at this point.
 
         The margins are shared, so that the value costs no product with X.
         """
-        return Evaluation.of_margins(model, self.w, self.margins)
+        return ModelPoint.of_margins(model, self.w, self.margins)
 
     @classmethod
-    def of_margins(cls, model: LinearModel, w: Vector, margins: Vector) -> Evaluation:
+    def of_margins(cls, model: LinearModel, w: Vector, margins: Vector) -> ModelPoint:
         """Return what a model knows at a point whose margins are known: no product with X yet."""
         point = object.__new__(cls)
         point.model, point.w, point.margins = model, w, margins
@@ -156,7 +156,7 @@ class Evaluation:
             self._dual_value = self.model.dual.at(self)
         return self._dual_value
 
-    def dual_value_by(self, smooth: Evaluation) -> float:
+    def dual_value_by(self, smooth: ModelPoint) -> float:
         """Return the lower bound of the minimum that a smoothed loss's slopes at the point give."""
         return self.model.dual.by(smooth)
 
@@ -315,20 +315,20 @@ class LinearModel:
             self._pairs_per_row = pairs_per_row(self.X)
         return Storage(self.X.nnz, False, self._pairs_per_row)
 
-    def at(self, w: npt.ArrayLike) -> Evaluation:
+    def at(self, w: npt.ArrayLike) -> ModelPoint:
         """Return what is known at w, with the margins computed and the rest on demand."""
         # A copy: the gradient may be asked for after the caller has changed his array.
-        return Evaluation(self, self._parameters(w).copy())
+        return ModelPoint(self, self._parameters(w).copy())
 
     evaluate = at
 
-    def between(self, p: Any, q: Any, t: float) -> Evaluation:
+    def between(self, p: Any, q: Any, t: float) -> ModelPoint:
         """Return what is known at p + t (q - p), for two points of this model: no product with X.
 
         The value needs none at all, the gradient one with X^T.
         """
         margins = p.margins + t * (q.margins - p.margins)
-        return Evaluation.of_margins(self, p.w + t * (q.w - p.w), margins)
+        return ModelPoint.of_margins(self, p.w + t * (q.w - p.w), margins)
 
     def slope_between(self, p: Any, q: Any, t: float) -> float:
         """Return the derivative of P(p + t (q - p)) by t: no product with X."""
@@ -374,12 +374,12 @@ class LinearModel:
     def value(self, w: npt.ArrayLike) -> float:
         """Return the objective P(w)."""
         w = self._parameters(w)
-        return self._value_and_gradient(w)[0] if self._has_kernel else Evaluation(self, w).value
+        return self._value_and_gradient(w)[0] if self._has_kernel else ModelPoint(self, w).value
 
     def gradient(self, w: npt.ArrayLike) -> Vector:
         """Return a (sub)gradient of P at w, of length `n_parameters`."""
         w = self._parameters(w)
-        return self._value_and_gradient(w)[1] if self._has_kernel else Evaluation(self, w).gradient
+        return self._value_and_gradient(w)[1] if self._has_kernel else ModelPoint(self, w).gradient
 
     def value_and_gradient(self, w: npt.ArrayLike) -> tuple[float, Vector]:
         """Return P(w) and a (sub)gradient there.
@@ -393,7 +393,7 @@ class LinearModel:
         if self._has_kernel:
             found = self._one_pass(w)
             return found.loss + self._penalty(w), self._with_penalty(found.gradient, w)
-        evaluation = Evaluation(self, w)
+        evaluation = ModelPoint(self, w)
         return evaluation.value, evaluation.gradient
 
     @property
@@ -427,11 +427,11 @@ class LinearModel:
         cost less). The bound is lowered by what rounding can have added, if columns that are
         dependent up to 1e-10 of their size are taken for dependent.
         """
-        return Evaluation(self, self._parameters(w)).dual_gap
+        return ModelPoint(self, self._parameters(w)).dual_gap
 
     def dual_value(self, w: npt.ArrayLike) -> float:
         """Return a lower bound of min P, namely P(w) - `dual_gap` (w)."""
-        return Evaluation(self, self._parameters(w)).dual_value
+        return ModelPoint(self, self._parameters(w)).dual_value
 
     def dual_value_at(self, derivatives: npt.ArrayLike) -> float:
         """Return the Fenchel dual D(theta) at given slopes theta, a lower bound of min P.

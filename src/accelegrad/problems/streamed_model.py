@@ -19,7 +19,7 @@ import scipy.sparse as sp
 from accelegrad import kernels
 from accelegrad.errors import Vector, finite_vector
 from accelegrad.problems.gram import Matrix, Storage, pairs_per_row
-from accelegrad.problems.linear_model import Evaluation, LinearModel
+from accelegrad.problems.linear_model import LinearModel, ModelPoint
 from accelegrad.problems.losses import make_loss
 from accelegrad.problems.model_input import (
     check_labels,
@@ -239,7 +239,7 @@ class StreamedModel(LinearModel):
         loss, gradient = 0.0, np.zeros(self.n_parameters)
         margins, slopes = np.empty((2, self.n_samples if keep else 0))
         for where, part in self._parts():
-            at = Evaluation(part, w)
+            at = ModelPoint(part, w)
             loss += at.mean_loss
             gradient += at.gradient
             if keep:

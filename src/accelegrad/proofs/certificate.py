@@ -14,14 +14,13 @@ from typing import Any
 import numpy as np
 
 from accelegrad.errors import Vector
-from accelegrad.problems.linear_model import Evaluation as ModelEvaluation
-from accelegrad.problems.linear_model import LinearModel
+from accelegrad.problems.linear_model import LinearModel, ModelPoint
 from accelegrad.problems.rounding import FEW, UNIT, growth, slopes_norm
 from accelegrad.proofs.cuts import LEAST_WEIGHT, PROVABLE, CutCertificate
 from accelegrad.proofs.fenchel import SlopeSums
 from accelegrad.proofs.model_dual import ModelDual
 from accelegrad.proofs.region import Region
-from accelegrad.rules.base import Evaluation
+from accelegrad.rules.base import Evaluated
 
 #: Steps before a dual bound of a model whose losses alone hold the weights, and between two.
 PATIENCE = 20
@@ -48,7 +47,7 @@ class LateBound:
         the slopes themselves.
     smoothing : float
         The parameter mu of the smoothed loss whose slopes are meant; 0: the loss's own.
-    known : ModelEvaluation, optional
+    known : ModelPoint, optional
         What the model whose slopes are meant knows at the point already.
     """
 
@@ -58,7 +57,7 @@ class LateBound:
         point: Vector | None = None,
         slopes: Vector | None = None,
         smoothing: float = 0.0,
-        known: ModelEvaluation | None = None,
+        known: ModelPoint | None = None,
     ) -> None:
         self._model, self._known = model, known
         self._point, self._slopes, self._smoothing = point, slopes, smoothing
@@ -112,7 +111,7 @@ class DualCertificate:
         # The average is of what loss and gradient give, or of the slopes of all rows.
         self._sums = SlopeSums.zero(0 if self._by_rows else self.model.n_features)
         self._slopes = np.zeros(self.model.n_samples if self._by_rows else 0)
-        self._best: ModelEvaluation | None = None
+        self._best: ModelPoint | None = None
         self._best_sums: SlopeSums | None = None
         self._best_value = math.inf
         self._late: LateBound | None = None  # of the last evaluation, not computed yet
@@ -214,7 +213,7 @@ class DualCertificate:
             is_bests_turn = self._looks % 2 == 0 and not self.dual.has_only_l2
             self._look(self._best if is_bests_turn else at)
 
-    def _look(self, at: ModelEvaluation) -> None:
+    def _look(self, at: ModelPoint) -> None:
         """Raise the bound by slopes at a point and by average ones; now and then by others too."""
         dual = self.dual
         if dual.has_only_l2:
@@ -256,9 +255,9 @@ class DualCertificate:
         elif not self._raise_to(self._best.dual_value) and self._weight > LEAST_WEIGHT:
             self._raise_to(self.dual.at_slopes(self._slopes / self._weight))
 
-    def _at(self, evaluation: Any) -> ModelEvaluation:
+    def _at(self, evaluation: Any) -> ModelPoint:
         """Return what the model knows at the point; margins that a rule carried over are gone."""
-        known: ModelEvaluation | None = getattr(evaluation, "model", None)
+        known: ModelPoint | None = getattr(evaluation, "model", None)
         return self.model.evaluate(evaluation.point) if known is None else known
 
     def forget(self) -> None:
@@ -326,7 +325,7 @@ class Certificate:
         self.adders = tuple(part.add for part in self._parts)
         self._everywhere = everywhere
 
-    def add(self, evaluation: Evaluation, weight: float) -> None:
+    def add(self, evaluation: Evaluated, weight: float) -> None:
         """Take in an evaluation."""
         for add in self.adders:
             add(evaluation, weight)
@@ -373,17 +372,17 @@ class Certificate:
         for part in self._parts:
             part.forget()
 
-    def resolution(self, evaluation: Evaluation) -> float:
+    def resolution(self, evaluation: Evaluated) -> float:
         """Return about the smallest gap that rounding lets anybody prove at a point."""
         return min((part.resolution(evaluation) for part in self._parts), default=0.0)
 
-    def refuted(self, final: Evaluation) -> bool:
+    def refuted(self, final: Evaluated) -> bool:
         """Tell whether the cuts lie above a value that was attained: no minimiser is in K."""
         if self.cuts is None or not self.cuts.lower_bound > final.value:
             return False
         return self.cuts.lower_bound > final.value + self._value_error(final)
 
-    def lower_bound(self, final: Evaluation) -> float:
+    def lower_bound(self, final: Evaluated) -> float:
         """Return the lower bound to set against a point's value, so that the gap is a proof.
 
         It is lowered by what rounding can have taken from that value. A refuted region counts only
@@ -398,7 +397,7 @@ class Certificate:
                 bound = self.cuts.lower_bound
         return bound - self._value_error(final)
 
-    def _value_error(self, final: Evaluation) -> float:
+    def _value_error(self, final: Evaluated) -> float:
         """Return how far rounding can have taken a value; nothing is known of a user's function."""
         model = self._model
         if model is None:

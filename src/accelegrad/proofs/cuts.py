@@ -23,7 +23,7 @@ from accelegrad.problems.penalties import Penalty
 from accelegrad.problems.rounding import FEW, SMALLEST, UNIT, growth
 from accelegrad.problems.squares import norm
 from accelegrad.proofs.region import Region
-from accelegrad.rules.base import Evaluation, inner
+from accelegrad.rules.base import Evaluated, inner
 
 #: Cuts that are added to the aggregate together, of vectors with more than `LONG` entries or where
 #: no bound can end the run; of shorter ones they are added one by one, which proves more.
@@ -78,7 +78,7 @@ class CutCertificate:
         self._block = 1 if short else max(1, min(BLOCK, BLOCK_NUMBERS // size))
         self._centred = not region.center.any()
 
-    def add(self, evaluation: Evaluation, weight: float) -> None:
+    def add(self, evaluation: Evaluated, weight: float) -> None:
         """Take in the cut at an evaluation with its weight in the average (zero: not in it)."""
         cut = self._cut(evaluation, weight)
         if not self.region.costly:
@@ -87,7 +87,7 @@ class CutCertificate:
         if weight == 0 or len(self._pending) >= self._block:
             self.refresh()
 
-    def _cut(self, evaluation: Evaluation, weight: float) -> Cut:
+    def _cut(self, evaluation: Evaluated, weight: float) -> Cut:
         gradient, value, point = evaluation.gradient, evaluation.value, evaluation.point
         offset = point if self._centred else point - self.region.center
         slope = inner(gradient, offset)
@@ -102,14 +102,14 @@ class CutCertificate:
         level = value - penalty - slope
         return Cut(weight, level, abs(level), error, slack, length, gradient)
 
-    def _rounding(self, evaluation: Evaluation, value: float) -> tuple[float, float]:
+    def _rounding(self, evaluation: Evaluated, value: float) -> tuple[float, float]:
         """Return how far value and gradient can be off: nothing is known of a user's function."""
         if self.model is None:
             return 0.0, 0.0
         rounding = self.model.rounding_at(evaluation.point, value)
         return rounding.value, rounding.gradient
 
-    def resolution(self, evaluation: Evaluation) -> float:
+    def resolution(self, evaluation: Evaluated) -> float:
         """Return about the smallest gap that rounding lets a cut prove at a point."""
         cut, radius = self._cut(evaluation, 0.0), self.region.radius
         slack = cut.slack * self.region.stretch + self._growth * cut.length

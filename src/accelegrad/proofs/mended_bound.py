@@ -21,7 +21,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from accelegrad.errors import Vector
-from accelegrad.problems.linear_model import Evaluation as ModelEvaluation
+from accelegrad.problems.linear_model import ModelPoint
 from accelegrad.problems.rounding import growth
 from accelegrad.problems.sampled_rows import LocalRows
 from accelegrad.problems.squares import norm
@@ -44,8 +44,8 @@ class Preconditioner(Protocol):
 
 
 def mended_bound(
-    own: ModelEvaluation,
-    at: ModelEvaluation,
+    own: ModelPoint,
+    at: ModelPoint,
     sample: LocalRows,
     curvature: Preconditioner,
     goal: float,
@@ -54,9 +54,9 @@ def mended_bound(
 
     Parameters
     ----------
-    own : ModelEvaluation
+    own : ModelPoint
         What the model knows at w.
-    at : ModelEvaluation
+    at : ModelPoint
         What a smooth model knows there: the same, or one that is close to a model with kinks.
     sample : LocalRows
         Rows that stand for all.
@@ -79,7 +79,7 @@ def mended_bound(
 
 
 def _mended(
-    at: ModelEvaluation, sample: LocalRows, curvature: Preconditioner, goal: float
+    at: ModelPoint, sample: LocalRows, curvature: Preconditioner, goal: float
 ) -> tuple[Vector, Vector]:
     """Return slopes of the sample's rows, and the residual with them, whose square is to be small.
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from scipy.optimize import brentq
 
 from accelegrad.errors import Vector, finite_vector
-from accelegrad.problems.linear_model import Evaluation, LinearModel
+from accelegrad.problems.linear_model import LinearModel, ModelPoint
 from accelegrad.problems.rounding import ROUNDED_UP, growth, pairwise_growth, slopes_norm
 from accelegrad.problems.squares import norm
 from accelegrad.proofs.fenchel import DataSums, Reach, SlopeSums, Terms, level
@@ -82,14 +82,14 @@ class ModelDual:
 
     # -- bounds ----------------------------------------------------------------------------------
 
-    def at(self, known: Evaluation) -> float:
+    def at(self, known: ModelPoint) -> float:
         """Return the best bound that the slopes at a point give."""
         if self.needs_null_space:
             bounds = self.without_terms("dual_gap")
             return bounds.near(known.margins, known.derivatives)
         return self.by(known)
 
-    def by(self, known: Evaluation) -> float:
+    def by(self, known: ModelPoint) -> float:
         """Return the bound by the slopes at a point of a model of the same data.
 
         They may be those of a smoothed loss: these are in the domain of this loss's conjugate too,
@@ -184,7 +184,7 @@ class ModelDual:
             return np.where(theta > 0.0, theta * up, theta)
         return theta if down == 1.0 else np.where(theta < 0.0, theta * down, theta)
 
-    def _slopes_with_intercept(self, known: Evaluation) -> list[Vector]:
+    def _slopes_with_intercept(self, known: ModelPoint) -> list[Vector]:
         """Return balanced slopes: at the best intercept for these weights, and at the given one.
 
         So little is lost to an intercept that is off. To 0 all slopes are in the conjugate's

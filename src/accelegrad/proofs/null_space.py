@@ -35,10 +35,10 @@ from accelegrad.errors import Vector
 from accelegrad.problems.losses import Loss
 from accelegrad.problems.products import Products, runs
 from accelegrad.problems.rounding import UNIT
+from accelegrad.problems.row_blocks import RowNumbers
 from accelegrad.proofs.fenchel import level
 
 Matrix = npt.NDArray[np.float64]
-Rows = npt.NDArray[np.integer[Any]]
 
 _EPS = float(np.finfo(np.float64).eps)
 _TINY = float(np.finfo(np.float64).tiny)
@@ -206,7 +206,7 @@ class NullSpace:
         )
 
     def _correct_some(
-        self, theta: Vector, low: Vector, high: Vector, rows: Rows
+        self, theta: Vector, low: Vector, high: Vector, rows: RowNumbers
     ) -> tuple[Vector, bool]:
         theta = theta.copy()
         free, theta[rows] = theta[rows], 0.0
@@ -493,7 +493,7 @@ class DualBounds:
         return [max(width, rounding) for width in widths if width < math.inf]
 
     def _freed(
-        self, margins: Vector, derivatives: Vector, rows: Rows, width: float
+        self, margins: Vector, derivatives: Vector, rows: RowNumbers, width: float
     ) -> tuple[Vector, bool]:
         """Return slopes that the loss takes within so much of the margins, balanced if possible."""
         m, y = margins[rows], self.y[rows]

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from accelegrad.rules.base import Array, Evaluation, Rule, Step
+from accelegrad.rules.base import Array, Evaluated, Rule, Step
 
 
 class Dual(Protocol):
     """What the rule asks of an oracle: the dual of a sum of losses with an l2 term."""
 
-    def __call__(self, point: Array) -> Evaluation:
+    def __call__(self, point: Array) -> Evaluated:
         """Evaluate the objective at a point, exactly."""
 
     def feasible(self, x0: Array) -> tuple[Array, Array]:
@@ -20,7 +20,7 @@ class Dual(Protocol):
     def ascend(self, slopes: Array, point: Array) -> tuple[Array, Array]:
         """Return slopes and point after an epoch: see `DualAscent`."""
 
-    def minorant(self, slopes: Array, at: Evaluation) -> Evaluation:
+    def minorant(self, slopes: Array, at: Evaluated) -> Evaluated:
         """Return the affine function below the objective that the slopes stand for.
 
         Its value and gradient at a point that was evaluated.

@@ -14,7 +14,7 @@ from accelegrad.rows.variance_reduced import (
     VarianceReducedAcceleGrad,
     VarianceReducedState,
 )
-from accelegrad.rules.base import Array, Evaluation, Step, StepRule, inner
+from accelegrad.rules.base import Array, Evaluated, Step, StepRule, inner
 
 DESCENT = 1e-4  # of the fall that the slope promises: a step that gains less is too long
 SHORTEST = 1e-12  # step: one this short that gains nothing means that rounding has the last word
@@ -57,19 +57,19 @@ class Curved(Protocol):
         """Whether it is another function than before that was evaluated last."""
 
     @property
-    def lowest(self) -> Evaluation | None:
+    def lowest(self) -> Evaluated | None:
         """What is known at the lowest point evaluated so far."""
 
-    def __call__(self, point: Array) -> Evaluation:
+    def __call__(self, point: Array) -> Evaluated:
         """Evaluate exactly."""
 
-    def original(self, evaluation: Evaluation) -> Evaluation:
+    def original(self, evaluation: Evaluated) -> Evaluated:
         """Return what is known of the function that this one stands for, where it was evaluated."""
 
     def guess(self, point: Array) -> Array | None:
         """Return a point that may be far better than the start, None where there is none."""
 
-    def between(self, point: Array, trial: Evaluation) -> float:
+    def between(self, point: Array, trial: Evaluated) -> float:
         """Return where the function is lowest between a point (0) and a trial beyond that (1)."""
 
     def curvature(self, point: Array, number: int, caution: float) -> Curvature:
@@ -176,12 +176,12 @@ class SketchedNewton(StepRule):
             state = self._improved(self._directed(state, oracle), state.slope, oracle)
         return state._replace(due=NOTHING)
 
-    def _lower(self, trial: Evaluation, oracle: Curved) -> Evaluation:
+    def _lower(self, trial: Evaluated, oracle: Curved) -> Evaluated:
         """Return the first trial of a function, or what is known of a lower point from before."""
         known = oracle.lowest
         return known if known is not None and known.value < trial.value else trial
 
-    def _at(self, state: SketchedNewtonState, trial: Evaluation, due: str) -> SketchedNewtonState:
+    def _at(self, state: SketchedNewtonState, trial: Evaluated, due: str) -> SketchedNewtonState:
         """Return the state with the trial accepted."""
         return state._replace(
             point=trial.point, value=trial.value, gradient=trial.gradient, due=due
@@ -202,7 +202,7 @@ class SketchedNewton(StepRule):
             return self._sketched(state, oracle)
         return self._directed(state, oracle)
 
-    def _acceptable(self, state: SketchedNewtonState, trial: Evaluation) -> bool:
+    def _acceptable(self, state: SketchedNewtonState, trial: Evaluated) -> bool:
         promised = DESCENT * state.step_size * state.slope
         if trial.value <= state.value - promised:
             return True
@@ -210,7 +210,7 @@ class SketchedNewton(StepRule):
         near = trial.value <= state.value + ROUNDING * abs(state.value)
         return near and abs(inner(trial.gradient, state.direction)) <= 0.9 * state.slope
 
-    def _accepted(self, state: SketchedNewtonState, trial: Evaluation) -> SketchedNewtonState:
+    def _accepted(self, state: SketchedNewtonState, trial: Evaluated) -> SketchedNewtonState:
         if state.slope == 0.0:  # a guess
             return self._at(state, trial, SKETCH)
         caution = state.caution * BOLDER if state.step_size == 1.0 else state.caution
@@ -231,7 +231,7 @@ class SketchedNewton(StepRule):
         slow = left > float(NEWTON ** (2.0 / (1.0 + curvature.cost)))
         return slow and used >= curvature.patience
 
-    def _remembered(self, state: SketchedNewtonState, trial: Evaluation) -> SketchedNewtonState:
+    def _remembered(self, state: SketchedNewtonState, trial: Evaluated) -> SketchedNewtonState:
         """Return the state with the last step among those remembered."""
         move, bend = trial.point - state.point, trial.gradient - state.gradient
         if not inner(move, bend) > LEAST_BEND:
@@ -281,7 +281,7 @@ class SketchedNewton(StepRule):
         return vector
 
     def _shortened(
-        self, state: SketchedNewtonState, trial: Evaluation, oracle: Curved
+        self, state: SketchedNewtonState, trial: Evaluated, oracle: Curved
     ) -> SketchedNewtonState:
         """Return the state with a trial nearer by."""
         t = state.step_size

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from accelegrad.rules.arrays import larger
-from accelegrad.rules.base import Array, Evaluation, Step, StepRule, inner
+from accelegrad.rules.base import Array, Evaluated, Step, StepRule, inner
 from accelegrad.rules.distance import check_radius, distance
 from accelegrad.rules.schedules import adaptive_step
 
@@ -37,20 +37,20 @@ class FiniteSum(Protocol):
         """The curvature that the sum has everywhere at least, 0 if it need not have any."""
 
     @property
-    def lowest(self) -> Evaluation | None:
+    def lowest(self) -> Evaluated | None:
         """What is known at the lowest point evaluated so far."""
 
     @property
     def changed(self) -> bool:
         """Whether the sum is another one than at the evaluation before."""
 
-    def original(self, evaluation: Evaluation) -> Evaluation:
+    def original(self, evaluation: Evaluated) -> Evaluated:
         """Return what is known of the function itself, if the sum is one close to it."""
 
-    def __call__(self, point: Array) -> Evaluation:
+    def __call__(self, point: Array) -> Evaluated:
         """Evaluate the sum at a point, exactly."""
 
-    def epoch(self, rule: VarianceReducedAcceleGrad, epoch: Epoch, anchor: Evaluation) -> Epoch:
+    def epoch(self, rule: VarianceReducedAcceleGrad, epoch: Epoch, anchor: Evaluated) -> Epoch:
         """Do `n_batches` steps: see `VarianceReducedAcceleGrad.batch_step`."""
 
 
@@ -171,7 +171,7 @@ class VarianceReducedAcceleGrad(StepRule):
         return bool(gained * state.radius >= ENOUGH * state.squares**0.5 > 0.0)
 
     def _stage(
-        self, state: VarianceReducedState, anchor: Evaluation, oracle: FiniteSum
+        self, state: VarianceReducedState, anchor: Evaluated, oracle: FiniteSum
     ) -> VarianceReducedState:
         """Return the state at the beginning of a stage."""
         A, s = 1.0 / oracle.n_batches, anchor.point
@@ -188,7 +188,7 @@ class VarianceReducedAcceleGrad(StepRule):
             total_weight=A,
         )
 
-    def begun(self, state: VarianceReducedState, anchor: Evaluation, n_batches: int) -> Epoch:
+    def begun(self, state: VarianceReducedState, anchor: Evaluated, n_batches: int) -> Epoch:
         """Return the beginning of an epoch."""
         A = state.total_weight
         a = epoch_weight(A)
@@ -234,7 +234,7 @@ class VarianceReducedAcceleGrad(StepRule):
         return moved._replace(point_sum=epoch.point_sum + self.query(moved))
 
     def _ended(
-        self, state: VarianceReducedState, epoch: Epoch, anchor: Evaluation
+        self, state: VarianceReducedState, epoch: Epoch, anchor: Evaluated
     ) -> VarianceReducedState:
         """Return the state after an epoch; what is not finite is taken back."""
         ended = state._replace(

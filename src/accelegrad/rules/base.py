@@ -45,7 +45,7 @@ def weighted_average(state: State, start: Array) -> Array:
     return where(first, start, state.weighted_sum / (state.weight_sum + first))
 
 
-class Evaluation(Protocol):
+class Evaluated(Protocol):
     """What an oracle knows at a point; the gradient may be computed when first asked for."""
 
     @property
@@ -65,7 +65,7 @@ class Evaluation(Protocol):
         """The gradient's squared norm."""
 
 
-Oracle: TypeAlias = Callable[[Array], Evaluation]
+Oracle: TypeAlias = Callable[[Array], Evaluated]
 
 
 class KnownEvaluation(NamedTuple):
@@ -85,7 +85,7 @@ class Step(NamedTuple):
     """What a step leaves: the new state, and the evaluation it used with its weight."""
 
     state: State
-    evaluation: Evaluation
+    evaluation: Evaluated
     weight: Any
     steps: int = 1  # more where a compiled call did several steps at once
 

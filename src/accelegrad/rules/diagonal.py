@@ -15,7 +15,7 @@ import numpy as np
 from accelegrad.errors import finite_vector, real_number
 from accelegrad.rules.accelegrad import WEIGHTED_SUMS, CoupledRule, CoupledState, coupled
 from accelegrad.rules.arrays import Array, absolute, as_array, inner, larger, where, zero_sum
-from accelegrad.rules.base import Evaluation, Oracle, Projection, State, Step
+from accelegrad.rules.base import Evaluated, Oracle, Projection, State, Step
 from accelegrad.rules.distance import SMALLEST_SHARE, Known, Probe, Probing, probed
 from accelegrad.rules.schedules import accelegrad_step, importance_weight
 
@@ -219,7 +219,7 @@ class DistanceFreeDiagonalAcceleGrad(Probing, DiagonalRule):
             state = self.with_start_value(state, oracle.known.value)
         return with_widths(state, (share or SMALLEST_SHARE) * unit(x0)), oracle
 
-    def _search(self, gradient: Array, start: Evaluation, oracle: Oracle) -> float:
+    def _search(self, gradient: Array, start: Evaluated, oracle: Oracle) -> float:
         """Return how far the value falls along the gradient's signs, in units of 1 + |x0_j|.
 
         Along the gradient itself only the steepest coordinate would move.

@@ -13,9 +13,9 @@ from typing import Any, TypeAlias
 
 from accelegrad.errors import NonFiniteError, real_number
 from accelegrad.rules.arrays import Array, inner
-from accelegrad.rules.base import Evaluation, Oracle, Projection, Prox, Rule, State, Step
+from accelegrad.rules.base import Evaluated, Oracle, Projection, Prox, Rule, State, Step
 
-Search: TypeAlias = Callable[[Array, Evaluation, Oracle], float]
+Search: TypeAlias = Callable[[Array, Evaluated, Oracle], float]
 
 SHORTEST, LONGEST = 1e-100, 1e100  # of distances that are given
 SMALLEST_SHARE = 1e-6  # of 1 + ||x0||: the radius to start with when nothing is known
@@ -68,7 +68,7 @@ class Probe:
 
     Parameters
     ----------
-    start : Evaluation
+    start : Evaluated
         What is known at x0.
     direction : array
         A direction uphill, of length one.
@@ -79,7 +79,7 @@ class Probe:
     """
 
     def __init__(
-        self, start: Evaluation, direction: Array, oracle: Oracle, path: Callable[[float], Array]
+        self, start: Evaluated, direction: Array, oracle: Oracle, path: Callable[[float], Array]
     ) -> None:
         self.start, self.direction = start, direction
         self.oracle, self.path = oracle, path
@@ -112,7 +112,7 @@ class Probe:
                 reach = PROBE_FACTOR * self.falls_to
         return float(distance(self.path(self.falls_to), self.start.point))
 
-    def _first_fall(self, reach: float, slope: float) -> Evaluation | None:
+    def _first_fall(self, reach: float, slope: float) -> Evaluated | None:
         """Return the first trial at which the value falls, or None if there seems to be none."""
         if not slope > 0:  # not downhill for this function
             return None
@@ -124,7 +124,7 @@ class Probe:
             trial = self._try(reach)
         return trial if self.falls_to > 0 else None
 
-    def _try(self, reach: float) -> Evaluation | None:
+    def _try(self, reach: float) -> Evaluated | None:
         """Evaluate at a distance and take note of whether the value fell by enough to matter."""
         self.calls += 1
         try:
@@ -140,7 +140,7 @@ class Probe:
             self.rises_at = reach
         return trial
 
-    def _parabola(self, slope: float, trial: Evaluation, reach: float) -> float:
+    def _parabola(self, slope: float, trial: Evaluated, reach: float) -> float:
         """Return where a parabola with these two slopes has its lowest point."""
         fall = slope - float(inner(trial.gradient, self.direction))
         guess = slope * reach / fall if fall > 0 else 0.0
@@ -151,10 +151,10 @@ class Probe:
 class Known:
     """An oracle that knows the answer at one point already, so that it is asked for only once."""
 
-    def __init__(self, known: Evaluation, oracle: Oracle) -> None:
+    def __init__(self, known: Evaluated, oracle: Oracle) -> None:
         self.known, self.oracle = known, oracle
 
-    def __call__(self, point: Array) -> Evaluation:
+    def __call__(self, point: Array) -> Evaluated:
         """Evaluate, or hand out what is known."""
         return self.known if point is self.known.point else self.oracle(point)
 
@@ -219,7 +219,7 @@ class Probing(Rule):
         found, oracle = probed(oracle, state.query_point, self._search)
         return state._replace(radius=self.capped(found)) if found else state, oracle
 
-    def _search(self, gradient: Array, start: Evaluation, oracle: Oracle) -> float:
+    def _search(self, gradient: Array, start: Evaluated, oracle: Oracle) -> float:
         """Return how far the value falls along the gradient."""
         norm = inner(gradient, gradient) ** 0.5
         if not norm > 0:

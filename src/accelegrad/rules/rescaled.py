@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from accelegrad.rules.arrays import Array, as_array, inner
 from accelegrad.rules.base import (
-    Evaluation,
+    Evaluated,
     KnownEvaluation,
     Oracle,
     QueryRule,
@@ -40,7 +40,7 @@ class ChangedEvaluation:
 
     __slots__ = ("_change", "_gradient", "original", "point")
 
-    def __init__(self, point: Array, original: Evaluation, change: Change) -> None:
+    def __init__(self, point: Array, original: Evaluated, change: Change) -> None:
         self.point, self.original = point, original
         self._change, self._gradient = change, None
 
@@ -159,7 +159,7 @@ class Rescaled(Rule):
         step = self.rule.step(state, ChangedOracle(oracle, self.change))
         return step._replace(evaluation=self._original(step.evaluation))
 
-    def _original(self, evaluation: Any) -> Evaluation:
+    def _original(self, evaluation: Any) -> Evaluated:
         """Return an evaluation in x; one that the rule carried over has to be mapped back."""
         if isinstance(evaluation, ChangedEvaluation):
             return evaluation.original

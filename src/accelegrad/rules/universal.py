@@ -17,7 +17,7 @@ from typing import NamedTuple
 from accelegrad.errors import LineSearchError, NonFiniteError, real_number, whole_number
 from accelegrad.rules.arrays import Array, as_array, inner
 from accelegrad.rules.base import (
-    Evaluation,
+    Evaluated,
     KnownEvaluation,
     Oracle,
     Projection,
@@ -90,14 +90,14 @@ class UniversalRule(StepRule):
             "the function is not convex."
         )
 
-    def _try(self, oracle: Oracle, point: Array) -> Evaluation | None:
+    def _try(self, oracle: Oracle, point: Array) -> Evaluated | None:
         """Evaluate a trial point; one where the function is not finite is a failed trial."""
         try:
             return oracle(point)
         except NonFiniteError:
             return None
 
-    def _passes(self, at: Evaluation, trial: Evaluation, smoothness: float, slack: float) -> bool:
+    def _passes(self, at: Evaluated, trial: Evaluated, smoothness: float, slack: float) -> bool:
         """Test f(u) <= f(x) + <g, u - x> + M/2 ||u - x||^2 + slack, u the trial point."""
         move = trial.point - at.point
         model = at.value + inner(at.gradient, move) + smoothness / 2 * inner(move, move)
@@ -120,13 +120,13 @@ class _AveragingRule(UniversalRule):
         """Return the point accepted last."""
         return state.latest
 
-    def _at(self, state: GradientState, oracle: Oracle) -> Evaluation:
+    def _at(self, state: GradientState, oracle: Oracle) -> Evaluated:
         if state.gradient is None or state.value is None:
             return oracle(state.point)
         return KnownEvaluation(state.point, state.value, state.gradient)
 
     def _accepted(
-        self, state: GradientState, point: Evaluation, latest: Array, M: float, trials: int
+        self, state: GradientState, point: Evaluated, latest: Array, M: float, trials: int
     ) -> GradientState:
         return state._replace(
             iteration=state.iteration + 1,

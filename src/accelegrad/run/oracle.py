@@ -18,8 +18,9 @@ from scipy.linalg.blas import ddot
 from accelegrad.errors import NonFiniteError, Vector
 from accelegrad.problems.linear_model import LinearModel
 from accelegrad.problems.penalties import Penalty
+from accelegrad.problems.row_blocks import RowNumbers
 from accelegrad.problems.row_sum import RowPoint, RowSum
-from accelegrad.problems.sampling import BatchSampler, Rows
+from accelegrad.problems.sampling import BatchSampler
 from accelegrad.run.checkpoint import Saved
 
 # A model's overflow ends the run with a status of its own; a warning would add nothing.
@@ -294,7 +295,7 @@ class MinibatchOracle(Oracle):
         self.njev += batches
         self.rows += rows
 
-    def sampled(self, groups: int, size: int) -> list[Rows]:
+    def sampled(self, groups: int, size: int) -> list[RowNumbers]:
         """Return random groups of rows without a row in common, drawn beside the batches."""
         rows = self.sampler.rng.choice(self.model.n_samples, groups * size, replace=False)
         return list(rows.reshape(groups, size))
