@@ -82,7 +82,7 @@ class KnownEvaluation(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What a step leaves: the new state, and the evaluation it used with its weight."""
+    """What a step returns: the new state, and the evaluation it used with its weight."""
 
     state: State
     evaluation: Evaluated
@@ -121,7 +121,7 @@ class Rule(ABC):
         """Return the last iterate."""
 
     def prepared(self, state: State, oracle: Oracle) -> tuple[State, Oracle]:
-        """Return the state with what values tell before the first step, and the oracle to go on.
+        """Return the state with what values show before the first step, and the oracle to use then.
 
         `step` sees to it. Whoever traces `query` and `update` calls this first: a search that
         compares values is no formula.
@@ -146,8 +146,8 @@ class Rule(ABC):
     def coarsened(self, state: State, ratio: float) -> State:
         """Return the state of a run with batches `ratio` times as large, at the same points.
 
-        Such a run has done 1/ratio of the steps, with squared gradients that are smaller by ratio
-        and, if it is accelerated, weights that are so too.
+        Such a run has done 1/ratio of the steps, with squared gradients that are `ratio` times
+        smaller; if it is accelerated, so are the weights.
         """
         steps = fewer_steps(state.iteration, ratio)
         ratio = state.iteration / steps

@@ -18,6 +18,9 @@ from accelegrad.rules.base import (
     TwoPhaseRule,
 )
 
+#: The methods of a `Change`
+OPERATIONS = ("apply", "adjoint", "invert", "invert_adjoint")
+
 
 class Change(Protocol):
     """An invertible linear change of coordinates x = T v."""
@@ -208,6 +211,3 @@ class Rescaled(Rule):
                 "and `update` need a rule that asks for gradients."
             )
         return self.rule
-
-
-OPERATIONS = ("apply", "adjoint", "invert", "invert_adjoint")

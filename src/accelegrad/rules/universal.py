@@ -27,7 +27,7 @@ from accelegrad.rules.base import (
 )
 from accelegrad.rules.schedules import fast_gradient_weight
 
-SMALLEST = 1e-60  # keeps L from halving its way to zero where the function is flat
+SMALLEST = 1e-60  # the least L: where the function is flat, halving would lead to zero
 
 
 class GradientState(NamedTuple):
