@@ -30,7 +30,8 @@ from accelegrad.proofs.certificate import Certificate, DualCertificate
 from accelegrad.proofs.cuts import CutCertificate
 from accelegrad.proofs.fenchel import Terms
 from accelegrad.proofs.model_dual import ModelDual
-from accelegrad.rows.oracles import Goal, sum_oracle
+from accelegrad.rows.oracles import sum_oracle
+from accelegrad.rows.row_oracle import Goal
 from accelegrad.rules import Rescaled, Rule
 from accelegrad.run.batches import largest_signal
 from accelegrad.run.compiled import CompiledRule, compiled_twin

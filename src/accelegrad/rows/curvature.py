@@ -59,7 +59,7 @@ class Factored:
 
     def solve(self, vector: Vector) -> Vector:
         """Return the inverse times a vector."""
-        # LAPACK itself: what SciPy's functions do beside takes longer, where matrices are small.
+        # LAPACK itself: where matrices are small, the checks of SciPy's functions take longer.
         solution: Vector = dpotrs(self._factor, self._units * vector, lower=1, overwrite_b=1)[0]
         return self._units * solution
 
@@ -156,14 +156,14 @@ class Costs(NamedTuple):
         return size if size <= MOST_SAMPLED * n else n
 
     def price(self, number: int, n_curved: int | None = None) -> tuple[float, float]:
-        """Return the cost of the `number`-th sample's curvature, and how long to do without.
+        """Return what the `number`-th sample's curvature costs, and the steps to do before it pays.
 
         Parameters
         ----------
         number : int
             The sample's.
         n_curved : int, optional
-            How many rows have curvature, as far as known: others cost nothing.
+            How many rows have curvature, if that is known: others cost nothing.
         """
         size = self.sample(number)
         if self.constant and size == self.n_samples:

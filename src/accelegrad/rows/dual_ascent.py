@@ -9,7 +9,7 @@ from accelegrad.rules.base import Array, Evaluated, Rule, Step
 
 
 class Dual(Protocol):
-    """What the rule asks of an oracle: the dual of a sum of losses with an l2 term."""
+    """What the rule needs from an oracle: the dual of a sum of losses with an l2 term."""
 
     def __call__(self, point: Array) -> Evaluated:
         """Evaluate the objective at a point, exactly."""
@@ -38,7 +38,7 @@ class DualAscentState(NamedTuple):
 
 @dataclass(frozen=True)
 class DualAscent(Rule):
-    r"""Stochastic dual coordinate ascent (SDCA), an epoch a step; no parameter to tune.
+    r"""Stochastic dual coordinate ascent (SDCA); a step is an epoch; no parameter to tune.
 
     The dual of :math:`\sum_i p_i\, l_i(a_i^\top w) + \frac{\lambda}{2} \|w\|^2` is
 

@@ -1,7 +1,7 @@
 """Accelerated variance-reduced gradients for finite sums, with nothing to tune: "accelegrad-vr".
 
 A step of the loop is an epoch: the exact gradient at a snapshot, and then as many steps as there
-are batches of rows. What is needed beyond an oracle says `FiniteSum`.
+are batches of rows. `FiniteSum` says what the rule needs from an oracle.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ from accelegrad.rules.distance import check_radius, distance
 from accelegrad.rules.schedules import adaptive_step
 
 SHORTER = 0.7  # times the step of the theory (measured: 1 costs up to twice as much, 1.5 diverges)
-KEPT = 0.5  # the last steps of an epoch whose points are averaged, as a share
-CAUTION = 0.5  # times the step, for the rest of the run, each time that a value rose
-ENOUGH = 2.0  # times what is left to gain at a fixed l2 term: a stage ends
+KEPT = 0.5  # the share of an epoch's steps, its last ones, whose points are averaged; chosen
+CAUTION = 0.5  # steps are multiplied by this, for the rest of the run, when a value rose; chosen
+#: A stage ends when m A mu exceeds this many times sqrt(S) / D; chosen.
+EXHAUSTED = 2.0
 
 
 class FiniteSum(Protocol):
-    """What the rule asks of an oracle beside values and gradients."""
+    """What the rule needs from an oracle besides values and gradients."""
 
     @property
     def n_batches(self) -> int:
@@ -55,7 +56,7 @@ class FiniteSum(Protocol):
 
 
 class Epoch(NamedTuple):
-    """An epoch on its way."""
+    """An epoch that is under way."""
 
     anchor: Array  # s, the snapshot
     full_gradient: Array  # the sum's gradient there
@@ -74,7 +75,7 @@ class Epoch(NamedTuple):
 
 
 class VarianceReducedState(NamedTuple):
-    """What goes on from epoch to epoch."""
+    """What is kept from epoch to epoch."""
 
     iteration: int
     snapshot: Array  # the point to be evaluated next
@@ -134,10 +135,10 @@ class VarianceReducedAcceleGrad(StepRule):
     References
     ----------
     A. Rodomanov, X. Jiang, S. Stich: Universality of AdaGrad stepsizes for stochastic optimization:
-    inexact oracle, acceleration and variance reduction. NeurIPS 2024 (UniFastSvrg, which is told a
+    inexact oracle, acceleration and variance reduction. NeurIPS 2024 (UniFastSvrg, which needs a
     diameter D). The distance travelled in its place: M. Ivgi, O. Hinder, Y. Carmon (DoG), ICML
-    2023. The combination, the stages and the factor 0.7 are accelegrad's own and have no proof; the
-    certificate proves each result.
+    2023. The combination, the stages and the factor 0.7 are new in accelegrad and have no proof;
+    the certificate proves each result.
     """
 
     initial_radius: float | None = None
@@ -166,9 +167,9 @@ class VarianceReducedAcceleGrad(StepRule):
         return Step(self._ended(state, done, anchor), oracle.original(evaluation), 0.0)
 
     def _exhausted(self, state: VarianceReducedState, oracle: FiniteSum) -> bool:
-        """Tell whether strong convexity makes a new stage better than going on."""
+        """Return whether strong convexity makes a new stage better than going on."""
         gained = oracle.n_batches * state.total_weight * oracle.strong_convexity
-        return bool(gained * state.radius >= ENOUGH * state.squares**0.5 > 0.0)
+        return bool(gained * state.radius >= EXHAUSTED * state.squares**0.5 > 0.0)
 
     def _stage(
         self, state: VarianceReducedState, anchor: Evaluated, oracle: FiniteSum
@@ -236,7 +237,7 @@ class VarianceReducedAcceleGrad(StepRule):
     def _ended(
         self, state: VarianceReducedState, epoch: Epoch, anchor: Evaluated
     ) -> VarianceReducedState:
-        """Return the state after an epoch; what is not finite is taken back."""
+        """Return the state after an epoch; if it is not finite, the anchor with shorter steps."""
         ended = state._replace(
             iteration=state.iteration + 1,
             snapshot=epoch.point_sum / (epoch.done - epoch.kept_from),

@@ -43,7 +43,7 @@ class Epochs:
         self._stage: ModelPoint | None = None  # where the stage began
 
     def beside(self, model: LinearModel) -> Epochs:
-        """Return those of a model of the same data with another loss, which know the data."""
+        """Return the epochs of a model with the same data and another loss."""
         other = Epochs(model, self.rng, self.batch_size)
         other._largest_row, other._room = self._largest_row, self._room
         other._stage = self._stage
@@ -79,7 +79,7 @@ class Epochs:
         return epoch
 
     def _known(self, anchor: Evaluation) -> ModelPoint:
-        """Return what is known at the anchor: its margins are at hand, since all rows are."""
+        """Return what is known at the anchor; its margins are in memory, since all rows are."""
         if anchor.model is None:  # it comes from a checkpoint
             anchor.model = self.model.at(anchor.point)
         return cast("ModelPoint", anchor.model)
@@ -168,7 +168,7 @@ class FiniteSumOracle(RowOracle):
 
     @property
     def epochs(self) -> Epochs:
-        """What does the epochs, made at the first call."""
+        """The object that does the epochs, made at the first call."""
         if self._epochs is None:
             self._epochs = Epochs(rows_in_memory(self.model), self.rng, self.batch_size)
         return self._epochs
