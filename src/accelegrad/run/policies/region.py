@@ -16,8 +16,8 @@ from accelegrad.run.oracle import Evaluation
 from accelegrad.run.policies.base import Policy
 from accelegrad.run.progress import Progress
 
-#: How far beyond the boundary of a given ball to evaluate, in radii: a function that falls on there
-#: does so at all small distances, a curved one at the smaller of them only
+#: Distances beyond the boundary of a given ball at which to evaluate, in radii: a function that
+#: falls there does so at all of them, or, if it is curved, at the smaller ones
 TRIALS_BEYOND = (1e-1, 1e-2, 1e-3, 1e-4)
 #: A point at this share of the radius or farther counts as being on the boundary.
 ON_BOUNDARY = 0.99
@@ -26,19 +26,19 @@ ON_BOUNDARY = 0.99
 SECOND_OPINION_STEPS = 12
 #: The length of the first of them, and the most that any may have, in radii
 FIRST_TRIAL, FARTHEST_TRIAL = 0.1, 1e6
-#: By what the trial step grows where no curvature is seen
+#: The factor by which the trial step grows where no curvature is seen
 LONGER = 10.0
 #: A guessed region's radius, in the rule's radii. Chosen, not measured: a rule's radius is a lower
 #: estimate of the distance to a minimiser, and a region that is too wide only proves less.
 RADII = 3.0
-#: Radii are rounded up to powers of this, because the sum of cuts is bounded anew whenever they
+#: Radii are rounded up to powers of this, because the sum of cuts is bounded again whenever they
 #: change: a bound is looser by a quarter at most, and 1000 times the first radius takes 31 changes.
 RADIUS_GRID = 1.25
-#: Numbers tell points apart that are this far from each other, relative to 1 + ||x||: thousands of
-#: units of rounding.
+#: Points nearer to each other than this, relative to 1 + ||x||, cannot be distinguished by their
+#: values: thousands of units of rounding.
 RESOLVED = 1e-12
-#: Doublings of the radius after which a value that refutes the region is left to do so: it is 1e19
-#: times the guess by then.
+#: The most doublings of a radius that a value refutes: it is 1e19 times the guess by then, and the
+#: region counts as refuted.
 MOST_DOUBLINGS = 64
 
 
@@ -55,7 +55,7 @@ def region_policy(progress: Progress) -> RegionPolicy:
 class RegionPolicy(Policy):
     """A region that is sure to hold a minimiser, or bounds that need none: nothing to question."""
 
-    #: the region, if it is the run's own guess
+    #: the region, if the run has guessed it
     guess: Region | None = None
 
     def admit(self, final: Evaluation) -> None:
@@ -87,7 +87,7 @@ class AssumedRegion(RegionPolicy):
         return self._nothing_lower_beyond(final, norm, margin)
 
     def _margin(self, final: Evaluation) -> float:
-        """Return the gap at which a point is good enough, or at which it cannot be better."""
+        """Return the gap that is wanted at a point, or the smallest that can be proved there."""
         progress = self.progress
         if progress.is_good_enough(final):
             return progress.options.goal(final.value)
@@ -119,7 +119,7 @@ class AssumedRegion(RegionPolicy):
 
 
 class GuessedRegion(AssumedRegion):
-    """A ball around the start that grows with the radius of a rule that finds its own."""
+    """A ball around the start that grows with the radius that the rule finds."""
 
     def __init__(self, region: Region) -> None:
         super().__init__(region)
@@ -167,7 +167,7 @@ class GuessedRegion(AssumedRegion):
             if trial is None:
                 return True
             if not (at.point - step * at.gradient != at.point).any():
-                # The region is so small that numbers cannot tell its points apart.
+                # The region is so small that values cannot distinguish its points.
                 self._widen(max(2 * region.radius, _resolved_distance(at)))
                 return False
             if self.progress.certificate.refuted(trial):
@@ -186,5 +186,5 @@ class GuessedRegion(AssumedRegion):
 
 
 def _resolved_distance(at: Evaluation) -> float:
-    """Return how far from a point numbers tell other points apart."""
+    """Return the distance from a point beyond which values distinguish other points."""
     return RESOLVED * (1 + math.hypot(*at.point))
