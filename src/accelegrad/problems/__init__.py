@@ -1,1 +1,1 @@
-"""What is minimised: losses over data, feasible sets, and synthetic problems."""
+"""What is minimised: linear models of data with their losses, penalties and feasible sets."""

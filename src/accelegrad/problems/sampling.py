@@ -134,13 +134,13 @@ class BatchSampler:
         kind = type(self.rng.bit_generator).__name__
         given = {name: state[name] for name in ("n", "batch_size", "replacement")}
         given["bit_generator"] = state["bit_generator"].get("bit_generator")
-        own = {
+        present = {
             "n": self.n,
             "batch_size": self.batch_size,
             "replacement": self.replacement,
             "bit_generator": kind,
         }
-        for name, expected in own.items():
+        for name, expected in present.items():
             if given[name] != expected:
                 raise ValueError(
                     f"state was taken with {name}={given[name]!r}, but the sampler has "
@@ -163,9 +163,8 @@ class BatchSampler:
 class GrowingSampler(BatchSampler):
     """Draws batches that may grow, all those of one size being equally large.
 
-    An epoch's end may lie within a batch: a shorter batch would count as much as the others, and
-    its rows so much more, which undoes what going through all rows in turn is good for. A batch of
-    all rows holds them in order.
+    An epoch's end may lie within a batch: a shorter batch would count as much as the others, and so
+    each of its rows for more than another row. A batch of all rows holds them in order.
 
     Parameters
     ----------
