@@ -23,7 +23,7 @@ DESCENT = 1e-4
 #: Where values differ by rounding alone, a step may leave this share of the slope at most.
 FLATTER = 0.9
 #: A step this short that gains nothing means that rounding hides any further fall.
-SHORTEST = 1e-12
+SHORTEST_STEP = 1e-12
 #: The least product of a move and the change of the gradient along it that can be divided by
 LEAST_PRODUCT = 1e-290
 #: After a step that was too long, the next trial has at most this share of its length.
@@ -31,9 +31,9 @@ NARROWING = 0.9
 #: A value that is higher by at most this, relative to it, may be as low: two units of rounding.
 VALUE_ROUNDING = 4e-16
 #: The share of the Newton decrement that is expected to remain after a step with new curvature
-NEWTON = 0.05
+EXPECTED_DECREMENT = 0.05
 #: The share of its square that is expected to remain after a step without any curvature
-FIRST = 0.2
+EXPECTED_SQUARE = 0.2
 #: Caution is multiplied by BOLDER after a step that is not too long, and is 0 once it is below
 #: BOLD; after a step that is too long it is divided by BOLDER, and is at least WARNED.
 BOLDER, BOLD, WARNED = 0.1, 3e-3, 0.03
@@ -208,7 +208,7 @@ class SketchedNewton(StepRule):
         """Return the state for another function, of which nothing else is known yet."""
         none = state.moves[:0]
         state = state._replace(moves=none, gradient_changes=none, sketches=0, caution=1.0, used=0)
-        if self._pays(FIRST, 0, self._curvature(state, oracle)):
+        if self._pays(EXPECTED_SQUARE, 0, self._curvature(state, oracle)):
             return self._sketched(state, oracle)
         return self._directed(state, oracle)
 
@@ -241,7 +241,7 @@ class SketchedNewton(StepRule):
 
         `remaining` is the share of the squared decrement that remains after a step.
         """
-        slow = remaining > float(NEWTON ** (2.0 / (1.0 + curvature.cost)))
+        slow = remaining > float(EXPECTED_DECREMENT ** (2.0 / (1.0 + curvature.cost)))
         return slow and used >= curvature.patience
 
     def _remembered(self, state: SketchedNewtonState, trial: Evaluated) -> SketchedNewtonState:
@@ -301,7 +301,7 @@ class SketchedNewton(StepRule):
         t = state.step_size
         if state.slope == 0.0:  # a guess
             return state._replace(due=START_OVER)
-        if t <= SHORTEST:
+        if t <= SHORTEST_STEP:
             raise LineSearchError(
                 "the value falls no further along the direction of descent: rounding has the last "
                 "word, or the gradient is wrong."
@@ -312,10 +312,6 @@ class SketchedNewton(StepRule):
         return state._replace(trial=trial_point, step_size=t, caution=caution)
 
     def output(self, state: SketchedNewtonState) -> Array:
-        """Return the last point that was accepted."""
-        return state.point
-
-    def last(self, state: SketchedNewtonState) -> Array:
         """Return the last point that was accepted."""
         return state.point
 
@@ -381,7 +377,3 @@ class FinishedByNewton(StepRule):
     def output(self, state: FinishedState) -> Array:
         """Return the snapshot that comes next, or the last point that was accepted."""
         return self._epochs(state).snapshot if state.newton is None else self._newton(state).point
-
-    def last(self, state: FinishedState) -> Array:
-        """Return the same."""
-        return self.output(state)

@@ -52,7 +52,7 @@ class RowOracle(ModelOracle):
 
 
 def rows_in_memory(model: RowSum) -> LinearModel:
-    """Return the model with its rows at hand, or say that they are not."""
+    """Return the model with its rows in memory, or say that they are not."""
     rows = model.in_memory
     if rows is None:
         raise ValueError(

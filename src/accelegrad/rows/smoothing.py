@@ -20,14 +20,14 @@ from accelegrad.rows.variance_reduced_oracle import FiniteSumOracle
 from accelegrad.run.oracle import Evaluation
 
 #: mu is divided by at most this at a time (measured: 2 and 10 cost a bit more).
-SHRINK = 4.0
+LARGEST_SHRINK = 4.0
 #: mu shrinks where the smoothing's part of the gap is more than this share of it; chosen.
 LARGEST_PART = 0.5
 #: The smoothing's part that mu is chosen for, as a share of the gap that is wanted; up to twice
 #: that, mu stays as it is; chosen.
 AIMED_PART = 0.25
 LEAST_MU = 1e-100  # its inverse, the curvature, can still be squared
-NEGLIGIBLE = 1e-14  # of the value: rounding of sums hides a smaller gap
+NEGLIGIBLE_GAP = 1e-14  # of the value: rounding of sums hides a smaller gap
 #: A gap that is estimated to be at most this many times the wanted one is worth a proof; chosen.
 PROMISING = 4.0
 
@@ -125,7 +125,7 @@ class SmoothedSumOracle(RowOracle):
         mu = self.sum.model.loss.smoothing
         smoothing, goal = smoothing_gap(at, smooth, mu), self.goal(at.value)
         gap = self._gap(evaluation, known, smoothing, goal)
-        self._next_mu = self._shrunk(smoothing, gap, max(goal, NEGLIGIBLE * abs(at.value)))
+        self._next_mu = self._shrunk(smoothing, gap, max(goal, NEGLIGIBLE_GAP * abs(at.value)))
         return known
 
     def _gap(self, evaluation: Evaluation, known: Evaluation, part: float, goal: float) -> float:
@@ -160,7 +160,7 @@ class SmoothedSumOracle(RowOracle):
         if smoothing <= max(LARGEST_PART * gap, 2.0 * AIMED_PART * goal):
             return mu
         # The smoothing's part of the gap falls about as the square of mu.
-        return max(mu / SHRINK, mu * math.sqrt(AIMED_PART * goal / smoothing))
+        return max(mu / LARGEST_SHRINK, mu * math.sqrt(AIMED_PART * goal / smoothing))
 
     def original(self, evaluation: Evaluation) -> Evaluation:
         """Return what is known of the function itself where the sum was evaluated last."""

@@ -261,7 +261,3 @@ class VarianceReducedAcceleGrad(StepRule):
     def output(self, state: VarianceReducedState) -> Array:
         """Return the snapshot that comes next."""
         return state.snapshot
-
-    def last(self, state: VarianceReducedState) -> Array:
-        """Return the snapshot that comes next."""
-        return state.snapshot

@@ -123,8 +123,8 @@ class Rule(ABC):
     def prepared(self, state: State, oracle: Oracle) -> tuple[State, Oracle]:
         """Return the state with what values show before the first step, and the oracle to use then.
 
-        `step` sees to it. Whoever traces `query` and `update` calls this first: a search that
-        compares values is no formula.
+        `step` calls it. To trace `query` and `update`, call this first: a search that compares
+        values is no formula.
         """
         return state, oracle
 
@@ -169,7 +169,7 @@ def fewer_steps(steps: int, ratio: float) -> int:
 
 
 class QueryRule(Rule):
-    """A rule that needs one gradient a step and no value."""
+    """A rule that needs one gradient per step and no value."""
 
     @abstractmethod
     def query(self, state: State) -> Array:
@@ -190,7 +190,7 @@ class QueryRule(Rule):
 
 
 class TwoPhaseRule(Rule):
-    """A rule that needs two gradients a step, the second at a point that follows from the first."""
+    """A rule that needs two gradients per step, the second where the first one leads."""
 
     @abstractmethod
     def query(self, state: State) -> Array:
@@ -225,3 +225,7 @@ class StepRule(Rule):
     """A rule that searches for its step by comparing values."""
 
     can: frozenset[str] = frozenset({"values"})
+
+    def last(self, state: State) -> Array:
+        """Return the output, as rules that do not average do."""
+        return self.output(state)

@@ -1,4 +1,4 @@
-"""UniXGrad and U-DoG: universal, accelerated, for constraints too, with two gradients a step.
+"""UniXGrad and U-DoG: universal, accelerated, for constraints too, with two gradients per step.
 
 Both look ahead from y with the gradient M_t at z~_t, a point that is known already, to x_t, and
 then move y with the gradient g_t at x~_t, the average of the x up to now. UniXGrad's step size sees

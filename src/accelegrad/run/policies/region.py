@@ -27,10 +27,10 @@ SECOND_OPINION_STEPS = 12
 #: The length of the first of them, and the most that any may have, in radii
 FIRST_TRIAL, FARTHEST_TRIAL = 0.1, 1e6
 #: The factor by which the trial step grows where no curvature is seen
-LONGER = 10.0
+STEP_GROWTH = 10.0
 #: A guessed region's radius, in the rule's radii. Chosen, not measured: a rule's radius is a lower
 #: estimate of the distance to a minimiser, and a region that is too wide only proves less.
-RADII = 3.0
+GUESSED_RADII = 3.0
 #: Radii are rounded up to powers of this, because the sum of cuts is bounded again whenever they
 #: change: a bound is looser by a quarter at most, and 1000 times the first radius takes 31 changes.
 RADIUS_GRID = 1.25
@@ -134,7 +134,7 @@ class GuessedRegion(AssumedRegion):
     def after(self, step: Step, before: State) -> None:  # noqa: ARG002
         """Let the region grow with the rule's radius, and with the way to where it restarted."""
         state = self.progress.rule_state
-        reach = RADII * float(state.radius)
+        reach = GUESSED_RADII * float(state.radius)
         if self._start is not None and state.start is not self._start:
             reach += float(distance(state.start, self._start))
         if reach > self.region.radius:
@@ -180,7 +180,7 @@ class GuessedRegion(AssumedRegion):
             steepness = math.sqrt(trial.gradient @ trial.gradient)
             farthest = FARTHEST_TRIAL * max(region.radius, _resolved_distance(at))
             longest = farthest / steepness if steepness > 0 else step
-            wanted = length / curvature if curvature > 0 else LONGER * step
+            wanted = length / curvature if curvature > 0 else STEP_GROWTH * step
             at, step = trial, min(wanted, longest)
         return True
 
