@@ -50,7 +50,7 @@ class Wishes(NamedTuple):
 class Facts:
     """What is known of a problem and of the user's wishes, for the conditions of `TABLE`.
 
-    What takes a look at the data is found out when a condition asks for it, and only then.
+    What requires a look at the data is computed only when a condition asks for it.
     """
 
     model: LinearModel | None = None
@@ -93,12 +93,12 @@ class Facts:
 
     @cached_property
     def cheap_curvature(self) -> bool:
-        """Whether second derivatives cost little enough, beside gradients, to be of use."""
+        """Whether second derivatives are cheap enough, compared with gradients, to be of use."""
         return Costs.of(self._model).least > 0
 
     @property
     def uneven_columns(self) -> bool:
-        """Whether columns differ in size so much that they have to be scaled, and may be."""
+        """Whether columns' sizes differ by more than `LARGEST_RATIO`, and may be scaled."""
         needed = self.may_scale and not self.cheap_curvature
         return needed and self.unevenness > LARGEST_RATIO
 
@@ -137,7 +137,7 @@ class FitFacts(NamedTuple):
 
 
 def is_given(wish: Any) -> bool:
-    """Tell whether a wish is neither None nor "auto"."""
+    """Return whether a wish is neither None nor "auto"."""
     return wish is not None and not (isinstance(wish, str) and wish == AUTO)
 
 
@@ -152,7 +152,7 @@ class Row(NamedTuple):
     reason: str  # with what is known of the problem in braces
 
     def holds(self, facts: Any) -> bool:
-        """Tell whether all facts of the condition hold; the later ones are looked at last."""
+        """Return whether all facts of the condition hold; they are computed one after the other."""
         return all(getattr(facts, fact) for fact in self.condition)
 
 
@@ -240,7 +240,7 @@ def choose(facts: Facts, method: Any = AUTO) -> Choice:
 
 
 def _given_name(method: str | Rule) -> str:
-    """Return the name of what was given; rules for sums over rows go by that of the method."""
+    """Return the name of what was given; of a rule for sums over rows that of its method."""
     if isinstance(method, str):
         return method
     known = [name for name, entry in METHODS.items() if entry.rule is type(method)]

@@ -50,7 +50,7 @@ def _is_replaceable(mode: int) -> bool:
 
 
 def _is_standard_output(path: Path) -> bool:
-    """Tell whether a path is a name of standard output, such as /dev/stdout."""
+    """Return whether a path is a name of standard output, such as /dev/stdout."""
     if path.absolute().parts[1:2] not in (("dev",), ("proc",)):
         return False
     return os.path.samestat(path.stat(), os.fstat(_STANDARD_OUTPUT))

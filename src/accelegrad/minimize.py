@@ -30,7 +30,8 @@ from accelegrad.proofs.certificate import Certificate, DualCertificate
 from accelegrad.proofs.cuts import CutCertificate
 from accelegrad.proofs.fenchel import Terms
 from accelegrad.proofs.model_dual import ModelDual
-from accelegrad.rows.oracles import Goal, sum_oracle
+from accelegrad.rows.oracles import sum_oracle
+from accelegrad.rows.row_oracle import Goal
 from accelegrad.rules import Rescaled, Rule
 from accelegrad.run.batches import largest_signal
 from accelegrad.run.compiled import CompiledRule, compiled_twin
@@ -148,7 +149,7 @@ def minimize(
         ``AcceleGrad(diameter=2.0)``.
     diameter : "auto" or float
         "auto": nothing has to be known; see `DistanceFreeAcceleGrad` ("adagrad" then is `DoG`,
-        "unixgrad" `UDoG`). What the problem itself tells (a bounded feasible set, a LinearModel
+        "unixgrad" `UDoG`). What the problem itself says (a bounded feasible set, a LinearModel
         with an l2 term) is used as a cap. A number, without a set, is the paper's unconstrained
         setting: K is the ball with centre x0 and this diameter, which has to hold a minimiser;
         points outside K may be returned. With ``feasible_set=WholeSpace()``: no projection at all.
@@ -160,7 +161,7 @@ def minimize(
         nor penalty (but not for minibatches of sparse rows, whose steps would no longer be
         sparse), "columns" always, None never.
     restart : None, "auto", "adaptive" or "certified"
-        Start afresh from the best point now and then, for linear convergence on strongly convex or
+        Restart from the best point now and then, for linear convergence on strongly convex or
         sharp functions: "adaptive" watches the values, "certified" the dual gap of a LinearModel
         with l2 > 0. "auto" is "adaptive" with exact values and none under noise, where a restart
         throws the average away. Needs ``diameter="auto"``.
@@ -308,7 +309,7 @@ def _built_run(
     batches = _growth(rule, oracle, restarts)
     if isinstance(oracle, MinibatchOracle) and restarts is None:
         rule = compiled_twin(rule, oracle.model, setting.start, values=options.trace)
-    # With y left free the points may leave the set, as in the paper's unconstrained setting.
+    # If y is not projected, points may leave the set, as in the paper's unconstrained setting.
     returned_in = None if wishes.project_y is False else setting.feasible_set
     return Run(
         Progress(rule, oracle, setting.start, options, certificate, judge, returned_in),
@@ -468,8 +469,7 @@ def _certificate(
 ) -> Certificate:
     """Return what collects the proof.
 
-    `often` asks for bounds that take their time more often; `feasible` tells whether all points are
-    in the set.
+    `often` asks for expensive bounds more often; `feasible` says whether all points are in the set.
     """
     if not judged:
         return Certificate(None, None)
@@ -490,7 +490,7 @@ def _certificate(
 
 
 def _model_dual(setting: Setting, model: LinearModel) -> ModelDual | None:
-    """Return what bounds the minimum that is sought everywhere; None if nothing can."""
+    """Return what gives lower bounds that hold everywhere; None if there are none."""
     dual = model.dual
     if constrains(setting.feasible_set) or setting.penalty is not None:
         terms = Terms.of(model, setting.penalty, setting.feasible_set)
@@ -503,7 +503,7 @@ def _model_dual(setting: Setting, model: LinearModel) -> ModelDual | None:
 def _restarts(
     given: Any, setting: Setting, model: LinearModel | None, oracle: Oracle
 ) -> Restarts | None:
-    """Return the policy that `restart` asks for, or say why it cannot be had."""
+    """Return the policy that `restart` asks for, or say why it cannot be used."""
     if given is None:
         return None
     _choice("restart", given, ("auto", *KINDS))
@@ -511,7 +511,7 @@ def _restarts(
     provable = has_gap and setting.feasible_set is None and not model.fit_intercept  # type: ignore[union-attr]
     if given == "auto":
         if not oracle.exact_values:
-            return None  # a restart throws the average away: under noise that mostly costs more
+            return None  # a restart loses the average: under noise that mostly costs more
         given = "adaptive"
     if setting.choice.of_rows:
         raise ValueError(

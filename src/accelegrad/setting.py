@@ -35,6 +35,11 @@ from accelegrad.rules import (
 from accelegrad.rules.distance import SHORTEST, check_distance
 
 COLUMNS = "columns"
+#: The most that rounding may move x0 when it is projected onto its set, relative to 1 + ||x0||
+LARGEST_OFFSET = 1e-9
+#: The factor by which a stretch is raised: much more than its rounding
+STRETCH_ROUNDED_UP = 1.01
+#: What the parameters mean that a method needs, for the message that one is missing
 _MEANING = {
     "diameter": "the diameter of a ball around x0 that holds a minimiser; or give a bounded "
     "feasible_set, or diameter='auto'",
@@ -58,7 +63,7 @@ class Setting(NamedTuple):
 def resolve(start: Vector, wishes: Wishes, model: LinearModel | None, *, values: bool) -> Setting:
     """Resolve diameter, set, penalty and scaling, build the rule and bind all of it together.
 
-    `values` tells whether values can be compared, for the probe of rules without a diameter.
+    `values` says whether values can be compared, for the probe of rules without a diameter.
     """
     chosen = _feasible_set(wishes.feasible_set, start.size)
     if chosen is not None:
@@ -70,7 +75,7 @@ def resolve(start: Vector, wishes: Wishes, model: LinearModel | None, *, values:
     if model is not None and _may_move(facts, choice):
         start = near_start(model, start)
     proven = math.inf
-    if not choice.of_rows:  # else the dual gap says it all, and the bound costs two passes
+    if not choice.of_rows:  # else the dual gap suffices, and this bound would cost two passes
         proven = _proven_radius(start, chosen, penalty, model)
     bound = math.inf if change is not None else _known_distance(start, chosen, proven)
     rule, diameter = _rule_and_diameter(wishes, choice.name, bound)
@@ -98,9 +103,9 @@ def stream_rule(
 
 
 def _may_move(facts: Facts, choice: Choice) -> bool:
-    """Tell whether the start may be moved: under noise its distance costs much.
+    """Return whether the start may be moved: under noise a distant start costs much.
 
-    Whoever gives a diameter means it around the start that he gave.
+    A diameter that is given is that of a ball around the given start.
     """
     settled = choice.of_rows or facts.diameter_given
     return facts.minibatches and not settled and not facts.constrained
@@ -110,7 +115,7 @@ def _may_move(facts: Facts, choice: Choice) -> bool:
 
 
 def constrains(chosen: FeasibleSet | None) -> bool:
-    """Tell whether a set is a constraint, and not the absence of one."""
+    """Return whether a set is a constraint, and not the absence of one."""
     return chosen is not None and not isinstance(chosen, WholeSpace)
 
 
@@ -125,7 +130,7 @@ def _feasible_set(given: Any, size: int) -> FeasibleSet | None:
 def _inside(start: Vector, feasible_set: FeasibleSet) -> Vector:
     nearest_point = feasible_set.project(start)
     distance = float(np.linalg.norm(nearest_point - start))
-    if not distance <= 1e-9 * (1 + float(np.linalg.norm(start))):
+    if not distance <= LARGEST_OFFSET * (1 + float(np.linalg.norm(start))):
         raise ValueError(
             f"x0 must lie in feasible_set {feasible_set!r}, but it is {distance:.3g} away from it. "
             "feasible_set.project(x0) is the nearest point that does."
@@ -407,13 +412,13 @@ def _stretch(change: ColumnScaling, model: LinearModel) -> float:
     intercept = float(model.fit_intercept)
     size = math.hypot(float(np.linalg.norm(columns)), intercept)
     longest = math.hypot(float(np.linalg.norm(scaled)), intercept)
-    return 1.01 * longest / size if size > 0.0 else 1.0
+    return STRETCH_ROUNDED_UP * longest / size if size > 0.0 else 1.0
 
 
 def _proven_radius(
     start: Vector, chosen: FeasibleSet | None, penalty: Penalty | None, model: LinearModel | None
 ) -> float:
-    """Return how far from the start a minimiser of a model can be, infinite where nothing is known.
+    """Return the largest distance from the start to a model's minimiser, infinite if unknown.
 
     The start is feasible, so the minimum is at most the value there; at most that at zero, if zero
     is feasible too. Losses are nonnegative: l2 term and penalty are at most as large.

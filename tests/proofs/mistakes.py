@@ -241,7 +241,7 @@ def _models() -> Iterator[Mistake]:
     yield Mistake(f"{dual}.distance_bound", scaled(0.999), "0.1 % too short")
     yield Mistake("problems.losses:Loss.conjugate", scaled(1.001), "0.1 % too large")
     yield Mistake("proofs.null_space:DualBounds._value", raised(1e-3), "0.1 % too high")
-    forgotten = Mistake("proofs.null_space:NullSpace.left_over", always(0.0))
+    forgotten = Mistake("proofs.null_space:NullSpace.largest_imbalance", always(0.0))
     yield Mistake(
         "proofs.null_space:NullSpace.project",
         same(1),

@@ -210,18 +210,18 @@ def test_tied_targets_and_repeated_rows() -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_what_is_left_over_of_the_balance(form: str) -> None:
+def test_what_is_largest_imbalance_of_the_balance(form: str) -> None:
     X, _ = data("squared", n=90)
     weights = weights_with_zeros(90)
     space = NullSpace(FORMS[form](X), weights / weights.sum(), True)
     theta = np.random.default_rng(4).normal(size=90)
-    assert space.left_over(theta) == np.inf
+    assert space.largest_imbalance(theta) == np.inf
     balanced = space.project(theta)
     # Rounding is allowed for: of 90 products in each of the sums, which are added in pairs.
-    assert 0.0 < space.left_over(balanced) <= 5e-15
+    assert 0.0 < space.largest_imbalance(balanced) <= 5e-15
     # A slope that is off by little more than rounding is told from one that is not.
-    assert space.left_over(balanced + 1e-11) == np.inf
-    assert 1e-13 <= space.left_over(balanced + 1e-13) <= 1.1e-13
+    assert space.largest_imbalance(balanced + 1e-11) == np.inf
+    assert 1e-13 <= space.largest_imbalance(balanced + 1e-13) <= 1.1e-13
 
 
 def test_corrected_slopes_are_balanced_and_between_the_ends() -> None:
@@ -237,7 +237,7 @@ def test_corrected_slopes_are_balanced_and_between_the_ends() -> None:
         corrected, success = space.correct(theta, low, high)
         assert ((low <= corrected) & (corrected <= high)).all()
         np.testing.assert_array_equal(corrected[low == high], theta[low == high])
-        assert (space.left_over(corrected) <= 1e-14) == success
+        assert (space.largest_imbalance(corrected) <= 1e-14) == success
         A = np.column_stack([X, np.ones(90)])
         possible = linprog(
             np.zeros(90), A_eq=A.T, b_eq=np.zeros(5), bounds=np.column_stack([low, high])

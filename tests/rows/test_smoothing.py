@@ -7,7 +7,7 @@ from scipy.optimize import linprog, minimize_scalar
 from sklearn.svm import LinearSVC
 
 import accelegrad as ag
-from accelegrad.rows.smoothing import SHRINK, SmoothedSumOracle, smoothing_gap
+from accelegrad.rows.smoothing import LARGEST_SHRINK, SmoothedSumOracle, smoothing_gap
 
 KINKED = ["hinge", "absolute", "quantile", "epsilon_insensitive"]
 
@@ -117,7 +117,7 @@ def test_mu_shrinks_by_a_factor_at_a_time_and_never_grows():
     sizes = np.array([mu for mu, _, _ in seen])
     assert sizes[0] == pytest.approx(1.0)  # the loss at zero
     ratios = sizes[:-1] / sizes[1:]
-    assert set(np.round(ratios, 9)) == {1.0, SHRINK}
+    assert set(np.round(ratios, 9)) == {1.0, LARGEST_SHRINK}
     assert [changed for _, changed, _ in seen][1:] == list(ratios > 1)
     assert seen[-1][2].value - seen[-1][2].dual_value < 1e-2 * seen[-1][2].value
 

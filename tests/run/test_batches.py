@@ -14,7 +14,7 @@ from accelegrad.problems.sampling import GrowingSampler
 from accelegrad.run.batches import largest_signal, row_variance
 from accelegrad.run.compiled import CompiledRule
 from accelegrad.run.oracle import MinibatchOracle
-from accelegrad.run.policies.growth import TEST_SHARE, BatchGrowth
+from accelegrad.run.policies.growth import READ_PER_TESTED, BatchGrowth
 from accelegrad.run.result import Status
 from interrupting import CtrlC
 
@@ -258,7 +258,7 @@ def test_rows_read_are_counted_tests_and_judgements_included():
     drawn = sum((e - b) * size for (b, size), (e, _) in itertools.pairwise(spans))
     tests = result.rows - drawn - 300  # the last 300: the value of the point returned
     looks = len(result.batch_sizes) - 1
-    assert 16 * looks <= tests <= drawn / TEST_SHARE + 16 * 40
+    assert 16 * looks <= tests <= drawn / READ_PER_TESTED + 16 * 40
 
 
 @pytest.mark.parametrize("rule", RULES)

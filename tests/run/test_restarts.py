@@ -271,9 +271,9 @@ def test_a_checkpoint_of_a_run_with_other_restarts_is_refused(tmp_path, first, t
 
 def test_a_stage_ends_when_its_second_half_brings_little():
     policy = Restarts("adaptive")
-    falling = [policy.stalled(2.0**-t) for t in range(restarts.SHORTEST - 1)]
+    falling = [policy.stalled(2.0**-t) for t in range(restarts.SHORTEST_STAGE - 1)]
     assert not any(falling)  # the second half brought less, but the stage is short
-    assert policy.stalled(2.0 ** -(restarts.SHORTEST - 1))
+    assert policy.stalled(2.0 ** -(restarts.SHORTEST_STAGE - 1))
     steady = Restarts("adaptive")
     assert not any(steady.stalled(-float(t)) for t in range(500))
 
@@ -284,15 +284,15 @@ def test_after_a_stage_that_brought_nothing_the_next_is_twice_as_long():
         for value in values:
             policy.stalled(value)
         policy.end_stage(travelled=1.0, size=1.0, gap=math.inf)
-    assert policy.shortest == 4 * restarts.SHORTEST
+    assert policy.shortest == 4 * restarts.SHORTEST_STAGE
 
 
 def test_a_stage_ends_when_the_gap_has_fallen():
     policy = Restarts("certified", l2=0.5)
     assert not policy.proved(math.inf)
     assert not policy.proved(8.0)
-    assert not policy.proved(8.0 * 1.01 * restarts.FALLEN)
-    assert policy.proved(8.0 * restarts.FALLEN)
+    assert not policy.proved(8.0 * 1.01 * restarts.FALLEN_GAP)
+    assert policy.proved(8.0 * restarts.FALLEN_GAP)
     assert not policy.proved(0.0)
 
 
@@ -304,7 +304,7 @@ def test_the_proved_distance_caps_the_radius():
     rule = policy.staged(ag.DistanceFreeAcceleGrad())
     assert (rule.initial_radius, rule.largest_radius) == (policy.cap, policy.cap)
     policy.end_stage(travelled=1e-3, size=1.0, gap=0.01)
-    assert policy.radius == pytest.approx(restarts.SHRINK * 1e-3, rel=1e-15)
+    assert policy.radius == pytest.approx(restarts.RADIUS_SHARE * 1e-3, rel=1e-15)
 
 
 def test_the_first_stage_has_the_rule_as_it_is():

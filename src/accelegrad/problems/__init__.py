@@ -1,1 +1,1 @@
-"""What is minimised: losses over rows of data, feasible sets, penalties."""
+"""What is minimised: linear models of data with their losses, penalties and feasible sets."""

@@ -38,7 +38,7 @@ class Storage(NamedTuple):
         return min(self._by_blas(n_parameters), PAIR * self.pairs_per_row)
 
     def is_faster_by_pairs(self, n_parameters: int) -> bool:
-        """Tell which way that is."""
+        """Return whether the kernel of pairs is the faster way."""
         return PAIR * self.pairs_per_row < self._by_blas(n_parameters)
 
     def _by_blas(self, n_parameters: int) -> float:

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from accelegrad.proofs.model_dual import ModelDual
 
 
-class Evaluation:
+class ModelPoint:
     """What a linear model knows at one point; each part is computed when first asked for, once.
 
     It is the `RowPoint` of the contract: see `accelegrad.problems.row_sum`.
@@ -76,15 +76,15 @@ class Evaluation:
         else:
             self.margins = model._forward(w)
 
-    def beside(self, model: LinearModel) -> Evaluation:
+    def beside(self, model: LinearModel) -> ModelPoint:
         """Return what a model of the same data with another loss knows at this point.
 
         The margins are shared, so that the value costs no product with X.
         """
-        return Evaluation.of_margins(model, self.w, self.margins)
+        return ModelPoint.of_margins(model, self.w, self.margins)
 
     @classmethod
-    def of_margins(cls, model: LinearModel, w: Vector, margins: Vector) -> Evaluation:
+    def of_margins(cls, model: LinearModel, w: Vector, margins: Vector) -> ModelPoint:
         """Return what a model knows at a point whose margins are known: no product with X yet."""
         point = object.__new__(cls)
         point.model, point.w, point.margins = model, w, margins
@@ -98,7 +98,7 @@ class Evaluation:
             model = self.model
             if model.loss.curvature == math.inf:  # value and slope of such a loss share no work
                 losses = model.loss.value(self.margins, model.y)
-            else:  # both: who asks for a value mostly asks for the gradient next
+            else:  # both: after a value mostly the gradient is asked for
                 losses, slopes = model.loss.value_and_derivative(self.margins, model.y)
                 self._derivatives = slopes.astype(np.float64, copy=False)
             self._mean_loss = float(model.shares @ losses)
@@ -156,7 +156,7 @@ class Evaluation:
             self._dual_value = self.model.dual.at(self)
         return self._dual_value
 
-    def dual_value_by(self, smooth: Evaluation) -> float:
+    def dual_value_by(self, smooth: ModelPoint) -> float:
         """Return the lower bound of the minimum that a smoothed loss's slopes at the point give."""
         return self.model.dual.by(smooth)
 
@@ -301,7 +301,7 @@ class LinearModel:
 
     @property
     def in_memory(self) -> LinearModel | None:
-        """The model, whose rows are at hand."""
+        """The model, whose rows are in memory."""
         return self
 
     @property
@@ -315,20 +315,20 @@ class LinearModel:
             self._pairs_per_row = pairs_per_row(self.X)
         return Storage(self.X.nnz, False, self._pairs_per_row)
 
-    def at(self, w: npt.ArrayLike) -> Evaluation:
+    def at(self, w: npt.ArrayLike) -> ModelPoint:
         """Return what is known at w, with the margins computed and the rest on demand."""
-        # A copy: the gradient may be asked for after the caller has changed his array.
-        return Evaluation(self, self._parameters(w).copy())
+        # A copy: the gradient may be asked for after the caller has changed the array.
+        return ModelPoint(self, self._parameters(w).copy())
 
     evaluate = at
 
-    def between(self, p: Any, q: Any, t: float) -> Evaluation:
+    def between(self, p: Any, q: Any, t: float) -> ModelPoint:
         """Return what is known at p + t (q - p), for two points of this model: no product with X.
 
         The value needs none at all, the gradient one with X^T.
         """
         margins = p.margins + t * (q.margins - p.margins)
-        return Evaluation.of_margins(self, p.w + t * (q.w - p.w), margins)
+        return ModelPoint.of_margins(self, p.w + t * (q.w - p.w), margins)
 
     def slope_between(self, p: Any, q: Any, t: float) -> float:
         """Return the derivative of P(p + t (q - p)) by t: no product with X."""
@@ -374,12 +374,12 @@ class LinearModel:
     def value(self, w: npt.ArrayLike) -> float:
         """Return the objective P(w)."""
         w = self._parameters(w)
-        return self._value_and_gradient(w)[0] if self._has_kernel else Evaluation(self, w).value
+        return self._value_and_gradient(w)[0] if self._has_kernel else ModelPoint(self, w).value
 
     def gradient(self, w: npt.ArrayLike) -> Vector:
         """Return a (sub)gradient of P at w, of length `n_parameters`."""
         w = self._parameters(w)
-        return self._value_and_gradient(w)[1] if self._has_kernel else Evaluation(self, w).gradient
+        return self._value_and_gradient(w)[1] if self._has_kernel else ModelPoint(self, w).gradient
 
     def value_and_gradient(self, w: npt.ArrayLike) -> tuple[float, Vector]:
         """Return P(w) and a (sub)gradient there.
@@ -393,13 +393,13 @@ class LinearModel:
         if self._has_kernel:
             found = self._one_pass(w)
             return found.loss + self._penalty(w), self._with_penalty(found.gradient, w)
-        evaluation = Evaluation(self, w)
-        return evaluation.value, evaluation.gradient
+        at = ModelPoint(self, w)
+        return at.value, at.gradient
 
     @property
     def dual(self) -> ModelDual:
         """Lower bounds of the minimum, by slopes from a point or from elsewhere."""
-        # Proofs stand above problems: this is the one door to them.
+        # Proofs build on problems: this is the only place where a problem imports them.
         from accelegrad.proofs.model_dual import ModelDual
 
         return ModelDual(self, kept=self._proved)
@@ -419,19 +419,19 @@ class LinearModel:
         at the given one with one side scaled down; the better counts. That costs one or two
         products with X^T. The bound is lowered by all that rounding can have added.
 
-        With l2 = 0 the last term is left out and theta must satisfy sum_i p_i theta_i a_i = 0. It
+        With l2 = 0 there is no last term, and theta must satisfy sum_i p_i theta_i a_i = 0. It
         is made so without leaving the domain of the conjugates, by the means of
         `accelegrad.proofs.null_space`. For losses with kinks, whose slopes at w say little, the
-        slopes of rows next to a kink are chosen anew. That costs a Gram matrix of X once, and then
+        slopes of rows next to a kink are chosen again. That costs a Gram matrix of X once, and then
         about as much as 5 to 50 gradients (of dense data; up to 200 of sparse data, whose gradients
         cost less). The bound is lowered by what rounding can have added, if columns that are
         dependent up to 1e-10 of their size are taken for dependent.
         """
-        return Evaluation(self, self._parameters(w)).dual_gap
+        return ModelPoint(self, self._parameters(w)).dual_gap
 
     def dual_value(self, w: npt.ArrayLike) -> float:
         """Return a lower bound of min P, namely P(w) - `dual_gap` (w)."""
-        return Evaluation(self, self._parameters(w)).dual_value
+        return ModelPoint(self, self._parameters(w)).dual_value
 
     def dual_value_at(self, derivatives: npt.ArrayLike) -> float:
         """Return the Fenchel dual D(theta) at given slopes theta, a lower bound of min P.
@@ -460,7 +460,7 @@ class LinearModel:
 
     @property
     def has_dual_bound(self) -> bool:
-        """Whether `dual_gap`, `dual_value` and `dual_value_at` can be had.
+        """Whether `dual_gap`, `dual_value` and `dual_value_at` can be computed.
 
         They can with l2 > 0, and else where there are fewer parameters than rows, at most 1000, and
         the Gram matrix of X costs no more than some dozens of gradients, or a second.
@@ -515,11 +515,6 @@ class LinearModel:
         return self.dual.distance_bound(start)
 
     @property
-    def loss_parameter(self) -> float:
-        """The loss's quantile, epsilon or delta; 0 for a loss that has none of them."""
-        return self.loss.parameter
-
-    @property
     def compiles_first(self) -> bool:
         """Whether the next evaluation compiles a kernel: some seconds, once on a machine."""
         if not self._has_kernel:
@@ -534,7 +529,7 @@ class LinearModel:
         return kernels.wanted(self._readable)
 
     def kernel_data(self) -> one_pass_gradient.Data:
-        """Return what the kernels read, made at the first call; it is nothing but views."""
+        """Return what the kernels read, made at the first call: views, no copies."""
         if self._kernel_data is None:
             from accelegrad.kernels import gradient
 

@@ -4,7 +4,7 @@ Each loss is convex in m, nonnegative and has infimum 0, so theta = 0 lies in th
 conjugate, with l*(0) = 0. The Fenchel dual gap of a linear model rests on that. Losses of labels
 are at least -y m, on which bounds of the intercept rest.
 
-The logistic loss has a formula of its own. All others share one, whose numbers an entry of the
+The logistic loss has a special formula. All others share one, whose numbers an entry of the
 table `LOSSES` gives: see `accelegrad.kernels.loss_shape`, which compiled code reads too.
 """
 
@@ -93,7 +93,7 @@ class LossEntry:
 
     @property
     def class_name(self) -> str:
-        """The name in losses' own words for themselves, such as SquaredHinge."""
+        """The name in CamelCase, such as SquaredHinge."""
         return self.name.title().replace("_", "")
 
 
@@ -233,7 +233,7 @@ class Loss:
     """A convex loss of a number m (margin or prediction) and a target y: see `make_loss`.
 
     Every method is vectorised over `m` and `y` and works in the floating type of `m`: float32
-    stays float32. The parameter is an attribute by its own name too, such as `delta`.
+    stays float32. The parameter is also an attribute by its name, such as `delta`.
     """
 
     plain_name: str
@@ -360,7 +360,7 @@ class Loss:
     def conjugate(self, theta: npt.ArrayLike, y: npt.ArrayLike) -> Vector:
         """Return l*(theta) = sup_m theta m - l(m, y) in float64, infinite outside its domain.
 
-        A theta outside the domain by no more than a few units of rounding (of its own floating
+        A theta outside the domain by no more than a few units of rounding (of its floating
         type, relative to its size and the domain's) counts as lying on the domain's end.
         """
         slope = np.asarray(theta)

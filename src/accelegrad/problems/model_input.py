@@ -57,7 +57,7 @@ def design_matrix(given: Any, *, checked: bool = False) -> Any:
 
 
 def _fit_for_blas(X: Array) -> bool:
-    """Tell whether NumPy multiplies X by BLAS; without it one copy now saves much time later."""
+    """Return whether NumPy multiplies X by BLAS; without it one copy now saves much time later."""
     return X.flags.aligned and min(X.strides) == X.itemsize
 
 

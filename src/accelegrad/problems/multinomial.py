@@ -1,4 +1,4 @@
-"""Multinomial logistic regression: one row of weights a class, as a function for `minimize`.
+"""Multinomial logistic regression: one row of weights per class, as a function for `minimize`.
 
 The objective is
 
@@ -60,7 +60,7 @@ class MultinomialModel:
         ):
             raise ValueError(f"classes must hold whole numbers from 0 to {self.n_classes - 1}.")
         # The checks of data and weights, the shares of the rows and the columns' scaling are those
-        # of a linear model; its own targets, all of them +1, play no part.
+        # of a linear model; its targets, all of them +1, are not used.
         self.rows = LinearModel(
             X,
             np.ones(index.shape),

@@ -57,8 +57,8 @@ class Penalty(ABC):
     #: Whether it is a sum over the coordinates: then clipping the prox to a box gives the prox of
     #: penalty and box together.
     separable: bool = False
-    #: Whether phi(t x) = t phi(x) for t >= 0, as a norm has it: then affine minorants through zero
-    #: tell all about phi.
+    #: Whether phi(t x) = t phi(x) for t >= 0, as for a norm: then phi is the largest of its affine
+    #: minorants through zero.
     homogeneous: bool = False
     #: Whether it is nowhere negative: then the objective bounds what else is in it.
     nonnegative: bool = False
@@ -117,7 +117,7 @@ class L1(Penalty):
     Parameters
     ----------
     strength : float or array_like
-        A positive number for every coordinate, in any dimension; or one weight a coordinate, none
+        A positive number for every coordinate, in any dimension; or one weight per coordinate, none
         negative, where a weight of 0 leaves the coordinate unpenalised.
     """
 
@@ -259,7 +259,7 @@ class GroupL2(Penalty):
     def _labels(self, groups: Any) -> tuple[_Labels, int]:
         """Return a label from 0 on, or _FREE, for every coordinate known, and how many there are.
 
-        It settles the size where the groups tell it.
+        Labels also set the size: there is one for each coordinate.
         """
         lists = _index_lists(groups)
         if lists is not None:
@@ -290,7 +290,7 @@ class GroupL2(Penalty):
 
     @property
     def dimension(self) -> int | None:
-        """The number of coordinates, None if the groups do not tell it."""
+        """The number of coordinates, None if the groups do not determine it."""
         return self._size
 
     def check_dimension(self, size: int) -> None:
@@ -461,7 +461,7 @@ class OnLeading(Penalty):
         return np.concatenate([self._penalty.prox(x[: self._size], step), x[self._size :]])
 
     def level_radius(self, value: float) -> float:
-        """Return the penalty's own if it applies to all the coordinates, else inf."""
+        """Return the inner penalty's if it applies to all the coordinates, else inf."""
         return self._penalty.level_radius(value) if self._size == self._total else math.inf
 
     def __repr__(self) -> str:
@@ -482,7 +482,7 @@ class _Foreign(Penalty):
 
     @property
     def dimension(self) -> int | None:
-        """The object's own dimension, None if it has none."""
+        """The user's object's dimension, None if it has none."""
         return self._dimension
 
     def value(self, x: Vector) -> float:
@@ -510,7 +510,7 @@ class _Foreign(Penalty):
         return nearby
 
     def level_radius(self, value: float) -> float:
-        """Return the object's own level radius, inf if it has none."""
+        """Return the user's object's level radius, inf if it has none."""
         if self._level_radius is None:
             return math.inf
         radius = _number("penalty.level_radius", self._level_radius(value))

@@ -10,15 +10,14 @@ from collections.abc import Iterator
 from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 
-Matrix = npt.NDArray[np.float64]
+from accelegrad.problems.gram import Matrix
 
 #: float32 data with at most this many entries are kept as a float64 copy too (8 MB).
-SMALL = 1 << 20
+SMALL_DATA = 1 << 20
 #: Entries that are converted at a time: their copy fits into the cache.
-BLOCK = 1 << 17
+BLOCK_ENTRIES = 1 << 17
 
 
 class MatrixProducts(Protocol):
@@ -50,7 +49,7 @@ class Products:
         self._is_sparse = bool(sp.issparse(X))
         self._is_double = X.dtype == np.float64
         self._whole: Any = X if self._is_double else None
-        # A view; made once because SciPy takes its time to make one.
+        # A view; made once because SciPy is slow to make one.
         self._transpose: Any = X.T if self._is_double else None
 
     def forward(self, w: Matrix) -> Matrix:
@@ -78,7 +77,7 @@ class Products:
         """Return the matrix in float64, or None where a copy would take too much memory."""
         if self._whole is None:
             entries = self.X.nnz if self._is_sparse else self.X.size
-            if entries <= SMALL:
+            if entries <= SMALL_DATA:
                 self._whole = self.X.astype(np.float64)
                 self._transpose = self._whole.T
         return self._whole
@@ -88,11 +87,11 @@ class Products:
         n, d = self.X.shape
         every = slice(None)
         if not self._is_sparse and not self.X.flags.c_contiguous:
-            for some in runs(d, BLOCK // n):
+            for some in runs(d, BLOCK_ENTRIES // n):
                 yield every, some, self.X[:, some].astype(np.float64)
             return
         entries = self.X.nnz if self._is_sparse else self.X.size
-        for some in runs(n, BLOCK * n // max(entries, 1)):
+        for some in runs(n, BLOCK_ENTRIES * n // max(entries, 1)):
             yield some, every, self.X[some].astype(np.float64)
 
 

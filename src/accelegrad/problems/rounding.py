@@ -20,12 +20,13 @@ from accelegrad.errors import Vector
 from accelegrad.problems.losses import Loss
 from accelegrad.problems.squares import column_squares, norm
 
+#: Twice the largest relative error of one operation
 UNIT = float(np.finfo(np.float64).eps)
 #: What is lost to underflow in one operation, at most.
 SMALLEST = float(np.nextafter(0.0, 1.0))
 #: Units of rounding that cover the few operations around a sum: logarithms, divisions, a norm.
 FEW = 8.0
-#: What a proven distance is multiplied by: far more than rounding can take from it.
+#: The factor by which proven distances are raised: much more than rounding can lower them.
 ROUNDED_UP = 1.0 + 1e-9
 
 
@@ -35,7 +36,7 @@ def growth(terms: int) -> float:
 
 
 def pairwise_growth(terms: int) -> float:
-    """Return the same for sums in pairs, such as NumPy's own over contiguous arrays.
+    """Return the same for sums in pairs, such as NumPy's over contiguous arrays.
 
     NumPy adds up to 128 numbers one after the other, in eight sums, before it adds in pairs.
     """
@@ -53,7 +54,7 @@ class PointRounding(NamedTuple):
 class DataRounding:
     """Bounds on the rounding of products with the rows of a linear model.
 
-    They go by the norms of the columns, so that it does not matter in which units these are.
+    They follow from the norms of the columns, so that the units of these do not matter.
 
     Parameters
     ----------
@@ -86,8 +87,9 @@ class DataRounding:
         # The norm, by shares, of sum_j |x_ij| |w_j|.
         sizes = float(np.abs(weights) @ self.columns)
         margins = growth(self.n_features + 1) * (sizes + abs(intercept))
-        bend = 0.5 * loss.curvature * margins * margins if math.isfinite(loss.curvature) else 0.0
-        moved = steep * margins + bend
+        moved = steep * margins
+        if math.isfinite(loss.curvature):
+            moved += 0.5 * loss.curvature * margins * margins
         lost = growth(self.n_samples) * mean_loss
         lost += self.n_samples * SMALLEST if mean_loss > 0.0 else 0.0
         value = moved + lost + growth(self.n_features) * 0.5 * l2 * length * length

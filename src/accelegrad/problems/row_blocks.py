@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from accelegrad.errors import Vector
 
-RowNumbers = npt.NDArray[np.integer[Any]]
+RowNumbers = npt.NDArray[np.integer[Any]]  # indices of rows, from 0
 
 # Below this many rows of a sparse matrix gathering them here beats SciPy's indexing (measured).
 _GATHERED_ROWS = 128
@@ -27,7 +27,7 @@ class RowBlock(Protocol):
 
 
 def row_block(X: Any, rows: RowNumbers) -> RowBlock:
-    """Return some rows of a matrix; few of a sparse one are not made a matrix of their own."""
+    """Return some rows of a matrix; a few of a sparse one are not made a new matrix."""
     if not sp.issparse(X) or rows.size > _GATHERED_ROWS:
         # A slice is a view, where an index makes a copy.
         index = slice(rows[0], rows[0] + 1) if rows.size == 1 else rows
@@ -36,7 +36,7 @@ def row_block(X: Any, rows: RowNumbers) -> RowBlock:
 
 
 class MatrixRows:
-    """Rows as a matrix of their own."""
+    """Rows that are copied to a new matrix."""
 
     def __init__(self, matrix: Any) -> None:
         self.matrix = matrix

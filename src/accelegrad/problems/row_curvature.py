@@ -11,12 +11,13 @@ from accelegrad.errors import Vector
 from accelegrad.problems.losses import Loss
 from accelegrad.problems.row_blocks import RowNumbers
 
-#: Of the rows: to draw and copy more takes as long as all of them, which tell more (measured).
+#: The largest share of the rows that is sampled: to draw and copy more takes as long as using all
+#: of them (measured).
 MOST_SAMPLED = 0.3
 
 
 def curved_rows(loss: Loss, slopes: Vector, y: Vector) -> npt.NDArray[np.bool_]:
-    """Tell which rows' losses, linear beyond corners and parabolas between, are curved here."""
+    """Return which rows' losses, linear beyond corners and parabolas between, are curved here."""
     if loss.classification:  # one end of the domain is 0
         sizes = np.abs(slopes)
         return np.asarray((sizes > 0.0) & (sizes < loss.lipschitz))
@@ -53,7 +54,7 @@ def second_derivatives(
 def drawn_by_weight(
     weights: Vector, size: int, generator: Callable[[], np.random.Generator]
 ) -> tuple[RowNumbers | None, Vector]:
-    """Return rows and weights that stand for all: None and the weights themselves if few enough.
+    """Return rows and weights that stand for all; None and all weights where no sample is smaller.
 
     Rows are drawn by their weights, and then weigh the same, so that none is wasted on a row
     without weight. The generator is made where it is needed.

@@ -3,8 +3,8 @@
 The sum is P(w) = sum_i p_i l(m_i, y_i) + l2 / 2 ||w||^2 with the margins m_i = <a_i, w> (plus an
 intercept, the last coordinate of w, which the l2 term leaves out) and shares p_i that sum to 1.
 
-Where the rows are is the sum's own affair: in memory (`LinearModel`), read chunk by chunk
-(`StreamedModel`), on a cluster. Margins and slopes stay where the rows are. What crosses the border
+Only the sum knows where its rows are: in memory (`LinearModel`), read chunk by chunk
+(`StreamedModel`), on a cluster. Margins and slopes stay where the rows are. What is exchanged
 is of the size of w or a number, and additive: the parts of a split are added up, in float64. The
 rest is a small sample, which is local. No result depends on the split, but for rounding; samples
 are the same rows for any split, because they are drawn by row number or by sums over all rows.
@@ -129,7 +129,7 @@ class RowSum(Protocol):
 
     @property
     def in_memory(self) -> LinearModel | None:
-        """The sum itself where all rows are at hand, for methods that go from row to row."""
+        """The sum itself where all rows are in memory, for methods that go from row to row."""
 
     def smoothed(self, mu: float) -> RowSum:
         """Return the sum over the same rows with the Moreau envelope of the loss."""

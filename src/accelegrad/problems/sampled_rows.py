@@ -10,7 +10,7 @@ from accelegrad.errors import Vector
 from accelegrad.problems.row_blocks import RowNumbers
 
 if TYPE_CHECKING:
-    from accelegrad.problems.linear_model import Evaluation, LinearModel
+    from accelegrad.problems.linear_model import LinearModel, ModelPoint
 
 
 class LocalRows(NamedTuple):
@@ -26,7 +26,7 @@ class LocalRows(NamedTuple):
     weights: Vector  # sum_k weights_k a_k a_k' stands for the second derivatives
 
     @classmethod
-    def of(cls, at: Evaluation, numbers: RowNumbers, weights: Vector) -> LocalRows:
+    def of(cls, at: ModelPoint, numbers: RowNumbers, weights: Vector) -> LocalRows:
         """Take rows of a model, in order; some of them may come more than once."""
         first = np.flatnonzero(np.diff(numbers, prepend=-1))
         numbers, weights = numbers[first], np.add.reduceat(weights, first)
@@ -88,7 +88,7 @@ class ModelRows:
         assert self.numbers is not None
         return self._model.of_rows(self.numbers, l2)
 
-    def local(self, at: Evaluation) -> LocalRows | None:
+    def local(self, at: ModelPoint) -> LocalRows | None:
         """Return the rows that have weight with what a point knows of them; None if none has."""
         assert self.weights is not None
         numbers, weights = self.numbers, self.weights

@@ -6,11 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from accelegrad.errors import whole_number
-
-Rows = npt.NDArray[np.int64]
+from accelegrad.problems.row_blocks import RowNumbers
 
 
 class BatchSampler:
@@ -55,7 +53,7 @@ class BatchSampler:
         self.rng = rng
         self.replacement = bool(replacement)
         self.rows_drawn = 0
-        self._permutation: Rows = np.empty(0, dtype=np.int64)
+        self._permutation: RowNumbers = np.empty(0, dtype=np.int64)
         self._position = 0
 
     def __repr__(self) -> str:
@@ -69,8 +67,9 @@ class BatchSampler:
         """Passes over the rows so far: rows drawn / n."""
         return self.rows_drawn / self.n
 
-    def next_rows(self) -> Rows:
+    def next_rows(self) -> RowNumbers:
         """Return the rows of the next batch, an array not to be written to."""
+        rows: RowNumbers
         if self.replacement:
             rows = self.rng.integers(self.n, size=self.batch_size)
         else:
@@ -81,7 +80,7 @@ class BatchSampler:
         self.rows_drawn += rows.size
         return rows
 
-    def next_batches(self, most: int) -> Rows:
+    def next_batches(self, most: int) -> RowNumbers:
         """Return the rows of the next batches one after the other, the same as batch by batch.
 
         They are at most `most` batches, and never go beyond an epoch's end: only their last one may
@@ -135,20 +134,20 @@ class BatchSampler:
         kind = type(self.rng.bit_generator).__name__
         given = {name: state[name] for name in ("n", "batch_size", "replacement")}
         given["bit_generator"] = state["bit_generator"].get("bit_generator")
-        own = {
+        present = {
             "n": self.n,
             "batch_size": self.batch_size,
             "replacement": self.replacement,
             "bit_generator": kind,
         }
-        for name, expected in own.items():
+        for name, expected in present.items():
             if given[name] != expected:
                 raise ValueError(
                     f"state was taken with {name}={given[name]!r}, but the sampler has "
                     f"{name}={expected!r}."
                 )
 
-    def _checked_walk(self, state: Mapping[str, Any]) -> tuple[Rows, int]:
+    def _checked_walk(self, state: Mapping[str, Any]) -> tuple[RowNumbers, int]:
         permutation = np.array(state["permutation"], dtype=np.int64)
         position = whole_number("state's position", state["position"], least=0)
         whole = np.array_equal(np.sort(permutation), np.arange(self.n))
@@ -164,9 +163,8 @@ class BatchSampler:
 class GrowingSampler(BatchSampler):
     """Draws batches that may grow, all those of one size being equally large.
 
-    An epoch's end may lie within a batch: a shorter batch would count as much as the others, and
-    its rows so much more, which undoes what going through all rows in turn is good for. A batch of
-    all rows holds them in order.
+    An epoch's end may lie within a batch: a shorter batch would count as much as the others, and so
+    each of its rows for more than another row. A batch of all rows holds them in order.
 
     Parameters
     ----------
@@ -188,14 +186,14 @@ class GrowingSampler(BatchSampler):
             raise ValueError(f"batch_size must be at most {self.n}, but it is {batch_size}.")
         self.batch_size = size
 
-    def next_rows(self) -> Rows:
+    def next_rows(self) -> RowNumbers:
         """Return the rows of the next batch, an array not to be written to."""
         return self.next_batches(1)
 
-    def next_batches(self, most: int) -> Rows:
+    def next_batches(self, most: int) -> RowNumbers:
         """Return the rows of the next `most` batches, one after the other."""
         if self.batch_size == self.n:
-            rows = np.tile(np.arange(self.n), most)
+            rows: RowNumbers = np.tile(np.arange(self.n), most)
             self.rows_drawn += rows.size
             return rows
         if self.replacement:
@@ -204,7 +202,7 @@ class GrowingSampler(BatchSampler):
         self.rows_drawn += rows.size
         return rows
 
-    def _walked(self, wanted: int) -> Rows:
+    def _walked(self, wanted: int) -> RowNumbers:
         """Return the next rows along the permutations."""
         parts = []
         while wanted > 0:

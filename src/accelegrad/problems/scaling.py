@@ -1,8 +1,8 @@
 """Standardised columns without touching the data: a change of a linear model's coordinates.
 
 Standardising X and fitting v is the same as fitting w = s v on X itself, the means taken up by the
-intercept. So the data are neither copied nor, where they are sparse, filled in. And where it is the
-intercept that is far off, a run is spared the way (`near_start`).
+intercept. So the data are neither copied nor, where they are sparse, filled in. And where a
+better intercept alone explains most of the loss, a run starts with it (`near_start`).
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _BLOCK_ENTRIES = 1 << 18
 _CONSTANT = 1e3
 # Rows that an intercept is fitted to, at most: a start need not be exact.
 _MOST_ROWS = 10_000
-# The intercept is far off where fitting it alone leaves at most this share of the loss.
-_FAR_OFF = 0.1
+# An intercept is worth fitting where that alone leaves at most this share of the loss; chosen.
+_WORTH_FITTING = 0.1
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -171,7 +171,7 @@ def near_start(model: LinearModel, x: Vector) -> Vector:
         margins = x[-1] + (model.X[rows] @ x[:-1] if x[:-1].any() else np.zeros(rows.size))
         shift = _best_shift(model.loss, margins, y, shares)
         before, after = (shares @ model.loss.value(margins + by, y) for by in (0.0, shift))
-    return np.append(x[:-1], x[-1] + shift) if after <= _FAR_OFF * before < np.inf else x
+    return np.append(x[:-1], x[-1] + shift) if after <= _WORTH_FITTING * before < np.inf else x
 
 
 def _best_shift(loss: Loss, margins: Vector, y: Vector, shares: Vector) -> float:
@@ -196,7 +196,7 @@ def unevenness(model: LinearModel) -> float:
     """Return how many times larger the entries of the largest column are than of the smallest.
 
     Of sparse data only the stored entries count: that a column has few of them does not make it
-    small. Columns of zeros are left out.
+    small. Columns of zeros do not count.
     """
     sums, counts = np.zeros((2, model.n_features))
     with np.errstate(over="ignore", invalid="ignore"):

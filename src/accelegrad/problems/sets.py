@@ -34,11 +34,11 @@ __all__ = [
     "as_feasible_set",
 ]
 
-# Relative size of the part of g that may stick out of a cone or a subspace and still be rounding.
-_ROUNDING = 1e-12
+# A part of g outside of a cone or a subspace is taken for rounding if it is at most this share.
+_NEGLIGIBLE = 1e-12
 # Relative residual above which the equations of an affine set contradict each other.
 _INCONSISTENT = 1e-9
-# Sets that are larger are as good as unbounded: squares of such numbers overflow.
+# Larger sets count as unbounded: squares of such numbers overflow.
 LARGEST = 1e150
 _EPSILON = float(np.finfo(np.float64).eps)
 
@@ -235,7 +235,7 @@ class WholeSpace(FeasibleSet):
 
 
 class _CentredSet(FeasibleSet):
-    """What the two balls share: a centre, and a radius in their own norm."""
+    """What the two balls share: a centre, and a radius in the norm of each."""
 
     def __init__(self, center: npt.ArrayLike, radius: float) -> None:
         self._center = _point("center", center)
@@ -548,14 +548,14 @@ class Halfspace(FeasibleSet):
         if excess <= 0.0:
             return x
         projected: Vector = x - excess * self._unit
-        # Once more: from far away the first time leaves the rounding of large numbers.
+        # Once more: for a distant point the first time leaves the rounding of large numbers.
         projected -= (float(self._unit.dot(projected)) - self._level) * self._unit
         return projected
 
     def linear_minimum(self, g: Vector) -> float:
         """Return b <g, n> if g = -a n with a >= 0, up to 1e-12 relative, else -inf."""
         along = float(self._unit.dot(g))
-        if along <= 0.0 and self._neglected(g) <= _ROUNDING * norm(g):
+        if along <= 0.0 and self._neglected(g) <= _NEGLIGIBLE * norm(g):
             return along * self._level
         return -math.inf
 
@@ -599,7 +599,7 @@ class Affine(FeasibleSet):
     A : array_like
         A dense matrix, one equation a row.
     b : array_like
-        One number a row.
+        One number per row.
     """
 
     def __init__(self, A: npt.ArrayLike, b: npt.ArrayLike) -> None:
@@ -646,13 +646,13 @@ class Affine(FeasibleSet):
         if self._rank == self.dimension:
             return self._nearest_zero.copy()
         projected: Vector = x - (self._basis.dot(x) - self._level).dot(self._basis)
-        # Once more: from far away the first time leaves the rounding of large numbers.
+        # Once more: for a distant point the first time leaves the rounding of large numbers.
         projected -= (self._basis.dot(projected) - self._level).dot(self._basis)
         return projected
 
     def linear_minimum(self, g: Vector) -> float:
         """Return <g, u> if g lies in the row space, up to 1e-12 relative, else -inf."""
-        if self._neglected(g) <= _ROUNDING * norm(g):
+        if self._neglected(g) <= _NEGLIGIBLE * norm(g):
             return float(g.dot(self._nearest_zero))
         return -math.inf
 
@@ -687,12 +687,12 @@ class Affine(FeasibleSet):
 
 
 class Product(FeasibleSet):
-    """The product of sets, each for its own block of consecutive coordinates.
+    """The product of sets, each for a block of consecutive coordinates.
 
     Parameters
     ----------
     blocks : sequence of sets, or of (set, size) pairs
-        A set of its own dimension (a ball with a vector as centre, say) may stand alone; one that
+        A set with a fixed dimension (a ball with a vector as centre, say) may stand alone; one that
         fits any dimension needs the size of its block. User-defined sets will do too.
 
     Examples
@@ -748,7 +748,7 @@ class Product(FeasibleSet):
         return math.hypot(*(member._scale() for member, _ in self._members))
 
     def _is_near(self, x: Vector, tolerance: float) -> bool:
-        # Each block at its own scale: a large one must not excuse a small one.
+        # Each block relative to its size: errors of a large one must not hide those of a small one.
         return all(member._is_near(x[block], tolerance) for member, block in self._members)
 
     def _projection_error(self, size: int) -> float:  # noqa: ARG002
@@ -775,12 +775,12 @@ class _Foreign(FeasibleSet):
 
     @property
     def dimension(self) -> int | None:
-        """The object's own dimension, None if it has none."""
+        """The user's object's dimension, None if it has none."""
         return self._dimension
 
     @property
     def diameter(self) -> float:
-        """The object's own diameter, inf if it has none."""
+        """The user's object's diameter, inf if it has none."""
         return self._diameter
 
     def project(self, x: Vector) -> Vector:
@@ -794,7 +794,7 @@ class _Foreign(FeasibleSet):
         return projected
 
     def linear_minimum(self, g: Vector) -> float:
-        """Return the object's own linear minimum, -inf if it has none."""
+        """Return the user's object's linear minimum, -inf if it has none."""
         return -math.inf if self._linear_minimum is None else float(self._linear_minimum(g))
 
     def __repr__(self) -> str:
@@ -844,17 +844,17 @@ def _block(index: int, given: Any) -> tuple[FeasibleSet, int]:
         member = as_feasible_set(given)
     except TypeError as error:
         raise TypeError(str(error).replace("feasible_set", name, 1)) from None
-    own = member.dimension
+    fixed = member.dimension
     if size is None:
-        size = own
+        size = fixed
     if size is None:
         raise ValueError(
             f"{name} must tell its size, but {member!r} fits any dimension: "
             f"give the pair ({member!r}, size)."
         )
-    if own is not None and own != size:
+    if fixed is not None and fixed != size:
         raise ValueError(
-            f"the size in {name} must be {own}, the dimension of {member!r}, but it is {size}."
+            f"the size in {name} must be {fixed}, the dimension of {member!r}, but it is {size}."
         )
     return member, size
 

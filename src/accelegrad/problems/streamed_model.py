@@ -19,7 +19,7 @@ import scipy.sparse as sp
 from accelegrad import kernels
 from accelegrad.errors import Vector, finite_vector
 from accelegrad.problems.gram import Matrix, Storage, pairs_per_row
-from accelegrad.problems.linear_model import Evaluation, LinearModel
+from accelegrad.problems.linear_model import LinearModel, ModelPoint
 from accelegrad.problems.losses import make_loss
 from accelegrad.problems.model_input import (
     check_labels,
@@ -85,20 +85,17 @@ class StreamedMatrix:
 
     def __getitem__(self, rows: RowNumbers) -> Any:
         """Return some rows, in the order of their numbers given, as a matrix in memory."""
-        order = np.argsort(rows, kind="stable")
-        ordered = np.asarray(rows)[order]
-        parts = []
-        for where, X in self.chunks():
-            first, last = np.searchsorted(ordered, (where.start, where.stop))
-            if last > first:
-                part = X[ordered[first:last] - where.start]
-                parts.append(part.astype(self.dtype, copy=False))
-        back = np.argsort(order)
+        found, places = [], []
+        for X, numbers, where in _split_by_chunks(rows, self.chunks()):
+            found.append(X[numbers].astype(self.dtype, copy=False))
+            places.append(where)
+        if not found:
+            empty = np.empty((0, self.shape[1]), self.dtype)
+            return empty if self.storage.dense else sp.csr_matrix(empty)
+        back = np.argsort(np.concatenate(places))
         if self.storage.dense:
-            return np.vstack(parts)[back] if parts else np.empty((0, self.shape[1]), self.dtype)
-        if not parts:
-            return sp.csr_matrix((0, self.shape[1]), dtype=self.dtype)
-        return sp.vstack([sp.csr_matrix(part) for part in parts], format="csr")[back]
+            return np.vstack(found)[back]
+        return sp.vstack([sp.csr_matrix(part) for part in found], format="csr")[back]
 
     def forward(self, w: Matrix) -> Matrix:
         """Return X w in float64: one pass."""
@@ -115,7 +112,7 @@ class StreamedMatrix:
         return product
 
     def fingerprint(self) -> str:
-        """Return a text that tells contents apart: one pass."""
+        """Return a text that differs for different contents: one pass."""
         digest = hashlib.blake2b(f"{self.shape}".encode())
         for _, X in self.chunks():
             parts = (X,) if isinstance(X, np.ndarray) else (X.data, X.indices, np.diff(X.indptr))
@@ -205,7 +202,7 @@ class StreamedModel(LinearModel):
 
     @property
     def in_memory(self) -> None:
-        """None: the rows are not at hand."""
+        """None: the rows are not in memory."""
         return None
 
     @property
@@ -238,7 +235,7 @@ class StreamedModel(LinearModel):
         loss, gradient = 0.0, np.zeros(self.n_parameters)
         margins, slopes = np.empty((2, self.n_samples if keep else 0))
         for where, part in self._parts():
-            at = Evaluation(part, w)
+            at = ModelPoint(part, w)
             loss += at.mean_loss
             gradient += at.gradient
             if keep:
@@ -267,14 +264,21 @@ class StreamedModel(LinearModel):
             for where, part in self._parts():
                 matrix += part._gram(None, weights[where])
             return matrix
-        order = np.argsort(rows, kind="stable")
-        ordered = rows[order]
-        for where, part in self._parts():
-            first, last = np.searchsorted(ordered, (where.start, where.stop))
-            if last > first:
-                chosen = order[first:last]
-                matrix += part._gram(ordered[first:last] - where.start, weights[chosen])
+        for part, numbers, places in _split_by_chunks(rows, self._parts()):
+            matrix += part._gram(numbers, weights[places])
         return matrix
+
+
+def _split_by_chunks(
+    rows: RowNumbers, chunks: Iterable[tuple[slice, Any]]
+) -> Iterator[tuple[Any, RowNumbers, RowNumbers]]:
+    """Yield the chunks that hold some of the rows: chunk, numbers in it, and places in `rows`."""
+    order = np.argsort(rows, kind="stable")
+    ordered = np.asarray(rows)[order]
+    for where, chunk in chunks:
+        first, last = np.searchsorted(ordered, (where.start, where.stop))
+        if last > first:
+            yield chunk, ordered[first:last] - where.start, order[first:last]
 
 
 class _FirstPass:

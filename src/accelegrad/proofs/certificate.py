@@ -14,29 +14,29 @@ from typing import Any
 import numpy as np
 
 from accelegrad.errors import Vector
-from accelegrad.problems.linear_model import Evaluation as ModelEvaluation
-from accelegrad.problems.linear_model import LinearModel
+from accelegrad.problems.linear_model import LinearModel, ModelPoint
 from accelegrad.problems.rounding import FEW, UNIT, growth, slopes_norm
 from accelegrad.proofs.cuts import LEAST_WEIGHT, PROVABLE, CutCertificate
 from accelegrad.proofs.fenchel import SlopeSums
 from accelegrad.proofs.model_dual import ModelDual
 from accelegrad.proofs.region import Region
-from accelegrad.rules.base import Evaluation
+from accelegrad.rules.base import Evaluated
 
-#: Steps before a dual bound of a model whose losses alone hold the weights, and between two.
+# How often bounds are computed: chosen, not measured.
+#: The least number of steps before an expensive bound (in the null space), and between two of them
 PATIENCE = 20
-#: The same for the steps of a method that needs few of them.
+#: The same for a method that needs few steps, whose bounds come as `LateBound`.
 LATE_PATIENCE = 8
-#: Steps between two of these bounds, as a share of those so far: with a goal, and without.
+#: Steps between two expensive bounds, as a share of those done: with a goal, and without
 OFTEN, SELDOM = 0.25, 3.0
-#: Steps between two bounds that cost a few products, as a share of those so far.
+#: Steps between two bounds that cost a few products, as a share of those done
 SPACING = 0.1
-#: One of so many of these bounds tries the slopes that take their time, too.
+#: One in this many of these bounds also tries repaired slopes, which cost more.
 REPAIRED_EVERY = 8
 
 
 class LateBound:
-    """A lower bound of a linear model's minimum that takes some time, when it is asked for.
+    """A lower bound of a linear model's minimum that is expensive, and computed when called.
 
     Parameters
     ----------
@@ -47,8 +47,8 @@ class LateBound:
     slopes : Vector, optional
         the slopes themselves.
     smoothing : float
-        The parameter mu of the smoothed loss whose slopes are meant; 0: the loss's own.
-    known : ModelEvaluation, optional
+        The parameter mu of the smoothed loss whose slopes are meant; 0: no smoothing.
+    known : ModelPoint, optional
         What the model whose slopes are meant knows at the point already.
     """
 
@@ -58,7 +58,7 @@ class LateBound:
         point: Vector | None = None,
         slopes: Vector | None = None,
         smoothing: float = 0.0,
-        known: ModelEvaluation | None = None,
+        known: ModelPoint | None = None,
     ) -> None:
         self._model, self._known = model, known
         self._point, self._slopes, self._smoothing = point, slopes, smoothing
@@ -87,8 +87,8 @@ class DualCertificate:
     the level at theta = l'(margins) is loss - <h, w> and the combination of the rows is h; both can
     be averaged. An intercept without limits, or an optimality condition that slopes are repaired to
     meet, takes the slopes themselves and some products with the data, so it is done at ever rarer
-    steps. Where the losses alone hold the weights it is not done at all in a short run, for the
-    first time takes longest.
+    steps. Where nothing but the losses bounds the weights it is not done in a short run at all,
+    because the first time takes longest.
 
     Parameters
     ----------
@@ -112,7 +112,7 @@ class DualCertificate:
         # The average is of what loss and gradient give, or of the slopes of all rows.
         self._sums = SlopeSums.zero(0 if self._by_rows else self.model.n_features)
         self._slopes = np.zeros(self.model.n_samples if self._by_rows else 0)
-        self._best: ModelEvaluation | None = None
+        self._best: ModelPoint | None = None
         self._best_sums: SlopeSums | None = None
         self._best_value = math.inf
         self._late: LateBound | None = None  # of the last evaluation, not computed yet
@@ -135,11 +135,11 @@ class DualCertificate:
             self._add_sums(evaluation, weight)
 
     def _wait(self, patience: int) -> int:
-        """Return how many steps to wait for the next bound that takes its time."""
+        """Return how many steps to wait for the next expensive bound."""
         return max(patience, int(self._spacing * self._count))
 
     def _is_due(self) -> bool:
-        """Tell whether it is time for a bound that costs a few products, and set the next time."""
+        """Return whether a bound that costs a few products is due, and set when the next one is."""
         due = self._count >= self._next
         if due:
             self._next = self._count + 1 + int(SPACING * self._count)
@@ -151,7 +151,7 @@ class DualCertificate:
         if weight > 0:
             self._weight += weight
             self._sums = self._sums.plus(one, weight)
-        if self.dual.has_only_l2:  # its parabola costs next to nothing
+        if self.dual.has_only_l2:  # the bound costs next to nothing then
             self._raise_by_sums(one)
             return
         if self._best_sums is None or evaluation.value < self._best_value:
@@ -189,13 +189,13 @@ class DualCertificate:
         return better
 
     def resolution(self, evaluation: Any) -> float:
-        """Return about the smallest gap that rounding lets a dual point prove at a point."""
+        """Return roughly the smallest gap that rounding lets a dual point prove at a point."""
         value = evaluation.value - getattr(evaluation, "penalty", 0.0)
         return PROVABLE * self.dual.resolution(evaluation.point, value)
 
     @property
     def gets_tight(self) -> bool:
-        """Whether the bound is sure to reach the minimum: where losses alone decide it may not."""
+        """Whether the bound is sure to reach the minimum."""
         return self.dual.terms.gets_tight
 
     def _add_rows(self, evaluation: Any, weight: float) -> None:
@@ -210,11 +210,11 @@ class DualCertificate:
                 self._next = self._count + self._wait(PATIENCE)
                 self.finish()
         elif self._is_due() or weight == 0:
-            # The best point and the latest in turn: in the end values do not tell which is better.
+            # The best point and the latest in turn: in the end values do not show which is better.
             is_bests_turn = self._looks % 2 == 0 and not self.dual.has_only_l2
             self._look(self._best if is_bests_turn else at)
 
-    def _look(self, at: ModelEvaluation) -> None:
+    def _look(self, at: ModelPoint) -> None:
         """Raise the bound by slopes at a point and by average ones; now and then by others too."""
         dual = self.dual
         # The point keeps the model's bound; an l2 term of a penalty makes it another one.
@@ -236,10 +236,10 @@ class DualCertificate:
             self._raise_to(at.dual_value)
 
     def finish(self) -> None:
-        """Make a bound that takes its time as good as it can be by now.
+        """Compute the expensive bounds from what is known by now.
 
-        Where losses alone hold the weights it takes the time of some dozens of gradients, best
-        spent at the best point; the average is asked only if that did not help.
+        In the null space that costs as much as some dozens of gradients, best spent at the best
+        point; the average is tried only if that did not help.
         """
         if self._late is not None:
             late, self._late = self._late, None
@@ -255,9 +255,9 @@ class DualCertificate:
         elif not self._raise_to(self._best.dual_value) and self._weight > LEAST_WEIGHT:
             self._raise_to(self.dual.at_slopes(self._slopes / self._weight))
 
-    def _at(self, evaluation: Any) -> ModelEvaluation:
+    def _at(self, evaluation: Any) -> ModelPoint:
         """Return what the model knows at the point; margins that a rule carried over are gone."""
-        known: ModelEvaluation | None = getattr(evaluation, "model", None)
+        known: ModelPoint | None = getattr(evaluation, "model", None)
         return self.model.evaluate(evaluation.point) if known is None else known
 
     def forget(self) -> None:
@@ -304,9 +304,9 @@ class Certificate:
     Parameters
     ----------
     cuts, dual
-        The two, where they can be had.
+        The two, where there are such bounds.
     model : LinearModel, optional
-        The function, where it is one: how far its rounding can go is known.
+        The function, where it is a linear model: then its rounding is known.
     everywhere : float
         A lower bound that is known beforehand.
     """
@@ -325,22 +325,22 @@ class Certificate:
         self.adders = tuple(part.add for part in self._parts)
         self._everywhere = everywhere
 
-    def add(self, evaluation: Evaluation, weight: float) -> None:
+    def add(self, evaluation: Evaluated, weight: float) -> None:
         """Take in an evaluation."""
         for add in self.adders:
             add(evaluation, weight)
 
     def add_minimiser(self, value: float) -> None:
-        """Take in that the gradient at a point with this value is zero.
+        """Note that the gradient at a point with this value is zero.
 
-        That of a linear model is so only up to rounding: its dual knows more.
+        A linear model's is zero only up to rounding: its dual proves more.
         """
         if self._model is not None:
             return
         self._everywhere = max(self._everywhere, value - FEW * UNIT * abs(value))
 
     def refresh(self) -> None:
-        """Bring the bounds up to date, as far as that costs little."""
+        """Bring the cheap bounds up to date."""
         if self.cuts is not None:
             self.cuts.refresh()
 
@@ -372,18 +372,18 @@ class Certificate:
         for part in self._parts:
             part.forget()
 
-    def resolution(self, evaluation: Evaluation) -> float:
-        """Return about the smallest gap that rounding lets anybody prove at a point."""
+    def resolution(self, evaluation: Evaluated) -> float:
+        """Return roughly the smallest gap that can be proved at a point, given rounding."""
         return min((part.resolution(evaluation) for part in self._parts), default=0.0)
 
-    def refuted(self, final: Evaluation) -> bool:
-        """Tell whether the cuts lie above a value that was attained: no minimiser is in K."""
+    def refuted(self, final: Evaluated) -> bool:
+        """Return whether the cuts lie above a value that was attained: no minimiser is in K."""
         if self.cuts is None or not self.cuts.lower_bound > final.value:
             return False
         return self.cuts.lower_bound > final.value + self._value_error(final)
 
-    def lower_bound(self, final: Evaluation) -> float:
-        """Return the lower bound to set against a point's value, so that the gap is a proof.
+    def lower_bound(self, final: Evaluated) -> float:
+        """Return the lower bound to subtract from a point's value, so that the gap is proved.
 
         It is lowered by what rounding can have taken from that value. A refuted region counts only
         where nothing else is known.
@@ -397,7 +397,7 @@ class Certificate:
                 bound = self.cuts.lower_bound
         return bound - self._value_error(final)
 
-    def _value_error(self, final: Evaluation) -> float:
+    def _value_error(self, final: Evaluated) -> float:
         """Return how far rounding can have taken a value; nothing is known of a user's function."""
         model = self._model
         if model is None:

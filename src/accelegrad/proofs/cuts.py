@@ -1,4 +1,4 @@
-r"""Cuts -> lower bound: a proof of accuracy that costs no call of its own.
+r"""Cuts -> lower bound: a proof of accuracy that costs no additional call.
 
 Convexity gives :math:`f(u) \ge f(x_t) + \langle g_t, u - x_t\rangle` for every u. Two lower bounds
 on the minimum over a region K follow: the best single cut, and the average of all the cuts with the
@@ -23,16 +23,16 @@ from accelegrad.problems.penalties import Penalty
 from accelegrad.problems.rounding import FEW, SMALLEST, UNIT, growth
 from accelegrad.problems.squares import norm
 from accelegrad.proofs.region import Region
-from accelegrad.rules.base import Evaluation, inner
+from accelegrad.rules.base import Evaluated, inner
 
-#: Cuts that are added to the aggregate together, of vectors with more than `LONG` entries or where
-#: no bound can end the run; of shorter ones they are added one by one, which proves more.
-BLOCK, LONG = 16, 2048
-#: Numbers that may wait to be added: huge vectors are not gathered.
+#: Cuts are added to the aggregate this many at a time where vectors have more than `LONG_VECTOR`
+#: entries or no bound can end the run; else one by one, which costs more and proves more. Chosen.
+BLOCK_CUTS, LONG_VECTOR = 16, 2048
+#: Numbers at most in cuts that wait to be added: huge vectors are added one by one.
 BLOCK_NUMBERS = 1 << 20
 #: The sum of smaller weights is no mean: their products vanish.
 LEAST_WEIGHT = 1e-200
-#: Times what rounding can add to a bound: a smaller gap is not asked for.
+#: The smallest gap that is asked for, as a multiple of what rounding can add to a bound
 PROVABLE = 2.0
 
 
@@ -59,7 +59,7 @@ class CutCertificate:
     region : Region
         Where the bounds are to hold.
     model : LinearModel, optional
-        The function, where it is one: how far its rounding can go is known.
+        The function, where it is a linear model: then its rounding is known.
     often : bool
         Whether a bound that is up to date may end the run.
     """
@@ -74,11 +74,11 @@ class CutCertificate:
         self._sum = Cut(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, np.zeros_like(region.center))
         self._count = 0
         self._pending: list[Cut] = []
-        short = often and size <= LONG and not region.costly
-        self._block = 1 if short else max(1, min(BLOCK, BLOCK_NUMBERS // size))
+        short = often and size <= LONG_VECTOR and not region.costly
+        self._block = 1 if short else max(1, min(BLOCK_CUTS, BLOCK_NUMBERS // size))
         self._centred = not region.center.any()
 
-    def add(self, evaluation: Evaluation, weight: float) -> None:
+    def add(self, evaluation: Evaluated, weight: float) -> None:
         """Take in the cut at an evaluation with its weight in the average (zero: not in it)."""
         cut = self._cut(evaluation, weight)
         if not self.region.costly:
@@ -87,7 +87,7 @@ class CutCertificate:
         if weight == 0 or len(self._pending) >= self._block:
             self.refresh()
 
-    def _cut(self, evaluation: Evaluation, weight: float) -> Cut:
+    def _cut(self, evaluation: Evaluated, weight: float) -> Cut:
         gradient, value, point = evaluation.gradient, evaluation.value, evaluation.point
         offset = point if self._centred else point - self.region.center
         slope = inner(gradient, offset)
@@ -102,15 +102,15 @@ class CutCertificate:
         level = value - penalty - slope
         return Cut(weight, level, abs(level), error, slack, length, gradient)
 
-    def _rounding(self, evaluation: Evaluation, value: float) -> tuple[float, float]:
+    def _rounding(self, evaluation: Evaluated, value: float) -> tuple[float, float]:
         """Return how far value and gradient can be off: nothing is known of a user's function."""
         if self.model is None:
             return 0.0, 0.0
         rounding = self.model.rounding_at(evaluation.point, value)
         return rounding.value, rounding.gradient
 
-    def resolution(self, evaluation: Evaluation) -> float:
-        """Return about the smallest gap that rounding lets a cut prove at a point."""
+    def resolution(self, evaluation: Evaluated) -> float:
+        """Return roughly the smallest gap that a cut can prove at a point, given rounding."""
         cut, radius = self._cut(evaluation, 0.0), self.region.radius
         slack = cut.slack * self.region.stretch + self._growth * cut.length
         return PROVABLE * (cut.error + self._growth * cut.size + slack * radius)

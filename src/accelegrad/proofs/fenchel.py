@@ -7,9 +7,9 @@ sum_i p_i l(<x_i, w> + b) + l1 ||w||_1 + l2 / 2 ||w||^2, for (w, b) in a set K, 
     -sum_i p_i l*(theta_i) + min over (w, b) in K of <v, w> + s b + l1 ||w||_1 + l2 / 2 ||w||^2 .
 
 The first sum is called the level. An intercept without limits demands s = 0: slopes are balanced by
-scaling down those above or those below 0, and what rounding leaves of s counts as much as the
-intercept of a minimiser can be. For 0 <= c <= 1 the slopes c theta are allowed too, with at least
-c times the level, since l* is convex and l*(0) = 0; the best c is used.
+scaling down those above or those below 0, and what rounding leaves of s is multiplied with the
+largest intercept that a minimiser can have. For 0 <= c <= 1 the slopes c theta are allowed too,
+with at least c times the level, since l* is convex and l*(0) = 0; the best c is used.
 
 `SlopeSums` and `DualSums` hold sums with a bound on how far rounding has taken each; parts of the
 rows can be summed anywhere and be added. `Terms` turns sums into the bound.
@@ -43,9 +43,9 @@ from accelegrad.problems.squares import norm
 #: l* of a loss with logarithms is off by up to this many units of rounding times |theta|, near the
 #: ends of its domain.
 STEEPEST_LOGARITHM = 40.0
-#: What estimates of a minimiser's size are multiplied by: far more than their own rounding.
+#: The factor by which estimates of a minimiser's size are raised: much more than their rounding.
 SIZE_ROUNDED_UP = 1.01
-#: What keeps the largest multiple of slopes on the safe side of its limit, relative to it.
+#: The factor that keeps the largest multiple of slopes on the safe side of its limit.
 MULTIPLE_ROUNDED_DOWN = 1.0 - 1e-12
 
 
@@ -139,7 +139,7 @@ class SlopeSums:
         height, mean = self.level + added, self.mean + mean_added
         moved = factor * other.combination
         combination = self.combination + moved
-        # UNIT is twice what one operation can be off by: enough for the errors' own rounding.
+        # UNIT is twice what one operation can be off by: enough for the rounding of the errors too.
         error = self.level_error + factor * other.level_error
         mean_error = self.mean_error + factor * other.mean_error
         off = self.combination_error + factor * other.combination_error
@@ -322,7 +322,7 @@ class Terms:
         return cls(model.n_features, l2, l1, feasible_set, fit_intercept=model.fit_intercept)
 
     def _take_ends(self) -> None:
-        """Take the ends of a box; so far away that products with them overflow they are open."""
+        """Take the ends of a box; ends so large that products with them overflow count as open."""
         chosen, d = self.feasible_set, self.n_features
         if isinstance(chosen, NonNegative):
             chosen = Box(0.0, np.inf)
@@ -444,8 +444,9 @@ class Terms:
             if self.separable:
                 return self._best_multiple(height, v, off, self._separable_least)
             assert reach is not None
-            far = reach().weights
-            return self._best_multiple(height - norm(off) * far, v, off, self._least_in_set(far))
+            size = reach().weights
+            least = self._least_in_set(size)
+            return self._best_multiple(height - norm(off) * size, v, off, least)
 
     def _least_with_intercept(self, sums: SlopeSums, reach: Callable[[], Reach]) -> float:
         """Return a lower bound of the mean slope times the intercept of a minimiser."""
@@ -454,15 +455,15 @@ class Terms:
             return 0.0
         low, high = self.intercept
         if low == -math.inf or high == math.inf:
-            far = reach().intercept
-            low, high = max(low, -far), min(high, far)
+            size = reach().intercept
+            low, high = max(low, -size), min(high, size)
         least = min(slope * end for slope in (lowest, highest) for end in (low, high))
         return least - growth(0) * abs(least) if math.isfinite(least) else -math.inf
 
     def _best_multiple(
         self, height: float, v: Vector, off: Vector, least: Callable[[Vector, Vector], float]
     ) -> float:
-        """Return the largest of c height + least(c v, c off) over 0 <= c <= 1, or about that."""
+        """Return roughly the largest of c height + least(c v, c off) over 0 <= c <= 1."""
         if not height > 0.0:
             return 0.0
 
@@ -496,13 +497,13 @@ class Terms:
     def _separable_least(self, v: Vector, off: Vector) -> float:
         """Return a lower bound of the minimum of <v, w> + l1 ||w||_1 + l2 / 2 ||w||^2 over the box.
 
-        Each entry of v may be off by `off`, which a weight gains as if l1 were so much less.
+        Each entry of v may be off by `off`, which has the effect of an l1 that is smaller by `off`.
         """
         # Rounded down: the difference can be off by a unit of l1.
         l1, l2 = self.l1 * (1.0 - growth(0)) - off, self.l2
         if self.free:
             if l2 == 0.0:
-                return 0.0  # as `_largest_multiple` sees to
+                return 0.0  # `_largest_multiple` makes sure of that
             beyond = np.maximum(np.abs(v) - l1, 0.0)
             return -0.5 * float(beyond @ (beyond / l2)) * (1.0 + growth(v.size))
         kink = np.clip(0.0, self.lower, self.upper)
@@ -522,10 +523,10 @@ class Terms:
         total = float(values[lowest, columns].sum()) - growth(v.size) * float(sizes.sum())
         return total if math.isfinite(total) else -math.inf
 
-    def _least_in_set(self, far: float) -> Callable[[Vector, Vector], float]:
+    def _least_in_set(self, largest: float) -> Callable[[Vector, Vector], float]:
         """Return what bounds the minimum of <v, w> + l2 / 2 ||w||^2 over a set that is no box.
 
-        `far` bounds the norm of a minimiser's weights.
+        `largest` bounds the norm of a minimiser's weights.
         """
         chosen, l2, d = self.feasible_set, self.l2, self.n_features
         assert chosen is not None
@@ -534,13 +535,13 @@ class Terms:
         def least(v: Vector, off: Vector) -> float:  # noqa: ARG001
             if l2 == 0.0:
                 found = chosen.linear_minimum(np.append(v, rest))
-                return found - growth(d) * norm(v) * far
+                return found - growth(d) * norm(v) * largest
             w = chosen.project(np.append(-v / l2, rest))[:d]
             value = float(v @ w) + 0.5 * l2 * float(w @ w)
-            size = (norm(v) + l2 * far) * far
+            size = (norm(v) + l2 * largest) * largest
             if not self.is_bounded:
                 return value - growth(d) * size
-            # Whatever the projection is worth: the tangent at w is below the function.
+            # However accurate the projection is: the tangent at w is below the function.
             slope = v + l2 * w
             tangent = chosen.linear_minimum(np.append(slope, rest)) - float(slope @ w)
             return value + min(tangent, 0.0) - 3.0 * growth(d) * size

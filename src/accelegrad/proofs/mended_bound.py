@@ -1,9 +1,9 @@
 """A lower bound of the minimum from a dual point that is mended on some of the rows.
 
 The slopes theta at a point are a dual point, and the gap that it proves is ||g||^2 / (2 l2), g
-being the gradient. Where the objective bends far more than l2 does that is hundreds of times what
-the value is off by, about <g, C^-1 g> / 2 for second derivatives C. Newton's step on the dual takes
-that away: with u = -(C + l2)^-1 g, the slopes theta_i + l''_i <a_i, u> leave the residual -l2 u in
+being the gradient. Where the second derivatives C of the objective are much larger than l2, that is
+hundreds of times the true gap, about <g, C^-1 g> / 2. Newton's step on the dual removes the
+difference: with u = -(C + l2)^-1 g, the slopes theta_i + l''_i <a_i, u> leave the residual -l2 u in
 place of g. It need not be done on all rows. On a sample whose second derivatives, weighted, stand
 for those of all, slopes have to move farther, and what that costs is about
 (rows / sample) <g, C^-1 g> / 2: a gap of the same order as the error, for some products with the
@@ -21,31 +21,33 @@ from typing import Any, Protocol
 import numpy as np
 
 from accelegrad.errors import Vector
-from accelegrad.problems.linear_model import Evaluation as ModelEvaluation
+from accelegrad.problems.linear_model import ModelPoint
 from accelegrad.problems.rounding import growth
 from accelegrad.problems.sampled_rows import LocalRows
 from accelegrad.problems.squares import norm
 from accelegrad.rules.base import inner
 
-#: Of the way to the end of its domain: how far the first guess may move a slope.
-FARTHEST = 0.5
-#: Products with the sample to find u, and the share of the goal at which the residual is no matter.
-PRODUCTS, NEGLIGIBLE = 5, 0.02
-#: Rounds at most; after one that leaves less than this share of the goal, or more than this share
-#: of the residual's square before, there is no other.
-ROUNDS, ENOUGH, PROGRESS = 4, 0.3, 0.5
+# Chosen, not measured.
+#: The first guess moves a slope by at most this share of its distance to the end of its domain.
+LARGEST_MOVE = 0.5
+#: Products with the sample at most to find u, and the share of the goal at which a residual of u is
+#: negligible
+MOST_PRODUCTS, NEGLIGIBLE_RESIDUAL = 5, 0.02
+#: The most rounds. There is another one while the residual's square is above `ENOUGH_RESIDUAL`
+#: times the goal, and each round brings it below `PROGRESS` times the one before.
+MOST_ROUNDS, ENOUGH_RESIDUAL, PROGRESS = 4, 0.3, 0.5
 
 
 class Preconditioner(Protocol):
-    """Something like the second derivatives, whose inverse can be applied."""
+    """An approximation of the second derivatives, whose inverse can be applied."""
 
     def solve(self, vector: Vector) -> Vector:
         """Return the inverse times a vector."""
 
 
 def mended_bound(
-    own: ModelEvaluation,
-    at: ModelEvaluation,
+    known: ModelPoint,
+    at: ModelPoint,
     sample: LocalRows,
     curvature: Preconditioner,
     goal: float,
@@ -54,18 +56,18 @@ def mended_bound(
 
     Parameters
     ----------
-    own : ModelEvaluation
-        What the model knows at w.
-    at : ModelEvaluation
+    known : ModelPoint
+        What the model whose minimum is bounded knows at w.
+    at : ModelPoint
         What a smooth model knows there: the same, or one that is close to a model with kinks.
     sample : LocalRows
         Rows that stand for all.
     curvature : Preconditioner
-        The second derivatives, about.
+        An approximation of the second derivatives.
     goal : float
         The gap that is wanted.
     """
-    model = own.model
+    model = known.model
     slopes, residual = _mended(at, sample, curvature, 2.0 * model.l2 * goal)
     theta = at.derivatives.copy()
     theta[sample.numbers] = slopes
@@ -79,29 +81,29 @@ def mended_bound(
 
 
 def _mended(
-    at: ModelEvaluation, sample: LocalRows, curvature: Preconditioner, goal: float
+    at: ModelPoint, sample: LocalRows, curvature: Preconditioner, goal: float
 ) -> tuple[Vector, Vector]:
     """Return slopes of the sample's rows, and the residual with them, whose square is to be small.
 
-    Slopes that would leave the domain stay at its end. What that leaves is for others to do, in
-    another round.
+    Slopes that would leave the domain stay at its end; in the next round other slopes make up for
+    it.
     """
     low, high = at.model.loss.domain(sample.y)
     d, l2 = at.model.n_features, at.model.l2
     slopes, step, missing, square = sample.slopes, np.zeros_like(at.gradient), at.gradient, math.inf
-    for _ in range(ROUNDS):
+    for _ in range(MOST_ROUNDS):
         moving = sample._replace(slopes=slopes)
         able = _with_room(moving, curvature.solve(missing), low, high)
-        further, moves = _solved(able, missing, curvature, l2, NEGLIGIBLE * goal)
+        further, moves = _solved(able, missing, curvature, l2, NEGLIGIBLE_RESIDUAL * goal)
         slopes = np.clip(slopes + able.weights / sample.shares * moves, low, high)
         if sample.intercept:
             slopes = _balanced(slopes, sample, float(at.gradient[-1]))
         residual = at.gradient + sample.combination(sample.shares * (slopes - sample.slopes))
         step = step + further
         missing = residual.copy()
-        missing[:d] += l2 * step[:d]  # it is not 0, but this is, where u is right
+        missing[:d] += l2 * step[:d]  # where u is right this is 0, though the residual is not
         before, square = square, inner(missing, missing)
-        if not ENOUGH * goal < square < PROGRESS * before:
+        if not ENOUGH_RESIDUAL * goal < square < PROGRESS * before:
             break
     return slopes, residual[:d]
 
@@ -111,7 +113,7 @@ def _with_room(sample: LocalRows, minus_step: Vector, low: Any, high: Any) -> Lo
     moves = sample.moves(-minus_step)
     room = np.where(moves > 0.0, high - sample.slopes, sample.slopes - low)
     needed = sample.weights * np.abs(moves)
-    most = FARTHEST * sample.shares * room
+    most = LARGEST_MOVE * sample.shares * room
     narrow = needed > most
     share = np.divide(most, needed, out=np.ones_like(needed), where=narrow)
     return sample._replace(weights=sample.weights * share)
@@ -128,7 +130,7 @@ def _solved(
     residual = -gradient
     direction = preconditioned = curvature.solve(residual)
     size = inner(residual, preconditioned)
-    for _ in range(PRODUCTS):
+    for _ in range(MOST_PRODUCTS):
         if not size > 0.0:
             break
         along = sample.moves(direction)

@@ -17,14 +17,14 @@ import numpy.typing as npt
 from scipy.optimize import brentq
 
 from accelegrad.errors import Vector, finite_vector
-from accelegrad.problems.linear_model import Evaluation, LinearModel
+from accelegrad.problems.linear_model import LinearModel, ModelPoint
 from accelegrad.problems.rounding import ROUNDED_UP, growth, pairwise_growth, slopes_norm
 from accelegrad.problems.squares import norm
 from accelegrad.proofs.fenchel import DataSums, Reach, SlopeSums, Terms, level
 from accelegrad.proofs.null_space import AllRows, DualBounds, NullSpace, obstacle, slopes_reaching
 
 #: Where the search for the best intercept begins, relative to the size of margins and targets, and
-#: how many times it goes 8 times as far: from 1e-6 to 3e8 times that size.
+#: how many times the step grows by a factor of 8: from 1e-6 to 3e8 times that size.
 _FIRST_SHIFT, _FARTHER, _BRACKET_TRIALS = 1e-6, 8.0, 16
 
 
@@ -36,10 +36,10 @@ class ModelDual:
     model : LinearModel
         The model.
     terms : Terms, optional
-        l2 and l1 terms and limits; by default the model's own l2 term alone.
+        l2 and l1 terms and limits; by default the model's l2 term alone.
     kept : dict, optional
-        Where results that serve again are kept; by default in this object. It never refers to the
-        model, which may own it.
+        Where results that are used again are kept; by default in this object. It never refers to
+        the model, which may refer to it.
     """
 
     def __init__(
@@ -65,12 +65,12 @@ class ModelDual:
 
     @property
     def needs_null_space(self) -> bool:
-        """Whether nothing but the losses holds the weights."""
+        """Whether nothing but the losses bounds the weights."""
         return self.has_only_l2 and self.terms.l2 == 0.0
 
     @property
     def is_there(self) -> bool:
-        """Whether bounds can be had, at a reasonable price.
+        """Whether bounds can be computed at a reasonable cost.
 
         They can where a term or a limit holds each weight, and else where there are fewer
         parameters than rows, at most 1000, and the Gram matrix of X costs no more than some dozens
@@ -82,18 +82,18 @@ class ModelDual:
 
     # -- bounds ----------------------------------------------------------------------------------
 
-    def at(self, known: Evaluation) -> float:
+    def at(self, known: ModelPoint) -> float:
         """Return the best bound that the slopes at a point give."""
         if self.needs_null_space:
             bounds = self.without_terms("dual_gap")
             return bounds.near(known.margins, known.derivatives)
         return self.by(known)
 
-    def by(self, known: Evaluation) -> float:
+    def by(self, known: ModelPoint) -> float:
         """Return the bound by the slopes at a point of a model of the same data.
 
         They may be those of a smoothed loss: these are in the domain of this loss's conjugate too,
-        and say much more than its own slopes, which jump.
+        and prove much more than the slopes of this loss, which jump.
         """
         if self.needs_null_space:
             return self.without_terms("dual_value_by").at(known.derivatives)
@@ -152,7 +152,7 @@ class ModelDual:
         return self.terms.lower_bound(sums, self.reach)
 
     def without_terms(self, wish: str) -> DualBounds:
-        """Return what gives bounds where nothing but the losses holds the weights, or refuse.
+        """Return what gives bounds where nothing but the losses bounds the weights, or refuse.
 
         It keeps no trace of the calls: bounds do not depend on those before.
         """
@@ -184,11 +184,11 @@ class ModelDual:
             return np.where(theta > 0.0, theta * up, theta)
         return theta if down == 1.0 else np.where(theta < 0.0, theta * down, theta)
 
-    def _slopes_with_intercept(self, known: Evaluation) -> list[Vector]:
+    def _slopes_with_intercept(self, known: ModelPoint) -> list[Vector]:
         """Return balanced slopes: at the best intercept for these weights, and at the given one.
 
-        So little is lost to an intercept that is off. To 0 all slopes are in the conjugate's
-        domain, which is convex.
+        So an intercept that is not the best one costs little. Scaled down, slopes stay in the
+        conjugate's domain, which is convex and holds 0.
         """
         slopes = [known.derivatives]
         if self.terms.intercept_is_free:
@@ -197,7 +197,7 @@ class ModelDual:
 
     @property
     def can_repair(self) -> bool:
-        """Whether `repaired` is there, at a reasonable price, and of use.
+        """Whether `repaired` is possible, at a reasonable cost, and of use.
 
         Without ends to keep within, as for the squared loss, the slopes at a point are as good.
         """
@@ -208,9 +208,9 @@ class ModelDual:
     def repaired(self, theta: Vector, w: Vector) -> Vector:
         """Return slopes nearby that meet the optimality condition for weights w, or nearly so.
 
-        What v differs from the slope of l2 term and l1 term at w costs much, all the more the
-        smaller l2 is. Here the slopes move within the conjugates' domain until v is as it should be
-        at w (or, where w_j = 0, the nearest that is allowed).
+        A difference of v from the slope of l2 term and l1 term at w makes the bound worse, the more
+        the smaller l2 is. Here the slopes move within the conjugates' domain until v is as it
+        should be at w (or, where w_j = 0, the nearest that is allowed).
         """
         model, l1, l2 = self.model, self.terms.l1, self.terms.l2
         bounds = self.without_terms("repaired")
@@ -255,7 +255,7 @@ class ModelDual:
         return float(min(values))
 
     def resolution(self, w: Vector, value: float) -> float:
-        """Return about how small a gap at w can be proved to be; 0 where that is not known."""
+        """Return roughly the smallest gap at w that can be proved; 0 where that is not known."""
         if not self.terms.gets_tight:
             return 0.0
         model = self.model
@@ -314,16 +314,16 @@ def _slopes_at_best_intercept(model: LinearModel, margins: Vector) -> Vector:
 def _bracket(total: Callable[[float], float], step: float) -> tuple[float, float] | None:
     """Return two shifts between which a nondecreasing function changes its sign.
 
-    None means that it is 0 at the shift 0, or that its sign is the same far out, as for the slopes
-    of a classification loss when all labels are equal.
+    None means that it is 0 at the shift 0, or that its sign is the same at all shifts, as for the
+    slopes of a classification loss when all labels are equal.
     """
     start = total(0.0)
     if start == 0.0:
         return None
-    direction, near = -math.copysign(1.0, start), 0.0
+    direction, shift = -math.copysign(1.0, start), 0.0
     for _ in range(_BRACKET_TRIALS):
-        far = near + direction * step
-        if total(far) * direction >= 0.0:
-            return min(near, far), max(near, far)
-        near, step = far, _FARTHER * step
+        next_shift = shift + direction * step
+        if total(next_shift) * direction >= 0.0:
+            return min(shift, next_shift), max(shift, next_shift)
+        shift, step = next_shift, _FARTHER * step
     return None

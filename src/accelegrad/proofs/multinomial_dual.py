@@ -7,8 +7,8 @@ The dual variables are a distribution :math:`s_i` over the classes for each row:
 
 At a point the softmax of its margins is taken. An intercept demands that the classes' shares are
 those of the data, :math:`\sum_i p_i s_i = \sum_i p_i e_{c(i)}`: intercepts that come near to that
-are found by iterative scaling, and what is left is made up for exactly by mixing in one and the
-same distribution for all rows.
+are found by iterative scaling, and the remaining difference is removed exactly by mixing the
+same distribution into all rows.
 """
 
 from __future__ import annotations
@@ -72,12 +72,12 @@ class MultinomialDual:
         return self._terms.lower_bound(sums)
 
     def _imbalance_cost(self, slopes: Matrix) -> float:
-        """Return what rounding in the distributions can be worth to a minimiser.
+        """Return what rounding in the distributions can change of the bound, at a minimiser.
 
         A row's slopes have the sum 0 but for some units of rounding, which margins are multiplied
         by. The intercepts, which can be shifted to have the least of them 0, multiply the classes'
         sums of slopes. The mean loss of a class's rows is at most log k over its share, and at
-        least the mean difference of the margins of any other class and its own.
+        least the mean difference of the margins of any other class and this one.
         """
         model = self.model
         farthest = math.sqrt(2.0 * math.log(model.n_classes) / model.l2)  # since P(0) = log k

@@ -13,7 +13,7 @@ balanced only nearly; here they are made so without leaving the domain of the co
   the domain are pulled back by scaling all of them down.
 - `NullSpace.correct` moves each slope in proportion to the room it has inside its interval, as the
   affine-scaling and interior-point methods do: slopes on an end stay there. That costs a Gram
-  matrix of the rows with room, and loses far less.
+  matrix of the rows with room, and loses much less.
 
 Losses with kinks have, near a minimiser, only about as many rows with room as there are parameters,
 those whose margins are next to a kink. `DualBounds.polished` therefore fixes all other slopes.
@@ -27,32 +27,29 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import scipy.linalg
 import scipy.sparse as sp
 
 from accelegrad.errors import Vector
+from accelegrad.problems.gram import Matrix
 from accelegrad.problems.losses import Loss
 from accelegrad.problems.products import Products, runs
 from accelegrad.problems.rounding import UNIT
+from accelegrad.problems.row_blocks import RowNumbers
 from accelegrad.proofs.fenchel import level
 
-Matrix = npt.NDArray[np.float64]
-Rows = npt.NDArray[np.integer[Any]]
-
-_EPS = float(np.finfo(np.float64).eps)
 _TINY = float(np.finfo(np.float64).tiny)
 # Gram matrices are factorised, so the parameters have to be few.
 MOST_PARAMETERS = 1000
-# Multiplications for the Gram matrix, n d^2: so many take about a second ...
+# The multiplications, n d^2, that a Gram matrix may take: these, which take about a second ...
 _SECONDS_WORK = 1e10
-# ... or so many for each stored entry. A gradient takes two, but waits for the memory: this is
-# about as much as fifty gradients of dense data.
-_WORK_AN_ENTRY = 512
-# A bound copies the rows whose slopes it moves: at most so many for each parameter, or this part
-# of all rows, or as many as have this many entries; whichever is most.
-_LEAST_ROWS = 8
-_MOST_ROWS = 0.125
+# ... or this many for each stored entry: about as much time as fifty gradients of dense data, which
+# do two multiplications for each entry but wait for the memory.
+_WORK_PER_ENTRY = 512
+# A bound copies the rows whose slopes it moves. The most of them, whichever number is largest: this
+# many for each parameter, this share of all rows, and the rows that have this many entries.
+_ROWS_PER_PARAMETER = 8
+_SHARE_OF_ROWS = 0.125
 _FEW_ENTRIES = 1 << 16
 # Entries of a block of rows: bounds the memory taken, and fits into the cache.
 _BLOCK_ENTRIES = 1 << 17
@@ -60,9 +57,11 @@ _BLOCK_ENTRIES = 1 << 17
 _WELL_CONDITIONED = 1e10
 # Directions in which the data, in those coordinates, are this small are rounding.
 _RANK_TOLERANCE = 1e-10
-# Corrections with a new Gram matrix. One that leaves more than this part of what is missing goes
-# only so far towards the first end; if it gets less far than this on its way, it is the last.
+# The most corrections with a new Gram matrix.
 _ROUNDS = 12
+# A correction counts if what is missing is at most this share of what was missing before. If not,
+# all slopes go this share of the way until the first of them reaches an end; if that way is less
+# than this share of the whole step, it was the last correction.
 _GAIN = 0.5
 _TOWARDS_END = 0.9
 _HOPELESS = 0.1
@@ -71,18 +70,18 @@ _HOPELESS = 0.1
 _RIDGE = 1e-13
 # Corrections with the same Gram matrix: each removes most of the rounding of the one before.
 _REFINEMENTS = 3
-# What is left, relative to the slopes and to columns of norm 1, where it counts as rounding.
+# An imbalance of at most this, relative to the slopes and to columns of norm 1, is rounding.
 _BALANCED = 1e-12
 # Units of rounding, relative to the terms, that count as none.
 _ROUNDOFFS = 64.0
-# Margins of labels at a minimiser are taken to be smaller, as a root mean square.
+# Margins of labels at a minimiser are assumed to be smaller, as a root mean square.
 _FARTHEST_MARGIN = 1e3
-# The part of the rows whose slopes may be chosen anew next to a kink.
+# The share of the rows, next to a kink, whose slopes may be chosen again.
 _MOST_FREE = 0.25
 
 
 def tree_growth(terms: int) -> float:
-    """Return the same for `sum_in_pairs` of products."""
+    """Return how far `sum_in_pairs` of products can be off, relative to their sizes' sum."""
     return (2.0 + 0.5 * math.log2(max(terms, 1))) * UNIT
 
 
@@ -113,7 +112,7 @@ def obstacle(X: Any, n_parameters: int) -> str | None:
         return f"it takes more rows than parameters, but there are {n_samples} and {n_parameters}"
     entries = int(getattr(X, "nnz", n_samples * n_parameters))
     work = n_samples * n_parameters**2
-    if work > max(_SECONDS_WORK, _WORK_AN_ENTRY * entries):
+    if work > max(_SECONDS_WORK, _WORK_PER_ENTRY * entries):
         return (
             f"its Gram matrix of {n_parameters} x {n_parameters} would take {work:.1g} "
             f"multiplications for the {entries} entries of X"
@@ -157,16 +156,16 @@ class NullSpace:
         """The dimension of the span of the columns: `n_parameters` unless they are dependent."""
         return int(self._mixing.shape[1])
 
-    def left_over(self, theta: Vector) -> float:
-        """Return the most that sum_i p_i theta_i m_i can be for margins with sum_i p_i m_i^2 = 1.
+    def largest_imbalance(self, theta: Vector) -> float:
+        """Return the largest sum_i p_i theta_i m_i for margins with sum_i p_i m_i^2 = 1.
 
-        It is 0 but for rounding, which is allowed for, where theta is balanced. Where rounding does
-        not explain it, the result is infinite.
+        Where theta is balanced it is 0 up to rounding, which is added. Where it is more than
+        rounding can explain, the result is infinite.
         """
         imbalance, size = self._exact_imbalance(theta), self.size(theta)
         if _norm(imbalance) > _BALANCED * size:
             return math.inf
-        # Columns have norm 1: each entry of the imbalance is off by so much at most.
+        # Columns have norm 1: this bounds the error of each entry of the imbalance.
         rounding = tree_growth(self.n_samples) * size * math.sqrt(self.n_parameters)
         return _norm(self._mixing.T @ imbalance) + rounding * self._stretch
 
@@ -178,7 +177,7 @@ class NullSpace:
         """Return the nearest balanced slopes, in the norm with weights p_i."""
         for _ in range(_REFINEMENTS):
             imbalance = self._imbalance(theta)
-            if _norm(imbalance) <= _EPS * self.size(theta):
+            if _norm(imbalance) <= UNIT * self.size(theta):
                 break
             theta = theta - self._forward(self._mixing @ (self._mixing.T @ imbalance))
         return theta
@@ -206,7 +205,7 @@ class NullSpace:
         )
 
     def _correct_some(
-        self, theta: Vector, low: Vector, high: Vector, rows: Rows
+        self, theta: Vector, low: Vector, high: Vector, rows: RowNumbers
     ) -> tuple[Vector, bool]:
         theta = theta.copy()
         free, theta[rows] = theta[rows], 0.0
@@ -216,12 +215,13 @@ class NullSpace:
         return self._reached(theta, found)
 
     def _reached(self, theta: Vector, found: bool) -> tuple[Vector, bool]:
-        return theta, found and self.left_over(theta) < math.inf
+        return theta, found and self.largest_imbalance(theta) < math.inf
 
     def _most_rows(self) -> int:
         """Return how many rows are cheap to copy and to factorise."""
         d = self.n_parameters
-        return max(_LEAST_ROWS * d, int(_MOST_ROWS * self.n_samples), _FEW_ENTRIES // d)
+        few = _FEW_ENTRIES // d
+        return max(_ROWS_PER_PARAMETER * d, int(_SHARE_OF_ROWS * self.n_samples), few)
 
     def _imbalance(self, theta: Vector) -> Vector:
         """Return sum_i p_i theta_i a_i for columns scaled to norm 1."""
@@ -242,7 +242,7 @@ class NullSpace:
         Columns are scaled to norm 1 first. Where they are nearly dependent the Gram matrix, whose
         errors are those of the squares, says little about the directions in which they are; a
         second one, in the coordinates of the first, does (as in the QR factorisation by two
-        Cholesky factorisations). What is tiny even there is left out: such columns are dependent.
+        Cholesky factorisations). What is tiny even there is dropped: such columns are dependent.
         """
         gram = self._gram(self.shares)
         norms = np.sqrt(gram.diagonal())
@@ -254,7 +254,7 @@ class NullSpace:
             self._mixing = mixing
             return
         sizes, directions = scipy.linalg.eigh(gram, check_finite=False)
-        least = _EPS * sizes.size * max(float(sizes[-1]), 1.0)
+        least = UNIT * sizes.size * max(float(sizes[-1]), 1.0)
         self._mixing = directions / np.sqrt(np.maximum(sizes, least))
         sizes, directions = scipy.linalg.eigh(
             self._gram(self.shares, mixed=True), check_finite=False
@@ -357,10 +357,10 @@ def slopes_reaching(
     """Return slopes between the ends with sum_i p_i theta_i a_i = target, and whether it is so.
 
     Each round solves for steps in proportion to the room between the ends (later to its square,
-    which keeps off the ends). Slopes that would leave are stopped at the end, for good, if most of
-    what is missing is gained by the others nevertheless; else all go only until the first is there.
+    which keeps off the ends). Slopes that would leave stay at the end, for good, if the others
+    nevertheless gain most of what is missing; else all move only until the first reaches its end.
     """
-    rounding = _ROUNDOFFS * _EPS * (_norm(target) + _norm(np.sqrt(data.shares) * theta))
+    rounding = _ROUNDOFFS * UNIT * (_norm(target) + _norm(np.sqrt(data.shares) * theta))
     missing = target - data.combination(theta)
     for count in range(_ROUNDS):
         room = _room(theta, low, high)
@@ -372,10 +372,10 @@ def slopes_reaching(
         for _ in range(_REFINEMENTS):
             step = room * data.margins(solve(missing))
             moved = np.clip(theta + step, low, high)
-            left = target - data.combination(moved)
-            if _norm(left) > _GAIN * _norm(missing):
+            remaining = target - data.combination(moved)
+            if _norm(remaining) > _GAIN * _norm(missing):
                 break
-            theta, missing, progress = moved, left, True
+            theta, missing, progress = moved, remaining, True
         if _norm(missing) <= rounding:
             return theta, True
         if not progress:
@@ -436,7 +436,7 @@ class DualBounds:
         self.space, self.loss, self.y = space, loss, y
         self._weighs = space.shares > 0.0
         low, high = loss.domain(y)
-        # A row without weight has no say: its slope is 0.
+        # A row without weight does not count: its slope is 0.
         self.low = np.where(self._weighs, low, 0.0)
         self.high = np.where(self._weighs, high, 0.0)
         self._unbounded = bool(np.isinf(low).all() and np.isinf(high).all())
@@ -488,14 +488,14 @@ class DualBounds:
         doublings = max(math.log2(max(most, 1) / rank), 0.0)
         counts = [int(rank * 2.0 ** (k / 2)) for k in range(int(2.0 * doublings) + 1)]
         nearest = np.partition(distances, counts)
-        rounding = _ROUNDOFFS * _EPS * float(np.max(np.abs(self.y)) + distances.min()) + _TINY
+        rounding = _ROUNDOFFS * UNIT * float(np.max(np.abs(self.y)) + distances.min()) + _TINY
         widths = (0.5 * float(nearest[k - 1] + nearest[k]) for k in counts)
         return [max(width, rounding) for width in widths if width < math.inf]
 
     def _freed(
-        self, margins: Vector, derivatives: Vector, rows: Rows, width: float
+        self, margins: Vector, derivatives: Vector, rows: RowNumbers, width: float
     ) -> tuple[Vector, bool]:
-        """Return slopes that the loss takes within so much of the margins, balanced if possible."""
+        """Return slopes that the loss takes within `width` of the margins, balanced if possible."""
         m, y = margins[rows], self.y[rows]
         (below, least), (above, greatest) = (
             self.loss.value_and_derivative(m + side, y) for side in (-width, width)
@@ -510,7 +510,7 @@ class DualBounds:
         theta = np.where(self._weighs, self.space.project(theta), 0.0)
         if self._unbounded:
             return theta, 1.0
-        slack = _ROUNDOFFS * _EPS * np.abs(theta)
+        slack = _ROUNDOFFS * UNIT * np.abs(theta)
         if (theta >= self.low - slack).all() and (theta <= self.high + slack).all():
             return np.clip(theta, self.low, self.high), 1.0
         if not self._around_zero:
@@ -521,11 +521,11 @@ class DualBounds:
 
     def _value(self, theta: Vector) -> float:
         """Return D(theta), less what rounding may have added; 0 where theta is not balanced."""
-        left = self.space.left_over(theta)
-        if left == math.inf:
+        imbalance = self.space.largest_imbalance(theta)
+        if imbalance == math.inf:
             return 0.0
         height, error = level(self.loss, self.space.shares, theta, self.y)
-        return max(height - error - left * self._reach, 0.0)
+        return max(height - error - imbalance * self._reach, 0.0)
 
     @cached_property
     def _reach(self) -> float:
@@ -563,7 +563,7 @@ def _inverse_root(gram: Matrix) -> Matrix | None:
 
 
 def _room(theta: Vector, low: Vector, high: Vector) -> Vector:
-    """Return half the harmonic mean of the distances to both ends, either of which may be far."""
+    """Return half the harmonic mean of the distances to both ends, which may be infinite."""
     below, above = theta - low, high - theta
     inside = (below > 0.0) & (above > 0.0)
     below, above = np.where(inside, below, 1.0), np.where(inside, above, 1.0)

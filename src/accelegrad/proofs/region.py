@@ -16,12 +16,12 @@ from accelegrad.rules.base import inner
 
 #: Steps tried at most for the least value of a cut and a penalty together.
 MOST_STEPS = 10
-#: What the longest of these steps gives away, relative to the cut's terms.
+#: What the bound of the longest of these steps loses, relative to the cut's terms
 GIVEN_AWAY = 1e-12
 #: No step is longer: a square of it may be needed.
 LONGEST_STEP = 1e250
 #: How near to the region's boundary, in radii, a minimum on it has to be found.
-NEAR = 0.05
+NEAR_BOUNDARY = 0.05
 
 
 class Change(Protocol):
@@ -44,7 +44,7 @@ class Region:
     assumed : bool
         Which of the two.
     growing : bool
-        Whether the radius is the run's own guess, which grows with the distance travelled.
+        Whether the radius is a guess of the run, which grows with the distance travelled.
     penalty : Penalty, optional
         A term that is added to the function: bounds are on the sum of both.
     change : object, optional
@@ -112,7 +112,8 @@ class Region:
         latter is at most R^2 / (2 s) in the region, so the sum at p plus
         (||p - center||^2 - R^2) / (2 s) is a lower bound. It is the minimum where p is on the
         boundary of the ball, and nearly where s is long and p inside. The distance of p grows with
-        s, and its ratio to s falls: hence the search. `size`, that of the cut, tells what is long.
+        s, and its ratio to s falls: hence the search. `size`, that of the cut, determines the
+        longest step.
         """
         assert self.penalty is not None
         bounds, radius = [(-math.inf, 0.0)], self.radius
@@ -130,7 +131,8 @@ class Region:
             else:
                 away = math.dist(point, self.center)
                 bounds.append(self._lagrangian(gradient, point, away, step))
-                if abs(away - radius) <= NEAR * radius or (away < radius and step == longest):
+                on_boundary = abs(away - radius) <= NEAR_BOUNDARY * radius
+                if on_boundary or (away < radius and step == longest):
                     break
                 if away > radius:
                     high = step * radius / away
@@ -160,6 +162,6 @@ class Region:
         value = self.penalty.value(point)
         slack = (away - self.radius) * (away + self.radius) / (2 * step)
         bound = slope + value + slack
-        # The point is a prox of terms that may be far larger than it is.
+        # The point is a prox of terms that may be much larger than it is.
         size = abs(slope) + abs(value) + abs(slack) + norm(gradient) * (away + self.radius)
         return (bound, size) if math.isfinite(bound) else (-math.inf, 0.0)

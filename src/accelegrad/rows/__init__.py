@@ -1,4 +1,4 @@
-"""Methods for sums over rows, each rule beside the oracle that it works on."""
+"""Methods for sums over rows, each rule next to the oracle that it works on."""
 
 from accelegrad.rows.dual_ascent import DualAscent
 from accelegrad.rows.newton import FinishedByNewton, SketchedNewton

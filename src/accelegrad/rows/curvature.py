@@ -24,7 +24,7 @@ LEAST_ROW = 1e-10  # a row of a Gram matrix this at least, even an empty one: it
 FACTOR_PRODUCT = 5e-11  # and a factorisation this per product.
 # Copying some rows and the products with them that follow take the time of this many evaluations
 # of as many rows, and this many seconds besides (measured).
-PRODUCTS, LEAST_PRODUCTS = 10.0, 5e-4
+PRODUCTS_COST, LEAST_PRODUCTS_SECONDS = 10.0, 5e-4
 
 # Those below were set by trial; benchmarks/finite_sum.py shows what they do.
 #: The least number of rows of a sample per parameter.
@@ -32,13 +32,13 @@ SAMPLED_PER_PARAMETER = 15
 #: A sample has more rows than that while it costs at most this many evaluations.
 CHEAP = 1.0
 #: Each sample is this many times as large as the one before.
-GROWTH = 3
+SAMPLE_GROWTH = 3
 #: In evaluations: curvature that costs more is a last resort; that of a smoothed loss pays sooner.
 MOST_COSTLY, MOST_COSTLY_SMOOTHED = 12.0, 60.0
 #: In evaluations and in parameters: curvature beyond either is never used.
 NEVER_BEYOND_COST, NEVER_BEYOND_PARAMETERS = 300.0, 3000
 #: A column whose curvature is below this share of the largest may have been missed by the sample.
-RARE = 1e-3
+RARE_COLUMN = 1e-3
 #: Of the loss's largest curvature: no coordinate is taken to have less, whatever the rows say here.
 FLATTEST = 1e-8
 #: Of the largest: no coordinate is scaled as if it had less curvature than this share.
@@ -59,7 +59,7 @@ class Factored:
 
     def solve(self, vector: Vector) -> Vector:
         """Return the inverse times a vector."""
-        # LAPACK itself: what SciPy's functions do beside takes longer, where matrices are small.
+        # LAPACK itself: where matrices are small, the checks of SciPy's functions take longer.
         solution: Vector = dpotrs(self._factor, self._units * vector, lower=1, overwrite_b=1)[0]
         return self._units * solution
 
@@ -127,7 +127,7 @@ class Costs(NamedTuple):
 
     def of_products(self, size: int) -> float:
         """Return the cost of some products with a sample, in evaluations."""
-        return PRODUCTS * size / self.n_samples + LEAST_PRODUCTS / self.evaluation
+        return PRODUCTS_COST * size / self.n_samples + LEAST_PRODUCTS_SECONDS / self.evaluation
 
     @property
     def least(self) -> int:
@@ -152,18 +152,18 @@ class Costs(NamedTuple):
         if self._is_out_of_question:
             return 0
         cheap = int((CHEAP * self.evaluation - self.factor) / max(self.row, LEAST_ROW))
-        size = max(self._fewest, cheap) * int(GROWTH ** min(number - 1, 20))
+        size = max(self._fewest, cheap) * int(SAMPLE_GROWTH ** min(number - 1, 20))
         return size if size <= MOST_SAMPLED * n else n
 
     def price(self, number: int, n_curved: int | None = None) -> tuple[float, float]:
-        """Return the cost of the `number`-th sample's curvature, and how long to do without.
+        """Return what the `number`-th sample's curvature costs, and the steps to do before it pays.
 
         Parameters
         ----------
         number : int
             The sample's.
         n_curved : int, optional
-            How many rows have curvature, as far as known: others cost nothing.
+            How many rows have curvature, if that is known: others cost nothing.
         """
         size = self.sample(number)
         if self.constant and size == self.n_samples:
@@ -182,7 +182,7 @@ def second_derivative_matrix(model: RowSum, point: RowPoint, rows: SampledRows) 
     matrix = model.gram(point, rows)
     ends = np.arange(model.n_parameters)
     seen = matrix[ends, ends]
-    if not seen.min() > RARE * seen.max():
+    if not seen.min() > RARE_COLUMN * seen.max():
         assert rows.weights is not None
         sizes = np.append(model.column_squares(), np.ones(int(model.fit_intercept)))
         mean = FLATTEST * model.loss.curvature

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from accelegrad.rules.base import Array, Evaluation, Rule, Step
+from accelegrad.rules.base import Array, Evaluated, Rule, Step
 
 
 class Dual(Protocol):
-    """What the rule asks of an oracle: the dual of a sum of losses with an l2 term."""
+    """What the rule needs from an oracle: the dual of a sum of losses with an l2 term."""
 
-    def __call__(self, point: Array) -> Evaluation:
+    def __call__(self, point: Array) -> Evaluated:
         """Evaluate the objective at a point, exactly."""
 
     def feasible(self, x0: Array) -> tuple[Array, Array]:
@@ -20,7 +20,7 @@ class Dual(Protocol):
     def ascend(self, slopes: Array, point: Array) -> tuple[Array, Array]:
         """Return slopes and point after an epoch: see `DualAscent`."""
 
-    def minorant(self, slopes: Array, at: Evaluation) -> Evaluation:
+    def minorant(self, slopes: Array, at: Evaluated) -> Evaluated:
         """Return the affine function below the objective that the slopes stand for.
 
         Its value and gradient at a point that was evaluated.
@@ -38,7 +38,7 @@ class DualAscentState(NamedTuple):
 
 @dataclass(frozen=True)
 class DualAscent(Rule):
-    r"""Stochastic dual coordinate ascent (SDCA), an epoch a step; no parameter to tune.
+    r"""Stochastic dual coordinate ascent (SDCA); a step is an epoch; no parameter to tune.
 
     The dual of :math:`\sum_i p_i\, l_i(a_i^\top w) + \frac{\lambda}{2} \|w\|^2` is
 

@@ -105,13 +105,13 @@ class DualOracle(RowOracle):
     def minorant(self, slopes: Vector, at: Evaluation) -> Evaluation:
         """Return the evaluation with a lower bound of the minimum.
 
-        The slopes' combination of rows is -l2 w up to the rounding of all steps so far: that tells
-        whether a bound, which takes a product with the data, may end the run.
+        The slopes' combination of rows is -l2 w up to the rounding of all steps so far, which gives
+        an estimate of the gap. Only if that may end the run, a product with the data proves it.
         """
         model = self.model
         height, _ = level(model.loss, model.shares, slopes, model.y)
-        about = at.value - (height - 0.5 * model.l2 * float(at.point @ at.point))
-        if about <= self.goal(at.value):
+        estimate = at.value - (height - 0.5 * model.l2 * float(at.point @ at.point))
+        if estimate <= self.goal(at.value):
             at.dual_value = model.dual.bound(slopes)
         else:
             at.late_bound = LateBound(model, slopes=slopes)
@@ -134,8 +134,8 @@ def _logistic_slope(loss: Loss, z: float, q: float, y: float) -> float:
         return margin + q * slope(margin) - z
 
     # The margin m = z - q theta is between these two.
-    far = z - q * slope(z)
-    if rest(far) * rest(z) >= 0.0:  # the slope is the same all the way, up to rounding
-        return slope(far)
-    ends = min(z, far), max(z, far)
+    other = z - q * slope(z)
+    if rest(other) * rest(z) >= 0.0:  # the slope is the same all the way, up to rounding
+        return slope(other)
+    ends = min(z, other), max(z, other)
     return slope(brentq(rest, *ends, xtol=1e-300, rtol=_PRECISION, maxiter=500, disp=False))

@@ -1,4 +1,4 @@
-"""Newton's method with the curvature of a sample, corrected by what the steps themselves tell."""
+"""Newton's method with the curvature of a sample of rows, corrected by the last steps (L-BFGS)."""
 
 from __future__ import annotations
 
@@ -14,20 +14,31 @@ from accelegrad.rows.variance_reduced import (
     VarianceReducedAcceleGrad,
     VarianceReducedState,
 )
-from accelegrad.rules.base import Array, Evaluation, Step, StepRule, inner
+from accelegrad.rules.base import Array, Evaluated, Step, StepRule, inner
 
-DESCENT = 1e-4  # of the fall that the slope promises: a step that gains less is too long
-SHORTEST = 1e-12  # step: one this short that gains nothing means that rounding has the last word
-LEAST_BEND = 1e-290  # the product of a move and what it changed; less cannot be divided by
-NARROWING = 0.9  # times the step at most, the next trial after one that was too long
-ROUNDING = 4e-16  # relative: a value that is higher by no more may be as low
-NEWTON = 0.05  # what a step with fresh curvature is expected to leave of the Newton decrement
-FIRST = 0.2  # what one without any is expected to leave of its square
-#: Caution shrinks by this factor with a step that is not too long, to 0 below the next number, and
-#: grows by it, to the third number at least, with one that is.
+# Chosen, where nothing else is said; benchmarks/finite_sum.py times the whole method.
+#: A step is too long if it gains less than this share of the fall that the slope promises (Armijo's
+#: rule, with the customary constant).
+DESCENT = 1e-4
+#: Where values differ by rounding alone, a step may leave this share of the slope at most.
+FLATTER = 0.9
+#: A step this short that gains nothing means that rounding hides any further fall.
+SHORTEST_STEP = 1e-12
+#: The least product of a move and the change of the gradient along it that can be divided by
+LEAST_PRODUCT = 1e-290
+#: After a step that was too long, the next trial has at most this share of its length.
+NARROWING = 0.9
+#: A value that is higher by at most this, relative to it, may be as low: two units of rounding.
+VALUE_ROUNDING = 4e-16
+#: The share of the Newton decrement that is expected to remain after a step with new curvature
+EXPECTED_DECREMENT = 0.05
+#: The share of its square that is expected to remain after a step without any curvature
+EXPECTED_SQUARE = 0.2
+#: Caution is multiplied by BOLDER after a step that is not too long, and is 0 once it is below
+#: BOLD; after a step that is too long it is divided by BOLDER, and is at least WARNED.
 BOLDER, BOLD, WARNED = 0.1, 3e-3, 0.03
 # What has to be done before the next trial is known.
-BEGIN, BEGIN_ANEW, SKETCH, AIM, NOTHING = "begin", "begin anew", "sketch", "aim", ""
+BEGIN, START_OVER, SKETCH, AIM, NOTHING = "begin", "start over", "sketch", "aim", ""
 
 
 class Curvature(Protocol):
@@ -43,40 +54,40 @@ class Curvature(Protocol):
 
     @property
     def patience(self) -> float:
-        """How many steps to do with this one at least, where a new one is dear."""
+        """How many steps to do with this one at least, where a new one is expensive."""
 
     def solve(self, vector: Array) -> Array:
         """Return the inverse times a vector."""
 
 
 class Curved(Protocol):
-    """What the rule asks of an oracle beside values and gradients."""
+    """What the rule needs from an oracle besides values and gradients."""
 
     @property
     def changed(self) -> bool:
-        """Whether it is another function than before that was evaluated last."""
+        """Whether the last evaluation was of another function than the one before."""
 
     @property
-    def lowest(self) -> Evaluation | None:
+    def lowest(self) -> Evaluated | None:
         """What is known at the lowest point evaluated so far."""
 
-    def __call__(self, point: Array) -> Evaluation:
+    def __call__(self, point: Array) -> Evaluated:
         """Evaluate exactly."""
 
-    def original(self, evaluation: Evaluation) -> Evaluation:
+    def original(self, evaluation: Evaluated) -> Evaluated:
         """Return what is known of the function that this one stands for, where it was evaluated."""
 
     def guess(self, point: Array) -> Array | None:
-        """Return a point that may be far better than the start, None where there is none."""
+        """Return a point that may be much better than the start, None where there is none."""
 
-    def between(self, point: Array, trial: Evaluation) -> float:
+    def between(self, point: Array, trial: Evaluated) -> float:
         """Return where the function is lowest between a point (0) and a trial beyond that (1)."""
 
     def curvature(self, point: Array, number: int, caution: float) -> Curvature:
         """Return the curvature at a point that was evaluated; the same for the same arguments.
 
         It is taken from the `number`-th sample, each larger than the one before. With caution, from
-        0 to 1, it errs upwards where the function bends less nearby than farther away.
+        0 to 1, it errs upwards where the curvature is smaller nearby than farther away.
         """
 
 
@@ -92,12 +103,12 @@ class SketchedNewtonState(NamedTuple):
     step_size: float  # trial = point + step_size * direction
     slope: float  # minus the slope along the direction
     moves: Array  # the last steps, oldest first
-    bends: Array  # and how the gradient changed along them
+    gradient_changes: Array  # along each of them
     sketched_at: Array  # where the curvature was taken
     sketches: int  # how often it was
     sketched_with: float  # the caution then
     caution: float  # of the next one, from 0 to 1
-    used: int  # steps that were done with it
+    used: int  # steps that were done with this curvature
     due: str  # what has to be done before the next trial is known
 
 
@@ -109,12 +120,11 @@ class SketchedNewton(StepRule):
     summands, taken at some point before, with the corrections of the last ten steps (L-BFGS with
     :math:`B_0 = C^{-1}`). The trial :math:`x + d` is accepted if
     :math:`f(x + d) \le f(x) + 10^{-4} \langle g, d \rangle`; else the lowest point on the way to it
-    is tried next. The curvature is taken anew, from a larger sample, when steps do not make enough
-    of it: when the squared Newton decrement :math:`\langle g, B g\rangle` is left with more than
-    :math:`0.05^{2/(1+c)}` of itself by a step, c being the cost of the curvature in evaluations
-    (and, where that is much, when as many steps were done with the old one).
-    Before the first sample C is a number a coordinate; where a sample costs too much it stays so,
-    and the method is L-BFGS.
+    is tried next. New curvature is taken, from a larger sample, when steps gain too little with the
+    old one: when more than the share :math:`0.05^{2/(1+c)}` of the squared Newton decrement
+    :math:`\langle g, B g\rangle` remains after a step, c being the cost of new curvature in
+    evaluations (and, where it is expensive, only after c steps with the old one). Before the first
+    sample C is diagonal; where a sample costs too much it stays diagonal, and the method is L-BFGS.
 
     `output` and `last` are the last point that was accepted.
 
@@ -144,14 +154,14 @@ class SketchedNewton(StepRule):
         )
 
     def step(self, state: SketchedNewtonState, oracle: Curved) -> Step:  # type: ignore[override]
-        """Find the next trial, evaluate it, and accept it or go back some way."""
+        """Find the next trial, evaluate it, and accept it or make the next one nearer."""
         state = self.aimed(state, oracle)
         trial = oracle(state.trial)
         state = state._replace(iteration=state.iteration + 1)
         if state.iteration == 1:
             state = self._at(state, self._lower(trial, oracle), BEGIN)
         elif oracle.changed:
-            state = self._at(state, self._lower(trial, oracle), BEGIN_ANEW)
+            state = self._at(state, self._lower(trial, oracle), START_OVER)
         elif self._acceptable(state, trial):
             state = self._accepted(state, trial)
         else:
@@ -168,20 +178,20 @@ class SketchedNewton(StepRule):
             return state
         if state.due == BEGIN:
             state = self._begun(state, oracle)
-        elif state.due == BEGIN_ANEW:
-            state = self._begun_anew(state, oracle)
+        elif state.due == START_OVER:
+            state = self._started_over(state, oracle)
         elif state.due == SKETCH:
             state = self._sketched(state, oracle)
         else:
             state = self._improved(self._directed(state, oracle), state.slope, oracle)
         return state._replace(due=NOTHING)
 
-    def _lower(self, trial: Evaluation, oracle: Curved) -> Evaluation:
+    def _lower(self, trial: Evaluated, oracle: Curved) -> Evaluated:
         """Return the first trial of a function, or what is known of a lower point from before."""
         known = oracle.lowest
         return known if known is not None and known.value < trial.value else trial
 
-    def _at(self, state: SketchedNewtonState, trial: Evaluation, due: str) -> SketchedNewtonState:
+    def _at(self, state: SketchedNewtonState, trial: Evaluated, due: str) -> SketchedNewtonState:
         """Return the state with the trial accepted."""
         return state._replace(
             point=trial.point, value=trial.value, gradient=trial.gradient, due=due
@@ -191,26 +201,26 @@ class SketchedNewton(StepRule):
         """Return the state with the oracle's guess as a trial, or else a step from the start."""
         guess = oracle.guess(state.point)
         if guess is None:
-            return self._begun_anew(state, oracle)
+            return self._started_over(state, oracle)
         return state._replace(trial=guess, direction=guess - state.point)
 
-    def _begun_anew(self, state: SketchedNewtonState, oracle: Curved) -> SketchedNewtonState:
+    def _started_over(self, state: SketchedNewtonState, oracle: Curved) -> SketchedNewtonState:
         """Return the state for another function, of which nothing else is known yet."""
         none = state.moves[:0]
-        state = state._replace(moves=none, bends=none, sketches=0, caution=1.0, used=0)
-        if self._pays(FIRST, 0, self._curvature(state, oracle)):
+        state = state._replace(moves=none, gradient_changes=none, sketches=0, caution=1.0, used=0)
+        if self._pays(EXPECTED_SQUARE, 0, self._curvature(state, oracle)):
             return self._sketched(state, oracle)
         return self._directed(state, oracle)
 
-    def _acceptable(self, state: SketchedNewtonState, trial: Evaluation) -> bool:
+    def _acceptable(self, state: SketchedNewtonState, trial: Evaluated) -> bool:
         promised = DESCENT * state.step_size * state.slope
         if trial.value <= state.value - promised:
             return True
-        # Where values are rounded, slopes still tell: the slope has become flatter.
-        near = trial.value <= state.value + ROUNDING * abs(state.value)
-        return near and abs(inner(trial.gradient, state.direction)) <= 0.9 * state.slope
+        # Where values differ by rounding alone, a flatter slope shows that the trial is better.
+        near = trial.value <= state.value + VALUE_ROUNDING * abs(state.value)
+        return near and abs(inner(trial.gradient, state.direction)) <= FLATTER * state.slope
 
-    def _accepted(self, state: SketchedNewtonState, trial: Evaluation) -> SketchedNewtonState:
+    def _accepted(self, state: SketchedNewtonState, trial: Evaluated) -> SketchedNewtonState:
         if state.slope == 0.0:  # a guess
             return self._at(state, trial, SKETCH)
         caution = state.caution * BOLDER if state.step_size == 1.0 else state.caution
@@ -221,28 +231,32 @@ class SketchedNewton(StepRule):
     def _improved(
         self, state: SketchedNewtonState, before: float, oracle: Curved
     ) -> SketchedNewtonState:
-        """Return the state with new curvature, if steps do not make enough of the old one."""
+        """Return the state with new curvature, if steps gain too little with the old one."""
         curvature = self._curvature(state, oracle)
         better = self._pays(state.slope / before, state.used, curvature)
         return self._sketched(state, oracle) if better else state
 
-    def _pays(self, left: float, used: int, curvature: Curvature) -> bool:
-        """Tell whether new curvature pays, where steps leave so much of the squared decrement."""
-        slow = left > float(NEWTON ** (2.0 / (1.0 + curvature.cost)))
+    def _pays(self, remaining: float, used: int, curvature: Curvature) -> bool:
+        """Return whether new curvature pays.
+
+        `remaining` is the share of the squared decrement that remains after a step.
+        """
+        slow = remaining > float(EXPECTED_DECREMENT ** (2.0 / (1.0 + curvature.cost)))
         return slow and used >= curvature.patience
 
-    def _remembered(self, state: SketchedNewtonState, trial: Evaluation) -> SketchedNewtonState:
+    def _remembered(self, state: SketchedNewtonState, trial: Evaluated) -> SketchedNewtonState:
         """Return the state with the last step among those remembered."""
-        move, bend = trial.point - state.point, trial.gradient - state.gradient
-        if not inner(move, bend) > LEAST_BEND:
+        move, change = trial.point - state.point, trial.gradient - state.gradient
+        if not inner(move, change) > LEAST_PRODUCT:
             return state
+        moves, changes = state.moves, state.gradient_changes
         return state._replace(
-            moves=np.vstack([state.moves, move])[-self.memory or len(state.moves) + 1 :],
-            bends=np.vstack([state.bends, bend])[-self.memory or len(state.bends) + 1 :],
+            moves=np.vstack([moves, move])[-self.memory or len(moves) + 1 :],
+            gradient_changes=np.vstack([changes, change])[-self.memory or len(changes) + 1 :],
         )
 
     def _sketched(self, state: SketchedNewtonState, oracle: Curved) -> SketchedNewtonState:
-        """Return the state with the curvature of its point, where there is one to be had."""
+        """Return the state with the curvature at its point, and a direction from it."""
         new = state._replace(
             sketched_at=state.point,
             sketches=state.sketches + 1,
@@ -250,7 +264,7 @@ class SketchedNewton(StepRule):
             used=0,
         )
         if self._curvature(new, oracle).scaled:
-            new = new._replace(moves=state.moves[:0], bends=state.bends[:0])
+            new = new._replace(moves=state.moves[:0], gradient_changes=state.moves[:0])
         return self._directed(new, oracle)
 
     def _curvature(self, state: SketchedNewtonState, oracle: Curved) -> Curvature:
@@ -267,27 +281,27 @@ class SketchedNewton(StepRule):
     def _corrected(self, state: SketchedNewtonState, curvature: Curvature) -> Array:
         """Return B g: the two loops of L-BFGS."""
         vector, shares = state.gradient, []
-        pairs = list(zip(state.moves, state.bends, strict=True))
-        for move, bend in reversed(pairs):
-            share = inner(move, vector) / inner(move, bend)
-            vector = vector - share * bend
+        pairs = list(zip(state.moves, state.gradient_changes, strict=True))
+        for move, change in reversed(pairs):
+            share = inner(move, vector) / inner(move, change)
+            vector = vector - share * change
             shares.append(share)
         vector = curvature.solve(vector)
         if pairs and not curvature.scaled:
-            move, bend = pairs[-1]
-            vector = inner(move, bend) / inner(bend, curvature.solve(bend)) * vector
-        for (move, bend), share in zip(pairs, reversed(shares), strict=True):
-            vector = vector + (share - inner(bend, vector) / inner(move, bend)) * move
+            move, change = pairs[-1]
+            vector = inner(move, change) / inner(change, curvature.solve(change)) * vector
+        for (move, change), share in zip(pairs, reversed(shares), strict=True):
+            vector = vector + (share - inner(change, vector) / inner(move, change)) * move
         return vector
 
     def _shortened(
-        self, state: SketchedNewtonState, trial: Evaluation, oracle: Curved
+        self, state: SketchedNewtonState, trial: Evaluated, oracle: Curved
     ) -> SketchedNewtonState:
-        """Return the state with a trial nearer by."""
+        """Return the state with a trial that is nearer."""
         t = state.step_size
         if state.slope == 0.0:  # a guess
-            return state._replace(due=BEGIN_ANEW)
-        if t <= SHORTEST:
+            return state._replace(due=START_OVER)
+        if t <= SHORTEST_STEP:
             raise LineSearchError(
                 "the value falls no further along the direction of descent: rounding has the last "
                 "word, or the gradient is wrong."
@@ -298,10 +312,6 @@ class SketchedNewton(StepRule):
         return state._replace(trial=trial_point, step_size=t, caution=caution)
 
     def output(self, state: SketchedNewtonState) -> Array:
-        """Return the last point that was accepted."""
-        return state.point
-
-    def last(self, state: SketchedNewtonState) -> Array:
         """Return the last point that was accepted."""
         return state.point
 
@@ -325,7 +335,7 @@ class CurvedSum(FiniteSum, Curved, Protocol):
 
 @dataclass(frozen=True)
 class FinishedByNewton(StepRule):
-    """Variance-reduced epochs first, which are soon near, then Newton's steps, which end it.
+    """Variance-reduced epochs first, which come near fast, then Newton's steps, which converge.
 
     The first snapshots come from `VarianceReducedAcceleGrad`, as many as the oracle says; from the
     next one on `SketchedNewton` goes on. `output` and `last` are those of the rule at work.
@@ -367,7 +377,3 @@ class FinishedByNewton(StepRule):
     def output(self, state: FinishedState) -> Array:
         """Return the snapshot that comes next, or the last point that was accepted."""
         return self._epochs(state).snapshot if state.newton is None else self._newton(state).point
-
-    def last(self, state: FinishedState) -> Array:
-        """Return the same."""
-        return self.output(state)

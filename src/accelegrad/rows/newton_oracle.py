@@ -26,8 +26,8 @@ from accelegrad.rows.variance_reduced_oracle import FiniteSumOracle
 from accelegrad.run.oracle import QUIET, Evaluation
 
 # These were set by trial; benchmarks/finite_sum.py shows what they do.
-#: A run starts from the minimum over a sample, found in the same way: at most this share of the
-#: rows, and so many of them that this many entries (32 MB) are copied.
+#: A run starts from the minimum over a sample, found in the same way. The sample has at most this
+#: share of the rows, and at most this many entries (32 MB).
 START_SHARE, SAMPLE_ENTRIES = 0.1, 1 << 22
 #: It has at least this many rows, and this many per parameter; else there is none.
 FEWEST_SAMPLED, ROWS_PER_PARAMETER = 100, 5
@@ -43,7 +43,7 @@ FEWEST_ROWS, EPOCHS = 1000, 2
 MENDED_PER_PARAMETER, SPREAD = 30, 2.0
 #: Mending is tried again only after the remaining error has fallen by this factor.
 TRY_AGAIN = 0.3
-#: In evaluations: what mending may cost; with an intercept a plain bound takes the time of many.
+#: What mending may cost, in evaluations; with an intercept a plain bound costs as much as many.
 WORTH, WORTH_WITH_INTERCEPT = 1.5, 25.0
 #: A slope is flat enough at this share of the one at the start; it is searched for this often.
 FLAT, TRIALS = 0.1, 12
@@ -117,7 +117,7 @@ class CurvedOracle(FiniteSumOracle):
         if self.model.fit_intercept:
             if bound >= evaluation.value - goal:
                 evaluation.dual_value = bound
-            elif remaining > goal:  # a plain bound takes its time, and would not do
+            elif remaining > goal:  # a plain bound is expensive, and would not reach the goal
                 evaluation.late_bound = self._late_bound(at)
         elif bound > -math.inf:
             evaluation.dual_value = max(bound, at.dual_value)
@@ -125,7 +125,7 @@ class CurvedOracle(FiniteSumOracle):
 
     @property
     def mends_bounds(self) -> bool:
-        """Whether a bound may be mended: an l2 term, cheap curvature, and no start to be judged.
+        """Whether bounds may be mended: with an l2 term, cheap curvature, and not at a warm start.
 
         A first point other than zero may be the minimum already.
         """
@@ -133,9 +133,9 @@ class CurvedOracle(FiniteSumOracle):
         return self.model.l2 > 0.0 and self._costs.least > 0 and not starts_warm
 
     def remaining(self, evaluation: Evaluation) -> float:
-        """Return about how far the value is from the minimum: half of Newton's squared decrement.
+        """Return an estimate of the gap of the value: half of Newton's squared decrement.
 
-        It is infinite where there is no matrix of second derivatives to tell.
+        It is infinite where there is no matrix of second derivatives yet.
         """
         curvature = self._curvature_made
         if curvature is None:
@@ -150,7 +150,7 @@ class CurvedOracle(FiniteSumOracle):
         goal: float,
         smoothing: float = 0.0,
     ) -> float:
-        """Return the lower bound that a dual point proves which is mended on some rows.
+        """Return the lower bound of a dual point whose slopes are mended on some rows.
 
         It is minus infinity where that can't be expected to reach the goal, or costs too much.
 
@@ -159,13 +159,13 @@ class CurvedOracle(FiniteSumOracle):
         at : RowPoint
             What the sum that is to be minimised knows at the point.
         evaluation : Evaluation
-            What this one knows, which may be a smooth one close to it.
+            What this sum knows there; it may be a smooth one close to that.
         remaining : float
-            What `remaining` says of that.
+            What `remaining` returns for that.
         goal : float
             The gap that is wanted.
         smoothing : float
-            The part of the gap that is due to the difference of the two.
+            The part of the gap that is due to the difference of the two sums.
         """
         curvature, model = self._curvature_made, self.model
         size = self._mending_size(remaining, goal - smoothing - remaining)
@@ -186,7 +186,7 @@ class CurvedOracle(FiniteSumOracle):
         return bound
 
     def _mending_size(self, remaining: float, margin: float) -> int:
-        """Return how many rows a bound is to be mended on, 0 where that would not do or pay.
+        """Return how many rows to mend a bound on, 0 where that would not reach the goal or pay.
 
         `margin` is by how much the goal exceeds the remaining error.
         """
@@ -214,7 +214,7 @@ class CurvedOracle(FiniteSumOracle):
         return 0 if few or not costs.least or costs.constant else size
 
     def guess(self, point: Vector) -> Vector | None:
-        """Return about the minimum over a sample of the rows, None where there are too few."""
+        """Return roughly the minimum over a sample of the rows, None where there are too few."""
         size, rng, model = self._guess_size, self._generator(_START_SAMPLE), self.model
         if size == 0:
             return None
@@ -315,7 +315,7 @@ class SmoothedCurvedOracle(SmoothedSumOracle):
 
     @property
     def sum(self) -> CurvedOracle:
-        """The smooth sum of the moment."""
+        """The smooth sum of the present mu."""
         assert isinstance(self.smooth, CurvedOracle)
         return self.smooth
 
@@ -345,7 +345,7 @@ class SmoothedCurvedOracle(SmoothedSumOracle):
         return self.sum.curvature(point, number, caution)
 
     def _gap(self, evaluation: Evaluation, known: Evaluation, part: float, goal: float) -> float:
-        """Return the gap, or about what it is, and let what is known hold the bound."""
+        """Return the gap or an estimate of it; the bound is kept in `known`."""
         if not self.sum.mends_bounds:
             return super()._gap(evaluation, known, part, goal)
         at, remaining = self._known(known), self.sum.remaining(evaluation)
@@ -354,7 +354,7 @@ class SmoothedCurvedOracle(SmoothedSumOracle):
         if mended >= at.value - goal:
             known.dual_value = mended
         elif self.model.fit_intercept and about > goal:
-            # A plain bound takes its time, and would not do.
+            # A plain bound is expensive, and would not reach the goal.
             smooth = self.sum._known(evaluation)
             known.late_bound = self._late_bound(smooth, self.sum.model.loss.smoothing)
         else:
@@ -369,7 +369,7 @@ def _first_epochs(model: RowSum) -> int:
 
 
 def _zero(slope: Callable[[float], float], low: float, high: float) -> float:
-    """Return about where a slope that is `low` < 0 at 0 and `high` > 0 at 1 is zero.
+    """Return approximately where a slope that is `low` < 0 at 0 and `high` > 0 at 1 is zero.
 
     By regula falsi, the Illinois way.
     """

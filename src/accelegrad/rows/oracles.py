@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import TypeAlias
 
 import numpy as np
 
@@ -13,20 +11,17 @@ from accelegrad.rows.dual_ascent import DualAscent
 from accelegrad.rows.dual_ascent_oracle import DualOracle
 from accelegrad.rows.newton import FinishedByNewton, SketchedNewton
 from accelegrad.rows.newton_oracle import CurvedOracle, SmoothedCurvedOracle
+from accelegrad.rows.row_oracle import Goal, RowOracle
 from accelegrad.rows.smoothing import SmoothedSumOracle
 from accelegrad.rows.variance_reduced import VarianceReducedAcceleGrad
 from accelegrad.rows.variance_reduced_oracle import FiniteSumOracle
 from accelegrad.rules.base import Rule
-from accelegrad.run.oracle import ModelOracle
-
-#: The gap that is wanted, for a value; 0 if there is none.
-Goal: TypeAlias = Callable[[float], float]
 
 #: The rules that work on the rows of a linear model, and on nothing else.
 SUM_RULES = (VarianceReducedAcceleGrad, SketchedNewton, FinishedByNewton, DualAscent)
 
 
-def sum_oracle(rule: Rule, model: LinearModel, rng: np.random.Generator, goal: Goal) -> ModelOracle:
+def sum_oracle(rule: Rule, model: LinearModel, rng: np.random.Generator, goal: Goal) -> RowOracle:
     """Return what one of the `SUM_RULES` works on.
 
     Parameters
@@ -38,7 +33,7 @@ def sum_oracle(rule: Rule, model: LinearModel, rng: np.random.Generator, goal: G
     rng : numpy.random.Generator
         Where the order of the rows and the samples come from.
     goal : callable
-        The gap that is wanted, for a value; 0 if there is none.
+        From the value at a point to the gap that is wanted there; 0 if none is.
     """
     if isinstance(rule, DualAscent):
         return DualOracle(model, rng, goal)

@@ -12,7 +12,7 @@ from accelegrad.problems.row_sum import RowPoint, RowSum
 from accelegrad.proofs.certificate import LateBound
 from accelegrad.run.oracle import ModelOracle
 
-#: The gap that is wanted, for a value; 0 if there is none.
+#: From the value at a point to the gap that is wanted there; 0 if none is.
 Goal: TypeAlias = Callable[[float], float]
 
 
@@ -31,7 +31,7 @@ class RowOracle(ModelOracle):
     rng : numpy.random.Generator
         Where samples, or the order of the rows, come from.
     goal : callable, optional
-        The gap that is wanted, for a value; 0 if there is none.
+        From the value at a point to the gap that is wanted there; 0 if none is.
     """
 
     #: whether the method goes from row to row, so that all rows have to be in memory
@@ -52,7 +52,7 @@ class RowOracle(ModelOracle):
 
 
 def rows_in_memory(model: RowSum) -> LinearModel:
-    """Return the model with its rows at hand, or say that they are not."""
+    """Return the model with its rows in memory, or say that they are not."""
     rows = model.in_memory
     if rows is None:
         raise ValueError(

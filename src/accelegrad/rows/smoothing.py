@@ -19,14 +19,17 @@ from accelegrad.rows.variance_reduced import Epoch, VarianceReducedAcceleGrad
 from accelegrad.rows.variance_reduced_oracle import FiniteSumOracle
 from accelegrad.run.oracle import Evaluation
 
-SHRINK = 4.0  # by what mu is divided at most at a time (measured: 2 and 10 cost a bit more)
-#: mu shrinks where the smoothing's part of the gap exceeds this share of it,
+#: mu is divided by at most this at a time (measured: 2 and 10 cost a bit more).
+LARGEST_SHRINK = 4.0
+#: mu shrinks where the smoothing's part of the gap is more than this share of it; chosen.
 LARGEST_PART = 0.5
-#: unless that part is at most twice this share of the gap that is wanted, which is aimed at.
-ENOUGH = 0.25
+#: The smoothing's part that mu is chosen for, as a share of the gap that is wanted; up to twice
+#: that, mu stays as it is; chosen.
+AIMED_PART = 0.25
 LEAST_MU = 1e-100  # its inverse, the curvature, can still be squared
-NEGLIGIBLE = 1e-14  # of the value: rounding of sums hides a smaller gap
-PROMISING = 4.0  # times the gap that is wanted: an estimate of at most that is worth a proof
+NEGLIGIBLE_GAP = 1e-14  # of the value: rounding of sums hides a smaller gap
+#: A gap that is estimated to be at most this many times the wanted one is worth a proof; chosen.
+PROMISING = 4.0
 
 
 class SmoothedSumOracle(RowOracle):
@@ -57,7 +60,7 @@ class SmoothedSumOracle(RowOracle):
 
     @property
     def sum(self) -> FiniteSumOracle:
-        """The smooth sum of the moment."""
+        """The smooth sum of the present mu."""
         assert self.smooth is not None
         return self.smooth
 
@@ -68,17 +71,17 @@ class SmoothedSumOracle(RowOracle):
 
     @property
     def strong_convexity(self) -> float:
-        """The sum's."""
+        """The smooth sum's."""
         return self.sum.strong_convexity
 
     @property
     def smoothness(self) -> float:
-        """The sum's: it grows as mu shrinks."""
+        """The smooth sum's: it grows as mu shrinks."""
         return self.sum.smoothness
 
     @property
     def lowest(self) -> Evaluation | None:
-        """What is known of the sum at the point where it is lowest so far."""
+        """What is known of the smooth sum at the point where it is lowest so far."""
         return self.sum.lowest
 
     def __call__(self, point: Vector) -> Evaluation:
@@ -122,11 +125,11 @@ class SmoothedSumOracle(RowOracle):
         mu = self.sum.model.loss.smoothing
         smoothing, goal = smoothing_gap(at, smooth, mu), self.goal(at.value)
         gap = self._gap(evaluation, known, smoothing, goal)
-        self._next_mu = self._shrunk(smoothing, gap, max(goal, NEGLIGIBLE * abs(at.value)))
+        self._next_mu = self._shrunk(smoothing, gap, max(goal, NEGLIGIBLE_GAP * abs(at.value)))
         return known
 
     def _gap(self, evaluation: Evaluation, known: Evaluation, part: float, goal: float) -> float:
-        """Return the gap, or about what it is, and let what is known hold the bound.
+        """Return the gap or an estimate of it; the bound is kept in `known`.
 
         `part` of it is due to the smoothing.
         """
@@ -142,7 +145,7 @@ class SmoothedSumOracle(RowOracle):
         return gap
 
     def _remaining(self, smooth: RowPoint) -> float:
-        """Return about how far the sum is from its minimum: half of Newton's squared decrement.
+        """Return an estimate of the smooth sum's gap: half of Newton's squared decrement.
 
         The second derivatives are taken to be those of all rows times the share that is curved.
         """
@@ -154,10 +157,10 @@ class SmoothedSumOracle(RowOracle):
     def _shrunk(self, smoothing: float, gap: float, goal: float) -> float:
         """Return the mu to go on with."""
         mu = self.sum.model.loss.smoothing
-        if smoothing <= max(LARGEST_PART * gap, 2.0 * ENOUGH * goal):
+        if smoothing <= max(LARGEST_PART * gap, 2.0 * AIMED_PART * goal):
             return mu
         # The smoothing's part of the gap falls about as the square of mu.
-        return max(mu / SHRINK, mu * math.sqrt(ENOUGH * goal / smoothing))
+        return max(mu / LARGEST_SHRINK, mu * math.sqrt(AIMED_PART * goal / smoothing))
 
     def original(self, evaluation: Evaluation) -> Evaluation:
         """Return what is known of the function itself where the sum was evaluated last."""
@@ -171,13 +174,13 @@ class SmoothedSumOracle(RowOracle):
         return self.sum.epoch(rule, epoch, anchor)
 
     def final_gradient(self, evaluation: Evaluation) -> Vector:
-        """Return the model's own gradient, computed afresh: a checkpoint does not hold margins."""
+        """Return the unsmoothed gradient, computed again: a checkpoint does not hold margins."""
         self.njev += 1
         return self.model.at(evaluation.point).gradient
 
     @property
     def mu(self) -> float | None:
-        """The smoothing of the moment; None before the first evaluation."""
+        """The present smoothing; None before the first evaluation."""
         return None if self.smooth is None else self.smooth.model.loss.smoothing
 
     @mu.setter
@@ -187,7 +190,7 @@ class SmoothedSumOracle(RowOracle):
 
 
 def smoothing_gap(at: RowPoint, smooth: RowPoint, mu: float) -> float:
-    """Return about the part of a gap that is due to the smoothing alone.
+    """Return an estimate of the part of a gap that is due to the smoothing alone.
 
     With the envelope e of the loss l and theta = e'(m), l(m) + l*(theta) - theta m is
     l(m) - e(m) - mu theta^2 / 2.

@@ -1,7 +1,7 @@
 """Accelerated variance-reduced gradients for finite sums, with nothing to tune: "accelegrad-vr".
 
 A step of the loop is an epoch: the exact gradient at a snapshot, and then as many steps as there
-are batches of rows. What is needed beyond an oracle says `FiniteSum`.
+are batches of rows. `FiniteSum` says what the rule needs from an oracle.
 """
 
 from __future__ import annotations
@@ -11,18 +11,19 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from accelegrad.rules.arrays import larger
-from accelegrad.rules.base import Array, Evaluation, Step, StepRule, inner
+from accelegrad.rules.base import Array, Evaluated, Step, StepRule, inner
 from accelegrad.rules.distance import check_radius, distance
 from accelegrad.rules.schedules import adaptive_step
 
 SHORTER = 0.7  # times the step of the theory (measured: 1 costs up to twice as much, 1.5 diverges)
-KEPT = 0.5  # the last steps of an epoch whose points are averaged, as a share
-CAUTION = 0.5  # times the step, for the rest of the run, each time that a value rose
-ENOUGH = 2.0  # times what is left to gain at a fixed l2 term: a stage ends
+KEPT = 0.5  # the share of an epoch's steps, its last ones, whose points are averaged; chosen
+CAUTION = 0.5  # steps are multiplied by this, for the rest of the run, when a value rose; chosen
+#: A stage ends when m A mu exceeds this many times sqrt(S) / D; chosen.
+EXHAUSTED = 2.0
 
 
 class FiniteSum(Protocol):
-    """What the rule asks of an oracle beside values and gradients."""
+    """What the rule needs from an oracle besides values and gradients."""
 
     @property
     def n_batches(self) -> int:
@@ -37,25 +38,25 @@ class FiniteSum(Protocol):
         """The curvature that the sum has everywhere at least, 0 if it need not have any."""
 
     @property
-    def lowest(self) -> Evaluation | None:
+    def lowest(self) -> Evaluated | None:
         """What is known at the lowest point evaluated so far."""
 
     @property
     def changed(self) -> bool:
         """Whether the sum is another one than at the evaluation before."""
 
-    def original(self, evaluation: Evaluation) -> Evaluation:
+    def original(self, evaluation: Evaluated) -> Evaluated:
         """Return what is known of the function itself, if the sum is one close to it."""
 
-    def __call__(self, point: Array) -> Evaluation:
+    def __call__(self, point: Array) -> Evaluated:
         """Evaluate the sum at a point, exactly."""
 
-    def epoch(self, rule: VarianceReducedAcceleGrad, epoch: Epoch, anchor: Evaluation) -> Epoch:
+    def epoch(self, rule: VarianceReducedAcceleGrad, epoch: Epoch, anchor: Evaluated) -> Epoch:
         """Do `n_batches` steps: see `VarianceReducedAcceleGrad.batch_step`."""
 
 
 class Epoch(NamedTuple):
-    """An epoch on its way."""
+    """An epoch that is under way."""
 
     anchor: Array  # s, the snapshot
     full_gradient: Array  # the sum's gradient there
@@ -74,7 +75,7 @@ class Epoch(NamedTuple):
 
 
 class VarianceReducedState(NamedTuple):
-    """What goes on from epoch to epoch."""
+    """What is kept from epoch to epoch."""
 
     iteration: int
     snapshot: Array  # the point to be evaluated next
@@ -134,10 +135,10 @@ class VarianceReducedAcceleGrad(StepRule):
     References
     ----------
     A. Rodomanov, X. Jiang, S. Stich: Universality of AdaGrad stepsizes for stochastic optimization:
-    inexact oracle, acceleration and variance reduction. NeurIPS 2024 (UniFastSvrg, which is told a
+    inexact oracle, acceleration and variance reduction. NeurIPS 2024 (UniFastSvrg, which needs a
     diameter D). The distance travelled in its place: M. Ivgi, O. Hinder, Y. Carmon (DoG), ICML
-    2023. The combination, the stages and the factor 0.7 are accelegrad's own and have no proof; the
-    certificate proves each result.
+    2023. The combination, the stages and the factor 0.7 are new in accelegrad and have no proof;
+    the certificate proves each result.
     """
 
     initial_radius: float | None = None
@@ -166,12 +167,12 @@ class VarianceReducedAcceleGrad(StepRule):
         return Step(self._ended(state, done, anchor), oracle.original(evaluation), 0.0)
 
     def _exhausted(self, state: VarianceReducedState, oracle: FiniteSum) -> bool:
-        """Tell whether strong convexity makes a new stage better than going on."""
+        """Return whether strong convexity makes a new stage better than going on."""
         gained = oracle.n_batches * state.total_weight * oracle.strong_convexity
-        return bool(gained * state.radius >= ENOUGH * state.squares**0.5 > 0.0)
+        return bool(gained * state.radius >= EXHAUSTED * state.squares**0.5 > 0.0)
 
     def _stage(
-        self, state: VarianceReducedState, anchor: Evaluation, oracle: FiniteSum
+        self, state: VarianceReducedState, anchor: Evaluated, oracle: FiniteSum
     ) -> VarianceReducedState:
         """Return the state at the beginning of a stage."""
         A, s = 1.0 / oracle.n_batches, anchor.point
@@ -188,7 +189,7 @@ class VarianceReducedAcceleGrad(StepRule):
             total_weight=A,
         )
 
-    def begun(self, state: VarianceReducedState, anchor: Evaluation, n_batches: int) -> Epoch:
+    def begun(self, state: VarianceReducedState, anchor: Evaluated, n_batches: int) -> Epoch:
         """Return the beginning of an epoch."""
         A = state.total_weight
         a = epoch_weight(A)
@@ -234,9 +235,9 @@ class VarianceReducedAcceleGrad(StepRule):
         return moved._replace(point_sum=epoch.point_sum + self.query(moved))
 
     def _ended(
-        self, state: VarianceReducedState, epoch: Epoch, anchor: Evaluation
+        self, state: VarianceReducedState, epoch: Epoch, anchor: Evaluated
     ) -> VarianceReducedState:
-        """Return the state after an epoch; what is not finite is taken back."""
+        """Return the state after an epoch; if it is not finite, the anchor with shorter steps."""
         ended = state._replace(
             iteration=state.iteration + 1,
             snapshot=epoch.point_sum / (epoch.done - epoch.kept_from),
@@ -258,9 +259,5 @@ class VarianceReducedAcceleGrad(StepRule):
         )
 
     def output(self, state: VarianceReducedState) -> Array:
-        """Return the snapshot that comes next."""
-        return state.snapshot
-
-    def last(self, state: VarianceReducedState) -> Array:
         """Return the snapshot that comes next."""
         return state.snapshot

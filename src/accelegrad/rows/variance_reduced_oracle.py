@@ -9,8 +9,7 @@ import numpy as np
 
 from accelegrad import kernels
 from accelegrad.errors import Vector, whole_number
-from accelegrad.problems.linear_model import Evaluation as ModelEvaluation
-from accelegrad.problems.linear_model import LinearModel
+from accelegrad.problems.linear_model import LinearModel, ModelPoint
 from accelegrad.problems.row_sum import RowSum
 from accelegrad.problems.squares import row_squares
 from accelegrad.rows.row_oracle import Goal, RowOracle, rows_in_memory
@@ -41,10 +40,10 @@ class Epochs:
         self.model, self.rng, self.batch_size = model, rng, min(batch_size, model.n_samples)
         self._largest_row: float | None = None
         self._room: Vector | None = None
-        self._stage: ModelEvaluation | None = None  # where the stage began
+        self._stage: ModelPoint | None = None  # where the stage began
 
     def beside(self, model: LinearModel) -> Epochs:
-        """Return those of a model of the same data with another loss, which know the data."""
+        """Return the epochs of a model with the same data and another loss."""
         other = Epochs(model, self.rng, self.batch_size)
         other._largest_row, other._room = self._largest_row, self._room
         other._stage = self._stage
@@ -79,13 +78,13 @@ class Epochs:
                 epoch = rule.batch_step(epoch, difference + epoch.full_gradient)
         return epoch
 
-    def _known(self, anchor: Evaluation) -> ModelEvaluation:
-        """Return what is known at the anchor: its margins are at hand, since all rows are."""
+    def _known(self, anchor: Evaluation) -> ModelPoint:
+        """Return what is known at the anchor; its margins are in memory, since all rows are."""
         if anchor.model is None:  # it comes from a checkpoint
             anchor.model = self.model.at(anchor.point)
-        return cast("ModelEvaluation", anchor.model)
+        return cast("ModelPoint", anchor.model)
 
-    def _difference(self, point: Vector, anchor: ModelEvaluation, rows: Any) -> Vector:
+    def _difference(self, point: Vector, anchor: ModelPoint, rows: Any) -> Vector:
         """Return how the gradient of a batch differs at a point and at the anchor."""
         model, d = self.model, self.model.n_features
         block = model.block(rows)
@@ -106,7 +105,7 @@ class Epochs:
             self._stage = self.model.at(start)
         return self._stage.margins
 
-    def _compiled(self, epoch: Epoch, anchor: ModelEvaluation, order: Any) -> Epoch:
+    def _compiled(self, epoch: Epoch, anchor: ModelPoint, order: Any) -> Epoch:
         from accelegrad.kernels import variance_reduced as dense
         from accelegrad.kernels import variance_reduced_sparse as sparse
         from accelegrad.kernels.arrays import read_only
@@ -169,7 +168,7 @@ class FiniteSumOracle(RowOracle):
 
     @property
     def epochs(self) -> Epochs:
-        """What does the epochs, made at the first call."""
+        """The object that does the epochs, made at the first call."""
         if self._epochs is None:
             self._epochs = Epochs(rows_in_memory(self.model), self.rng, self.batch_size)
         return self._epochs

@@ -1,4 +1,4 @@
-"""The mathematics: one method a file, with no loop, no I/O and no framework."""
+"""The mathematics of the methods: no loop, no I/O and no framework."""
 
 from accelegrad.rules.accelegrad import AcceleGrad, LinearCoupling
 from accelegrad.rules.adagrad import AdaGrad, Subgradient

@@ -12,7 +12,8 @@ from accelegrad.rules.base import Projection, QueryRule, weighted_average
 from accelegrad.rules.distance import check_distance
 from accelegrad.rules.schedules import adagrad_step
 
-#: How sums with weights that do not grow shrink (`Rule.shrinking`)
+DECAYS = ("sqrt", "constant")  # how the step size of `Subgradient` falls
+#: How sums shrink whose weights do not grow (`Rule.shrinking`)
 UNIFORM_SUMS = {"weighted_sum": 1, "weight_sum": 1, "squares": 2}
 
 
@@ -138,7 +139,7 @@ class Subgradient(DescentRule):
 
     def __post_init__(self) -> None:
         real_number("step_size", self.step_size, above=0)
-        if self.decay not in ("sqrt", "constant"):
+        if self.decay not in DECAYS:
             raise ValueError(f"decay is {self.decay!r}: {nearest(self.decay, DECAYS)}")
 
     def next_step_size(self, t: Any, squares: Any = None) -> Any:  # noqa: ARG002
@@ -148,6 +149,3 @@ class Subgradient(DescentRule):
     def weight(self, state: DescentState) -> Any:
         """Return eta_t."""
         return self.next_step_size(state.iteration)
-
-
-DECAYS = ("sqrt", "constant")

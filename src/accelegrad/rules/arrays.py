@@ -32,7 +32,7 @@ def library_of(array: Any) -> Any:
 def inner(a: Array, b: Array) -> Any:
     """Return the inner product over all entries of two arrays, or of two trees of arrays.
 
-    For NumPy it is a Python float, whose arithmetic is far faster.
+    For NumPy it is a Python float, whose arithmetic is much faster.
     """
     if type(a) is np.ndarray and a.ndim == 1:
         return float(a.dot(b))
@@ -53,7 +53,7 @@ def where(condition: Any, yes: Any, no: Any) -> Any:
         return together(where, condition, yes, no)
     library = library_of(condition)
     yes, no = _number(yes), _number(no)
-    if library.__name__ == "torch" and condition.ndim == 0:  # it would take floats for float32
+    if library.__name__ == "torch" and condition.ndim == 0:  # torch would make floats float32
         yes, no = (library.as_tensor(x, dtype=_type64(library, x)) for x in (yes, no))
     return library.where(condition, yes, no)
 
@@ -91,7 +91,7 @@ class Tree:
     """
 
     __slots__ = ("content",)
-    __array_ufunc__ = None  # NumPy's numbers leave the operators to it
+    __array_ufunc__ = None  # so that NumPy's numbers use the operators of this class
     __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, content: Any) -> None:

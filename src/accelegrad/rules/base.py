@@ -45,7 +45,7 @@ def weighted_average(state: State, start: Array) -> Array:
     return where(first, start, state.weighted_sum / (state.weight_sum + first))
 
 
-class Evaluation(Protocol):
+class Evaluated(Protocol):
     """What an oracle knows at a point; the gradient may be computed when first asked for."""
 
     @property
@@ -65,7 +65,7 @@ class Evaluation(Protocol):
         """The gradient's squared norm."""
 
 
-Oracle: TypeAlias = Callable[[Array], Evaluation]
+Oracle: TypeAlias = Callable[[Array], Evaluated]
 
 
 class KnownEvaluation(NamedTuple):
@@ -82,10 +82,10 @@ class KnownEvaluation(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What a step leaves: the new state, and the evaluation it used with its weight."""
+    """What a step returns: the new state, and the evaluation it used with its weight."""
 
     state: State
-    evaluation: Evaluation
+    evaluation: Evaluated
     weight: Any
     steps: int = 1  # more where a compiled call did several steps at once
 
@@ -121,10 +121,10 @@ class Rule(ABC):
         """Return the last iterate."""
 
     def prepared(self, state: State, oracle: Oracle) -> tuple[State, Oracle]:
-        """Return the state with what values tell before the first step, and the oracle to go on.
+        """Return the state with what values show before the first step, and the oracle to use then.
 
-        `step` sees to it. Whoever traces `query` and `update` calls this first: a search that
-        compares values is no formula.
+        `step` calls it. To trace `query` and `update`, call this first: a search that compares
+        values is no formula.
         """
         return state, oracle
 
@@ -146,8 +146,8 @@ class Rule(ABC):
     def coarsened(self, state: State, ratio: float) -> State:
         """Return the state of a run with batches `ratio` times as large, at the same points.
 
-        Such a run has done 1/ratio of the steps, with squared gradients that are smaller by ratio
-        and, if it is accelerated, weights that are so too.
+        Such a run has done 1/ratio of the steps, with squared gradients that are `ratio` times
+        smaller; if it is accelerated, so are the weights.
         """
         steps = fewer_steps(state.iteration, ratio)
         ratio = state.iteration / steps
@@ -169,7 +169,7 @@ def fewer_steps(steps: int, ratio: float) -> int:
 
 
 class QueryRule(Rule):
-    """A rule that needs one gradient a step and no value."""
+    """A rule that needs one gradient per step and no value."""
 
     @abstractmethod
     def query(self, state: State) -> Array:
@@ -190,7 +190,7 @@ class QueryRule(Rule):
 
 
 class TwoPhaseRule(Rule):
-    """A rule that needs two gradients a step, the second at a point that follows from the first."""
+    """A rule that needs two gradients per step, the second where the first one leads."""
 
     @abstractmethod
     def query(self, state: State) -> Array:
@@ -225,3 +225,7 @@ class StepRule(Rule):
     """A rule that searches for its step by comparing values."""
 
     can: frozenset[str] = frozenset({"values"})
+
+    def last(self, state: State) -> Array:
+        """Return the output, as rules that do not average do."""
+        return self.output(state)

@@ -1,8 +1,8 @@
-"""AcceleGrad with a step a coordinate: for variables of very different scales.
+"""AcceleGrad with one step size per coordinate: for variables of very different scales.
 
 One step size for all coordinates is dictated by the steepest of them; where the data's columns are
-scaled from 1e-3 to 1e3, the others hardly move. Here each coordinate has a step of its own, from
-its own gradients and its own width.
+scaled from 1e-3 to 1e3, the others hardly move. Here each coordinate has its step size, from
+its gradients and its width.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import numpy as np
 from accelegrad.errors import finite_vector, real_number
 from accelegrad.rules.accelegrad import WEIGHTED_SUMS, CoupledRule, CoupledState, coupled
 from accelegrad.rules.arrays import Array, absolute, as_array, inner, larger, where, zero_sum
-from accelegrad.rules.base import Evaluation, Oracle, Projection, State, Step
+from accelegrad.rules.base import Evaluated, Oracle, Projection, State, Step
 from accelegrad.rules.distance import SMALLEST_SHARE, Known, Probe, Probing, probed
 from accelegrad.rules.schedules import accelegrad_step, importance_weight
 
-REACH = 3.0  # z stays within so many widths of x0
-SIGNIFICANT = 3.0  # standard deviations: a sum of gradients so far from zero is no noise
+REACH = 3.0  # the box around x0 that z stays in, in widths; chosen, as in `distance_free`
+SIGNIFICANT = 3.0  # standard deviations: a sum of gradients this large is not noise alone; chosen
 
 
 class TravelState(NamedTuple):
@@ -219,7 +219,7 @@ class DistanceFreeDiagonalAcceleGrad(Probing, DiagonalRule):
             state = self.with_start_value(state, oracle.known.value)
         return with_widths(state, (share or SMALLEST_SHARE) * unit(x0)), oracle
 
-    def _search(self, gradient: Array, start: Evaluation, oracle: Oracle) -> float:
+    def _search(self, gradient: Array, start: Evaluated, oracle: Oracle) -> float:
         """Return how far the value falls along the gradient's signs, in units of 1 + |x0_j|.
 
         Along the gradient itself only the steepest coordinate would move.
@@ -244,7 +244,7 @@ class DistanceFreeDiagonalAcceleGrad(Probing, DiagonalRule):
     def update(self, state: State, gradient: Array, downhill: Any = False) -> State:
         """Return the state after the gradient g_t at x_{t+1}.
 
-        `downhill` tells that f(x_{t+1}) < f(x_0) was seen: then every coordinate may go on.
+        `downhill` says that f(x_{t+1}) < f(x_0) was seen: then every coordinate may go on.
         """
         gradient, x0 = as_array(gradient), state.start
         total = state.gradient_sum + self.weight(state) * gradient

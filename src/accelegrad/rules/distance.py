@@ -13,20 +13,30 @@ from typing import Any, TypeAlias
 
 from accelegrad.errors import NonFiniteError, real_number
 from accelegrad.rules.arrays import Array, inner
-from accelegrad.rules.base import Evaluation, Oracle, Projection, Prox, Rule, State, Step
+from accelegrad.rules.base import Evaluated, Oracle, Projection, Prox, Rule, State, Step
 
-Search: TypeAlias = Callable[[Array, Evaluation, Oracle], float]
+Search: TypeAlias = Callable[[Array, Evaluated, Oracle], float]
 
-SHORTEST, LONGEST = 1e-100, 1e100  # of distances that are given
-SMALLEST_SHARE = 1e-6  # of 1 + ||x0||: the radius to start with when nothing is known
-PROBE_FACTOR = 10.0  # how closely the probe pins the distance down
-FARTHEST = 1e13  # times the first trial, where the first guess may lie
-DESCENT = 1e-3  # by how much to go back when the value does not fall at the first trial
-RESOLUTION = 1e-12  # of the value: a fall below this would be rounding
-LEAST_GAIN = 0.01  # of the fall so far: a sample that fits already proves no greater distance
-MOST_PROBES = 40  # calls; a linear function is followed to 1e34 times the size of x0
-SAMPLE_SHARE = 0.1  # of what a sample of the function tells: an overestimate ruins a noisy run
-MOST_PAIRS = 8  # of samples: two small ones can differ about what is downhill
+# Chosen, not measured, unless a line says otherwise; benchmarks/radius.py compares kinds of probes.
+#: Distances that a user may give: their squares, times weights, neither vanish nor overflow.
+SHORTEST, LONGEST = 1e-100, 1e100
+#: The radius to start with when nothing is known, relative to 1 + ||x0|| (as in the DoG papers)
+SMALLEST_SHARE = 1e-6
+#: The probe finds the distance up to this factor (measured: 4 costs about a fifth more calls).
+PROBE_FACTOR = 10.0
+#: The parabola's guess lies at most this many times as far from x0 as the first trial.
+FARTHEST_GUESS = 1e13
+#: The trial is moved back to this share of its distance while the value does not fall there.
+BACKTRACK = 1e-3
+#: A fall by less than this share of the value would be rounding.
+RESOLUTION = 1e-12
+#: A trial counts as a fall only if it gains this share of what was gained before: a sample of rows
+#: that fits well already says nothing about greater distances.
+LEAST_GAIN = 0.01
+MOST_PROBES = 40  # calls: a linear function is followed to 1e34 times the size of x0
+#: Of the distance found on a sample of the rows: an overestimate ruins a noisy run.
+SAMPLE_SHARE = 0.1
+MOST_PAIRS = 8  # of samples to draw while two of them disagree about what is downhill
 
 
 def smallest_radius(x0: Array) -> Any:
@@ -63,23 +73,23 @@ class Probe:
     The first trial is tiny, and tinier where the value does not fall there. Its slope and that at
     the start give the curvature, and so the distance of the lowest point if the function were a
     parabola: for smooth functions a good guess, tried next. From there the search goes on by
-    factors of ten while the value falls (by more than next to nothing), and by halving the
-    logarithm once it does not: a convex function that has begun to rise goes on rising.
+    factors of ten while the value falls noticeably, and by halving the logarithm of
+    the interval once it does not: a convex function that has begun to rise goes on rising.
 
     Parameters
     ----------
-    start : Evaluation
+    start : Evaluated
         What is known at x0.
     direction : array
         A direction uphill, of length one.
     oracle : Oracle
         What evaluates the trial points.
     path : callable
-        The point of the path for a distance: a straight line, bent by projection or prox.
+        The point of the path for a distance: on a straight line, then projected or after a prox.
     """
 
     def __init__(
-        self, start: Evaluation, direction: Array, oracle: Oracle, path: Callable[[float], Array]
+        self, start: Evaluated, direction: Array, oracle: Oracle, path: Callable[[float], Array]
     ) -> None:
         self.start, self.direction = start, direction
         self.oracle, self.path = oracle, path
@@ -102,7 +112,7 @@ class Probe:
             reach = min(reach, math.sqrt(self.falls_to * self.rises_at))
         while self.calls < MOST_PROBES:
             trial = self._try(reach)
-            if self.rises_at <= 1.001 * PROBE_FACTOR * self.falls_to:
+            if self.rises_at <= 1.001 * PROBE_FACTOR * self.falls_to:  # up to rounding
                 break
             if self.rises_at < math.inf:
                 reach = math.sqrt(self.falls_to * self.rises_at)
@@ -112,7 +122,7 @@ class Probe:
                 reach = PROBE_FACTOR * self.falls_to
         return float(distance(self.path(self.falls_to), self.start.point))
 
-    def _first_fall(self, reach: float, slope: float) -> Evaluation | None:
+    def _first_fall(self, reach: float, slope: float) -> Evaluated | None:
         """Return the first trial at which the value falls, or None if there seems to be none."""
         if not slope > 0:  # not downhill for this function
             return None
@@ -120,11 +130,11 @@ class Probe:
         rounding = RESOLUTION * (abs(self.start.value) / slope + float(inner(x0, x0)) ** 0.5)
         trial = self._try(reach)
         while self.falls_to == 0 and reach > rounding and self.calls < MOST_PROBES:
-            reach *= DESCENT
+            reach *= BACKTRACK
             trial = self._try(reach)
         return trial if self.falls_to > 0 else None
 
-    def _try(self, reach: float) -> Evaluation | None:
+    def _try(self, reach: float) -> Evaluated | None:
         """Evaluate at a distance and take note of whether the value fell by enough to matter."""
         self.calls += 1
         try:
@@ -140,21 +150,21 @@ class Probe:
             self.rises_at = reach
         return trial
 
-    def _parabola(self, slope: float, trial: Evaluation, reach: float) -> float:
+    def _parabola(self, slope: float, trial: Evaluated, reach: float) -> float:
         """Return where a parabola with these two slopes has its lowest point."""
         fall = slope - float(inner(trial.gradient, self.direction))
         guess = slope * reach / fall if fall > 0 else 0.0
-        farthest = reach * FARTHEST
+        farthest = reach * FARTHEST_GUESS
         return min(max(guess, PROBE_FACTOR * reach), farthest)
 
 
 class Known:
     """An oracle that knows the answer at one point already, so that it is asked for only once."""
 
-    def __init__(self, known: Evaluation, oracle: Oracle) -> None:
+    def __init__(self, known: Evaluated, oracle: Oracle) -> None:
         self.known, self.oracle = known, oracle
 
-    def __call__(self, point: Array) -> Evaluation:
+    def __call__(self, point: Array) -> Evaluated:
         """Evaluate, or hand out what is known."""
         return self.known if point is self.known.point else self.oracle(point)
 
@@ -164,9 +174,9 @@ def probed(oracle: Oracle, x0: Array, search: Search) -> tuple[float, Oracle]:
 
     The search gets a gradient that gives the direction, the start and an oracle. An oracle that is
     noisy but can be frozen (`oracle.frozen()` gives two independent samples of the function, each
-    the same at every call) has one sample give the direction and the other the values, for along
-    its own gradient a small sample falls much too far. Two small samples can differ about what is
-    downhill: then others are drawn, and the direction is the mean of those so far.
+    the same at every call) has one sample give the direction and the other the values: along the
+    gradient of the same small sample its value would fall much too far. Two small samples can
+    differ about what is downhill: then others are drawn, and the direction is the mean of all.
     """
     freeze = getattr(oracle, "frozen", None)
     if freeze is None:
@@ -219,7 +229,7 @@ class Probing(Rule):
         found, oracle = probed(oracle, state.query_point, self._search)
         return state._replace(radius=self.capped(found)) if found else state, oracle
 
-    def _search(self, gradient: Array, start: Evaluation, oracle: Oracle) -> float:
+    def _search(self, gradient: Array, start: Evaluated, oracle: Oracle) -> float:
         """Return how far the value falls along the gradient."""
         norm = inner(gradient, gradient) ** 0.5
         if not norm > 0:

@@ -13,10 +13,11 @@ from accelegrad.rules.base import Oracle, Projection, Prox, State, Step
 from accelegrad.rules.distance import Probing, check_radius
 from accelegrad.rules.schedules import adaptive_step, importance_weight
 
-STEP = 2  # the step is so many radii over the root of the weighted squares
-REACH = 3  # z stays within so many radii of x0
-TRUST = 2  # times the distance that the gradients prove, the radius grows to
-ROUNDING = 1e-9  # of a step: a projection that leaves less of it has stopped it altogether
+# Variants of the step and of the radius's growth are compared by benchmarks/radius.py.
+STEP = 2  # radii in the numerator of the step size, as in AcceleGrad's 2 D
+REACH = 3  # the ball around x0 that z stays in, in radii; chosen, not measured
+TRUST = 2  # the radius grows to this multiple of the distance that the gradients prove
+BLOCKED = 1e-9  # a set or prox that lets through less than this share of a step has stopped it
 
 
 class DistanceFreeState(NamedTuple):
@@ -37,7 +38,7 @@ class DistanceFreeState(NamedTuple):
 
 
 class DualAveragingState(NamedTuple):
-    """The same with a set or a term, which bend the steps."""
+    """The same for steps that a set or a term changes."""
 
     iteration: Any
     query_point: Array
@@ -61,7 +62,7 @@ class DualAveragingState(NamedTuple):
 class DistanceFreeAcceleGrad(Probing, InterpolatingRule):
     r"""AcceleGrad with an automatic diameter, for constraints and composite terms too.
 
-    AcceleGrad's own weights :math:`\alpha_t` and coupling, with a radius :math:`r_t` in the
+    AcceleGrad's weights :math:`\alpha_t` and coupling, with a radius :math:`r_t` in the
     diameter's place:
 
     .. math::
@@ -130,7 +131,7 @@ class DistanceFreeAcceleGrad(Probing, InterpolatingRule):
     distance: A. Defazio, K. Mishchenko (D-Adaptation), ICML 2023, with the weights of K.
     Mishchenko, A. Defazio (Prodigy), ICML 2024. Dual averaging: Y. Nesterov, Math. Program. 120,
     2009; with a term: L. Xiao, JMLR 11, 2010. Steps from the gradients' changes: P. Joulani, A.
-    Raj, A. Gyorgy, C. Szepesvari, ICML 2020. The combination is accelegrad's own and has no proof;
+    Raj, A. Gyorgy, C. Szepesvari, ICML 2020. The combination is new in accelegrad and has no proof;
     the page "No tuning" of the documentation has the experiments.
     """
 
@@ -154,11 +155,11 @@ class DistanceFreeAcceleGrad(Probing, InterpolatingRule):
     def shrinking(self) -> Mapping[str, int]:  # type: ignore[override]
         """The sums in its states, by the power of the ratio with which they shrink."""
         sums = {**WEIGHTED_SUMS, "evidence": 2, "gradient_sum": 2}
-        return {**sums, "dual_sum": 2, "dual_weight": 2} if self.bent else sums
+        return {**sums, "dual_sum": 2, "dual_weight": 2} if self.has_set_or_term else sums
 
     @property
-    def bent(self) -> bool:
-        """Whether a set that y has to stay in, or a term, bends the steps."""
+    def has_set_or_term(self) -> bool:
+        """Whether steps are changed by a set that y has to stay in, or by a term."""
         return self.prox is not None or (self.project is not None and self.project_y)
 
     def init(self, x0: Array) -> State:
@@ -166,7 +167,7 @@ class DistanceFreeAcceleGrad(Probing, InterpolatingRule):
         x0, sums = as_array(x0), zero_sum(x0)
         zero, radius = 0 * x0, self.first_radius(x0)
         common = (0, x0, x0, x0, sums, 0.0, zero, sums, x0, radius, sums, zero)
-        if self.bent:
+        if self.has_set_or_term:
             return DualAveragingState(*common, zero, sums, zero, noisy=True)
         return DistanceFreeState(*common)
 
@@ -176,11 +177,11 @@ class DistanceFreeAcceleGrad(Probing, InterpolatingRule):
         return radius if cap is None else where(radius > cap, cap, radius)
 
     def prepared(self, state: State, oracle: Oracle) -> tuple[State, Oracle]:
-        """Return the state before its first step, with a probed radius, and whether noise bends z.
+        """Return the state with a probed radius, and with whether gradients are noisy.
 
         Gradients that come from no oracle, but one by one to `update`, are taken for noisy.
         """
-        if self.bent and state.iteration == 0:
+        if self.has_set_or_term and state.iteration == 0:
             exact = getattr(oracle, "exact_values", True) and not hasattr(oracle, "frozen")
             state = state._replace(noisy=not exact)
         return super().prepared(state, oracle)
@@ -188,8 +189,8 @@ class DistanceFreeAcceleGrad(Probing, InterpolatingRule):
     def update(self, state: State, gradient: Array) -> State:
         """Return the state after the gradient g_t at x_{t+1}."""
         gradient = as_array(gradient)
-        if self.bent:
-            return self._bent_update(state, gradient)
+        if self.has_set_or_term:
+            return self._update_with_set_or_term(state, gradient)
         alpha = importance_weight(state.iteration)
         squares = state.weighted_squares + alpha * alpha * inner(gradient, gradient)
         eta = adaptive_step(STEP * state.radius, squares)
@@ -199,8 +200,10 @@ class DistanceFreeAcceleGrad(Probing, InterpolatingRule):
         y = state.query_point - eta * gradient
         return DistanceFreeState(*self._following(state, squares, eta, z, y, gradient))
 
-    def _bent_update(self, state: DualAveragingState, gradient: Array) -> DualAveragingState:
-        """Return the state after the gradient g_t, with steps that a set or a term bends."""
+    def _update_with_set_or_term(
+        self, state: DualAveragingState, gradient: Array
+    ) -> DualAveragingState:
+        """Return the state after the gradient g_t, with steps that a set or a term changes."""
         alpha, x = importance_weight(state.iteration), state.query_point
         change = either(
             state.iteration == 0,
@@ -223,13 +226,13 @@ class DistanceFreeAcceleGrad(Probing, InterpolatingRule):
     def _mapping(self, state: DualAveragingState, gradient: Array) -> Array:
         """Return the gradient mapping at x_0 for a step as long as the radius.
 
-        Where it is zero but for rounding, and so tells nothing of the scale, return the gradient.
+        Where it is zero but for rounding, and so says nothing about the scale, return the gradient.
         """
         x0, square = state.start, inner(gradient, gradient)
         step = where(square == 0, state.radius, adaptive_step(state.radius, square))
         moved = x0 - self._in_set(self._near(x0 - step * gradient, step))
-        tells = inner(moved, moved) > ROUNDING * ROUNDING * step * step * square
-        return where(tells, moved / step, gradient)
+        informative = inner(moved, moved) > BLOCKED * BLOCKED * step * step * square
+        return where(informative, moved / step, gradient)
 
     def _near(self, point: Array, step: Any) -> Array:
         """Return the prox of the term, if there is one."""
@@ -272,7 +275,7 @@ class DistanceFreeAcceleGrad(Probing, InterpolatingRule):
             return adaptive_step(evidence, square)
         offset = x0 - self.project(x0 - step * gradient_sum)
         reached = inner(offset, offset)
-        moved = reached > ROUNDING * ROUNDING * step * step * square
+        moved = reached > BLOCKED * BLOCKED * step * step * square
         excess = step * (evidence - inner(gradient_sum, offset))
         return moved * (reached**0.5 + adaptive_step(excess, reached))
 
@@ -282,7 +285,7 @@ class DistanceFreeAcceleGrad(Probing, InterpolatingRule):
         At a minimiser on the boundary of a set gradients do not vanish. A change has twice the
         noise of a gradient.
         """
-        if not self.bent:
+        if not self.has_set_or_term:
             return super().seen_square(before, step)
         change = step.state.last_gradient - before.last_gradient
         return inner(change, change) / 2  # type: ignore[no-any-return]

@@ -146,7 +146,7 @@ class ADoG(Probing, QueryRule):
         z_{t+1} &= P(z_t - \alpha_t \eta_t g_t), \quad y_{t+1} = P(x_t - \eta_t g_t)
 
     and the output is the average of the :math:`y_{t+1}` with weights :math:`\alpha_t r_t`. One
-    gradient a step, no proof; noisy gradients can make the radius run away.
+    gradient per step, no proof; noisy gradients can make the radius run away.
 
     Parameters
     ----------

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from accelegrad.rules.arrays import Array, as_array, inner
 from accelegrad.rules.base import (
-    Evaluation,
+    Evaluated,
     KnownEvaluation,
     Oracle,
     QueryRule,
@@ -17,6 +17,9 @@ from accelegrad.rules.base import (
     Step,
     TwoPhaseRule,
 )
+
+#: The methods of a `Change`
+OPERATIONS = ("apply", "adjoint", "invert", "invert_adjoint")
 
 
 class Change(Protocol):
@@ -40,7 +43,7 @@ class ChangedEvaluation:
 
     __slots__ = ("_change", "_gradient", "original", "point")
 
-    def __init__(self, point: Array, original: Evaluation, change: Change) -> None:
+    def __init__(self, point: Array, original: Evaluated, change: Change) -> None:
         self.point, self.original = point, original
         self._change, self._gradient = change, None
 
@@ -159,7 +162,7 @@ class Rescaled(Rule):
         step = self.rule.step(state, ChangedOracle(oracle, self.change))
         return step._replace(evaluation=self._original(step.evaluation))
 
-    def _original(self, evaluation: Any) -> Evaluation:
+    def _original(self, evaluation: Any) -> Evaluated:
         """Return an evaluation in x; one that the rule carried over has to be mapped back."""
         if isinstance(evaluation, ChangedEvaluation):
             return evaluation.original
@@ -208,6 +211,3 @@ class Rescaled(Rule):
                 "and `update` need a rule that asks for gradients."
             )
         return self.rule
-
-
-OPERATIONS = ("apply", "adjoint", "invert", "invert_adjoint")

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from accelegrad.errors import LineSearchError, NonFiniteError, real_number, whole_number
 from accelegrad.rules.arrays import Array, as_array, inner
 from accelegrad.rules.base import (
-    Evaluation,
+    Evaluated,
     KnownEvaluation,
     Oracle,
     Projection,
@@ -27,7 +27,7 @@ from accelegrad.rules.base import (
 )
 from accelegrad.rules.schedules import fast_gradient_weight
 
-SMALLEST = 1e-60  # keeps L from halving its way to zero where the function is flat
+SMALLEST_SMOOTHNESS = 1e-60  # the least L: where the function is flat, halving would lead to zero
 
 
 class GradientState(NamedTuple):
@@ -90,14 +90,14 @@ class UniversalRule(StepRule):
             "the function is not convex."
         )
 
-    def _try(self, oracle: Oracle, point: Array) -> Evaluation | None:
+    def _try(self, oracle: Oracle, point: Array) -> Evaluated | None:
         """Evaluate a trial point; one where the function is not finite is a failed trial."""
         try:
             return oracle(point)
         except NonFiniteError:
             return None
 
-    def _passes(self, at: Evaluation, trial: Evaluation, smoothness: float, slack: float) -> bool:
+    def _passes(self, at: Evaluated, trial: Evaluated, smoothness: float, slack: float) -> bool:
         """Test f(u) <= f(x) + <g, u - x> + M/2 ||u - x||^2 + slack, u the trial point."""
         move = trial.point - at.point
         model = at.value + inner(at.gradient, move) + smoothness / 2 * inner(move, move)
@@ -120,13 +120,13 @@ class _AveragingRule(UniversalRule):
         """Return the point accepted last."""
         return state.latest
 
-    def _at(self, state: GradientState, oracle: Oracle) -> Evaluation:
+    def _at(self, state: GradientState, oracle: Oracle) -> Evaluated:
         if state.gradient is None or state.value is None:
             return oracle(state.point)
         return KnownEvaluation(state.point, state.value, state.gradient)
 
     def _accepted(
-        self, state: GradientState, point: Evaluation, latest: Array, M: float, trials: int
+        self, state: GradientState, point: Evaluated, latest: Array, M: float, trials: int
     ) -> GradientState:
         return state._replace(
             iteration=state.iteration + 1,
@@ -134,7 +134,7 @@ class _AveragingRule(UniversalRule):
             value=point.value,
             gradient=point.gradient,
             latest=latest,
-            smoothness=max(M / 2, SMALLEST),
+            smoothness=max(M / 2, SMALLEST_SMOOTHNESS),
             step_size=1 / M,
             trials=trials,
             weighted_sum=state.weighted_sum + latest / M,
@@ -147,7 +147,7 @@ class UniversalGradient(_AveragingRule):
 
     :math:`x^+ = P(x - g/M)`, accepted when
     :math:`f(x^+) \le f(x) + \langle g, x^+ - x\rangle + \tfrac M2 \|x^+ - x\|^2 + \tfrac\epsilon2`;
-    the output is the average of the accepted points with weights 1/M. About two calls a step.
+    the output is the average of the accepted points with weights 1/M. About two calls per step.
 
     Parameters
     ----------
@@ -177,8 +177,8 @@ class UniversalDualGradient(_AveragingRule):
     :math:`x_k = P(x_0 - \sum_{i<k} g_i/M_i)`. M is tested at :math:`x_k`, whose gradient it weighs:
     with :math:`B = P(x_k - g_k/M)` it is accepted when
     :math:`f(B) \le f(x_k) + \langle g_k, B - x_k\rangle + \tfrac M2 \|B - x_k\|^2
-    + \tfrac\epsilon2`; the output is the average of the B's with weights 1/M. About three calls a
-    step. Parameters as in `UniversalGradient`.
+    + \tfrac\epsilon2`; the output is the average of the B's with weights 1/M. About three calls
+    per step. Parameters as in `UniversalGradient`.
     """
 
     def step(self, state: GradientState, oracle: Oracle) -> Step:
@@ -207,7 +207,7 @@ class UniversalFastGradient(UniversalRule):
         y^+ = \tau \hat x + (1-\tau) y
 
     accepted when the primal test holds at :math:`y^+` up to :math:`\tau\epsilon/2`. The output is
-    y. About four calls a step. Parameters as in `UniversalGradient`.
+    y. About four calls per step. Parameters as in `UniversalGradient`.
     """
 
     def init(self, x0: Array) -> FastState:
@@ -229,7 +229,7 @@ class UniversalFastGradient(UniversalRule):
             trial = self._try(oracle, x_hat + (1 - tau) * (y - x_hat))
             if trial is not None and self._passes(at, trial, M, tau * self.epsilon / 2):
                 model_point = state.model_point - a * at.gradient
-                L = max(M / 2, SMALLEST)
+                L = max(M / 2, SMALLEST_SMOOTHNESS)
                 following = FastState(
                     state.iteration + 1, trial.point, model_point, A + a, L, 1 / M, trials
                 )
@@ -237,9 +237,5 @@ class UniversalFastGradient(UniversalRule):
         raise self._exhausted(state.smoothness)
 
     def output(self, state: FastState) -> Array:
-        """Return y_k."""
-        return state.point
-
-    def last(self, state: FastState) -> Array:
         """Return y_k."""
         return state.point

@@ -1,4 +1,4 @@
-"""UniXGrad and U-DoG: universal, accelerated, for constraints too, with two gradients a step.
+"""UniXGrad and U-DoG: universal, accelerated, for constraints too, with two gradients per step.
 
 Both look ahead from y with the gradient M_t at z~_t, a point that is known already, to x_t, and
 then move y with the gradient g_t at x~_t, the average of the x up to now. UniXGrad's step size sees
@@ -213,7 +213,7 @@ class UDoG(Probing, ExtragradientRule):
     :math:`\eta^x_t = r_t / \sqrt{\max(Q_{t-1}, M_t)}` and
     :math:`\eta^y_t = r_t / \sqrt{\max(Q_t, M_t)}`. The output is :math:`\tilde x_T`.
 
-    The paper's theorem is for steps damped by logarithmic factors, which are left out here. M_t
+    The paper's theorem is for steps damped by logarithmic factors, which this method omits. M_t
     grows with the gradients themselves: where these do not vanish at the minimiser (a constraint
     that holds it back, a prox) the method slows down to about 1/T, and `UniXGrad` does not.
 

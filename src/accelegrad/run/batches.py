@@ -1,7 +1,7 @@
-"""What batches that grow have to know of a rule: see `accelegrad.run.policies.growth`.
+"""What growing batches need to know of a rule: see `accelegrad.run.policies.growth`.
 
 The steps done so far are not thrown away when the batch grows: `Rule.coarsened` turns the sums that
-a rule keeps into those of a run whose batches were so large from the beginning.
+a rule keeps into those of a run that had the larger batches from the beginning.
 """
 
 from __future__ import annotations
@@ -14,17 +14,14 @@ from accelegrad.errors import Vector
 from accelegrad.rules import Rule
 from accelegrad.rules.schedules import importance_weight
 
-#: Signal in ||g||^2, of the noise in it, with which a batch may still grow: much where the larger
-#: batch lets the run be accelerated; with kinks a signal s costs 1 + s times the rows; and little
-#: for rules that are not accelerated, which gain nothing.
+#: A batch may grow while the signal in ||g||^2 is at most this share of the noise in it: most where
+#: larger batches make acceleration possible; less with kinks, where a signal s costs 1 + s times
+#: the rows; least for rules that are not accelerated, which gain nothing (benchmarks/batches.py).
 ACCELERATED_SIGNAL, KINKED_SIGNAL, UNIFORM_SIGNAL = 1.0, 0.3, 0.1
 
 
 def largest_signal(rule: Rule, smooth: bool) -> float:
-    """Return the signal with which batches may still grow, for a rule on a smooth function or not.
-
-    Measured: see `benchmarks/batches.py`.
-    """
+    """Return the signal with which batches may still grow, on a smooth function or not."""
     if not rule.accelerated:
         return UNIFORM_SIGNAL
     return ACCELERATED_SIGNAL if smooth else KINKED_SIGNAL

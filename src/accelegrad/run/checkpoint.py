@@ -74,7 +74,7 @@ def content_of(part: Any) -> Any:
 def restored(part: Any, content: Any) -> Any:
     """Return a part as it was when `content` was taken of it.
 
-    Parts with `restore` and random generators are changed, everything else is made anew.
+    Parts with `restore` and random generators are changed in place, anything else is made again.
     """
     if hasattr(part, "restore"):
         part.restore(content)

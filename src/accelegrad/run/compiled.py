@@ -1,8 +1,8 @@
 """Stochastic runs on linear models whose steps are done many at a time, in compiled code.
 
 `compiled_twin` returns, for a rule on minibatches of a linear model, a rule that does the same
-steps up to rounding: O(nonzeros of the batch) a step on CSR data. The loop lets it do as many steps
-in a call as nobody wants to look between.
+steps up to rounding: O(nonzeros of the batch) a step on CSR data. One call does all steps up to the
+next one at which the loop has something to do.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from accelegrad.run.oracle import QUIET, Evaluation, MinibatchOracle
 if TYPE_CHECKING:
     from accelegrad.kernels.epochs import Epochs
 
-#: Entries of X that a call reads: some milliseconds, so that Ctrl-C and time limits are heeded soon
+#: Entries of X that a call reads at most: some milliseconds, so that Ctrl-C and time limits work
 CHUNK_ENTRIES = 1 << 21
-#: With fewer rows and columns, loading Numba would take longer than what it saves.
+#: With fewer rows and fewer entries, loading Numba would take longer than what it saves.
 LEAST_ROWS, LEAST_ENTRIES = 5_000, 1 << 18
 #: Rules that are compiled: the kernels' name for them, and the parameters that these take over
 TWINS: Mapping[type[Rule], tuple[str, tuple[str, ...]]] = {
@@ -39,8 +39,8 @@ TWINS: Mapping[type[Rule], tuple[str, tuple[str, ...]]] = {
     AdaGrad: ("adagrad", ("diameter",)),
     DistanceFreeAcceleGrad: ("distance_free", ("largest_radius",)),
 }
-#: What the kernels keep of a rule's sums: numbers that grow with the weights, or their squares, and
-#: columns by the layout (columns of CSR rows' coupled rules and of AdaGrad, points of dense rows)
+#: The numbers in a kernel's state that are sums with the rule's weights, or with their squares; and
+#: the columns (CSR data) or points (dense data) that are such sums, by how many there are in all
 LINEAR = (
     *("weight_sum", "evidence", "sum_b", "sb", "rho", "rho0", "rho1", "rho2"),
     *("sigma0", "sigma1", "sigma2", "sz", "sy", "sx0"),
@@ -110,8 +110,7 @@ class CompiledRule(Rule):
     model : LinearModel
         Where the rows come from.
     values : bool
-        Whether steps, one at a time then, are to tell the value of their batch, which is computed
-        beside them.
+        Whether steps, one at a time then, also compute the value of their batch.
     """
 
     def __init__(self, rule: Rule, model: LinearModel, *, values: bool = False) -> None:
@@ -123,7 +122,7 @@ class CompiledRule(Rule):
         self._rows_at_once = max(1, CHUNK_ENTRIES * model.n_samples // max(entries, 1))
 
     def init(self, x0: Vector) -> CompiledState:
-        """Return the state before the first step, in the rule's own coordinates."""
+        """Return the state before the first step, in the rule's coordinates."""
         start = x0 if self.change is None else self.change.invert(x0)
         radius = self.rule.init(start).radius if "radius" in self.can else None
         return CompiledState(self._epochs, start, radius)
@@ -160,7 +159,7 @@ class CompiledRule(Rule):
             return Evaluation(point, self.model.batch_value_and_gradient(point, rows)[0])
 
     def coarsened(self, state: CompiledState, ratio: float) -> CompiledState:
-        """Change the state into that of batches so much larger, as the rule does with its own."""
+        """Change the state into that of batches `ratio` times as large: see `Rule.coarsened`."""
         assert state.epochs is not None
         steps = fewer_steps(state.iteration, ratio)
         ratio = state.iteration / steps
@@ -178,7 +177,7 @@ class CompiledRule(Rule):
         return gradient if self.change is None else self.change.adjoint(gradient)
 
     def _first_radius(self, state: CompiledState, oracle: MinibatchOracle) -> float | None:
-        """Return the radius to start with, from the rule's own probe where it has one."""
+        """Return the radius to start with, from the rule's probe where it has one."""
         if "radius" not in self.can:
             return None
         seen = oracle if self.change is None else ChangedOracle(oracle, self.change)
@@ -274,7 +273,7 @@ def _pays(model: LinearModel) -> bool:
 
 
 def _has_twin(rule: Any, x0: Vector) -> bool:
-    """Tell whether compiled code does a rule's steps: at most z is kept in a ball around x0."""
+    """Return whether compiled code does a rule's steps: with no set but a ball around x0 for z."""
     if type(rule) not in TWINS or ("prox" in rule.can and rule.prox is not None):
         return False
     if rule.project is None:

@@ -16,23 +16,23 @@ from accelegrad.problems.penalties import Penalty
 from accelegrad.problems.sets import FeasibleSet
 from accelegrad.rules import Rescaled, Rule
 
-#: Bytes of a digest: two different contents have the same one never in practice.
+#: Bytes of a digest: in practice no two different contents have the same one.
 DIGEST_SIZE = 16
-#: How far from the start a user's object is asked what it does.
+#: Distances from the start at which functions are compared: near, at unit distance, remote.
 DISTANCES = (1e-3, 1.0, 1e3)
 
 
 def fingerprint(content: Any) -> str:
-    """Return a text that tells contents apart: numbers, texts, arrays, and what is made of them."""
+    """Return a text that differs for different contents: numbers, texts, arrays, nested or not."""
     digest = hashlib.blake2b(digest_size=DIGEST_SIZE)
     _take(digest, content)
     return digest.hexdigest()
 
 
 def behaviour(functions: Mapping[str, Any], start: Vector) -> str:
-    """Return a text that tells functions of a point apart by what they return near the start."""
+    """Return a text that differs for functions that return different things near the start."""
     directions = np.random.default_rng(0).standard_normal((len(DISTANCES), start.size))
-    points = [start + far * way for far, way in zip(DISTANCES, directions, strict=True)]
+    points = [start + size * way for size, way in zip(DISTANCES, directions, strict=True)]
     return fingerprint({name: [f(x.copy()) for x in points] for name, f in functions.items()})
 
 
@@ -46,8 +46,8 @@ def run_kind(
 ) -> dict[str, Any]:
     """Say what a run is, so that a checkpoint of another one is refused.
 
-    `how` says in plain values how gradients are come by. A function (`model` is None) cannot be
-    looked into.
+    `how` says in plain values how gradients are computed. The content of a function (`model` is
+    None) is not known.
     """
     rescaled = rule if isinstance(rule, Rescaled) else None
     inner = rule if rescaled is None else rescaled.rule

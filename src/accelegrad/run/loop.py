@@ -63,7 +63,7 @@ class Run(Saved):
     def __call__(self) -> OptimizeResult:
         """Run to the end, whatever the end is, and report."""
         self.progress.clock.start()
-        # What overflows ends the run with a status of its own; a warning would add nothing.
+        # An overflow ends the run with a status that says so; a warning would add nothing.
         with np.errstate(**QUIET):
             try:
                 status = self._guarded()
@@ -85,7 +85,7 @@ class Run(Saved):
             self._save_checkpoint(status)
             return status
         except KeyboardInterrupt:
-            # Compiled code does not hear of it before its steps are done.
+            # Compiled code notices it only after its steps are done.
             counted = getattr(progress.rule_state, "iteration", 0)
             progress.iteration = max(progress.iteration, int(counted) + progress.uncounted)
             return Status.INTERRUPTED
@@ -100,7 +100,7 @@ class Run(Saved):
         if self.ended is not None and self.stopping.still_holds(Status(self.ended)):
             return Status(self.ended)
         progress, oracle, verdict = self.progress, self.progress.oracle, self.stopping.verdict
-        every_step = oracle.exact_values  # then the certificate takes in each of them
+        every_step = oracle.exact_values  # then every step adds to the certificate
         certify = progress.certificate.adders if every_step else ()
         following = [policy.after for policy in self._followers()]
         policies = list(self.policies.values())
@@ -123,7 +123,7 @@ class Run(Saved):
             if policies and status in UNFINISHED:
                 for policy in policies:
                     policy.before_next()
-            # The last thing in an iteration: a run that goes on from here begins the next one.
+            # The last thing in an iteration: a run resumed from here begins with the next one.
             if checkpointed and progress.iteration % self.options.checkpoint_every == 0:
                 self._save_checkpoint(status)
             if status is not None:

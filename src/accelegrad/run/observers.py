@@ -1,4 +1,4 @@
-"""Those who look on at a run: trace, progress bar and callback."""
+"""What observes a run and changes nothing: trace, progress bar and callback."""
 
 from __future__ import annotations
 

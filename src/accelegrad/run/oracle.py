@@ -18,16 +18,16 @@ from scipy.linalg.blas import ddot
 from accelegrad.errors import NonFiniteError, Vector
 from accelegrad.problems.linear_model import LinearModel
 from accelegrad.problems.penalties import Penalty
+from accelegrad.problems.row_blocks import RowNumbers
 from accelegrad.problems.row_sum import RowPoint, RowSum
-from accelegrad.problems.sampling import BatchSampler, Rows
+from accelegrad.problems.sampling import BatchSampler
 from accelegrad.run.checkpoint import Saved
 
-# A model's overflow ends the run with a status of its own; a warning would add nothing.
+# An overflow ends the run with a status that says so; a warning would add nothing.
 QUIET: dict[str, Any] = {"over": "ignore", "invalid": "ignore"}
-SAMPLED_SHARE = 20  # one row in so many makes a sample for the probe
-LARGEST_SAMPLE = 1023
-LARGEST_SQUARE = 1e290  # what squared weights, up to 1e16, can still be multiplied with
-
+# A sample for the probe has one row in this many, or a batch, and at most that many rows; chosen.
+ROWS_PER_SAMPLED, LARGEST_SAMPLE = 20, 1023
+LARGEST_SQUARE = 1e290  # can still be multiplied with squared weights of up to 1e16
 
 Sample: TypeAlias = Callable[[Vector], "Evaluation"]
 
@@ -58,9 +58,9 @@ class Evaluation:
     ) -> None:
         self.point = point
         self.value = value
-        self.penalty = penalty  # the part of the value that is not the function's own
+        self.penalty = penalty  # the part of the value that comes from the penalty
         self.dual_value: float | None = None  # a lower bound of the minimum, where one came along
-        self.late_bound: Any = None  # such a one (a `LateBound`), where it takes its time
+        self.late_bound: Any = None  # a `LateBound`: one that is expensive to compute
         self.squared_norm = math.nan if gradient is None else checked_square(gradient)
         self.model = model
         self._gradient = gradient
@@ -98,7 +98,7 @@ def _describe_gradient(gradient: Vector) -> str:
 
 
 class Counts(NamedTuple):
-    """Calls so far: `points` counts the points at which anything was computed, `rows` data."""
+    """Calls so far; `points`: where anything was computed; `rows`: rows of the data read."""
 
     nfev: int = 0
     njev: int = 0
@@ -152,7 +152,7 @@ class Oracle(Saved, ABC):
 
     @property
     def best_content(self) -> dict[str, Any] | None:
-        """What a checkpoint holds of the best point: what the model knows there is left out."""
+        """What a checkpoint holds of the best point: not what the model knows there."""
         best = self.best
         if best is None:
             return None
@@ -195,7 +195,8 @@ class FunctionOracle(Oracle):
     ) -> None:
         super().__init__(penalty)
         self._fun, self._jac, self._args = fun, jac, args
-        self._errors: Any = np.geterr()  # a run silences its own overflow, but not the user's
+        # A run ignores overflow in its formulas, but fun and jac keep the user's settings.
+        self._errors: Any = np.geterr()
         self.has_values = fun is not None
         self.exact_values = exact and self.has_values
 
@@ -294,8 +295,8 @@ class MinibatchOracle(Oracle):
         self.njev += batches
         self.rows += rows
 
-    def sampled(self, groups: int, size: int) -> list[Rows]:
-        """Return random groups of rows without a row in common, drawn beside the batches."""
+    def sampled(self, groups: int, size: int) -> list[RowNumbers]:
+        """Return random groups of rows without a row in common, apart from the batches."""
         rows = self.sampler.rng.choice(self.model.n_samples, groups * size, replace=False)
         return list(rows.reshape(groups, size))
 
@@ -303,10 +304,12 @@ class MinibatchOracle(Oracle):
         """Return two independent samples of the function, each the same at every call.
 
         A small share of the rows: a probe that looks at each sample ten times costs less than an
-        epoch. Their number is odd, for two classes in balance would hide what the intercept does.
+        epoch. Their number is odd: two classes of the same size would hide what the intercept does.
         """
         n = self.model.n_samples
-        size = min(max(n // SAMPLED_SHARE, self.sampler.batch_size), LARGEST_SAMPLE, (n + 1) // 2)
+        size = min(
+            max(n // ROWS_PER_SAMPLED, self.sampler.batch_size), LARGEST_SAMPLE, (n + 1) // 2
+        )
         size -= size % 2 == 0
         rows = self.sampler.rng.permutation(n)
         return (

@@ -22,7 +22,7 @@ class Clock(Saved):
 
     def __init__(self) -> None:
         self._before = 0.0  # seconds until it was started or went on last
-        self._since: float | None = None  # when that was; None: it stands still
+        self._since: float | None = None  # when that was; None: it is paused
 
     @property
     def seconds(self) -> float:
@@ -34,11 +34,11 @@ class Clock(Saved):
         self._before = seconds
 
     def start(self) -> None:
-        """Let it run."""
+        """Start, or go on after a pause."""
         self._since = time.perf_counter()
 
     def pause(self) -> None:
-        """Let it stand still until it is started again."""
+        """Stop counting until it is started again."""
         self._before, self._since = self.seconds, None
 
 
@@ -164,7 +164,7 @@ class Progress(Saved):
     # -- gaps ------------------------------------------------------------------------------------
 
     def gap_at(self, final: Evaluation) -> float:
-        """Return the certified gap of a point, as far as bounds are up to date."""
+        """Return the certified gap of a point, from the bounds computed up to now."""
         return final.value - self.certificate.lower_bound(final)
 
     @property
@@ -177,7 +177,7 @@ class Progress(Saved):
         return math.inf if best is None else self.gap_at(best)
 
     def is_good_enough(self, final: Evaluation) -> bool:
-        """Tell whether the certified gap at a point is what was asked for."""
+        """Return whether the certified gap at a point is what was asked for."""
         return self.options.has_goal and 0 <= self.gap_at(final) <= self.options.goal(final.value)
 
     # -- counts ----------------------------------------------------------------------------------

@@ -58,7 +58,7 @@ COULD_BE_MORE = (Status.MAX_ITER, Status.TIME_LIMIT, Status.AT_ROUNDING)
 
 
 def as_result(known: dict[str, Any]) -> OptimizeResult:
-    """Return a dictionary as SciPy's result (whose type stubs know SciPy's own fields only)."""
+    """Return a dictionary as SciPy's result (whose type stubs know only SciPy's fields)."""
     result = OptimizeResult()
     result.update(known)
     return result
@@ -76,7 +76,7 @@ def report(progress: Progress, region: RegionPolicy, status: Status, detail: str
     status : Status
         How the loop ended.
     detail : str
-        What there is to say of it beyond the status.
+        What to say in the message beyond the status.
     """
     certificate = progress.certificate
     final = progress.final_evaluation() or progress.best
@@ -149,7 +149,7 @@ def _within_guess(region: RegionPolicy, radius: float) -> str:
 
 
 def _succeeded(progress: Progress, status: Status, final: Evaluation | None) -> bool:
-    """Tell whether the run did what was asked for: the goal's gap, or else a planned end."""
+    """Return whether the run did what was asked for: the goal's gap, or else a planned end."""
     has_goal = progress.options.has_goal
     if status is Status.STATIONARY and has_goal:
         return final is not None and progress.is_good_enough(final)

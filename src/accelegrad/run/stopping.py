@@ -12,16 +12,16 @@ from accelegrad.run.policies.region import RegionPolicy
 from accelegrad.run.progress import Progress
 from accelegrad.run.result import Status
 
-#: Times the size at the start: a run that diverges grows geometrically and gets there soon, one
-#: that converges never does.
+#: A run diverges when its size is this many times that at the start: divergence is geometric and
+#: gets there soon, a run that converges never does. Chosen, not measured.
 DIVERGED = 1e20
-#: A gap that is due to rounding is a smaller share of the value than this, which is what sums of
-#: millions of terms can lose at worst. Larger ones need no closer look.
+#: A gap due to rounding is a smaller share of the value than this, the worst loss of sums of
+#: millions of terms; with larger gaps nothing has to be computed to see that.
 ROUNDING_LEVEL = 1e-9
 
 
 class Stopping(Saved):
-    """Tells after every step whether it was the last one.
+    """Decides after every step whether it was the last one.
 
     Attributes
     ----------
@@ -64,14 +64,14 @@ class Stopping(Saved):
         return None
 
     def still_holds(self, ended: Status) -> bool:
-        """Tell whether a run that had ended, as a checkpoint says, has done so for its goal now."""
+        """Return whether a run that ended, as a checkpoint says, has reached the present goal."""
         if ended is not Status.CONVERGED:
             return True
         final = self.progress.final_evaluation()
         return final is not None and self.progress.is_good_enough(final)
 
     def _is_stationary(self, evaluation: Any) -> bool:
-        """Tell whether a zero gradient, which means a minimiser, ends the run.
+        """Return whether a zero gradient, which means a minimiser, ends the run.
 
         It does if the point that would be returned is a minimiser too.
         """
@@ -97,7 +97,7 @@ class Stopping(Saved):
         return 1 + self.progress.iteration // 10
 
     def _diverges(self, evaluation: Any) -> bool:
-        """Tell whether values (or, without values, points) grew beyond all measure."""
+        """Return whether values (or, without values, points) grew beyond the limit."""
         size = abs(evaluation.value)
         if math.isnan(size):
             size = float(evaluation.point @ evaluation.point)
@@ -107,7 +107,7 @@ class Stopping(Saved):
         return bool(size > self._largest_size)
 
     def _is_proved(self) -> bool:
-        """Tell whether the certified gap of the point that would be returned is small enough."""
+        """Return whether the certified gap of the point that would be returned is small enough."""
         progress = self.progress
         if self._exact_values:
             best = progress.best
@@ -125,7 +125,7 @@ class Stopping(Saved):
         return self._is_certified(judged) and self.region.stands(judged)
 
     def _is_certified(self, final: Evaluation) -> bool:
-        """Tell whether the gap is small enough, or as small as it can be proved to be."""
+        """Return whether the gap is small enough, or as small as it can be proved to be."""
         progress, value = self.progress, final.value
         gap = progress.gap_at(final)
         if 0 <= gap <= progress.options.goal(value):

@@ -18,7 +18,7 @@ FIELDS = ("iteration", "value", "gap", "step", "calls", "seconds")
 
 
 class Trace(Saved):
-    """Arrays with one entry an iteration.
+    """Arrays with one entry per iteration.
 
     Attributes
     ----------

@@ -19,7 +19,7 @@ import numpy as np
 
 from accelegrad.errors import Vector
 from accelegrad.problems.multinomial import MultinomialModel, ScaledClasses
-from accelegrad.problems.sampling import Rows
+from accelegrad.problems.row_blocks import RowNumbers
 from accelegrad.problems.scaling import ColumnScaling, column_scaling
 from accelegrad.rules import Rule
 from accelegrad.rules.base import KnownEvaluation, State
@@ -179,7 +179,7 @@ class ChunkOracle:
         self._next += 1
         return self._at(point, rows)
 
-    def _at(self, point: Vector, rows: Rows) -> KnownEvaluation:
+    def _at(self, point: Vector, rows: RowNumbers) -> KnownEvaluation:
         value, gradient = self.problem.model.batch_value_and_gradient(point, rows)
         # The share is of the loss alone: what it does to the l2 term is taken back.
         rest = (1.0 - self.share) * self.problem.l2_slope(point)

@@ -22,8 +22,7 @@ from scipy.optimize import OptimizeResult
 from accelegrad.choose import AS_FUNCTION, WAYS, FitFacts, first
 from accelegrad.errors import Vector
 from accelegrad.minimize import minimize
-from accelegrad.problems.linear_model import Evaluation as ModelEvaluation
-from accelegrad.problems.linear_model import LinearModel
+from accelegrad.problems.linear_model import LinearModel, ModelPoint
 from accelegrad.problems.multinomial import MultinomialModel, ScaledClasses
 from accelegrad.problems.penalties import L1
 from accelegrad.problems.scaling import column_scaling
@@ -88,7 +87,7 @@ class _Seen(NamedTuple):
     point: Vector
     value: float
     gradient: Vector
-    model: ModelEvaluation
+    model: ModelPoint
     penalty: float  # its part of the value
 
 
@@ -129,7 +128,7 @@ class Function:
             value, gradient = model.value_and_gradient(x)
         return value, gradient if self.change is None else self.change.adjoint(gradient)
 
-    def _add(self, at: ModelEvaluation) -> None:
+    def _add(self, at: ModelPoint) -> None:
         """Let the certificate see a point, with a weight in its average that forgets the start."""
         if self._certificate is None:
             return

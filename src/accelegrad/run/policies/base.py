@@ -1,4 +1,4 @@
-"""What the loop knows of a policy."""
+"""What the loop calls of a policy."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from accelegrad.run.progress import Progress
 
 
 class Policy(Saved):
-    """Something that changes how a run goes on. The loop tells it of every step."""
+    """Something that changes how a run goes on. The loop calls it after every step."""
 
     progress: Progress
 

@@ -1,6 +1,6 @@
-r"""Batches that start small and grow as the noise of the gradients asks: ``batch_size="auto"``.
+r"""Batches that start small and grow with the noise of the gradients: ``batch_size="auto"``.
 
-With N rows to spend on batches of b, T = N / b steps, the noise leaves an error of about
+With N rows to spend on batches of b, T = N / b steps, noise causes an error of about
 :math:`\sigma D / \sqrt N` whatever b is, and the function itself one that grows with b (like
 :math:`(b / N)^2` where it is smooth). So a larger batch costs nothing as long as the gradients of
 the batches are mostly noise, and too much as soon as they are not. That can be seen for free: the
@@ -33,8 +33,8 @@ NEXT_TEST = 1.25
 #: The noise is measured by the gradients of this many groups of rows: to about a third.
 GROUPS = 16
 LARGEST_GROUP = 128  # rows
-#: All groups together have at most one row for so many read since the last test: a share of 3 %
-TEST_SHARE = 32
+#: One row is tested at most for this many that were read since the last test: about 3 %
+READ_PER_TESTED = 32
 
 
 class BatchGrowth(Policy):
@@ -131,7 +131,9 @@ class BatchGrowth(Policy):
         """Return how many groups of how many rows to test, after `rows_read` rows in all."""
         groups, fresh = min(GROUPS, self.n), rows_read - self._rows_tested
         self._rows_tested = rows_read
-        return groups, max(1, min(fresh // (TEST_SHARE * groups), LARGEST_GROUP, self.n // groups))
+        return groups, max(
+            1, min(fresh // (READ_PER_TESTED * groups), LARGEST_GROUP, self.n // groups)
+        )
 
     def signal(self, variance: float) -> float:
         """Return by how much ||g||^2 exceeded the noise in the steps noted, over the noise."""
@@ -148,7 +150,7 @@ class BatchGrowth(Policy):
         return self.n if size * math.sqrt(GROWTH_FACTOR) > self.n else size
 
     def go_on(self, size: int, iteration: int, steps: int) -> None:
-        """Begin anew to take notes, after `steps` steps as the rule's state counts them now."""
+        """Clear the notes and set the next test; the rule's state counts `steps` steps now."""
         if size > self.size:
             self.size = size
             self.sizes.append((iteration, size))

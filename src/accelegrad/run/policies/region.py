@@ -18,8 +18,8 @@ from accelegrad.run.oracle import Evaluation
 from accelegrad.run.policies.base import Policy
 from accelegrad.run.progress import Progress
 
-#: How far beyond the boundary of a given ball to evaluate, in radii: a function that falls on there
-#: does so at all small distances, a curved one at the smaller of them only
+#: Distances beyond the boundary of a given ball at which to evaluate, in radii: a function that
+#: falls there does so at all of them, or, if it is curved, at the smaller ones
 TRIALS_BEYOND = (1e-1, 1e-2, 1e-3, 1e-4)
 #: A point at this share of the radius or farther counts as being on the boundary.
 ON_BOUNDARY = 0.99
@@ -30,19 +30,19 @@ SECOND_OPINION_STEPS = 12
 FIRST_TRIAL, FARTHEST_TRIAL = 0.1, 1e6
 #: The longest step of a trial: squares of it can still be computed with.
 LONGEST_STEP = 1e250
-#: By what the trial step grows where no curvature is seen
-LONGER = 10.0
+#: The factor by which the trial step grows where no curvature is seen
+STEP_GROWTH = 10.0
 #: A guessed region's radius, in the rule's radii. Chosen, not measured: a rule's radius is a lower
 #: estimate of the distance to a minimiser, and a region that is too wide only proves less.
-RADII = 3.0
-#: Radii are rounded up to powers of this, because the sum of cuts is bounded anew whenever they
+GUESSED_RADII = 3.0
+#: Radii are rounded up to powers of this, because the sum of cuts is bounded again whenever they
 #: change: a bound is looser by a quarter at most, and 1000 times the first radius takes 31 changes.
 RADIUS_GRID = 1.25
-#: Numbers tell points apart that are this far from each other, relative to 1 + ||x||: thousands of
-#: units of rounding.
+#: Points nearer to each other than this, relative to 1 + ||x||, cannot be distinguished by their
+#: values: thousands of units of rounding.
 RESOLVED = 1e-12
-#: Doublings of the radius after which a value that refutes the region is left to do so: it is 1e19
-#: times the guess by then.
+#: The most doublings of a radius that a value refutes: it is 1e19 times the guess by then, and the
+#: region counts as refuted.
 MOST_DOUBLINGS = 64
 
 
@@ -59,7 +59,7 @@ def region_policy(progress: Progress) -> RegionPolicy:
 class RegionPolicy(Policy):
     """A region that is sure to hold a minimiser, or bounds that need none: nothing to question."""
 
-    #: the region, if it is the run's own guess
+    #: the region, if the run has guessed it
     guess: Region | None = None
 
     def admit(self, final: Evaluation) -> None:
@@ -91,7 +91,7 @@ class AssumedRegion(RegionPolicy):
         return self.region.radius > 0 and self._nothing_lower_beyond(final, slope, margin)
 
     def _margin(self, final: Evaluation) -> float:
-        """Return the gap at which a point is good enough, or at which it cannot be better."""
+        """Return the gap that is wanted at a point, or the smallest that can be proved there."""
         progress = self.progress
         if progress.is_good_enough(final):
             return progress.options.goal(final.value)
@@ -123,7 +123,7 @@ class AssumedRegion(RegionPolicy):
 
 
 class GuessedRegion(AssumedRegion):
-    """A ball around the start that grows with the radius of a rule that finds its own."""
+    """A ball around the start that grows with the radius that the rule finds."""
 
     def __init__(self, region: Region) -> None:
         super().__init__(region)
@@ -138,7 +138,7 @@ class GuessedRegion(AssumedRegion):
     def after(self, step: Step, before: State) -> None:  # noqa: ARG002
         """Let the region grow with the rule's radius, and with the way to where it restarted."""
         state = self.progress.rule_state
-        reach = RADII * float(state.radius)
+        reach = GUESSED_RADII * float(state.radius)
         if self._start is not None and state.start is not self._start:
             reach += float(distance(state.start, self._start))
         if reach > self.region.radius:
@@ -172,7 +172,7 @@ class GuessedRegion(AssumedRegion):
                 return True
             if not (trial.point != at.point).any():
                 if at.gradient.any() and not (step * at.gradient + at.point != at.point).any():
-                    # The region is so small that numbers cannot tell its points apart.
+                    # The region is so small that values cannot distinguish its points.
                     self._widen(max(2 * region.radius, _resolved_distance(at)))
                     return False
                 return True  # a minimiser: the prox, or the projection, leads back to it
@@ -184,11 +184,11 @@ class GuessedRegion(AssumedRegion):
             steepness = norm(trial.gradient)
             farthest = FARTHEST_TRIAL * max(region.radius, _resolved_distance(at))
             longest = farthest / steepness if steepness > 0 else step
-            wanted = length / curvature if curvature > 0 else LONGER * step
+            wanted = length / curvature if curvature > 0 else STEP_GROWTH * step
             at, step = trial, min(wanted, longest)
         return True
 
 
 def _resolved_distance(at: Evaluation) -> float:
-    """Return how far from a point numbers tell other points apart."""
+    """Return the distance from a point beyond which values distinguish other points."""
     return RESOLVED * (1 + math.hypot(*at.point))

@@ -1,8 +1,8 @@
-r"""When to start afresh: strongly convex and sharp functions are then solved at a linear rate.
+r"""When to restart: strongly convex and sharp functions are then solved at a linear rate.
 
 A rule's weights and its sum of squared gradients remember the whole run. On a function that grows
 away from its minimisers it pays to forget them now and then and to start again from the best point,
-which is nearer by then. Two policies tell when:
+which is nearer by then. There are two policies:
 
 - **adaptive**: when the second half of a stage lowered the best value by less than a tenth of what
   the first half did (after T. Alamo, D. Limon, P. Krupa: Restart FISTA with global linear
@@ -28,16 +28,16 @@ from accelegrad.run.progress import Progress
 
 KINDS = ("certified", "adaptive")
 #: Steps of a stage, at least, before any has been without gain
-SHORTEST = 30
+SHORTEST_STAGE = 30
 #: A stage ends where its second half gained at most this share of what its first half did,
-STALLED = 0.1
+STALLED_GAIN = 0.1
 #: or where its gap fell to this share of the first one: see above.
-FALLEN = 0.01
-#: The next stage's first radius, as a share of the distance travelled in this one: far too small
-#: a radius grows quickly, and one that is too large costs what the restart was to gain.
-SHRINK = 0.03
+FALLEN_GAP = 0.01
+#: The next stage's first radius, as a share of the distance travelled in this one: a radius that
+#: is too small grows quickly, one that is too large costs more than the restart gains. Chosen.
+RADIUS_SHARE = 0.03
 #: The smallest first radius, relative to 1 + ||x||: some hundreds of units of rounding
-SMALLEST = 1e-13
+SMALLEST_RADIUS = 1e-13
 
 
 class Restarts(Policy):
@@ -58,7 +58,7 @@ class Restarts(Policy):
         self.count = 0
         self.radius: float | None = None  # of the present stage; None: the first one
         self.cap: float | None = None
-        self.shortest = SHORTEST
+        self.shortest = SHORTEST_STAGE
         self._values: list[float] = []  # the best value after each step of the stage
         self._first_gap = math.inf
 
@@ -82,7 +82,7 @@ class Restarts(Policy):
         return now - now % epoch + epoch
 
     def before_next(self) -> None:
-        """Start afresh from the best point, or the output of a noisy run, where that is due."""
+        """Restart from the best point, or the output of a noisy run, where that is due."""
         progress = self.progress
         if progress.oracle.exact_values:
             final = progress.best
@@ -110,7 +110,7 @@ class Restarts(Policy):
         progress.certificate.forget()
 
     def report(self) -> dict[str, Any]:
-        """Return how often it started afresh."""
+        """Return how often the run restarted."""
         return {"n_restarts": self.count}
 
     # -- the decision ------------------------------------------------------------------------------
@@ -122,20 +122,20 @@ class Restarts(Policy):
         if length < self.shortest:
             return False
         first, middle = self._values[0], self._values[length // 2]
-        return middle - best_value <= STALLED * (first - middle)
+        return middle - best_value <= STALLED_GAIN * (first - middle)
 
     def proved(self, gap: float) -> bool:
-        """Take note of a certified gap; True if it has fallen far enough."""
+        """Take note of a certified gap; True if it has fallen to the share `FALLEN_GAP`."""
         if not self._first_gap < math.inf:
             self._first_gap = gap
-        return 0 < gap <= FALLEN * self._first_gap < math.inf
+        return 0 < gap <= FALLEN_GAP * self._first_gap < math.inf
 
     def end_stage(self, travelled: float, size: float, gap: float) -> None:
-        """Begin a stage after one that travelled this far and ended at a point of norm `size`."""
+        """Begin a stage after one that travelled a distance and ended at a point of norm `size`."""
         self.count += 1
         if self._values and not self._values[-1] < self._values[0]:
             self.shortest *= 2
-        self.radius = max(SHRINK * travelled, SMALLEST * (1 + size))
+        self.radius = max(RADIUS_SHARE * travelled, SMALLEST_RADIUS * (1 + size))
         if self.kind == "certified" and self.l2 > 0 and 0 < gap < math.inf:
             self.cap = math.sqrt(2 * gap / self.l2)
             self.radius = min(self.radius, self.cap)
