@@ -246,7 +246,7 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
                 delattr(self, name)
 
     def _problems(self, objective: Objective, data: Data) -> list[Problem]:
-        """Return what is minimised: a problem, or one a class."""
+        """Return what is minimised: a problem, or one for each class."""
         raise NotImplementedError
 
     def _starts(self, problems: list[Problem], *, warm: bool) -> list[Vector]:

@@ -204,7 +204,7 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
         self._keep(fits[0] if len(fits) == 1 else total(fits), data)
 
     def _problems(self, objective: Objective, data: Data) -> list[Problem]:
-        """Return the multinomial problem, or one a class against the rest; one for two classes."""
+        """Return the multinomial problem, or one for each class against the rest."""
         n_classes = self.classes_.size
         if self._is_multinomial(n_classes):
             return [objective.on_classes(data.X, data.y, n_classes, data.weights)]
@@ -214,7 +214,7 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
         ]
 
     def _positives(self) -> range:
-        """Return the classes that have a problem of their own."""
+        """Return the classes that are set against the rest."""
         return range(1, 2) if self.classes_.size == 2 else range(self.classes_.size)
 
     def _n_rows(self) -> int:
@@ -256,7 +256,7 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
 
 
 class Accuracy:
-    """The share of rows for which one class is told from the rest."""
+    """The share of rows on which the decision between one class and the rest is right."""
 
     def __init__(self, held: Data, positive: int) -> None:
         self.held, self.positive = held, positive
@@ -315,7 +315,7 @@ class AcceleGradClassifier(LinearClassifier):
     class_weight : dict, "balanced" or None
         Weights of the classes; "balanced" gives all classes the same total weight.
     multi_class : {"auto", "ovr", "multinomial"}
-        For more than two classes: one problem a class against the rest, or one multinomial
+        For more than two classes: one problem for each class against the rest, or one multinomial
         problem, which only "log_loss" has. "auto" is "multinomial" for "log_loss", "ovr" else.
     max_iter : int, default 10000
         The largest number of iterations.
@@ -323,9 +323,9 @@ class AcceleGradClassifier(LinearClassifier):
         Stop when the certified gap is at most `tol` times the objective (or a thousandth of the
         loss of a constant prediction, where that is larger). None: do `max_iter`.
     batch_size : "auto" or int
-        "auto" leaves the choice to `minimize`; a number makes all steps stochastic, from so many
-        rows each, at most all of them (not for multinomial problems). In `partial_fit`, "auto" is
-        16.
+        "auto" leaves the choice to `minimize`; a number makes all steps stochastic, each
+        from this many rows, or from all if there are fewer (not for multinomial problems). In
+        `partial_fit`, "auto" is 16.
     diameter : "auto" or float
         The diameter of a ball around the start that holds a minimiser, if you know one.
     average : "auto" or bool
@@ -456,7 +456,7 @@ class AcceleGradClassifier(LinearClassifier):
             whatever `accelegrad.sklearn.stream.fit_stream` reads, such as a file's path, an
             iterator of tuples ``(X, y)``, or a function that makes one.
         y : array of shape (n_samples,)
-            The labels, numbers or strings. None with a stream, which brings its own.
+            The labels, numbers or strings. None with a stream, which brings them.
         sample_weight : array of shape (n_samples,), optional
             Nonnegative weights of the rows; only their ratios matter.
         epochs : int, optional

@@ -68,7 +68,7 @@ class Objective:
         )
 
     def on_classes(self, X: Any, classes: Any, n_classes: int, weights: Vector | None) -> Problem:
-        """Return the multinomial problem, with a row of coefficients a class."""
+        """Return the multinomial problem, with a row of coefficients for each class."""
         model = MultinomialModel(
             X,
             classes,

@@ -144,8 +144,8 @@ class AcceleGradRegressor(LinearRegressor):
         Stop when the certified gap is at most `tol` times the objective (or a thousandth of the
         loss of a constant prediction, where that is larger). None: do `max_iter`.
     batch_size : "auto" or int
-        "auto" leaves the choice to `minimize`; a number makes all steps stochastic, from so many
-        rows each, at most all of them. In `partial_fit`, "auto" is 16.
+        "auto" leaves the choice to `minimize`; a number makes all steps stochastic, each
+        from this many rows, or from all if there are fewer. In `partial_fit`, "auto" is 16.
     diameter : "auto" or float
         The diameter of a ball around the start that holds a minimiser, if you know one.
     average : "auto" or bool
@@ -270,7 +270,7 @@ class AcceleGradRegressor(LinearRegressor):
             whatever `accelegrad.sklearn.stream.fit_stream` reads, such as a file's path, an
             iterator of tuples ``(X, y)``, or a function that makes one.
         y : array of shape (n_samples,)
-            The targets. None with a stream, which brings its own.
+            The targets. None with a stream, which brings them.
         sample_weight : array of shape (n_samples,), optional
             Nonnegative weights of the rows; only their ratios matter.
         epochs : int, optional
