@@ -1,10 +1,8 @@
-"""The only place where a method is chosen: tables of (condition, method, reason).
+"""The only place where a method is chosen: a table of (condition, method, reason).
 
 `TABLE` says which method a problem gets: its rows are read from top to bottom, and the first one
-whose condition holds decides. `WAYS` says in the same form how an estimator hands its problem to
-`minimize`. A condition is a tuple of facts that all have to hold, by their names in `Facts`, or for
-`WAYS` in `FitFacts`. docs/methods.md shows the tables. What the methods are is in
-`accelegrad.catalogue`.
+whose condition holds decides. A condition is a tuple of facts that all have to hold, by their names
+in `Facts`. docs/methods.md shows the table. What the methods are is in `accelegrad.catalogue`.
 """
 
 from __future__ import annotations
@@ -128,20 +126,12 @@ class Facts:
         return self.model
 
 
-class FitFacts(NamedTuple):
-    """What is known of an estimator's problem, for the conditions of `WAYS`."""
-
-    several_classes: bool  # in one loss: `multi_class="multinomial"`
-    minibatches: bool  # `batch_size` is a number
-    constrained: bool  # by an l1 term or a feasible set
-
-
 def is_given(wish: Any) -> bool:
     """Return whether a wish is neither None nor "auto"."""
     return wish is not None and not (isinstance(wish, str) and wish == AUTO)
 
 
-# -- the tables -----------------------------------------------------------------------------------
+# -- the table ------------------------------------------------------------------------------------
 
 
 class Row(NamedTuple):
@@ -197,20 +187,6 @@ TABLE = [
         "the {facts.model.loss.name} loss {facts.smoothness}; steps on a few of "
         "{facts.model.n_samples} rows are soon near, and full gradients learn the curvature",
     ),
-]
-
-#: How an estimator's problem is handed to `minimize`: as the model itself, or as a function with
-#: lower bounds of the estimator's.
-AS_MODEL, AS_FUNCTION = "model", "function"
-WAYS = [
-    Row(("several_classes",), AS_FUNCTION, "the loss couples the scores of several classes"),
-    Row(("minibatches",), AS_MODEL, "a model can estimate gradients from a few of its rows"),
-    Row(
-        ("constrained",),
-        AS_FUNCTION,
-        "coordinates can be scaled, and the bounds with l1 term and constraint hold everywhere",
-    ),
-    Row((), AS_MODEL, "`minimize` has more methods for a model, and its dual bound"),
 ]
 
 

@@ -159,7 +159,7 @@ def minimize(
         X is neither changed nor copied, and stays sparse; the result is in the unscaled ones.
         "auto" does so where method and diameter are "auto" too and there is neither feasible set
         nor penalty (but not for minibatches of sparse rows, whose steps would no longer be
-        sparse), "columns" always, None never.
+        sparse), "columns" always, None never. Of sets and penalties, boxes and `L1` can be scaled.
     restart : None, "auto", "adaptive" or "certified"
         Restart from the best point now and then, for linear convergence on strongly convex or
         sharp functions: "adaptive" watches the values, "certified" the dual gap of a LinearModel

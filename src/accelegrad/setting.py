@@ -16,7 +16,15 @@ from accelegrad.errors import NonFiniteError, Vector, nearest
 from accelegrad.problems.linear_model import LinearModel
 from accelegrad.problems.penalties import OnLeading, Penalty, as_penalty
 from accelegrad.problems.rounding import ROUNDED_UP
-from accelegrad.problems.scaling import ColumnScaling, column_scaling, near_start
+from accelegrad.problems.scaling import (
+    ColumnScaling,
+    can_scale,
+    column_scaling,
+    limits_intercept,
+    near_start,
+    scaled_penalty,
+    scaled_set,
+)
 from accelegrad.problems.sets import (
     Ball,
     Box,
@@ -25,7 +33,7 @@ from accelegrad.problems.sets import (
     WholeSpace,
     as_feasible_set,
 )
-from accelegrad.proofs.region import Region
+from accelegrad.proofs.region import Region, Scaling
 from accelegrad.rules import (
     DiagonalAcceleGrad,
     DistanceFreeDiagonalAcceleGrad,
@@ -60,6 +68,24 @@ class Setting(NamedTuple):
     choice: Choice
 
 
+class Space(NamedTuple):
+    """Start, set and penalty, in the user's coordinates or in those that a rule runs in."""
+
+    start: Vector
+    feasible_set: FeasibleSet | None
+    penalty: Penalty | None
+
+    def scaled(self, change: Any) -> Space:
+        """Return them in the coordinates v of x = T v."""
+        if change is None:
+            return self
+        return Space(
+            change.invert(self.start),
+            scaled_set(self.feasible_set, change.scale, self.start.size),
+            scaled_penalty(self.penalty, change.scale),
+        )
+
+
 def resolve(start: Vector, wishes: Wishes, model: LinearModel | None, *, values: bool) -> Setting:
     """Resolve diameter, set, penalty and scaling, build the rule and bind all of it together.
 
@@ -71,19 +97,20 @@ def resolve(start: Vector, wishes: Wishes, model: LinearModel | None, *, values:
     penalty = _penalty(wishes.penalty, start.size, model, chosen)
     facts = Facts.of(wishes, model, constrained=penalty is not None or constrains(chosen))
     choice = choose(facts, wishes.method)
-    change = _change(wishes, facts, choice)
+    change = _change(wishes, facts, choice, penalty, chosen)
     if model is not None and _may_move(facts, choice):
         start = near_start(model, start)
     proven = math.inf
     if not choice.of_rows:  # else the dual gap suffices, and this bound would cost two passes
         proven = _proven_radius(start, chosen, penalty, model)
-    bound = math.inf if change is not None else _known_distance(start, chosen, proven)
+    space = Space(start, chosen, penalty)
+    inner = space.scaled(change)
+    bound = _known_distance(inner, proven if change is None else math.inf)
     rule, diameter = _rule_and_diameter(wishes, choice.name, bound)
-    inner_start = start if change is None else change.invert(start)
-    rule = _bind(rule, inner_start, chosen, diameter, penalty, wishes.project_y, values)
+    rule = _bind(rule, inner, diameter, wishes.project_y, values)
     if change is not None:
         rule = Rescaled(rule, change)
-    region = _region(start, chosen, diameter, penalty, proven, rule, model)
+    region = _region(space, inner, diameter, proven, rule, model)
     return Setting(rule, start, chosen, penalty, region, choice)
 
 
@@ -94,11 +121,12 @@ def stream_rule(
     penalty: Penalty | None,
     change: Any,
 ) -> Rule:
-    """Return the rule for rows that come in chunks; set and penalty are in its coordinates."""
+    """Return the rule for rows that come in chunks."""
     wishes = Wishes(AUTO, {"diameter": diameter})
     choice = choose(Facts(streamed=True))
     rule, number = _rule_and_diameter(wishes, choice.name, math.inf)
-    rule = _bind(rule, start, feasible_set, number, penalty, None, values=True)
+    space = Space(start, feasible_set, penalty).scaled(change)
+    rule = _bind(rule, space, number, None, values=True)
     return rule if change is None else Rescaled(rule, change)
 
 
@@ -156,7 +184,13 @@ def _penalty(
     return penalty
 
 
-def _change(wishes: Wishes, facts: Facts, choice: Choice) -> ColumnScaling | None:
+def _change(
+    wishes: Wishes,
+    facts: Facts,
+    choice: Choice,
+    penalty: Penalty | None,
+    chosen: FeasibleSet | None,
+) -> ColumnScaling | None:
     """Return the change of coordinates that `scale` asks for."""
     scale, model = wishes.scale, facts.model
     if not facts.scale_given:
@@ -165,16 +199,18 @@ def _change(wishes: Wishes, facts: Facts, choice: Choice) -> ColumnScaling | Non
         raise ValueError(f"scale cannot be used with method {choice.name!r}.")
     if model is None:
         raise ValueError("scale needs a LinearModel, whose columns it scales.")
-    if facts.constrained:
-        what = "feasible_set" if wishes.penalty is None else "penalty"
+    if not can_scale(penalty, chosen):
+        what = "penalty" if not can_scale(penalty, None) else "feasible_set"
+        given = penalty if what == "penalty" else chosen
         raise ValueError(
-            f"scale and {what} cannot be used together: the set or term is meant in the "
-            "unscaled coordinates."
+            f"scale and {what} {given!r} cannot be used together: only an l1 norm and a box keep "
+            "their form in scaled coordinates."
         )
     if isinstance(scale, str):
         if scale != COLUMNS:
             raise ValueError(f"scale is {scale!r}: {nearest(scale, [AUTO, COLUMNS])}")
-        return column_scaling(model, noisy=facts.minibatches)
+        # Where the intercept is limited, it has to stay what it is.
+        return column_scaling(model, center=not limits_intercept(chosen), noisy=facts.minibatches)
     return _given_scaling(scale, model)
 
 
@@ -199,11 +235,11 @@ def _given_scaling(scale: Any, model: LinearModel) -> ColumnScaling:
     return change
 
 
-def _known_distance(start: Vector, chosen: FeasibleSet | None, proven: float) -> float:
+def _known_distance(space: Space, proven: float) -> float:
     """Return a bound on the distance from the start to a minimiser, inf where none is known."""
     bounds = [proven]
-    if chosen is not None:
-        bounds.append(chosen.usable_diameter(start.size))
+    if space.feasible_set is not None:
+        bounds.append(space.feasible_set.usable_diameter(space.start.size))
     # A start that is a minimiser, up to rounding, says nothing about the steps' size.
     return min((bound for bound in bounds if bound >= SHORTEST), default=math.inf)
 
@@ -284,15 +320,10 @@ def _refuse_others(name: str, parameters: Mapping[str, Any], allowed: set[str]) 
 
 
 def _bind(
-    rule: Rule,
-    start: Vector,
-    chosen: FeasibleSet | None,
-    diameter: float | None,
-    penalty: Penalty | None,
-    project_y: bool | None,
-    values: bool,
+    rule: Rule, space: Space, diameter: float | None, project_y: bool | None, values: bool
 ) -> Rule:
     """Give the rule the projection, the prox and the probe that the setting asks for."""
+    start, chosen, penalty = space
     given: Any = rule
     bound: dict[str, Any] = {}
     if penalty is not None:
@@ -371,15 +402,18 @@ def _can(method: Method, ability: str) -> bool:
 
 
 def _region(
-    start: Vector,
-    chosen: FeasibleSet | None,
+    given: Space,
+    inner: Space,
     diameter: float | None,
-    penalty: Penalty | None,
     proven: float,
     rule: Rule,
     model: LinearModel | None,
 ) -> Region | None:
-    """Return where a minimiser is known, said or guessed to be; None if nothing is known."""
+    """Return where a minimiser is known, said or guessed to be; None if nothing is known.
+
+    `inner` is the space in the rule's coordinates.
+    """
+    start, chosen, penalty = given
     space = WholeSpace() if chosen is None else chosen
     bound = space.usable_diameter(start.size)
     if math.isfinite(bound):
@@ -395,9 +429,10 @@ def _region(
     assert model is not None
     assert isinstance(rule.change, ColumnScaling)
     stretch = _stretch(rule.change, model)
-    return Region(
-        space, start, 0.0, assumed=True, growing=True, change=rule.change, stretch=stretch
-    )
+    if penalty is not None:  # the errors of its slopes do not depend on the columns
+        stretch = max(stretch, ROUNDED_UP * float(rule.change.scale.max()))
+    scaling = Scaling(rule.change, stretch, inner.start, inner.feasible_set or WholeSpace())
+    return Region(space, start, 0.0, assumed=True, growing=True, penalty=penalty, scaling=scaling)
 
 
 def _stretch(change: ColumnScaling, model: LinearModel) -> float:

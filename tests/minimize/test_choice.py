@@ -13,9 +13,8 @@ import scipy.sparse as sp
 
 import accelegrad as ag
 import accelegrad.choose
-import accelegrad.sklearn.solve
 from accelegrad.catalogue import METHODS
-from accelegrad.choose import TABLE, WAYS, Facts, FitFacts, choose, first
+from accelegrad.choose import TABLE, Facts, choose, first
 from accelegrad.problems.scaling import unevenness
 from accelegrad.rows import DualAscent, FinishedByNewton, SketchedNewton, VarianceReducedAcceleGrad
 from accelegrad.sklearn import AcceleGradClassifier
@@ -243,18 +242,12 @@ def uneven():
     return ag.LinearModel(X, problem.y, loss="logistic", l2=1e-6, fit_intercept=True)
 
 
-def fit(**options):
-    X = np.random.default_rng(5).normal(size=(40, 3))
-    y = np.arange(40) % (3 if "multi_class" in options else 2)
-    return AcceleGradClassifier(random_state=0, max_iter=3, tol=None, **options).fit(X, y)
-
-
 def stream():
     X = np.random.default_rng(5).normal(size=(20, 3))
     return AcceleGradClassifier().partial_fit(X, np.arange(20) % 2, classes=[0, 1])
 
 
-#: For every row of the tables something that a user may do.
+#: For every row of the table something that a user may do.
 CALLS = {
     "rule": lambda: chosen(model(), method=ag.AdaGrad(2.0)),
     "name": lambda: chosen(model(), method="dog"),
@@ -271,10 +264,6 @@ CALLS = {
     "many columns": lambda: chosen(text(600, 3000)),
     "few columns": lambda: chosen(model()),
     "many columns, intercept": lambda: chosen(text(600, 3000, fit_intercept=True)),
-    "several classes": lambda: fit(multi_class="multinomial"),
-    "fit on minibatches": lambda: fit(batch_size=4),
-    "fit with l1 term": lambda: fit(penalty="l1"),
-    "fit": fit,
 }
 
 
@@ -285,25 +274,22 @@ def test_every_row_is_reached(monkeypatch):
         seen.append(first(table, facts))
         return seen[-1]
 
-    for module in (accelegrad.choose, accelegrad.sklearn.solve):
-        monkeypatch.setattr(module, "first", spy)
+    monkeypatch.setattr(accelegrad.choose, "first", spy)
     for call in CALLS.values():
         call()
-    assert [row for row in (*TABLE, *WAYS) if row not in seen] == []
+    assert [row for row in TABLE if row not in seen] == []
 
 
-@pytest.mark.parametrize("table", [TABLE, WAYS], ids=["methods", "ways"])
-def test_the_tables_are_total_and_no_row_hides_another(table):
-    names = sorted({fact for row in table for fact in row.condition})
+def test_the_table_is_total_and_no_row_hides_another():
+    names = sorted({fact for row in TABLE for fact in row.condition})
     reached = set()
     for values in itertools.product([False, True], repeat=len(names)):
         facts = dict(zip(names, values, strict=True))
-        row = first(table, SimpleNamespace(**facts))
+        row = first(TABLE, SimpleNamespace(**facts))
         assert all(facts[fact] for fact in row.condition)
         reached.add(row)
-    assert reached == set(table)
-    known = Facts() if table is TABLE else FitFacts(False, False, False)
-    assert set(names) <= set(dir(known))
+    assert reached == set(TABLE)
+    assert set(names) <= set(dir(Facts()))
 
 
 PROBLEMS = {
@@ -337,17 +323,16 @@ def shown(table):
     for row in table:
         words = " and ".join(fact.replace("_", " ") for fact in row.condition) or "nothing else"
         reason = re.sub(r"\{facts\.(?:model\.)?([\w.]+)[^}]*\}", r"*\1*", row.reason)
-        method = row.method if row.method in ("given", "model", "function") else f'`"{row.method}"`'
+        method = row.method if row.method == "given" else f'`"{row.method}"`'
         lines.append(f"| {words} | {method} | {reason} |")
     return "\n".join(lines)
 
 
-@pytest.mark.parametrize("name", ["TABLE", "WAYS"])
-def test_the_documentation_shows_the_tables(name):
-    expected = shown({"TABLE": TABLE, "WAYS": WAYS}[name])
+def test_the_documentation_shows_the_table():
+    expected = shown(TABLE)
     page = DOCUMENTED.read_text("utf-8")
-    between = page.partition(f"<!-- {name} -->\n")[2].partition(f"\n<!-- end of {name} -->")[0]
+    between = page.partition("<!-- TABLE -->\n")[2].partition("\n<!-- end of TABLE -->")[0]
     assert between.strip() == expected, f"docs/methods.md should have:\n{expected}"
     meaning = page.partition("<!-- end of TABLE -->")[2].partition("## ")[0].lower()
-    for row in TABLE if name == "TABLE" else WAYS:
+    for row in TABLE:
         assert all(f"*{fact.replace('_', ' ')}*" in meaning for fact in row.condition)

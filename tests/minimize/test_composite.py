@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from scipy.optimize import linprog, minimize
+from scipy.optimize import linprog, lsq_linear, minimize
 from sklearn.linear_model import ElasticNet, Lasso, LogisticRegression
 
 import accelegrad as ag
@@ -98,6 +98,51 @@ def test_lasso_with_free_intercept_and_sample_weights(sparse):
     result = solve(model, ag.L1(0.2))
     assert_agrees(result, reference, composite(model, ag.L1(0.2), reference), size=30)
     assert reference[-1] == pytest.approx(7, abs=0.5)
+
+
+UNITS = np.geomspace(1e-3, 1e3, 30)  # of the columns, where coordinates have to be scaled
+
+
+@pytest.mark.parametrize("scale", ["columns", 1.0 / UNITS], ids=["columns", "array"])
+@pytest.mark.parametrize("intercept", [False, True])
+def test_scaled_coordinates_leave_the_lasso_what_it_is(scale, intercept):
+    data, penalty = sparse_data(2), ag.L1(0.05 * UNITS)
+    outside = Lasso(alpha=0.05, fit_intercept=intercept, **TIGHT).fit(data.X, data.y + 7.0)
+    model = ag.LinearModel(data.X * UNITS, data.y + 7.0, "squared", fit_intercept=intercept)
+    reference = outside.coef_ / UNITS
+    if intercept:
+        reference = np.append(reference, outside.intercept_)
+    result = solve(model, penalty, scale=scale, restart="adaptive", tol=None, rtol=1e-6)
+    least = composite(model, penalty, reference)
+    assert result.success, result.message
+    assert result.certified_radius == math.inf
+    assert result.fun == pytest.approx(least, rel=1e-6)
+    assert result.fun == pytest.approx(composite(model, penalty, result.x), rel=1e-14)
+    assert result.lower_bound <= least * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("upper", [np.inf, 1.0], ids=["no end", "two ends"])
+@pytest.mark.parametrize("intercept", ["none", "free", "limited"])
+def test_scaled_coordinates_leave_a_box_what_it_is(intercept, upper):
+    """Without an l2 term and with one end only, the bound is one by cuts over a guessed region."""
+    data, size = sparse_data(4), 30 + (intercept != "none")
+    y = data.y + 3.0
+    lower, higher = np.zeros(size), np.append(upper / UNITS, np.full(size - 30, 0.5))
+    if intercept == "free":
+        lower[-1], higher[-1] = -np.inf, np.inf
+    model = ag.LinearModel(data.X * UNITS, y, "squared", fit_intercept=intercept != "none")
+    columns = np.column_stack([data.X, np.ones(100)])[:, :size] / 10.0  # 1 / sqrt(n)
+    factors = np.append(UNITS, np.ones(size - 30))
+    ends = lower * factors, higher * factors
+    least = lsq_linear(columns, y / 10.0, ends, method="bvls", tol=1e-15).cost
+    box, start = ag.Box(lower, higher), np.zeros(size)
+    result = ag.minimize(
+        model, start, feasible_set=box, scale="columns", restart="adaptive", rtol=1e-4
+    )
+    assert result.success, result.message
+    assert box.contains(result.x)
+    assert least * (1 - 1e-12) <= result.fun <= least * (1 + 2e-4)
+    assert result.lower_bound <= least * (1 + 1e-12)
 
 
 @pytest.mark.parametrize("share", [0.2, 0.9])
@@ -724,12 +769,10 @@ def test_methods_named_for_a_penalty_can_do_it():
         (ag.L1, {}, TypeError, "call the class first"),
         (0.1, {}, TypeError, r"value\(x\) and prox\(x, step\), not 0.1"),
         ("l1", {}, TypeError, r"value\(x\) and prox\(x, step\), not 'l1'"),
-        (ag.L1(0.1), {"scale": "columns"}, ValueError, "scale and penalty cannot be used together"),
-        (
-            ag.L1(0.1),
-            {"scale": np.ones(6)},
-            ValueError,
-            "scale and penalty cannot be used together",
+        *(
+            (penalty, {"scale": scale}, ValueError, "scale and penalty .*cannot be used together")
+            for penalty in (ag.GroupL2(0.1, PAIRS), ag.ElasticNet(0.1, 0.1))
+            for scale in ("columns", np.ones(6))
         ),
     ],
 )

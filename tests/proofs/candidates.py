@@ -63,7 +63,11 @@ class Region:
         if scale is None or case.options.get("method") in OF_ROWS:
             return
         if isinstance(scale, str):
-            self.changes.append(column_scaling(data.model(), noisy=case.stochastic))
+            # Columns are not centred where the set limits the intercept.
+            self.changes += [
+                column_scaling(data.model(), center=center, noisy=case.stochastic)
+                for center in ([True] if case.chosen is None else [True, False])
+            ]
         else:
             shift = np.zeros(data.X.shape[1]) if data.keywords["fit_intercept"] else None
             self.changes.append(ColumnScaling(scale, shift))

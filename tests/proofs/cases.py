@@ -597,6 +597,11 @@ class Terms(NamedTuple):
     def names(self) -> list[str]:
         return [formula.name for formula in (self.chosen, self.penalty) if formula is not None]
 
+    @property
+    def scalable(self) -> bool:
+        """Whether `scale` may be given too."""
+        return set(self.names) <= {"L1", "WholeSpace", *DIAGONAL_SETS}
+
     def able(self, methods: Any) -> list[str]:
         """Return those of the methods that can do with these terms."""
         unable: set[str] = set() if self.free else set(OF_ROWS)
@@ -640,7 +645,7 @@ def _model_case(rng: np.random.Generator, seed: int) -> Case:
         growing = method != "subgradient" and _chance(rng, 0.3)
         options["batch_size"] = "auto" if growing else int(rng.integers(1, n + 1))
         options["replacement"] = _chance(rng, 0.3)
-    if terms.free and method not in OF_ROWS and _chance(rng, 0.2):
+    if terms.scalable and method not in OF_ROWS and _chance(rng, 0.2):
         options["scale"] = _pick(rng, ["columns", None, 10.0 ** rng.uniform(-2, 2, d)])
     provable = l2 > 0 and not intercept and terms.penalty is None and terms.chosen is None
     _draw_policies(rng, options, method, terms, provable=provable, exact=not batch)

@@ -19,6 +19,8 @@ from scipy.optimize import brentq
 from accelegrad.errors import Vector, finite_vector
 from accelegrad.problems.linear_model import LinearModel
 from accelegrad.problems.losses import Loss
+from accelegrad.problems.penalties import L1, OnLeading, Penalty
+from accelegrad.problems.sets import Box, FeasibleSet, NonNegative, WholeSpace
 from accelegrad.problems.squares import row_chunks
 
 # Entries looked at in one go: bounds the memory taken.
@@ -147,6 +149,49 @@ def column_scaling(
         squares = np.where(varies, variance, mean * mean) + model.l2
         known = varies & np.isfinite(variance)
         return ColumnScaling(_inverse_root(squares) * rarity, np.where(known, mean, 0.0))
+
+
+def can_scale(penalty: Penalty | None, feasible_set: FeasibleSet | None) -> bool:
+    """Tell whether penalty and set keep their form in scaled coordinates: l1 norms and boxes do."""
+    term = penalty.penalty if isinstance(penalty, OnLeading) else penalty
+    return (term is None or isinstance(term, L1)) and (
+        feasible_set is None or isinstance(feasible_set, Box | NonNegative | WholeSpace)
+    )
+
+
+def limits_intercept(feasible_set: FeasibleSet | None) -> bool:
+    """Tell whether a set that `can_scale` limits the last parameter."""
+    if isinstance(feasible_set, Box):
+        ends = np.array([np.ravel(feasible_set.lower)[-1], np.ravel(feasible_set.upper)[-1]])
+        return bool(np.isfinite(ends).any())
+    return isinstance(feasible_set, NonNegative)
+
+
+def scaled_penalty(penalty: Penalty | None, scale: Vector | None) -> Penalty | None:
+    """Return an l1 norm as a function of the weights divided by the scale."""
+    if penalty is None or scale is None:
+        return penalty
+    if isinstance(penalty, OnLeading):
+        return OnLeading(_scaled_l1(penalty.penalty, scale), penalty.size, penalty.dimension)
+    return _scaled_l1(penalty, scale)
+
+
+def _scaled_l1(penalty: Penalty, scale: Vector) -> L1:
+    assert isinstance(penalty, L1)
+    return L1(penalty.strength * scale)
+
+
+def scaled_set(
+    feasible_set: FeasibleSet | None, scale: Vector | None, size: int
+) -> FeasibleSet | None:
+    """Return the set that the parameters lie in when the weights are divided by the scale.
+
+    `size` is the number of all parameters, of which the weights come first.
+    """
+    if scale is None or not isinstance(feasible_set, Box):
+        return feasible_set  # one that is no box has no ends but 0
+    factors = np.append(scale, np.ones(size - scale.size))
+    return Box(feasible_set.lower / factors, feasible_set.upper / factors)
 
 
 def near_start(model: LinearModel, x: Vector) -> Vector:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -31,6 +31,15 @@ class Change(Protocol):
         """Return T' g."""
 
 
+class Scaling(NamedTuple):
+    """Coordinates v of x = T v, and what a region has to know in them."""
+
+    change: Change
+    stretch: float  # by what factor T' can lengthen the error of a gradient
+    center: Vector
+    feasible_set: FeasibleSet
+
+
 class Region:
     """Where a minimiser is known to be (a bounded set) or assumed to be (near the start).
 
@@ -47,10 +56,8 @@ class Region:
         Whether the radius is a guess of the run, which grows with the distance travelled.
     penalty : Penalty, optional
         A term that is added to the function: bounds are on the sum of both.
-    change : object, optional
-        x = T v: the ball is then one in v, an ellipsoid in x.
-    stretch : float
-        By what factor T' can lengthen the error of a gradient.
+    scaling : Scaling, optional
+        The ball is then one in v of x = T v, an ellipsoid in x.
     """
 
     def __init__(
@@ -62,12 +69,13 @@ class Region:
         assumed: bool,
         growing: bool = False,
         penalty: Penalty | None = None,
-        change: Change | None = None,
-        stretch: float = 1.0,
+        scaling: Scaling | None = None,
     ) -> None:
         self.feasible_set, self.center, self.radius = feasible_set, center, radius
         self.assumed, self.growing = assumed, growing
-        self.penalty, self.change, self.stretch = penalty, change, stretch
+        self.penalty, self.scaling = penalty, scaling
+        #: by what factor a gradient's error may be longer in the coordinates that count
+        self.stretch = 1.0 if scaling is None else scaling.stretch
         #: whether the constraint is none
         self.is_ball = isinstance(feasible_set, WholeSpace)
         bounded = math.isfinite(feasible_set.usable_diameter(center.size))
@@ -75,11 +83,11 @@ class Region:
         self._closed_form = bounded and not assumed and math.isfinite(probe)
         #: searching for a minimum in both set and ball takes many projections
         self.costly = not (self.is_ball or self._closed_form)
-        #: whether an affine minorant of the penalty is all that a tight bound takes
-        self.minorant_suffices = (
-            penalty is not None
-            and penalty.homogeneous
-            and feasible_set.contains(np.zeros_like(center))
+        #: whether an affine minorant of the penalty is all that a tight bound takes, or all that
+        #: there is: the penalty is not known in scaled coordinates
+        self.minorant_suffices = penalty is not None and (
+            scaling is not None
+            or (penalty.homogeneous and feasible_set.contains(np.zeros_like(center)))
         )
 
     @property
@@ -92,17 +100,20 @@ class Region:
 
         `length` is the gradient's norm.
         """
+        center, feasible_set = self.center, self.feasible_set
+        if self.scaling is not None:
+            center, feasible_set = self.scaling.center, self.scaling.feasible_set
+            gradient = self.scaling.change.adjoint(gradient)
+            length = norm(gradient)
         if self.is_ball:
-            if self.change is not None:
-                length = norm(self.change.adjoint(gradient))
             least = -self.radius * length
             return least, -least
-        reach = norm(self.center) + self.radius
+        reach = norm(center) + self.radius
         if self._closed_form:
-            least = self.feasible_set.linear_minimum(gradient)
+            least = feasible_set.linear_minimum(gradient)
         else:
-            least = self.feasible_set.linear_minimum_in_ball(gradient, self.center, self.radius)
-        return least - float(gradient @ self.center), 2.0 * reach * length
+            least = feasible_set.linear_minimum_in_ball(gradient, center, self.radius)
+        return least - float(gradient @ center), 2.0 * reach * length
 
     def minimum_with_penalty(self, gradient: Vector, size: float) -> tuple[float, float]:
         """Return a lower bound on the minimum of <gradient, u - center> + phi(u) over the region.

@@ -144,7 +144,7 @@ def _within_guess(region: RegionPolicy, radius: float) -> str:
     """Say how far a proof reaches whose region the run has guessed."""
     if region.guess is None or not radius < math.inf:
         return ""
-    space = "" if region.guess.change is None else ", in the scaled coordinates"
+    space = "" if region.guess.scaling is None else ", in the scaled coordinates"
     return f"It is proved for points within {radius:.3g} of x0{space}."
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
 from sklearn.utils.extmath import safe_sparse_dot
+from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from accelegrad.errors import Vector, nearest, real_number, whole_number
@@ -133,18 +134,6 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
 
     # -- fitting ---------------------------------------------------------------------------------
 
-    def _fitted(self, X: Any, y: Any, sample_weight: Any, epochs: int | None) -> Self:
-        """Fit to rows in memory or to a stream of chunks."""
-        objective = self._objective()
-        if y is None and self._fit_to_stream(X, sample_weight, epochs):
-            return self
-        if epochs is not None:
-            raise ValueError(f"epochs are for streams, but X is {type(X).__name__}.")
-        data = without_weightless(self._checked_data(X, y, sample_weight, reset=True))
-        self._refuse_no_rows(data)
-        self._fit_data(data, objective)
-        return self
-
     def _refuse_no_rows(self, data: Data) -> None:
         if not data.y.size:
             raise ValueError(
@@ -246,7 +235,7 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
                 delattr(self, name)
 
     def _problems(self, objective: Objective, data: Data) -> list[Problem]:
-        """Return what is minimised: a problem, or one a class."""
+        """Return what is minimised: a problem, or one for each class."""
         raise NotImplementedError
 
     def _starts(self, problems: list[Problem], *, warm: bool) -> list[Vector]:
@@ -323,6 +312,46 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
+
+
+class StreamFitting(LinearEstimator):
+    """The `fit` of estimators with a given `alpha`, to rows in memory or to a stream."""
+
+    __metadata_request__fit: ClassVar[dict[str, str]] = {"epochs": UNUSED}
+
+    def fit(
+        self, X: Any, y: Any = None, sample_weight: Any = None, *, epochs: int | None = None
+    ) -> Self:
+        """Fit the coefficients, to rows in memory or to a stream of chunks.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (n_samples, n_features), or a stream
+            The rows. float32 and float64 in C or Fortran order or CSR are used without copying.
+            Without `y`, a source of chunks with their targets, larger than memory if need be:
+            whatever `accelegrad.sklearn.stream.fit_stream` reads, such as a file's path, an
+            iterator of tuples ``(X, y)``, or a function that makes one.
+        y : array of shape (n_samples,)
+            The targets: numbers, or labels of any kind. None with a stream, which brings them.
+        sample_weight : array of shape (n_samples,), optional
+            Nonnegative weights of the rows; only their ratios matter.
+        epochs : int, optional
+            Passes over a stream: 5 by default, and 1 over an iterator. After them the fit ends,
+            without a warning if `tol` is missed; `converged_` tells.
+
+        Returns
+        -------
+        self
+        """
+        objective = self._objective()
+        if y is None and self._fit_to_stream(X, sample_weight, epochs):
+            return self
+        if epochs is not None:
+            raise ValueError(f"epochs are for streams, but X is {type(X).__name__}.")
+        data = without_weightless(self._checked_data(X, y, sample_weight, reset=True))
+        self._refuse_no_rows(data)
+        self._fit_data(data, objective)
+        return self
 
 
 def _dense(coefficients: Any) -> npt.NDArray[Any]:

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import expit, softmax
 from sklearn.base import ClassifierMixin
 from sklearn.utils import compute_class_weight
-from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.parallel import Parallel, delayed
 
 from accelegrad.errors import Vector, nearest
 from accelegrad.problems.losses import by_sklearn_name
-from accelegrad.sklearn.base import LinearEstimator, dense_rows
+from accelegrad.sklearn.base import LinearEstimator, StreamFitting, dense_rows
 from accelegrad.sklearn.data import Data, without_weightless
 from accelegrad.sklearn.objective import Objective, Problem
 from accelegrad.sklearn.solve import Score, solve, total
@@ -204,7 +203,7 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
         self._keep(fits[0] if len(fits) == 1 else total(fits), data)
 
     def _problems(self, objective: Objective, data: Data) -> list[Problem]:
-        """Return the multinomial problem, or one a class against the rest; one for two classes."""
+        """Return the multinomial problem, or one for each class against the rest."""
         n_classes = self.classes_.size
         if self._is_multinomial(n_classes):
             return [objective.on_classes(data.X, data.y, n_classes, data.weights)]
@@ -214,7 +213,7 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
         ]
 
     def _positives(self) -> range:
-        """Return the classes that have a problem of their own."""
+        """Return the classes that are set against the rest."""
         return range(1, 2) if self.classes_.size == 2 else range(self.classes_.size)
 
     def _n_rows(self) -> int:
@@ -256,7 +255,7 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
 
 
 class Accuracy:
-    """The share of rows for which one class is told from the rest."""
+    """The share of rows on which the decision between one class and the rest is right."""
 
     def __init__(self, held: Data, positive: int) -> None:
         self.held, self.positive = held, positive
@@ -284,7 +283,7 @@ class ClassesAccuracy:
         return float(np.average(scores.argmax(axis=1) == y, weights=weights))
 
 
-class AcceleGradClassifier(LinearClassifier):
+class AcceleGradClassifier(LinearClassifier, StreamFitting):
     r"""Linear classification without tuning, and with a certified gap.
 
     Minimises the (weighted) mean loss plus the penalty,
@@ -315,7 +314,7 @@ class AcceleGradClassifier(LinearClassifier):
     class_weight : dict, "balanced" or None
         Weights of the classes; "balanced" gives all classes the same total weight.
     multi_class : {"auto", "ovr", "multinomial"}
-        For more than two classes: one problem a class against the rest, or one multinomial
+        For more than two classes: one problem for each class against the rest, or one multinomial
         problem, which only "log_loss" has. "auto" is "multinomial" for "log_loss", "ovr" else.
     max_iter : int, default 10000
         The largest number of iterations.
@@ -323,9 +322,9 @@ class AcceleGradClassifier(LinearClassifier):
         Stop when the certified gap is at most `tol` times the objective (or a thousandth of the
         loss of a constant prediction, where that is larger). None: do `max_iter`.
     batch_size : "auto" or int
-        "auto" leaves the choice to `minimize`; a number makes all steps stochastic, from so many
-        rows each, at most all of them (not for multinomial problems). In `partial_fit`, "auto" is
-        16.
+        "auto" leaves the choice to `minimize`; a number makes all steps stochastic, each
+        from this many rows, or from all if there are fewer (not for multinomial problems). In
+        `partial_fit`, "auto" is 16.
     diameter : "auto" or float
         The diameter of a ball around the start that holds a minimiser, if you know one.
     average : "auto" or bool
@@ -396,8 +395,6 @@ class AcceleGradClassifier(LinearClassifier):
     array([0])
     """
 
-    __metadata_request__fit: ClassVar[dict[str, str]] = {"epochs": UNUSED}
-
     def __init__(
         self,
         loss: str = "log_loss",
@@ -442,32 +439,6 @@ class AcceleGradClassifier(LinearClassifier):
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
-
-    def fit(
-        self, X: Any, y: Any = None, sample_weight: Any = None, *, epochs: int | None = None
-    ) -> Self:
-        """Fit the coefficients, to rows in memory or to a stream of chunks.
-
-        Parameters
-        ----------
-        X : array or sparse matrix of shape (n_samples, n_features), or a stream
-            The rows. float32 and float64 in C or Fortran order or CSR are used without copying.
-            Without `y`, a source of chunks with their targets, larger than memory if need be:
-            whatever `accelegrad.sklearn.stream.fit_stream` reads, such as a file's path, an
-            iterator of tuples ``(X, y)``, or a function that makes one.
-        y : array of shape (n_samples,)
-            The labels, numbers or strings. None with a stream, which brings its own.
-        sample_weight : array of shape (n_samples,), optional
-            Nonnegative weights of the rows; only their ratios matter.
-        epochs : int, optional
-            Passes over a stream: 5 by default, and 1 over an iterator. After them the fit ends,
-            without a warning if `tol` is missed; `converged_` tells.
-
-        Returns
-        -------
-        self
-        """
-        return self._fitted(X, y, sample_weight, epochs)
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
         """Go on with the next rows of a stream: a step every `batch_size` rows.

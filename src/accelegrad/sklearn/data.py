@@ -31,14 +31,14 @@ def rows_of(data: Data, rows: Any) -> Data:
 
 
 def without_weightless(data: Data) -> Data:
-    """Leave out rows of weight zero: they count for nothing, not even as a class of their own."""
+    """Leave out rows of weight zero: they count for nothing, not even as a class."""
     if data.weights is None or data.weights.min() > 0.0:
         return data
     return rows_of(data, np.flatnonzero(data.weights))
 
 
 def joined(*parts: Data) -> Data:
-    """Return the rows of all parts, one after the other, in arrays of their own."""
+    """Return the rows of all parts, one after the other, in new arrays."""
     tables = [part.X for part in parts]
     if any(sp.issparse(table) for table in tables):
         X: Any = sp.vstack([sp.csr_array(table) for table in tables], format="csr")

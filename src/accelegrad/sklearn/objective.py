@@ -15,7 +15,7 @@ from accelegrad.problems.linear_model import LinearModel
 from accelegrad.problems.losses import Loss
 from accelegrad.problems.multinomial import MultinomialModel, ScaledClasses
 from accelegrad.problems.penalties import L1, OnLeading, Penalty
-from accelegrad.problems.scaling import ColumnScaling
+from accelegrad.problems.scaling import ColumnScaling, can_scale
 from accelegrad.problems.sets import (
     Box,
     FeasibleSet,
@@ -30,10 +30,11 @@ from accelegrad.proofs.fenchel import Terms
 Change = ColumnScaling | ScaledClasses
 
 PENALTIES = ("l2", "l1", "elasticnet")
-# How far a lower bound may be above a value by rounding, relative to it, and in units of the data's
-# type where that is more.
-ROUNDING, ROUNDING_UNITS = 1e-9, 64.0
-BLOCK_ENTRIES = 1 << 20  # of X in float64 at a time: bounds the memory that judging a point takes
+#: How far rounding may put a lower bound above a value, relative to it: what sums of millions of
+#: terms lose at worst; and in units of rounding of the data's type, where that is more (float32).
+BOUND_ERROR, BOUND_ERROR_UNITS = 1e-9, 64.0
+#: Entries of X that are turned to float64 at a time: 8 MB, which judging a point takes.
+BLOCK_ENTRIES = 1 << 20
 SETS: dict[str, Callable[[], FeasibleSet]] = {"nonnegative": NonNegative, "simplex": Simplex}
 
 
@@ -67,7 +68,7 @@ class Objective:
         )
 
     def on_classes(self, X: Any, classes: Any, n_classes: int, weights: Vector | None) -> Problem:
-        """Return the multinomial problem, with a row of coefficients a class."""
+        """Return the multinomial problem, with a row of coefficients for each class."""
         model = MultinomialModel(
             X,
             classes,
@@ -111,7 +112,7 @@ class Problem:
     @property
     def can_be_scaled(self) -> bool:
         """Whether the set stays one that can be projected onto when columns are scaled."""
-        return self.feasible_set is None or isinstance(self.feasible_set, Box)
+        return can_scale(None, self.feasible_set)
 
     @property
     def is_smooth(self) -> bool:
@@ -167,7 +168,7 @@ class Problem:
     def rounding(self, value: float) -> float:
         """Return by how much a bound may exceed a value by rounding alone."""
         data = self.model if isinstance(self.model, LinearModel) else self.model.rows
-        return max(ROUNDING, ROUNDING_UNITS * float(np.finfo(data.dtype).eps)) * abs(value)
+        return max(BOUND_ERROR, BOUND_ERROR_UNITS * float(np.finfo(data.dtype).eps)) * abs(value)
 
     def l2_slope(self, x: Vector) -> Vector:
         """Return the gradient of the l2 term."""
@@ -175,20 +176,11 @@ class Problem:
         slope[self.n_weights :] = 0.0
         return slope
 
-    def penalty(self, scale: Vector | None = None) -> Penalty | None:
-        """Return the l1 term of all parameters; with a scale, of weights divided by it."""
+    def penalty(self) -> Penalty | None:
+        """Return the l1 term of all parameters."""
         if self.l1 == 0.0:
             return None
-        strength = self.l1 if scale is None else self.l1 * scale
-        return OnLeading(L1(strength), self.n_weights, self.model.n_parameters)
-
-    def scaled_set(self, scale: Vector | None) -> FeasibleSet | None:
-        """Return the set that weights divided by the scale have to lie in."""
-        if scale is None or self.feasible_set is None:
-            return self.feasible_set
-        assert isinstance(self.feasible_set, Box)
-        factors = np.append(scale, np.ones(self.model.n_parameters - scale.size))
-        return Box(self.feasible_set.lower / factors, self.feasible_set.upper / factors)
+        return OnLeading(L1(self.l1), self.n_weights, self.model.n_parameters)
 
 
 def strengths(penalty: Any, alpha: float, l1_ratio: float) -> tuple[float, float]:

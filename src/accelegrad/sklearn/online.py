@@ -230,9 +230,7 @@ def rule_for(problem: Problem, diameter: float | str, start: Vector, change: Cha
             "partial_fit with a penalty other than 'l2' needs diameter='auto', but diameter is "
             f"{diameter!r}."
         )
-    scale = None if change is None else change.scale
-    terms = problem.scaled_set(scale), problem.penalty(scale)
-    return stream_rule(start, diameter, *terms, change)
+    return stream_rule(start, diameter, problem.feasible_set, problem.penalty(), change)
 
 
 def advanced(rule: Rule, state: State, oracle: ChunkOracle) -> State:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
-from sklearn.utils.metadata_routing import UNUSED
 
 from accelegrad.errors import Vector
 from accelegrad.problems.losses import PARAMETERS, by_sklearn_name
-from accelegrad.sklearn.base import LinearEstimator, dense_rows
+from accelegrad.sklearn.base import LinearEstimator, StreamFitting, dense_rows
 from accelegrad.sklearn.data import Data, without_weightless
 from accelegrad.sklearn.objective import Objective, Problem
 from accelegrad.sklearn.solve import solve
@@ -104,7 +103,7 @@ class Determination:
         return float(r2_score(y, predicted, sample_weight=weights))
 
 
-class AcceleGradRegressor(LinearRegressor):
+class AcceleGradRegressor(LinearRegressor, StreamFitting):
     r"""Linear regression without tuning, and with a certified gap.
 
     Minimises the (weighted) mean loss plus the penalty,
@@ -144,8 +143,8 @@ class AcceleGradRegressor(LinearRegressor):
         Stop when the certified gap is at most `tol` times the objective (or a thousandth of the
         loss of a constant prediction, where that is larger). None: do `max_iter`.
     batch_size : "auto" or int
-        "auto" leaves the choice to `minimize`; a number makes all steps stochastic, from so many
-        rows each, at most all of them. In `partial_fit`, "auto" is 16.
+        "auto" leaves the choice to `minimize`; a number makes all steps stochastic, each
+        from this many rows, or from all if there are fewer. In `partial_fit`, "auto" is 16.
     diameter : "auto" or float
         The diameter of a ball around the start that holds a minimiser, if you know one.
     average : "auto" or bool
@@ -210,8 +209,6 @@ class AcceleGradRegressor(LinearRegressor):
     True
     """
 
-    __metadata_request__fit: ClassVar[dict[str, str]] = {"epochs": UNUSED}
-
     def __init__(
         self,
         loss: str = "squared_error",
@@ -256,32 +253,6 @@ class AcceleGradRegressor(LinearRegressor):
         self.warm_start = warm_start
         self.random_state = random_state
         self.verbose = verbose
-
-    def fit(
-        self, X: Any, y: Any = None, sample_weight: Any = None, *, epochs: int | None = None
-    ) -> Self:
-        """Fit the coefficients, to rows in memory or to a stream of chunks.
-
-        Parameters
-        ----------
-        X : array or sparse matrix of shape (n_samples, n_features), or a stream
-            The rows. float32 and float64 in C or Fortran order or CSR are used without copying.
-            Without `y`, a source of chunks with their targets, larger than memory if need be:
-            whatever `accelegrad.sklearn.stream.fit_stream` reads, such as a file's path, an
-            iterator of tuples ``(X, y)``, or a function that makes one.
-        y : array of shape (n_samples,)
-            The targets. None with a stream, which brings its own.
-        sample_weight : array of shape (n_samples,), optional
-            Nonnegative weights of the rows; only their ratios matter.
-        epochs : int, optional
-            Passes over a stream: 5 by default, and 1 over an iterator. After them the fit ends,
-            without a warning if `tol` is missed; `converged_` tells.
-
-        Returns
-        -------
-        self
-        """
-        return self._fitted(X, y, sample_weight, epochs)
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Go on with the next rows of a stream: a step every `batch_size` rows.

@@ -4,9 +4,9 @@ An estimator's `tol` is relative to the objective itself, since that is what a u
 without knowing the data's units: it is the `rtol` of `minimize`, with a small absolute one for a
 minimum of zero.
 
-`accelegrad.choose.WAYS` says whether the model is handed over as it is, or as a function. A
-function is in scaled coordinates where that is possible, and where there are lower bounds that hold
-everywhere, a callback looks at them and stops the run.
+A `LinearModel` is handed over as it is, with its l1 term and its set. The multinomial model is a
+function to `minimize`: it is given in scaled coordinates where that is possible, and where its dual
+bounds the minimum, a callback looks at that bound and stops the run.
 """
 
 from __future__ import annotations
@@ -19,34 +19,34 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.optimize import OptimizeResult
 
-from accelegrad.choose import AS_FUNCTION, WAYS, FitFacts, first
 from accelegrad.errors import Vector
 from accelegrad.minimize import minimize
-from accelegrad.problems.linear_model import LinearModel, ModelPoint
+from accelegrad.problems.linear_model import LinearModel
 from accelegrad.problems.multinomial import MultinomialModel, ScaledClasses
 from accelegrad.problems.penalties import L1
-from accelegrad.problems.scaling import column_scaling
-from accelegrad.proofs.certificate import DualCertificate
-from accelegrad.proofs.model_dual import ModelDual
+from accelegrad.problems.scaling import column_scaling, scaled_penalty, scaled_set
 from accelegrad.proofs.multinomial_dual import MultinomialDual
-from accelegrad.sklearn.objective import Change, Problem
+from accelegrad.sklearn.objective import Problem
 
-# An objective below this share of what a constant prediction gets counts as this share: a minimum
-# of zero would never be met to a relative tolerance.
+#: An objective below this share of what a constant prediction gets counts as this share: a minimum
+#: of zero would never be met to a relative tolerance. Chosen: `tol` documents it.
 NEGLIGIBLE = 1e-3
-LOOKS = 1.05  # the tolerance is looked at whenever the iterations have grown by this factor
-FIRST_LOOKS = 20  # and after each of the first ones
-FORGETTING = 2.0  # slopes are averaged with weights that grow like this power of the iteration
-# The run aims a little lower than `tol`, since the objective is computed anew for what is kept.
+#: A callback is asked after each of the first iterations, and then whenever their number has grown
+#: by this factor: it adds a twentieth to the iterations at most.
+FIRST_LOOKS, LOOK_SPACING = 20, 1.05
+#: By what share a run aims below `tol`: the objective is computed again, in float64, for the point
+#: that is kept, and may come out a little larger.
 MARGIN = 1e-3
-FARTHER, FARTHER_LOOKS = 4.0, 10  # beyond a region: so many times its radius, so often
+#: Distances, in multiples of a region's radius, at which a lower objective is looked for beyond it:
+#: the powers of 4 up to a million.
+DISTANCES_BEYOND = 4.0 ** np.arange(1, 11)
 
 Score = Callable[[Vector], float]
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How to solve: what `minimize` is told, and when to stop."""
+    """How to solve: what `minimize` is given, and when to stop."""
 
     max_iter: int
     tol: float | None
@@ -81,119 +81,69 @@ class Fit(NamedTuple):
         return not (self.converged or self.ended)
 
 
-class _Seen(NamedTuple):
-    """What the certificate is given of a point, in the unscaled coordinates."""
-
-    point: Vector
-    value: float
-    gradient: Vector
-    model: ModelPoint
-    penalty: float  # its part of the value
-
-
-class Function:
-    """A problem's smooth part as `minimize` sees it, with the lower bounds that its slopes give.
+class ClassesFunction:
+    """A multinomial problem's smooth part as `minimize` sees it, and the bound by its dual.
 
     Parameters
     ----------
     problem : Problem
         The problem.
     scale : bool
-        Whether to change to scaled coordinates, where the penalty and the set allow it.
+        Whether to change to scaled coordinates, where the set allows it.
     """
 
     def __init__(self, problem: Problem, *, scale: bool) -> None:
-        self.problem = problem
-        self.change: Change | None = _change(problem) if scale else None
-        self._calls = 0
-        self._bound_of_classes = 0.0  # losses are nonnegative
         model = problem.model
-        self._certificate: DualCertificate | None = None
-        self._dual_of_classes: MultinomialDual | None = None
-        if isinstance(model, MultinomialModel):
-            if problem.is_free and model.l2 > 0.0:
-                self._dual_of_classes = MultinomialDual(model)
-        elif problem.terms is not None and problem.terms.gets_tight:
-            self._certificate = DualCertificate(ModelDual(model, problem.terms))
+        assert isinstance(model, MultinomialModel)
+        self.problem, self._model = problem, model
+        self._change: ScaledClasses | None = None
+        if scale and problem.can_be_scaled:
+            self._change = ScaledClasses(column_scaling(model.rows), model.n_classes)
+        provable = problem.is_free and model.l2 > 0.0
+        self._dual = MultinomialDual(model) if provable else None
+        self.lower_bound = 0.0  # losses are nonnegative
 
     def __call__(self, v: Vector) -> tuple[float, Vector]:
         """Return value and gradient."""
-        x = self.point(v)
-        model = self.problem.model
-        if isinstance(model, LinearModel):
-            at = model.evaluate(x)
-            value, gradient = at.value, at.gradient
-            self._add(at)
-        else:
-            value, gradient = model.value_and_gradient(x)
-        return value, gradient if self.change is None else self.change.adjoint(gradient)
-
-    def _add(self, at: ModelPoint) -> None:
-        """Let the certificate see a point, with a weight in its average that forgets the start."""
-        if self._certificate is None:
-            return
-        self._calls += 1
-        penalty = self.problem.l1_value(at.w)
-        seen = _Seen(at.w, at.value + penalty, at.gradient, at, penalty)
-        self._certificate.add(seen, float(self._calls) ** FORGETTING)
+        value, gradient = self._model.value_and_gradient(self.point(v))
+        return value, gradient if self._change is None else self._change.adjoint(gradient)
 
     def point(self, v: Vector) -> Vector:
         """Return the parameters at a point of the run."""
-        return v if self.change is None else self.change.apply(v)
+        return v if self._change is None else self._change.apply(v)
 
     def start(self, x: Vector) -> Vector:
         """Return the point of the run for these parameters."""
-        return x if self.change is None else self.change.invert(x)
+        return x if self._change is None else self._change.invert(x)
 
     def terms(self) -> dict[str, Any]:
         """Return penalty and set in the run's coordinates."""
-        scale = None if self.change is None else self.change.scale
+        problem, scale = self.problem, None if self._change is None else self._change.scale
         return {
-            "penalty": self.problem.penalty(scale),
-            "feasible_set": self.problem.scaled_set(scale),
+            "penalty": scaled_penalty(problem.penalty(), scale),
+            "feasible_set": scaled_set(problem.feasible_set, scale, self._model.n_parameters),
         }
 
     @property
     def is_proved(self) -> bool:
-        """Whether there are lower bounds that hold everywhere, and get tight."""
-        return self._certificate is not None or self._dual_of_classes is not None
-
-    @property
-    def lower_bound(self) -> float:
-        """The best of them so far."""
-        certificate = self._certificate
-        return self._bound_of_classes if certificate is None else certificate.lower_bound
+        """Whether there is a lower bound that holds everywhere, and gets tight."""
+        return self._dual is not None
 
     def raise_bound(self, x: Vector) -> None:
-        """Bring the lower bound up to date with what is known at a point, in the run."""
-        if self._dual_of_classes is not None:
-            self._bound_of_classes = max(self._bound_of_classes, self._dual_of_classes.at(x))
-
-    def finish(self, x: Vector) -> None:
-        """Bring the lower bound up to date for the last time."""
-        self.raise_bound(x)
-        if self._certificate is not None:
-            self._certificate.finish()
-
-
-def _change(problem: Problem) -> Change | None:
-    """Return scaled coordinates, unless the set means the unscaled ones."""
-    if not problem.can_be_scaled:
-        return None
-    if isinstance(problem.model, MultinomialModel):
-        return ScaledClasses(column_scaling(problem.model.rows), problem.model.n_classes)
-    return column_scaling(problem.model)
+        """Bring the lower bound up to date with what is known at a point."""
+        if self._dual is not None:
+            self.lower_bound = max(self.lower_bound, self._dual.at(x))
 
 
 class Watch:
-    """A callback that stops when a validation score stalls, or where bounds of our own say so."""
+    """A callback that stops when a validation score stalls, or by a bound of a function's dual."""
 
     def __init__(
         self,
         problem: Problem,
         settings: Settings,
         score: Score | None,
-        function: Function | None = None,
+        function: ClassesFunction | None = None,
     ) -> None:
         self.problem, self.settings = problem, settings
         self.score, self.function = score, function
@@ -206,12 +156,12 @@ class Watch:
     @property
     def wanted(self) -> bool:
         """Whether there is anything to look for that `minimize` does not see itself."""
-        bounded = self.has_own_bounds and self.settings.tol is not None
+        bounded = self.uses_dual and self.settings.tol is not None
         return bounded or self.score is not None
 
     @property
-    def has_own_bounds(self) -> bool:
-        """Whether bounds that hold everywhere decide, whatever the run believes."""
+    def uses_dual(self) -> bool:
+        """Whether a function's dual decides, which the run does not know."""
         return self.function is not None and self.function.is_proved
 
     def target(self, value: float) -> float:
@@ -230,7 +180,7 @@ class Watch:
         return None if self.aim is None else self.aim * min(1.0, self.floor) or None
 
     def enough(self, value: float, gap: float) -> bool:
-        """Tell whether the relative tolerance is met; a gap below zero refutes its own premises."""
+        """Tell whether the relative tolerance is met; a gap below zero refutes what it rests on."""
         if self.aim is None:
             return False
         return -self.problem.rounding(value) <= gap <= self.aim * max(value, self.floor)
@@ -241,7 +191,7 @@ class Watch:
         x = known.x if self.function is None else self.function.point(known.x)
         if self.score is not None:
             self._judge(x, self.score)
-        if self.has_own_bounds and self.settings.tol is not None:
+        if self.uses_dual and self.settings.tol is not None:
             # The value at an average or a last point is not known to a run without a goal.
             value = float(known.fun) if math.isfinite(known.fun) else self.problem.value(x)
             self.reached = self.enough(value, self._gap(x, value))
@@ -281,18 +231,11 @@ def solve(
     seed : int
         For the random rows of minibatches.
     """
-    model = problem.model
-    facts = FitFacts(
-        several_classes=isinstance(model, MultinomialModel),
-        minibatches=settings.batch_size is not None,
-        constrained=not problem.is_free,
-    )
-    if facts.several_classes and facts.minibatches:
+    if isinstance(problem.model, LinearModel):
+        return _solve_model(problem.model, problem, settings, start, score, seed)
+    if settings.batch_size is not None:
         raise ValueError("batch_size must be 'auto' for fit with multi_class='multinomial'.")
-    if first(WAYS, facts).method == AS_FUNCTION:
-        return _solve_function(problem, settings, start, score)
-    assert isinstance(model, LinearModel)
-    return _solve_model(model, problem, settings, start, score, seed)
+    return _solve_classes(problem, settings, start, score)
 
 
 def _solve_model(
@@ -305,52 +248,57 @@ def _solve_model(
 ) -> Fit:
     """Hand the model over as it is."""
     watch = Watch(problem, settings, score)
+    options = _options(settings, watch)
+    if settings.batch_size is not None:
+        # At most all rows: folds and held-out parts leave fewer of them.
+        options["batch_size"] = min(settings.batch_size, model.n_samples)
+    elif settings.diameter == "auto" and not problem.is_free:
+        scale = "columns" if problem.can_be_scaled else None
+        options |= {"scale": scale, "restart": _restart(problem, settings)}
     result = minimize(
         model,
         start,
         penalty=L1(problem.l1) if problem.l1 > 0.0 else None,  # which leaves the intercept out
         feasible_set=problem.feasible_set,
-        batch_size=_rows_a_step(settings.batch_size, model),
         rng=seed,
-        **_options(settings, watch),
+        **options,
     )
     return _fit(problem, watch, result)
 
 
-def _rows_a_step(wanted: int | None, model: LinearModel) -> int | None:
-    """Return the batch size, at most all rows: folds and held-out parts leave fewer of them."""
-    return None if wanted is None else min(wanted, model.n_samples)
-
-
-def _solve_function(
-    problem: Problem, settings: Settings, start: Vector, score: Score | None
-) -> Fit:
-    """Hand over a function of scaled coordinates, with bounds of our own."""
-    automatic = settings.diameter == "auto"
-    function = Function(problem, scale=automatic)
+def _solve_classes(problem: Problem, settings: Settings, start: Vector, score: Score | None) -> Fit:
+    """Hand over a function, of scaled coordinates where possible."""
+    function = ClassesFunction(problem, scale=settings.diameter == "auto")
     watch = Watch(problem, settings, score, function)
-    # Restarts make the convergence linear where the function is smooth; elsewhere they may harm.
-    restart = "adaptive" if automatic and problem.is_smooth else None
-    told = _options(settings, watch) | function.terms()
-    result = minimize(function, function.start(start), restart=restart, **told)
-    x = problem.nearest(function.point(result.x))
-    result["x"] = x
+    result = minimize(
+        function,
+        function.start(start),
+        restart=_restart(problem, settings),
+        **_options(settings, watch),
+        **function.terms(),
+    )
+    x = result["x"] = problem.nearest(function.point(result.x))
     if function.is_proved:
-        function.finish(x)
-        # What the run itself believes is about a region that it guessed.
-        own = {"lower_bound": function.lower_bound, "certified_radius": math.inf}
-        result.update(own, success=settings.tol is None)
+        function.raise_bound(x)
+        # What the run itself knows is about a region that it guessed.
+        everywhere = {"lower_bound": function.lower_bound, "certified_radius": math.inf}
+        result.update(everywhere, success=settings.tol is None)
     return _fit(problem, watch, result)
 
 
+def _restart(problem: Problem, settings: Settings) -> str | None:
+    """Return when to restart: smooth functions then converge linearly, others may be harmed."""
+    return "adaptive" if settings.diameter == "auto" and problem.is_smooth else None
+
+
 def _options(settings: Settings, watch: Watch) -> dict[str, Any]:
-    """Return what `minimize` is told about any problem."""
+    """Return what `minimize` is given for any problem."""
     return {
         "diameter": settings.diameter,
         "output": settings.output,
         "max_iter": settings.max_iter,
-        "tol": None if watch.has_own_bounds else watch.negligible(),
-        "rtol": None if watch.has_own_bounds else watch.aim,
+        "tol": None if watch.uses_dual else watch.negligible(),
+        "rtol": None if watch.uses_dual else watch.aim,
         "callback": watch if watch.wanted else None,
         "callback_at": looks(settings.max_iter) if watch.wanted else None,
         "progress": settings.progress,
@@ -392,7 +340,7 @@ def _is_refuted(problem: Problem, x: Vector, result: OptimizeResult) -> bool:
     norm = float(np.linalg.norm(gradient))
     if not (result.certified_radius < math.inf and norm > 0.0):
         return False
-    distances = result.certified_radius * FARTHER ** np.arange(1, FARTHER_LOOKS + 1)
+    distances = result.certified_radius * DISTANCES_BEYOND
     return any(
         problem.value(problem.nearest(x - distance / norm * gradient)) < result.lower_bound
         for distance in distances
@@ -400,10 +348,10 @@ def _is_refuted(problem: Problem, x: Vector, result: OptimizeResult) -> bool:
 
 
 def looks(max_iter: int) -> list[int]:
-    """Return the iterations after which the tolerance is looked at."""
+    """Return the iterations after which the callback is asked."""
     chosen = list(range(1, min(FIRST_LOOKS, max_iter) + 1))
     while chosen[-1] < max_iter:
-        chosen.append(min(math.ceil(LOOKS * chosen[-1]), max_iter))
+        chosen.append(min(math.ceil(LOOK_SPACING * chosen[-1]), max_iter))
     return chosen
 
 

@@ -42,7 +42,7 @@ class StreamCertificate:
 
     @property
     def objective(self) -> float:
-        """The objective over all rows; the sum of all problems, where there is one a class."""
+        """The objective over all rows; the sum of all problems, where each class has one."""
         return sum(sums.objective() for sums in self._sums)
 
     @property
