@@ -153,7 +153,10 @@ class Row(NamedTuple):
 
     def holds(self, facts: Any) -> bool:
         """Tell whether all facts of the condition hold; the later ones are looked at last."""
-        return all(getattr(facts, fact) for fact in self.condition)
+        for fact in self.condition:  # a loop, as `all` of a generator takes three times as long
+            if not getattr(facts, fact):
+                return False
+        return True
 
 
 #: In the place of a method's name: the one that was given.
