@@ -31,6 +31,8 @@ LATE_PATIENCE = 8
 OFTEN, SELDOM = 0.25, 3.0
 #: Steps between two bounds that cost a few products, as a share of those so far.
 SPACING = 0.1
+#: The same for slopes of rows with an l1 term or a set, where a bound takes as long as some steps.
+TERMS_SPACING = 0.25
 #: One of so many of these bounds tries the slopes that take their time, too.
 REPAIRED_EVERY = 8
 
@@ -142,7 +144,9 @@ class DualCertificate:
         """Tell whether it is time for a bound that costs a few products, and set the next time."""
         due = self._count >= self._next
         if due:
-            self._next = self._count + 1 + int(SPACING * self._count)
+            by_terms = self._by_rows and not self.dual.has_only_l2
+            spacing = TERMS_SPACING if by_terms else SPACING
+            self._next = self._count + 1 + int(spacing * self._count)
         return due
 
     def _add_sums(self, evaluation: Any, weight: float) -> None:
