@@ -7,9 +7,8 @@ import math
 import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 from scipy.optimize import Bounds, OptimizeResult
@@ -45,8 +44,7 @@ from accelegrad.run.progress import Progress
 from accelegrad.setting import Setting, constrains, resolve
 
 
-@dataclass(frozen=True)
-class ProblemArguments:
+class ProblemArguments(NamedTuple):
     """What is minimised, and how its gradients are come by, as it was given."""
 
     fun: Any

@@ -10,7 +10,7 @@ import pytest
 from sklearn.linear_model import ElasticNet, Lasso, LogisticRegression
 
 import accelegrad as ag
-from accelegrad.proofs.fenchel import DualSums, Terms
+from accelegrad.proofs.fenchel import DataSums, DualSums, Reach, SlopeSums, Terms
 
 TIGHT = {"tol": 1e-12, "max_iter": 10**5}
 LABELS = ("logistic", "hinge")
@@ -107,3 +107,27 @@ def test_a_box_is_proved_everywhere_even_around_the_intercept(chosen, intercept)
     assert result.certified_radius == math.inf
     points = (chosen.project(result.x + 1e-3 * rng.standard_normal(start.size)) for _ in range(99))
     assert result.lower_bound <= min(model.value(point) for point in points)
+
+
+@pytest.mark.parametrize("l2", [0.0, 1e-4, 1.0])
+@pytest.mark.parametrize("l1", [0.0, 0.05])
+@pytest.mark.parametrize(
+    "chosen",
+    [None, ag.Box(-0.3, 0.3), ag.Box(0.2, 2.0), ag.NonNegative(), ag.Ball(np.zeros(6), 0.5)],
+    ids=repr,
+)
+def test_no_multiple_of_the_slopes_gives_a_better_bound(chosen, l1, l2):
+    terms = Terms(6, l2, 0.0 if isinstance(chosen, ag.Ball) else l1, chosen)
+    rng = np.random.default_rng(0)
+    for size in (1e-2, 0.1, 1.0):
+        v = size * rng.standard_normal(6)
+        sums = SlopeSums(0.4, 1e-15, 0.0, 0.0, v, 1e-15 * np.abs(v))
+        data = DataSums(1.0, 10, 1.0, 1.0, 0.5, 0.5)
+        reach = Reach(terms, problem("squared", False)[0].loss, data, 1.0)
+        found = terms.lower_bound(sums, lambda reach=reach: reach)
+        others = [
+            terms.lower_bound(sums.times(c), lambda reach=reach: reach)
+            for c in np.linspace(0.0, 1.0, 101)
+        ]
+        # The height's rounding, 0.4 times some units, and the search's tolerance of 1e-9.
+        assert found >= max(others) - 1e-8

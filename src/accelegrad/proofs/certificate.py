@@ -31,6 +31,8 @@ LATE_PATIENCE = 8
 OFTEN, SELDOM = 0.25, 3.0
 #: Steps between two bounds that cost a few products, as a share of those done
 SPACING = 0.1
+#: The same for slopes of rows with an l1 term or a set, where a bound takes as long as some steps
+TERMS_SPACING = 0.25
 #: One in this many of these bounds also tries repaired slopes, which cost more.
 REPAIRED_EVERY = 8
 #: With an l1 term or a set, slopes are averaged with weights that grow as this power of the step:
@@ -148,7 +150,9 @@ class DualCertificate:
         """Return whether a bound that costs a few products is due, and set when the next one is."""
         due = self._count >= self._next
         if due:
-            self._next = self._count + 1 + int(SPACING * self._count)
+            by_terms = self._by_rows and not self.dual.has_only_l2
+            spacing = TERMS_SPACING if by_terms else SPACING
+            self._next = self._count + 1 + int(spacing * self._count)
         return due
 
     def _add_sums(self, evaluation: Any, weight: float) -> None:

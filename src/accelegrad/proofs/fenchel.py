@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy.optimize import minimize_scalar
+from scipy.optimize import brentq
 
 from accelegrad.errors import Vector
 from accelegrad.problems.linear_model import LinearModel
@@ -47,6 +47,9 @@ STEEPEST_LOGARITHM = 40.0
 SIZE_ROUNDED_UP = 1.01
 #: The factor that keeps the largest multiple of slopes on the safe side of its limit.
 MULTIPLE_ROUNDED_DOWN = 1.0 - 1e-12
+#: How exactly the best multiple is searched for, so that next to nothing of the bound is lost; and
+#: how many are tried, at most: Newton's method takes about 4, the rest is for halving.
+FACTOR_TOLERANCE, MOST_FACTORS = 1e-9, 50
 
 
 def level(loss: Loss, shares: Vector, theta: Vector, y: Vector) -> tuple[float, float]:
@@ -298,7 +301,9 @@ class Terms:
         if self.separable:
             self._take_ends()
         #: whether the weights are not limited at all
-        self.free = self.separable and bool(np.isinf(self.lower).all() & np.isinf(self.upper).all())
+        self.free = feasible_set is None or (
+            self.separable and bool(np.isinf(self.lower).all() & np.isinf(self.upper).all())
+        )
         self._diameter = self._weights_diameter()
 
     @classmethod
@@ -335,16 +340,20 @@ class Terms:
             np.where(np.abs(end) <= LARGEST, end, np.copysign(np.inf, end)) for end in ends
         )
         self.lower, self.upper = lower[:d], upper[:d]
+        #: the point of the box that is nearest to 0, where an l1 term has its kink
+        self._kink = np.minimum(np.maximum(0.0, self.lower), self.upper)
+        self._columns = np.arange(d)
         if self.fit_intercept:
             self.intercept = float(lower[d]), float(upper[d])
 
     def _weights_diameter(self) -> float:
         """Return the diameter of what the weights are limited to."""
         chosen, d = self.feasible_set, self.n_features
+        if chosen is None:
+            return math.inf if d else 0.0
         if self.separable:
             with np.errstate(over="ignore"):
                 return float(np.linalg.norm(self.upper - self.lower))
-        assert chosen is not None
         if not isinstance(chosen, Product):
             return chosen.usable_diameter(d + self.fit_intercept)
         parts = [(part, where) for part, where in chosen.blocks if where.stop <= d]
@@ -368,9 +377,11 @@ class Terms:
         Something has to hold each weight. A set that is no box excludes an l1 term, as it does for
         `minimize`, and has to leave the intercept free.
         """
+        if self.separable and self.l2 > 0.0:
+            return True
         if self.separable:
             held = np.isfinite(self.lower) & np.isfinite(self.upper)
-            return self.l2 > 0.0 or bool((held | (np.asarray(self.l1) > 0.0)).all())
+            return bool((held | (np.asarray(self.l1) > 0.0)).all())
         if self.has_l1 or (self.fit_intercept and not self._leaves_intercept_free()):
             return False
         return self.l2 > 0.0 or self.is_bounded
@@ -466,20 +477,75 @@ class Terms:
         """Return roughly the largest of c height + least(c v, c off) over 0 <= c <= 1."""
         if not height > 0.0:
             return 0.0
-
-        def negative(c: float) -> float:
-            return -c * height - least(c * v, c * off)
-
-        largest = self._largest_multiple(v, off)
-        multiples = [largest]
-        # In these cases it is a straight line.
-        is_linear = self.l2 == 0.0 and (not self.has_l1 or self.free)
-        if not is_linear and largest > 0.0:
-            found = minimize_scalar(negative, bounds=(0.0, largest), method="bounded")
-            multiples.append(float(found.x))
-        bound = -min(negative(c) for c in multiples)
+        steepest = np.copysign(np.abs(v) + off, v)
+        c = self._best_factor(height, steepest, self._largest_multiple(v, off))
+        bound = c * height + least(c * v, c * off)
         bound -= growth(0) * (abs(bound) + height)
         return max(bound, 0.0) if math.isfinite(bound) else 0.0
+
+    def _best_factor(self, height: float, v: Vector, largest: float) -> float:
+        """Return where c height + min over w of <c v, w> + ..., which is concave, is largest.
+
+        Its slope in c, height + <v, w> with the minimising w, never rises: it is 0 there. Any
+        factor gives a bound that holds, so neither w nor the factor has to be exact.
+        """
+        is_line = self.l2 == 0.0 and (not self.has_l1 or self.free)
+        if is_line or largest == 0.0:
+            return largest
+        if self.separable:
+            return self._best_factor_in_box(height, v, largest)
+        return self._best_factor_in_set(height, v, largest)
+
+    def _best_factor_in_box(self, height: float, v: Vector, largest: float) -> float:
+        """Find it by Newton's method, and by halving the interval that Newton's step leaves."""
+        low, high, c = 0.0, largest, largest
+        for _ in range(MOST_FACTORS):
+            rise, fall = self._rise_in_box(c, v)
+            slope = height + rise
+            if slope >= 0.0:
+                low = c
+            else:  # also where it overflows
+                high = c
+            if low == largest:
+                return largest
+            following = c + slope / fall if 0.0 < fall < math.inf else math.nan
+            if not low <= following <= high:
+                following = 0.5 * (low + high)
+            if abs(following - c) <= FACTOR_TOLERANCE * following:
+                return following
+            c = following
+        return c
+
+    def _rise_in_box(self, c: float, v: Vector) -> tuple[float, float]:
+        """Return <v, w> for the w where <c v, w> + ... is least, and how fast it falls with c."""
+        beyond = np.maximum(np.abs(c * v) - self.l1, 0.0)
+        moves = beyond > 0.0
+        if self.l2 > 0.0:
+            w = np.copysign(beyond / self.l2, -v)
+        else:  # to an end, as an open one is never steep enough for
+            w = np.where(moves, np.copysign(np.inf, -v), 0.0)
+        if not self.free:
+            moves &= (self.lower < w) & (w < self.upper)
+            w = np.minimum(np.maximum(w, self.lower), self.upper)
+        moved = v[moves]
+        fall = float(moved @ moved) / self.l2 if self.l2 > 0.0 else 0.0
+        return float(v @ w), fall
+
+    def _best_factor_in_set(self, height: float, v: Vector, largest: float) -> float:
+        """Find it where nothing but a projection is known of the set."""
+        chosen, rest = self.feasible_set, np.zeros(int(self.fit_intercept))
+        assert chosen is not None
+
+        def slope(c: float) -> float:
+            w = chosen.project(np.append(v * (-c / self.l2), rest))[: self.n_features]
+            found = height + float(v @ w)
+            return found if math.isfinite(found) else -LARGEST  # it overflows: c is too large
+
+        if slope(largest) >= 0.0:
+            return largest
+        if slope(0.0) <= 0.0:
+            return 0.0
+        return float(brentq(slope, 0.0, largest, xtol=FACTOR_TOLERANCE))
 
     def _largest_multiple(self, v: Vector, off: Vector) -> float:
         """Return up to which c, at most 1, the minimum over all weights is finite for c v."""
@@ -506,11 +572,11 @@ class Terms:
                 return 0.0  # `_largest_multiple` makes sure of that
             beyond = np.maximum(np.abs(v) - l1, 0.0)
             return -0.5 * float(beyond @ (beyond / l2)) * (1.0 + growth(v.size))
-        kink = np.clip(0.0, self.lower, self.upper)
+        kink = self._kink
         if l2 > 0.0:  # on either side of the kink a parabola, whose lowest point is moved inside
             ends = [
-                np.clip((l1 - v) / l2, self.lower, kink),
-                np.clip((-l1 - v) / l2, kink, self.upper),
+                np.minimum(np.maximum((l1 - v) / l2, self.lower), kink),
+                np.minimum(np.maximum((-l1 - v) / l2, kink), self.upper),
             ]
         else:  # a straight line, which does not fall towards an open end
             ends = [np.where(np.isinf(end), kink, end) for end in (self.lower, self.upper)]
@@ -518,7 +584,7 @@ class Terms:
         parts = np.array([v * w, l1 * np.abs(w), (0.5 * l2) * w * w])
         values = parts.sum(axis=0)
         lowest = np.argmin(values, axis=0)
-        columns = np.arange(v.size)
+        columns = self._columns
         sizes = np.abs(parts).sum(axis=0)[lowest, columns]
         total = float(values[lowest, columns].sum()) - growth(v.size) * float(sizes.sum())
         return total if math.isfinite(total) else -math.inf
