@@ -38,6 +38,7 @@ from threadpoolctl import threadpool_limits
 
 import accelegrad as ag
 import suite
+from accelegrad.lab.engine.minimum import with_ones
 from accelegrad.problems.sampling import BatchSampler
 from accelegrad.rules.schedules import accelegrad_step, adagrad_step, importance_weight
 from suite import THRESHOLDS, Problem, first_call_below
@@ -393,7 +394,7 @@ class _Bundle:
 
     def __init__(self, problem: Problem, diameters: Vector, seeds: int) -> None:
         self.model, self.diameters, self.x0 = problem.model, diameters, problem.x0
-        self.X = suite._with_intercept(problem.model)
+        self.X = with_ones(problem.model)
         self.x = np.tile(problem.x0, (seeds, len(diameters), 1))
         self.y = self.z = self.x
         self.total, self.weight, self.squares = 0 * self.x, 0.0, 0.0
