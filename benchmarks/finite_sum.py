@@ -19,12 +19,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize as scipy_minimize
-from sklearn.linear_model import LogisticRegression
 
 import accelegrad as ag
 from accelegrad.catalogue import METHODS
 from accelegrad.choose import Facts, choose
 from accelegrad.lab.bench.problems import SUITE_LOSSES, sources
+from accelegrad.lab.engine.minimum import find_minimum
+from accelegrad.lab.engine.peers import SOLVERS
+from accelegrad.lab.engine.timing import timed
+from accelegrad.lab.report.tables import table_line, table_lines
 from accelegrad.rows import VarianceReducedAcceleGrad
 from accelegrad.rows.oracles import sum_oracle
 from accelegrad.rows.variance_reduced_oracle import FiniteSumOracle
@@ -85,16 +88,10 @@ def lbfgs(model: ag.LinearModel, start: float, minimum: float) -> Iterator[Mark]
 
 def stochastic(solver: str, model: ag.LinearModel, start: float, minimum: float) -> Iterator[Mark]:
     """Run scikit-learn's solver with more and more epochs, each time from the start."""
-    epochs, cost = 1, 1 / (model.l2 * model.n_samples)
+    epochs = 1
     while epochs <= MOST_STEPS:
-        peer = LogisticRegression(
-            C=cost, solver=solver, tol=1e-14, max_iter=epochs, fit_intercept=False, random_state=0
-        )
-        begun = time.perf_counter()
-        peer.fit(model.X, model.y)
-        seconds = time.perf_counter() - begun
-        value = model.value(peer.coef_.ravel())
-        yield Mark(epochs, seconds, (value - minimum) / (start - minimum))
+        answer, seconds = timed(SOLVERS[solver].make(model, epochs, {}))
+        yield Mark(epochs, seconds, (model.value(answer.x) - minimum) / (start - minimum))
         if seconds > LONGEST / 4:
             return
         epochs = max(epochs + 1, round(1.4 * epochs))
@@ -130,15 +127,7 @@ def table(model: ag.LinearModel) -> dict[str, list[Mark | None]]:
     if not smooth:
         return found
     found["vr"] = reached(ours(model, reduced))
-    start, best = model.value(np.zeros(model.n_parameters)), np.inf
-    rule, oracle = chosen()
-    state = rule.init(np.zeros(model.n_parameters))
-    for _ in range(200):  # the minimum, beyond what is compared
-        state = rule.step(state, oracle).state
-        assert oracle.best is not None
-        if not oracle.best.value < best - 1e-13 * best and _ % 10 == 9:
-            break
-        best = oracle.best.value
+    start, best = model.value(np.zeros(model.n_parameters)), find_minimum(model).value
     found["lbfgs"] = reached(lbfgs(model, start, best))
     if model.loss.name == "logistic":
         for solver in ("sag", "saga"):
@@ -153,7 +142,7 @@ def main() -> None:
     parser.add_argument("--loss", nargs="+", default=["logistic"], choices=sorted(SUITE_LOSSES))
     given = parser.parse_args()
     warnings.simplefilter("ignore")  # too few epochs are given on purpose
-    levels = " | ".join(f"{level:g}" for level in LEVELS)
+    head = ["units / ms to", *(f"{level:g}" for level in LEVELS)]
     for name in given.sets:
         data = sources([name])[name](ROWS)
         for loss in given.loss:
@@ -161,13 +150,13 @@ def main() -> None:
                 options: dict[str, Any] = dict(SUITE_LOSSES[loss])
                 model = ag.LinearModel(data.X, data.y, loss, l2=strength / data.y.size, **options)
                 print(f"\n{data.name} ({data.words}), {loss}, l2 = {strength:g}/n\n")
-                print(f"| units / ms to | {levels} |\n| --- |{' --- |' * len(LEVELS)}")
+                print("\n".join(table_lines(head, [])))
                 for solver, marks in table(model).items():
                     cells = (
                         "-" if m is None else f"{m.units:.0f} / {1e3 * m.seconds:.1f}"
                         for m in marks
                     )
-                    print(f"| {solver} | {' | '.join(cells)} |", flush=True)
+                    print(table_line([solver, *cells]), flush=True)
 
 
 if __name__ == "__main__":

@@ -30,6 +30,7 @@ from accelegrad import kernels
 from accelegrad.kernels import compile as compiling
 from accelegrad.kernels import gradient
 from accelegrad.kernels.blocks import run
+from accelegrad.lab.engine.timing import in_turns
 from accelegrad.problems.linear_model import LinearModel
 
 READ, PRODUCTS, CORES = 1.3, 1.6, 1.7
@@ -58,6 +59,7 @@ class Clock:
 
     def seconds(self, call):
         self.spared = 0.0
+        time.sleep(0.002)  # one who has rested gets a core at once, on a busy machine too
         begun = self.now()
         call()
         return self.now() - begun + (self.spared if self.cpu else 0.0)
@@ -133,12 +135,8 @@ def passes(model, w, threads):
 
 def minima(calls, repeat, clock):
     """Return the least time of each call, in milliseconds."""
-    least = dict.fromkeys(calls, np.inf)
-    for _ in range(repeat):
-        for name, call in calls.items():
-            time.sleep(0.002)  # one who has rested gets a core at once, on a busy machine too
-            least[name] = min(least[name], 1e3 * clock.seconds(call))
-    return least
+    times = in_turns(calls, repeat, clock.seconds)
+    return {name: 1e3 * min(of_one) for name, of_one in times.items()}
 
 
 def measure(X, loss, repeat, clock):

@@ -9,6 +9,8 @@ import argparse
 import subprocess
 import sys
 
+from accelegrad.lab.engine.timing import in_turns
+
 LIMIT = 0.3
 BASIS = "import numpy, scipy.linalg, scipy.optimize, scipy.sparse, scipy.special"
 CODES = {
@@ -46,10 +48,8 @@ def main():
     parser.add_argument("--repeat", type=int, default=10)
     parser.add_argument("--modules", action="store_true", help="list the slowest modules too")
     given = parser.parse_args()
-    least = dict.fromkeys(CODES, float("inf"))
-    for _ in range(given.repeat):
-        for name, code in CODES.items():
-            least[name] = min(least[name], seconds(code))
+    times = in_turns(CODES, given.repeat, seconds)
+    least = {name: min(of_one) for name, of_one in times.items()}
     for name, time in least.items():
         print(f"{name:<16}{time:6.3f} s")
     for name in ("accelegrad", "the command"):

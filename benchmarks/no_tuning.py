@@ -39,6 +39,7 @@ from threadpoolctl import threadpool_limits
 import accelegrad as ag
 import suite
 from accelegrad.lab.engine.minimum import with_ones
+from accelegrad.lab.report.tables import number_table, put
 from accelegrad.problems.sampling import BatchSampler
 from accelegrad.rules.schedules import accelegrad_step, adagrad_step, importance_weight
 from suite import THRESHOLDS, Problem, first_call_below
@@ -154,7 +155,7 @@ def exact_part(problems: list[Problem], sizes: Sizes, run: Map) -> Iterator[str]
     )
     yield ""
     columns = [f"{name} {_power(t)}" for t in THRESHOLDS for name in ("D", "auto", "ratio")]
-    yield from table(["problem", *columns], rows)
+    yield from number_table(["problem", *columns], rows)
     yield ""
     yield from exact_summary([pair for found in pairs for pair in found])
 
@@ -178,7 +179,7 @@ def exact_summary(pairs: list[Pair]) -> Iterator[str]:
         mean = geometric_mean([pair.ratio for pair in group])
         where = f"{worst.name} at {_power(worst.threshold)}"
         rows.append([name, str(len(group)), f"{mean:.2f}", f"{worst.ratio:.2f}", where])
-    yield from table(["kind", "pairs", "geometric mean", "worst", "where"], rows)
+    yield from number_table(["kind", "pairs", "geometric mean", "worst", "where"], rows)
     yield ""
     mean = geometric_mean([pair.ratio for pair in counted])
     yield f"- Geometric mean {mean:.3f}; the target is {MEAN_TARGET}: {_verdict(mean, MEAN_TARGET)}"
@@ -250,7 +251,7 @@ def guess_part(problems: list[Problem], sizes: Sizes, run: Map) -> Iterator[str]
         + '). Runs that do not get there count with the whole budget, so ">" is a lower bound.'
     )
     yield ""
-    yield from table(["D times", *guesses], rows)
+    yield from number_table(["D times", *guesses], rows)
 
 
 def _solved_count(runs: list[dict[str, Calls]], threshold: float) -> int:
@@ -582,7 +583,7 @@ def noise_part(problems: list[Problem], sizes: Sizes, run: Map) -> Iterator[str]
 def noisy_tables(found: list[list[NoisyRow]]) -> Iterator[str]:
     batches = [row.batch for row in found[0]]
     names = ("auto", "default", "best", "with", "ratio")
-    yield from table(
+    yield from number_table(
         ["problem", *(f"{name} b={batch}" for batch in batches for name in names)],
         [
             [group[0].name, *(cell for row in group for cell in _noisy_cells(row))]
@@ -624,7 +625,9 @@ def safety_tables(found: list[list[Danger]], seeds: int) -> Iterator[str]:
     rows = [[group[0].name, *(f"{one.gap:.2g}" for one in group)] for group in found]
     columns = list(zip(*found, strict=True))
     rows.append(["largest", *(f"{max(one.gap for one in column):.3g}" for column in columns)])
-    yield from table(["problem", *(f"{one.variant}, b={one.batch}" for one in found[0])], rows)
+    yield from number_table(
+        ["problem", *(f"{one.variant}, b={one.batch}" for one in found[0])], rows
+    )
     yield ""
     groups = [one for group in found for one in group]
     worst = max(groups, key=lambda one: one.gap)
@@ -799,7 +802,7 @@ def rate_tables(
             for one in (unixgrad, auto, accelegrad)
         ]
         rows.append([problem.name, *map(_slopes_cell, fitted), *calls])
-    yield from table(head, rows)
+    yield from number_table(head, rows)
     yield ""
     for spectrum in SPECTRA:
         chosen = [
@@ -837,15 +840,6 @@ def rate_summary(fitted: Sequence[Slopes]) -> str:
 
 
 # -- the page --------------------------------------------------------------------------------------
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """Yield the lines of a Markdown table, numbers to the right."""
-    yield f"| {' | '.join(head)} |"
-    yield f"|---{'|--:' * (len(head) - 1)}|"
-    for row in rows:
-        assert len(row) == len(head)
-        yield f"| {' | '.join(row)} |"
 
 
 def _power(number: float) -> str:
@@ -964,8 +958,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if given.out is None:
         print(text)
         return
-    given.out.parent.mkdir(parents=True, exist_ok=True)
-    given.out.write_text(text, encoding="utf-8")
+    put(given.out, text)
 
 
 if __name__ == "__main__":

@@ -28,10 +28,10 @@ import scipy.sparse as sp
 from scipy.optimize import linprog
 from scipy.optimize import minimize as scipy_minimize
 from scipy.sparse.linalg import LinearOperator, cg, lsqr
-from scipy.special import expit
 
 from accelegrad.errors import Vector
 from accelegrad.problems.linear_model import LinearModel
+from accelegrad.problems.row_curvature import second_derivatives
 
 ENOUGH = 1e-9  # a certified gap, relative to the value, at which a search ends
 CLOSE = 1e-13  # the same for a smooth loss, where one step of Newton's method leads from 1e-9 to it
@@ -175,16 +175,14 @@ class _Smooth(NamedTuple):
 
 def _smooth_loss(model: LinearModel) -> _Smooth:
     loss, y = model.loss, model.y
-    curvatures: dict[str, Callable[[Vector], Vector]] = {
-        "logistic": lambda m: expit(m) * expit(-m),
-        "squared_hinge": lambda m: np.where(y * m < 1, 2.0, 0.0),
-        "squared": np.ones_like,
-        "huber": lambda m: np.where(np.abs(m - y) <= loss.lipschitz, 1.0, 0.0),
-    }
+
+    def slopes(margins: Vector) -> Vector:
+        return np.asarray(loss.derivative(margins, y), dtype=np.float64)
+
     return _Smooth(
         lambda m: np.asarray(loss.value(m, y), dtype=np.float64),
-        lambda m: np.asarray(loss.derivative(m, y), dtype=np.float64),
-        curvatures[loss.name],
+        slopes,
+        lambda m: second_derivatives(loss, m, slopes(m), y),
     )
 
 

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from accelegrad.errors import Vector
-from accelegrad.files import whole_file
 from accelegrad.lab.engine.content import Claim, Figure, Report, Verdict
 from accelegrad.lab.engine.prepared import Entry, Line, PreparedFigure, prepare
+from accelegrad.lab.report.tables import put
 
 SIGNS = {Verdict.HOLDS: "✓", Verdict.IN_PART: "◐", Verdict.FAILS: "✗"}
 CLASSES = {Verdict.HOLDS: "holds", Verdict.IN_PART: "in-part", Verdict.FAILS: "fails"}
@@ -56,18 +56,12 @@ def write_report(report: Report, out: Path) -> Path:
     prepared = prepare(report)
     page = _page(report, prepared, get_plotlyjs())
     folder = Path(out) / "figures"
-    folder.mkdir(parents=True, exist_ok=True)
     for figure in prepared:
         for ending, content in draw_still(figure).items():
-            _put(folder / f"{figure.figure.name}.{ending}", content)
+            put(folder / f"{figure.figure.name}.{ending}", content)
     index = Path(out) / "index.html"
-    _put(index, page.encode())
+    put(index, page)
     return index
-
-
-def _put(path: Path, content: bytes) -> None:
-    with whole_file(path) as file:
-        file.write(content)
 
 
 def versions() -> dict[str, str]:
