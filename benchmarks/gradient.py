@@ -1,6 +1,6 @@
 """One pass for value and gradient: against reading the data, the two products, and one core.
 
-Run: python benchmarks/gradient.py [--repeat 30] [--small] [--cpu]. All times are minima of one run,
+Run: python benchmarks/gradient.py [--repeat 30] [--cpu]. All times are minima of one run,
 taken in turns, so that a busy machine disturbs all of them alike. Data do not fit into the cache.
 On a machine whose cores are all busy take --cpu: processor time, and of blocks that should run at
 the same time that of the longest. Then "cores" tells how evenly work is split and no more: blocks
@@ -184,7 +184,6 @@ def main():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--repeat", type=int, default=30)
-    parser.add_argument("--small", action="store_true", help="one tenth of the rows")
     parser.add_argument("--cpu", action="store_true", help="processor time: see above")
     given = parser.parse_args()
     clock = Clock(given.cpu)
@@ -194,17 +193,16 @@ def main():
         f"{'X':<26}{'entries':<9}{'loss':<10}{'read ms':>8}{'pass 1':>8}{'pass 2':>8}{'read 1':>8}"
         f"{'read 2':>8}{'access':>8}{'products':>10}{'before':>8}{'cores':>7}"
     )
-    share = 10 if given.small else 1
     with threadpool_limits(limits=1):
         for dtype in (np.float64, np.float32):
             for n, d in DENSE:
-                X = np.random.default_rng(0).standard_normal((n // share, d), dtype=dtype)
+                X = np.random.default_rng(0).standard_normal((n, d), dtype=dtype)
                 for loss in ("logistic", "squared"):
                     ms = measure(X, loss, given.repeat, clock)
-                    show(f"{n // share} x {d}", dtype, loss, ms)
+                    show(f"{n} x {d}", dtype, loss, ms)
             for n, d, row_entries in SPARSE:
-                X = sparse_data(n // share, d, row_entries, dtype)
-                name = f"{n // share} x {d}, {X.nnz / X.shape[0]:.0f} a row"
+                X = sparse_data(n, d, row_entries, dtype)
+                name = f"{n} x {d}, {X.nnz / X.shape[0]:.0f} a row"
                 for loss in ("logistic", "squared"):
                     show(name, dtype, loss, measure(X, loss, given.repeat, clock))
     print(f"targets: read <= {READ}, products >= {PRODUCTS}, cores >= {CORES}")

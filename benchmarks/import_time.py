@@ -1,6 +1,6 @@
 """How long `import accelegrad` takes beyond NumPy and SciPy.
 
-Run: python benchmarks/import_time.py [--repeat 10] [--modules]. Processes take turns, and the least
+Run: python benchmarks/import_time.py [--repeat 10]. Processes take turns, and the least
 processor time of each kind counts. NumPy and SciPy stand for what any user of them has loaded
 already: numpy, scipy.optimize, scipy.sparse, scipy.special and scipy.linalg.
 """
@@ -20,7 +20,6 @@ CODES = {
     "the command": f"{BASIS}; import accelegrad.cli.main",
 }
 MEASURE = "\nimport time; print(time.process_time())"
-MOST = 15  # modules that are listed
 
 
 def seconds(code):
@@ -30,23 +29,11 @@ def seconds(code):
     return float(done.stdout)
 
 
-def slowest_modules():
-    """Return lines with the modules that take longest by themselves."""
-    code = f"{BASIS}; import sys; sys.stderr.write('@'); import accelegrad"
-    done = subprocess.run(
-        [sys.executable, "-X", "importtime", "-c", code], capture_output=True, text=True, check=True
-    )
-    rows = [line.split("|") for line in done.stderr.partition("@")[2].splitlines()]
-    own = [(int(row[0].partition(":")[2]), row[2].strip()) for row in rows if len(row) == 3]
-    return [f"{us / 1e3:8.1f} ms  {name}" for us, name in sorted(own, reverse=True)[:MOST]]
-
-
 def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--repeat", type=int, default=10)
-    parser.add_argument("--modules", action="store_true", help="list the slowest modules too")
     given = parser.parse_args()
     times = in_turns(CODES, given.repeat, seconds)
     least = {name: min(of_one) for name, of_one in times.items()}
@@ -56,8 +43,6 @@ def main():
         beyond = least[name] - least["numpy + scipy"]
         kept = "" if beyond <= LIMIT else " (MISSED)"
         print(f"{name} beyond numpy + scipy: {beyond:.3f} s; wanted: at most {LIMIT} s{kept}")
-    if given.modules:
-        print("\n".join(slowest_modules()))
 
 
 if __name__ == "__main__":

@@ -42,11 +42,11 @@ METHODS = {
 }
 
 
-def rule_of(name, model, *, probe):
+def rule_of(name, model):
     kind, columns = METHODS[name]
     if columns is None:
-        return kind(probe=probe)
-    return Rescaled(kind(probe=probe), column_scaling(model, center=columns != "scale"))
+        return kind(probe=True)
+    return Rescaled(kind(probe=True), column_scaling(model, center=columns != "scale"))
 
 
 @dataclass
@@ -61,9 +61,6 @@ class Case:
     @property
     def start(self):
         return self.model.value(np.zeros(self.model.n_parameters))
-
-    def gap(self, value):
-        return (value - self.minimum) / (self.start - self.minimum)
 
 
 # -- problems ------------------------------------------------------------------------------------
@@ -147,7 +144,7 @@ def calls_to(method, problem, budget):
     """Return the calls to each level, None where it was not reached."""
     model, start = problem.model, np.zeros(problem.model.n_parameters)
     known = Problem(problem.name, problem.group, model, start, start, problem.minimum)
-    rule = rule_of(method, model, probe=True)
+    rule = rule_of(method, model)
 
     def run(recorder):
         state = rule.init(start)
@@ -155,18 +152,6 @@ def calls_to(method, problem, budget):
             state = rule.step(state, lambda x: KnownEvaluation(x, *recorder(x))).state
 
     return first_call_below(known, LEVELS, run, max_calls=budget)
-
-
-def noisy_gap(method, problem, batch, epochs, seed):
-    """Return the averaged point's relative gap after some epochs of minibatches."""
-    model, rng = problem.model, np.random.default_rng(seed)
-    rule = rule_of(method, model, probe=False)
-    state = rule.init(np.zeros(model.n_parameters))
-    for _ in range(epochs * model.n_samples // batch):
-        rows = rng.integers(model.n_samples, size=batch)
-        gradient = model.batch_value_and_gradient(rule.query(state), rows)[1]
-        state = rule.update(state, gradient)
-    return problem.gap(model.value(rule.output(state)))
 
 
 def row(cells):
@@ -213,35 +198,16 @@ def summarise(calls):
     print(f"\nFewest calls over all: {min(means, key=means.__getitem__)}.")
 
 
-def compare_noisy(cases, epochs):
-    """Print the gaps, and their geometric mean relative to the best method's."""
-    print(f"\nRelative gap of the averaged point after {epochs} epochs of minibatches of 1 / 16:\n")
-    head("problem")
-    logs = []
-    for problem in cases:
-        gaps = np.array(
-            [[noisy_gap(name, problem, b, epochs, seed=0) for b in (1, 16)] for name in METHODS]
-        )
-        row([f"{problem.group}: {problem.name}", *(f"{a:.0e} / {b:.0e}" for a, b in gaps)])
-        logs.append(np.log(gaps / gaps.min(axis=0)))
-    means = np.exp(np.mean(logs, axis=0))
-    row(["relative to the best", *(f"{a:.1f} / {b:.1f}" for a, b in means)])
-    print(f"\nSmallest gaps over all: {list(METHODS)[int(means.prod(axis=1).argmin())]}.")
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--budget", type=int, default=3000, help="gradient calls at most")
     parser.add_argument("--seeds", type=int, default=2, help="of the generated sets")
-    parser.add_argument("--epochs", type=int, default=0, help="of noisy runs too; 10 take minutes")
     given = parser.parse_args()
     # Centred columns without an intercept can leave nothing to gain.
     cases = [c for c in problems(given.seeds) if c.minimum < (1 - 1e-3) * c.start]
     print("<!-- made by `python benchmarks/scaling.py > docs/tables/scaling.md` -->\n")
     print(f"{datetime.now(UTC):%Y-%m-%d}, {len(cases)} problems.\n")
     summarise(compare(cases, given.budget))
-    if given.epochs:
-        compare_noisy([c for c in cases if c.group != "text"], given.epochs)
 
 
 if __name__ == "__main__":
