@@ -38,8 +38,9 @@ from threadpoolctl import threadpool_limits
 
 import accelegrad as ag
 import suite
-from accelegrad.lab.engine.minimum import with_ones
+from accelegrad.lab.engine.minimum import find_minimum, with_ones
 from accelegrad.lab.report.tables import number_table, put
+from accelegrad.problems.losses import LOSSES
 from accelegrad.problems.sampling import BatchSampler
 from accelegrad.rules.schedules import accelegrad_step, adagrad_step, importance_weight
 from suite import THRESHOLDS, Problem, first_call_below
@@ -281,12 +282,15 @@ def sampled(problem: Problem, most: int) -> Problem:
         if X.shape[1] > X.shape[0]:
             X = np.linalg.qr(X.T, mode="r").T
     X = np.ascontiguousarray(X)  # what compiled epochs can read
-    options = {"l2": model.l2, "fit_intercept": model.fit_intercept}
-    options |= dataclasses.asdict(model.loss)
-    rows = suite.Rows(problem.name, X, model.y[kept])
-    draft = suite._model_draft(problem.name, problem.kind, rows, model.loss.name, **options)
-    x0 = problem.x0 if problem.x0.any() else draft.x0
-    return _certified(_with_model(problem, draft.fun, x0, draft.solve()))
+    small = ag.LinearModel(X, model.y[kept], l2=model.l2, **_loss_and_intercept(model))
+    x0 = problem.x0 if problem.x0.any() else np.zeros(small.n_parameters)
+    return _certified(_with_model(problem, small, x0, find_minimum(small, exact=True).x))
+
+
+def _loss_and_intercept(model: ag.LinearModel) -> dict[str, Any]:
+    parameter = LOSSES[model.loss.name].parameter
+    options = {} if parameter is None else {parameter.name: model.loss.parameter}
+    return {"loss": model.loss.name, "fit_intercept": model.fit_intercept, **options}
 
 
 def _with_model(problem: Problem, model: ag.LinearModel, x0: Vector, minimiser: Vector) -> Problem:
@@ -495,13 +499,13 @@ def scaled(problem: Problem, factor: float) -> Problem:
     factor. In a constrained least-squares problem y is scaled with X, and the minimiser stays.
     """
     model = problem.model
-    options = {"fit_intercept": model.fit_intercept, **dataclasses.asdict(model.loss)}
-    X, name = model.X * factor, model.loss.name
+    X = model.X * factor
     if problem.feasible_set is not None:
-        assert name == "squared"
-        other = ag.LinearModel(X, model.y * factor, name)
+        assert model.loss.name == "squared"
+        other = ag.LinearModel(X, model.y * factor, "squared")
         return _with_model(problem, other, problem.x0, problem.minimiser)
-    other = ag.LinearModel(X, model.y, name, l2=model.l2 * factor**2, **options)
+    l2 = model.l2 * factor**2
+    other = ag.LinearModel(X, model.y, l2=l2, **_loss_and_intercept(model))
     minimiser = problem.minimiser.copy()
     minimiser[: model.n_features] /= factor
     return _with_model(problem, other, problem.x0, minimiser)
