@@ -18,6 +18,7 @@ import numpy as np
 import accelegrad as ag
 from accelegrad.lab.bench.problems import problems_of, sources
 from accelegrad.lab.engine.minimum import find_minimum
+from accelegrad.lab.report.tables import table_line, table_lines
 
 LEVELS = (1e-2, 1e-3, 1e-4)
 SIZES = (1, 4, 16, 64, 256, 1024, 4096)
@@ -107,7 +108,7 @@ def compare(case, seeds, epochs, options):
         best = min(fixed)
         ratio = auto / best if math.isfinite(best) else math.nan
         verdict = "" if math.isnan(ratio) else f"{ratio:.2f}{' (missed)' if ratio > AIM else ''}"
-        yield f"| {case.name} | {level:g} | {' | '.join(cells)} | {text(auto)} | {verdict} |"
+        yield table_line([case.name, f"{level:g}", *cells, text(auto), verdict])
 
 
 def text(value):
@@ -125,8 +126,8 @@ def head(given):
         f"within {given.epochs:g} epochs. The last column is auto over the best fixed size; the "
         f"aim is {AIM}.\n"
     )
-    print("| problem | accuracy | " + " | ".join(map(str, SIZES)) + " | n | auto | ratio |")
-    print("|" + "---|" * (len(SIZES) + 5))
+    heads = ["problem", "accuracy", *SIZES, "n", "auto", "ratio"]
+    print("\n".join(table_lines(heads, [])))
 
 
 def options_for(method, model):

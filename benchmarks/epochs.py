@@ -16,7 +16,6 @@ generated.
 """
 
 import argparse
-import time
 import warnings
 
 import numpy as np
@@ -30,30 +29,17 @@ from accelegrad.data import datasets
 from accelegrad.kernels.dense_epochs import DenseEpochs
 from accelegrad.kernels.loss_shape import LOGISTIC_SHAPE
 from accelegrad.kernels.sparse_epochs import SparseEpochs
+from accelegrad.lab.engine.timing import in_turns, processor_seconds
 
 EPOCH_LIMIT, COLUMNS_LIMIT, DENSE_LIMIT = 1.2, 1.3, 50.0
 DIAMETER = 100.0
 SEVERAL = 4  # epochs that a longer fit of SGDClassifier has more than one
 
 
-def processor_time(function):
-    begun = time.process_time()
-    function()
-    return time.process_time() - begun
-
-
-def all_times(candidates, repeat):
-    """Return the times of each candidate; they take turns."""
-    times = {name: [] for name in candidates}
-    for _ in range(repeat):
-        for name, function in candidates.items():
-            times[name].append(processor_time(function))
-    return times
-
-
 def least_times(candidates, repeat):
-    """Return the least time of each candidate; they take turns."""
-    return {name: min(own) for name, own in all_times(candidates, repeat).items()}
+    """Return the least processor time of each candidate; they take turns."""
+    times = in_turns(candidates, repeat, processor_seconds)
+    return {name: min(of_one) for name, of_one in times.items()}
 
 
 def rcv1():
@@ -167,7 +153,7 @@ def columns_part(repeat, wide):
                 candidates[kind, size] = epoch_of(sparse_epochs(kind, X, y, 1 / n), rng)
             candidates["sgd, fit", size] = sgd(X, y, 1 / n, 1)
             candidates["sgd, longer fit", size] = sgd(X, y, 1 / n, 1 + SEVERAL)
-        times = all_times(candidates, repeat)
+        times = in_turns(candidates, repeat, processor_seconds)
         sizes = ("narrow", "wide")
         for rule in ("accelegrad", "distance_free"):
             one, other = (1e6 * min(times[rule, size]) / n for size in sizes)

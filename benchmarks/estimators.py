@@ -24,8 +24,6 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import time
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -48,6 +46,8 @@ from sklearn.svm import LinearSVC, LinearSVR
 from threadpoolctl import threadpool_limits
 
 from accelegrad.data import datasets
+from accelegrad.lab.engine.timing import timed
+from accelegrad.lab.report.tables import put, table_line, table_lines
 from accelegrad.sklearn import AcceleGradClassifier, AcceleGradClassifierCV, AcceleGradRegressor
 from accelegrad.sklearn.cv import strengths_to_try
 from accelegrad.sklearn.solve import NEGLIGIBLE
@@ -102,11 +102,7 @@ def scaled(data: Data) -> Data:
 
 
 def clocked(estimator: Any, data: Data) -> float:
-    begun = time.perf_counter()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        estimator.fit(data.X, data.y)
-    return time.perf_counter() - begun
+    return timed(lambda: estimator.fit(data.X, data.y))[1]
 
 
 def yes(condition: Any) -> str:
@@ -121,13 +117,13 @@ class Table:
         self.verdicts: list[bool] = []
 
     def top(self) -> Iterator[str]:
-        yield "\n| " + " | ".join(self.head) + " |"
-        yield "|---" * len(self.head) + "|"
+        yield ""
+        yield from table_lines(self.head, [])
 
     def row(self, verdict: Any, *cells: Any) -> str:
         assert len(cells) == len(self.head), cells
         self.verdicts.append(bool(verdict))
-        return "| " + " | ".join(map(str, cells)) + " |"
+        return table_line(cells)
 
     def count(self) -> str:
         return f"{sum(self.verdicts)} of {len(self.verdicts)}"
@@ -443,7 +439,7 @@ def main() -> None:
             sys.stdout.flush()
             lines.append(line)
     if options.out is not None:
-        options.out.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        put(options.out, "\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """One pass for value and gradient: against reading the data, the two products, and one core.
 
-Run: python benchmarks/gradient.py [--repeat 30] [--small] [--cpu]. All times are minima of one run,
+Run: python benchmarks/gradient.py [--repeat 30] [--cpu]. All times are minima of one run,
 taken in turns, so that a busy machine disturbs all of them alike. Data do not fit into the cache.
 On a machine whose cores are all busy take --cpu: processor time, and of blocks that should run at
 the same time that of the longest. Then "cores" tells how evenly work is split and no more: blocks
@@ -30,6 +30,7 @@ from accelegrad import kernels
 from accelegrad.kernels import compile as compiling
 from accelegrad.kernels import gradient
 from accelegrad.kernels.blocks import run
+from accelegrad.lab.engine.timing import in_turns
 from accelegrad.problems.linear_model import LinearModel
 
 READ, PRODUCTS, CORES = 1.3, 1.6, 1.7
@@ -58,6 +59,7 @@ class Clock:
 
     def seconds(self, call):
         self.spared = 0.0
+        time.sleep(0.002)  # one who has rested gets a core at once, on a busy machine too
         begun = self.now()
         call()
         return self.now() - begun + (self.spared if self.cpu else 0.0)
@@ -133,12 +135,8 @@ def passes(model, w, threads):
 
 def minima(calls, repeat, clock):
     """Return the least time of each call, in milliseconds."""
-    least = dict.fromkeys(calls, np.inf)
-    for _ in range(repeat):
-        for name, call in calls.items():
-            time.sleep(0.002)  # one who has rested gets a core at once, on a busy machine too
-            least[name] = min(least[name], 1e3 * clock.seconds(call))
-    return least
+    times = in_turns(calls, repeat, clock.seconds)
+    return {name: 1e3 * min(of_one) for name, of_one in times.items()}
 
 
 def measure(X, loss, repeat, clock):
@@ -186,7 +184,6 @@ def main():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--repeat", type=int, default=30)
-    parser.add_argument("--small", action="store_true", help="one tenth of the rows")
     parser.add_argument("--cpu", action="store_true", help="processor time: see above")
     given = parser.parse_args()
     clock = Clock(given.cpu)
@@ -196,17 +193,16 @@ def main():
         f"{'X':<26}{'entries':<9}{'loss':<10}{'read ms':>8}{'pass 1':>8}{'pass 2':>8}{'read 1':>8}"
         f"{'read 2':>8}{'access':>8}{'products':>10}{'before':>8}{'cores':>7}"
     )
-    share = 10 if given.small else 1
     with threadpool_limits(limits=1):
         for dtype in (np.float64, np.float32):
             for n, d in DENSE:
-                X = np.random.default_rng(0).standard_normal((n // share, d), dtype=dtype)
+                X = np.random.default_rng(0).standard_normal((n, d), dtype=dtype)
                 for loss in ("logistic", "squared"):
                     ms = measure(X, loss, given.repeat, clock)
-                    show(f"{n // share} x {d}", dtype, loss, ms)
+                    show(f"{n} x {d}", dtype, loss, ms)
             for n, d, row_entries in SPARSE:
-                X = sparse_data(n // share, d, row_entries, dtype)
-                name = f"{n // share} x {d}, {X.nnz / X.shape[0]:.0f} a row"
+                X = sparse_data(n, d, row_entries, dtype)
+                name = f"{n} x {d}, {X.nnz / X.shape[0]:.0f} a row"
                 for loss in ("logistic", "squared"):
                     show(name, dtype, loss, measure(X, loss, given.repeat, clock))
     print(f"targets: read <= {READ}, products >= {PRODUCTS}, cores >= {CORES}")

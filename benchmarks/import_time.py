@@ -1,6 +1,6 @@
 """How long `import accelegrad` takes beyond NumPy and SciPy.
 
-Run: python benchmarks/import_time.py [--repeat 10] [--modules]. Processes take turns, and the least
+Run: python benchmarks/import_time.py [--repeat 10]. Processes take turns, and the least
 processor time of each kind counts. NumPy and SciPy stand for what any user of them has loaded
 already: numpy, scipy.optimize, scipy.sparse, scipy.special and scipy.linalg.
 """
@@ -8,6 +8,8 @@ already: numpy, scipy.optimize, scipy.sparse, scipy.special and scipy.linalg.
 import argparse
 import subprocess
 import sys
+
+from accelegrad.lab.engine.timing import in_turns
 
 LIMIT = 0.3
 BASIS = "import numpy, scipy.linalg, scipy.optimize, scipy.sparse, scipy.special"
@@ -18,7 +20,6 @@ CODES = {
     "the command": f"{BASIS}; import accelegrad.cli.main",
 }
 MEASURE = "\nimport time; print(time.process_time())"
-MOST = 15  # modules that are listed
 
 
 def seconds(code):
@@ -28,36 +29,20 @@ def seconds(code):
     return float(done.stdout)
 
 
-def slowest_modules():
-    """Return lines with the modules that take longest by themselves."""
-    code = f"{BASIS}; import sys; sys.stderr.write('@'); import accelegrad"
-    done = subprocess.run(
-        [sys.executable, "-X", "importtime", "-c", code], capture_output=True, text=True, check=True
-    )
-    rows = [line.split("|") for line in done.stderr.partition("@")[2].splitlines()]
-    own = [(int(row[0].partition(":")[2]), row[2].strip()) for row in rows if len(row) == 3]
-    return [f"{us / 1e3:8.1f} ms  {name}" for us, name in sorted(own, reverse=True)[:MOST]]
-
-
 def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--repeat", type=int, default=10)
-    parser.add_argument("--modules", action="store_true", help="list the slowest modules too")
     given = parser.parse_args()
-    least = dict.fromkeys(CODES, float("inf"))
-    for _ in range(given.repeat):
-        for name, code in CODES.items():
-            least[name] = min(least[name], seconds(code))
+    times = in_turns(CODES, given.repeat, seconds)
+    least = {name: min(of_one) for name, of_one in times.items()}
     for name, time in least.items():
         print(f"{name:<16}{time:6.3f} s")
     for name in ("accelegrad", "the command"):
         beyond = least[name] - least["numpy + scipy"]
         kept = "" if beyond <= LIMIT else " (MISSED)"
         print(f"{name} beyond numpy + scipy: {beyond:.3f} s; wanted: at most {LIMIT} s{kept}")
-    if given.modules:
-        print("\n".join(slowest_modules()))
 
 
 if __name__ == "__main__":

@@ -38,6 +38,9 @@ from threadpoolctl import threadpool_limits
 
 import accelegrad as ag
 import suite
+from accelegrad.lab.engine.minimum import find_minimum, with_ones
+from accelegrad.lab.report.tables import number_table, put
+from accelegrad.problems.losses import LOSSES
 from accelegrad.problems.sampling import BatchSampler
 from accelegrad.rules.schedules import accelegrad_step, adagrad_step, importance_weight
 from suite import THRESHOLDS, Problem, first_call_below
@@ -153,7 +156,7 @@ def exact_part(problems: list[Problem], sizes: Sizes, run: Map) -> Iterator[str]
     )
     yield ""
     columns = [f"{name} {_power(t)}" for t in THRESHOLDS for name in ("D", "auto", "ratio")]
-    yield from table(["problem", *columns], rows)
+    yield from number_table(["problem", *columns], rows)
     yield ""
     yield from exact_summary([pair for found in pairs for pair in found])
 
@@ -177,7 +180,7 @@ def exact_summary(pairs: list[Pair]) -> Iterator[str]:
         mean = geometric_mean([pair.ratio for pair in group])
         where = f"{worst.name} at {_power(worst.threshold)}"
         rows.append([name, str(len(group)), f"{mean:.2f}", f"{worst.ratio:.2f}", where])
-    yield from table(["kind", "pairs", "geometric mean", "worst", "where"], rows)
+    yield from number_table(["kind", "pairs", "geometric mean", "worst", "where"], rows)
     yield ""
     mean = geometric_mean([pair.ratio for pair in counted])
     yield f"- Geometric mean {mean:.3f}; the target is {MEAN_TARGET}: {_verdict(mean, MEAN_TARGET)}"
@@ -249,7 +252,7 @@ def guess_part(problems: list[Problem], sizes: Sizes, run: Map) -> Iterator[str]
         + '). Runs that do not get there count with the whole budget, so ">" is a lower bound.'
     )
     yield ""
-    yield from table(["D times", *guesses], rows)
+    yield from number_table(["D times", *guesses], rows)
 
 
 def _solved_count(runs: list[dict[str, Calls]], threshold: float) -> int:
@@ -279,12 +282,15 @@ def sampled(problem: Problem, most: int) -> Problem:
         if X.shape[1] > X.shape[0]:
             X = np.linalg.qr(X.T, mode="r").T
     X = np.ascontiguousarray(X)  # what compiled epochs can read
-    options = {"l2": model.l2, "fit_intercept": model.fit_intercept}
-    options |= dataclasses.asdict(model.loss)
-    rows = suite.Rows(problem.name, X, model.y[kept])
-    draft = suite._model_draft(problem.name, problem.kind, rows, model.loss.name, **options)
-    x0 = problem.x0 if problem.x0.any() else draft.x0
-    return _certified(_with_model(problem, draft.fun, x0, draft.solve()))
+    small = ag.LinearModel(X, model.y[kept], l2=model.l2, **_loss_and_intercept(model))
+    x0 = problem.x0 if problem.x0.any() else np.zeros(small.n_parameters)
+    return _certified(_with_model(problem, small, x0, find_minimum(small, exact=True).x))
+
+
+def _loss_and_intercept(model: ag.LinearModel) -> dict[str, Any]:
+    parameter = LOSSES[model.loss.name].parameter
+    options = {} if parameter is None else {parameter.name: model.loss.parameter}
+    return {"loss": model.loss.name, "fit_intercept": model.fit_intercept, **options}
 
 
 def _with_model(problem: Problem, model: ag.LinearModel, x0: Vector, minimiser: Vector) -> Problem:
@@ -393,7 +399,7 @@ class _Bundle:
 
     def __init__(self, problem: Problem, diameters: Vector, seeds: int) -> None:
         self.model, self.diameters, self.x0 = problem.model, diameters, problem.x0
-        self.X = suite._with_intercept(problem.model)
+        self.X = with_ones(problem.model)
         self.x = np.tile(problem.x0, (seeds, len(diameters), 1))
         self.y = self.z = self.x
         self.total, self.weight, self.squares = 0 * self.x, 0.0, 0.0
@@ -493,13 +499,13 @@ def scaled(problem: Problem, factor: float) -> Problem:
     factor. In a constrained least-squares problem y is scaled with X, and the minimiser stays.
     """
     model = problem.model
-    options = {"fit_intercept": model.fit_intercept, **dataclasses.asdict(model.loss)}
-    X, name = model.X * factor, model.loss.name
+    X = model.X * factor
     if problem.feasible_set is not None:
-        assert name == "squared"
-        other = ag.LinearModel(X, model.y * factor, name)
+        assert model.loss.name == "squared"
+        other = ag.LinearModel(X, model.y * factor, "squared")
         return _with_model(problem, other, problem.x0, problem.minimiser)
-    other = ag.LinearModel(X, model.y, name, l2=model.l2 * factor**2, **options)
+    l2 = model.l2 * factor**2
+    other = ag.LinearModel(X, model.y, l2=l2, **_loss_and_intercept(model))
     minimiser = problem.minimiser.copy()
     minimiser[: model.n_features] /= factor
     return _with_model(problem, other, problem.x0, minimiser)
@@ -581,7 +587,7 @@ def noise_part(problems: list[Problem], sizes: Sizes, run: Map) -> Iterator[str]
 def noisy_tables(found: list[list[NoisyRow]]) -> Iterator[str]:
     batches = [row.batch for row in found[0]]
     names = ("auto", "default", "best", "with", "ratio")
-    yield from table(
+    yield from number_table(
         ["problem", *(f"{name} b={batch}" for batch in batches for name in names)],
         [
             [group[0].name, *(cell for row in group for cell in _noisy_cells(row))]
@@ -623,7 +629,9 @@ def safety_tables(found: list[list[Danger]], seeds: int) -> Iterator[str]:
     rows = [[group[0].name, *(f"{one.gap:.2g}" for one in group)] for group in found]
     columns = list(zip(*found, strict=True))
     rows.append(["largest", *(f"{max(one.gap for one in column):.3g}" for column in columns)])
-    yield from table(["problem", *(f"{one.variant}, b={one.batch}" for one in found[0])], rows)
+    yield from number_table(
+        ["problem", *(f"{one.variant}, b={one.batch}" for one in found[0])], rows
+    )
     yield ""
     groups = [one for group in found for one in group]
     worst = max(groups, key=lambda one: one.gap)
@@ -798,7 +806,7 @@ def rate_tables(
             for one in (unixgrad, auto, accelegrad)
         ]
         rows.append([problem.name, *map(_slopes_cell, fitted), *calls])
-    yield from table(head, rows)
+    yield from number_table(head, rows)
     yield ""
     for spectrum in SPECTRA:
         chosen = [
@@ -836,15 +844,6 @@ def rate_summary(fitted: Sequence[Slopes]) -> str:
 
 
 # -- the page --------------------------------------------------------------------------------------
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """Yield the lines of a Markdown table, numbers to the right."""
-    yield f"| {' | '.join(head)} |"
-    yield f"|---{'|--:' * (len(head) - 1)}|"
-    for row in rows:
-        assert len(row) == len(head)
-        yield f"| {' | '.join(row)} |"
 
 
 def _power(number: float) -> str:
@@ -963,8 +962,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if given.out is None:
         print(text)
         return
-    given.out.parent.mkdir(parents=True, exist_ok=True)
-    given.out.write_text(text, encoding="utf-8")
+    put(given.out, text)
 
 
 if __name__ == "__main__":

@@ -27,10 +27,9 @@ import os
 import platform
 import statistics
 import sys
-import time
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -43,6 +42,8 @@ from threadpoolctl import threadpool_limits
 
 import accelegrad as ag
 from accelegrad.data import datasets
+from accelegrad.lab.engine.timing import timed
+from accelegrad.lab.report.tables import number_table, put
 
 try:
     from statsmodels.regression.quantile_regression import QuantReg
@@ -140,9 +141,8 @@ class Solved(NamedTuple):
 
 
 def clocked(solve: Callable[[Problem], Vector], problem: Problem) -> Solved:
-    begun = time.perf_counter()
-    w = solve(problem)
-    return Solved(time.perf_counter() - begun, w)
+    w, seconds = timed(partial(solve, problem))
+    return Solved(seconds, w)
 
 
 def by_scikit_learn(problem: Problem) -> Vector:
@@ -170,9 +170,7 @@ def by_dual_program(problem: Problem) -> Vector:
 
 def by_statsmodels(problem: Problem) -> Vector:
     columns = np.column_stack([problem.X, np.ones(len(problem.y))])
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it says when its iterations were not enough: so does gap
-        return np.asarray(QuantReg(problem.y, columns).fit(q=problem.quantile).params)
+    return np.asarray(QuantReg(problem.y, columns).fit(q=problem.quantile).params)
 
 
 # -- ours ------------------------------------------------------------------------------------------
@@ -205,14 +203,13 @@ def repeated(
     problem: Problem, minimum: float, repeats: int, **options: Any
 ) -> tuple[Ours, OptimizeResult]:
     """Time runs that include building the model; return their median and the last result."""
-    times = []
-    for _ in range(repeats):
-        begun = time.perf_counter()
-        result = ag.minimize(problem.model(), rng=0, **options)
-        times.append(time.perf_counter() - begun)
+    runs = [timed(lambda: ag.minimize(problem.model(), rng=0, **options)) for _ in range(repeats)]
+    result = runs[-1][0]
     gap = problem.value(result.x) / minimum - 1.0
     radius = float(result.certified_radius)
-    return Ours(statistics.median(times), int(result.nit), gap, radius), result
+    return Ours(
+        statistics.median(seconds for _, seconds in runs), int(result.nit), gap, radius
+    ), result
 
 
 def to_accuracy(problem: Problem, minimum: float, repeats: int) -> Ours:
@@ -281,11 +278,6 @@ def three_digits(number: float) -> str:
     return f"{number:.{max(0, 2 - math.floor(math.log10(number)))}f}" if number > 0 else "0"
 
 
-def table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> list[str]:
-    marks = ["---", *["---:"] * (len(head) - 1)]
-    return ["| " + " | ".join(cells) + " |" for cells in (head, marks, *lines)]
-
-
 def label(row: Row) -> list[str]:
     n, d = row.problem.X.shape
     return [row.problem.name, str(n), str(d), str(row.problem.quantile)]
@@ -302,7 +294,7 @@ def speed_table(rows: Sequence[Row]) -> list[str]:
         cells = [*label(row), three_digits(row.scikit_learn.seconds), *_ours(row, row.accurate)]
         cells += [*_ours(row, row.proved), f"{max(row.proved.gap, 0.0):.1e}", holds]
         lines.append(cells)
-    return table(head, lines)
+    return list(number_table(head, lines))
 
 
 def _ours(row: Row, ours: Ours) -> list[str]:
@@ -320,7 +312,7 @@ def peer_table(rows: Sequence[Row]) -> list[str]:
             cells += ["-", "-"] if other is None else _other(row, other)
         cells += [three_digits(row.accurate.seconds), three_digits(row.proved.seconds)]
         lines.append([*cells, f"{row.fastest_other() / row.accurate.seconds:.1f}"])
-    return table(head, lines)
+    return list(number_table(head, lines))
 
 
 def _other(row: Row, other: Solved) -> list[str]:
@@ -399,8 +391,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if given.out is None:
         print(text)
         return
-    given.out.parent.mkdir(parents=True, exist_ok=True)
-    given.out.write_text(text, encoding="utf-8")
+    put(given.out, text)
 
 
 def warm_up() -> None:
@@ -410,7 +401,7 @@ def warm_up() -> None:
     for solve in (by_scikit_learn, by_dual_program):
         solve(problem)
     if QuantReg is not None:
-        by_statsmodels(problem)
+        clocked(by_statsmodels, problem)
     ag.minimize(problem.model(), max_iter=50, rtol=PROOF)
 
 

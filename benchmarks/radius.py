@@ -21,14 +21,15 @@ from typing import Any
 import numpy as np
 
 import accelegrad as ag
+from accelegrad.lab.bench.profile import geometric_mean
+from accelegrad.lab.report.tables import put, table_lines
 from accelegrad.problems.sampling import BatchSampler
 from accelegrad.rules.base import KnownEvaluation
 from accelegrad.rules.distance import Known, Probe, probed, smallest_radius
 from accelegrad.rules.schedules import importance_weight
 from accelegrad.run.oracle import MinibatchOracle
-from suite import Problem, load
+from suite import THRESHOLDS, Problem, Recorder, load
 
-THRESHOLDS = (1e-2, 1e-4, 1e-6)
 BUDGET = 4000
 EPOCHS = 20
 GRID = [10.0 ** (k / 2) for k in range(-4, 5)]  # of the exact D
@@ -113,25 +114,24 @@ class Runner:
 
 
 class Counter:
-    """Counts the calls until each threshold is met."""
+    """A recorder as rules call it; nothing ends a run, `done` is asked."""
 
     def __init__(self, problem: Problem) -> None:
-        self.problem, self.calls = problem, 0
-        self.first: dict[float, int] = {}
+        self.recorder = Recorder(problem, max_calls=BUDGET, raises=False)
 
     def __call__(self, x: Any) -> KnownEvaluation:
-        self.calls += 1
-        value, gradient = self.problem.evaluate(x)
-        gap = self.problem.relative_gap(value)
-        for threshold in THRESHOLDS:
-            if gap <= threshold:
-                self.first.setdefault(threshold, self.calls)
-        return KnownEvaluation(x, value, gradient)
+        return KnownEvaluation(x, *self.recorder(x))
 
     @property
     def done(self) -> bool:
-        """Whether there is nothing left to count."""
-        return len(self.first) == len(THRESHOLDS) or self.calls >= BUDGET
+        """Whether there is nothing more to count."""
+        return self.recorder.done
+
+    @property
+    def first(self) -> dict[float, float]:
+        """The calls at which thresholds were met."""
+        met = self.recorder.first_call
+        return {level: calls for level, calls in met.items() if calls is not None}
 
 
 def first_radius(variant: Variant, oracle: Any, x0: Any) -> float:
@@ -161,7 +161,7 @@ def tenfold_search(gradient: Any, start: Any, oracle: Any) -> float:
     return radius
 
 
-def exact_calls(variant: Variant, problem: Problem) -> dict[float, int]:
+def exact_calls(variant: Variant, problem: Problem) -> dict[float, float]:
     """Return the calls to each threshold with full gradients."""
     oracle = Counter(problem)
     runner = started(variant, problem, oracle)
@@ -180,7 +180,7 @@ def started(variant: Variant, problem: Problem, oracle: Counter) -> Runner:
     return runner
 
 
-def told_calls(problem: Problem) -> dict[float, int]:
+def told_calls(problem: Problem) -> dict[float, float]:
     """Return the same of AcceleGrad that is told D = 2 ||x0 - x*||."""
     ball = ag.Ball(problem.x0, problem.distance)
     oracle, rule = Counter(problem), ag.AcceleGrad(2 * problem.distance, project=ball.project)
@@ -218,11 +218,6 @@ def noisy_output(rule: Any, state: Any, model: Any, sampler: BatchSampler) -> An
         _, g = model.batch_value_and_gradient(rule.query(state), sampler.next_rows())
         state = rule.update(state, g)
     return rule.output(state)
-
-
-def geometric_mean(ratios: list[float]) -> float:
-    """Return the geometric mean."""
-    return math.exp(sum(map(math.log, ratios)) / len(ratios))
 
 
 def exact_rows(problems: list[Problem]) -> dict[str, tuple[float, float]]:
@@ -283,7 +278,7 @@ def set_rule(problem: Problem) -> ag.DistanceFreeAcceleGrad:
     )
 
 
-def set_calls(problem: Problem, averaging: bool) -> dict[float, int]:
+def set_calls(problem: Problem, averaging: bool) -> dict[float, float]:
     """Return the calls to each threshold with full gradients."""
     rule, counter = set_rule(problem), Counter(problem)
     state, oracle = rule.prepared(rule.init(problem.x0), counter)
@@ -293,7 +288,7 @@ def set_calls(problem: Problem, averaging: bool) -> dict[float, int]:
     return counter.first
 
 
-def set_told_calls(problem: Problem) -> dict[float, int]:
+def set_told_calls(problem: Problem) -> dict[float, float]:
     """Return the same of AcceleGrad that is told D = 2 ||x0 - x*||."""
     project, oracle = problem.feasible_set.project, Counter(problem)
     rule = ag.AcceleGrad(2 * problem.distance, project=project, project_y=True)
@@ -365,14 +360,12 @@ def table(
     title: str, names: Iterable[str], columns: dict[str, dict[str, tuple[float, float]]]
 ) -> str:
     """Return the Markdown."""
-    lines = [f"| {title} | " + " | ".join(columns) + " |", "|---" * (len(columns) + 1) + "|"]
-    for name in names:
-        cells = []
-        for column in columns.values():
-            pair = column.get(name)
-            cells.append("" if pair is None else f"{_short(pair[0], 2)} ({_short(pair[1], 1)})")
-        lines.append(f"| {name} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+    rows = [[name, *(_cell(column.get(name)) for column in columns.values())] for name in names]
+    return "\n".join(table_lines([title, *columns], rows))
+
+
+def _cell(pair: tuple[float, float] | None) -> str:
+    return "" if pair is None else f"{_short(pair[0], 2)} ({_short(pair[1], 1)})"
 
 
 def _short(number: float, digits: int) -> str:
@@ -415,7 +408,7 @@ def main() -> None:
     )
     print(text)
     if given.out:
-        given.out.write_text(text, encoding="utf-8")
+        put(given.out, text)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 Gradient calls (probes included) until the best value seen is within 1e-2 and 1e-4 of the minimum,
 relative to f(0) - f*, nothing told to any method. Prints Markdown for docs/tables. The real
 data are looked for in the folder that ACCELEGRAD_DATA names; those not found are left out. Minima
-come from elsewhere: LAPACK, a Newton method on standardised data, HiGHS, L-BFGS with a duality gap.
+are those of the lab's finder.
 """
 
 import argparse
@@ -12,16 +12,18 @@ from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
-from scipy.optimize import linprog, minimize
 
 import accelegrad as ag
 from accelegrad.data import datasets
+from accelegrad.lab.bench.profile import geometric_mean
+from accelegrad.lab.engine.minimum import find_minimum
+from accelegrad.lab.report.tables import table_line
 from accelegrad.problems.scaling import column_scaling
 from accelegrad.rules.base import KnownEvaluation
 from accelegrad.rules.diagonal import DistanceFreeDiagonalAcceleGrad
 from accelegrad.rules.distance_free import DistanceFreeAcceleGrad
 from accelegrad.rules.rescaled import Rescaled
+from suite import Problem, first_call_below
 
 LEVELS = (1e-2, 1e-4)
 ROWS = 3000  # of the larger sets
@@ -40,11 +42,11 @@ METHODS = {
 }
 
 
-def rule_of(name, model, *, probe):
+def rule_of(name, model):
     kind, columns = METHODS[name]
     if columns is None:
-        return kind(probe=probe)
-    return Rescaled(kind(probe=probe), column_scaling(model, center=columns != "scale"))
+        return kind(probe=True)
+    return Rescaled(kind(probe=True), column_scaling(model, center=columns != "scale"))
 
 
 @dataclass
@@ -60,98 +62,20 @@ class Case:
     def start(self):
         return self.model.value(np.zeros(self.model.n_parameters))
 
-    def gap(self, value):
-        return (value - self.minimum) / (self.start - self.minimum)
-
-
-# -- minima --------------------------------------------------------------------------------------
-
-
-def standardised(model):
-    """Return explicitly standardised columns (and a column of ones), and the penalties of each."""
-    X = model.X.toarray() if sp.issparse(model.X) else model.X
-    shift = X.mean(axis=0) if model.fit_intercept else 0.0
-    scale = np.sqrt(np.mean((X - shift) ** 2, axis=0))
-    scale[scale == 0] = 1.0
-    Z, penalties = (X - shift) / scale, model.l2 / scale**2
-    if model.fit_intercept:
-        Z, penalties = np.column_stack([Z, np.ones(len(Z))]), np.append(penalties, 0.0)
-    return Z, penalties
-
-
-def least_squares(model):
-    Z, penalties = standardised(model)
-    n = len(Z)
-    A = np.vstack([Z / np.sqrt(n), np.diag(np.sqrt(penalties))])
-    b = np.concatenate([model.y / np.sqrt(n), np.zeros(len(penalties))])
-    residual = A @ np.linalg.lstsq(A, b)[0] - b
-    return 0.5 * float(residual @ residual)
-
-
-def logistic(model):
-    Z, penalties = standardised(model)
-
-    def value(v):
-        return np.mean(np.logaddexp(0, -model.y * (Z @ v))) + 0.5 * penalties @ v**2
-
-    v = np.zeros(Z.shape[1])
-    for _ in range(200):
-        p = 1 / (1 + np.exp(np.clip(model.y * (Z @ v), -500, 500)))
-        gradient = -Z.T @ (model.y * p) / len(Z) + penalties * v
-        hessian = (Z * (p * (1 - p))[:, None]).T @ Z / len(Z) + np.diag(penalties)
-        step = np.linalg.lstsq(hessian, gradient)[0]
-        decrease, length = gradient @ step, 1.0
-        if decrease < 1e-15:
-            return float(value(v))
-        while value(v - length * step) > value(v) - 0.3 * length * decrease:
-            length /= 2
-        v = v - length * step
-    raise RuntimeError("Newton's method did not end")
-
-
-def least_absolute(model):
-    """The dual: max <y, s> / n over Z's = 0, |s| <= 1."""
-    Z, _ = standardised(model)
-    size = np.abs(model.y).max()
-    program = linprog(
-        -model.y / size, A_eq=Z.T, b_eq=np.zeros(Z.shape[1]), bounds=(-1, 1), method="highs-ipm"
-    )
-    if not program.success:
-        raise RuntimeError(program.message)
-    return -program.fun * size / len(Z)
-
-
-def by_lbfgs(model):
-    options = {"maxiter": 10_000, "maxfun": 20_000, "ftol": 1e-16, "gtol": 1e-11}
-    found = minimize(
-        model.value_and_gradient,
-        np.zeros(model.n_parameters),
-        jac=True,
-        method="L-BFGS-B",
-        options=options,
-    )
-    gap = model.dual_gap(found.x)
-    if gap > 1e-7 * found.fun:
-        raise RuntimeError(f"L-BFGS stopped with the gap {gap:g}")
-    return float(found.fun)
-
-
-MINIMA = {"squared": least_squares, "logistic": logistic, "absolute": least_absolute}
-
 
 # -- problems ------------------------------------------------------------------------------------
 
 
-def case(group, name, X, y, loss, *, intercept, l2=0.0, minimum=None):
+def case(group, name, X, y, loss, *, intercept, l2=0.0):
     model = ag.LinearModel(X, y, loss, l2=l2, fit_intercept=intercept)
     text = f"{name} {loss}" + (", intercept" if intercept else "") + (", l2=1/n" if l2 else "")
-    return Case(group, text, model, (minimum or MINIMA[loss])(model))
+    return Case(group, text, model, find_minimum(model, exact=True).value)
 
 
 def generated(group, spread, seed, n=800, d=25):
     """Correlated Gaussian columns with means, scaled by 10^U(-spread, spread)."""
     for intercept in (False, True):
-        for loss in MINIMA:
+        for loss in ("squared", "logistic", "absolute"):
             rng = np.random.default_rng(seed)
             mix = np.eye(d) + 0.5 * rng.standard_normal((d, d)) / np.sqrt(d)
             X = rng.standard_normal((n, d)) @ mix + intercept * rng.uniform(-2, 2, d)
@@ -200,16 +124,7 @@ def text(group):
     X, y = found[0], datasets.as_binary(found[1])
     for intercept in (False, True):
         for loss in ("logistic", "squared"):
-            yield case(
-                group,
-                "rcv1_vw_small",
-                X,
-                y,
-                loss,
-                intercept=intercept,
-                l2=1 / len(y),
-                minimum=by_lbfgs,
-            )
+            yield case(group, "rcv1_vw_small", X, y, loss, intercept=intercept, l2=1 / len(y))
 
 
 def problems(seeds):
@@ -225,56 +140,22 @@ def problems(seeds):
 # -- running -------------------------------------------------------------------------------------
 
 
-class Reached(Exception):  # noqa: N818
-    """All levels are reached, or the calls are used up."""
-
-
-class Counting:
-    """An oracle that notes at which call each level was reached."""
-
-    def __init__(self, problem, budget):
-        self.problem, self.budget = problem, budget
-        self.calls, self.at = 0, dict.fromkeys(LEVELS)
-        self.start = problem.start
-
-    def __call__(self, x):
-        self.calls += 1
-        value, gradient = self.problem.model.value_and_gradient(x)
-        gap = (value - self.problem.minimum) / (self.start - self.problem.minimum)
-        for level in LEVELS:
-            if self.at[level] is None and gap <= level:
-                self.at[level] = self.calls
-        if self.calls >= self.budget or None not in self.at.values():
-            raise Reached
-        return KnownEvaluation(x, value, gradient)
-
-
 def calls_to(method, problem, budget):
     """Return the calls to each level, None where it was not reached."""
-    oracle = Counting(problem, budget)
-    rule = rule_of(method, problem.model, probe=True)
-    state = rule.init(np.zeros(problem.model.n_parameters))
-    try:
+    model, start = problem.model, np.zeros(problem.model.n_parameters)
+    known = Problem(problem.name, problem.group, model, start, start, problem.minimum)
+    rule = rule_of(method, model)
+
+    def run(recorder):
+        state = rule.init(start)
         while True:
-            state = rule.step(state, oracle).state
-    except Reached:
-        return oracle.at
+            state = rule.step(state, lambda x: KnownEvaluation(x, *recorder(x))).state
 
-
-def noisy_gap(method, problem, batch, epochs, seed):
-    """Return the averaged point's relative gap after some epochs of minibatches."""
-    model, rng = problem.model, np.random.default_rng(seed)
-    rule = rule_of(method, model, probe=False)
-    state = rule.init(np.zeros(model.n_parameters))
-    for _ in range(epochs * model.n_samples // batch):
-        rows = rng.integers(model.n_samples, size=batch)
-        gradient = model.batch_value_and_gradient(rule.query(state), rows)[1]
-        state = rule.update(state, gradient)
-    return problem.gap(model.value(rule.output(state)))
+    return first_call_below(known, LEVELS, run, max_calls=budget)
 
 
 def row(cells):
-    print("| " + " | ".join(cells) + " |", flush=True)
+    print(table_line(cells), flush=True)
 
 
 def head(first):
@@ -309,43 +190,24 @@ def summarise(calls):
         cells = []
         for name in METHODS:
             ratios = np.array(calls[group, level, name]) / best
-            totals[name] += list(np.log(ratios))
-            cells.append(f"{np.exp(np.log(ratios).mean()):.2f} ({ratios.max():.0f})")
+            totals[name] += list(ratios)
+            cells.append(f"{geometric_mean(ratios):.2f} ({ratios.max():.0f})")
         row([f"{group}, {level:g}", *cells])
-    means = {name: float(np.exp(np.mean(logs))) for name, logs in totals.items()}
+    means = {name: geometric_mean(ratios) for name, ratios in totals.items()}
     row(["all", *(f"{mean:.2f}" for mean in means.values())])
     print(f"\nFewest calls over all: {min(means, key=means.__getitem__)}.")
-
-
-def compare_noisy(cases, epochs):
-    """Print the gaps, and their geometric mean relative to the best method's."""
-    print(f"\nRelative gap of the averaged point after {epochs} epochs of minibatches of 1 / 16:\n")
-    head("problem")
-    logs = []
-    for problem in cases:
-        gaps = np.array(
-            [[noisy_gap(name, problem, b, epochs, seed=0) for b in (1, 16)] for name in METHODS]
-        )
-        row([f"{problem.group}: {problem.name}", *(f"{a:.0e} / {b:.0e}" for a, b in gaps)])
-        logs.append(np.log(gaps / gaps.min(axis=0)))
-    means = np.exp(np.mean(logs, axis=0))
-    row(["relative to the best", *(f"{a:.1f} / {b:.1f}" for a, b in means)])
-    print(f"\nSmallest gaps over all: {list(METHODS)[int(means.prod(axis=1).argmin())]}.")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--budget", type=int, default=3000, help="gradient calls at most")
     parser.add_argument("--seeds", type=int, default=2, help="of the generated sets")
-    parser.add_argument("--epochs", type=int, default=0, help="of noisy runs too; 10 take minutes")
     given = parser.parse_args()
     # Centred columns without an intercept can leave nothing to gain.
     cases = [c for c in problems(given.seeds) if c.minimum < (1 - 1e-3) * c.start]
     print("<!-- made by `python benchmarks/scaling.py > docs/tables/scaling.md` -->\n")
     print(f"{datetime.now(UTC):%Y-%m-%d}, {len(cases)} problems.\n")
     summarise(compare(cases, given.budget))
-    if given.epochs:
-        compare_noisy([c for c in cases if c.group != "text"], given.epochs)
 
 
 if __name__ == "__main__":

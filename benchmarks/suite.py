@@ -3,8 +3,8 @@
 `load` returns about forty problems: smooth and not, well and ill scaled, started near and far, with
 and without constraints; on real data where ACCELEGRAD_DATA names a folder of them, else on
 generated stand-ins of the same shape. No minimum comes from a method of this package: each is a
-closed form, or was found by LAPACK, SciPy (L-BFGS-B, NNLS, bounded least squares), HiGHS or an
-interior-point method and polished by Newton's method or the equations of its active set. The tests
+closed form, or was found by the lab's finder of minima, SciPy (L-BFGS-B, NNLS, bounded least
+squares) or HiGHS and polished by Newton's method or the equations of its active set. The tests
 check each by other means. Minima are cached by a checksum of data and definition.
 
 `Recorder` counts the calls of a run and notes at which of them each relative accuracy was reached;
@@ -32,14 +32,13 @@ import numpy as np
 import numpy.typing as npt
 import scipy.linalg
 import scipy.sparse as sp
-import scipy.sparse.linalg
 from scipy.optimize import linprog, lsq_linear, nnls
 from scipy.optimize import minimize as scipy_minimize
-from scipy.special import expit
 
 import accelegrad as ag
 from accelegrad.data.datasets import DATA_FOLDER, DataError, as_binary, find, read, sparse_text
 from accelegrad.files import whole_file
+from accelegrad.lab.engine.minimum import find_minimum, is_sparse, solved
 from accelegrad.lab.engine.stored_data import without_empty_columns
 from accelegrad.problems.sets import FeasibleSet
 
@@ -51,7 +50,7 @@ THRESHOLDS = (1e-2, 1e-4, 1e-6)
 """The relative accuracies that a recorder looks for unless told otherwise."""
 
 # Part of the checksum: to be raised when a solver below changes, so that old minima are not used.
-_EDITION = 1
+_EDITION = 2
 # How far outside the feasible set a point may lie and still count (relative; see `contains`).
 _FEASIBILITY = 1e-9
 # A relative gap below this is no rounding: the stored minimum is not the minimum.
@@ -493,20 +492,16 @@ class _Data:
     def standardised(self, name: str) -> Rows:
         """Return a set as a dense array whose columns have mean 0 and standard deviation 1."""
         rows = self.rows(name)
-        X = rows.X.toarray() if _is_sparse(rows.X) else rows.X
+        X = rows.X.toarray() if is_sparse(rows.X) else rows.X
         deviation = X.std(axis=0)
         varies = deviation > 1e-12 * np.abs(X).max(axis=0)
         return rows._replace(X=(X - X.mean(axis=0))[:, varies] / deviation[varies])
 
 
-def _is_sparse(X: Any) -> bool:
-    return bool(sp.issparse(X))
-
-
 def _compact(X: Any) -> Any:
     """Return a matrix without its empty columns, as a dense array if it is rather full."""
     used = without_empty_columns(X)
-    if _is_sparse(used) and used.nnz > 0.3 * used.shape[0] * used.shape[1]:
+    if is_sparse(used) and used.nnz > 0.3 * used.shape[0] * used.shape[1]:
         return used.toarray()
     return used
 
@@ -778,114 +773,32 @@ def _portfolio(d: int, rng: np.random.Generator) -> Quadratic:
 def _model_draft(name: str, kind: str, rows: Rows, loss: str, **options: Any) -> Draft:
     model = ag.LinearModel(rows.X, rows.y, loss, **options)
     smooth = np.isfinite(model.loss.curvature)
-    solvers: dict[str, Callable[[ag.LinearModel], Vector]] = {
-        "squared": _least_squares_minimiser,
-        "absolute": _interpolating_minimiser,
-        "quantile": _interpolating_minimiser,
-        "hinge": _hinge_minimiser,
-    }
-    solve = partial(solvers.get(loss, _smooth_minimiser), model)
+    solve = partial(_model_minimiser, model)
     return Draft(name, kind, model, np.zeros(model.n_parameters), solve, smooth=bool(smooth))
 
 
 # -- minima from elsewhere -------------------------------------------------------------------------
 
 
-def _least_squares_minimiser(model: ag.LinearModel) -> Vector:
-    """By LAPACK; the solution of minimal norm, which is the one nearest to a start at 0."""
-    assert model.l2 == 0
-    return np.asarray(scipy.linalg.lstsq(model.X, model.y)[0], dtype=np.float64)
-
-
-def _smooth_minimiser(model: ag.LinearModel) -> Vector:
-    """By L-BFGS-B in even coordinates, then by Newton's steps."""
-    scale = 1 / np.sqrt(_mean_squares(model) + model.l2)
-    w = scale * _lbfgs(lambda v: _chained(model.value_and_gradient(v * scale), scale), scale.size)
-    return _polished(model.gradient, partial(_newton_step, model), w)
-
-
-def _chained(at: tuple[float, Vector], scale: Vector) -> tuple[float, Vector]:
-    return at[0], at[1] * scale
-
-
-def _lbfgs(fun: Function, d: int) -> Vector:
-    options: Any = {"maxiter": 5000, "maxfun": 10_000, "maxcor": 30, "ftol": 0.0, "gtol": 1e-10}
-    found: Any = scipy_minimize(fun, np.zeros(d), jac=True, method="L-BFGS-B", options=options)
-    return np.asarray(found.x, dtype=np.float64)
-
-
-def _with_intercept(model: ag.LinearModel) -> Any:
-    if not model.fit_intercept:
-        return model.X
-    assert not _is_sparse(model.X)
-    return np.column_stack([model.X, np.ones(model.n_samples)])
-
-
-def _mean_squares(model: ag.LinearModel) -> Vector:
-    X = _with_intercept(model)
-    squares = X.multiply(X) if _is_sparse(X) else X * X
-    return np.asarray(squares.mean(axis=0), dtype=np.float64).ravel()
-
-
-def _newton_step(model: ag.LinearModel, w: Vector, gradient: Vector) -> Vector:
-    """Solve H s = -gradient: directly, or by conjugate gradients if there are many columns."""
-    X = _with_intercept(model)
-    curvature = _curvature(model, X @ w) / model.n_samples
-    penalty = np.full(w.size, model.l2)
-    penalty[model.n_features :] = 0.0
-    if w.size > 1000:
-        product = scipy.sparse.linalg.LinearOperator(
-            (w.size, w.size),
-            matvec=lambda v: X.T @ (curvature * (X @ v)) + penalty * v,
-            dtype=np.float64,
-        )
-        step, _ = scipy.sparse.linalg.cg(product, -gradient, rtol=1e-8, maxiter=2000)
-        return np.asarray(step, dtype=np.float64)
-    weighted = X.multiply(curvature[:, None]) if _is_sparse(X) else X * curvature[:, None]
-    hessian = X.T @ weighted
-    hessian = hessian.toarray() if _is_sparse(hessian) else hessian
-    return _even_solve(hessian + np.diag(penalty), -gradient)
-
-
-def _even_solve(hessian: Matrix, right: Vector) -> Vector:
-    """Solve a symmetric system after scaling its diagonal to 1."""
-    scale = 1 / np.sqrt(np.diag(hessian))
-    even = hessian * scale[:, None] * scale
-    return np.asarray(scipy.linalg.lstsq(even, right * scale)[0] * scale, dtype=np.float64)
-
-
-def _curvature(model: ag.LinearModel, margins: Vector) -> Vector:
-    """Return the second derivatives of the loss."""
-    name, y = model.loss.name, model.y
-    if name == "logistic":
-        return np.asarray(expit(margins) * expit(-margins), dtype=np.float64)
-    if name == "squared_hinge":
-        return np.where(y * margins < 1, 2.0, 0.0)
-    assert name == "huber"
-    return np.where(np.abs(margins - y) < model.loss.lipschitz, 1.0, 0.0)
-
-
-def _polished(
-    gradient: Callable[[Vector], Vector], step: Callable[[Vector, Vector], Vector], x: Vector
-) -> Vector:
-    """Take Newton's steps, cut where needed, as long as they shorten the gradient."""
-    g = gradient(x)
-    for _ in range(50):
-        direction = step(x, g)
-        for share in 0.5 ** np.arange(20):
-            trial = x + share * direction
-            g_trial = gradient(trial)
-            if np.linalg.norm(g_trial) < np.linalg.norm(g):
-                break
-        else:
-            break
-        x, g = trial, g_trial
-    return x
+def _model_minimiser(model: ag.LinearModel) -> Vector:
+    return find_minimum(model, exact=True).x
 
 
 def _power_minimiser(power: Power) -> Vector:
-    x = _lbfgs(power, power.A.shape[1])
-    return _polished(lambda u: power(u)[1], lambda u, g: _even_solve(power.hessian(u), -g), x)
+    """By L-BFGS-B, then by Newton's steps, cut where needed, that shorten the gradient."""
+    options: Any = {"maxiter": 5000, "maxfun": 10_000, "maxcor": 30, "ftol": 0.0, "gtol": 1e-10}
+    start = np.zeros(power.A.shape[1])
+    found: Any = scipy_minimize(power, start, jac=True, method="L-BFGS-B", options=options)
+    x, none = np.asarray(found.x, dtype=np.float64), np.zeros(start.size)
+    for _ in range(50):
+        length = np.linalg.norm(power(x)[1])
+        step = solved(power.hessian(x), none, -power(x)[1])
+        trials = (x + share * step for share in 0.5 ** np.arange(20))
+        shorter = (trial for trial in trials if np.linalg.norm(power(trial)[1]) < length)
+        if (x_next := next(shorter, None)) is None:
+            break
+        x = x_next
+    return x
 
 
 def _solved(program: Any) -> Any:
@@ -896,109 +809,6 @@ def _solved(program: Any) -> Any:
 
 # HiGHS allows no smaller ones; what they leave is removed by solving for the active set.
 _EXACT: Any = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
-
-
-def _interpolating_minimiser(model: ag.LinearModel) -> Vector:
-    """Minimise a piecewise linear loss: the dual by HiGHS, whose multipliers are the minimiser.
-
-    With l(m) = max of theta (m - y) over low <= theta <= high, the dual is to minimise <y, theta>
-    over the thetas with X^T theta = 0. The minimiser goes through as many points as it has
-    coordinates; these equations give it to the last digits.
-    """
-    assert model.l2 == 0
-    X, y = _with_intercept(model), model.y
-    even = np.sqrt(_mean_squares(model))
-    low, high = model.loss.derivative([-1.0, 1.0], [0.0, 0.0])
-    bounds: Any = (low, high)
-    program = _solved(
-        linprog(
-            y,
-            A_eq=(X / even).T,
-            b_eq=np.zeros(even.size),
-            bounds=bounds,
-            method="highs-ds",
-            options=_EXACT,
-        )
-    )
-    w = np.asarray(program.eqlin.marginals, dtype=np.float64)
-    residual = np.abs(X / even @ w - y)
-    through = residual < 1e-7 * np.abs(y).max()
-    refined = np.asarray(scipy.linalg.lstsq((X / even)[through], y[through])[0])
-    candidates = [w / even, refined / even]
-    return min(candidates, key=model.value)
-
-
-def _hinge_minimiser(model: ag.LinearModel) -> Vector:
-    """By an interior-point method on the dual, then by the equations of the rows at the kink.
-
-    With B_i = y_i a_i / sqrt(n l2) the dual is to minimise ||B^T s||^2 / 2 - sum(s) over
-    0 <= s <= 1, and w = B^T s / sqrt(n l2). The rows with 0 < s_i < 1 have y_i <a_i, w> = 1; the
-    minimiser is the point with these equations nearest to what the rows with s_i = 1 add up to.
-    (LIBLINEAR is no help here: on some data it is far from the minimum after 100,000 passes.)
-    """
-    assert not model.fit_intercept
-    X = model.X.toarray() if _is_sparse(model.X) else model.X
-    root = np.sqrt(model.n_samples * model.l2)
-    B = X * (model.y / root)[:, None]
-    s, at_kink = _box_quadratic_minimiser(B)
-    full = ~at_kink & (s > 0.5)
-    pulled = B[full].sum(axis=0)
-    correction = scipy.linalg.lstsq(B[at_kink], 1 - B[at_kink] @ pulled)[0]
-    candidates = [B.T @ s / root, (pulled + correction) / root]
-    return min(candidates, key=model.value)
-
-
-def _box_quadratic_minimiser(B: Matrix) -> tuple[Vector, npt.NDArray[np.bool_]]:
-    """Minimise ||B^T s||^2 / 2 - sum(s) over 0 <= s <= 1; tell also which s_i are inside.
-
-    Newton's steps on the optimality conditions B B^T s - 1 = low - high, low s = mu,
-    high (1 - s) = mu, with mu going to 0 (Nocedal and Wright, Numerical Optimization, 2006,
-    section 16.6).
-    """
-    s, low, high = (np.full(len(B), value) for value in (0.5, 1.0, 1.0))
-    solve = _diagonal_solver(B)
-    for _ in range(200):
-        mu = float(low @ s + high @ (1 - s)) / (2 * len(B))
-        slope = B @ (B.T @ s) - 1
-        if mu < 1e-12 and np.abs(slope - low + high).max() < 1e-9:
-            return s, (s > low) & (1 - s > high)
-        aim = 0.1 * mu
-        right = aim / s - aim / (1 - s) - slope
-        step = solve(low / s + high / (1 - s), right)
-        step_low = aim / s - low - low / s * step
-        step_high = aim / (1 - s) - high + high / (1 - s) * step
-        share = min(
-            _largest_share(s, step),
-            _largest_share(1 - s, -step),
-            _largest_share(low, step_low),
-            _largest_share(high, step_high),
-        )
-        s, low, high = s + share * step, low + share * step_low, high + share * step_high
-    raise RuntimeError(f"The interior-point method did not converge: mu is {mu:.1e}.")
-
-
-def _largest_share(positive: Vector, step: Vector) -> float:
-    """Return how much of a step keeps positive numbers positive, at most 1."""
-    shrinks = step < 0
-    return min(1.0, float((-0.995 * positive[shrinks] / step[shrinks]).min(initial=np.inf)))
-
-
-def _diagonal_solver(B: Matrix) -> Callable[[Vector, Vector], Vector]:
-    """Return the solver of (B B^T + diag) u = right, in the smaller of the dimensions of B."""
-    n, d = B.shape
-    gram = B @ B.T if n <= d else np.empty((0, 0))
-
-    def direct(diagonal: Vector, right: Vector) -> Vector:
-        factor = scipy.linalg.cho_factor(gram + np.diag(diagonal))
-        return np.asarray(scipy.linalg.cho_solve(factor, right), dtype=np.float64)
-
-    def by_columns(diagonal: Vector, right: Vector) -> Vector:
-        scaled = B / diagonal[:, None]
-        factor = scipy.linalg.cho_factor(np.eye(d) + B.T @ scaled)
-        inner = scipy.linalg.cho_solve(factor, scaled.T @ right)
-        return np.asarray(right / diagonal - scaled @ inner, dtype=np.float64)
-
-    return direct if n <= d else by_columns
 
 
 def _max_affine_minimiser(fun: MaxAffine, over_simplex: bool = False) -> Vector:
@@ -1127,7 +937,7 @@ def _feed(digest: Any, part: Any) -> None:
     if isinstance(part, np.ndarray):
         digest.update(f"{part.dtype}{part.shape}".encode())
         digest.update(np.ascontiguousarray(part).tobytes())
-    elif _is_sparse(part):
+    elif is_sparse(part):
         _feed(digest, [list(part.shape), part.data, part.indices, part.indptr])
     elif isinstance(part, list):
         for one in part:

@@ -12,7 +12,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from accelegrad.files import whole_file
 from accelegrad.lab.bench.problems import SUITE_LOSSES
 from accelegrad.lab.bench.profile import geometric_mean, profile
 from accelegrad.lab.bench.results import KNOWN, Suite
@@ -21,6 +20,7 @@ from accelegrad.lab.bench.summary import claims, figure_name, losses_of_ours
 from accelegrad.lab.engine.content import Curve, Figure, Panel, Report
 from accelegrad.lab.engine.peers import SOLVERS
 from accelegrad.lab.report.report import versions, write_report
+from accelegrad.lab.report.tables import put, table_lines
 
 if TYPE_CHECKING:
     from accelegrad.lab.bench.bench import BenchRequest
@@ -49,12 +49,8 @@ def write_bench_report(
     """Write the page, table.md and table.csv; return the page's path."""
     report = build_report(suite, request, seconds, interrupted=interrupted)
     page = write_report(report, request.out)
-    for name, text in (
-        ("table.md", markdown(suite, report)),
-        ("table.csv", _table_csv(suite)),
-    ):
-        with whole_file(request.out / name) as file:
-            file.write(text.encode())
+    put(request.out / "table.md", markdown(suite, report))
+    put(request.out / "table.csv", _table_csv(suite))
     return page
 
 
@@ -297,7 +293,12 @@ def markdown(suite: Suite, report: Report) -> str:
     """Return the verdicts, the solvers and the times as Markdown."""
     lines = [f"# {report.title}", "", report.summary, ""]
     lines += _pairs("Run", report.facts["Run"])
-    lines += ["## Verdicts", "", *_table(("claim", "verdict", "measured"), _verdicts(report)), ""]
+    lines += [
+        "## Verdicts",
+        "",
+        *table_lines(("claim", "verdict", "measured"), _verdicts(report)),
+        "",
+    ]
     for accuracy in suite.accuracies:
         lines += _pairs(f"Solvers at {accuracy:g}", _solver_facts(suite, accuracy))
     for name, facts in report.facts.items():
@@ -320,14 +321,7 @@ def _verdicts(report: Report) -> list[tuple[str, str, str]]:
 
 
 def _pairs(title: str, facts: Mapping[str, str]) -> list[str]:
-    return [f"## {title}", "", *_table(("", ""), list(facts.items())), ""]
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[str]:
-    def line(cells: Sequence[Any]) -> str:
-        return "| " + " | ".join(str(cell).replace("|", "\\|") for cell in cells) + " |"
-
-    return [line(head), line(["---"] * len(head)), *map(line, rows)]
+    return [f"## {title}", "", *table_lines(("", ""), list(facts.items())), ""]
 
 
 def _seconds_tables(suite: Suite, accuracy: float) -> list[str]:
@@ -349,7 +343,7 @@ def _seconds_tables(suite: Suite, accuracy: float) -> list[str]:
             ]
             for key in keys
         ]
-        lines += [f"### {loss}", "", *_table(head, rows), ""]
+        lines += [f"### {loss}", "", *table_lines(head, rows), ""]
     return lines
 
 

@@ -134,19 +134,31 @@ def _with_peers(
 
 
 def _smooth_first(suite: Suite) -> Claim | None:
+    statement = "On smooth losses the default is the first to reach 1e-3 on most problems."
+    most = 0.5 + 1e-9
+    return _smooth_within(
+        suite, 1.0, most, "smooth-first", statement, "More than half of the problems."
+    )
+
+
+def _smooth_close(suite: Suite) -> Claim | None:
+    statement = (
+        "On smooth losses the default is within twice the time of the best peer on 90 % of the "
+        "problems."
+    )
+    return _smooth_within(suite, 2.0, 0.9, "smooth-within-2x", statement, "90 % of the problems.")
+
+
+def _smooth_within(
+    suite: Suite, factor: float, share: float, name: str, statement: str, threshold: str
+) -> Claim | None:
+    """Return the claim that we are within a factor of the best peer on a share of the problems."""
     found = _with_peers(suite, lambda one: one.smooth)
     if not found:
         return None
-    first = sum(ratio <= 1 for ratio in found.values())
-    return _claim(
-        "smooth-first",
-        "On smooth losses the default is the first to reach 1e-3 on most problems.",
-        "More than half of the problems.",
-        first,
-        len(found),
-        0.5 + 1e-9,
-        [*_mean_ratio(found), *_with_tuning(suite, 1.0)],
-    )
+    held = sum(ratio <= factor for ratio in found.values())
+    evidence = [*_mean_ratio(found), *_with_tuning(suite, factor)]
+    return _claim(name, statement, threshold, held, len(found), share, evidence)
 
 
 def _with_tuning(suite: Suite, factor: float) -> list[tuple[str, str]]:
@@ -154,23 +166,6 @@ def _with_tuning(suite: Suite, factor: float) -> list[tuple[str, str]]:
     found = _with_peers(suite, lambda one: one.smooth, tuning=True)
     held = sum(ratio <= factor for ratio in found.values())
     return [("if the time to tune SGD counts", f"{held} of {len(found)}")]
-
-
-def _smooth_close(suite: Suite) -> Claim | None:
-    found = _with_peers(suite, lambda one: one.smooth)
-    if not found:
-        return None
-    close = sum(ratio <= 2 for ratio in found.values())
-    return _claim(
-        "smooth-within-2x",
-        "On smooth losses the default is within twice the time of the best peer on 90 % of the "
-        "problems.",
-        "90 % of the problems.",
-        close,
-        len(found),
-        0.9,
-        [*_mean_ratio(found), *_with_tuning(suite, 2.0)],
-    )
 
 
 def _kinked_first(suite: Suite) -> Claim | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from functools import lru_cache, partial
 from pathlib import Path
@@ -13,8 +12,9 @@ import numpy as np
 
 from accelegrad.data.datasets import DataError, as_binary
 from accelegrad.errors import Vector
-from accelegrad.lab.engine import minimum, stored_data
+from accelegrad.lab.engine import stored_data
 from accelegrad.lab.engine.minimum import is_sparse
+from accelegrad.lab.engine.recording import minimum_outcome
 from accelegrad.lab.engine.tasks import Outcome, Store, Task, task
 from accelegrad.problems.linear_model import LinearModel
 from accelegrad.problems.losses import LOSSES, make_loss
@@ -120,14 +120,4 @@ def minimum_task(parameters: Mapping[str, Any]) -> Task:
 @task("compare-minimum")
 def find_minimum(parameters: dict[str, Any], store: Store) -> Outcome:
     """Find the minimum, by a solver that has nothing to do with the methods compared."""
-    model = model_of(parameters, store)
-    found = minimum.find_minimum(model)
-    facts = {
-        "minimum": found.value,
-        "solver": found.solver,
-        "lower": found.lower if math.isfinite(found.lower) else None,
-        "start": model.value(np.zeros(model.n_parameters)),
-        "shape": [model.n_samples, model.n_features],
-        "distance": float(np.linalg.norm(found.x)),
-    }
-    return Outcome({"x": found.x}, facts)
+    return minimum_outcome(model_of(parameters, store))

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from accelegrad.errors import Vector
-from accelegrad.files import whole_file
 from accelegrad.lab.compare.peers import shown
 from accelegrad.lab.compare.runs import STOCHASTIC
 from accelegrad.lab.engine.content import Claim, Curve, Figure, Panel, Report, Verdict
@@ -24,6 +23,7 @@ from accelegrad.lab.engine.recording import NAMES
 from accelegrad.lab.engine.tasks import Outcome
 from accelegrad.lab.paper.regression_experiment import POINTS
 from accelegrad.lab.report.report import versions
+from accelegrad.lab.report.tables import put
 from accelegrad.problems.losses import LOSSES
 
 if TYPE_CHECKING:
@@ -531,7 +531,6 @@ def _timing_facts(comparison: Comparison, seconds: float) -> dict[str, str]:
 
 def save_curves(comparison: Comparison, path: Path) -> None:
     """Write every recorded point as CSV, for others to plot; whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     text = io.StringIO(newline="")
     rows = csv.writer(text)
     rows.writerow(["method", "variant", "seed", *AXES, "P average", "P last"])
@@ -539,8 +538,7 @@ def save_curves(comparison: Comparison, path: Path) -> None:
         for seed, columns in enumerate(_recorded(series, comparison)):
             name = series.method, series.variant, seed
             rows.writerows([*name, *map(float, row)] for row in zip(*columns, strict=True))
-    with whole_file(path) as file:
-        file.write(text.getvalue().encode())
+    put(path, text.getvalue())
 
 
 def _recorded(series: Series, comparison: Comparison) -> list[list[Vector]]:

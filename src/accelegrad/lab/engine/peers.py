@@ -17,10 +17,9 @@ from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 
 from accelegrad.errors import Vector
-from accelegrad.lab.engine.minimum import is_sparse
+from accelegrad.lab.engine.minimum import is_sparse, with_short_indices
 from accelegrad.lab.engine.timing import timed
 from accelegrad.problems.linear_model import LinearModel
 from accelegrad.problems.losses import LOSSES
@@ -238,14 +237,6 @@ def _fitted(estimator_of: Estimator) -> Make:
         return run
 
     return make
-
-
-def with_short_indices(X: Any) -> Any:
-    """Return a matrix as LIBLINEAR takes it: a sparse one with indices of 32 bits."""
-    if isinstance(X, np.ndarray) or X.indices.dtype == np.int32:
-        return X
-    parts = X.data, X.indices.astype(np.int32), X.indptr.astype(np.int32)
-    return sp.csr_matrix(parts, shape=X.shape)
 
 
 def _common(steps: int) -> dict[str, Any]:

@@ -14,8 +14,10 @@ import numpy as np
 from scipy.optimize import OptimizeResult
 
 from accelegrad.errors import Vector
+from accelegrad.lab.engine.minimum import find_minimum
 from accelegrad.lab.engine.tasks import Outcome, log_spaced
 from accelegrad.minimize import minimize
+from accelegrad.problems.linear_model import LinearModel
 from accelegrad.run.result import Status
 
 NAMES = {
@@ -137,6 +139,20 @@ def record(
     if not clocked:
         del arrays["seconds"]
     return Outcome(arrays, facts)
+
+
+def minimum_outcome(model: LinearModel) -> Outcome:
+    """Find a model's minimum, by a solver that has nothing to do with the methods compared."""
+    found = find_minimum(model)
+    facts = {
+        "minimum": found.value,
+        "solver": found.solver,
+        "lower": _finite(found.lower),
+        "start": model.value(np.zeros(model.n_parameters)),
+        "shape": [model.n_samples, model.n_features],
+        "distance": float(np.linalg.norm(found.x)),
+    }
+    return Outcome({"x": found.x}, facts)
 
 
 def _finite(number: float) -> float | None:

@@ -40,10 +40,8 @@ def budget(setup: Setup) -> int:
 class Deterministic(RegressionExperiment):
     """All methods with exact gradients."""
 
+    name, title = "deterministic", "Exact gradients"
     axes = ("iterations", "oracle calls")
-
-    def __init__(self, *, projected: bool) -> None:
-        super().__init__("deterministic", "Exact gradients", projected=projected)
 
     def choices(self) -> list[tuple[str, float]]:
         """Return AcceleGrad and AdaGrad by rho, the universal methods by epsilon."""

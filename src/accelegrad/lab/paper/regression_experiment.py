@@ -50,10 +50,11 @@ class RegressionExperiment(Experiment):
 
     axes: Sequence[str]  # what the x-axes of the figures can show
 
-    def __init__(self, name: str, title: str, *, projected: bool) -> None:
+    def __init__(self, *, projected: bool) -> None:
         self.projected = projected
-        self.name = name if projected else f"{name}-unprojected"
-        self.title = title if projected else f"{title}, without projection"
+        if not projected:
+            self.name = f"{self.name}-unprojected"
+            self.title = f"{self.title}, without projection"
 
     @abstractmethod
     def choices(self) -> list[tuple[str, float]]:

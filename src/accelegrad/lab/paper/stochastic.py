@@ -42,10 +42,8 @@ def epochs(setup: Setup) -> int:
 class Stochastic(RegressionExperiment):
     """AcceleGrad and AdaGrad with minibatches of one row; line searches that fail."""
 
+    name, title = "stochastic", "Noisy gradients"
     axes = ("epochs", "iterations")
-
-    def __init__(self, *, projected: bool) -> None:
-        super().__init__("stochastic", "Noisy gradients", projected=projected)
 
     def choices(self) -> list[tuple[str, float]]:
         """Return AcceleGrad and AdaGrad by rho, and the methods that search."""

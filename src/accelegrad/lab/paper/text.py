@@ -12,8 +12,7 @@ import numpy as np
 
 from accelegrad.data.datasets import as_binary
 from accelegrad.errors import Vector
-from accelegrad.lab.engine import minimum
-from accelegrad.lab.engine.recording import record
+from accelegrad.lab.engine.recording import minimum_outcome, record
 from accelegrad.lab.engine.stored_data import stored_rows, without_empty_columns
 from accelegrad.lab.engine.tasks import Outcome, Store, Task, task
 from accelegrad.problems.linear_model import LinearModel
@@ -47,16 +46,7 @@ def minimum_task(parameters: Mapping[str, Any]) -> Task:
 @task("text-minimum")
 def find_minimum(parameters: dict[str, Any], store: Store) -> Outcome:
     """Find the minimum, by a solver that has nothing to do with the methods compared."""
-    model = model_of(parameters, store)
-    found = minimum.find_minimum(model)
-    shape = [model.n_samples, model.n_features]
-    facts = {
-        "minimum": found.value,
-        "solver": found.solver,
-        "dual gap": found.value - found.lower,
-        "shape": shape,
-    }
-    return Outcome({"x": found.x}, facts)
+    return minimum_outcome(model_of(parameters, store))
 
 
 @task("text")

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from accelegrad.errors import Vector
-from accelegrad.files import whole_file
 from accelegrad.lab.engine.content import Claim, Figure, Report, Verdict
 from accelegrad.lab.engine.prepared import Entry, Line, PreparedFigure, prepare
+from accelegrad.lab.report.tables import put
 
 SIGNS = {Verdict.HOLDS: "✓", Verdict.IN_PART: "◐", Verdict.FAILS: "✗"}
 CLASSES = {Verdict.HOLDS: "holds", Verdict.IN_PART: "in-part", Verdict.FAILS: "fails"}
@@ -56,18 +56,12 @@ def write_report(report: Report, out: Path) -> Path:
     prepared = prepare(report)
     page = _page(report, prepared, get_plotlyjs())
     folder = Path(out) / "figures"
-    folder.mkdir(parents=True, exist_ok=True)
     for figure in prepared:
         for ending, content in draw_still(figure).items():
-            _put(folder / f"{figure.figure.name}.{ending}", content)
+            put(folder / f"{figure.figure.name}.{ending}", content)
     index = Path(out) / "index.html"
-    _put(index, page.encode())
+    put(index, page)
     return index
-
-
-def _put(path: Path, content: bytes) -> None:
-    with whole_file(path) as file:
-        file.write(content)
 
 
 def versions() -> dict[str, str]:
@@ -261,11 +255,7 @@ def _claim(claim: Claim, titles: Mapping[str, str]) -> str:
         else ""
     )
     point = f'<p class="point">judged on: {escape(claim.point)}</p>' if claim.point != "-" else ""
-    rows = "".join(
-        f'<tr><th scope="row">{escape(what)}</th><td>{escape(number)}</td></tr>'
-        for what, number in claim.evidence
-    )
-    evidence = f'<table class="evidence">{rows}</table>' if rows else "-"
+    evidence = _table(claim.evidence, "evidence") if claim.evidence else "-"
     if len(claim.evidence) > FOLDED:
         evidence = f"<details><summary>{len(claim.evidence)} numbers</summary>{evidence}</details>"
     return (
@@ -298,7 +288,7 @@ def _figure(prepared: PreparedFigure, claims: Sequence[Claim]) -> str:
     judged = f'<p class="judges">Claims judged here: {judged}</p>' if judged else ""
     facts = (
         f'<details class="figure-facts"><summary>Parameters, seeds, timings</summary>'
-        f"{_table(figure.facts)}</details>"
+        f"{_table(figure.facts.items())}</details>"
         if figure.facts
         else ""
     )
@@ -402,14 +392,14 @@ def _facts(name: str, table: Mapping[str, str]) -> str:
     place = escape(_facts_id(name))
     return (
         f'<section class="facts" id="{place}" aria-labelledby="{place}-title">'
-        f'<h2 id="{place}-title">{escape(name)}</h2>{_table(table)}</section>'
+        f'<h2 id="{place}-title">{escape(name)}</h2>{_table(table.items())}</section>'
     )
 
 
-def _table(table: Mapping[str, str]) -> str:
+def _table(pairs: Iterable[tuple[str, str]], kind: str = "pairs") -> str:
     """Return names and values as a table."""
     rows = "".join(
         f'<tr><th scope="row">{escape(name)}</th><td>{escape(value)}</td></tr>'
-        for name, value in table.items()
+        for name, value in pairs
     )
-    return f'<table class="pairs">{rows}</table>'
+    return f'<table class="{kind}">{rows}</table>'
