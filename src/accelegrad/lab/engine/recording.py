@@ -14,7 +14,7 @@ import numpy as np
 from scipy.optimize import OptimizeResult
 
 from accelegrad.errors import Vector
-from accelegrad.lab.engine.minimum import find_minimum
+from accelegrad.lab.engine import minimum
 from accelegrad.lab.engine.tasks import Outcome, log_spaced
 from accelegrad.minimize import minimize
 from accelegrad.problems.linear_model import LinearModel
@@ -143,7 +143,7 @@ def record(
 
 def minimum_outcome(model: LinearModel) -> Outcome:
     """Find a model's minimum, by a solver that has nothing to do with the methods compared."""
-    found = find_minimum(model)
+    found = minimum.find_minimum(model)
     facts = {
         "minimum": found.value,
         "solver": found.solver,
