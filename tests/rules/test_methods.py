@@ -142,8 +142,14 @@ class TestScale:
         ({"scale": "rows"}, r"scale is 'rows'.*'columns'"),
         ({"scale": np.ones(3)}, "one entry a column, 5, but it has 3"),
         ({"scale": np.zeros(D)}, "scale must be > 0"),
-        ({"scale": "columns", "feasible_set": BOX}, "scale and feasible_set cannot"),
-        ({"scale": "columns", "penalty": ag.L1(0.1)}, "scale and penalty cannot"),
+        (
+            {"scale": "columns", "feasible_set": ag.L1Ball(1.0)},
+            r"scale and feasible_set L1Ball\(.* cannot",
+        ),
+        (
+            {"scale": "columns", "penalty": ag.GroupL2(0.1, [list(range(D))])},
+            r"scale and penalty GroupL2\(.* cannot",
+        ),
     ],
 )
 def test_bad_scales(wish, message):
