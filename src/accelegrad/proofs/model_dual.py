@@ -77,8 +77,14 @@ class ModelDual:
         of gradients, or a second.
         """
         if self.needs_null_space:
-            return obstacle(self.model.X, self.model.n_parameters) is None
+            return self._obstacle() is None
         return self.terms.gets_tight
+
+    def _obstacle(self) -> str | None:
+        """Return why there is no affordable bound in a null space, or None where there is one."""
+        if self.model.in_memory is None:
+            return "it takes all rows in memory"
+        return obstacle(self.model.X, self.model.n_parameters)
 
     # -- bounds ----------------------------------------------------------------------------------
 
@@ -156,7 +162,7 @@ class ModelDual:
 
         It keeps no trace of the calls: bounds do not depend on those before.
         """
-        reason = obstacle(self.model.X, self.model.n_parameters)
+        reason = self._obstacle()
         if reason is not None:
             raise ValueError(
                 f"{wish} needs l2 > 0, but l2 is 0: without it there is no affordable bound here, "
@@ -202,7 +208,7 @@ class ModelDual:
         Without ends to keep within, as for the squared loss, the slopes at a point are as good.
         """
         kept = self.model.loss.lipschitz < np.inf and self.terms.feasible_set is None
-        affordable = obstacle(self.model.X, self.model.n_parameters) is None
+        affordable = self._obstacle() is None
         return kept and self.terms.gets_tight and affordable
 
     def repaired(self, theta: Vector, w: Vector) -> Vector:

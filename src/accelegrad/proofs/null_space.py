@@ -104,8 +104,6 @@ def obstacle(X: Any, n_parameters: int) -> str | None:
     balanced, unless rows are dependent, and so the bound would be 0.
     """
     n_samples = int(X.shape[0])
-    if hasattr(X, "chunks"):
-        return "it takes all rows in memory"
     if n_parameters > MOST_PARAMETERS:
         return f"it takes at most {MOST_PARAMETERS} parameters, but there are {n_parameters}"
     if n_samples <= n_parameters:
