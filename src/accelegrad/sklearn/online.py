@@ -25,6 +25,7 @@ from accelegrad.rules import Rule
 from accelegrad.rules.base import KnownEvaluation, State
 from accelegrad.rules.distance import smallest_radius
 from accelegrad.rules.schedules import importance_weight
+from accelegrad.run.oracle import QUIET
 from accelegrad.setting import stream_rule
 from accelegrad.sklearn.data import Data, joined
 from accelegrad.sklearn.objective import Change, Problem
@@ -180,7 +181,8 @@ class ChunkOracle:
         return self._at(point, rows)
 
     def _at(self, point: Vector, rows: RowNumbers) -> KnownEvaluation:
-        value, gradient = self.problem.model.batch_value_and_gradient(point, rows)
+        with np.errstate(**QUIET):  # BLAS may raise flags for entries that are not there
+            value, gradient = self.problem.model.batch_value_and_gradient(point, rows)
         # The share is of the loss alone: what it does to the l2 term is taken back.
         rest = (1.0 - self.share) * self.problem.l2_slope(point)
         return KnownEvaluation(

@@ -12,6 +12,7 @@ import numpy as np
 from accelegrad.errors import Vector
 from accelegrad.problems.linear_model import LinearModel
 from accelegrad.proofs.fenchel import DualSums
+from accelegrad.run.oracle import QUIET
 from accelegrad.sklearn.objective import Problem
 
 
@@ -37,8 +38,9 @@ class StreamCertificate:
         problems = estimator._problems(estimator._objective(), data)
         points = estimator._starts(problems, warm=True)
         self._sums = self._sums or [_Sums(point) for point in points]
-        for sums, problem in zip(self._sums, problems, strict=True):
-            sums.add(problem, data.weight)
+        with np.errstate(**QUIET):
+            for sums, problem in zip(self._sums, problems, strict=True):
+                sums.add(problem, data.weight)
 
     @property
     def objective(self) -> float:
