@@ -11,6 +11,7 @@ from accelegrad.rules import (
     AcceleGrad,
     AdaGrad,
     ADoG,
+    Bundle,
     DiagonalAcceleGrad,
     DistanceFreeAcceleGrad,
     DistanceFreeDiagonalAcceleGrad,
@@ -28,12 +29,14 @@ from accelegrad.rules import (
 AUTO = "auto"
 NEWTON = "accelegrad-newton"
 DUAL = "dual-ascent"
+BUNDLE = "bundle"
 
 
 class MethodOptions(TypedDict, total=False):
     """The parameters of single methods, which `minimize` takes in `options` or as keywords."""
 
     project_y: bool | None
+    bundle_size: int | None
     gradient_bound: float | None
     gradient_scale: float | None
     initial_radius: float | None
@@ -63,6 +66,7 @@ METHODS = {
     "diagonal": Method(
         DiagonalAcceleGrad, ("diameter",), ("gradient_bound",), DistanceFreeDiagonalAcceleGrad
     ),
+    BUNDLE: Method(Bundle, (), ("bundle_size", *RADIUS)),
     "accelegrad-vr": Method(VarianceReducedAcceleGrad, (), RADIUS),
     NEWTON: Method(FinishedByNewton),
     DUAL: Method(DualAscent),

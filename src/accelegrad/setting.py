@@ -329,6 +329,8 @@ def _bind(
     if penalty is not None:
         _need(rule, "prox", "penalty")
         bound["prox"] = functools.partial(_prox, penalty)
+        if "term" in rule.can:
+            bound["term"] = penalty.value
     if "probe" in rule.can and given.probe is None:
         bound["probe"] = values
     constrained = constrains(chosen)

@@ -29,6 +29,7 @@ ABILITIES = {
     "project": "stay in a set: the parameter `project`",
     "project_y": "leave y out of that, or not: the parameter `project_y`",
     "prox": "add a term to the function: the parameter `prox`",
+    "term": "compare values of that term: the parameter `term`",
     "radius": "find its radius: the parameter `initial_radius`, `start` and `radius` in its states",
     "largest_radius": "heed a bound on the radius: the parameter `largest_radius`",
     "probe": "look for its first radius by comparing values: the parameter `probe`",

@@ -1,0 +1,131 @@
+r"""The curvature that changes of gradients show, and a search along a line: for smooth functions.
+
+The metric is L-BFGS's (J. Nocedal, Math. Comp. 35, 1980); the search looks for a point where the
+value has fallen and the slope is less steep (the weak conditions of Wolfe), by cubic interpolation.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from accelegrad.errors import Vector
+
+#: Pairs that are kept (measured on seven smooth functions, geometric mean of calls to 1e-6: 68 with
+#: 10 or 15, 64 with 20, 62 with 30; each costs two products a step).
+MOST_PAIRS = 20
+#: A pair counts where the gradient grows along the step by more than this share of both lengths.
+LEAST_CURVATURE = 1e-10
+#: What the value has to fall by, as a share of what the slope at the start promises (Armijo)
+FALL = 1e-4
+#: How steep the slope may still be, as a share of that at the start
+STEEP = 0.9
+#: Trials of one search: what is not found by then is better found by other means.
+MOST_TRIALS = 4
+#: A step is prolonged by at least and at most these factors, and cut back to no less than a share
+#: of the interval from its ends: as in other line searches.
+PROLONGED, INNER_SHARE = (2.0, 10.0), 0.1
+
+
+class Pairs:
+    """The last steps and the changes of the gradient over them."""
+
+    def __init__(self) -> None:
+        self.steps: list[Vector] = []
+        self.changes: list[Vector] = []
+
+    def add(self, step: Vector, change: Vector) -> None:
+        """Keep a pair, if the function is curved along it."""
+        growth = float(step @ change)
+        least = LEAST_CURVATURE * math.sqrt(float(step @ step)) * math.sqrt(float(change @ change))
+        if growth > least > 0.0:
+            self.steps, self.changes = [*self.steps, step], [*self.changes, change]
+            del self.steps[:-MOST_PAIRS], self.changes[:-MOST_PAIRS]
+
+    def direction(self, gradient: Vector) -> Vector:
+        """Return minus the inverse of the curvature times the gradient."""
+        direction = -gradient
+        shares = []
+        products = [float(s @ y) for s, y in zip(self.steps, self.changes, strict=True)]
+        for s, y, product in zip(self.steps[::-1], self.changes[::-1], products[::-1], strict=True):
+            shares.append(float(s @ direction) / product)
+            direction = direction - shares[-1] * y
+        if products:
+            last = self.changes[-1]
+            direction = direction * (products[-1] / float(last @ last))
+        for s, y, product in zip(self.steps, self.changes, products, strict=True):
+            direction = direction + (shares.pop() - float(y @ direction) / product) * s
+        return direction
+
+    def state(self) -> dict[str, Any]:
+        """Return all that has to be kept to go on."""
+        return {"steps": np.array(self.steps), "changes": np.array(self.changes)}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from there."""
+        self.steps, self.changes = list(state["steps"]), list(state["changes"])
+
+
+class End(NamedTuple):
+    """A point of a line: how far along, with value and slope there."""
+
+    at: float
+    value: float
+    slope: float
+
+
+class LineSearch(NamedTuple):
+    """A search that goes on: each trial is an evaluation."""
+
+    direction: Vector | None = None  # None: there is none
+    trial: float = 0.0
+    trials: int = 0
+    start: End = End(0.0, 0.0, 0.0)
+    low: End = End(0.0, 0.0, 0.0)  # the value has fallen there, and goes on falling
+    high: End = End(math.inf, 0.0, 0.0)  # too far
+    low_gradient: Vector | None = None  # the gradient at the low end, once that is not the start
+
+    @classmethod
+    def along(cls, direction: Vector, value: float, slope: float, trial: float) -> LineSearch:
+        """Return a search that begins."""
+        start = End(0.0, value, slope)
+        return cls(direction, trial, 0, start, start)
+
+    def fell(self, end: End) -> bool:
+        """Return whether the value is low enough there."""
+        return end.value <= self.start.value + FALL * end.at * self.start.slope
+
+    def is_over(self, end: End) -> bool:
+        """Return whether a point is good enough to end the search."""
+        return self.fell(end) and end.slope >= STEEP * self.start.slope
+
+    def after(self, end: End, gradient: Vector) -> LineSearch:
+        """Return the search with its next trial, after one that was not good enough."""
+        if not self.fell(end):
+            following = self._replace(high=end)
+        else:
+            following = self._replace(low=end, low_gradient=gradient)
+            if self.high.at == math.inf:
+                shortest, longest = (factor * end.at for factor in PROLONGED)
+                flatter = end.slope - self.low.slope
+                onward = (end.at - self.low.at) * -end.slope / flatter if flatter > 0 else math.inf
+                trial = min(max(end.at + onward, shortest), longest)
+                return following._replace(trial=trial, trials=self.trials + 1)
+        trial = _lowest_of_cubic(following.low, following.high)
+        return following._replace(trial=trial, trials=self.trials + 1)
+
+
+def _lowest_of_cubic(low: End, high: End) -> float:
+    """Return where the cubic through both ends is lowest, not too near to either."""
+    width = high.at - low.at
+    middle = 3.0 * (low.value - high.value) / width + low.slope + high.slope
+    root = math.sqrt(max(middle * middle - low.slope * high.slope, 0.0))
+    divisor = high.slope - low.slope + 2.0 * root
+    share = (high.slope + root - middle) / divisor if divisor != 0.0 else 0.5
+    trial = high.at - width * share
+    if not math.isfinite(trial):
+        return low.at + 0.5 * width
+    return min(max(trial, low.at + INNER_SHARE * width), high.at - INNER_SHARE * width)
