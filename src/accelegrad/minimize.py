@@ -32,6 +32,7 @@ from accelegrad.proofs.model_dual import ModelDual
 from accelegrad.rows.oracles import sum_oracle
 from accelegrad.rows.row_oracle import Goal
 from accelegrad.rules import Rescaled, Rule
+from accelegrad.rules.cut_memory import CutMemory, default_size
 from accelegrad.run.batches import largest_signal
 from accelegrad.run.compiled import CompiledRule, compiled_twin
 from accelegrad.run.fingerprint import run_kind
@@ -483,7 +484,9 @@ def _certificate(
     guessed = region is not None and region.growing
     if region is None or (guessed and dual is not None and dual.gets_tight):
         return Certificate(None, dual, model=model, everywhere=floor)
-    cuts = CutCertificate(region, model, often=often)
+    # A model's dual proves more than any average of cuts.
+    kept = CutMemory(region.center, default_size(region.center.size)) if model is None else None
+    cuts = CutCertificate(region, model, often=often, kept=kept)
     return Certificate(cuts, dual, model=model, everywhere=floor)
 
 

@@ -354,9 +354,16 @@ class Certificate:
         if self.cuts is not None:
             self.cuts.refresh()
 
-    def finish(self) -> None:
+    def tighten(self, best: Evaluated) -> None:
+        """Prove as much as the kept cuts let be proved, given a point with a low value."""
+        if self.cuts is not None:
+            self.cuts.tighten(best)
+
+    def finish(self, best: Evaluated | None) -> None:
         """Bring the bounds up to date for the last time."""
         self.refresh()
+        if best is not None:
+            self.tighten(best)
         if self.dual is not None:
             self.dual.finish()
 

@@ -3,7 +3,8 @@ r"""Cuts -> lower bound: a proof of accuracy that costs no additional call.
 Convexity gives :math:`f(u) \ge f(x_t) + \langle g_t, u - x_t\rangle` for every u. Two lower bounds
 on the minimum over a region K follow: the best single cut, and the average of all the cuts with the
 method's weights. Near the end of a smooth run the single cut is the tight one, on non-smooth
-functions the average.
+functions the average. The best average of the cuts that are kept, whatever the weights, proves
+more than both: it is looked for where it may end the run, and at the end.
 
 Every bound is lowered by what rounding can have added to it: see `accelegrad.problems.rounding`.
 Of a user's function value and gradient are taken to be right to some units of rounding.
@@ -23,7 +24,9 @@ from accelegrad.problems.penalties import Penalty
 from accelegrad.problems.rounding import FEW, SMALLEST, UNIT, growth
 from accelegrad.problems.squares import norm
 from accelegrad.proofs.region import Region
-from accelegrad.rules.base import Evaluated, inner
+from accelegrad.rules.base import Evaluated, inner, term_of
+from accelegrad.rules.cut_memory import FUNCTION, CutMemory
+from accelegrad.rules.cut_model import Center, CutModel
 
 #: Cuts are added to the aggregate this many at a time where vectors have more than `LONG_VECTOR`
 #: entries or no bound can end the run; else one by one, which costs more and proves more. Chosen.
@@ -32,8 +35,13 @@ BLOCK_CUTS, LONG_VECTOR = 16, 2048
 BLOCK_NUMBERS = 1 << 20
 #: The sum of smaller weights is no mean: their products vanish.
 LEAST_WEIGHT = 1e-200
+#: No step of the cut model is longer: a square of it may be needed.
+LONGEST_STEP = 1e100
 #: The smallest gap that is asked for, as a multiple of what rounding can add to a bound
 PROVABLE = 2.0
+#: The best average is looked for in this many rounds at most, and no longer than each of them
+#: closes this share of the gap; of a set or penalty, this many cuts are made in a round.
+MOST_TIGHTENED, WORTH_TIGHTENING, ROUNDS_OF_TERMS = 8, 0.05, 10
 
 
 class Cut(NamedTuple):
@@ -62,12 +70,20 @@ class CutCertificate:
         The function, where it is a linear model: then its rounding is known.
     often : bool
         Whether a bound that is up to date may end the run.
+    kept : CutMemory, optional
+        Cuts that are kept, for the best average of them.
     """
 
     def __init__(
-        self, region: Region, model: LinearModel | None = None, *, often: bool = True
+        self,
+        region: Region,
+        model: LinearModel | None = None,
+        *,
+        often: bool = True,
+        kept: CutMemory | None = None,
     ) -> None:
         self.region, self.model = region, model
+        self.kept, self._shared = kept, False
         self.lower_bound = -math.inf
         size = region.center.size
         self._growth = growth(size)
@@ -78,9 +94,17 @@ class CutCertificate:
         self._block = 1 if short else max(1, min(BLOCK_CUTS, BLOCK_NUMBERS // size))
         self._centred = not region.center.any()
 
+    def share(self, kept: CutMemory) -> None:
+        """Use the cuts that a rule keeps."""
+        self.kept, self._shared = kept, True
+
     def add(self, evaluation: Evaluated, weight: float) -> None:
         """Take in the cut at an evaluation with its weight in the average (zero: not in it)."""
         cut = self._cut(evaluation, weight)
+        if self.kept is not None and not self._shared:
+            value = evaluation.value - term_of(evaluation)
+            size = abs(evaluation.value) + abs(term_of(evaluation))
+            self.kept.add_at(evaluation.point, value, evaluation.gradient, size=size)
         if not self.region.costly:
             self._raise_to(self._bound(cut))
         self._pending.append(cut)
@@ -94,7 +118,7 @@ class CutCertificate:
         square = evaluation.squared_norm
         length = math.sqrt(square) if square > 1e-280 else norm(gradient)
         away = norm(offset)
-        penalty = getattr(evaluation, "penalty", 0.0)  # the cuts are those of the function alone
+        penalty = term_of(evaluation)  # the cuts are those of the function alone
         off, slack = self._rounding(evaluation, value - penalty)
         # The product is at most `size`; so may each of its terms be.
         size = abs(value) + abs(penalty) + length * away
@@ -128,6 +152,40 @@ class CutCertificate:
         self._pending = []
         self._raise_by_sum()
 
+    def tighten(self, best: Evaluated) -> None:
+        """Look for the average of the kept cuts that proves most, at a point with a low value.
+
+        For a ball of radius R around x0 the best weights minimise R ||g|| - h, with g and h the
+        average's slope and level. A step t of the cut model gives those that minimise
+        t ||g||^2 / 2 - h; with t = R / ||g|| they are the same, so t is corrected until they are.
+        """
+        self.refresh()
+        kept, region = self.kept, self.region
+        if kept is None or kept.count == 0 or not region.radius > 0.0:
+            return
+        center = Center(best.point, best.value, term_of(best))
+        model, programme = _model_of(kept, region), kept.active_programme()
+        steepness = math.sqrt(best.squared_norm)
+        step = region.radius / steepness if steepness > 0.0 else region.radius
+        rounds = 1 if self._shared or model.is_plain else ROUNDS_OF_TERMS
+        for _ in range(MOST_TIGHTENED):
+            gap = best.value - self.lower_bound
+            weights, slope, _ = model.lowest(center, step, programme, rounds).combination
+            self._raise_by_average(kept, weights)
+            length = norm(slope)
+            wanted = region.radius / length if length > 0.0 else math.inf
+            closed = not best.value - self.lower_bound < (1.0 - WORTH_TIGHTENING) * gap
+            if closed and wanted <= 2.0 * step:
+                return
+            step = min(max(wanted, 0.1 * step), 100.0 * step, LONGEST_STEP)
+
+    def _raise_by_average(self, kept: CutMemory, weights: Vector) -> None:
+        """Take an average of the kept cuts."""
+        slope, (level, _, _, size, length, lost, blurred) = kept.summed(weights, FUNCTION)
+        error = lost + self._growth * size + slope.size * SMALLEST
+        weight = float(weights[kept.kinds == FUNCTION].sum())
+        self._raise_by_mean(Cut(weight, level, size, error, blurred, length, slope))
+
     def _raise_by_sum(self) -> None:
         """Take the mean of all cuts, with what rounding can have done to the sums."""
         total = self._sum
@@ -139,6 +197,10 @@ class CutCertificate:
             error=total.error + times * (UNIT * total.size + SMALLEST),
             slack=total.slack + times * (UNIT * total.length + size * SMALLEST),
         )
+        self._raise_by_mean(total)
+
+    def _raise_by_mean(self, total: Cut) -> None:
+        """Take a sum of cuts divided by its weight."""
         if self.region.penalty is None:  # the minimum of a multiple is a multiple of the minimum
             bound = self._bound(total._replace(length=norm(total.gradient))) / total.weight
             self._raise_to(bound - FEW * UNIT * abs(bound))
@@ -207,6 +269,7 @@ class CutCertificate:
             "sum": self._sum._asdict(),
             "count": self._count,
             "pending": {name: np.array(column) for name, column in pending},
+            "kept": None if self.kept is None or self._shared else self.kept.state(),
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -214,11 +277,22 @@ class CutCertificate:
         self.lower_bound = state["lower_bound"]
         self.region.radius = state["radius"]
         self._sum, self._count = Cut(**state["sum"]), state["count"]
+        if self.kept is not None and not self._shared:
+            self.kept.restore(state["kept"])
         columns = [state["pending"][name] for name in Cut._fields]
         self._pending = [
             Cut._make([*(float(number) for number in numbers), gradient])
             for *numbers, gradient in zip(*columns, strict=True)
         ]
+
+
+def _model_of(kept: CutMemory, region: Region) -> CutModel:
+    """Return the model that cuts make, with the region's constraint and penalty."""
+    project = None if region.is_ball else region.feasible_set.project
+    penalty = region.penalty
+    if penalty is None:
+        return CutModel(kept, project)
+    return CutModel(kept, project, penalty.prox, penalty.value)
 
 
 def _summed(total: Cut, block: list[Cut]) -> Cut:

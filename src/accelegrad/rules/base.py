@@ -34,6 +34,7 @@ ABILITIES = {
     "largest_radius": "heed a bound on the radius: the parameter `largest_radius`",
     "probe": "look for its first radius by comparing values: the parameter `probe`",
     "coarsen": "go on with larger batches: `coarsened`, as its steps follow the gradients' noise",
+    "cuts": "keep cuts: `cuts`, and the gap that they let expect, `estimated_gap`, in its states",
     "values": "compare values, without which (and under noise) it does not work",
 }
 
@@ -67,6 +68,11 @@ class Evaluated(Protocol):
 
 
 Oracle: TypeAlias = Callable[[Array], Evaluated]
+
+
+def term_of(evaluation: Evaluated) -> float:
+    """Return the penalty's part of a value."""
+    return float(getattr(evaluation, "penalty", 0.0))
 
 
 class KnownEvaluation(NamedTuple):

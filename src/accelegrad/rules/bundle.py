@@ -20,15 +20,10 @@ from accelegrad.rules.base import (
     State,
     Step,
     StepRule,
+    term_of,
 )
-from accelegrad.rules.cut_memory import (
-    CONSTRAINT,
-    FEWEST_CUTS,
-    FUNCTION,
-    PENALTY,
-    CutMemory,
-    default_size,
-)
+from accelegrad.rules.cut_memory import FEWEST_CUTS, CutMemory, default_size
+from accelegrad.rules.cut_model import Center, CutModel
 from accelegrad.rules.distance import check_radius, distance, smallest_radius
 from accelegrad.rules.distance_free import DistanceFreeAcceleGrad
 from accelegrad.rules.quasi_newton import MOST_TRIALS, End, LineSearch, Pairs
@@ -56,9 +51,6 @@ MOST_INSURED = 2
 REACH = 2.0
 #: What a function's value cannot resolve
 ROUNDING_SHARE = 1e-15
-#: With a set or a term: rounds to make the model's minimiser feasible at most, and the share of the
-#: promise that may be missed
-MOST_ROUNDS, MISSED = 30, 0.1
 #: Where the function is not finite the step is cut to this share, and this often at most.
 NOT_FINITE_CUT, MOST_CUTS = 0.1, 100
 
@@ -82,7 +74,7 @@ class BundleState(NamedTuple):
     value: float  # F there
     term: float  # the penalty's part of it
     gradient: Vector  # that of f there
-    radius: float  # how far from the start the centre was
+    radius: float  # how far from the start the function was evaluated
     step_size: float  # t
     estimated_gap: float  # what the model says is left
     curvature: Vector  # the inverse curvature of the last steps, the newest last
@@ -128,15 +120,12 @@ class Recorder:
         gradient = evaluation.gradient
         if not np.isfinite(gradient).all():
             raise NonFiniteError("the gradient is not finite")
-        self._cuts.add_at(point, evaluation.value - term_of(evaluation), gradient)
+        term = term_of(evaluation)
+        value, size = evaluation.value - term, abs(evaluation.value) + abs(term)
+        self._cuts.add_at(point, value, gradient, size=size)
         if self.best is None or evaluation.value < self.best.value:
             self.best = evaluation
         return evaluation
-
-
-def term_of(evaluation: Evaluated) -> float:
-    """Return the penalty's part of a value."""
-    return float(getattr(evaluation, "penalty", 0.0))
 
 
 @dataclass(frozen=True)
@@ -185,7 +174,7 @@ class Bundle(StepRule):
     prox: Prox | None = None
     term: Callable[[Array], float] | None = None
 
-    can = frozenset({"values", "project", "prox", "term", "radius"})
+    can = frozenset({"values", "project", "prox", "term", "radius", "cuts"})
 
     def __post_init__(self) -> None:
         check_radius("initial_radius", self.initial_radius)
@@ -229,7 +218,8 @@ class Bundle(StepRule):
             following, evaluation = self._follow_model(state, recorder)
         counts = following.counts
         counts = counts._replace(calls=counts.calls + recorder.calls)
-        following = following._replace(iteration=state.iteration + 1, counts=counts)
+        radius = max(state.radius, float(distance(evaluation.point, state.start)))
+        following = following._replace(iteration=state.iteration + 1, counts=counts, radius=radius)
         return Step(following, evaluation, 0.0)
 
     # -- the first evaluation, and the centre ------------------------------------------------------
@@ -258,7 +248,6 @@ class Bundle(StepRule):
             value=at.value,
             term=term_of(at),
             gradient=at.gradient,
-            radius=max(state.radius, float(distance(at.point, state.start))),
             curvature=curvature,
             flattest=flattest,
         )
@@ -353,50 +342,19 @@ class Bundle(StepRule):
         return None, t
 
     def _trial(self, state: BundleState, t: float) -> Trial:
-        cuts, center = state.cuts, state.center
-        references = np.array([state.value - state.term, state.term, 0.0])
-        for _ in range(MOST_ROUNDS):
-            below = np.maximum(references[cuts.kinds] - cuts.values_at(center), 0.0)
-            combination = cuts.combined(below, t)
-            square = float(combination.slope @ combination.slope)
-            left = combination.error + self._reach(state, t * square**0.5) * square**0.5
-            if self._plain:
-                promise = combination.error + t * square
-                return Trial(center - t * combination.slope, promise, left)
-            of_function = np.where(cuts.kinds == FUNCTION, combination.weights, 0.0)
-            target = center - t * (of_function @ cuts.slopes)
-            point, term = self._feasible(target, t)
-            model = float(cuts.values_at(point)[cuts.kinds == FUNCTION].max()) + term
-            offset = point - center
-            bound = state.value - combination.error - 0.5 * t * square
-            missed = model + float(offset @ offset) / (2.0 * t) - bound
-            promise = state.value - model
-            if missed <= MISSED * max(promise, 0.0):
-                break
-            self._cut_off(cuts, target, point, t, term)
+        center = Center(state.center, state.value, state.term)
+        point, promise, combination = self._model(state.cuts).lowest(center, t)
+        length = math.sqrt(float(combination.slope @ combination.slope))
+        left = combination.error + self._reach(state, t * length) * length
         return Trial(point, promise, left)
+
+    def _model(self, cuts: CutMemory) -> CutModel:
+        return CutModel(cuts, self.project, self.prox, self.term)
 
     def _reach(self, state: BundleState, length: float) -> float:
         """Return roughly how far a minimiser is."""
         insured = float(state.insurance.radius) if state.counts.insured else 0.0
         return REACH * max(float(distance(state.center, state.start)), insured, length)
-
-    def _feasible(self, target: Vector, t: float) -> tuple[Vector, float]:
-        """Return the point of the set, or the prox, nearest to a target, and the term there."""
-        point = target if self.prox is None else self.prox(target, t)
-        if self.project is not None:
-            point = self.project(point)
-        return point, 0.0 if self.term is None else float(self.term(point))
-
-    def _cut_off(
-        self, cuts: CutMemory, target: Vector, point: Vector, t: float, term: float
-    ) -> None:
-        """Keep the cut of the term, or of the set, that its prox or projection shows."""
-        slope = (target - point) / t
-        if self.prox is not None:
-            cuts.add_at(point, term, slope, PENALTY)
-        elif slope.any():
-            cuts.add_at(point, 0.0, slope, CONSTRAINT)
 
     # -- AcceleGrad's steps ------------------------------------------------------------------------
 

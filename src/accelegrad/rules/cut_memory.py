@@ -7,6 +7,7 @@ that holds the set, from a projection: :math:`0 \ge h + \langle n, u - x_0\rangl
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -35,6 +36,14 @@ def default_size(dimension: int) -> int:
     return max(FEWEST_CUTS, min(dimension + SPARE_CUTS, held))
 
 
+#: What is known of a cut besides its slope: its value at the origin; its weight in the last
+#: combination; when it was added; the size of the terms of its value; the length of its slope; and
+#: of a sum of cuts, how far adding up can have taken the first, and the slope.
+LEVEL, WEIGHT, ADDED, SIZE, LENGTH, LOST, BLURRED = range(7)
+N_NUMBERS = 7
+UNIT = float(np.finfo(np.float64).eps)
+
+
 class Combination(NamedTuple):
     """A sum of cuts whose weights add up to 1: a cut again."""
 
@@ -59,7 +68,7 @@ class CutMemory:
         self.count = 0
         rows = min(size, 2 * FEWEST_CUTS)
         self._slopes = np.empty((rows, origin.size))
-        self._numbers = np.zeros((rows, 3))  # level at the origin, weight, and when it was added
+        self._numbers = np.zeros((rows, N_NUMBERS))
         self._kinds = np.zeros(rows, dtype=np.int64)
         self._gram = np.zeros((rows, rows))
         self._gram_rows = 0  # those that are up to date
@@ -74,7 +83,7 @@ class CutMemory:
     @property
     def levels(self) -> Vector:
         """The cuts at the origin."""
-        return self._numbers[: self.count, 0]
+        return self._numbers[: self.count, LEVEL]
 
     @property
     def kinds(self) -> np.ndarray:
@@ -84,9 +93,22 @@ class CutMemory:
     @property
     def last_weights(self) -> Vector:
         """The weights of the last combination."""
-        return self._numbers[: self.count, 1]
+        return self._numbers[: self.count, WEIGHT]
 
-    def add(self, slope: Vector, level: float, kind: int = FUNCTION) -> None:
+    def add_at(
+        self, point: Vector, value: float, slope: Vector, kind: int = FUNCTION, size: float = 0.0
+    ) -> None:
+        """Keep the cut of a function with this value and slope at a point.
+
+        `size` is that of the terms of the value, where it is larger than the value.
+        """
+        offset = point - self.origin
+        length, away = math.sqrt(float(slope @ slope)), math.sqrt(float(offset @ offset))
+        size = max(abs(value), size) + length * away
+        level = value - float(slope @ offset)
+        self._add(slope, (level, 0.0, 0.0, size, length, 0.0, 0.0), kind)
+
+    def _add(self, slope: Vector, numbers: tuple[float, ...], kind: int) -> None:
         """Keep a cut; where there is no room, forget those that matter least."""
         if self.count == self.size:
             self._make_room()
@@ -94,29 +116,53 @@ class CutMemory:
             self._grow()
         i = self.count
         self._added += 1
-        self._slopes[i] = slope
-        self._numbers[i] = level, 0.0, self._added
-        self._kinds[i] = kind
+        self._slopes[i], self._numbers[i], self._kinds[i] = slope, numbers, kind
+        self._numbers[i, ADDED] = self._added
         self.count = i + 1
-
-    def add_at(self, point: Vector, value: float, slope: Vector, kind: int = FUNCTION) -> None:
-        """Keep the cut of a function with this value and slope at a point."""
-        self.add(slope, value - float(slope @ (point - self.origin)), kind)
 
     def values_at(self, point: Vector, newest: int | None = None) -> Vector:
         """Return the cuts at a point; all of them, or the newest."""
         first = 0 if newest is None else max(0, self.count - newest)
         slopes = self._slopes[first : self.count]
-        values: Vector = self._numbers[first : self.count, 0] + slopes @ (point - self.origin)
+        values: Vector = self._numbers[first : self.count, LEVEL] + slopes @ (point - self.origin)
         return values
 
-    def combined(self, errors: Vector, step: float) -> Combination:
-        """Return the weights that minimise step ||sum of slopes||^2 / 2 + sum of errors."""
-        weights = self._programme.weights(
-            self.gram(), errors / step, self.kinds, self.last_weights.copy()
-        )
-        self._numbers[: self.count, 1] = weights
+    def combined(
+        self, errors: Vector, step: float, programme: CutProgramme | None = None
+    ) -> Combination:
+        """Return the weights that minimise step ||sum of slopes||^2 / 2 + sum of errors.
+
+        With a programme of the caller's the memory keeps nothing of it.
+        """
+        solver = self._programme if programme is None else programme
+        weights = solver.weights(self.gram(), errors / step, self.kinds, self.last_weights.copy())
+        if programme is None:
+            self._numbers[: self.count, WEIGHT] = weights
         return Combination(weights, weights @ self.slopes, float(weights @ errors))
+
+    def active_programme(self) -> CutProgramme:
+        """Return another programme that begins with the weights of the last combination."""
+        programme = CutProgramme()
+        programme.active = [int(i) for i in np.flatnonzero(self.last_weights)]
+        return programme
+
+    def summed(self, weights: Vector, kind: int) -> tuple[Vector, tuple[float, ...]]:
+        """Return a sum of the cuts of a kind, as slope and numbers."""
+        of_kind = np.flatnonzero((self.kinds == kind) & (weights > 0.0))
+        shares, numbers = weights[of_kind], self._numbers[of_kind]
+        level, _, _, size, length, lost, blurred = (float(total) for total in shares @ numbers)
+        slope: Vector = shares @ self._slopes[of_kind]
+        # of a sum of products relative to its terms, and of weights that add up to 1
+        rounded = 2 * (len(shares) + 1) * UNIT
+        return slope, (
+            level,
+            0.0,
+            0.0,
+            size,
+            length,
+            lost + rounded * size,
+            blurred + rounded * length,
+        )
 
     def gram(self) -> np.ndarray:
         """Return the inner products of all slopes."""
@@ -133,7 +179,7 @@ class CutMemory:
         rows, n = min(self.size, 2 * self._slopes.shape[0]), self.count
         slopes, self._slopes = self._slopes, np.empty((rows, self.origin.size))
         self._slopes[:n] = slopes[:n]
-        numbers, self._numbers = self._numbers, np.zeros((rows, 3))
+        numbers, self._numbers = self._numbers, np.zeros((rows, N_NUMBERS))
         self._numbers[:n] = numbers[:n]
         kinds, self._kinds = self._kinds, np.zeros(rows, dtype=np.int64)
         self._kinds[:n] = kinds[:n]
@@ -143,13 +189,13 @@ class CutMemory:
     def _make_room(self) -> None:
         """Forget cuts without weight, the oldest first; what they amount to stays as one cut."""
         kept = max(FEWEST_CUTS - 2, int(KEPT_SHARE * self.size) - 2)
-        weights, levels = self.last_weights, self.levels
-        order = np.lexsort((self._numbers[: self.count, 2], weights))[::-1]
+        weights = self.last_weights.copy()
+        order = np.lexsort((self._numbers[: self.count, ADDED], weights))[::-1]
         keep = np.sort(order[:kept])
         sums = [
-            (weights[of] @ self.slopes[of], float(weights[of] @ levels[of]), kind)
+            (*self.summed(weights, kind), kind)
             for kind in (FUNCTION, PENALTY)
-            if weights[of := np.flatnonzero(self.kinds == kind)].any()
+            if weights[self.kinds == kind].any()
         ]
         new_number = {int(old): new for new, old in enumerate(keep)}
         gram = self.gram()[np.ix_(keep, keep)]
@@ -159,8 +205,8 @@ class CutMemory:
         self.count = self._gram_rows = n
         active = self._programme.active
         self._programme.renumber([new_number[i] for i in active if i in new_number])
-        for slope, level, kind in sums:
-            self.add(slope, level, kind)
+        for slope, numbers, kind in sums:
+            self._add(slope, numbers, kind)
 
     def state(self) -> dict[str, Any]:
         """Return all that has to be kept to go on, bit for bit."""

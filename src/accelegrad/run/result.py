@@ -83,7 +83,7 @@ def report(progress: Progress, region: RegionPolicy, status: Status, detail: str
     x = progress.output_point() if final is None else final.point
     value = math.nan if final is None else final.value
     gradient = _final_gradient(progress, final)
-    certificate.finish()
+    certificate.finish(progress.best)
     lower_bound, gap, radius = -math.inf, math.inf, 0.0
     if progress.judge is not None and final is not None:
         region.admit(final)

@@ -113,7 +113,9 @@ class Stopping(Saved):
             best = progress.best
             assert best is not None
             self.region.admit(best)
-            if not self._is_certified(best):
+            if not self._is_certified(best) and not (
+                progress.tightened(best) and self._is_certified(best)
+            ):
                 return False
             if progress.output == "best":
                 return self.region.stands(best)
