@@ -81,3 +81,28 @@ class NonFiniteError(ArithmeticError):
 
 class LineSearchError(ArithmeticError):
     """A line search used up its trials; the run ends with the best point so far."""
+
+
+class NotConvexError(ArithmeticError):
+    """A tangent lies above a value: the function is not convex, or not what it seems.
+
+    Parameters
+    ----------
+    touching : Vector
+        Where the tangent touches the function.
+    below : Vector
+        Where the function lies below it.
+    by : float
+        By how much.
+    """
+
+    def __init__(self, touching: Vector, below: Vector, *, by: float) -> None:
+        self.touching, self.below, self.by = touching, below, by
+        super().__init__(
+            f"the value at {_shown(below)} is {by:.3g} below the tangent at {_shown(touching)}"
+        )
+
+
+def _shown(point: Vector) -> str:
+    """Return a point in few words."""
+    return np.array2string(point, precision=6, threshold=6, edgeitems=2, separator=", ")

@@ -39,6 +39,7 @@ from accelegrad.run.fingerprint import run_kind
 from accelegrad.run.loop import Run
 from accelegrad.run.options import OUTPUTS, Options
 from accelegrad.run.oracle import FunctionOracle, MinibatchOracle, ModelOracle, Oracle
+from accelegrad.run.policies.convexity import Convexity
 from accelegrad.run.policies.growth import BatchGrowth
 from accelegrad.run.policies.restarts import KINDS, Restarts
 from accelegrad.run.progress import Progress
@@ -313,8 +314,17 @@ def _built_run(
     return Run(
         Progress(rule, oracle, setting.start, options, certificate, judge, returned_in),
         kind=_kind(problem, setting, rule) if kept else None,
-        policies=[policy for policy in (batches, restarts) if policy is not None],
+        policies=[
+            policy
+            for policy in (_convexity(model, oracle), batches, restarts)
+            if policy is not None
+        ],
     )
+
+
+def _convexity(model: LinearModel | None, oracle: Oracle) -> Convexity | None:
+    """Return the check of a user's function; a model is convex, and noise would fail it."""
+    return Convexity() if model is None and oracle.exact_values else None
 
 
 def _kind(problem: ProblemArguments, setting: Setting, rule: Rule) -> dict[str, Any]:

@@ -164,7 +164,7 @@ class CutCertificate:
         if kept is None or kept.count == 0 or not region.radius > 0.0:
             return
         center = Center(best.point, best.value, term_of(best))
-        model, programme = _model_of(kept, region), kept.active_programme()
+        model, programme = cut_model(kept, region), kept.active_programme()
         steepness = math.sqrt(best.squared_norm)
         step = region.radius / steepness if steepness > 0.0 else region.radius
         rounds = 1 if self._shared or model.is_plain else ROUNDS_OF_TERMS
@@ -286,7 +286,7 @@ class CutCertificate:
         ]
 
 
-def _model_of(kept: CutMemory, region: Region) -> CutModel:
+def cut_model(kept: CutMemory, region: Region) -> CutModel:
     """Return the model that cuts make, with the region's constraint and penalty."""
     project = None if region.is_ball else region.feasible_set.project
     penalty = region.penalty

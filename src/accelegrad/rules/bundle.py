@@ -44,7 +44,7 @@ RECENT, MAY_MISS = 10, 2
 CURVATURE_STEPS, CURVATURE_GROWTH = 5, 10.0
 #: AcceleGrad's calls are to be a share of all calls, so that the whole takes at most this many
 #: times the calls of AcceleGrad alone, if its gap falls as this power of the calls.
-INSURED, INSURED_POWER = 2.2, 1.5
+INSURED, INSURED_POWER = 2.2, 1.0
 #: AcceleGrad's steps between two of the bundle's, at most
 MOST_INSURED = 2
 #: The gap is estimated for a minimiser within this many times the distance travelled.

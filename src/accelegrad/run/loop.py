@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import OptimizeResult
 
-from accelegrad.errors import LineSearchError, NonFiniteError
+from accelegrad.errors import LineSearchError, NonFiniteError, NotConvexError
 from accelegrad.run import checkpoint
 from accelegrad.run.checkpoint import Saved
 from accelegrad.run.observers import Observers
@@ -59,6 +59,8 @@ class Run(Saved):
         #: how the run ended, as its last checkpoint says; None: it goes on
         self.ended: int | None = None
         self._detail = ""
+        #: two points that show that the function is not convex
+        self._violation: dict[str, Any] | None = None
 
     def __call__(self) -> OptimizeResult:
         """Run to the end, whatever the end is, and report."""
@@ -71,6 +73,8 @@ class Run(Saved):
                 self.observers.close()
             result = report(self.progress, self.region, status, self._detail)
         result["n_restarts"] = 0
+        if self._violation is not None:
+            result["violation"] = self._violation
         for policy in self.policies.values():
             result.update(policy.report())
         result.update(seconds=self.progress.clock.seconds, trace=self.observers.trace)
@@ -92,6 +96,14 @@ class Run(Saved):
         except NonFiniteError as error:
             self._detail = f"At iteration {progress.iteration + 1} {error}."
             return Status.NON_FINITE
+        except NotConvexError as error:
+            self._violation = {"touching": error.touching, "below": error.below, "by": error.by}
+            self._detail = (
+                f"At iteration {progress.iteration} {error}. The function is not convex, or its "
+                "gradient is wrong (ag.check_gradient says more), or its values are noisy (give "
+                "exact=False)."
+            )
+            return Status.NOT_CONVEX
         except LineSearchError as error:
             self._detail = f"At iteration {progress.iteration + 1} {error}"
             return Status.LINE_SEARCH_FAILED

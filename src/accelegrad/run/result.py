@@ -30,6 +30,8 @@ class Status(IntEnum):
     DIVERGING = 8
     REGION_REFUTED = 9
     AT_ROUNDING = 10
+    NOT_CONVEX = 13
+    REGION_TOO_SMALL = 14
 
     @property
     def message(self) -> str:
@@ -48,6 +50,8 @@ MESSAGES = {
     Status.LINE_SEARCH_FAILED: "The line search failed; the best point so far is returned.",
     Status.DIVERGING: "The iterates diverge; the best point so far is returned.",
     Status.AT_ROUNDING: "The certified gap is as small as rounding lets it be proved.",
+    Status.NOT_CONVEX: "What the function returns fits no convex function, so nothing is proved.",
+    Status.REGION_TOO_SMALL: "The gap is certified so near to x0 only that it says nothing.",
     Status.REGION_REFUTED: "The certified gap is below zero, so no minimiser is where it was said.",
 }
 
@@ -85,11 +89,11 @@ def report(progress: Progress, region: RegionPolicy, status: Status, detail: str
     gradient = _final_gradient(progress, final)
     certificate.finish(progress.best)
     lower_bound, gap, radius = -math.inf, math.inf, 0.0
-    if progress.judge is not None and final is not None:
+    if progress.judge is not None and final is not None and status is not Status.NOT_CONVEX:
         region.admit(final)
         could_be_more = status in COULD_BE_MORE and progress.is_good_enough(final)
-        if could_be_more and region.stands(final):
-            status = Status.CONVERGED
+        if could_be_more:
+            status = Status.CONVERGED if region.stands(final) else Status.REGION_TOO_SMALL
         region.admit(final)
         lower_bound = certificate.lower_bound(final)
         gap, radius = value - lower_bound, certificate.radius_of(lower_bound)

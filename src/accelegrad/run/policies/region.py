@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import math
 
-from accelegrad.errors import NonFiniteError
+from accelegrad.errors import NonFiniteError, Vector
 from accelegrad.problems.rounding import SMALLEST
 from accelegrad.problems.squares import norm
+from accelegrad.proofs.cuts import cut_model
 from accelegrad.proofs.region import Region
 from accelegrad.rules.base import State, Step
-from accelegrad.rules.distance import distance
+from accelegrad.rules.cut_model import Center
+from accelegrad.rules.distance import distance, smallest_radius
 from accelegrad.run.oracle import Evaluation
 from accelegrad.run.policies.base import Policy
 from accelegrad.run.progress import Progress
@@ -32,6 +34,8 @@ FIRST_TRIAL, FARTHEST_TRIAL = 0.1, 1e6
 LONGEST_STEP = 1e250
 #: The factor by which the trial step grows where no curvature is seen
 STEP_GROWTH = 10.0
+#: Trials of the model that past cuts make, and how far from the best point they are, in radii
+MODEL_TRIALS, FARTHER = 5, 10.0
 #: A guessed region's radius, in the rule's radii. Chosen, not measured: a rule's radius is a lower
 #: estimate of the distance to a minimiser, and a region that is too wide only proves less.
 GUESSED_RADII = 3.0
@@ -114,8 +118,14 @@ class AssumedRegion(RegionPolicy):
         trial = at.point - step * at.gradient
         if judge.penalty is not None:
             trial = judge.penalty.prox(trial, step)
+        return self._evaluated(trial)
+
+    def _evaluated(self, point: Vector) -> Evaluation | None:
+        """Evaluate at the nearest feasible point; None where the function is not finite."""
+        judge = self.progress.judge
+        assert judge is not None
         try:
-            evaluation = judge.exactly(self.region.feasible_set.project(trial))
+            evaluation = judge.exactly(self.region.feasible_set.project(point))
             _ = evaluation.gradient  # it may come late, and not be finite
         except NonFiniteError:
             return None
@@ -157,7 +167,57 @@ class GuessedRegion(AssumedRegion):
                 return
             self._widen(2 * self.region.radius)
 
-    def _nothing_lower_beyond(self, final: Evaluation, slope: float, margin: float) -> bool:  # noqa: ARG002
+    def _nothing_lower_beyond(self, final: Evaluation, slope: float, margin: float) -> bool:
+        """Look for lower values beyond the region: downhill, and where the cuts suggest them."""
+        if self._nothing_is_known():
+            self._widen(max(1.0, norm(self.region.center)))
+            return False
+        return self._downhill_is_nothing(final, slope) and self._model_is_right(
+            final, slope, margin
+        )
+
+    def _nothing_is_known(self) -> bool:
+        """Return whether the radius is still the first one, which stands for no knowledge at all.
+
+        At a kink, as x0 often is, no subgradient need point downhill.
+        """
+        state = self.progress.rule_state
+        known = smallest_radius(state.start)
+        return float(state.radius) <= known and self.region.radius < max(
+            1.0, norm(self.region.center)
+        )
+
+    def _model_is_right(self, final: Evaluation, slope: float, margin: float) -> bool:
+        """Evaluate where the model of the kept cuts is lowest, far beyond the region.
+
+        Where it promises nothing, or what it promises is not found, the region stands.
+        """
+        cuts, region = self.progress.certificate.cuts, self.region
+        if cuts is None or cuts.kept is None or slope == 0.0:
+            return True
+        kept, far = cuts.kept, FARTHER * region.radius
+        model, programme = cut_model(kept, region), kept.active_programme()
+        center = Center(final.point, final.value, final.penalty)
+        step = far / slope
+        for _ in range(MODEL_TRIALS):
+            lowest = model.lowest(center, step, programme)
+            offset = lowest.point - final.point
+            length = norm(offset)
+            if lowest.promise <= margin or length == 0.0:
+                return True
+            share = min(1.0, far / length)
+            trial = self._evaluated(final.point + share * offset)
+            if trial is None:
+                return True
+            if self.progress.certificate.refuted(trial):
+                self._widen(2 * max(region.radius, math.dist(trial.point, region.center)))
+                return False
+            value = trial.value - trial.penalty
+            kept.add_at(trial.point, value, trial.gradient, size=abs(trial.value))
+            step *= share if share < 1.0 else min(STEP_GROWTH, far / length)
+        return True
+
+    def _downhill_is_nothing(self, final: Evaluation, slope: float) -> bool:
         """Ask another method whether the function falls on beyond the region.
 
         A few steps of Barzilai and Borwein's, whose length is the inverse of the curvature just
