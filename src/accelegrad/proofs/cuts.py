@@ -26,7 +26,8 @@ from accelegrad.problems.squares import norm
 from accelegrad.proofs.region import Region
 from accelegrad.rules.base import Evaluated, inner, term_of
 from accelegrad.rules.cut_memory import FUNCTION, CutMemory
-from accelegrad.rules.cut_model import Center, CutModel
+from accelegrad.rules.cut_model import Center, CutModel, Lowest
+from accelegrad.rules.cut_programme import CutProgramme
 
 #: Cuts are added to the aggregate this many at a time where vectors have more than `LONG_VECTOR`
 #: entries or no bound can end the run; else one by one, which costs more and proves more. Chosen.
@@ -164,13 +165,12 @@ class CutCertificate:
         if kept is None or kept.count == 0 or not region.radius > 0.0:
             return
         center = Center(best.point, best.value, term_of(best))
-        model, programme = cut_model(kept, region), kept.active_programme()
+        programme = kept.active_programme()
         steepness = math.sqrt(best.squared_norm)
         step = region.radius / steepness if steepness > 0.0 else region.radius
-        rounds = 1 if self._shared or model.is_plain else ROUNDS_OF_TERMS
         for _ in range(MOST_TIGHTENED):
             gap = best.value - self.lower_bound
-            weights, slope, _ = model.lowest(center, step, programme, rounds).combination
+            weights, slope, _ = self.lowest(center, step, programme).combination
             self._raise_by_average(kept, weights)
             length = norm(slope)
             wanted = region.radius / length if length > 0.0 else math.inf
@@ -178,6 +178,18 @@ class CutCertificate:
             if closed and wanted <= 2.0 * step:
                 return
             step = min(max(wanted, 0.1 * step), 100.0 * step, LONGEST_STEP)
+
+    def lowest(self, center: Center, step: float, programme: CutProgramme | None = None) -> Lowest:
+        """Return where the model of the kept cuts is lowest near a centre.
+
+        Of a rule's cuts nothing is changed: no cuts of a set or penalty are added to them.
+        """
+        kept = self.kept
+        assert kept is not None
+        model = cut_model(kept, self.region)
+        if self._shared:
+            return model.lowest(center, step, programme or kept.active_programme(), rounds=1)
+        return model.lowest(center, step, rounds=ROUNDS_OF_TERMS)
 
     def _raise_by_average(self, kept: CutMemory, weights: Vector) -> None:
         """Take an average of the kept cuts."""

@@ -11,7 +11,6 @@ import math
 from accelegrad.errors import NonFiniteError, Vector
 from accelegrad.problems.rounding import SMALLEST
 from accelegrad.problems.squares import norm
-from accelegrad.proofs.cuts import cut_model
 from accelegrad.proofs.region import Region
 from accelegrad.rules.base import State, Step
 from accelegrad.rules.cut_model import Center
@@ -196,11 +195,10 @@ class GuessedRegion(AssumedRegion):
         if cuts is None or cuts.kept is None or slope == 0.0:
             return True
         kept, far = cuts.kept, FARTHER * region.radius
-        model, programme = cut_model(kept, region), kept.active_programme()
         center = Center(final.point, final.value, final.penalty)
         step = far / slope
         for _ in range(MODEL_TRIALS):
-            lowest = model.lowest(center, step, programme)
+            lowest = cuts.lowest(center, step)
             offset = lowest.point - final.point
             length = norm(offset)
             if lowest.promise <= margin or length == 0.0:
