@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -22,6 +23,7 @@ from accelegrad.problems.losses import LossEntry, make_loss
 from accelegrad.sklearn import online
 from accelegrad.sklearn.data import Data, rows_of, without_weightless
 from accelegrad.sklearn.objective import Objective, Problem, coefficient_set, strengths
+from accelegrad.sklearn.parameters import Parameters, parameter
 from accelegrad.sklearn.solve import Fit, Settings
 
 AUTO = "auto"
@@ -29,7 +31,7 @@ KINDS = [np.float64, np.float32]
 SEEDS = 2**31 - 1
 
 
-class LinearEstimator(BaseEstimator):  # type: ignore[misc]
+class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
     """Base class: everything but what the targets are and how predictions are made."""
 
     #: the losses, by their names here
@@ -38,6 +40,40 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
     _stream: online.StreamState | None
     coef_: Any  # a dense array, or a sparse one after `sparsify`
     intercept_: Any
+
+    # -- what classifiers and regressors fill in --------------------------------------------------
+
+    def _checked_data(self, X: Any, y: Any, sample_weight: Any, *, reset: bool) -> Data:
+        """Return rows, targets and weights, or say what is wrong with them."""
+        raise NotImplementedError
+
+    def _prepared(self, data: Data) -> Data:
+        """Return checked rows as problems take them: only those that have weight."""
+        return without_weightless(data)
+
+    def _fit_data(self, data: Data, objective: Objective) -> None:
+        """Fit to rows that all have weight."""
+        raise NotImplementedError
+
+    def _problems(self, objective: Objective, data: Data) -> list[Problem]:
+        """Return what is minimised: a problem, or one for each class."""
+        raise NotImplementedError
+
+    def _starts(self, problems: list[Problem], *, warm: bool) -> list[Vector]:
+        """Return the points to start from: the last coefficients, where they are wanted and fit."""
+        raise NotImplementedError
+
+    def _set_parameters(self, points: list[Vector]) -> None:
+        """Set `coef_` and `intercept_` to the solutions of the problems."""
+        raise NotImplementedError
+
+    def _loss_parameters(self) -> dict[str, float]:
+        """Return the numbers that some losses have."""
+        return {}
+
+    def _shaped(self, coefficients: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return dense coefficients in the shape that this kind of estimator has."""
+        return coefficients
 
     # -- parameters ------------------------------------------------------------------------------
 
@@ -68,9 +104,6 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
             bool(self.fit_intercept),
             parameters,
         )
-
-    def _loss_parameters(self) -> dict[str, float]:
-        return {}
 
     def _settings(self) -> Settings:
         """Return how to solve, or say which parameter is wrong."""
@@ -234,18 +267,6 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
             if name in history or not self.warm_start:
                 delattr(self, name)
 
-    def _problems(self, objective: Objective, data: Data) -> list[Problem]:
-        """Return what is minimised: a problem, or one for each class."""
-        raise NotImplementedError
-
-    def _starts(self, problems: list[Problem], *, warm: bool) -> list[Vector]:
-        """Return the points to start from: the last coefficients, where they are wanted and fit."""
-        raise NotImplementedError
-
-    def _set_parameters(self, points: list[Vector]) -> None:
-        """Set `coef_` and `intercept_` to the solutions of the problems."""
-        raise NotImplementedError
-
     def _meaning(self, objective: Objective) -> tuple[Any, ...]:
         """Return all that a stream's state depends on: a change of it begins a new stream."""
         parameters = tuple(objective.loss_parameters.values())
@@ -294,10 +315,6 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
         self.coef_ = self._shaped(_dense(self.coef_))
         return self
 
-    def _shaped(self, coefficients: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return dense coefficients in the shape that this kind of estimator has."""
-        return coefficients
-
     def _scores(self, X: Any) -> npt.NDArray[Any]:
         """Return the linear predictions, a column a row of coefficients."""
         check_is_fitted(self)
@@ -314,8 +331,14 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
         return tags
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class StreamFitting(LinearEstimator):
     """The `fit` of estimators with a given `alpha`, to rows in memory or to a stream."""
+
+    alpha: float = parameter(1e-4, "float", "The penalty's weight, at least 0.")
+    warm_start: bool = parameter(
+        False, "bool", "Start `fit` from the coefficients of the last one."
+    )
 
     __metadata_request__fit: ClassVar[dict[str, str]] = {"epochs": UNUSED}
 
@@ -352,6 +375,11 @@ class StreamFitting(LinearEstimator):
         self._refuse_no_rows(data)
         self._fit_data(data, objective)
         return self
+
+    def _next_rows(self, X: Any, y: Any, sample_weight: Any) -> Data:
+        """Return the next rows of a stream, checked, with targets as they were given."""
+        self._refuse_early_stopping()
+        return self._checked_data(X, y, sample_weight, reset=not hasattr(self, "coef_"))
 
 
 def _dense(coefficients: Any) -> npt.NDArray[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -17,8 +18,9 @@ from sklearn.utils.parallel import Parallel, delayed
 from accelegrad.errors import Vector, nearest
 from accelegrad.problems.losses import by_sklearn_name
 from accelegrad.sklearn.base import LinearEstimator, StreamFitting, dense_rows
-from accelegrad.sklearn.data import Data, without_weightless
+from accelegrad.sklearn.data import Data
 from accelegrad.sklearn.objective import Objective, Problem
+from accelegrad.sklearn.parameters import FITTED, PARTIAL_FIT, documented, parameter
 from accelegrad.sklearn.solve import Score, solve, total
 
 LOSSES = by_sklearn_name(classification=True)
@@ -39,8 +41,28 @@ def _gives_probabilities(estimator: Any) -> bool:
     )
 
 
+@dataclass(eq=False, repr=False)
 class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
     """What classifiers share."""
+
+    loss: str = parameter(
+        "log_loss",
+        '{"log_loss", "hinge", "squared_hinge", "modified_huber"}',
+        "Logistic regression, support vector machines, and a smooth loss that is linear far out.",
+    )
+    _: KW_ONLY
+    class_weight: Any = parameter(
+        None,
+        'dict, "balanced" or None',
+        'Weights of the classes; "balanced" gives all classes the same total weight.',
+    )
+    multi_class: str = parameter(
+        "auto",
+        '{"auto", "ovr", "multinomial"}',
+        "For more than two classes: one problem for each class against the rest, or one "
+        'multinomial problem, which only "log_loss" has. "auto" is "multinomial" for "log_loss", '
+        '"ovr" else.',
+    )
 
     _losses = LOSSES
 
@@ -157,7 +179,7 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
 
     def _prepared(self, data: Data) -> Data:
         """Return the rows that have weight, with targets as places in `classes_`."""
-        return without_weightless(self._with_class_weights(data))
+        return super()._prepared(self._with_class_weights(data))
 
     def _with_class_weights(self, data: Data) -> Data:
         """Return data with targets as places in `classes_`, and weights with those of classes."""
@@ -175,7 +197,6 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
         return Data(data.X, places, weights if data.weights is None else weights * data.weights)
 
     def _fit_data(self, data: Data, objective: Objective) -> None:
-        """Fit to rows that all have weight."""
         old_classes = getattr(self, "classes_", None)
         self.classes_ = np.unique(data.y)
         n_classes = self.classes_.size
@@ -283,6 +304,8 @@ class ClassesAccuracy:
         return float(np.average(scores.argmax(axis=1) == y, weights=weights))
 
 
+@documented(fitted=FITTED)
+@dataclass(eq=False, repr=False)
 class AcceleGradClassifier(LinearClassifier, StreamFitting):
     r"""Linear classification without tuning, and with a certified gap.
 
@@ -296,55 +319,7 @@ class AcceleGradClassifier(LinearClassifier, StreamFitting):
 
     Parameters
     ----------
-    loss : {"log_loss", "hinge", "squared_hinge", "modified_huber"}
-        Logistic regression, support vector machines, and a smooth loss that is linear far out.
-    penalty : {"l2", "l1", "elasticnet"} or None, default "l2"
-        :math:`R(w)` is :math:`\lVert w\rVert^2/2`, :math:`\lVert w\rVert_1`, or with
-        :math:`\rho` = `l1_ratio` :math:`\rho\lVert w\rVert_1 + (1-\rho)\lVert w\rVert^2/2`. The
-        intercept is never penalised.
-    alpha : float, default 1e-4
-        The penalty's weight, at least 0.
-    l1_ratio : float, default 0.15
-        The l1 share of "elasticnet".
-    fit_intercept : bool, default True
-        Whether there is an intercept.
-    feasible_set : {"nonnegative", "simplex"}, set or None
-        A set of `accelegrad` in which the coefficients of each class (not the intercepts) have to
-        lie: ``accelegrad.Box(lower, upper)``, ``accelegrad.L1Ball(radius)``...
-    class_weight : dict, "balanced" or None
-        Weights of the classes; "balanced" gives all classes the same total weight.
-    multi_class : {"auto", "ovr", "multinomial"}
-        For more than two classes: one problem for each class against the rest, or one multinomial
-        problem, which only "log_loss" has. "auto" is "multinomial" for "log_loss", "ovr" else.
-    max_iter : int, default 10000
-        The largest number of iterations.
-    tol : float or None, default 1e-3
-        Stop when the certified gap is at most `tol` times the objective (or a thousandth of the
-        loss of a constant prediction, where that is larger). None: do `max_iter`.
-    batch_size : "auto" or int
-        "auto" leaves the choice to `minimize`; a number makes all steps stochastic, each
-        from this many rows, or from all if there are fewer (not for multinomial problems). In
-        `partial_fit`, "auto" is 16.
-    diameter : "auto" or float
-        The diameter of a ball around the start that holds a minimiser, if you know one.
-    average : "auto" or bool
-        Whether the average of the iterates is returned. "auto": the best point, or the average of
-        a stochastic run or stream.
-    early_stopping : bool, default False
-        Stop when the accuracy on a held-out part of the rows no longer rises. (Stopping on the
-        certified gap is what `tol` does, always.) That is no convergence: see `converged_`.
-    validation_fraction : float, default 0.1
-        The share of the rows that is held out for `early_stopping`.
-    n_iter_no_change : int, default 5
-        How many looks at the accuracy without a rise end the run.
-    warm_start : bool, default False
-        Start `fit` from the coefficients of the last one.
-    n_jobs : int or None
-        Processes for the problems of one class against the rest.
-    random_state : int, RandomState or None
-        For minibatches and held-out rows.
-    verbose : int, default 0
-        Above 0: a progress bar.
+    {parameters}
 
     Attributes
     ----------
@@ -354,24 +329,7 @@ class AcceleGradClassifier(LinearClassifier, StreamFitting):
         The intercepts, zeros without any.
     classes_ : array of shape (n_classes,)
         The labels.
-    objective_ : float
-        The objective at the coefficients; of one against the rest, the sum over the classes.
-    gap_ : float
-        No coefficients have an objective below ``objective_ - gap_``: proved, by the fit itself.
-    certified_radius_ : float
-        How far from the start that holds; inf where it holds everywhere.
-    converged_ : bool
-        Whether `gap_` is within the tolerance; False without one.
-    n_iter_ : int
-        The iterations that were done; of one against the rest, the most of any class.
-    n_samples_seen_ : int
-        The rows with weight that the coefficients were learnt from, all in all.
-    weight_seen_ : float
-        The weight of these rows.
-    n_features_in_ : int
-        The number of columns.
-    feature_names_in_ : array of str
-        The columns' names, where X had some.
+    {fitted}
 
     See Also
     --------
@@ -395,59 +353,16 @@ class AcceleGradClassifier(LinearClassifier, StreamFitting):
     array([0])
     """
 
-    def __init__(
-        self,
-        loss: str = "log_loss",
-        *,
-        penalty: str | None = "l2",
-        alpha: float = 1e-4,
-        l1_ratio: float = 0.15,
-        fit_intercept: bool = True,
-        feasible_set: Any = None,
-        class_weight: Any = None,
-        multi_class: str = "auto",
-        max_iter: int = 10_000,
-        tol: float | None = 1e-3,
-        batch_size: int | str = "auto",
-        diameter: float | str = "auto",
-        average: bool | str = "auto",
-        early_stopping: bool = False,
-        validation_fraction: float = 0.1,
-        n_iter_no_change: int = 5,
-        warm_start: bool = False,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.loss = loss
-        self.penalty = penalty
-        self.alpha = alpha
-        self.l1_ratio = l1_ratio
-        self.fit_intercept = fit_intercept
-        self.feasible_set = feasible_set
-        self.class_weight = class_weight
-        self.multi_class = multi_class
-        self.max_iter = max_iter
-        self.tol = tol
-        self.batch_size = batch_size
-        self.diameter = diameter
-        self.average = average
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.n_iter_no_change = n_iter_no_change
-        self.warm_start = warm_start
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
+    _: KW_ONLY
+    n_jobs: int | None = parameter(
+        None, "int or None", "Processes for the problems of one class against the rest."
+    )
 
+    @documented(stream=PARTIAL_FIT)
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
         """Go on with the next rows of a stream: a step every `batch_size` rows.
 
-        AcceleGrad's state goes on from call to call. `gap_` is inf after it, for nobody has seen
-        the whole. The first 300 rows of a stream count as one chunk, however they come, and should
-        be typical. After `fit` the coefficients count as much as the rows they were learnt from; so
-        they do where `set_params` has changed what is minimised, or the diameter, which begins a
-        new stream. Rows without weight are no rows.
+        {stream}
 
         Parameters
         ----------
@@ -461,13 +376,12 @@ class AcceleGradClassifier(LinearClassifier, StreamFitting):
         self
         """
         objective = self._objective()
-        self._refuse_early_stopping()
         if self.class_weight == "balanced":
             raise ValueError(
                 "class_weight='balanced' is not supported for partial_fit, which does not see all "
                 "rows. Compute the weights (sklearn.utils.compute_class_weight) and give a dict."
             )
-        data = self._checked_data(X, y, sample_weight, reset=not hasattr(self, "coef_"))
+        data = self._next_rows(X, y, sample_weight)
         self._admit_classes(classes, data.y)
         self._learn(objective, self._prepared(data))
         return self
