@@ -5,26 +5,27 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, is_classifier
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.metadata_routing import UNUSED
+from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from accelegrad.errors import Vector, nearest, real_number, whole_number
 from accelegrad.problems.losses import LossEntry, make_loss
-from accelegrad.sklearn import online
-from accelegrad.sklearn.data import Data, rows_of, without_weightless
+from accelegrad.sklearn import held_out, online
+from accelegrad.sklearn.data import Data, without_weightless
 from accelegrad.sklearn.objective import Objective, Problem, coefficient_set, strengths
 from accelegrad.sklearn.parameters import Parameters, parameter
-from accelegrad.sklearn.solve import Fit, Settings
+from accelegrad.sklearn.solve import Fit, Score, Settings, solve, total
 
 AUTO = "auto"
 KINDS = [np.float64, np.float32]
@@ -51,21 +52,25 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
         """Return checked rows as problems take them: only those that have weight."""
         return without_weightless(data)
 
-    def _fit_data(self, data: Data, objective: Objective) -> None:
-        """Fit to rows that all have weight."""
-        raise NotImplementedError
-
     def _problems(self, objective: Objective, data: Data) -> list[Problem]:
         """Return what is minimised: a problem, or one for each class."""
         raise NotImplementedError
 
-    def _starts(self, problems: list[Problem], *, warm: bool) -> list[Vector]:
-        """Return the points to start from: the last coefficients, where they are wanted and fit."""
+    def _validation_scores(self, held: Data) -> list[Score]:
+        """Return the scores on held-out rows, each a function of a problem's parameters."""
         raise NotImplementedError
 
-    def _set_parameters(self, points: list[Vector]) -> None:
-        """Set `coef_` and `intercept_` to the solutions of the problems."""
-        raise NotImplementedError
+    def _take_targets(self, y: npt.NDArray[Any]) -> bool:  # noqa: ARG002
+        """Keep what `fit` tells of all targets, and tell whether the last fit's were the same."""
+        return True
+
+    def _n_rows(self) -> int:
+        """Return how many rows of coefficients there are."""
+        return 1
+
+    def _is_joint(self) -> bool:
+        """Tell whether all rows of coefficients are the parameters of one problem."""
+        return False
 
     def _loss_parameters(self) -> dict[str, float]:
         """Return the numbers that some losses have."""
@@ -207,25 +212,49 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
             return ""
         return f" (that within a distance of {fit.certified_radius:.2g} from the start)"
 
-    def _held_out(self, data: Data, classes: Any, seed: int) -> tuple[Data, Data]:
-        """Return the rows to learn from and the others, with the classes in proportion."""
-        count = int(np.ceil(self._validation_fraction() * data.y.size))
-        present = 1 if classes is None else np.unique(classes).size
-        if classes is not None and np.bincount(classes)[np.unique(classes)].min() < 2:
-            self._refuse_to_hold(count, data, "a class with a single row cannot be in both parts")
-        if min(count, data.y.size - count) < present:
-            self._refuse_to_hold(count, data, f"both parts need at least {present} rows")
-        learnt, held = train_test_split(
-            np.arange(data.y.size), test_size=count, stratify=classes, random_state=seed
-        )
-        return rows_of(data, learnt), rows_of(data, held)
+    def _fit_data(self, data: Data, objective: Objective, *, warm: bool) -> None:
+        """Fit to prepared rows."""
+        settings, seed = self._settings(), self._seed()
+        held = None
+        if self.early_stopping:
+            classes = data.y if is_classifier(self) else None
+            data, held = held_out.split(data, self._validation_fraction(), classes, seed)
+        problems = self._problems(objective, data)
+        starts = self._starts(problems, warm=warm)
+        scores = [None] * len(problems) if held is None else self._validation_scores(held)
+        calls = [
+            partial(solve, problem, settings, start, score=score, seed=seed)
+            for problem, start, score in zip(problems, starts, scores, strict=True)
+        ]
+        if len(calls) == 1:  # for which joblib would take longer than small fits do
+            fits = [calls[0]()]
+        else:
+            fits = Parallel(n_jobs=self.n_jobs)(delayed(call)() for call in calls)
+        self._set_parameters([fit.parameters for fit in fits])
+        self._keep(total(fits), data)
 
-    def _refuse_to_hold(self, count: int, data: Data, reason: str) -> None:
-        raise ValueError(
-            f"early_stopping=True holds back {count} of {data.y.size} rows "
-            f"(validation_fraction={self.validation_fraction!r}), but {reason}. Increase "
-            "validation_fraction, give more rows, or set early_stopping=False."
-        )
+    def _starts(self, problems: list[Problem], *, warm: bool) -> list[Vector]:
+        """Return the points to start from: the last coefficients, where they are wanted and fit."""
+        n_rows = self._n_rows()
+        if warm and np.size(getattr(self, "intercept_", ())) == n_rows:
+            rows = _dense(self.coef_).reshape(n_rows, -1)
+            intercepts = np.reshape(self.intercept_, (n_rows, 1))
+            blocks = [rows, intercepts] if self.fit_intercept else [rows]
+            if rows.shape[1] == problems[0].model.n_features:
+                joint = self._is_joint()
+                points = [np.concatenate(blocks, axis=None)] if joint else np.hstack(blocks)
+                return [problem.nearest(x) for problem, x in zip(problems, points, strict=True)]
+        return [problem.start() for problem in problems]
+
+    def _set_parameters(self, points: list[Vector]) -> None:
+        """Set `coef_` and `intercept_` to the solutions of the problems."""
+        n_rows, intercepts = self._n_rows(), np.zeros(self._n_rows())
+        rows = np.array(points)
+        if self.fit_intercept:
+            count = n_rows if self._is_joint() else 1  # intercepts at the end of each point
+            rows, intercepts = rows[:, :-count], rows[:, -count:].flatten()
+        self.coef_ = self._shaped(np.ascontiguousarray(rows.reshape(n_rows, -1)))
+        self.intercept_ = intercepts
 
     # -- streams ---------------------------------------------------------------------------------
 
@@ -373,7 +402,10 @@ class StreamFitting(LinearEstimator):
             raise ValueError(f"epochs are for streams, but X is {type(X).__name__}.")
         data = without_weightless(self._checked_data(X, y, sample_weight, reset=True))
         self._refuse_no_rows(data)
-        self._fit_data(data, objective)
+        warm = self._take_targets(data.y) and bool(self.warm_start)
+        data = self._prepared(data)
+        self._refuse_no_rows(data)
+        self._fit_data(data, objective, warm=warm)
         return self
 
     def _next_rows(self, X: Any, y: Any, sample_weight: Any) -> Data:
@@ -384,9 +416,3 @@ class StreamFitting(LinearEstimator):
 
 def _dense(coefficients: Any) -> npt.NDArray[Any]:
     return np.asarray(coefficients.toarray() if hasattr(coefficients, "toarray") else coefficients)
-
-
-def dense_rows(coefficients: Any, intercepts: Any, n_rows: int) -> tuple[Any, Any]:
-    """Return coefficients and intercepts as dense arrays with this many rows."""
-    rows = _dense(coefficients).reshape(n_rows, -1)
-    return rows, np.broadcast_to(np.ravel(intercepts), n_rows)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -13,15 +14,15 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils import compute_class_weight
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.parallel import Parallel, delayed
 
-from accelegrad.errors import Vector, nearest
+from accelegrad.errors import nearest
 from accelegrad.problems.losses import by_sklearn_name
-from accelegrad.sklearn.base import LinearEstimator, StreamFitting, dense_rows
+from accelegrad.sklearn.base import LinearEstimator, StreamFitting
 from accelegrad.sklearn.data import Data
+from accelegrad.sklearn.held_out import accuracy, accuracy_of_one
 from accelegrad.sklearn.objective import Objective, Problem
 from accelegrad.sklearn.parameters import FITTED, PARTIAL_FIT, documented, parameter
-from accelegrad.sklearn.solve import Score, solve, total
+from accelegrad.sklearn.solve import Score
 
 LOSSES = by_sklearn_name(classification=True)
 #: Probabilities of the second class by scores, for the losses whose minimiser tells them.
@@ -125,7 +126,7 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
         methods based on convex risk minimization", Annals of Statistics 2004.
         """
         scores = self.decision_function(X)
-        if scores.ndim == 2 and self._is_multinomial(self.classes_.size):
+        if scores.ndim == 2 and self._is_joint():
             return np.asarray(softmax(scores, axis=1))
         positive = PROBABILITIES[self.loss](scores)
         if scores.ndim == 1:
@@ -153,22 +154,10 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
 
     # -- parameters ------------------------------------------------------------------------------
 
-    def _is_multinomial(self, n_classes: int) -> bool:
-        """Tell whether the classes have one problem together."""
-        if not isinstance(self.multi_class, str) or self.multi_class not in MULTI_CLASS:
-            given = self.multi_class
-            raise ValueError(f"multi_class is {given!r}: {nearest(str(given), MULTI_CLASS)}")
-        if self.multi_class == "multinomial" and self.loss != "log_loss":
-            raise ValueError(
-                f"multi_class='multinomial' needs loss='log_loss', but loss is {self.loss!r}."
-            )
-        return n_classes > 2 and self.loss == "log_loss" and self.multi_class != "ovr"
-
     def _meaning(self, objective: Objective) -> tuple[Any, ...]:
         weights = self.class_weight
         weights = dict(weights) if isinstance(weights, dict) else weights
-        multinomial = self._is_multinomial(self.classes_.size)
-        return (*super()._meaning(objective), weights, multinomial)
+        return (*super()._meaning(objective), weights, self._is_joint())
 
     # -- fitting ---------------------------------------------------------------------------------
 
@@ -196,38 +185,20 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
         weights = factors[places]
         return Data(data.X, places, weights if data.weights is None else weights * data.weights)
 
-    def _fit_data(self, data: Data, objective: Objective) -> None:
-        old_classes = getattr(self, "classes_", None)
-        self.classes_ = np.unique(data.y)
-        n_classes = self.classes_.size
-        if n_classes < 2:
+    def _take_targets(self, y: npt.NDArray[Any]) -> bool:
+        last = getattr(self, "classes_", None)
+        self.classes_ = np.unique(y)
+        if self.classes_.size < 2:
             raise ValueError(
                 f"{type(self).__name__} needs rows of at least 2 classes, but y holds only 1 "
                 f"class: {self.classes_[0]}."
             )
-        settings, seed = self._settings(), self._seed()
-        known = old_classes is not None and np.array_equal(old_classes, self.classes_)
-        warm = bool(self.warm_start) and known
-        data = self._prepared(data)
-        self._refuse_no_rows(data)
-        held = None
-        if self.early_stopping:
-            data, held = self._held_out(data, data.y, seed)
-        problems = self._problems(objective, data)
-        starts = self._starts(problems, warm=warm)
-        scores = self._validation_scores(held)
-        fits = Parallel(n_jobs=self.n_jobs)(
-            delayed(solve)(problem, settings, start, score=score, seed=seed)
-            for problem, start, score in zip(problems, starts, scores, strict=True)
-        )
-        self._set_parameters([fit.parameters for fit in fits])
-        self._keep(fits[0] if len(fits) == 1 else total(fits), data)
+        return last is not None and np.array_equal(last, self.classes_)
 
     def _problems(self, objective: Objective, data: Data) -> list[Problem]:
         """Return the multinomial problem, or one for each class against the rest."""
-        n_classes = self.classes_.size
-        if self._is_multinomial(n_classes):
-            return [objective.on_classes(data.X, data.y, n_classes, data.weights)]
+        if self._is_joint():
+            return [objective.on_classes(data.X, data.y, self.classes_.size, data.weights)]
         return [
             objective.on(data.X, np.where(data.y == k, 1.0, -1.0), data.weights)
             for k in self._positives()
@@ -238,70 +209,22 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
         return range(1, 2) if self.classes_.size == 2 else range(self.classes_.size)
 
     def _n_rows(self) -> int:
-        return 1 if self.classes_.size == 2 else int(self.classes_.size)
+        return len(self._positives())
 
-    def _starts(self, problems: list[Problem], *, warm: bool) -> list[Vector]:
-        cold = [problem.start() for problem in problems]
-        if not warm or not hasattr(self, "coef_"):
-            return cold
-        if np.size(self.intercept_) != self._n_rows():
-            return cold
-        rows, intercepts = dense_rows(self.coef_, self.intercept_, self._n_rows())
-        if rows.shape[1] != problems[0].model.n_features:
-            return cold
-        blocks = [rows, intercepts[:, None]] if self.fit_intercept else [rows]
-        if self._is_multinomial(self.classes_.size):
-            return [problems[0].nearest(np.concatenate([block.ravel() for block in blocks]))]
-        return [problem.nearest(x) for problem, x in zip(problems, np.hstack(blocks), strict=True)]
+    def _is_joint(self) -> bool:
+        if not isinstance(self.multi_class, str) or self.multi_class not in MULTI_CLASS:
+            given = self.multi_class
+            raise ValueError(f"multi_class is {given!r}: {nearest(str(given), MULTI_CLASS)}")
+        if self.multi_class == "multinomial" and self.loss != "log_loss":
+            raise ValueError(
+                f"multi_class='multinomial' needs loss='log_loss', but loss is {self.loss!r}."
+            )
+        return self.classes_.size > 2 and self.loss == "log_loss" and self.multi_class != "ovr"
 
-    def _set_parameters(self, points: list[Vector]) -> None:
-        n_rows, free = self._n_rows(), int(self.fit_intercept)
-        if self._is_multinomial(self.classes_.size):
-            stacked = points[0]
-            split = stacked.size - n_rows * free
-            self.coef_ = stacked[:split].reshape(n_rows, -1)
-            self.intercept_ = stacked[split:] if free else np.zeros(n_rows)
-            return
-        rows = np.array(points)
-        self.coef_ = np.ascontiguousarray(rows[:, :-1]) if free else rows
-        self.intercept_ = rows[:, -1].copy() if free else np.zeros(n_rows)
-
-    # -- early stopping --------------------------------------------------------------------------
-
-    def _validation_scores(self, held: Data | None) -> list[Score | None]:
-        """Return the accuracy on held-out rows, as a function of each problem's parameters."""
-        if self._is_multinomial(self.classes_.size):
-            return [None if held is None else ClassesAccuracy(held, self.classes_.size)]
-        return [None if held is None else Accuracy(held, k) for k in self._positives()]
-
-
-class Accuracy:
-    """The share of rows on which the decision between one class and the rest is right."""
-
-    def __init__(self, held: Data, positive: int) -> None:
-        self.held, self.positive = held, positive
-
-    def __call__(self, x: Vector) -> float:
-        """Return the share, weighted, for these parameters."""
-        X, y, weights = self.held
-        margins = X @ x[: X.shape[1]] + (x[-1] if x.size > X.shape[1] else 0.0)
-        return float(np.average((margins > 0.0) == (y == self.positive), weights=weights))
-
-
-class ClassesAccuracy:
-    """The share of rows whose class is predicted."""
-
-    def __init__(self, held: Data, n_classes: int) -> None:
-        self.held, self.n_classes = held, n_classes
-
-    def __call__(self, x: Vector) -> float:
-        """Return the share, weighted, for these parameters."""
-        X, y, weights = self.held
-        split = self.n_classes * X.shape[1]
-        scores = X @ x[:split].reshape(self.n_classes, -1).T
-        if x.size > split:
-            scores = scores + x[split:]
-        return float(np.average(scores.argmax(axis=1) == y, weights=weights))
+    def _validation_scores(self, held: Data) -> list[Score]:
+        if self._is_joint():
+            return [partial(accuracy, held, self.classes_.size)]
+        return [partial(accuracy_of_one, held, positive) for positive in self._positives()]
 
 
 @documented(fitted=FITTED)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import RegressorMixin
-from sklearn.metrics import r2_score
 
 from accelegrad.errors import Vector
 from accelegrad.problems.losses import (
@@ -20,11 +20,12 @@ from accelegrad.problems.losses import (
     by_sklearn_name,
     losses_with,
 )
-from accelegrad.sklearn.base import LinearEstimator, StreamFitting, dense_rows
+from accelegrad.sklearn.base import LinearEstimator, StreamFitting
 from accelegrad.sklearn.data import Data
+from accelegrad.sklearn.held_out import determination
 from accelegrad.sklearn.objective import Objective, Problem
 from accelegrad.sklearn.parameters import FITTED, PARTIAL_FIT, documented, parameter
-from accelegrad.sklearn.solve import solve
+from accelegrad.sklearn.solve import Score
 
 LOSSES = by_sklearn_name(classification=False)
 
@@ -81,50 +82,11 @@ class LinearRegressor(RegressorMixin, LinearEstimator):  # type: ignore[misc]
         return [objective.on(*data)]
 
     def _set_parameters(self, points: list[Vector]) -> None:
-        (x,) = points
-        if self.fit_intercept:
-            self.coef_, self.intercept_ = x[:-1], float(x[-1])
-        else:
-            self.coef_, self.intercept_ = x, 0.0
+        super()._set_parameters(points)
+        self.intercept_ = float(self.intercept_[0])
 
-    def _starts(self, problems: list[Problem], *, warm: bool) -> list[Vector]:
-        (problem,) = problems
-        if not warm or np.size(getattr(self, "intercept_", ())) == 0:
-            return [problem.start()]
-        rows, intercept = dense_rows(self.coef_, self.intercept_, 1)
-        if rows.shape[1] != problem.model.n_features:
-            return [problem.start()]
-        return [problem.nearest(np.append(rows[0], intercept) if self.fit_intercept else rows[0])]
-
-    def _fit_data(self, data: Data, objective: Objective) -> None:
-        settings, seed, score = self._settings(), self._seed(), None
-        if self.early_stopping:
-            data, held = self._held_out(data, None, seed)
-            if np.ptp(held.y) == 0.0:
-                self._refuse_to_hold(
-                    held.y.size,
-                    data,
-                    "R^2 is not defined for targets that are all the same",
-                )
-            score = Determination(held, intercept=bool(self.fit_intercept))
-        problems = self._problems(objective, data)
-        (start,) = self._starts(problems, warm=self.warm_start)
-        fit = solve(problems[0], settings, start, score=score, seed=seed)
-        self._set_parameters([fit.parameters])
-        self._keep(fit, data)
-
-
-class Determination:
-    """R^2 on held-out rows."""
-
-    def __init__(self, held: Data, *, intercept: bool) -> None:
-        self.held, self.intercept = held, intercept
-
-    def __call__(self, x: Vector) -> float:
-        """Return R^2, weighted, for these parameters."""
-        X, y, weights = self.held
-        predicted = X @ x[: X.shape[1]] + (x[-1] if self.intercept else 0.0)
-        return float(r2_score(y, predicted, sample_weight=weights))
+    def _validation_scores(self, held: Data) -> list[Score]:
+        return [partial(determination, held)]
 
 
 @documented(fitted=FITTED)
