@@ -23,13 +23,13 @@ from accelegrad.errors import Vector, nearest, real_number, whole_number
 from accelegrad.problems.losses import LossEntry, make_loss
 from accelegrad.sklearn import held_out, online
 from accelegrad.sklearn.data import Data, without_weightless
-from accelegrad.sklearn.objective import Objective, Problem, coefficient_set, strengths
+from accelegrad.sklearn.objective import Objective, Problem, coefficient_set, penalty_weights
 from accelegrad.sklearn.parameters import Parameters, parameter
 from accelegrad.sklearn.solve import Fit, Score, Settings, solve, total
 
 AUTO = "auto"
-KINDS = [np.float64, np.float32]
-SEEDS = 2**31 - 1
+FLOAT_TYPES = [np.float64, np.float32]  # X of these is used as it is, all else becomes the first
+SEEDS = 2**31 - 1  # seeds are drawn below this: the most that RandomState draws on all systems
 
 
 class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
@@ -94,19 +94,16 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
         ratio = real_number("l1_ratio", self.l1_ratio, least=0.0)
         if ratio > 1.0:
             raise ValueError(f"l1_ratio must be between 0 and 1, but it is {self.l1_ratio!r}.")
-        if not isinstance(self.fit_intercept, (bool, np.bool_)):
-            raise TypeError(f"fit_intercept must be True or False, not {self.fit_intercept!r}.")
-        l2, l1 = strengths(self.penalty, alpha, ratio)
+        l2, l1 = penalty_weights(self.penalty, alpha, ratio)
         parameters = self._loss_parameters()
-        loss = make_loss(
-            names[self.loss].name, **parameters
-        )  # which refuses parameters out of range
+        # It refuses parameters out of range.
+        loss = make_loss(names[self.loss].name, **parameters)
         return Objective(
             loss.name,
             l2,
             l1,
             coefficient_set(self.feasible_set),
-            bool(self.fit_intercept),
+            self._flag("fit_intercept"),
             parameters,
         )
 
@@ -116,8 +113,7 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
         outputs = {AUTO: "auto", True: "average", False: "last"}
         if self.average not in outputs:
             raise ValueError(f"average must be True, False or 'auto', not {self.average!r}.")
-        if not isinstance(self.early_stopping, (bool, np.bool_)):
-            raise TypeError(f"early_stopping must be True or False, not {self.early_stopping!r}.")
+        self._flag("early_stopping")
         return Settings(
             max_iter=whole_number("max_iter", self.max_iter, least=1),
             tol=tol,
@@ -127,6 +123,13 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
             n_iter_no_change=whole_number("n_iter_no_change", self.n_iter_no_change, least=1),
             progress=bool(self.verbose),
         )
+
+    def _flag(self, name: str) -> bool:
+        """Return a parameter that has to be True or False."""
+        given = getattr(self, name)
+        if not isinstance(given, (bool, np.bool_)):
+            raise TypeError(f"{name} must be True or False, not {given!r}.")
+        return bool(given)
 
     def _batch_size(self) -> int | None:
         if isinstance(self.batch_size, str) and self.batch_size == AUTO:
@@ -153,8 +156,9 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
 
     # -- data ------------------------------------------------------------------------------------
 
-    def _checked(self, X: Any, y: Any, *, reset: bool, **options: Any) -> tuple[Any, Any]:
-        return validate_data(self, X, y, accept_sparse="csr", dtype=KINDS, reset=reset, **options)  # type: ignore[no-any-return]
+    def _checked(self, X: Any, y: Any, *, reset: bool, **options: Any) -> Any:
+        options |= {"accept_sparse": "csr", "dtype": FLOAT_TYPES}
+        return validate_data(self, X, y, reset=reset, **options)
 
     def _checked_weights(self, sample_weight: Any, X: Any) -> Vector | None:
         if sample_weight is None:
@@ -315,7 +319,7 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
                 starts = self._starts(self._problems(objective, data), warm=True)
             seen = getattr(self, "n_samples_seen_", 0), getattr(self, "weight_seen_", 0.0)
             stream = online.StreamState(meaning, tuple(starts), *seen)
-        moved = online.learnt(
+        learnt = online.learn(
             stream,
             data,
             lambda rows: self._problems(objective, rows),
@@ -323,10 +327,10 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
             batch_size=settings.batch_size or online.BATCH,
             seed=self._seed(),
         )
-        self._set_parameters(moved.points(last=self.average is False))
-        self._stream = moved.stream
-        self.n_samples_seen_, self.weight_seen_ = int(moved.rows), moved.weight
-        self.n_iter_ = int(moved.states[0].iteration)
+        self._set_parameters(learnt.points(last=self.average is False))
+        self._stream = learnt.stream
+        self.n_samples_seen_, self.weight_seen_ = int(learnt.rows), learnt.weight
+        self.n_iter_ = int(learnt.states[0].iteration)
         self.objective_, self.gap_, self.certified_radius_ = np.nan, np.inf, 0.0
         self.converged_ = False
 
@@ -345,9 +349,9 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
         return self
 
     def _scores(self, X: Any) -> npt.NDArray[Any]:
-        """Return the linear predictions, a column a row of coefficients."""
+        """Return the linear predictions, one column for each row of coefficients."""
         check_is_fitted(self)
-        X = validate_data(self, X, accept_sparse="csr", dtype=KINDS, reset=False)
+        X = self._checked(X, "no_validation", reset=False)
         coefficients: Any = self.coef_
         if not sp.issparse(coefficients):
             coefficients = np.atleast_2d(coefficients)

@@ -24,7 +24,6 @@ from accelegrad.sklearn.objective import Objective, Problem
 from accelegrad.sklearn.parameters import FITTED, PARTIAL_FIT, documented, parameter
 from accelegrad.sklearn.solve import Score
 
-LOSSES = by_sklearn_name(classification=True)
 #: Probabilities of the second class by scores, for the losses whose minimiser tells them.
 PROBABILITIES: dict[str, Callable[[npt.NDArray[Any]], npt.NDArray[Any]]] = {
     "log_loss": expit,
@@ -65,7 +64,7 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
         '"ovr" else.',
     )
 
-    _losses = LOSSES
+    _losses = by_sklearn_name(classification=True)
 
     # -- prediction ------------------------------------------------------------------------------
 

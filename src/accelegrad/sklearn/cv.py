@@ -38,7 +38,7 @@ LARGEST, SMALLEST = 1e1, 1e-5  # the ends of the grid where only the number of p
 
 
 class PathResult(NamedTuple):
-    """What a fold's path leaves, an entry a strength."""
+    """What was found along a fold's path: one entry for each alpha."""
 
     scores: list[float]
     objectives: list[float]

@@ -35,7 +35,7 @@ PENALTIES = ("l2", "l1", "elasticnet")
 BOUND_ERROR, BOUND_ERROR_UNITS = 1e-9, 64.0
 #: Entries of X that are turned to float64 at a time: 8 MB, which judging a point takes.
 BLOCK_ENTRIES = 1 << 20
-SETS: dict[str, Callable[[], FeasibleSet]] = {"nonnegative": NonNegative, "simplex": Simplex}
+NAMED_SETS: dict[str, Callable[[], FeasibleSet]] = {"nonnegative": NonNegative, "simplex": Simplex}
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Objective:
         return Problem(
             model,
             self.l1,
-            spread(self.feasible_set, model.n_features, 1, int(self.fit_intercept)),
+            parameter_set(self.feasible_set, model.n_features, 1, int(self.fit_intercept)),
             null_value(model),
         )
 
@@ -81,19 +81,19 @@ class Objective:
         return Problem(
             model,
             self.l1,
-            spread(self.feasible_set, model.n_features, n_classes, free),
+            parameter_set(self.feasible_set, model.n_features, n_classes, free),
             null_value_of_classes(model),
         )
 
 
 @dataclass(frozen=True)
 class Problem:
-    """A model with its data, what goes with it, and the natural size of its values."""
+    """A model of some rows, with l1 term and constraint."""
 
     model: LinearModel | MultinomialModel
     l1: float  # the weight of the l1 norm of all weights
     feasible_set: FeasibleSet | None  # of all parameters
-    null_value: float
+    null_value: float  # the loss of a constant prediction: the natural size of values
 
     @property
     def is_free(self) -> bool:
@@ -118,6 +118,11 @@ class Problem:
     def is_smooth(self) -> bool:
         """Whether the loss has a gradient everywhere."""
         return isinstance(self.model, MultinomialModel) or self.model.loss.curvature < np.inf
+
+    @property
+    def rows(self) -> LinearModel:
+        """The model that has the rows, their weights and the intercept's flag."""
+        return self.model if isinstance(self.model, LinearModel) else self.model.rows
 
     @property
     def n_weights(self) -> int:
@@ -148,8 +153,7 @@ class Problem:
 
     def _mean_loss(self, x: Vector) -> float:
         """Return the mean loss by products in float64, some rows at a time."""
-        model = self.model
-        data = model if isinstance(model, LinearModel) else model.rows
+        model, data = self.model, self.rows
         total, step = 0.0, max(1, BLOCK_ENTRIES // data.n_features)
         for start in range(0, data.n_samples, step):
             rows = slice(start, start + step)
@@ -167,8 +171,8 @@ class Problem:
 
     def rounding(self, value: float) -> float:
         """Return by how much a bound may exceed a value by rounding alone."""
-        data = self.model if isinstance(self.model, LinearModel) else self.model.rows
-        return max(BOUND_ERROR, BOUND_ERROR_UNITS * float(np.finfo(data.dtype).eps)) * abs(value)
+        units = BOUND_ERROR_UNITS * float(np.finfo(self.rows.dtype).eps)
+        return max(BOUND_ERROR, units) * abs(value)
 
     def l2_slope(self, x: Vector) -> Vector:
         """Return the gradient of the l2 term."""
@@ -183,7 +187,7 @@ class Problem:
         return OnLeading(L1(self.l1), self.n_weights, self.model.n_parameters)
 
 
-def strengths(penalty: Any, alpha: float, l1_ratio: float) -> tuple[float, float]:
+def penalty_weights(penalty: Any, alpha: float, l1_ratio: float) -> tuple[float, float]:
     """Return the factors (l2, l1) of half the squared norm and of the l1 norm."""
     if penalty is None:
         return 0.0, 0.0
@@ -200,15 +204,17 @@ def coefficient_set(given: Any) -> FeasibleSet | None:
     if given is None:
         return None
     if isinstance(given, str):
-        if given not in SETS:
+        if given not in NAMED_SETS:
             raise ValueError(
-                f"feasible_set must be a set or a name, not {given!r}; {nearest(given, SETS)}"
+                f"feasible_set must be a set or a name, not {given!r}; {nearest(given, NAMED_SETS)}"
             )
-        return SETS[given]()
+        return NAMED_SETS[given]()
     return as_feasible_set(given)
 
 
-def spread(given: FeasibleSet | None, size: int, copies: int, free: int) -> FeasibleSet | None:
+def parameter_set(
+    given: FeasibleSet | None, size: int, copies: int, free: int
+) -> FeasibleSet | None:
     """Return the set of all parameters: the given one for each block of `size`, then free ones.
 
     A box stays a box, which a penalty can be used with.

@@ -27,8 +27,6 @@ from accelegrad.sklearn.objective import Objective, Problem
 from accelegrad.sklearn.parameters import FITTED, PARTIAL_FIT, documented, parameter
 from accelegrad.sklearn.solve import Score
 
-LOSSES = by_sklearn_name(classification=False)
-
 
 def _of_losses(known: Parameter) -> Any:
     """Return a parameter of some losses as one of the estimators."""
@@ -51,7 +49,7 @@ class LinearRegressor(RegressorMixin, LinearEstimator):  # type: ignore[misc]
     epsilon: float = _of_losses(EPSILON)
     delta: float = _of_losses(DELTA)
 
-    _losses = LOSSES
+    _losses = by_sklearn_name(classification=False)
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
         """Predict targets.

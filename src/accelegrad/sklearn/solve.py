@@ -258,7 +258,7 @@ def _solve_model(
     result = minimize(
         model,
         start,
-        penalty=L1(problem.l1) if problem.l1 > 0.0 else None,  # which leaves the intercept out
+        penalty=L1(problem.l1) if problem.l1 > 0.0 else None,  # not of the intercept
         feasible_set=problem.feasible_set,
         rng=seed,
         **options,

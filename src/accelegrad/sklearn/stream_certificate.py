@@ -30,7 +30,7 @@ class StreamCertificate:
         self._sums: list[_Sums] = []
 
     def add(self, X: Any, y: Any, sample_weight: Any = None) -> None:
-        """Add a chunk, of which rows without weight are left out."""
+        """Add a chunk, without the rows that have no weight."""
         estimator = self._estimator
         data = estimator._prepared(estimator._checked_data(X, y, sample_weight, reset=False))
         if not data.y.size:
