@@ -143,8 +143,8 @@ class NpzFile(TableFile):
     def _found_names(self, given: Array) -> tuple[str, ...]:
         if given.shape != (self._shape[1],):
             raise DataError(
-                f"{self.path}: feature_names must have {self._shape[1]} entries, one a feature, "
-                f"but its shape is {given.shape}."
+                f"{self.path}: feature_names must have {self._shape[1]} entries, one for each "
+                f"feature, but its shape is {given.shape}."
             )
         read = checked_targets(self.path, "feature_names", given, Targets.TEXT)
         names = tuple(str(name) for name in read)

@@ -49,17 +49,14 @@ class Objective:
     fit_intercept: bool
     loss_parameters: Mapping[str, float] = field(default_factory=dict)
 
+    def _model_options(self, weights: Vector | None) -> dict[str, Any]:
+        """Return what models of all kinds are given."""
+        return {"l2": self.l2, "fit_intercept": self.fit_intercept, "sample_weight": weights}
+
     def on(self, X: Any, y: Vector, weights: Vector | None) -> Problem:
         """Return the problem of one set of coefficients."""
-        model = LinearModel(
-            X,
-            y,
-            self.loss,
-            l2=self.l2,
-            fit_intercept=self.fit_intercept,
-            sample_weight=weights,
-            **self.loss_parameters,
-        )
+        options = self._model_options(weights) | dict(self.loss_parameters)
+        model = LinearModel(X, y, self.loss, **options)
         return Problem(
             model,
             self.l1,
@@ -69,14 +66,7 @@ class Objective:
 
     def on_classes(self, X: Any, classes: Any, n_classes: int, weights: Vector | None) -> Problem:
         """Return the multinomial problem, with a row of coefficients for each class."""
-        model = MultinomialModel(
-            X,
-            classes,
-            n_classes,
-            l2=self.l2,
-            fit_intercept=self.fit_intercept,
-            sample_weight=weights,
-        )
+        model = MultinomialModel(X, classes, n_classes, **self._model_options(weights))
         free = model.n_parameters - model.n_weights
         return Problem(
             model,
