@@ -27,7 +27,7 @@ FILES = {
 """The files that commands read, in words."""
 
 SHOWN_VALUES = 10
-"""How many values a line shows of a longer list: about as many as fit."""
+"""How many values a line shows of a longer list. Chosen."""
 
 HELP_WIDTH = 98
 """Characters in a line of help: two fewer than in a line of code."""

@@ -21,7 +21,7 @@ from accelegrad.stored_arrays import DAMAGE
 FORMAT = archive.Format("accelegrad-model", 1, "model file")
 
 ESTIMATORS: dict[str, type[Any]] = {name: getattr(estimators, name) for name in estimators.__all__}
-# Sets that are kept by their constructors' arguments; others may hold functions.
+# Sets that are kept, by their constructors' arguments.
 SAVED_SETS: dict[str, type[sets.FeasibleSet]] = {
     kind.__name__: kind
     for kind in (

@@ -35,7 +35,7 @@ BATCH = 16  # rows per step by default, as `batch_size` documents
 # of the digits in `tests/estimators/test_sklearn_streams.py` gets 75 % right, with 300 93 %.
 FIRST_CHUNK = 300
 # Coefficients count for at most this many steps: it bounds the time that it takes to sum up
-# the weights of these steps, and stands for a stream without an end.
+# the weights of these steps. Chosen, not measured.
 MOST_STEPS = 10**6
 
 
