@@ -13,17 +13,14 @@ Four parts, each a table or more:
 Run: python benchmarks/no_tuning.py [--quick] [--out docs/tables/no-tuning.md] [--jobs 2]
 [--parts exact,guess,noise,constrained] [--seeds 20] [--problems cpusmall,w8a]. The tables go to
 --out, or else to the standard output; with --problems they have only the suite's problems with one
-of these texts in their names. With ACCELEGRAD_KERNELS=always the noisy runs without a set are
-compiled: many times faster, with the same results but for rounding.
+of these texts in their names. Noisy runs without a set are compiled.
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
-import hashlib
 import math
-import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -38,11 +35,10 @@ from threadpoolctl import threadpool_limits
 
 import accelegrad as ag
 import suite
-from accelegrad.lab.engine.minimum import find_minimum, with_ones
+from accelegrad import kernels
+from accelegrad.lab.engine.minimum import find_minimum
+from accelegrad.lab.engine.peers import loss_options
 from accelegrad.lab.report.tables import number_table, put
-from accelegrad.problems.losses import LOSSES
-from accelegrad.problems.sampling import BatchSampler
-from accelegrad.rules.schedules import accelegrad_step, adagrad_step, importance_weight
 from suite import THRESHOLDS, Problem, first_call_below
 
 Vector = npt.NDArray[np.float64]
@@ -59,7 +55,7 @@ GUESSED = THRESHOLDS[:2]
 FACTORS = tuple(float(f"1e{power}") for power in range(-4, 5))
 GRID = tuple(10 ** (half / 2) for half in range(-6, 5))
 # A relative gap below this is rounding, and tells nothing about a rate.
-_ROUNDING = 1e-11
+RATE_FLOOR = 1e-11
 # Where slopes are fitted: from the first calls on, and over this last share of them (two decades).
 FIRST_CALLS, LATE_SHARE = 10, 0.01
 
@@ -288,16 +284,13 @@ def sampled(problem: Problem, most: int) -> Problem:
 
 
 def _loss_and_intercept(model: ag.LinearModel) -> dict[str, Any]:
-    parameter = LOSSES[model.loss.name].parameter
-    options = {} if parameter is None else {parameter.name: model.loss.parameter}
-    return {"loss": model.loss.name, "fit_intercept": model.fit_intercept, **options}
+    kept = {"loss": model.loss.name, "fit_intercept": model.fit_intercept}
+    return kept | loss_options(model)
 
 
 def _with_model(problem: Problem, model: ag.LinearModel, x0: Vector, minimiser: Vector) -> Problem:
     minimum = model.value(minimiser)
-    return dataclasses.replace(
-        problem, fun=model, model=model, x0=x0, minimiser=minimiser, minimum=minimum
-    )
+    return dataclasses.replace(problem, fun=model, x0=x0, minimiser=minimiser, minimum=minimum)
 
 
 def _certified(problem: Problem) -> Problem:
@@ -315,22 +308,18 @@ def _certified(problem: Problem) -> Problem:
 
 def noisy_gap(problem: Problem, batch: int, epochs: int, seed: int, **options: Any) -> float:
     """Return the relative gap of the averaged output of a run; infinite if it broke down."""
-    result = ag.minimize(
-        problem.model,
-        problem.x0,
-        feasible_set=problem.feasible_set,
-        batch_size=batch,
-        rng=seed,
-        max_iter=steps(problem.model.n_samples, batch, epochs),
-        **options,
-    )
+    with kernels.use("always"):
+        result = ag.minimize(
+            problem.model,
+            problem.x0,
+            feasible_set=problem.feasible_set,
+            batch_size=batch,
+            rng=seed,
+            max_iter=epochs * -(-problem.model.n_samples // batch),
+            **options,
+        )
     gap = problem.relative_gap(result.fun)
     return gap if result.status == ag.Status.MAX_ITER and math.isfinite(gap) else math.inf
-
-
-def steps(n: int, batch: int, epochs: int) -> int:
-    """Return how many batches so many epochs have."""
-    return epochs * -(-n // batch)
 
 
 class Tuned(NamedTuple):
@@ -343,102 +332,21 @@ class Tuned(NamedTuple):
 
 def best_tuned(problem: Problem, batch: int, epochs: int, seeds: range) -> Tuned:
     """Return the best of AcceleGrad and AdaGrad over the grid of diameters."""
-    runs = minimised_gaps if problem.feasible_set is not None else bundled_gaps
     found = []
     for method in ("accelegrad", "adagrad"):
-        diameters = [factor * 2 * problem.distance for factor in GRID]
-        medians = np.median(runs(problem, method, diameters, batch, epochs, seeds), axis=1)
-        found += [Tuned(method, f, float(m)) for f, m in zip(GRID, medians, strict=True)]
+        for factor in GRID:
+            told = {"method": method, "diameter": factor * 2 * problem.distance}
+            gap = median_gap(problem, batch, epochs, seeds, **told)
+            found.append(Tuned(method, factor, gap))
     return min(found, key=lambda tuned: tuned.gap)
 
 
-def minimised_gaps(
-    problem: Problem,
-    method: str,
-    diameters: Sequence[float],
-    batch: int,
-    epochs: int,
-    seeds: range,
-) -> Vector:
-    """Return the relative gaps of `minimize` for each diameter (rows) and seed (columns)."""
-    return np.array(
-        [
-            [noisy_gap(problem, batch, epochs, seed, method=method, diameter=D) for seed in seeds]
-            for D in diameters
-        ]
-    )
-
-
-def bundled_gaps(
-    problem: Problem,
-    method: str,
-    diameters: Sequence[float],
-    batch: int,
-    epochs: int,
-    seeds: range,
-) -> Vector:
-    """Return what `minimised_gaps` does, all runs at once: an array operation costs one call.
-
-    Points have the shape (seeds, diameters, coordinates).
-    """
-    model, n = problem.model, problem.model.n_samples
-    samplers = [BatchSampler(n, batch, np.random.default_rng(seed)) for seed in seeds]
-    bundle = _Bundle(problem, np.asarray(diameters)[:, None], len(seeds))
-    advance = bundle.accelegrad if method == "accelegrad" else bundle.adagrad
-    with np.errstate(all="ignore"):
-        for t in range(steps(n, batch, epochs)):
-            advance(t, np.stack([sampler.next_rows() for sampler in samplers]))
-        gaps = np.apply_along_axis(
-            lambda w: problem.relative_gap(model.value(w)), 2, bundle.average()
-        )
-    return np.where(np.isfinite(gaps), gaps, np.inf).T
-
-
-class _Bundle:
-    """AcceleGrad or AdaGrad on many row orders and diameters at once, each within its ball."""
-
-    def __init__(self, problem: Problem, diameters: Vector, seeds: int) -> None:
-        self.model, self.diameters, self.x0 = problem.model, diameters, problem.x0
-        self.X = with_ones(problem.model)
-        self.x = np.tile(problem.x0, (seeds, len(diameters), 1))
-        self.y = self.z = self.x
-        self.total, self.weight, self.squares = 0 * self.x, 0.0, 0.0
-
-    def accelegrad(self, t: int, rows: npt.NDArray[np.intp]) -> None:
-        alpha, gradient = importance_weight(t), self._gradient(rows)
-        self.squares = self.squares + alpha**2 * _squared(gradient)
-        move = accelegrad_step(self.diameters, 0.0, self.squares) * gradient
-        self.z, self.y = self._held(self.z - alpha * move), self.x - move
-        self.total, self.weight = self.total + alpha * self.y, self.weight + alpha
-        self.x = self.z + (1 - 1 / importance_weight(t + 1)) * (self.y - self.z)
-
-    def adagrad(self, t: int, rows: npt.NDArray[np.intp]) -> None:  # noqa: ARG002
-        gradient = self._gradient(rows)
-        self.squares = self.squares + _squared(gradient)
-        self.total, self.weight = self.total + self.x, self.weight + 1
-        self.x = self._held(self.x - adagrad_step(self.diameters, self.squares) * gradient)
-
-    def average(self) -> Vector:
-        return self.total / self.weight
-
-    def _gradient(self, rows: npt.NDArray[np.intp]) -> Vector:
-        block = self.X[rows]
-        margins = self.x @ block.transpose(0, 2, 1)
-        slopes = self.model.loss.derivative(margins, self.model.y[rows][:, None, :])
-        gradient = slopes @ block / rows.shape[1]
-        gradient[..., : self.model.n_features] += (
-            self.model.l2 * self.x[..., : self.model.n_features]
-        )
-        return gradient
-
-    def _held(self, point: Vector) -> Vector:
-        offset = point - self.x0
-        share = self.diameters / 2 / np.maximum(np.sqrt(_squared(offset)), self.diameters / 2)
-        return self.x0 + share * offset
-
-
-def _squared(vectors: Vector) -> Vector:
-    return np.einsum("skd,skd->sk", vectors, vectors)[..., None]
+def median_gap(
+    problem: Problem, batch: int, epochs: int, seeds: Iterable[int], **options: Any
+) -> float:
+    """Return the median over seeds of what `noisy_gap` returns."""
+    gaps = [noisy_gap(problem, batch, epochs, seed, **options) for seed in seeds]
+    return float(np.median(gaps))
 
 
 class NoisyRow(NamedTuple):
@@ -464,14 +372,7 @@ def noisy_rows(problem: Problem, sizes: Sizes) -> list[NoisyRow]:
     small, found = sampled(problem, sizes.rows), []
     for batch in sizes.batches:
         auto, default = (
-            float(
-                np.median(
-                    [
-                        noisy_gap(small, batch, sizes.epochs, seed, **options)
-                        for seed in range(sizes.seeds)
-                    ]
-                )
-            )
+            median_gap(small, batch, sizes.epochs, range(sizes.seeds), **options)
             for options in (RULE, DEFAULT)
         )
         # Seeds of its own, so that no luck is shared.
@@ -514,7 +415,7 @@ def scaled(problem: Problem, factor: float) -> Problem:
 def far(problem: Problem) -> Problem:
     """Return the problem started far off, or as far as the feasible set allows."""
     x = problem.minimiser
-    direction = suite._unit(x.size, np.random.default_rng(1))
+    direction = suite.unit(x.size, np.random.default_rng(1))
     x0 = x + 1e3 * (1 + float(np.linalg.norm(x))) * direction
     if problem.feasible_set is not None:
         x0 = problem.feasible_set.project(x0)
@@ -668,18 +569,17 @@ def boundary_problem(shape: str, spectrum: str, dimension: int, seed: int) -> Pr
     vertex = np.eye(d)[0]
     if shape == "simplex":
         aim = rng.dirichlet(np.full(d, 0.05)) + 0.3 * rng.standard_normal(d) / np.sqrt(d)
-        x, feasible, start = suite._simplex_least_squares(A, A @ aim, 1.0), ag.Simplex(), vertex
+        x, feasible, start = suite.simplex_least_squares(A, A @ aim, 1.0), ag.Simplex(), vertex
     elif shape == "box":
         aim, start = 2 * rng.standard_normal(d), np.zeros(d)
-        x, feasible = suite._box_least_squares(A, A @ aim, -1.0, 1.0), ag.Box(-1.0, 1.0)
+        x, feasible = suite.box_least_squares(A, A @ aim, -1.0, 1.0), ag.Box(-1.0, 1.0)
     else:
         aim = rng.standard_normal(d) * (rng.random(d) < 0.2)
         aim = 1.25 * aim / np.abs(aim).sum()
-        x, feasible, start = suite._l1_least_squares(A, A @ aim, 1.0), ag.L1Ball(1.0), vertex
+        x, feasible, start = suite.l1_least_squares(A, A @ aim, 1.0), ag.L1Ball(1.0), vertex
     model = ag.LinearModel(A, A @ aim, "squared")
-    x = feasible.project(x)
     name = f"{shape}, {spectrum}, {seed}"
-    problem = Problem(name, "constrained", model, start, x, model.value(x), feasible, model)
+    problem = suite.problem_of(name, "constrained", model, start, x, feasible)
     return _certified_by_frank_wolfe(problem)
 
 
@@ -754,7 +654,7 @@ def gap_curve(problem: Problem, horizon: int, **options: Any) -> Vector:
 
 def slopes(calls: Vector, gaps: Vector, late_from: float) -> Slopes:
     """Return the slopes of log gap over log calls, as far as the gaps are no rounding."""
-    used = np.minimum.accumulate(gaps) > _ROUNDING
+    used = np.minimum.accumulate(gaps) > RATE_FLOOR
     late = used & (calls >= late_from)
     return Slopes(*(_slope(calls[some], gaps[some]) for some in (used, late)))
 
@@ -779,7 +679,7 @@ def constrained_part(problems: list[Problem], sizes: Sizes, run: Map) -> Iterato
         f"Least squares in {sizes.dimension} dimensions, the Hessian's eigenvalues evenly in the "
         'logarithm from 1 to 1e-9 ("even") or j^-2 ("power"). Each method has two slopes of log '
         f"gap over log calls: from {FIRST_CALLS} to {sizes.horizon} calls / from {late} to "
-        f"{sizes.horizon}, both without gaps below {_ROUNDING:g}, which are rounding "
+        f"{sizes.horizon}, both without gaps below {RATE_FLOOR:g}, which are rounding "
         f'("-": from {late} calls on all of them are). UniXGrad and AcceleGrad are told the set\'s '
         'diameter, auto nothing. "average" is the output that the theorems speak of, "best" the '
         "best point evaluated, which `minimize` returns. Calls to a relative accuracy within "
@@ -872,19 +772,11 @@ def page(problems: list[Problem], parts: Sequence[str], sizes: Sizes, run: Map) 
     data = "real data sets" if standing_in == 0 else f"generated data in {standing_in} of them"
     yield (
         f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC, numpy {np.__version__}, accelegrad "
-        f"{ag.__version__} (sources {source_checksum()}); {len(problems)} problems, {data}."
+        f"{ag.__version__}; {len(problems)} problems, {data}."
     )
     for part in parts:
         yield ""
         yield from PARTS[part](problems, sizes, run)
-
-
-def source_checksum() -> str:
-    """Return a checksum of the package's modules: its version does not change with each of them."""
-    digest = hashlib.sha256()
-    for path in sorted(Path(ag.__file__).parent.rglob("*.py")):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()[:10]
 
 
 def mapper(jobs: int) -> Map:
@@ -908,12 +800,6 @@ def _followed(results: Iterable[Any], title: str, count: int, begun: float) -> l
         seconds = time.perf_counter() - begun
         print(f"{title}: {len(found)} of {count}, {seconds:.0f} s", file=sys.stderr, flush=True)
     return found
-
-
-def _processor_seconds() -> float:
-    """Return what this process and those that it waited for have used: wall time tells of load."""
-    times = os.times()
-    return times.user + times.system + times.children_user + times.children_system
 
 
 def _parts(text: str) -> list[str]:
@@ -947,7 +833,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--problems", type=_texts, help="parts of their names, by commas")
     parser.add_argument("--parts", type=_parts, default=list(PARTS), help="of " + ",".join(PARTS))
     given = parser.parse_args(arguments)
-    begun, spent = time.perf_counter(), _processor_seconds()
+    begun = time.perf_counter()
     problems = chosen(suite.load(quick=given.quick), given.problems)
     sizes = QUICK if given.quick else Sizes()
     if given.seeds is not None:
@@ -955,9 +841,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     lines = list(page(problems, given.parts, sizes, mapper(given.jobs)))
     words = sys.argv[1:] if arguments is None else arguments
     head = ["# No tuning", "", f"`{' '.join(['python benchmarks/no_tuning.py', *words])}`"]
-    minutes = (time.perf_counter() - begun) / 60
-    busy = (_processor_seconds() - spent) / 60
-    foot = f"Measured in {minutes:.1f} minutes, {busy:.1f} minutes of processor time."
+    foot = f"Measured in {(time.perf_counter() - begun) / 60:.1f} minutes."
     text = "\n".join([*head, "", *lines, "", foot, ""])
     if given.out is None:
         print(text)
