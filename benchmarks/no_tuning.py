@@ -36,6 +36,8 @@ from threadpoolctl import threadpool_limits
 import accelegrad as ag
 import suite
 from accelegrad import kernels
+from accelegrad.cli.common import names
+from accelegrad.lab.engine.experiment import slope
 from accelegrad.lab.engine.minimum import find_minimum
 from accelegrad.lab.engine.peers import loss_options
 from accelegrad.lab.report.tables import number_table, put
@@ -655,12 +657,8 @@ def gap_curve(problem: Problem, horizon: int, **options: Any) -> Vector:
 def slopes(calls: Vector, gaps: Vector, late_from: float) -> Slopes:
     """Return the slopes of log gap over log calls, as far as the gaps are no rounding."""
     used = np.minimum.accumulate(gaps) > RATE_FLOOR
-    late = used & (calls >= late_from)
-    return Slopes(*(_slope(calls[some], gaps[some]) for some in (used, late)))
-
-
-def _slope(calls: Vector, gaps: Vector) -> float:
-    return float(np.polyfit(np.log(calls), np.log(gaps), 1)[0]) if calls.size > 2 else math.nan
+    x, y = calls[used], gaps[used]
+    return Slopes(slope(x, y, start=0.0), slope(x, y, start=late_from))
 
 
 def constrained_part(problems: list[Problem], sizes: Sizes, run: Map) -> Iterator[str]:
@@ -809,10 +807,6 @@ def _parts(text: str) -> list[str]:
     return parts
 
 
-def _texts(text: str) -> list[str]:
-    return text.split(",")
-
-
 def chosen(problems: list[Problem], texts: Sequence[str] | None) -> list[Problem]:
     """Return the problems with one of the texts in their names; all without texts."""
     if texts is None:
@@ -830,7 +824,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, help="the file for the tables")
     parser.add_argument("--jobs", type=int, default=2, help="processes")
     parser.add_argument("--seeds", type=int, help="noisy runs of a kind")
-    parser.add_argument("--problems", type=_texts, help="parts of their names, by commas")
+    parser.add_argument(
+        "--problems", type=lambda text: text.split(","), help="parts of their names, by commas"
+    )
     parser.add_argument("--parts", type=_parts, default=list(PARTS), help="of " + ",".join(PARTS))
     given = parser.parse_args(arguments)
     begun = time.perf_counter()
