@@ -36,7 +36,6 @@ from threadpoolctl import threadpool_limits
 import accelegrad as ag
 import suite
 from accelegrad import kernels
-from accelegrad.cli.common import names
 from accelegrad.lab.engine.experiment import slope
 from accelegrad.lab.engine.minimum import find_minimum
 from accelegrad.lab.engine.peers import loss_options

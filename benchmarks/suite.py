@@ -14,10 +14,9 @@ value f is (f - f*) / (f(x0) - f*), see `Problem.relative_gap`.
 from __future__ import annotations
 
 import contextlib
-import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,7 +27,8 @@ from scipy.optimize import linprog, lsq_linear, nnls
 from scipy.optimize import minimize as scipy_minimize
 
 import accelegrad as ag
-from accelegrad.data.datasets import DATA_FOLDER, DataError, as_binary, find, read, sparse_text
+from accelegrad.data.datasets import as_binary, find, read
+from accelegrad.lab.bench.problems import made_classes, made_numbers, made_text
 from accelegrad.lab.engine.minimum import EXACT, find_minimum, is_sparse, solved
 from accelegrad.lab.engine.stored_data import without_empty_columns
 from accelegrad.problems.sets import FeasibleSet
@@ -132,13 +132,12 @@ def load(real: bool | None = None, quick: bool = False) -> list[Problem]:
     Parameters
     ----------
     real : bool, optional
-        True: data sets from the folder that ACCELEGRAD_DATA names, and an error if one is missing.
-        False: generated stand-ins of similar shape. By default each set that is there, with a
-        stand-in for each that is not; with `quick` stand-ins only.
+        Whether each data set is taken that the folder has which ACCELEGRAD_DATA names, with a
+        stand-in of similar shape for those that are not there; by default so unless `quick`.
     quick : bool
         Small problems, for tests. Data sets keep their size.
     """
-    data = _Data((not quick) if real is None else real, real is True, quick)
+    data = _Data((not quick) if real is None else real, quick)
     parts = (_smooth, _non_smooth, _ill_scaled, _far_start, _constrained)
     return [problem for part in parts for problem in part(data)]
 
@@ -373,9 +372,9 @@ class _Source(NamedTuple):
     """How many rows to take of a set, and what stands in for it (in the size `quick` for tests)."""
 
     rows: int
-    columns: int
-    quick: tuple[int, int]
-    stand_in: Callable[[int, int, np.random.Generator], tuple[Any, Vector]]
+    stand_in: Callable[..., tuple[Any, Vector]]
+    shape: tuple[int, ...]
+    quick: tuple[int, ...]
 
 
 class _Data:
@@ -385,14 +384,12 @@ class _Data:
     ----------
     real : bool
         Whether to look for the sets themselves.
-    needed : bool
-        Whether a missing one is an error.
     quick : bool
         Whether stand-ins are small.
     """
 
-    def __init__(self, real: bool, needed: bool, quick: bool) -> None:
-        self.real, self.needed, self.quick = real, needed, quick
+    def __init__(self, real: bool, quick: bool) -> None:
+        self.real, self.quick = real, quick
         self._known: dict[str, NamedData] = {}
 
     def size(self, full: int, quick: int) -> int:
@@ -403,17 +400,12 @@ class _Data:
         """Return a data set without empty columns; a rather full one as a dense array."""
         if name not in self._known:
             path = find(name) if self.real else None
-            if path is None and self.needed:
-                raise DataError(
-                    f"{name}: not found; {DATA_FOLDER} must name a folder with this data set."
-                )
             self._known[name] = self._generated(name) if path is None else self._read(name, path)
         return self._known[name]
 
     def _generated(self, name: str) -> NamedData:
         source = _SOURCES[name]
-        n, d = source.quick if self.quick else (source.rows, source.columns)
-        X, y = source.stand_in(n, d, np.random.default_rng(zlib.crc32(name.encode())))
+        X, y = source.stand_in(*(source.quick if self.quick else (source.rows, *source.shape)))
         return NamedData(f"{name}-like", _compact(X), y)
 
     @staticmethod
@@ -443,56 +435,20 @@ def _compact(X: Any) -> Any:
     return used
 
 
-def _documents(n: int, d: int, rng: np.random.Generator, *, words: int) -> tuple[Any, Vector]:
-    """Make sparse rows of two classes."""
-    data = sparse_text(n, d, min(words, d // 4), seed=int(rng.integers(2**31)))
-    return data.X, data.y
-
-
-def _measurements(
-    n: int, d: int, rng: np.random.Generator, *, skew: float, positives: float, units: bool = True
-) -> tuple[Any, Vector]:
-    """Make dense correlated features and two classes that overlap, as in magic04 and spambase."""
-    X, latent = _correlated(n, d, rng, skew)
-    X = X if units else X / np.abs(X).max(axis=0)
-    return X, _labels(latent @ rng.standard_normal(d), positives, 1.0, rng)
-
-
-def _regression(n: int, d: int, rng: np.random.Generator, *, noise: float) -> tuple[Any, Vector]:
-    """Make dense correlated features and targets with heavy-tailed noise, as in housing."""
-    X, latent = _correlated(n, d, rng, 0.3)
-    y = 20 + 5 * (latent @ rng.standard_normal(d)) / np.sqrt(d)
-    return X, y + noise * rng.standard_t(3, n)
-
-
-def _correlated(n: int, d: int, rng: np.random.Generator, skew: float) -> tuple[Matrix, Matrix]:
-    """Return features of very different units and their logarithms, which are Gaussian."""
-    factors = rng.standard_normal((n, 1 + d // 4)) @ rng.standard_normal((1 + d // 4, d))
-    latent = (factors / np.sqrt(1 + d // 4) + rng.standard_normal((n, d))) / np.sqrt(2)
-    return np.exp(skew * latent) * 10.0 ** rng.uniform(-2, 3, d), latent
-
-
-def _labels(scores: Vector, positives: float, noise: float, rng: np.random.Generator) -> Vector:
-    scores = scores / scores.std() + noise * rng.logistic(scale=0.5, size=scores.size)
-    return np.where(scores > np.quantile(scores, 1 - positives), 1.0, -1.0)
-
-
 _SOURCES = {
-    "a9a": _Source(6000, 123, (150, 20), partial(_documents, words=14)),
-    "w8a": _Source(6000, 300, (200, 30), partial(_documents, words=12)),
-    "ijcnn1": _Source(
-        6000, 22, (150, 8), partial(_measurements, skew=0.8, positives=0.1, units=False)
-    ),
-    "rcv1_vw_small": _Source(1000, 47236, (60, 400), partial(_documents, words=77)),
-    "svmlight_reuters_acq": _Source(1000, 9947, (60, 300), partial(_documents, words=47)),
-    "mushrooms": _Source(4000, 112, (150, 20), partial(_documents, words=21)),
-    "magic04": _Source(6000, 10, (150, 6), partial(_measurements, skew=0.8, positives=0.65)),
-    "spambase": _Source(4601, 57, (300, 10), partial(_measurements, skew=1.2, positives=0.4)),
-    "cadata": _Source(6000, 8, (120, 5), partial(_regression, noise=2.0)),
-    "housing": _Source(506, 13, (100, 6), partial(_regression, noise=2.0)),
-    "bodyfat": _Source(252, 14, (80, 6), partial(_regression, noise=0.5)),
-    "abalone": _Source(4177, 8, (120, 5), partial(_regression, noise=2.0)),
-    "cpusmall": _Source(4000, 12, (100, 6), partial(_regression, noise=2.0)),
+    "a9a": _Source(6000, made_text, (123, 14), (150, 20, 5)),
+    "w8a": _Source(6000, made_text, (300, 12), (200, 30, 7)),
+    "ijcnn1": _Source(6000, made_classes, (22,), (150, 8)),
+    "rcv1_vw_small": _Source(1000, made_text, (47236, 77), (60, 400, 50)),
+    "svmlight_reuters_acq": _Source(1000, made_text, (9947, 47), (60, 300, 37)),
+    "mushrooms": _Source(4000, made_text, (112, 21), (150, 20, 5)),
+    "magic04": _Source(6000, made_classes, (10,), (150, 6)),
+    "spambase": _Source(4601, made_classes, (57,), (300, 10)),
+    "cadata": _Source(6000, made_numbers, (8,), (120, 5)),
+    "housing": _Source(506, made_numbers, (13,), (100, 6)),
+    "bodyfat": _Source(252, made_numbers, (14,), (80, 6)),
+    "abalone": _Source(4177, made_numbers, (8,), (120, 5)),
+    "cpusmall": _Source(4000, made_numbers, (12,), (100, 6)),
 }
 
 

@@ -22,7 +22,7 @@ from scipy.optimize import check_grad, linprog, lsq_linear
 from scipy.optimize import minimize as scipy_minimize
 
 import accelegrad as ag
-from accelegrad.data.datasets import DATA_FOLDER, DataError
+from accelegrad.data.datasets import DATA_FOLDER
 
 
 def _load_suite() -> Any:
@@ -404,20 +404,12 @@ def test_quick_problems_are_the_same_every_time_and_need_no_data(
         np.testing.assert_array_equal(one.minimiser, other.minimiser)
 
 
-def test_missing_data_is_an_error_when_it_was_asked_for(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.delenv(DATA_FOLDER, raising=False)
-    with pytest.raises(DataError, match=r"a9a: not found; ACCELEGRAD_DATA must name"):
-        suite.load(real=True, quick=True)
-
-
 def test_a_set_is_read_cut_and_compacted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     rng = np.random.default_rng(2)
     lines = [f"{rng.integers(1, 3)} 2:1 {rng.integers(5, 40)}:0.5" for _ in range(4500)]
     (tmp_path / "mushrooms").write_text("\n".join(lines) + "\n")
     monkeypatch.setenv(DATA_FOLDER, str(tmp_path))
-    data = suite._Data(real=True, needed=False, quick=True)
+    data = suite._Data(real=True, quick=True)
     name, X, y = data.rows("mushrooms")
     assert name == "mushrooms"
     assert X.shape == (4000, 36)
