@@ -10,7 +10,7 @@ Four parts, each a table or more:
   X. So the rule is judged without that (scale=None); the default is shown beside it.
 - constrained: minimisers on the boundary of a set; fitted rates, and calls to an accuracy.
 
-Run: python benchmarks/no_tuning.py [--quick] [--out docs/tables/no-tuning.md] [--jobs 2]
+Run: python benchmarks/no_tuning.py [--quick] [--out docs/tables/no-tuning.md]
 [--parts exact,guess,noise,constrained] [--seeds 20] [--problems cpusmall,w8a]. The tables go to
 --out, or else to the standard output; with --problems they have only the suite's problems with one
 of these texts in their names. Noisy runs without a set are compiled.
@@ -24,14 +24,12 @@ import math
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from threadpoolctl import threadpool_limits
 
 import accelegrad as ag
 import suite
@@ -77,7 +75,17 @@ class Sizes(NamedTuple):
 
 
 QUICK = Sizes(500, 40, 3, 1, 2, 1, (1, 8), 40, 1, 1000)
-Map = Callable[[Callable[..., Any], Sequence[Any], str], list[Any]]
+
+
+def each(function: Callable[..., Any], problems: Sequence[Problem], *more: Any) -> list[Any]:
+    """Return what a function finds on every problem, and say on the way how far that is."""
+    found: list[Any] = []
+    begun = time.perf_counter()
+    for problem in problems:
+        found.append(function(problem, *more))
+        words = f"{function.__name__}: {len(found)} of {len(problems)}"
+        print(f"{words}, {time.perf_counter() - begun:.0f} s", file=sys.stderr, flush=True)
+    return found
 
 
 # -- exact gradients -------------------------------------------------------------------------------
@@ -138,8 +146,8 @@ def exact_pairs(problem: Problem, sizes: Sizes) -> list[Pair]:
     ]
 
 
-def exact_part(problems: list[Problem], sizes: Sizes, run: Map) -> Iterator[str]:
-    pairs = run(exact_pairs, [(problem, sizes) for problem in problems], "exact")
+def exact_part(problems: list[Problem], sizes: Sizes) -> Iterator[str]:
+    pairs = each(exact_pairs, problems, sizes)
     rows = [
         [found[0].name, *(cell for pair in found for cell in _pair_cells(pair))] for found in pairs
     ]
@@ -227,8 +235,8 @@ def guess_cost(runs: list[dict[str, Calls]], guess: str, threshold: float, budge
     return Cost(geometric_mean(ratios), max(ratios), unsolved / len(solved))
 
 
-def guess_part(problems: list[Problem], sizes: Sizes, run: Map) -> Iterator[str]:
-    runs = run(guess_calls, [(problem, sizes) for problem in problems], "guess")
+def guess_part(problems: list[Problem], sizes: Sizes) -> Iterator[str]:
+    runs = each(guess_calls, problems, sizes)
     guesses = list(runs[0])
     rows = []
     for threshold in GUESSED:
@@ -446,7 +454,7 @@ def safety(problem: Problem, options: dict[str, Any], sizes: Sizes) -> list[Dang
     return found
 
 
-def noise_part(problems: list[Problem], sizes: Sizes, run: Map) -> Iterator[str]:
+def noise_part(problems: list[Problem], sizes: Sizes) -> Iterator[str]:
     models = [problem for problem in problems if problem.model is not None]
     yield "## Noise: against the best D in hindsight"
     yield ""
@@ -463,7 +471,7 @@ def noise_part(problems: list[Problem], sizes: Sizes, run: Map) -> Iterator[str]
         "advantage or disadvantage is not the rule's alone."
     )
     yield ""
-    yield from noisy_tables(run(noisy_rows, [(problem, sizes) for problem in models], "noise"))
+    yield from noisy_tables(each(noisy_rows, models, sizes))
     yield ""
     yield "## Noise: does a run diverge?"
     yield ""
@@ -479,7 +487,7 @@ def noise_part(problems: list[Problem], sizes: Sizes, run: Map) -> Iterator[str]
         "The default, whose scaled columns undo a factor of X": DEFAULT,
     }
     for title, options in titles.items():
-        found = run(safety, [(problem, options, sizes) for problem in models], "safety")
+        found = each(safety, models, options, sizes)
         yield ""
         yield f"{title}:"
         yield ""
@@ -660,7 +668,7 @@ def slopes(calls: Vector, gaps: Vector, late_from: float) -> Slopes:
     return Slopes(slope(x, y, start=0.0), slope(x, y, start=late_from))
 
 
-def constrained_part(problems: list[Problem], sizes: Sizes, run: Map) -> Iterator[str]:
+def constrained_part(problems: list[Problem], sizes: Sizes) -> Iterator[str]:
     del problems  # this part makes its own
     made = [
         boundary_problem(shape, spectrum, sizes.dimension, seed)
@@ -668,7 +676,7 @@ def constrained_part(problems: list[Problem], sizes: Sizes, run: Map) -> Iterato
         for shape in ("simplex", "box", "l1-ball")
         for seed in range(sizes.instances)
     ]
-    found = run(rates, [(problem, sizes) for problem in made], "constrained")
+    found = each(rates, made, sizes)
     late = round(LATE_SHARE * sizes.horizon)
     yield "## Constraints: the rate with a minimiser on the boundary"
     yield ""
@@ -755,7 +763,7 @@ def _verdict(value: float, target: float) -> str:
     return "met." if value <= target else "missed."
 
 
-PARTS: dict[str, Callable[[list[Problem], Sizes, Map], Iterator[str]]] = {
+PARTS: dict[str, Callable[[list[Problem], Sizes], Iterator[str]]] = {
     "exact": exact_part,
     "guess": guess_part,
     "noise": noise_part,
@@ -763,7 +771,7 @@ PARTS: dict[str, Callable[[list[Problem], Sizes, Map], Iterator[str]]] = {
 }
 
 
-def page(problems: list[Problem], parts: Sequence[str], sizes: Sizes, run: Map) -> Iterator[str]:
+def page(problems: list[Problem], parts: Sequence[str], sizes: Sizes) -> Iterator[str]:
     """Yield the lines of the page below its heading."""
     standing_in = sum("-like" in problem.name for problem in problems)
     data = "real data sets" if standing_in == 0 else f"generated data in {standing_in} of them"
@@ -773,30 +781,7 @@ def page(problems: list[Problem], parts: Sequence[str], sizes: Sizes, run: Map) 
     )
     for part in parts:
         yield ""
-        yield from PARTS[part](problems, sizes, run)
-
-
-def mapper(jobs: int) -> Map:
-    """Return a map over tasks (tuples of arguments), by processes if there are several jobs."""
-
-    def run(function: Callable[..., Any], tasks: Sequence[Any], title: str) -> list[Any]:
-        begun = time.perf_counter()
-        if jobs == 1:
-            return _followed(map(function, *zip(*tasks, strict=True)), title, len(tasks), begun)
-        with ProcessPoolExecutor(jobs, initializer=threadpool_limits, initargs=(1,)) as pool:
-            results = pool.map(function, *zip(*tasks, strict=True))
-            return _followed(results, title, len(tasks), begun)
-
-    return run
-
-
-def _followed(results: Iterable[Any], title: str, count: int, begun: float) -> list[Any]:
-    found = []
-    for result in results:
-        found.append(result)
-        seconds = time.perf_counter() - begun
-        print(f"{title}: {len(found)} of {count}, {seconds:.0f} s", file=sys.stderr, flush=True)
-    return found
+        yield from PARTS[part](problems, sizes)
 
 
 def _parts(text: str) -> list[str]:
@@ -821,7 +806,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="small problems, short runs")
     parser.add_argument("--out", type=Path, help="the file for the tables")
-    parser.add_argument("--jobs", type=int, default=2, help="processes")
     parser.add_argument("--seeds", type=int, help="noisy runs of a kind")
     parser.add_argument(
         "--problems", type=lambda text: text.split(","), help="parts of their names, by commas"
@@ -833,7 +817,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sizes = QUICK if given.quick else Sizes()
     if given.seeds is not None:
         sizes = sizes._replace(seeds=given.seeds)
-    lines = list(page(problems, given.parts, sizes, mapper(given.jobs)))
+    lines = list(page(problems, given.parts, sizes))
     words = sys.argv[1:] if arguments is None else arguments
     head = ["# No tuning", "", f"`{' '.join(['python benchmarks/no_tuning.py', *words])}`"]
     foot = f"Measured in {(time.perf_counter() - begun) / 60:.1f} minutes."

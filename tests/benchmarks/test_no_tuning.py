@@ -337,7 +337,7 @@ def test_the_summary_of_rates() -> None:
 def test_the_whole_page_on_three_problems(by_name: dict[str, Any]) -> None:
     names = ("least-squares", "logistic-magic04-like", "least-squares-box")
     problems = [by_name[name] for name in names]
-    lines = list(no_tuning.page(problems, list(no_tuning.PARTS), SMALL, no_tuning.mapper(1)))
+    lines = list(no_tuning.page(problems, list(no_tuning.PARTS), SMALL))
     assert "3 problems, generated data in 1 of them." in lines[0]
     assert f"accelegrad {ag.__version__}" in lines[0]
     assert sum(line.startswith("## ") for line in lines) == 5
