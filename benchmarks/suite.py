@@ -53,35 +53,18 @@ _IMPOSSIBLE = -1e-7
 class Problem:
     """A convex function, a start, and the minimum.
 
-    Attributes
-    ----------
-    name : str
-        What it is; a stand-in for a data set has "-like" behind the set's name.
-    kind : str
-        "smooth", "non-smooth", "ill-scaled", "far start" or "constrained".
-    fun : LinearModel or callable
-        The function; a callable returns value and (sub)gradient.
-    x0 : Vector
-        The start, feasible where there is a constraint.
-    minimiser : Vector
-        A point at which the minimum is taken; where there are several, the one nearest to x0.
-    minimum : float
-        The function's value there; above the true minimum by at most 1e-10 (f(x0) - minimum).
-    feasible_set : FeasibleSet or None
-        The constraint.
-    smooth : bool
-        Whether the function is differentiable everywhere. That need not mean that the gradient is
-        Lipschitz: those of "power-1.5" and "quartic" are not.
+    That a function is smooth need not mean that its gradient is Lipschitz: those of "power-1.5" and
+    "quartic" are not.
     """
 
-    name: str
-    kind: str
-    fun: ag.LinearModel | Function
-    x0: Vector
-    minimiser: Vector
-    minimum: float
+    name: str  # a stand-in for a data set has "-like" behind the set's name
+    kind: str  # "smooth", "non-smooth", "ill-scaled", "far start" or "constrained"
+    fun: ag.LinearModel | Function  # a callable returns value and (sub)gradient
+    x0: Vector  # feasible where there is a constraint
+    minimiser: Vector  # where there are several, the one nearest to x0
+    minimum: float  # above the true minimum by at most 1e-10 (f(x0) - minimum)
     feasible_set: FeasibleSet | None = None
-    smooth: bool = field(default=True, kw_only=True)
+    smooth: bool = field(default=True, kw_only=True)  # differentiable everywhere
 
     def __repr__(self) -> str:
         return f"Problem({self.name!r}, {self.kind}, {self.x0.size} coordinates)"
@@ -155,24 +138,6 @@ class Recorder:
     Only points at which the solver evaluates something count, and in constrained problems only
     feasible ones. A call raises `EnoughError` once the last threshold is met, and instead of
     exceeding the budget.
-
-    Parameters
-    ----------
-    problem : Problem
-        What is minimised.
-    thresholds : iterable of float
-        Relative accuracies, see `Problem.relative_gap`.
-    max_calls : int, optional
-        The budget.
-
-    Attributes
-    ----------
-    calls : int
-        How often the function was called.
-    lowest : float
-        The lowest value at a feasible point so far.
-    first_call : dict
-        For each threshold the number of the call that met it first, None where none has.
     """
 
     def __init__(
@@ -183,6 +148,7 @@ class Recorder:
     ) -> None:
         self.problem, self.max_calls = problem, max_calls
         self.calls, self.lowest = 0, np.inf
+        # The number of the call that met a threshold first, None where none has.
         self.first_call: dict[float, int | None] = dict.fromkeys(sorted(thresholds, reverse=True))
 
     def __call__(self, x: Vector) -> tuple[float, Vector]:
@@ -226,11 +192,15 @@ def first_call_below(
 
     Parameters
     ----------
-    problem, thresholds, max_calls
-        As for `Recorder`.
+    problem : Problem
+        What is minimised.
+    thresholds : iterable of float
+        Relative accuracies, see `Problem.relative_gap`.
     run : callable
         ``run(recorder)`` minimises the recorder, a function x -> (value, gradient), starting at
         ``problem.x0``. It is ended by an exception when nothing is left to be seen.
+    max_calls : int, optional
+        The budget.
     """
     recorder = Recorder(problem, thresholds, max_calls)
     with contextlib.suppress(EnoughError):
