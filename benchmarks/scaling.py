@@ -168,7 +168,9 @@ def summarise(calls):
             totals[name] += list(ratios)
             cells.append(f"{geometric_mean(ratios):.2f} ({ratios.max():.0f})")
         yield [f"{group}, {level:g}", *cells]
-    yield ["all", *(f"{geometric_mean(ratios):.2f}" for ratios in totals.values())]
+    means = {name: geometric_mean(ratios) for name, ratios in totals.items()}
+    yield ["all", *(f"{mean:.2f}" for mean in means.values())]
+    print(f"\nFewest calls over all: {min(means, key=means.__getitem__)}.")
 
 
 def main():
