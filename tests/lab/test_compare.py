@@ -21,16 +21,11 @@ from accelegrad.cli.compare import add_compare
 from accelegrad.data.datasets import DataError
 from accelegrad.lab.compare.compare import CompareRequest, compare
 from accelegrad.lab.compare.peers import chosen_peers, ladder, shown
-from accelegrad.lab.compare.problem import (
-    find_minimum,
-    imported_data,
-    minimum_task,
-    model_of,
-    rows_of,
-)
+from accelegrad.lab.compare.problem import imported_data
 from accelegrad.lab.compare.runs import METHODS
 from accelegrad.lab.engine import minimum as minima
 from accelegrad.lab.engine import tasks
+from accelegrad.lab.engine.model_tasks import find_minimum, minimum_task, model_of, used_columns
 from accelegrad.lab.engine.peers import COMPARED, SOLVERS
 from accelegrad.lab.engine.tasks import Outcome, Store
 from accelegrad.lab.report import stills
@@ -249,7 +244,7 @@ def test_results_are_used_again(classes: CompareRequest, monkeypatch: pytest.Mon
     def refuse(parameters: dict[str, Any], store: Store) -> Outcome:
         raise AssertionError(f"computed again: {parameters}")
 
-    for kind in ("compare-run", "compare-minimum", "compare-peer"):
+    for kind in ("compare-run", "model-minimum", "compare-peer"):
         monkeypatch.setitem(tasks.TASKS, kind, refuse)
     times = {path: path.stat().st_mtime_ns for path in (classes.out / "results").iterdir()}
     compare(classes)
@@ -578,5 +573,5 @@ def test_a_model_is_what_the_file_says(tmp_path: Path) -> None:
     model = model_of(parameters, store)
     np.testing.assert_array_equal(model.y, y)
     np.testing.assert_array_equal(model.X.toarray(), X)
-    assert rows_of(data, store).empty_columns == 0
+    assert used_columns(parameters, store).empty == 0
     assert minimum_task({**parameters, "method": "adagrad"}) == minimum_task(parameters)

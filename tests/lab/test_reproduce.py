@@ -14,6 +14,8 @@ from accelegrad.cli import main as cli
 from accelegrad.data.datasets import as_binary
 from accelegrad.lab.engine.content import Verdict
 from accelegrad.lab.engine.experiment import Family, Results, Setup, slope, verdict_of
+from accelegrad.lab.engine.model_tasks import minimum_task as text_minimum
+from accelegrad.lab.engine.model_tasks import model_of
 from accelegrad.lab.engine.runner import Progress, TaskError, run_tasks
 from accelegrad.lab.engine.stored_data import imported_data
 from accelegrad.lab.engine.tasks import Outcome, Store, Task, log_spaced
@@ -24,8 +26,6 @@ from accelegrad.lab.paper import (
 )
 from accelegrad.lab.paper.regression import minimum_task, problem_of
 from accelegrad.lab.paper.reproduce import EXPERIMENTS, Request, reproduce
-from accelegrad.lab.paper.text import minimum_task as text_minimum
-from accelegrad.lab.paper.text import model_of
 from browser import wait_for
 
 SMALL = {"p": 2, "n": 60, "d": 8, "noise": 1e-2, "seed": 0}

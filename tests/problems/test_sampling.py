@@ -177,16 +177,6 @@ def test_paper_gradient_is_a_central_difference(p: int) -> None:
         assert gradient[j] == pytest.approx(numeric, rel=1e-7, abs=1e-7)
 
 
-@pytest.mark.parametrize("p", [1, 2])
-def test_paper_stochastic_gradient_is_unbiased(p: int) -> None:
-    problem = paper_regression(p, n=30, d=7, seed=4)
-    x = np.random.default_rng(1).normal(size=7)
-    single = [problem.stochastic_gradient(x, np.array([i])) for i in range(30)]
-    np.testing.assert_allclose(np.mean(single, axis=0), problem.fun(x)[1], rtol=1e-12, atol=1e-12)
-    pair = problem.stochastic_gradient(x, np.array([3, 8]))
-    np.testing.assert_allclose(pair, (single[3] + single[8]) / 2, rtol=1e-12, atol=1e-12)
-
-
 def test_paper_minimum_of_squares_solves_the_normal_equations() -> None:
     problem = paper_regression(2, n=60, d=12, seed=5)
     x, value = problem.minimum()

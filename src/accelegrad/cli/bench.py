@@ -9,7 +9,8 @@ from accelegrad.cli import common
 EPILOG = """\
 losses:   logistic, hinge, squared_hinge (two classes); squared, absolute, quantile, huber (numbers)
 solvers:  accelegrad (always), accelegrad.sklearn, lbfgs, newton-cg, sag, saga, liblinear, sgd,
-          sgd-tuned, ridge, ridge-lsqr, quantile, quantreg, huber, lbfgs-b, skglm
+          sgd-tuned, ridge, ridge-lsqr, quantile, quantreg, highs-dual, huber, lbfgs-b,
+          skglm
 
 examples:
   accelegrad bench --quick

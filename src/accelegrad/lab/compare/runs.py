@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from accelegrad.lab.compare.problem import model_of
+from accelegrad.lab.engine.model_tasks import model_of
 from accelegrad.lab.engine.recording import record
 from accelegrad.lab.engine.tasks import Outcome, Store, task
 from accelegrad.minimize import minimize
