@@ -144,7 +144,7 @@ def exact_pairs(problem: Problem, sizes: Sizes) -> list[Pair]:
 def exact_part(problems: list[Problem], sizes: Sizes, run: Map) -> Iterator[str]:
     pairs = run(exact_pairs, [(problem, sizes) for problem in problems], "exact")
     rows = [
-        [found[0].name, *(cell for pair in found for cell in _pair_cells(pair))] for found in pairs
+        [found[0].name, *(cell for pair in found for cell in pair_cells(pair))] for found in pairs
     ]
     yield "## Exact gradients: calls to a relative accuracy"
     yield ""
@@ -161,7 +161,7 @@ def exact_part(problems: list[Problem], sizes: Sizes, run: Map) -> Iterator[str]
     yield from exact_summary([pair for found in pairs for pair in found])
 
 
-def _pair_cells(pair: Pair) -> list[str]:
+def pair_cells(pair: Pair) -> list[str]:
     missed = "-" if pair.exact is None else f">{pair.budget}"
     auto = missed if pair.auto is None else f"{pair.auto:g}"
     if pair.ratio is None:
@@ -284,7 +284,7 @@ def sampled(problem: Problem, most: int) -> Problem:
     X = np.ascontiguousarray(X)  # what compiled epochs can read
     small = ag.LinearModel(X, model.y[kept], l2=model.l2, **_loss_and_intercept(model))
     x0 = problem.x0 if problem.x0.any() else np.zeros(small.n_parameters)
-    return _certified(_with_model(problem, small, x0, find_minimum(small, exact=True).x))
+    return certified(_with_model(problem, small, x0, find_minimum(small, exact=True).x))
 
 
 def _loss_and_intercept(model: ag.LinearModel) -> dict[str, Any]:
@@ -300,7 +300,7 @@ def _with_model(problem: Problem, model: ag.LinearModel, x0: Vector, minimiser: 
     )
 
 
-def _certified(problem: Problem) -> Problem:
+def certified(problem: Problem) -> Problem:
     """Refuse a minimum that the model's dual does not confirm.
 
     The dual point that a model finds for the hinge with an l2 term is not the best one: there the

@@ -139,14 +139,14 @@ def load(
     cache : path, optional
         The folder for the minima; by default accelegrad/benchmarks in the user's cache folder.
     """
-    folder = _default_cache() if cache is None else Path(cache)
+    folder = default_cache() if cache is None else Path(cache)
     folder.mkdir(parents=True, exist_ok=True)
-    data = _Data((not quick) if real is None else real, real is True, quick)
+    data = Data((not quick) if real is None else real, real is True, quick)
     parts = (_smooth, _non_smooth, _ill_scaled, _far_start, _constrained)
-    return [_finished(draft, folder) for part in parts for draft in part(data)]
+    return [finished(draft, folder) for part in parts for draft in part(data)]
 
 
-def _default_cache() -> Path:
+def default_cache() -> Path:
     home = os.environ.get("XDG_CACHE_HOME")
     return (Path(home) if home else Path.home() / ".cache") / "accelegrad" / "benchmarks"
 
@@ -441,7 +441,7 @@ class _Source(NamedTuple):
     stand_in: Callable[[int, int, np.random.Generator], tuple[Any, Vector]]
 
 
-class _Data:
+class Data:
     """The data sets of a suite, each read or generated once.
 
     Parameters
@@ -599,7 +599,7 @@ class Draft(NamedTuple):
     smooth: bool = True
 
 
-def _smooth(data: _Data) -> Iterator[Draft]:
+def _smooth(data: Data) -> Iterator[Draft]:
     yield from _least_squares(data)
     for name in ("a9a", "w8a", "ijcnn1", "rcv1_vw_small"):
         rows = data.rows(name)
@@ -618,7 +618,7 @@ def _smooth(data: _Data) -> Iterator[Draft]:
     yield from _smooth_closed_forms(data)
 
 
-def _least_squares(data: _Data) -> Iterator[Draft]:
+def _least_squares(data: Data) -> Iterator[Draft]:
     rows = _gaussian_rows("least-squares", data.size(1000, 60), data.size(100, 12), seed=1)
     yield _model_draft(rows.name, "smooth", rows, "squared")
     yield _model_draft("least-squares-ill-conditioned", "smooth", _uneven_rows(data), "squared")
@@ -632,7 +632,7 @@ def _gaussian_rows(name: str, n: int, d: int, seed: int) -> Rows:
     return Rows(name, X, X @ rng.standard_normal(d) + 0.5 * rng.standard_normal(n))
 
 
-def _uneven_rows(data: _Data) -> Rows:
+def _uneven_rows(data: Data) -> Rows:
     """Return columns of sizes from 1 to 1e-3, a Hessian of condition about 1e6.
 
     The coefficients grow as the columns shrink, so that the small ones matter too.
@@ -645,7 +645,7 @@ def _uneven_rows(data: _Data) -> Rows:
     return Rows("uneven", X, X @ (signs / np.sqrt(sizes)) + 0.1 * rng.standard_normal(n))
 
 
-def _smooth_closed_forms(data: _Data) -> Iterator[Draft]:
+def _smooth_closed_forms(data: Data) -> Iterator[Draft]:
     rng = np.random.default_rng(4)
     d = data.size(50, 10)
     A, b, center = rng.standard_normal((6 * d, d)), rng.standard_normal(6 * d), _unit(d, rng) * 5
@@ -671,7 +671,7 @@ def _unit(d: int, rng: np.random.Generator) -> Vector:
     return direction / float(np.linalg.norm(direction))
 
 
-def _non_smooth(data: _Data) -> Iterator[Draft]:
+def _non_smooth(data: Data) -> Iterator[Draft]:
     for name in ("housing", "bodyfat", "abalone"):
         rows = data.standardised(name)
         title = f"absolute-{rows.name}"
@@ -685,7 +685,7 @@ def _non_smooth(data: _Data) -> Iterator[Draft]:
     yield from _non_smooth_synthetic(data)
 
 
-def _non_smooth_synthetic(data: _Data) -> Iterator[Draft]:
+def _non_smooth_synthetic(data: Data) -> Iterator[Draft]:
     rng = np.random.default_rng(5)
     d = data.size(40, 8)
     affine = MaxAffine(rng.standard_normal((10 * d, d)), rng.standard_normal(10 * d))
@@ -701,7 +701,7 @@ def _non_smooth_synthetic(data: _Data) -> Iterator[Draft]:
     yield Draft("residual-norm", "non-smooth", norm, np.zeros(d), target.copy, smooth=False)
 
 
-def _ill_scaled(data: _Data) -> Iterator[Draft]:
+def _ill_scaled(data: Data) -> Iterator[Draft]:
     def scaled(rows: Rows, factor: float) -> Rows:
         return Rows(f"{rows.name}-times-{factor:g}", rows.X * factor, rows.y)
 
@@ -716,7 +716,7 @@ def _ill_scaled(data: _Data) -> Iterator[Draft]:
         yield _model_draft(title, "ill-scaled", rows, "absolute", fit_intercept=True)
 
 
-def _far_start(data: _Data) -> Iterator[Draft]:
+def _far_start(data: Data) -> Iterator[Draft]:
     def far(draft: Draft, distance: float, seed: int) -> Draft:
         direction = _unit(draft.x0.size, np.random.default_rng(seed))
         return draft._replace(x0=distance * direction)
@@ -732,7 +732,7 @@ def _far_start(data: _Data) -> Iterator[Draft]:
     yield far(_model_draft(title, "far start", rows, "absolute", fit_intercept=True), 1e4, 10)
 
 
-def _constrained(data: _Data) -> Iterator[Draft]:
+def _constrained(data: Data) -> Iterator[Draft]:
     kind, n, d = "constrained", data.size(300, 40), data.size(80, 10)
     rows = _gaussian_rows("", n, d, 11)
     model = ag.LinearModel(rows.X, rows.y, "squared")
@@ -889,9 +889,9 @@ def _refined_inside(A: Matrix, b: Vector, x: Vector, free: npt.NDArray[np.bool_]
 # -- the cache -------------------------------------------------------------------------------------
 
 
-def _finished(draft: Draft, folder: Path) -> Problem:
+def finished(draft: Draft, folder: Path) -> Problem:
     """Return the problem with its minimum, from the cache where it is there."""
-    path = folder / f"{_checksum(draft)}.npz"
+    path = folder / f"{checksum(draft)}.npz"
     found = _cached(path, draft.x0.size)
     if found is None:
         minimiser = _feasible(draft, draft.solve())
@@ -925,7 +925,7 @@ def _cached(path: Path, size: int) -> tuple[Vector, float] | None:
     return (minimiser, minimum) if minimiser.shape == (size,) else None
 
 
-def _checksum(draft: Draft) -> str:
+def checksum(draft: Draft) -> str:
     digest = hashlib.sha256()
     for part in (_EDITION, draft.name, draft.fun, draft.x0, draft.feasible_set):
         _feed(digest, part)

@@ -296,20 +296,20 @@ def test_minima_are_computed_once(tmp_path: Path) -> None:
     def fails() -> Vector:
         raise AssertionError("solved again")
 
-    first = suite._finished(a_draft(lambda: np.ones(2)), tmp_path)
-    again = suite._finished(a_draft(fails), tmp_path)
+    first = suite.finished(a_draft(lambda: np.ones(2)), tmp_path)
+    again = suite.finished(a_draft(fails), tmp_path)
     np.testing.assert_array_equal(again.minimiser, first.minimiser)
     assert again.minimum == first.minimum == 0.0
     with pytest.raises(AssertionError, match="solved again"):
-        suite._finished(a_draft(fails, center=2.0), tmp_path)
+        suite.finished(a_draft(fails, center=2.0), tmp_path)
 
 
 def test_a_damaged_minimum_is_computed_anew(tmp_path: Path) -> None:
-    suite._finished(a_draft(lambda: np.ones(2)), tmp_path)
+    suite.finished(a_draft(lambda: np.ones(2)), tmp_path)
     (stored,) = tmp_path.iterdir()
     for content in (b"", b"PK no archive", stored.read_bytes()[:100]):
         stored.write_bytes(content)
-        again = suite._finished(a_draft(lambda: np.ones(2)), tmp_path)
+        again = suite.finished(a_draft(lambda: np.ones(2)), tmp_path)
         assert again.minimum == 0.0
         assert len(stored.read_bytes()) > 100
 
@@ -320,7 +320,7 @@ def test_the_checksum_sees_every_part_of_the_definition() -> None:
     def checksum(X: Any = X, x0: float = 0.0, box: float = 1.0, **options: Any) -> str:
         model = ag.LinearModel(X, y, **{"loss": "huber", **options})
         start = np.full(model.n_parameters, x0)
-        return suite._checksum(
+        return suite.checksum(
             suite.Draft("same", "smooth", model, start, start.copy, ag.Box(0, box))
         )
 
@@ -340,7 +340,7 @@ def test_the_checksum_sees_every_part_of_the_definition() -> None:
 
 def test_the_cache_is_in_the_users_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert suite._default_cache() == tmp_path / "accelegrad" / "benchmarks"
+    assert suite.default_cache() == tmp_path / "accelegrad" / "benchmarks"
 
 
 # The recorder
@@ -527,7 +527,7 @@ def test_a_set_is_read_cut_and_compacted(monkeypatch: pytest.MonkeyPatch, tmp_pa
     lines = [f"{rng.integers(1, 3)} 2:1 {rng.integers(5, 40)}:0.5" for _ in range(4500)]
     (tmp_path / "mushrooms").write_text("\n".join(lines) + "\n")
     monkeypatch.setenv(DATA_FOLDER, str(tmp_path))
-    data = suite._Data(real=True, needed=False, quick=True)
+    data = suite.Data(real=True, needed=False, quick=True)
     name, X, y = data.rows("mushrooms")
     assert name == "mushrooms"
     assert X.shape == (4000, 36)

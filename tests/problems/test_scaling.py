@@ -68,7 +68,7 @@ def test_operations_are_those_of_one_matrix(shift):
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("block", [3, 1 << 18])
 def test_scales_are_those_of_scikit_learn(monkeypatch, block, dtype, layout, weighted):
-    monkeypatch.setattr(scaling, "_BLOCK_ENTRIES", block)
+    monkeypatch.setattr(scaling, "BLOCK_ENTRIES", block)
     X, y, weights = data(1, density=0.6)
     X = X.astype(dtype)
     weights = np.where(weights > 0.3, weights, 0.0) if weighted else None

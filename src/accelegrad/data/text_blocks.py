@@ -16,7 +16,8 @@ FIRST_ROWS = 16
 
 # A block has about this many bytes where its number of rows is left open.
 BLOCK_BYTES = 1 << 24
-_PIECE = 1 << 20
+# Bytes that are read at a time.
+PIECE = 1 << 20
 _LINE_FEED, _CARRIAGE_RETURN = 10, 13
 
 
@@ -39,7 +40,7 @@ class Place(NamedTuple):
 def text_blocks(path: Path, rows: int | None) -> Iterator[TextBlock]:
     """Yield blocks of at most so many lines, or of about 16 MB, in the order of the file."""
     start, line = 0, 1
-    for text in _cut(content_pieces(path, _PIECE), rows):
+    for text in _cut(content_pieces(path, PIECE), rows):
         place = Place(start, len(text), line)
         yield TextBlock(plain_lines(path, text, line), line, place)
         start, line = start + len(text), line + _count_lines(text)
