@@ -31,7 +31,6 @@ def private_uses(source: str) -> list[str]:
     for node in ast.walk(ast.parse(source)):
         names: list[str] = []
         if isinstance(node, ast.Attribute) and not of_itself(node.value):
-            # What belongs to other packages, as os._exit, is none of ours, but there is none.
             names = [node.attr]
         elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("accelegrad"):
             names = [*(node.module or "").split("."), *(alias.name for alias in node.names)]

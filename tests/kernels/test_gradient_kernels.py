@@ -2,8 +2,6 @@
 
 import math
 import os
-import subprocess
-import sys
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 
@@ -15,6 +13,7 @@ from accelegrad import kernels
 from accelegrad.kernels import compile as compiling
 from accelegrad.kernels.gradient import block_ends
 from accelegrad.problems.linear_model import LinearModel
+from processes import run_python
 
 EXTRAS = {"quantile": 0.3, "epsilon": 0.25, "delta": 0.8}
 CLASSIFICATION = ["logistic", "hinge", "squared_hinge", "modified_huber", "smoothed_hinge"]
@@ -434,19 +433,6 @@ def test_the_usual_variables_limit_the_threads(omp, numba, expected) -> None:
     assert int(found) == (expected or cores)
 
 
-def run_python(code: str, **variables: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, **variables},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 def test_numba_is_loaded_for_large_data_only() -> None:
     code = """
 import sys, numpy as np, accelegrad as ag
@@ -463,8 +449,8 @@ large.value(np.zeros(64))
 assert not large.compiles_first
 print("numba" in sys.modules)
 """
-    assert run_python(code, ACCELEGRAD_KERNELS="auto").strip() == "True"
-    assert run_python(code, ACCELEGRAD_KERNELS="never").strip() == "False"
+    assert run_python(code, ACCELEGRAD_KERNELS="auto") == "True"
+    assert run_python(code, ACCELEGRAD_KERNELS="never") == "False"
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
@@ -485,7 +471,7 @@ with kernels.use("always", threads=2):
         os._exit(0 if model.value(np.ones(3)) == value else 1)
     print(os.waitpid(child, 0)[1])
 """
-    assert run_python(code).strip() == "0"
+    assert run_python(code) == "0"
 
 
 @pytest.mark.parametrize("d", [5, 20, 30, 60])

@@ -2,8 +2,6 @@
 
 import argparse
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -17,21 +15,9 @@ from accelegrad.kernels import compile as compiling
 from accelegrad.kernels.dense_epochs import DenseEpochs
 from accelegrad.kernels.sparse_epochs import SparseEpochs
 from accelegrad.problems.linear_model import LinearModel
+from processes import run_python
 
 TYPES = [(data, index) for data in (np.float64, np.float32) for index in (np.int32, np.int64)]
-
-
-def run_python(code: str, *arguments: str, **variables: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-c", code, *arguments],
-        env={**os.environ, "NUMBA_CACHE_DIR": "", **variables},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
 
 
 # Announced kernels
@@ -186,6 +172,7 @@ def package(tmp_path: Path) -> Path:
 
 
 def processes(package: Path, code: str, **variables: str) -> list[str]:
+    variables = {"NUMBA_CACHE_DIR": "", **variables}
     return run_python(PROCESSES + code, str(package), **variables).splitlines()
 
 

