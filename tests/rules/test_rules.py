@@ -222,9 +222,9 @@ def test_states_are_never_changed_in_place(rule):
     problem = Problem(2, 6)
     states = run_on(problem, rule, 3)
     kept = [tuple(np.copy(part) if part is not None else None for part in s) for s in states[:3]]
-    run_on = states[-1]
+    later = states[-1]
     for _ in range(3):
-        run_on = rule.step(run_on, problem.oracle).state
+        later = rule.step(later, problem.oracle).state
     for state, copy in zip(states[:3], kept, strict=True):
         for part, was in zip(state, copy, strict=True):
             assert part is was or np.array_equal(part, was)
