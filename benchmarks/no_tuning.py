@@ -149,7 +149,7 @@ def exact_pairs(problem: Problem, sizes: Sizes) -> list[Pair]:
 def exact_part(problems: list[Problem], sizes: Sizes) -> Iterator[str]:
     pairs = each(exact_pairs, problems, sizes)
     rows = [
-        [found[0].name, *(cell for pair in found for cell in _pair_cells(pair))] for found in pairs
+        [found[0].name, *(cell for pair in found for cell in pair_cells(pair))] for found in pairs
     ]
     yield "## Exact gradients: calls to a relative accuracy"
     yield ""
@@ -166,7 +166,7 @@ def exact_part(problems: list[Problem], sizes: Sizes) -> Iterator[str]:
     yield from exact_summary([pair for found in pairs for pair in found])
 
 
-def _pair_cells(pair: Pair) -> list[str]:
+def pair_cells(pair: Pair) -> list[str]:
     missed = "-" if pair.exact is None else f">{pair.budget}"
     auto = missed if pair.auto is None else f"{pair.auto:g}"
     if pair.ratio is None:
@@ -289,7 +289,7 @@ def sampled(problem: Problem, most: int) -> Problem:
     X = np.ascontiguousarray(X)  # what compiled epochs can read
     small = ag.LinearModel(X, model.y[kept], l2=model.l2, **_loss_and_intercept(model))
     x0 = problem.x0 if problem.x0.any() else np.zeros(small.n_parameters)
-    return _certified(_with_model(problem, small, x0, find_minimum(small, exact=True).x))
+    return certified(_with_model(problem, small, x0, find_minimum(small, exact=True).x))
 
 
 def _loss_and_intercept(model: ag.LinearModel) -> dict[str, Any]:
@@ -302,7 +302,7 @@ def _with_model(problem: Problem, model: ag.LinearModel, x0: Vector, minimiser: 
     return dataclasses.replace(problem, fun=model, x0=x0, minimiser=minimiser, minimum=minimum)
 
 
-def _certified(problem: Problem) -> Problem:
+def certified(problem: Problem) -> Problem:
     """Refuse a minimum that the model's dual does not confirm.
 
     The dual point that a model finds for the hinge with an l2 term is not the best one: there the

@@ -120,7 +120,7 @@ def load(real: bool | None = None, quick: bool = False) -> list[Problem]:
     quick : bool
         Small problems, for tests. Data sets keep their size.
     """
-    data = _Data((not quick) if real is None else real, quick)
+    data = Data((not quick) if real is None else real, quick)
     parts = (_smooth, _non_smooth, _ill_scaled, _far_start, _constrained)
     return [problem for part in parts for problem in part(data)]
 
@@ -347,7 +347,7 @@ class _Source(NamedTuple):
     quick: tuple[int, ...]
 
 
-class _Data:
+class Data:
     """The data sets of a suite, each read or generated once.
 
     Parameters
@@ -425,7 +425,7 @@ _SOURCES = {
 # -- the list --------------------------------------------------------------------------------------
 
 
-def _smooth(data: _Data) -> Iterator[Problem]:
+def _smooth(data: Data) -> Iterator[Problem]:
     yield from _least_squares(data)
     for name in ("a9a", "w8a", "ijcnn1", "rcv1_vw_small"):
         rows = data.rows(name)
@@ -446,7 +446,7 @@ def _smooth(data: _Data) -> Iterator[Problem]:
     yield from _smooth_closed_forms(data)
 
 
-def _least_squares(data: _Data) -> Iterator[Problem]:
+def _least_squares(data: Data) -> Iterator[Problem]:
     rows = _gaussian_rows("least-squares", data.size(1000, 60), data.size(100, 12), seed=1)
     yield _model_problem(rows.name, "smooth", rows, "squared")
     yield _model_problem("least-squares-ill-conditioned", "smooth", _uneven_rows(data), "squared")
@@ -460,7 +460,7 @@ def _gaussian_rows(name: str, n: int, d: int, seed: int) -> NamedData:
     return NamedData(name, X, X @ rng.standard_normal(d) + 0.5 * rng.standard_normal(n))
 
 
-def _uneven_rows(data: _Data) -> NamedData:
+def _uneven_rows(data: Data) -> NamedData:
     """Return columns of sizes from 1 to 1e-3, a Hessian of condition about 1e6.
 
     The coefficients grow as the columns shrink, so that the small ones matter too.
@@ -473,7 +473,7 @@ def _uneven_rows(data: _Data) -> NamedData:
     return NamedData("uneven", X, X @ (signs / np.sqrt(sizes)) + 0.1 * rng.standard_normal(n))
 
 
-def _smooth_closed_forms(data: _Data) -> Iterator[Problem]:
+def _smooth_closed_forms(data: Data) -> Iterator[Problem]:
     rng = np.random.default_rng(4)
     d = data.size(50, 10)
     A, b, center = rng.standard_normal((6 * d, d)), rng.standard_normal(6 * d), unit(d, rng) * 5
@@ -499,7 +499,7 @@ def unit(d: int, rng: np.random.Generator) -> Vector:
     return direction / float(np.linalg.norm(direction))
 
 
-def _non_smooth(data: _Data) -> Iterator[Problem]:
+def _non_smooth(data: Data) -> Iterator[Problem]:
     for name in ("housing", "bodyfat", "abalone"):
         rows = data.standardised(name)
         title = f"absolute-{rows.name}"
@@ -513,7 +513,7 @@ def _non_smooth(data: _Data) -> Iterator[Problem]:
     yield from _non_smooth_synthetic(data)
 
 
-def _non_smooth_synthetic(data: _Data) -> Iterator[Problem]:
+def _non_smooth_synthetic(data: Data) -> Iterator[Problem]:
     rng = np.random.default_rng(5)
     d = data.size(40, 8)
     affine = MaxAffine(rng.standard_normal((10 * d, d)), rng.standard_normal(10 * d))
@@ -529,7 +529,7 @@ def _non_smooth_synthetic(data: _Data) -> Iterator[Problem]:
     yield problem_of("residual-norm", "non-smooth", norm, np.zeros(d), target, smooth=False)
 
 
-def _ill_scaled(data: _Data) -> Iterator[Problem]:
+def _ill_scaled(data: Data) -> Iterator[Problem]:
     def scaled(rows: NamedData, factor: float) -> NamedData:
         return NamedData(f"{rows.name}-times-{factor:g}", rows.X * factor, rows.y)
 
@@ -544,7 +544,7 @@ def _ill_scaled(data: _Data) -> Iterator[Problem]:
         yield _model_problem(title, "ill-scaled", rows, "absolute", fit_intercept=True)
 
 
-def _far_start(data: _Data) -> Iterator[Problem]:
+def _far_start(data: Data) -> Iterator[Problem]:
     def far(problem: Problem, distance: float, seed: int) -> Problem:
         direction = unit(problem.x0.size, np.random.default_rng(seed))
         return replace(problem, x0=distance * direction)
@@ -560,7 +560,7 @@ def _far_start(data: _Data) -> Iterator[Problem]:
     yield far(_model_problem(title, "far start", rows, "absolute", fit_intercept=True), 1e4, 10)
 
 
-def _constrained(data: _Data) -> Iterator[Problem]:
+def _constrained(data: Data) -> Iterator[Problem]:
     kind, n, d = "constrained", data.size(300, 40), data.size(80, 10)
     rows = _gaussian_rows("", n, d, 11)
     model = ag.LinearModel(rows.X, rows.y, "squared")

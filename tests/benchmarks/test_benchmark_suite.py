@@ -409,7 +409,7 @@ def test_a_set_is_read_cut_and_compacted(monkeypatch: pytest.MonkeyPatch, tmp_pa
     lines = [f"{rng.integers(1, 3)} 2:1 {rng.integers(5, 40)}:0.5" for _ in range(4500)]
     (tmp_path / "mushrooms").write_text("\n".join(lines) + "\n")
     monkeypatch.setenv(DATA_FOLDER, str(tmp_path))
-    data = suite._Data(real=True, quick=True)
+    data = suite.Data(real=True, quick=True)
     name, X, y = data.rows("mushrooms")
     assert name == "mushrooms"
     assert X.shape == (4000, 36)

@@ -79,9 +79,9 @@ def test_an_automatic_run_that_misses_had_three_times_the_calls(
     assert [pair.ratio for pair in pairs] == [2.0, 3.0, None]
     assert {pair.budget for pair in pairs} == {900}
     assert pairs[2].auto is None  # beyond the budget that the exact D had
-    assert no_tuning._pair_cells(pairs[0]) == ["10", "20", "2.00"]
-    assert no_tuning._pair_cells(pairs[1]) == ["300", ">900", ">3.00"]
-    assert no_tuning._pair_cells(pairs[2]) == ["-", "-", ""]
+    assert no_tuning.pair_cells(pairs[0]) == ["10", "20", "2.00"]
+    assert no_tuning.pair_cells(pairs[1]) == ["300", ">900", ">3.00"]
+    assert no_tuning.pair_cells(pairs[2]) == ["-", "-", ""]
 
 
 def test_the_summary_of_ratios() -> None:
@@ -156,7 +156,7 @@ def test_a_wrong_minimum_is_refused(by_name: dict[str, Any]) -> None:
     problem = by_name["logistic-magic04-like"]
     off = problem.minimiser + 1e-3
     with pytest.raises(RuntimeError, match="not confirmed"):
-        no_tuning._certified(replace(problem, minimiser=off, minimum=problem.evaluate(off)[0]))
+        no_tuning.certified(replace(problem, minimiser=off, minimum=problem.evaluate(off)[0]))
 
 
 @pytest.mark.parametrize(

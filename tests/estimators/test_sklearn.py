@@ -40,12 +40,6 @@ from accelegrad.sklearn.online import ChunkOracle
 
 
 @pytest.fixture(scope="module")
-def binary():
-    X, y = load_breast_cancer(return_X_y=True)
-    return StandardScaler().fit_transform(X), y
-
-
-@pytest.fixture(scope="module")
 def flowers():
     X, y = load_iris(return_X_y=True)
     return StandardScaler().fit_transform(X), y

@@ -316,20 +316,18 @@ def test_large_batch_claims_follow_the_numbers():
 
 
 def test_no_verdict_but_a_plain_one_is_left_unexplained():
-    from accelegrad.lab.paper.reproduce import _presentable
-
     bad = large_batch.adagrad_degrades(
         batch_cells(lambda b: 1.0, lambda b: 1.0), [1, 10, 100, 1000, 5000]
     )
     assert bad.verdict is Verdict.FAILS
     assert bad.explanation == ""
-    shown = _presentable(bad, set())
+    shown = bad.beside(set())
     assert shown.explanation
     assert shown.figure == ""
     good = large_batch.adagrad_degrades(
         batch_cells(lambda b: b, lambda b: 1.0), [1, 10, 100, 1000, 5000]
     )
-    assert _presentable(good, {good.figure}) == good
+    assert good.beside({good.figure}) == good
 
 
 # -- data files -----------------------------------------------------------------------------------

@@ -32,7 +32,6 @@ from accelegrad.problems.sets import (
     Product,
     Simplex,
     WholeSpace,
-    _Foreign,
     as_feasible_set,
 )
 
@@ -1293,7 +1292,7 @@ class OwnSegment:
 
 def test_foreign_sets_tell_what_they_can():
     full, bare = as_feasible_set(OwnSegment()), as_feasible_set(OwnSimplex(1.0))
-    assert isinstance(full, _Foreign)
+    assert isinstance(full, FeasibleSet)
     assert (full.diameter, full.dimension) == (2.0, 1)
     assert full.linear_minimum(np.array([3.0])) == -3.0
     np.testing.assert_array_equal(full.project(np.array([5.0])), [1.0])

@@ -17,12 +17,12 @@ from proofs.extended import (
     CLASSIFICATION,
     CURVATURES,
     LOSSES,
-    PARAMETER,
     LinearObjective,
     PenaltyFormula,
     SetFormula,
 )
 from proofs.functions import Function, literal
+from reference.losses import PARAMETER
 
 Vector = Any
 

@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 import mpmath
 import numpy as np
 
+from reference.losses import loss_values
+
 EPS = float(np.finfo(np.float64).eps)
 LONG_EPS = float(np.finfo(np.longdouble).eps)
 #: Where long double is no wider than float64 its own rounding is as large as what is looked for.
@@ -91,34 +93,6 @@ class Known(NamedTuple):
 # -- losses ----------------------------------------------------------------------------------------
 
 
-def loss_values(name: str, m: Array, y: Array, kind: Kind, parameter: Any) -> Array:
-    """Return l(m, y) of the ten losses; `parameter` is the quantile, epsilon or delta."""
-    if name == "logistic":
-        z = y * m
-        return kind.log1p(kind.exp(-abs(z))) - np.minimum(z, 0)
-    if name in ("hinge", "squared_hinge", "modified_huber"):
-        short = np.maximum(1 - y * m, 0)
-        if name == "hinge":
-            return short
-        if name == "squared_hinge":
-            return short * short
-        return np.where(y * m >= -1, short * short, -4 * y * m)
-    r = m - y
-    if name == "squared":
-        return r * r / 2
-    if name == "absolute":
-        return abs(r)
-    if name == "huber":
-        return np.where(abs(r) <= parameter, r * r / 2, parameter * (abs(r) - parameter / 2))
-    if name == "quantile":
-        return np.maximum(-parameter * r, (1 - parameter) * r)
-    excess = np.maximum(abs(r) - parameter, 0)
-    if name == "epsilon_insensitive":
-        return excess
-    assert name == "squared_epsilon_insensitive", name
-    return excess * excess
-
-
 #: The losses with kinks, and the curvature of the others.
 CURVATURES = {
     "logistic": 0.25,
@@ -134,12 +108,6 @@ CURVATURES = {
 }
 LOSSES = tuple(CURVATURES)
 CLASSIFICATION = ("logistic", "hinge", "squared_hinge", "modified_huber")
-PARAMETER = {
-    "huber": "delta",
-    "quantile": "quantile",
-    "epsilon_insensitive": "epsilon",
-    "squared_epsilon_insensitive": "epsilon",
-}
 
 
 def loss_slopes(name: str, m: Any, y: Any, parameter: float, smoothing: float = 0.0) -> Any:

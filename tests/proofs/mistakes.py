@@ -238,7 +238,9 @@ def _models() -> Iterator[Mistake]:
     )
     yield Mistake(f"{dual}.value_at", raised(1e-3), "0.1 % too high")
     yield Mistake(f"{dual}.by", raised(1e-3), "0.1 % too high")
+    yield Mistake(f"{dual}.bound", raised(1e-3), "0.1 % too high")
     yield Mistake(f"{dual}.distance_bound", scaled(0.999), "0.1 % too short")
+    yield Mistake(f"{dual}.distance_by_gap", scaled(0.5), "half of it")
     yield Mistake("problems.losses:Loss.conjugate", scaled(1.001), "0.1 % too large")
     yield Mistake("proofs.null_space:DualBounds._value", raised(1e-3), "0.1 % too high")
     forgotten = Mistake("proofs.null_space:NullSpace.largest_imbalance", always(0.0))
@@ -255,6 +257,7 @@ def _models() -> Iterator[Mistake]:
         (forgotten,),
     )
     many = "proofs.multinomial_dual:MultinomialDual"
+    yield Mistake(f"{many}.at", raised(1e-3), "0.1 % too high")
     freed = Mistake(f"{many}._imbalance_cost", always(0.0))
     yield Mistake(f"{many}._balanced", same(2), "left unbalanced, for nothing", (freed,))
 

@@ -12,8 +12,8 @@ from sklearn.linear_model import LogisticRegression, QuantileRegressor
 
 import accelegrad as ag
 from accelegrad.problems.linear_model import LinearModel
-from accelegrad.proofs import null_space
-from accelegrad.proofs.null_space import NullSpace, obstacle
+from accelegrad.proofs import model_dual, null_space
+from accelegrad.proofs.null_space import AllRows, NullSpace, obstacle, slopes_reaching
 
 Q, EPS, DELTA = 0.3, 0.25, 0.8
 EXTRAS = {"quantile": Q, "epsilon": EPS, "delta": DELTA}
@@ -352,7 +352,7 @@ def test_separable_data_have_the_bound_zero(loss: str) -> None:
 def test_a_column_that_occurs_in_one_class_only(form: str, copied: str, monkeypatch) -> None:
     """Its parameter goes to infinity, and the rows that have it count for nothing in the end."""
     if copied == "few rows":  # which do not suffice here, so that all are used without copying
-        monkeypatch.setattr(null_space, "_FEW_ENTRIES", 0)
+        monkeypatch.setattr(null_space, "FEW_ENTRIES", 0)
     X, y = data("logistic", n=300, d=4)
     rare = np.flatnonzero(y > 0)[:6]
     Z = np.column_stack([X, np.isin(np.arange(300), rare)])
@@ -430,12 +430,9 @@ def test_bounds_do_not_depend_on_those_before() -> None:
     assert [second.dual_value(point) for point in points[::-1]] == ahead[::-1]
 
 
-def test_the_gram_matrix_is_computed_at_first_use_and_once(monkeypatch) -> None:
+def test_the_null_space_is_found_at_first_use_and_once(monkeypatch) -> None:
     made = []
-    original = NullSpace._gram
-    monkeypatch.setattr(
-        NullSpace, "_gram", lambda self, mixed=False: made.append(1) or original(self, mixed)
-    )
+    monkeypatch.setattr(model_dual, "NullSpace", lambda *given: made.append(1) or NullSpace(*given))
     X, y = data("squared")
     model = LinearModel(X, y, "squared")
     assert model.has_dual_bound
@@ -503,6 +500,14 @@ def test_errors_say_why_there_is_no_bound() -> None:
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -3.0])
 def test_a_gram_matrix_that_is_none_ends_the_search(bad):
     """As after an overflow: there is no bound then, and no error."""
+    rng = np.random.default_rng(0)
+    X, theta = rng.normal(size=(20, 3)), rng.uniform(-0.5, 0.5, 20)
+    low, high = -np.ones(20), np.ones(20)
+    rows = AllRows(NullSpace(X, np.full(20, 1 / 20), False))
+    assert slopes_reaching(rows, np.zeros(3), theta, low, high)[1]
     gram = np.eye(3)
     gram[0, 1] = gram[1, 0] = bad
-    assert null_space._solver(gram) is None
+    rows.gram = lambda room: gram
+    found, reached = slopes_reaching(rows, np.zeros(3), theta, low, high)
+    assert not reached
+    np.testing.assert_array_equal(found, theta)

@@ -17,7 +17,7 @@ FIRST_ROWS = 16
 # A block has about this many bytes where nothing says how many rows it has: 16 MB, which users are
 # told. What is parsed takes some times as much.
 BLOCK_BYTES = 1 << 24
-_PIECE = 1 << 20  # bytes of a plain file that are read in one go
+PIECE = 1 << 20  # bytes of a plain file that are read in one go
 _LINE_FEED, _CARRIAGE_RETURN = 10, 13
 
 
@@ -40,7 +40,7 @@ class Place(NamedTuple):
 def text_blocks(path: Path, rows: int | None) -> Iterator[TextBlock]:
     """Yield blocks of at most `rows` lines, or of about 16 MB, in the order of the file."""
     start, line = 0, 1
-    for text in _cut(content_pieces(path, _PIECE), rows):
+    for text in _cut(content_pieces(path, PIECE), rows):
         place = Place(start, len(text), line)
         yield TextBlock(plain_lines(path, text, line), line, place)
         start, line = start + len(text), line + _count_lines(text)

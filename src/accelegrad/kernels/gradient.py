@@ -456,7 +456,7 @@ def one_pass(
         _NO_ROWS if rows is None else read_only(np.ascontiguousarray(rows, np.int64), np.uint64)
     )
     count = given.y.size if rows is None else chosen.size
-    ends = _block_ends(given.matrix, count, rows is None, w.size)
+    ends = block_ends(given.matrix, count, rows is None, w.size)
     kept = np.empty((2, count if keep else 0))
     features = read_only(np.ascontiguousarray(w[:-1] if intercept else w))
     offset = float(w[-1]) if intercept else 0.0
@@ -479,7 +479,7 @@ def one_pass(
 _NO_ROWS = read_only(np.empty(0, np.uint64))
 
 
-def _block_ends(matrix: tuple[Array, ...], count: int, whole: bool, width: int) -> list[int]:
+def block_ends(matrix: tuple[Array, ...], count: int, whole: bool, width: int) -> list[int]:
     """Return where blocks of about equally many entries begin and end."""
     entries = matrix[0].size
     if not whole:

@@ -24,12 +24,12 @@ from accelegrad.problems.sets import Box, FeasibleSet, NonNegative, WholeSpace
 from accelegrad.problems.squares import row_chunks
 
 # Entries looked at in one go: bounds the memory taken.
-_BLOCK_ENTRIES = 1 << 18
+BLOCK_ENTRIES = 1 << 18
 # Of the data's precision, relative to the mean: a column that varies less is taken for constant.
 # Divided by a smaller deviation, the remaining digits in a product with X would be noise.
 _CONSTANT = 1e3
 # Rows that an intercept is fitted to, at most: a start need not be exact.
-_MOST_ROWS = 10_000
+MOST_ROWS = 10_000
 # An intercept is worth fitting where that alone leaves at most this share of the loss; chosen.
 _WORTH_FITTING = 0.1
 
@@ -210,7 +210,7 @@ def near_start(model: LinearModel, x: Vector) -> Vector:
     """
     if not model.fit_intercept:
         return x
-    rows = np.unique(np.linspace(0, model.n_samples - 1, _MOST_ROWS).astype(np.intp))
+    rows = np.unique(np.linspace(0, model.n_samples - 1, MOST_ROWS).astype(np.intp))
     y, shares = model.y[rows], model.shares[rows]
     with np.errstate(over="ignore", invalid="ignore"):
         margins = x[-1] + (model.X[rows] @ x[:-1] if x[:-1].any() else np.zeros(rows.size))
@@ -310,7 +310,7 @@ def _part_moments(X: Any, shares: Vector) -> _Moments:
 def _dense_moments(X: Any, shares: Vector) -> _Moments:
     n, d = X.shape
     merged = _Merged(d)
-    rows = max(1, _BLOCK_ENTRIES // d)
+    rows = max(1, BLOCK_ENTRIES // d)
     for start in range(0, n, rows):
         weights = shares[start : start + rows]
         weight = float(weights.sum())
@@ -363,7 +363,7 @@ def _part_filled(X: Any, shares: Vector) -> Vector:
         for columns, entries, weights in _entries(X, shares):
             filled += np.bincount(columns, weights * (entries != 0), d)
     else:
-        rows = max(1, _BLOCK_ENTRIES // d)
+        rows = max(1, BLOCK_ENTRIES // d)
         for start in range(0, n, rows):
             block = slice(start, start + rows)
             filled += shares[block] @ (X[block] != 0)
@@ -372,7 +372,7 @@ def _part_filled(X: Any, shares: Vector) -> Vector:
 
 def _entries(X: Any, shares: Vector) -> Iterator[tuple[Any, Vector, Vector]]:
     """Yield the columns, values and row weights of the stored entries, some rows at a time."""
-    cuts = np.searchsorted(X.indptr, np.arange(0, X.nnz, _BLOCK_ENTRIES))
+    cuts = np.searchsorted(X.indptr, np.arange(0, X.nnz, BLOCK_ENTRIES))
     bounds = np.unique(np.append(cuts, X.shape[0]))
     for first, last in pairwise(bounds):
         where = slice(X.indptr[first], X.indptr[last])
