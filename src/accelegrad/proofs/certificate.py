@@ -219,6 +219,8 @@ class DualCertificate:
         #: whether average slopes prove more than those at a point, which jump at kinks; without
         #: kinks they seldom do while those at points get better
         self._averages = self.model.loss.curvature == math.inf
+        #: whether bounds without l1 term and constraint are tried: until one is no better
+        self._drops_terms = True
         self._count = self._looks = 0
         self._next = PATIENCE if dual.needs_null_space else 0
         self._next_late = LATE_PATIENCE
@@ -362,9 +364,9 @@ class DualCertificate:
             weights = at.w[: self.model.n_features]
             for theta in slopes:
                 self._raise_to(dual.bound(dual.repaired(theta, weights), least=self.lower_bound))
-        if self.model.has_dual_bound:
+        if self._drops_terms and self.model.has_dual_bound:
             # Without l1 term and constraint the minimum is no larger; it may be near.
-            self._raise_to(at.dual_value)
+            self._drops_terms = self._raise_to(at.dual_value)
 
     def finish(self) -> None:
         """Compute the expensive bounds from what is known by now.
@@ -381,7 +383,7 @@ class DualCertificate:
             return
         if not self.dual.needs_null_space:
             if not self.dual.has_only_l2:
-                self._looks = -1  # the next look tries all
+                self._looks, self._drops_terms = -1, True  # the next look tries all
                 self._look(self._best)
         elif not self._raise_to(self._best.dual_value) and self._weight > LEAST_WEIGHT:
             self._raise_to(self.dual.at_slopes(self._slopes / self._weight))
@@ -401,6 +403,7 @@ class DualCertificate:
         "lower_bound",
         "_best_value",
         "_count",
+        "_drops_terms",
         "_looks",
         "_next",
         "_next_late",
