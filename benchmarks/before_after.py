@@ -1,4 +1,4 @@
-"""Problems of every kind timed in two checkouts, in one interleaved run: is one slower than the other.
+"""Problems of every kind timed in two checkouts by turns: is one slower than the other.
 
 A process for each checkout fits the same problems in turn (before, after, after, before, ...), so
 that a busy machine disturbs both alike. The first fit of a problem is not counted: it loads and

@@ -134,10 +134,12 @@ class Seen(NamedTuple):
 
 def _weighted_sums(model: LinearModel, block: list[Seen]) -> SlopeSums:
     """Return the sums of several, each times its weight."""
-    *numbers, points, gradients = (np.array(column) for column in zip(*block, strict=True))
-    weights, *others = (column[:, np.newaxis] for column in numbers)
-    level, error, combination, off = _level_and_combination(model, *others, points, gradients)
-    level, error, weights = weights * level, weights * error, weights.ravel()
+    columns = [np.array(column) for column in zip(*block, strict=True)]
+    # Numbers stand beside the rows of the points and of their gradients.
+    numbers = [column[:, np.newaxis] for column in columns[1:-2]]
+    found = _level_and_combination(model, *numbers, *columns[-2:])
+    weights, (level, error, combination, off) = columns[0], found
+    level, error = weights * level.ravel(), weights * error.ravel()
     # What is lost in the sums, and in the sums of what was lost before.
     lost, vanished = growth(len(block)), len(block) * SMALLEST
     return SlopeSums(

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,8 +25,6 @@ from accelegrad.problems.rounding import FEW, SMALLEST, UNIT, PointRounding, gro
 from accelegrad.problems.squares import norm
 from accelegrad.proofs.region import Region
 from accelegrad.rules.base import Evaluated, inner
-
-Row = TypeVar("Row", bound=tuple[Any, ...])
 
 #: Cuts are added to the aggregate this many at a time where vectors have more than `LONG_VECTOR`
 #: entries or no bound can end the run; else one by one, which costs more and proves more. Chosen.
@@ -234,16 +232,15 @@ class CutCertificate:
         self._pending = rows_of(Cut, state["pending"])
 
 
-def columns_of(kind: type[Any], rows: list[Any]) -> dict[str, npt.NDArray[Any]]:
+def columns_of(kind: Any, rows: list[Any]) -> dict[str, npt.NDArray[Any]]:
     """Return the fields of NamedTuples, each as an array: what a checkpoint can hold."""
     columns = zip(*rows, strict=True) if rows else [()] * len(kind._fields)
     return {name: np.array(column) for name, column in zip(kind._fields, columns, strict=True)}
 
 
-def rows_of(kind: type[Row], columns: Mapping[str, npt.NDArray[Any]]) -> list[Row]:
+def rows_of(kind: Any, columns: Mapping[str, npt.NDArray[Any]]) -> list[Any]:
     """Return the NamedTuples, of numbers and vectors, whose fields these are."""
-    fields: Any = kind
-    rows = zip(*(columns[name] for name in fields._fields), strict=True)
+    rows = zip(*(columns[name] for name in kind._fields), strict=True)
     return [kind(*(part if np.ndim(part) else float(part) for part in row)) for row in rows]
 
 
