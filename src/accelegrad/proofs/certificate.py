@@ -16,6 +16,7 @@ import numpy as np
 from accelegrad.errors import Vector
 from accelegrad.problems.linear_model import LinearModel, ModelPoint
 from accelegrad.problems.rounding import FEW, SMALLEST, UNIT, growth, slopes_norm
+from accelegrad.problems.row_sum import RowPoint, RowSum
 from accelegrad.proofs.cuts import (
     BLOCK_CUTS,
     BLOCK_NUMBERS,
@@ -54,29 +55,29 @@ FORGETTING = 2.0
 
 
 class LateBound:
-    """A lower bound of a linear model's minimum that is expensive, and computed when called.
+    """A lower bound of the minimum of a sum over rows: expensive, and computed when called.
 
     Parameters
     ----------
-    model : LinearModel
-        The model.
+    model : RowSum
+        The sum.
     point : Vector, optional
         The point whose slopes give it, or
     slopes : Vector, optional
-        the slopes themselves.
+        the slopes themselves, of rows in memory.
     smoothing : float
         The parameter mu of the smoothed loss whose slopes are meant; 0: no smoothing.
-    known : ModelPoint, optional
-        What the model whose slopes are meant knows at the point already.
+    known : RowPoint, optional
+        What the sum whose slopes are meant knows at the point already.
     """
 
     def __init__(
         self,
-        model: LinearModel,
+        model: RowSum,
         point: Vector | None = None,
         slopes: Vector | None = None,
         smoothing: float = 0.0,
-        known: ModelPoint | None = None,
+        known: RowPoint | None = None,
     ) -> None:
         self._model, self._known = model, known
         self._point, self._slopes, self._smoothing = point, slopes, smoothing
@@ -85,12 +86,13 @@ class LateBound:
         """Return the bound."""
         model = self._model
         if self._slopes is not None:
-            return model.dual.bound(self._slopes)
+            assert model.in_memory is not None
+            return model.in_memory.dual.bound(self._slopes)
         assert self._point is not None
         known = self._known
         if known is None:
             source = model.smoothed(self._smoothing) if self._smoothing else model
-            known = source.evaluate(self._point)
+            known = source.at(self._point)
         return known.dual_value if not self._smoothing else known.beside(model).dual_value_by(known)
 
     def state(self) -> dict[str, Any]:
@@ -393,7 +395,7 @@ class DualCertificate:
     def _at(self, evaluation: Any) -> ModelPoint:
         """Return what the model knows at the point; margins that a rule carried over are gone."""
         known: ModelPoint | None = getattr(evaluation, "model", None)
-        return self.model.evaluate(evaluation.point) if known is None else known
+        return self.model.at(evaluation.point) if known is None else known
 
     def forget(self) -> None:
         """Start a new average."""
@@ -432,7 +434,7 @@ class DualCertificate:
         self._sums = SlopeSums(**state["sums"])
         self._best_seen = None if seen is None else Seen(**seen)
         self._pending = rows_of(Seen, state["pending"])
-        self._best = None if best is None else self.model.evaluate(best)
+        self._best = None if best is None else self.model.at(best)
         self._late = None if late is None else LateBound(self.model, **late)
 
 
