@@ -474,7 +474,8 @@ def _certificate(
 ) -> Certificate:
     """Return what collects the proof.
 
-    `often` asks for expensive bounds more often; `feasible` says whether all points are in the set.
+    `often` asks for expensive bounds more often, and far from the `goal` cheaper ones come less
+    often; `feasible` says whether all points are in the set.
     """
     if not judged:
         return Certificate(None, None)
