@@ -97,13 +97,13 @@ def test_a_pass_gives_what_the_products_give(loss: str, layout: str, dtype: type
             model = model_of(LAYOUTS[layout](X), y, loss, **options)
             w = point(model)
             value, gradient = plain(model.value_and_gradient, w)
-            before = plain(model.evaluate, w)
+            before = plain(model.at, w)
             assert compiled(kernels.wanted, kernels.readable(model.X))
             for threads in (1, 2, 3):
                 found = compiled(model.value_and_gradient, w, threads=threads)
                 assert found[0] == pytest.approx(value, rel=tolerance)
                 assert_close(found[1], gradient, tolerance)
-                at = compiled(model.evaluate, w, threads=threads)
+                at = compiled(model.at, w, threads=threads)
                 assert_close(at.margins, before.margins, tolerance)
                 assert_close(at.derivatives, before.derivatives, tolerance)
                 assert at.gradient.dtype == at.margins.dtype == at.derivatives.dtype == np.float64
@@ -118,7 +118,7 @@ def test_all_ways_to_ask_give_the_same_bits(layout: str) -> None:
     for threads in (1, 2):
         value, gradient = compiled(model.value_and_gradient, w, threads=threads)
         for _ in range(3):
-            at = compiled(model.evaluate, w, threads=threads)
+            at = compiled(model.at, w, threads=threads)
             assert value == at.value == compiled(model.value, w, threads=threads)
             np.testing.assert_array_equal(gradient, at.gradient)
             np.testing.assert_array_equal(gradient, compiled(model.gradient, w, threads=threads))
@@ -149,9 +149,7 @@ def test_any_shape_on_more_threads_than_rows(n: int, d: int, layout: str) -> Non
         found = compiled(model.value_and_gradient, w, threads=threads)
         assert found[0] == pytest.approx(value, rel=1e-12)
         assert_close(found[1], gradient, 1e-12)
-        assert_close(
-            compiled(model.evaluate, w, threads=threads).margins, X @ w[:-1] + w[-1], 1e-12
-        )
+        assert_close(compiled(model.at, w, threads=threads).margins, X @ w[:-1] + w[-1], 1e-12)
 
 
 @pytest.mark.parametrize("layout", ["int32", "int64"])
@@ -178,7 +176,7 @@ def test_wide_sparse_rows_take_turns_with_their_gradient(dtype: type) -> None:
     margins = exact @ w
     expected = exact.T @ (margins - model.y) / n
     for threads in (1, 2):
-        at = compiled(model.evaluate, w, threads=threads)
+        at = compiled(model.at, w, threads=threads)
         assert_close(at.margins, margins, 1e-12)
         assert_close(at.gradient, expected, 1e-12)
     rows = np.array([5, 300, 5, 17])
@@ -229,7 +227,7 @@ def test_the_logistic_loss_is_exact_to_rounding() -> None:
     model = LinearModel(z[:, None], np.ones(z.size))
     with kernels.use("always"):
         found = [model.batch_value_and_gradient([1.0], [i])[0] for i in range(z.size)]
-        slopes = model.evaluate([1.0]).derivatives
+        slopes = model.at([1.0]).derivatives
     exact = [math.log1p(math.exp(-abs(m))) - min(m, 0.0) for m in z]
     np.testing.assert_allclose(found, exact, rtol=8e-16)
     decays = np.array([math.exp(-abs(m)) for m in z])  # NumPy's own is less exact on some CPUs
@@ -243,10 +241,10 @@ def test_nan_and_overflow_come_out_as_from_the_products(layout: str, loss: str) 
     model = model_of(LAYOUTS[layout](X), y, loss)
     for w in (np.nan, np.inf, -np.inf, 1e300, -1e300, 1e155, 800.0, 0.0):
         with np.errstate(all="ignore"):
-            before = plain(model.evaluate, [w])
+            before = plain(model.at, [w])
             value, gradient = before.value, before.gradient
         for threads in (1, 2):  # without a warning
-            at = compiled(model.evaluate, [w], threads=threads)
+            at = compiled(model.at, [w], threads=threads)
             np.testing.assert_allclose(at.value, value, rtol=1e-15)
             if np.isnan(w):  # a value that is not a number says enough: slopes may be anything
                 continue
@@ -355,7 +353,7 @@ def test_an_evaluation_does_not_change_with_the_callers_array() -> None:
     X, y = data("logistic")
     model = LinearModel(X, y, l2=0.5)
     w = np.ones(7)
-    at = compiled(model.evaluate, w)
+    at = compiled(model.at, w)
     expected = compiled(model.value_and_gradient, w)
     w[:] = 7.0
     assert at.value == expected[0]
@@ -487,6 +485,6 @@ def test_where_arrays_are_in_memory_does_not_matter(d: int, loss: str) -> None:
             first = rng.integers(8)
             w = np.empty(d + 8)[first : first + d]
             w[:] = x
-            at = model.evaluate(w)
+            at = model.at(w)
             seen.add((at.value, at.gradient.tobytes(), at.margins.tobytes()))
     assert len(seen) == 1

@@ -280,10 +280,10 @@ def test_huber_regressor_has_the_minimiser_of_the_model_with_its_scale() -> None
     for strength in (1.0, 0.01):
         problem = problem_for("huber", data, strength)
         answer, _ = timed(SOLVERS["huber"].make(problem.model(data), 3000, {}))
-        at = problem.model(data).evaluate(answer.x)
+        at = problem.model(data).at(answer.x)
         assert at.dual_gap <= 1e-7 * at.value
         other = replace(problem, options={"delta": 1.1 * problem.options["delta"]}).model(data)
-        assert other.evaluate(answer.x).dual_gap > 1e-4 * at.value  # the delta matters
+        assert other.at(answer.x).dual_gap > 1e-4 * at.value  # the delta matters
 
 
 def test_the_numbers_of_iterations_grow_by_half() -> None:

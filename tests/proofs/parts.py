@@ -423,7 +423,7 @@ def estimator_bounds(rng: np.random.Generator) -> None:
     _, _, search = _solved(data, rng, chosen=whole, penalty=penalty)
     known, best = search.best()
     best = best.astype(np.float64)
-    seen = problem.model.evaluate(best)
+    seen = problem.model.at(best)
     slopes = [seen.derivatives, 0.7 * seen.derivatives]
     if bound.can_repair:
         slopes.append(bound.repaired(seen.derivatives, best[:d]))
@@ -506,7 +506,7 @@ def mended(rng: np.random.Generator) -> None:
     )
     if formula.fit_intercept and rng.random() < 0.5:  # far off: then what is not balanced counts
         w[-1] += (abs(w[-1]) + 1.0) * 10.0 ** rng.uniform(-2, 1) * rng.choice([-1, 1])
-    own = model.evaluate(w)
+    own = model.at(w)
     at = own
     if CURVATURES[formula.loss] == np.inf:
         at = own.beside(model.smoothed((float(np.std(data.y)) or 1.0) * 10.0 ** rng.uniform(-4, 0)))

@@ -61,7 +61,7 @@ def test_no_sample_and_no_curvature_makes_a_bound_wrong(loss, kind, intercept):
     smooth = model if loss in SMOOTH else model.smoothed(0.05)
     finite = 0
     for scale in (0.0, 0.01, 1.0):
-        at = smooth.evaluate(best + scale * rng.standard_normal(best.size))
+        at = smooth.at(best + scale * rng.standard_normal(best.size))
         own = at if smooth is model else at.beside(model)
         known = Factored(second_derivative_matrix(smooth, at) + 1e-9 * np.eye(best.size), 0.0, 0.0)
         for size, curvature in ((3, known), (100, known), (100, Nothing())):
@@ -87,7 +87,7 @@ def test_the_gap_is_that_of_the_slopes_by_the_dual_function(loss, intercept, mon
     model = problem(loss, l2=1e-2, fit_intercept=intercept)
     smooth = model if loss in SMOOTH else model.smoothed(0.1)
     start = ag.minimize(smooth, rtol=0.02, rng=0).x + 0.02
-    at = smooth.evaluate(start)
+    at = smooth.at(start)
     own = at if smooth is model else at.beside(model)
     sample = everything(smooth, at)
     curvature = Factored(second_derivative_matrix(smooth, at), 0.0, 0.0)
@@ -116,7 +116,7 @@ def test_with_all_rows_of_least_squares_nothing_is_left(intercept):
     if intercept:
         ridge[-1, -1] = 0.0
     lowest = model.value(np.linalg.solve(rows.T @ rows / 400 + ridge, rows.T @ model.y / 400))
-    at = model.evaluate(np.full(rows.shape[1], 0.3))
+    at = model.at(np.full(rows.shape[1], 0.3))
     curvature = Factored(second_derivative_matrix(model, at), 0.0, 0.0)
     gap = at.value - mended_bound.mended_bound(at, at, everything(model, at), curvature, 1e-12)
     assert_allclose(gap, at.value - lowest, rtol=1e-9)

@@ -189,7 +189,7 @@ def test_second_derivatives_are_those_of_the_slopes(loss):
     model = problem(loss, rows=400)
     if loss in KINKED:
         model = model.smoothed(0.3)
-    at = model.evaluate(np.random.default_rng(0).normal(size=8))
+    at = model.at(np.random.default_rng(0).normal(size=8))
     h = 1e-6
     ends = [model.loss.derivative(at.margins + d, model.y) for d in (-h, h)]
     numeric = (ends[1] - ends[0]) / (2 * h)
@@ -206,7 +206,7 @@ def test_cautious_curvature_is_that_of_a_parabola_above(loss):
     model = problem(loss, rows=200)
     if loss in KINKED:
         model = model.smoothed(0.2)
-    at = model.evaluate(2 * np.random.default_rng(1).normal(size=8))
+    at = model.at(2 * np.random.default_rng(1).normal(size=8))
     bends = at.curvatures(caution=1.0) / model.shares
     for move in np.linspace(-3, 3, 41):
         step = np.where(bends > 0, -move * np.sign(at.derivatives), 0.0)

@@ -16,11 +16,12 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from accelegrad.errors import Vector
 from accelegrad.problems.linear_model import LinearModel
 from accelegrad.problems.penalties import Penalty
-from accelegrad.problems.rounding import FEW, SMALLEST, UNIT, growth
+from accelegrad.problems.rounding import FEW, SMALLEST, UNIT, PointRounding, growth
 from accelegrad.problems.squares import norm
 from accelegrad.proofs.region import Region
 from accelegrad.rules.base import Evaluated, inner
@@ -34,6 +35,22 @@ BLOCK_NUMBERS = 1 << 20
 LEAST_WEIGHT = 1e-200
 #: The smallest gap that is asked for, as a multiple of what rounding can add to a bound
 PROVABLE = 2.0
+
+
+def rounding_of(model: LinearModel, evaluation: Any) -> PointRounding:
+    """Return how far value and gradient of an evaluation can be off.
+
+    An evaluation that has room for it keeps it: cuts, dual and the final gap ask in turn.
+    """
+    kept = getattr(evaluation, "rounding", None)
+    if kept is not None and kept[0] is model:
+        known: PointRounding = kept[1]
+        return known
+    value = evaluation.value - getattr(evaluation, "penalty", 0.0)
+    found = model.rounding_at(evaluation.point, value)
+    if hasattr(evaluation, "rounding"):
+        evaluation.rounding = model, found
+    return found
 
 
 class Cut(NamedTuple):
@@ -95,18 +112,18 @@ class CutCertificate:
         length = math.sqrt(square) if square > 1e-280 else norm(gradient)
         away = norm(offset)
         penalty = getattr(evaluation, "penalty", 0.0)  # the cuts are those of the function alone
-        off, slack = self._rounding(evaluation, value - penalty)
+        off, slack = self._rounding(evaluation)
         # The product is at most `size`; so may each of its terms be.
         size = abs(value) + abs(penalty) + length * away
         error = self._growth * size + off + slack * away + offset.size * SMALLEST
         level = value - penalty - slope
         return Cut(weight, level, abs(level), error, slack, length, gradient)
 
-    def _rounding(self, evaluation: Evaluated, value: float) -> tuple[float, float]:
+    def _rounding(self, evaluation: Evaluated) -> tuple[float, float]:
         """Return how far value and gradient can be off: nothing is known of a user's function."""
         if self.model is None:
             return 0.0, 0.0
-        rounding = self.model.rounding_at(evaluation.point, value)
+        rounding = rounding_of(self.model, evaluation)
         return rounding.value, rounding.gradient
 
     def resolution(self, evaluation: Evaluated) -> float:
@@ -199,14 +216,12 @@ class CutCertificate:
 
     def state(self) -> dict[str, Any]:
         """Return all that has to be kept to go on."""
-        columns = zip(*self._pending, strict=True) if self._pending else [()] * len(Cut._fields)
-        pending = zip(Cut._fields, columns, strict=True)
         return {
             "lower_bound": self.lower_bound,
             "radius": self.region.radius,
             "sum": self._sum._asdict(),
             "count": self._count,
-            "pending": {name: np.array(column) for name, column in pending},
+            "pending": columns_of(Cut, self._pending),
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -214,11 +229,19 @@ class CutCertificate:
         self.lower_bound = state["lower_bound"]
         self.region.radius = state["radius"]
         self._sum, self._count = Cut(**state["sum"]), state["count"]
-        columns = [state["pending"][name] for name in Cut._fields]
-        self._pending = [
-            Cut._make([*(float(number) for number in numbers), gradient])
-            for *numbers, gradient in zip(*columns, strict=True)
-        ]
+        self._pending = rows_of(Cut, state["pending"])
+
+
+def columns_of(kind: Any, rows: list[Any]) -> dict[str, npt.NDArray[Any]]:
+    """Return the fields of NamedTuples, each as an array: what a checkpoint can hold."""
+    columns = zip(*rows, strict=True) if rows else [()] * len(kind._fields)
+    return {name: np.array(column) for name, column in zip(kind._fields, columns, strict=True)}
+
+
+def rows_of(kind: Any, columns: Mapping[str, npt.NDArray[Any]]) -> list[Any]:
+    """Return the NamedTuples, of numbers and vectors, whose fields these are."""
+    rows = zip(*(columns[name] for name in kind._fields), strict=True)
+    return [kind(*(part if np.ndim(part) else float(part) for part in row)) for row in rows]
 
 
 def _summed(total: Cut, block: list[Cut]) -> Cut:

@@ -284,7 +284,7 @@ class ModelDual:
 
         Over a convex set that holds x0 too, since the minimum there is no lower.
         """
-        at = self.model.evaluate(x0)
+        at = self.model.at(x0)
         excess = at.dual_gap + self.model.rounding_at(x0, at.value).value
         return ROUNDED_UP * math.sqrt(2.0 * excess / self.model.l2)
 

@@ -18,6 +18,7 @@ from scipy.linalg.blas import ddot
 from accelegrad.errors import NonFiniteError, Vector
 from accelegrad.problems.linear_model import LinearModel
 from accelegrad.problems.penalties import Penalty
+from accelegrad.problems.rounding import PointRounding
 from accelegrad.problems.row_blocks import RowNumbers
 from accelegrad.problems.row_sum import RowPoint, RowSum
 from accelegrad.problems.sampling import BatchSampler
@@ -43,6 +44,7 @@ class Evaluation:
         "model",
         "penalty",
         "point",
+        "rounding",
         "squared_norm",
         "value",
     )
@@ -61,6 +63,8 @@ class Evaluation:
         self.penalty = penalty  # the part of the value that comes from the penalty
         self.dual_value: float | None = None  # a lower bound of the minimum, where one came along
         self.late_bound: Any = None  # a `LateBound`: one that is expensive to compute
+        #: what rounding can do here, and to which model: kept by `accelegrad.proofs.cuts`
+        self.rounding: tuple[LinearModel, PointRounding] | None = None
         self.squared_norm = math.nan if gradient is None else checked_square(gradient)
         self.model = model
         self._gradient = gradient

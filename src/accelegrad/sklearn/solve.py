@@ -20,7 +20,7 @@ import numpy as np
 from scipy.optimize import OptimizeResult
 
 from accelegrad.errors import Vector
-from accelegrad.minimize import minimize
+from accelegrad.front_door import minimize
 from accelegrad.problems.linear_model import LinearModel
 from accelegrad.problems.multinomial import MultinomialModel, ScaledClasses
 from accelegrad.problems.penalties import L1

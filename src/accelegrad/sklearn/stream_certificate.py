@@ -73,7 +73,7 @@ class _Sums:
             value, _ = model.value_and_gradient(x)
             self._loss += weight * (value - 0.5 * float(x @ problem.l2_slope(x)))
             return
-        seen = model.evaluate(x)
+        seen = model.at(x)
         sums = DualSums.of(model, seen.derivatives, mean_loss=seen.mean_loss, weight=weight)
         self._dual = sums if self._dual is None else self._dual + sums
 

@@ -90,7 +90,7 @@ def find_minimum(model: LinearModel, seconds: float = math.inf, *, exact: bool =
         found = _by_linear_programme(rows)
     else:
         found = _by_smoothing(rows)
-    at = model.evaluate(found.x)
+    at = model.at(found.x)
     lower = max(found.lower, at.dual_value) if model.l2 > 0 else found.lower
     return Minimum(
         found.x, at.value, min(lower, at.value), found.solver, time.perf_counter() - begun

@@ -299,6 +299,7 @@ def _built_run(
         model,
         judged=oracle.exact_values or judge is not None,
         often=options.has_goal or wishes.restart is not None,
+        goal=options.goal,
         feasible=wishes.project_y is not False,
     )
     _check_needs(setting.rule, oracle, options, certificate)
@@ -463,11 +464,18 @@ def _generator(rng: Any) -> np.random.Generator:
 
 
 def _certificate(
-    setting: Setting, model: LinearModel | None, *, judged: bool, often: bool, feasible: bool
+    setting: Setting,
+    model: LinearModel | None,
+    *,
+    judged: bool,
+    often: bool,
+    goal: Goal,
+    feasible: bool,
 ) -> Certificate:
     """Return what collects the proof.
 
-    `often` asks for expensive bounds more often; `feasible` says whether all points are in the set.
+    `often` asks for expensive bounds more often, and far from the `goal` cheaper ones come less
+    often; `feasible` says whether all points are in the set.
     """
     if not judged:
         return Certificate(None, None)
@@ -478,7 +486,7 @@ def _certificate(
     dual = None
     if model is not None and (feasible or not constrains(setting.feasible_set)):
         bounds = _model_dual(setting, model)
-        dual = DualCertificate(bounds, often=often) if bounds is not None else None
+        dual = DualCertificate(bounds, often=often, goal=goal) if bounds is not None else None
     # A guessed region has nothing to add to a bound that holds everywhere and gets tight.
     guessed = region is not None and region.growing
     if region is None or (guessed and dual is not None and dual.gets_tight):
