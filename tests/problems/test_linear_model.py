@@ -919,3 +919,17 @@ def test_a_model_of_some_rows_is_that_of_these_rows_alone(sparse, weighted):
     assert part.dual_gap(point) == alone.dual_gap(point)
     assert whole.n_samples == 30
     assert whole.l2 == 0.1
+
+
+def test_a_sparse_matrix_with_entries_outside_of_it_is_refused():
+    """Compiled code would read or write there."""
+    X, y = sp.random(20, 8, 0.3, format="csr", random_state=0), np.ones(20)
+    for change, message in (
+        (lambda X: X.indices.__setitem__(5, 8), "column numbers from 0 to 7, .* to 8"),
+        (lambda X: X.indices.__setitem__(5, -1), "numbers from -1 to"),
+        (lambda X: X.indptr.__setitem__(3, X.indptr[-1]), "indptr that does not fall"),
+    ):
+        changed = X.copy()
+        change(changed)
+        with pytest.raises(ValueError, match=message):
+            LinearModel(changed, y)

@@ -35,6 +35,8 @@ from accelegrad.kernels.compile import (
     Call,
     announces,
     compiled,
+    csr_layouts,
+    dense_layouts,
     kernel,
     layout,
     summing,
@@ -499,11 +501,8 @@ def _block_ends(matrix: tuple[Array, ...], count: int, whole: bool, width: int) 
 @announces
 def _calls() -> Iterator[Call]:
     """Yield a call for matrices of all the types that there are kernels for."""
-    for dtype in (np.float64, np.float32):
-        yield _call((read_only(np.ones((1, 1), dtype)),))
-        for index in (np.uint32, np.uint64):
-            parts = np.ones(1, dtype), np.zeros(1, index), np.arange(2, dtype=index)
-            yield _call(tuple(read_only(part) for part in parts))
+    for _, matrix in (*dense_layouts(), *csr_layouts()):
+        yield _call(matrix)
 
 
 def _call(matrix: tuple[Array, ...]) -> Call:

@@ -31,7 +31,7 @@ class CsrRows(NamedTuple):
 
     data: npt.NDArray[Any]
     indices: npt.NDArray[Any]
-    indptr: npt.NDArray[np.uint64]
+    indptr: npt.NDArray[Any]
     table: Vector  # y_i, n p_i, x0.a_i, ||a_i||^2
 
 
@@ -60,13 +60,28 @@ def aligned(rows: int, columns: int) -> Vector:
     return flat[first : first + rows * columns].reshape(rows, columns)
 
 
+@compiled
+def sparse_product(data: Any, indices: Any, start: int, stop: int, x: Any) -> float:
+    """Return a_i.x for a row whose entries are from start to stop."""
+    total = 0.0
+    for e in range(start, stop):
+        total += data[e] * x[indices[e]]
+    return total
+
+
+@compiled
+def add_sparse_row(data: Any, indices: Any, start: int, stop: int, c: float, x: Any) -> None:
+    """Add c a_i to x."""
+    for e in range(start, stop):
+        x[indices[e]] += c * data[e]
+
+
 @kernel
 def row_squares(data: Any, indices: Any, indptr: Any, total: Any) -> Any:
-    """Return ||a_i||^2, also where a column comes more than once in a row."""
+    """Return ||a_i||^2, also where a column comes more than once in a row; `total` is zero."""
     squares = np.zeros(indptr.size - 1)
     for i in range(squares.size):
-        for e in range(indptr[i], indptr[i + 1]):
-            total[indices[e]] += data[e]
+        add_sparse_row(data, indices, indptr[i], indptr[i + 1], 1.0, total)
         for e in range(indptr[i], indptr[i + 1]):
             squares[i] += total[indices[e]] ** 2
             total[indices[e]] = 0.0
@@ -78,8 +93,7 @@ def row_products(data: Any, indices: Any, indptr: Any, x: Any) -> Any:
     """Return a_i.x."""
     products = np.zeros(indptr.size - 1)
     for i in range(products.size):
-        for e in range(indptr[i], indptr[i + 1]):
-            products[i] += data[e] * x[indices[e]]
+        products[i] = sparse_product(data, indices, indptr[i], indptr[i + 1], x)
     return products
 
 

@@ -46,6 +46,8 @@ def design_matrix(given: Any, *, checked: bool = False) -> Any:
         )
     if _is_sparse(X):
         X = X.tocsr()
+        if not checked:
+            _check_places(X)
     if X.dtype not in (np.float32, np.float64):
         X = X.astype(np.float64)
     if not _is_sparse(X) and not _fit_for_blas(X):
@@ -54,6 +56,21 @@ def design_matrix(given: Any, *, checked: bool = False) -> Any:
     if bad is not None:
         raise ValueError(f"X must be finite, but row {bad} has an entry that is not.")
     return X
+
+
+def _check_places(X: Any) -> None:
+    """Refuse a CSR matrix with entries outside of it: kernels would read or write there.
+
+    SciPy checks all else when a matrix is made.
+    """
+    if (np.diff(X.indptr) < 0).any():
+        raise ValueError("X must have an indptr that does not fall, but it does.")
+    columns = X.indices[: X.indptr[-1]]
+    if columns.size and not 0 <= columns.min() <= columns.max() < X.shape[1]:
+        raise ValueError(
+            f"X must have column numbers from 0 to {X.shape[1] - 1}, but it has numbers from "
+            f"{columns.min()} to {columns.max()}."
+        )
 
 
 def _fit_for_blas(X: Array) -> bool:

@@ -119,12 +119,12 @@ class Epochs:
         for name in dense.NUMBERS.names or ():
             numbers[name] = self.model.l2 if name == "l2" else getattr(epoch, name)
         if len(data.matrix) == 1:
-            dense.run_dense(numbers, data.matrix[0], given, path, order, self.batch_size)
+            steps, arrays = dense.dense_epoch, (given, path)
         else:
             if self._room is None:
                 self._room = sparse.room(self.model.n_features)
-            arrays = (data.matrix, given, path, self._room, order)
-            sparse.run_sparse(numbers, *arrays, self.batch_size)
+            steps, arrays = sparse.sparse_epoch, (given, path, self._room)
+        steps(numbers, *data.matrix, *arrays, read_only(order), self.batch_size)
         changed = {
             name: numbers[name].item() for name in ("radius", "squares", "step_size", "done")
         }
