@@ -77,13 +77,13 @@ def layout(data: npt.DTypeLike, index: npt.DTypeLike | None = None) -> str:
     return f"dense {name}" if index is None else f"CSR {name}/{8 * np.dtype(index).itemsize} bits"
 
 
-def dense_layouts() -> Iterator[tuple[str, tuple[npt.NDArray[Any], ...]]]:
+def dense_layouts() -> Iterator[tuple[str, Any]]:
     """Yield the layouts of dense rows that there are kernels for, each with such a matrix."""
     for dtype in (np.float64, np.float32):
         yield layout(dtype), (read_only(np.ones((1, 1), dtype)),)
 
 
-def csr_layouts() -> Iterator[tuple[str, tuple[npt.NDArray[Any], ...]]]:
+def csr_layouts() -> Iterator[tuple[str, Any]]:
     """Yield the layouts of CSR rows that there are kernels for, each with a row without entries."""
     for dtype in (np.float64, np.float32):
         for index in (np.uint32, np.uint64):

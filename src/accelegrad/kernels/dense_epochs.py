@@ -250,7 +250,7 @@ class DenseEpochs(Epochs):
         return array
 
     def _run(self, rows: npt.NDArray[np.int64], batch_size: int) -> int:
-        rows_of = (*self.data.matrix, self._table, self._change)
+        rows_of = (*self.matrix, self._table, self._change)
         points = (self._points, self.x0, self._gradient)
         return int(
             dense_steps(

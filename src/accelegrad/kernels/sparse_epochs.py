@@ -49,7 +49,7 @@ class SparseEpochs(Epochs):
         super().__init__(kind, data, x0, **settings)
         d, dtype = self.n_features, data.matrix[1].dtype
         self._scratch = Scratch(np.zeros(d), np.empty(0, dtype), np.empty(0))
-        self._rows = CsrRows(*data.matrix, self._row_table())
+        self._rows = CsrRows(*self.matrix, self._row_table())
         self._columns = aligned(d, (sparse_coupled if self._coupled else sparse_descent).WIDTH)
         self._seen = Seen(
             np.zeros(self.n_samples, np.uint8),
@@ -65,7 +65,7 @@ class SparseEpochs(Epochs):
         return self._state[0]
 
     def _row_table(self) -> Vector:
-        table, matrix = aligned(self.n_samples, 4), self.data.matrix
+        table, matrix = aligned(self.n_samples, 4), self.matrix
         table[:, TARGET], table[:, SHARE] = self.data.y, self._row_weights
         table[:, SQUARES] = row_squares(*matrix, self._scratch.total)
         if self._features.any():

@@ -118,6 +118,8 @@ class Epochs:
         numbers = np.zeros(1, dense.NUMBERS)
         for name in dense.NUMBERS.names or ():
             numbers[name] = self.model.l2 if name == "l2" else getattr(epoch, name)
+        steps: Any
+        arrays: tuple[Any, ...]
         if len(data.matrix) == 1:
             steps, arrays = dense.dense_epoch, (given, path)
         else:
