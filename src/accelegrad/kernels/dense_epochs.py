@@ -250,13 +250,9 @@ class DenseEpochs(Epochs):
         return array
 
     def _run(self, rows: npt.NDArray[np.int64], batch_size: int) -> int:
-        rows_of = (*self.matrix, self._table, self._change)
-        points = (self._points, self.x0, self._gradient)
-        return int(
-            dense_steps(
-                self._state, self._fixed, *rows_of, *points, self._coupled, rows, batch_size
-            )
-        )
+        (X,) = self.data.matrix
+        data = (X, self._table, self._change, self._points, self.x0, self._gradient)
+        return int(dense_steps(self._state, self._fixed, *data, self._coupled, rows, batch_size))
 
     def query(self) -> Vector:
         """Return the point where the next gradient is wanted, a new array."""

@@ -107,7 +107,6 @@ class Epochs(ABC):
         largest_radius: float = math.inf,
     ) -> None:
         self.kind, self.data, self.fit_intercept = kind, data, fit_intercept
-        self.matrix: Any = data.matrix
         self.x0 = x0.copy()  # to Numba an array that cannot be written to is of another type
         self.n_samples, self.n_features = data.y.size, x0.size - fit_intercept
         self.first_radius = min(initial_radius, largest_radius)

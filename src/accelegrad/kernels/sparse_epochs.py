@@ -49,7 +49,7 @@ class SparseEpochs(Epochs):
         super().__init__(kind, data, x0, **settings)
         d, dtype = self.n_features, data.matrix[1].dtype
         self._scratch = Scratch(np.zeros(d), np.empty(0, dtype), np.empty(0))
-        self._rows = CsrRows(*self.matrix, self._row_table())
+        self._rows = CsrRows._make([*data.matrix, self._row_table()])
         self._columns = aligned(d, (sparse_coupled if self._coupled else sparse_descent).WIDTH)
         self._seen = Seen(
             np.zeros(self.n_samples, np.uint8),
@@ -65,11 +65,12 @@ class SparseEpochs(Epochs):
         return self._state[0]
 
     def _row_table(self) -> Vector:
-        table, matrix = aligned(self.n_samples, 4), self.matrix
+        table = aligned(self.n_samples, 4)
+        data, indices, indptr = self.data.matrix
         table[:, TARGET], table[:, SHARE] = self.data.y, self._row_weights
-        table[:, SQUARES] = row_squares(*matrix, self._scratch.total)
+        table[:, SQUARES] = row_squares(data, indices, indptr, self._scratch.total)
         if self._features.any():
-            table[:, OFFSET] = row_products(*matrix, self._features)
+            table[:, OFFSET] = row_products(data, indices, indptr, self._features)
         return table
 
     def _first_state(self) -> npt.NDArray[np.void]:
@@ -167,7 +168,8 @@ def _calls() -> Iterator[Call]:
         yield Call(f"row norms, {end}", row_squares, (*matrix, vector))
         yield Call(f"row products, {end}", row_products, (*matrix, vector))
         columns = np.empty(0, matrix[1].dtype)
-        rows, scratch = CsrRows(*matrix, aligned(1, 4)), Scratch(vector, columns, vector)
+        rows = CsrRows._make([*matrix, aligned(1, 4)])
+        scratch = Scratch(vector, columns, vector)
         seen = Seen(flags, np.empty(0, np.int64), flags, columns)
         for name, steps, numbers, width in (
             ("epochs of AcceleGrad", coupled_steps, COUPLED, sparse_coupled.WIDTH),
