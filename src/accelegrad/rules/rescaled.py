@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from accelegrad.rules.arrays import Array, as_array, inner
 from accelegrad.rules.base import (
     Evaluated,
+    GradientRule,
     KnownEvaluation,
     Oracle,
-    QueryRule,
     Rule,
     State,
     Step,
-    TwoPhaseRule,
 )
 
 #: The methods of a `Change`
@@ -87,7 +85,7 @@ class Rescaled(Rule):
 
     A linear change of coordinates makes another method of a gradient method: it is as if the
     function were v -> f(T v). The state is the inner rule's, in v; what it asks for, is given and
-    returns is in x. Where the inner rule is a `QueryRule` or a `TwoPhaseRule`, their methods are
+    returns is in x. Where the inner rule is a `QueryRule` or a `TwoPhaseRule`, its methods are
     there too.
 
     Parameters
@@ -122,11 +120,6 @@ class Rescaled(Rule):
     def accelerated(self) -> bool:  # type: ignore[override]
         """Whether the inner rule is."""
         return self.rule.accelerated
-
-    @property
-    def shrinking(self) -> Mapping[str, int]:  # type: ignore[override]
-        """The sums of the inner rule."""
-        return self.rule.shrinking
 
     def init(self, x0: Array) -> State:
         """Return the inner rule's state at T^-1 x0."""
@@ -205,7 +198,7 @@ class Rescaled(Rule):
 
     @property
     def _asking_rule(self) -> Any:
-        if not isinstance(self.rule, QueryRule | TwoPhaseRule):
+        if not isinstance(self.rule, GradientRule):
             raise TypeError(
                 f"{type(self.rule).__name__} searches for its step and has `step` only; `query` "
                 "and `update` need a rule that asks for gradients."
