@@ -10,6 +10,7 @@ import scipy.sparse as sp
 
 from accelegrad.errors import Vector, finite_vector, real_array, real_number
 from accelegrad.problems.losses import Array, Loss
+from accelegrad.problems.row_blocks import runs
 
 # Entries looked at in one go when searching for non-finite numbers: bounds the memory taken.
 _CHECKED_ENTRIES = 1 << 20
@@ -89,12 +90,10 @@ def _first_bad_row(X: Any) -> int | None:
         return (
             int(np.searchsorted(X.indptr, entries[0], side="right")) - 1 if entries.size else None
         )
-    n, d = X.shape
-    block = max(1, _CHECKED_ENTRIES // d)
-    for start in range(0, n, block):
-        rows = np.flatnonzero(~np.isfinite(X[start : start + block]).all(axis=1))
+    for block in runs(X.shape[0], _CHECKED_ENTRIES // X.shape[1]):
+        rows = np.flatnonzero(~np.isfinite(X[block]).all(axis=1))
         if rows.size:
-            return start + int(rows[0])
+            return int(block.start + rows[0])
     return None
 
 
