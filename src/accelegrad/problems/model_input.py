@@ -123,15 +123,10 @@ def checked_weights(
     """Return the sample weights in float64."""
     if given is None:
         return None
-    weights = finite_vector("sample_weight", given)
+    weights = finite_vector("sample_weight", given, least=0.0)
     if weights.size != n_samples:
         raise ValueError(
             f"sample_weight must have one entry a row of X, {n_samples}, but it has {weights.size}."
-        )
-    if weights.min() < 0.0:
-        first = int(np.flatnonzero(weights < 0.0)[0])
-        raise ValueError(
-            f"sample_weight must be >= 0, but sample_weight[{first}] is {weights[first]:g}."
         )
     if weights.max() == 0.0 and not all_may_be_zero:
         raise ValueError("sample_weight must have an entry > 0, but all of them are 0.")

@@ -535,10 +535,7 @@ def _number(name: str, given: Any) -> float:
 
 def _weights(name: str, given: Any) -> Vector:
     """Return a read-only copy as a vector with no negative entry and at least one positive."""
-    weights = finite_vector(name, given)
-    if (weights < 0.0).any():
-        first = int(np.argmax(weights < 0.0))
-        raise ValueError(f"{name} must be >= 0, but {name}[{first}] is {weights[first]}.")
+    weights = finite_vector(name, given, least=0.0)
     if not weights.any():
         raise ValueError(f"{name} must have an entry > 0, but all are 0.")
     return read_only(weights)

@@ -23,6 +23,7 @@ from accelegrad.problems.penalties import L1, OnLeading, Penalty
 from accelegrad.problems.row_blocks import runs
 from accelegrad.problems.sets import Box, FeasibleSet, NonNegative, WholeSpace
 from accelegrad.problems.squares import row_chunks
+from accelegrad.problems.vectors import read_only
 
 # Entries looked at in one go: bounds the memory taken.
 _BLOCK_ENTRIES = 1 << 18
@@ -59,11 +60,7 @@ class ColumnScaling:
     shift: Vector | None = None
 
     def __post_init__(self) -> None:
-        scale = finite_vector("scale", self.scale)
-        if scale.min() <= 0:
-            first = int(np.flatnonzero(scale <= 0)[0])
-            raise ValueError(f"scale must be > 0, but scale[{first}] is {scale[first]:g}.")
-        scale.setflags(write=False)
+        scale = read_only(finite_vector("scale", self.scale, above=0.0))
         object.__setattr__(self, "scale", scale)
         if self.shift is None:
             return
@@ -72,8 +69,7 @@ class ColumnScaling:
             raise ValueError(
                 f"shift must have scale's length {scale.size}, but its length is {shift.size}."
             )
-        shift.setflags(write=False)
-        object.__setattr__(self, "shift", shift)
+        object.__setattr__(self, "shift", read_only(shift))
 
     def __repr__(self) -> str:
         intercept = "" if self.shift is None else " and intercept"

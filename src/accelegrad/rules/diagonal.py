@@ -272,10 +272,8 @@ def checked_widths(name: str, given: Any) -> Any:
         real_number(name, given, above=0)
         return given
     # Of lists only vectors are taken: a nested one is rather a mistake.
-    vector = finite_vector(name, given if isinstance(given, (list, tuple)) else np.ravel(given))
-    if vector.min() <= 0:
-        first = int(np.flatnonzero(vector <= 0)[0])
-        raise ValueError(f"{name} must be > 0, but {name}[{first}] is {vector[first]:g}.")
+    flat = given if isinstance(given, (list, tuple)) else np.ravel(given)
+    vector = finite_vector(name, flat, above=0.0)
     if not isinstance(given, (list, tuple, np.ndarray)):
         return given  # an array of the caller's framework, for its formulas
     widths = vector.reshape(np.shape(given))
