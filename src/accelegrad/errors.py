@@ -53,7 +53,7 @@ def finite_vector(
         if limit > -np.inf and outside(vector, limit).any():
             first = int(np.argmax(outside(vector, limit)))
             raise ValueError(
-                f"{name} must be {allowed} {limit:g}, but {name}[{first}] is {vector[first]:g}."
+                f"{name} must be {allowed} {limit:g}, but {name}[{first}] is {vector[first]}."
             )
     return vector
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -120,6 +121,11 @@ class Rescaled(Rule):
     def accelerated(self) -> bool:  # type: ignore[override]
         """Whether the inner rule is."""
         return self.rule.accelerated
+
+    @property
+    def shrinking(self) -> Mapping[str, int]:  # type: ignore[override]
+        """The sums of the inner rule."""
+        return self.rule.shrinking
 
     def init(self, x0: Array) -> State:
         """Return the inner rule's state at T^-1 x0."""
