@@ -641,7 +641,7 @@ def test_dual_needs_an_l2_term_where_there_are_few_rows() -> None:
 
 def test_slopes_of_the_wrong_length() -> None:
     X, y = data("logistic")
-    with pytest.raises(ValueError, match=r"derivatives must have one entry a row, 23 .* has 5"):
+    with pytest.raises(ValueError, match=r"derivatives must have one entry per row, 23 .* has 5"):
         LinearModel(X, y, l2=1.0).dual_value_at(np.zeros(5))
 
 
@@ -745,7 +745,7 @@ def test_the_first_bad_row_of_large_data() -> None:
 @pytest.mark.parametrize(
     ("y", "loss", "error", "message"),
     [
-        (GOOD_Y[:-1], "logistic", ValueError, r"y must have one entry a row of X, 23, .* has 22"),
+        (GOOD_Y[:-1], "logistic", ValueError, r"y must have one entry per row of X, 23, .* has 22"),
         (GOOD_Y[:, None], "logistic", ValueError, r"y must be one-dimensional"),
         (np.full(23, np.nan), "squared", ValueError, r"y must be finite, but y\[0\] is nan"),
         (GOOD_Y + 0j, "squared", TypeError, r"y must be real"),
@@ -773,7 +773,7 @@ def test_wrong_targets(y: object, loss: str, error: type, message: str) -> None:
 @pytest.mark.parametrize(
     ("weight", "error", "message"),
     [
-        (np.ones(22), ValueError, r"sample_weight must have one entry a row of X, 23, .* has 22"),
+        (np.ones(22), ValueError, r"sample_weight must have one entry per row of X, 23, .* has 22"),
         (np.where(np.arange(23) == 5, -1.0, 1.0), ValueError, r"sample_weight\[5\] is -1"),
         (np.where(np.arange(23) == 5, np.nan, 1.0), ValueError, r"sample_weight must be finite"),
         (np.zeros(23), ValueError, r"sample_weight must have an entry > 0"),

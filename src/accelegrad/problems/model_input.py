@@ -100,10 +100,14 @@ def _first_bad_row(X: Any) -> int | None:
 def targets(given: npt.ArrayLike, n_samples: int, loss: Loss) -> Vector:
     """Return y in float64."""
     y = finite_vector("y", given)
-    if y.size != n_samples:
-        raise ValueError(f"y must have one entry a row of X, {n_samples}, but it has {y.size}.")
+    _check_length("y", y, n_samples)
     check_labels(y, loss)
     return y
+
+
+def _check_length(name: str, vector: Vector, n: int) -> None:
+    if vector.size != n:
+        raise ValueError(f"{name} must have one entry per row of X, {n}, but it has {vector.size}.")
 
 
 def check_labels(y: Vector, loss: Loss) -> None:
@@ -124,10 +128,7 @@ def checked_weights(
     if given is None:
         return None
     weights = finite_vector("sample_weight", given, least=0.0)
-    if weights.size != n_samples:
-        raise ValueError(
-            f"sample_weight must have one entry a row of X, {n_samples}, but it has {weights.size}."
-        )
+    _check_length("sample_weight", weights, n_samples)
     if weights.max() == 0.0 and not all_may_be_zero:
         raise ValueError("sample_weight must have an entry > 0, but all of them are 0.")
     return weights

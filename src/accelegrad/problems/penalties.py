@@ -264,7 +264,7 @@ class GroupL2(Penalty):
         checked = _weights("weights", weights)
         if checked.size != self._count:
             raise ValueError(
-                f"weights must have one entry a group, {self._count}, but it has {checked.size}."
+                f"weights must have one entry per group, {self._count}, but it has {checked.size}."
             )
         return checked
 

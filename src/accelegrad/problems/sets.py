@@ -564,7 +564,7 @@ class Affine(FeasibleSet):
     Parameters
     ----------
     A : array_like
-        A dense matrix, one equation a row.
+        A dense matrix, one equation per row.
     b : array_like
         One number per row.
     """
@@ -811,7 +811,7 @@ def _equations(A: Any, b: Any) -> tuple[Vector, Vector]:
     right = finite_vector("b", b)
     if right.size != matrix.shape[0]:
         raise ValueError(
-            f"b must have one entry a row of A, {matrix.shape[0]}, but it has {right.size}."
+            f"b must have one entry per row of A, {matrix.shape[0]}, but it has {right.size}."
         )
     lengths = np.array([norm(row) for row in matrix])
     lengths[lengths == 0.0] = 1.0
