@@ -31,6 +31,7 @@ from accelegrad.kernels.gradient import data
 from accelegrad.kernels.loss_shape import LOGISTIC_SHAPE
 from accelegrad.kernels.sparse_epochs import SparseEpochs
 from accelegrad.lab.engine.timing import in_turns, processor_seconds
+from accelegrad.problems.squares import row_squares
 from accelegrad.rules.distance import SMALLEST_SHARE
 
 EPOCH_LIMIT, COLUMNS_LIMIT, DENSE_LIMIT = 1.2, 1.3, 50.0
@@ -61,9 +62,11 @@ def settings(kind):
 
 def epochs_on(X, kind, y, l2):
     """Return the compiled epochs of a rule from zero, with an intercept."""
-    epochs = DenseEpochs if isinstance(X, np.ndarray) else SparseEpochs
     rows, start = data(X, y, None, LOGISTIC_SHAPE), np.zeros(X.shape[1] + 1)
-    return epochs(kind, rows, start, l2=l2, fit_intercept=True, **settings(kind))
+    given = {"l2": l2, "fit_intercept": True, **settings(kind)}
+    if isinstance(X, np.ndarray):
+        return DenseEpochs(kind, rows, start, **given)
+    return SparseEpochs(kind, rows, start, squares=row_squares(X), **given)
 
 
 def epoch_of(epochs, rng, batch_size=1):

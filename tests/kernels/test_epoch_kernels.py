@@ -20,6 +20,7 @@ from accelegrad.kernels.dense_epochs import DenseEpochs
 from accelegrad.kernels.gradient import data
 from accelegrad.kernels.sparse_epochs import SparseEpochs
 from accelegrad.problems.losses import LOSSES, make_loss
+from accelegrad.problems.squares import row_squares
 from accelegrad.rules.distance import smallest_radius
 from accelegrad.rules.distance_free import REACH, STEP, TRUST
 from twins import rule_fields
@@ -54,6 +55,14 @@ class Config:
         plain = Config(self.kind)
         changed = (k for k in self.__dataclass_fields__ if getattr(self, k) != getattr(plain, k))
         return "-".join([self.kind, *(f"{k}={getattr(self, k)}" for k in changed)])
+
+
+def sparse_epochs(kind, X, y, loss, x0, shares=None, **settings):
+    with np.errstate(over="ignore"):
+        squares = row_squares(X)
+    offsets = X.astype(np.float64) @ x0[: X.shape[1]]
+    rows = data(X, y, shares, loss)
+    return SparseEpochs(kind, rows, x0, squares=squares, offsets=offsets, **settings)
 
 
 class Case:
@@ -124,8 +133,10 @@ class Case:
 
     def sparse(self, X=None):
         X = self.X if X is None else X
-        rows = data(X, self.y, self.shares, self.loss().shape)
-        return SparseEpochs(self.config.kind, rows, self.x0, **self.settings())
+        loss = self.loss().shape
+        return sparse_epochs(
+            self.config.kind, X, self.y, loss, self.x0, self.shares, **self.settings()
+        )
 
     def dense(self, x0=None, shares=None):
         shares = self.shares if shares is None else shares
@@ -291,11 +302,10 @@ def test_the_norm_of_the_gradients_sum_keeps_its_digits_where_they_cancel():
     alpha = np.maximum(1, np.arange(1, 301) / 4)
     back = alpha[:100].sum() / alpha[100:].sum() * (1 - 1e-5)
     X = sp.csr_matrix([[1.0], [-back]])
-    rows = data(X, np.array([-9.0, -9.0]), None, make_loss("absolute").shape)  # slopes 1
-    radius = 1e-7  # from the start on, so that the weights are known
-    run = SparseEpochs(
-        "distance_free", rows, np.zeros(1), initial_radius=radius, largest_radius=radius
-    )
+    y, loss = np.array([-9.0, -9.0]), make_loss("absolute").shape  # both slopes are 1
+    # The radius is known from the start on, and so are the weights.
+    radii = dict(initial_radius=1e-7, largest_radius=1e-7)
+    run = sparse_epochs("distance_free", X, y, loss, np.zeros(1), **radii)
     run.advance(np.repeat([0, 1], [100, 200]))
     total = rule_fields(run)["gradient_sum"]
     np.testing.assert_allclose(total, 1e-5 * alpha[:100].sum() * 1e-14, rtol=1e-9)
@@ -403,7 +413,7 @@ def test_entries_that_cancel_within_a_batch_count_once(kind):
     X = sp.csr_matrix(np.array([[1.0, 0.5], [-1.0, 0.5], [1.0, 1.0]]))
     settings = dict(initial_radius=1e-6) if kind == "distance_free" else dict(diameter=1.0)
     y, loss = np.array([-9.0, -9.0, -9.0]), make_loss("absolute").shape  # all slopes are 1
-    sparse = SparseEpochs(kind, data(X, y, None, loss), np.zeros(2), **settings)
+    sparse = sparse_epochs(kind, X, y, loss, np.zeros(2), **settings)
     dense = DenseEpochs(kind, data(X.toarray(), y, None, loss), np.zeros(2), **settings)
     for twin in (sparse, dense):
         twin.advance(np.array([0, 1, 2, 1, 0, 2]), 3)
@@ -441,9 +451,8 @@ def test_rebases_visit_the_columns_of_used_rows_only():
     rows = rng.integers(25, size=1000)
     runs = []
     for X in (few, wide):
-        matrix = data(X, y, None, make_loss("logistic").shape)
-        start = np.zeros(X.shape[1])
-        run = SparseEpochs("distance_free", matrix, start, l2=0.01, initial_radius=1e-6)
+        loss, start = make_loss("logistic").shape, np.zeros(X.shape[1])
+        run = sparse_epochs("distance_free", X, y, loss, start, l2=0.01, initial_radius=1e-6)
         run.advance(rows)
         runs.append(run)
     assert runs[0].numbers["dense"] == 1

@@ -76,9 +76,12 @@ def test_warming_up_leaves_nothing_to_compile() -> None:
                     assert not model.compiles_first
                     model.value_and_gradient(np.ones(6))
                 for kind in ("accelegrad", "adagrad"):
-                    for matrix, epochs in ((dense, DenseEpochs), (sparse, SparseEpochs)):
+                    for matrix, epochs, by_row in (
+                        (dense, DenseEpochs, {}),
+                        (sparse, SparseEpochs, {"squares": np.ones(5)}),
+                    ):
                         given = gradient.data(matrix, y, None, model.loss.shape)
-                        epochs(kind, given, np.ones(5), diameter=1.0).advance(rows, 2)
+                        epochs(kind, given, np.ones(5), diameter=1.0, **by_row).advance(rows, 2)
     assert compiled == {call.name: len(call.kernel.overloads) for call in compiling.all_calls()}
 
 

@@ -28,15 +28,20 @@ from accelegrad.kernels.sparse_rows import (
     Scratch,
     Seen,
     aligned,
-    row_products,
-    row_squares,
 )
 
 
 class SparseEpochs(Epochs):
-    """Steps of a rule on CSR rows, each O(nonzeros of its batch); parameters as for `Epochs`.
+    """Steps of a rule on CSR rows, each O(nonzeros of its batch).
 
     Columns may come in any order in a row, and more than once.
+
+    Parameters
+    ----------
+    kind, data, x0, **settings
+        As for `Epochs`.
+    squares, offsets : arrays
+        ||a_i||^2 and a_i.x0 without the intercept, for each row; zero offsets may be a number.
 
     References
     ----------
@@ -45,11 +50,23 @@ class SparseEpochs(Epochs):
     arXiv:1107.2490, 2011. The extension to coupled sequences is accelegrad's.
     """
 
-    def __init__(self, kind: str, data: Data, x0: Vector, **settings: Any) -> None:
+    def __init__(
+        self,
+        kind: str,
+        data: Data,
+        x0: Vector,
+        *,
+        squares: Vector,
+        offsets: Vector | float = 0.0,
+        **settings: Any,
+    ) -> None:
         super().__init__(kind, data, x0, **settings)
         d, dtype = self.n_features, data.matrix[1].dtype
         self._scratch = Scratch(np.zeros(d), np.empty(0, dtype), np.empty(0))
-        self._rows = CsrRows._make([*data.matrix, self._row_table()])
+        table = aligned(self.n_samples, 4)
+        table[:, TARGET], table[:, SHARE] = data.y, self._row_weights
+        table[:, SQUARES], table[:, OFFSET] = squares, offsets
+        self._rows = CsrRows._make([*data.matrix, table])
         self._columns = aligned(d, (sparse_coupled if self._coupled else sparse_descent).WIDTH)
         self._seen = Seen(
             np.zeros(self.n_samples, np.uint8),
@@ -63,15 +80,6 @@ class SparseEpochs(Epochs):
     def numbers(self) -> Any:
         """The record of all numbers that change."""
         return self._state[0]
-
-    def _row_table(self) -> Vector:
-        table = aligned(self.n_samples, 4)
-        data, indices, indptr = self.data.matrix
-        table[:, TARGET], table[:, SHARE] = self.data.y, self._row_weights
-        table[:, SQUARES] = row_squares(data, indices, indptr, self._scratch.total)
-        if self._features.any():
-            table[:, OFFSET] = row_products(data, indices, indptr, self._features)
-        return table
 
     def _first_state(self) -> npt.NDArray[np.void]:
         state = np.zeros(1, COUPLED if self._coupled else DESCENT)
@@ -165,8 +173,6 @@ def _calls() -> Iterator[Call]:
     """Yield a call of each kernel for rows of all the types that there are kernels for."""
     vector, flags = np.zeros(1), np.zeros(1, np.uint8)
     for end, matrix in csr_layouts():
-        yield Call(f"row norms, {end}", row_squares, (*matrix, vector))
-        yield Call(f"row products, {end}", row_products, (*matrix, vector))
         columns = np.empty(0, matrix[1].dtype)
         rows = CsrRows._make([*matrix, aligned(1, 4)])
         scratch = Scratch(vector, columns, vector)

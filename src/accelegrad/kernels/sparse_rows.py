@@ -11,7 +11,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from accelegrad.errors import Vector
-from accelegrad.kernels.compile import compiled, kernel
+from accelegrad.kernels.compile import compiled
 
 REBASE = 2  # beside STOP and GO: what follows on the part of a step that is done by numbers
 TARGET, SHARE, OFFSET, SQUARES = range(4)  # columns of the table of rows
@@ -74,27 +74,6 @@ def add_sparse_row(data: Any, indices: Any, start: int, stop: int, c: float, x: 
     """Add c a_i to x."""
     for e in range(start, stop):
         x[indices[e]] += c * data[e]
-
-
-@kernel
-def row_squares(data: Any, indices: Any, indptr: Any, total: Any) -> Any:
-    """Return ||a_i||^2, also where a column comes more than once in a row; `total` is zero."""
-    squares = np.zeros(indptr.size - 1)
-    for i in range(squares.size):
-        add_sparse_row(data, indices, indptr[i], indptr[i + 1], 1.0, total)
-        for e in range(indptr[i], indptr[i + 1]):
-            squares[i] += total[indices[e]] ** 2
-            total[indices[e]] = 0.0
-    return squares
-
-
-@kernel
-def row_products(data: Any, indices: Any, indptr: Any, x: Any) -> Any:
-    """Return a_i.x."""
-    products = np.zeros(indptr.size - 1)
-    for i in range(products.size):
-        products[i] = sparse_product(data, indices, indptr[i], indptr[i + 1], x)
-    return products
 
 
 def _prefetch(_: Any, array: Any, index: Any) -> Any:  # noqa: ARG001

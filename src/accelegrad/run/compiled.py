@@ -19,6 +19,7 @@ from accelegrad.errors import NonFiniteError, Vector
 from accelegrad.problems.linear_model import LinearModel
 from accelegrad.problems.scaling import ColumnScaling
 from accelegrad.problems.sets import Ball
+from accelegrad.problems.squares import row_squares
 from accelegrad.rules import AcceleGrad, AdaGrad, DistanceFreeAcceleGrad, Rescaled
 from accelegrad.rules.base import Rule, Step, fewer_steps
 from accelegrad.rules.rescaled import ChangedOracle
@@ -200,7 +201,11 @@ class CompiledRule(Rule):
         if len(data.matrix) > 1:
             from accelegrad.kernels.sparse_epochs import SparseEpochs
 
-            return SparseEpochs(kind, data, x0, **given)
+            features = x0[: model.n_features]
+            by_row = {"squares": row_squares(model.X)}
+            if features.any():
+                by_row["offsets"] = model.X @ features
+            return SparseEpochs(kind, data, x0, **by_row, **given)
         from accelegrad.kernels.dense_epochs import DenseEpochs
 
         if self.change is None:
