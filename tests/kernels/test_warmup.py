@@ -50,22 +50,23 @@ def test_warming_up_leaves_nothing_to_compile() -> None:
     rows.flags.writeable = False
     with kernels.use("always"):
         for data, index in TYPES:
-            dense, sparse = X.astype(data), sp.csr_array(X.astype(data))
-            parts = sparse.data, sparse.indices.astype(index), sparse.indptr.astype(index)
+            dense, whole = X.astype(data), sp.csr_array(X.astype(data))
+            parts = whole.data, whole.indices.astype(index), whole.indptr.astype(index)
             for locked in (False, True):
                 for array in (dense, *parts):
                     array.flags.writeable = not locked
-                for matrix in (dense, sp.csr_array(parts, shape=X.shape)):
+                sparse = sp.csr_array(parts, shape=X.shape)
+                for matrix in (dense, sparse):
                     model = LinearModel(matrix, y, "hinge", fit_intercept=True)
                     assert not model.compiles_first
                     model.value_and_gradient(np.ones(6))
                 for kind in ("accelegrad", "adagrad"):
-                    options = {"loss": model.loss.shape, "diameter": 1.0, "x0": np.ones(5)}
-                    for epochs in (
-                        DenseEpochs(kind, dense, y, **options),
-                        SparseEpochs(kind, *parts, 5, y, **options),
+                    for matrix, epochs, by_row in (
+                        (dense, DenseEpochs, {}),
+                        (sparse, SparseEpochs, {"squares": np.ones(5)}),
                     ):
-                        epochs.advance(rows, 2)
+                        given = gradient.data(matrix, y, None, model.loss.shape)
+                        epochs(kind, given, np.ones(5), diameter=1.0, **by_row).advance(rows, 2)
     assert compiled == {call.name: len(call.kernel.overloads) for call in compiling.all_calls()}
 
 

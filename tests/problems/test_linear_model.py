@@ -641,7 +641,7 @@ def test_dual_needs_an_l2_term_where_there_are_few_rows() -> None:
 
 def test_slopes_of_the_wrong_length() -> None:
     X, y = data("logistic")
-    with pytest.raises(ValueError, match=r"derivatives must have one entry a row, 23 .* has 5"):
+    with pytest.raises(ValueError, match=r"derivatives must have one entry per row, 23 .* has 5"):
         LinearModel(X, y, l2=1.0).dual_value_at(np.zeros(5))
 
 
@@ -745,7 +745,7 @@ def test_the_first_bad_row_of_large_data() -> None:
 @pytest.mark.parametrize(
     ("y", "loss", "error", "message"),
     [
-        (GOOD_Y[:-1], "logistic", ValueError, r"y must have one entry a row of X, 23, .* has 22"),
+        (GOOD_Y[:-1], "logistic", ValueError, r"y must have one entry per row of X, 23, .* has 22"),
         (GOOD_Y[:, None], "logistic", ValueError, r"y must be one-dimensional"),
         (np.full(23, np.nan), "squared", ValueError, r"y must be finite, but y\[0\] is nan"),
         (GOOD_Y + 0j, "squared", TypeError, r"y must be real"),
@@ -773,7 +773,7 @@ def test_wrong_targets(y: object, loss: str, error: type, message: str) -> None:
 @pytest.mark.parametrize(
     ("weight", "error", "message"),
     [
-        (np.ones(22), ValueError, r"sample_weight must have one entry a row of X, 23, .* has 22"),
+        (np.ones(22), ValueError, r"sample_weight must have one entry per row of X, 23, .* has 22"),
         (np.where(np.arange(23) == 5, -1.0, 1.0), ValueError, r"sample_weight\[5\] is -1"),
         (np.where(np.arange(23) == 5, np.nan, 1.0), ValueError, r"sample_weight must be finite"),
         (np.zeros(23), ValueError, r"sample_weight must have an entry > 0"),
@@ -919,3 +919,17 @@ def test_a_model_of_some_rows_is_that_of_these_rows_alone(sparse, weighted):
     assert part.dual_gap(point) == alone.dual_gap(point)
     assert whole.n_samples == 30
     assert whole.l2 == 0.1
+
+
+def test_a_sparse_matrix_with_entries_outside_of_it_is_refused():
+    """Compiled code would read or write there."""
+    X, y = sp.random(20, 8, 0.3, format="csr", random_state=0), np.ones(20)
+    for change, message in (
+        (lambda X: X.indices.__setitem__(5, 8), "column numbers from 0 to 7, .* to 8"),
+        (lambda X: X.indices.__setitem__(5, -1), "numbers from -1 to"),
+        (lambda X: X.indptr.__setitem__(3, X.indptr[-1]), "indptr that does not fall"),
+    ):
+        changed = X.copy()
+        change(changed)
+        with pytest.raises(ValueError, match=message):
+            LinearModel(changed, y)

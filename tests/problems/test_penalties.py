@@ -799,7 +799,7 @@ def test_small_slopes_are_cancelled(name):
         (
             lambda: GroupL2(1, [0, 1], weights=[1.0]),
             ValueError,
-            r"weights must have one entry a group, 2, but it has 1",
+            r"weights must have one entry per group, 2, but it has 1",
         ),
         (
             lambda: GroupL2(1, [0, 1], weights=[1.0, -1.0]),

@@ -491,7 +491,7 @@ def test_errors_say_why_there_is_no_bound() -> None:
         with pytest.raises(ValueError, match=f"dual_value_at needs l2 > 0.*{reason}"):
             model.dual_value_at(np.zeros(5))
     model = LinearModel(np.ones((5, 1)), y, "squared")
-    with pytest.raises(ValueError, match="derivatives must have one entry a row"):
+    with pytest.raises(ValueError, match="derivatives must have one entry per row"):
         model.dual_value_at(np.zeros(4))
     with pytest.raises(ValueError, match="derivatives must be finite"):
         model.dual_value_at(np.full(5, np.nan))

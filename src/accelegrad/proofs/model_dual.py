@@ -123,7 +123,7 @@ class ModelDual:
         theta = finite_vector("derivatives", derivatives)
         if theta.size != self.model.n_samples:
             raise ValueError(
-                f"derivatives must have one entry a row, {self.model.n_samples} of them, "
+                f"derivatives must have one entry per row, {self.model.n_samples} of them, "
                 f"but it has {theta.size}."
             )
         if self.needs_null_space:

@@ -33,9 +33,9 @@ import scipy.sparse as sp
 from accelegrad.errors import Vector
 from accelegrad.problems.gram import Matrix
 from accelegrad.problems.losses import Loss
-from accelegrad.problems.products import Products, runs
+from accelegrad.problems.products import Products
 from accelegrad.problems.rounding import UNIT
-from accelegrad.problems.row_blocks import RowNumbers
+from accelegrad.problems.row_blocks import RowNumbers, runs
 from accelegrad.proofs.fenchel import level
 
 _TINY = float(np.finfo(np.float64).tiny)

@@ -68,23 +68,16 @@ class CurvedOracle(FiniteSumOracle):
 
     Parameters
     ----------
-    model, rng, goal
-        As for `RowOracle`; the loss has to be smooth.
-    batch_size : int, optional
-        Rows in a batch of an epoch.
+    model, rng, goal, **options
+        As for `FiniteSumOracle`.
     """
 
     needs_rows_in_memory = False
 
     def __init__(
-        self,
-        model: RowSum,
-        rng: np.random.Generator,
-        goal: Goal | None = None,
-        *,
-        batch_size: int | None = None,
+        self, model: RowSum, rng: np.random.Generator, goal: Goal | None = None, **options: Any
     ) -> None:
-        super().__init__(model, rng, goal, batch_size=batch_size)
+        super().__init__(model, rng, goal, **options)
         self._seed = int(rng.integers(2**63))
         self._costs = Costs.of(model)
         self._made: Factored | None = None
