@@ -3,6 +3,7 @@
 from accelegrad.minimize import minimize, scipy_method
 from accelegrad.problems.linear_model import LinearModel
 from accelegrad.problems.penalties import L1, ElasticNet, GroupL2, NuclearNorm
+from accelegrad.problems.polyhedron import Polyhedron
 from accelegrad.problems.sets import (
     Affine,
     Ball,
@@ -60,6 +61,7 @@ __all__ = [
     "LinearModel",
     "NonNegative",
     "NuclearNorm",
+    "Polyhedron",
     "Product",
     "Simplex",
     "SketchedNewton",

@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 # A part of g outside of a cone or a subspace is taken for rounding if it is at most this share.
-_NEGLIGIBLE = 1e-12
+NEGLIGIBLE = 1e-12
 # Relative residual above which the equations of an affine set contradict each other.
 _INCONSISTENT = 1e-9
 # Larger sets count as unbounded: squares of such numbers overflow.
@@ -48,6 +48,9 @@ class FeasibleSet(ABC):
 
     A user-defined set needs `project`, `linear_minimum` and `diameter`; the rest follows.
     """
+
+    #: whether a linear minimum takes much longer than a step of a run
+    costly_minimum = False
 
     @abstractmethod
     def project(self, x: Vector) -> Vector:
@@ -162,13 +165,10 @@ class FeasibleSet(ABC):
 
         def log_distance(log_theta: float) -> float:
             nonlocal best
-            theta = math.exp(log_theta)
-            u = self.project(center - g / theta)
-            distance = norm(u - center)
+            distance, bound = self._lagrangian(g, center, radius, math.exp(log_theta))
             if distance <= 2.0 * radius:
                 # Farther out the terms of q are large and cancel, and the bound is a poor one.
-                ball = 0.5 * theta * (distance - radius) * (distance + radius)
-                best = max(best, float(g.dot(u)) + ball - error * size * (size / theta))
+                best = max(best, bound)
             return math.log(max(distance, 1e-300) / radius)
 
         # Projections are non-expansive: ||u - c|| <= ||P(c) - c|| + ||g|| / theta, which is at
@@ -188,6 +188,16 @@ class FeasibleSet(ABC):
                 return best
             step *= 2.0
         return best
+
+    def _lagrangian(
+        self, g: Vector, center: Vector, radius: float, theta: float
+    ) -> tuple[float, float]:
+        """Return the distance of u_theta from the centre, and q(theta), lowered by errors."""
+        u = self.project(center - g / theta)
+        distance, size = norm(u - center), norm(g)
+        ball = 0.5 * theta * (distance - radius) * (distance + radius)
+        error = self._projection_error(g.size)
+        return distance, float(g.dot(u)) + ball - error * size * (size / theta)
 
     def _is_near(self, x: Vector, tolerance: float) -> bool:
         """Say whether the distance of `x` from the set is at most `tolerance * scale`."""
@@ -555,7 +565,7 @@ class Halfspace(FeasibleSet):
     def linear_minimum(self, g: Vector) -> float:
         """Return b <g, n> if g = -a n with a >= 0, up to 1e-12 relative, else -inf."""
         along = float(self._unit.dot(g))
-        if along <= 0.0 and self._neglected(g) <= _NEGLIGIBLE * norm(g):
+        if along <= 0.0 and self._neglected(g) <= NEGLIGIBLE * norm(g):
             return along * self._level
         return -math.inf
 
@@ -652,7 +662,7 @@ class Affine(FeasibleSet):
 
     def linear_minimum(self, g: Vector) -> float:
         """Return <g, u> if g lies in the row space, up to 1e-12 relative, else -inf."""
-        if self._neglected(g) <= _NEGLIGIBLE * norm(g):
+        if self._neglected(g) <= NEGLIGIBLE * norm(g):
             return float(g.dot(self._nearest_zero))
         return -math.inf
 
