@@ -15,6 +15,7 @@ are known, and solving these alone gives all digits.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -170,10 +171,13 @@ def _line_search(rows: Rows, z: Vector, y: Vector, step: Vector) -> float:
     return _root(slope, before, after, beyond=first == ends.size)
 
 
-def _root(slope: object, before: float, after: float, *, beyond: bool) -> float:
+def _root(
+    slope: Callable[[float], float], before: float, after: float, *, beyond: bool
+) -> float:
     """Return where a slope that is linear between two lengths is zero, or the second one."""
-    assert callable(slope)
     inside = before + 0.5 * (after - before)
+    if not before < inside < after:
+        return after
     low, middle = slope(before), slope(inside)
     rise = (middle - low) / (inside - before)
     if not rise > 0.0:
