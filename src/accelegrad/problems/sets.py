@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,14 @@ import numpy.typing as npt
 from scipy.linalg.blas import ddot
 from scipy.optimize import brentq
 
-from accelegrad.errors import Vector, finite_vector, real_array, real_number, whole_number
+from accelegrad.errors import (
+    Vector,
+    finite_vector,
+    nearest,
+    real_array,
+    real_number,
+    whole_number,
+)
 from accelegrad.problems.squares import norm
 
 __all__ = [
@@ -811,17 +818,27 @@ class _Foreign(FeasibleSet):
         return f"as_feasible_set({self._given!r})"
 
 
+#: Sets that may be given by name
+NAMED: dict[str, Callable[[], FeasibleSet]] = {"nonnegative": NonNegative, "simplex": Simplex}
+
+
 def as_feasible_set(given: Any) -> FeasibleSet:
     """Return `given` as a feasible set.
 
     Parameters
     ----------
-    given : FeasibleSet or any object with a method `project(x)`
-        `linear_minimum(g)`, `diameter` and `dimension` are used if it has them. Its projection has
+    given : FeasibleSet, its name, or any object with a method `project(x)`
+        The names are "nonnegative" and "simplex". `linear_minimum(g)`, `diameter` and `dimension` are used if it has them. Its projection has
         to be exact: certificates are built on it.
     """
     if isinstance(given, FeasibleSet):
         return given
+    if isinstance(given, str):
+        if given not in NAMED:
+            raise ValueError(
+                f"feasible_set must be a set or a name, not {given!r}; {nearest(given, NAMED)}"
+            )
+        return NAMED[given]()
     if isinstance(given, type):
         raise TypeError(
             f"feasible_set must be a set, not the class {given.__name__}; call the class first."
