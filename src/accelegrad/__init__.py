@@ -1,5 +1,6 @@
 """Universal, accelerated, tuning-free convex minimisation with a certified gap."""
 
+from accelegrad.gradient_check import GradientCheck, check_gradient
 from accelegrad.minimize import minimize, scipy_method
 from accelegrad.problems.linear_model import LinearModel
 from accelegrad.problems.penalties import L1, ElasticNet, GroupL2, NuclearNorm
@@ -54,6 +55,7 @@ __all__ = [
     "DualAscent",
     "ElasticNet",
     "FinishedByNewton",
+    "GradientCheck",
     "GroupL2",
     "Halfspace",
     "L1Ball",
@@ -75,6 +77,7 @@ __all__ = [
     "UniversalGradient",
     "VarianceReducedAcceleGrad",
     "WholeSpace",
+    "check_gradient",
     "minimize",
     "scipy_method",
 ]

@@ -17,45 +17,44 @@ from accelegrad.problems.sets import Affine, Box, FeasibleSet, Halfspace, Simple
 _GAP = "it is the certified gap that a run stops on"
 #: Options of SciPy's and CVXPY's solvers, and what to give in their place.
 WORDS = {
-    "maxiter": "max_iter=...",
-    "max_iters": "max_iter=...",
-    "maxfun": "max_iter=... or time_limit=...",
-    "maxfev": "max_iter=... or time_limit=...",
-    "ftol": f"rtol=... (relative) or tol=...: {_GAP}",
-    "gtol": f"tol=... or rtol=...: {_GAP}, not the gradient",
-    "xtol": f"tol=... or rtol=...: {_GAP}, not the step",
-    "xatol": f"tol=... or rtol=...: {_GAP}, not the step",
-    "fatol": f"tol=...: {_GAP}",
-    "eps": f"tol=...: {_GAP}; gradients are not approximated, so that there is no step to choose",
-    "eps_abs": f"tol=...: {_GAP}",
-    "eps_rel": f"rtol=...: {_GAP}",
-    "abstol": f"tol=...: {_GAP}",
-    "reltol": f"rtol=...: {_GAP}",
-    "feastol": "nothing: every returned point is projected onto the constraints",
-    "disp": "progress=True",
-    "iprint": "progress=True",
-    "verbose": "progress=True",
-    "return_all": "callback=... or trace=True",
-    "solver": "method=...",
-    "warm_start": "x0=...",
-    "x_init": "x0=...",
-    "hess": "nothing: second derivatives are not used",
-    "hessp": "nothing: second derivatives are not used",
-    "finite_diff_rel_step": "nothing: gradients are not approximated",
-    "f_min": "target=...",
-    "maxcor": "nothing: there is no memory of gradients to choose",
-    "maxls": "max_trials=..., of the universal methods",
-    "learning_rate": "nothing: step sizes are found; step_size=... is of method='subgradient'",
-    "lr": "nothing: step sizes are found; step_size=... is of method='subgradient'",
-    "seed": "rng=...",
-    "random_state": "rng=...",
+    "maxiter": "give max_iter=...",
+    "maxfun": "give max_iter=... or time_limit=...",
+    "maxfev": "give max_iter=... or time_limit=...",
+    "ftol": f"give rtol=... (relative) or tol=...: {_GAP}",
+    "gtol": f"give tol=... or rtol=...: {_GAP}, not the gradient",
+    "xtol": f"give tol=... or rtol=...: {_GAP}, not the step",
+    "xatol": f"give tol=... or rtol=...: {_GAP}, not the step",
+    "fatol": f"give tol=...: {_GAP}",
+    "eps": f"give tol=...: {_GAP}; gradients are not approximated, so that there is no step to choose",
+    "eps_abs": f"give tol=...: {_GAP}",
+    "eps_rel": f"give rtol=...: {_GAP}",
+    "abstol": f"give tol=...: {_GAP}",
+    "reltol": f"give rtol=...: {_GAP}",
+    "feastol": "leave it out: every returned point is projected onto the constraints",
+    "disp": "give progress=True",
+    "iprint": "give progress=True",
+    "verbose": "give progress=True",
+    "return_all": "give callback=... or trace=True",
+    "solver": "give method=...",
+    "warm_start": "give x0=...",
+    "x_init": "give x0=...",
+    "hess": "leave it out: second derivatives are not used",
+    "hessp": "leave it out: second derivatives are not used",
+    "finite_diff_rel_step": "leave it out: gradients are not approximated",
+    "f_min": "give target=...",
+    "maxcor": "leave it out: there is no memory of gradients to choose",
+    "maxls": "give max_trials=..., of the universal methods",
+    "learning_rate": "leave it out: step sizes are found; step_size=... is of method='subgradient'",
+    "lr": "leave it out: step sizes are found; step_size=... is of method='subgradient'",
+    "seed": "give rng=...",
+    "random_state": "give rng=...",
 }
 
 
 def hint(name: str) -> str | None:
     """Return what to give in the place of another library's word, None if it is not known."""
     instead = WORDS.get(name)
-    return None if instead is None else f"the word here is {instead}"
+    return None if instead is None else f"it is another library's word; {instead}."
 
 
 def constraint_set(

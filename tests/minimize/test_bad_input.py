@@ -132,7 +132,7 @@ CASES = {
         TypeError,
         r"no option 'max_iters': did you mean 'max_iter'\?",
     ),
-    "option unknown": (dict(learning_rate=3), TypeError, r"no option 'learning_rate'.*Allowed: "),
+    "option unknown": (dict(depth=3), TypeError, r"no option 'depth'.*Allowed: "),
     "epsilon missing": (
         dict(method="universal"),
         ValueError,
