@@ -23,8 +23,13 @@ from accelegrad.rules import Rule
 
 #: Methods and solvers of other libraries, in lower case: "auto" is what to give in their place.
 ELSEWHERE = frozenset(
-    "bfgs cg cobyla cobyqa dogleg l-bfgs-b nelder-mead newton-cg powell slsqp tnc trust-constr "
-    "trust-exact trust-krylov trust-ncg adam sgd clarabel ecos highs mosek osqp scs".split()
+    {
+        *("bfgs", "cg", "cobyla", "cobyqa", "dogleg", "l-bfgs-b"),
+        *("nelder-mead", "newton-cg", "powell", "slsqp", "tnc"),
+        *("trust-constr", "trust-exact", "trust-krylov", "trust-ncg"),
+        *("adam", "sgd", "clarabel", "ecos"),
+        *("highs", "mosek", "osqp", "scs"),
+    }
 )
 #: Up to this ratio of the sizes of columns, methods that do not scale them do well.
 LARGEST_RATIO = 300.0

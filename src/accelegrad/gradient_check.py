@@ -302,7 +302,9 @@ class _Check:
             return math.nan
         way = ahead.y - behind.y
         length = norm(way)
-        if norm(ahead.y + behind.y - 2.0 * point.x) > REPEATABLE * length + 4.0 * UNIT * norm(point.x):
+        if norm(ahead.y + behind.y - 2.0 * point.x) > REPEATABLE * length + 4.0 * UNIT * norm(
+            point.x
+        ):
             return math.nan  # a set has moved one of them
         allowed = ahead.allowed + behind.allowed
         bend = ahead.value + behind.value - 2.0 * point.value
@@ -333,8 +335,8 @@ class _Check:
         size = max(abs(value) for value in values)
         if self.noise > REPEATABLE * (size + reach):
             return "noisy", (
-                f"Calls at the same point differ by up to {self.noise:.2g}: values or gradients are "
-                "noisy. For noisy gradients give exact=False."
+                f"Calls at the same point differ by up to {self.noise:.2g}: values or gradients "
+                "are noisy. For noisy gradients give exact=False."
             )
         if self.shake > NOISY * reach and self.violations:
             return "noisy", (
@@ -344,9 +346,7 @@ class _Check:
         if not self.violations:
             return "", "The gradient is right, and the function convex, as far as was looked."
         if self.bent_down or self._agrees():
-            return "not convex", (
-                "The function is not convex: it falls below its tangents."
-            )
+            return "not convex", ("The function is not convex: it falls below its tangents.")
         return self._wrong_gradient()
 
     def _agrees(self) -> bool:
@@ -362,7 +362,10 @@ class _Check:
                 "factor."
             )
         if abs(ratio + 1.0) <= EXACT * 0.1:
-            return "sign", "The gradient has the wrong sign: it is the negative of what it should be."
+            return (
+                "sign",
+                "The gradient has the wrong sign: it is the negative of the true one.",
+            )
         return "scaled", (
             f"The gradient is wrong by a factor: it should be {ratio:.6g} times what it is."
         )
@@ -372,7 +375,7 @@ class _Check:
         usable = [(slope, error, given) for slope, error, given in self.slopes if given != 0.0]
         if not usable or len(usable) < len(self.slopes):
             return math.nan
-        slope, error, given = min(usable, key=lambda one: one[1] / abs(one[0]))
+        slope, _, given = min(usable, key=lambda one: one[1] / abs(one[0]))
         ratio = slope / given
         same = all(
             abs(slope - ratio * given) <= 2.0 * error + SAME_RATIO * abs(slope)

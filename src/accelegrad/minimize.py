@@ -121,8 +121,8 @@ def minimize(
         `jac` is a function. Any subgradient will do. A `LinearModel` brings its own gradient. None
         with a `jac` function: gradients only, no values and so no certificate.
     x0 : array or number
-        The start. The functions get points of its shape, and return gradients of it; sets, penalties
-        and constraints take points flat. For a LinearModel the default is zero.
+        The start. The functions get points of its shape, and return gradients of it; sets,
+        penalties and constraints take points flat. For a LinearModel the default is zero.
     args : tuple
         More arguments for `fun` and `jac`.
     jac : True, callable, "jax" or "torch"

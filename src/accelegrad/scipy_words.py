@@ -25,7 +25,7 @@ WORDS = {
     "xtol": f"give tol=... or rtol=...: {_GAP}, not the step",
     "xatol": f"give tol=... or rtol=...: {_GAP}, not the step",
     "fatol": f"give tol=...: {_GAP}",
-    "eps": f"give tol=...: {_GAP}; gradients are not approximated, so that there is no step to choose",
+    "eps": f"give tol=...: {_GAP}; gradients are not approximated",
     "eps_abs": f"give tol=...: {_GAP}",
     "eps_rel": f"give rtol=...: {_GAP}",
     "abstol": f"give tol=...: {_GAP}",
@@ -57,9 +57,7 @@ def hint(name: str) -> str | None:
     return None if instead is None else f"it is another library's word; {instead}."
 
 
-def constraint_set(
-    feasible_set: Any, bounds: Any, constraints: Any, shape: tuple[int, ...]
-) -> Any:
+def constraint_set(feasible_set: Any, bounds: Any, constraints: Any, shape: tuple[int, ...]) -> Any:
     """Return the feasible set that is given in one way or the other, for points of this shape."""
     rows = _linear_constraints(constraints)
     if bounds is None and not rows:
@@ -83,7 +81,7 @@ def _box(bounds: Any, shape: tuple[int, ...]) -> Box:
         return bounds
     lower, upper = (bounds.lb, bounds.ub) if isinstance(bounds, Bounds) else _pairs(bounds, shape)
     try:
-        ends = [np.broadcast_to(np.asarray(end, dtype=float), shape) for end in (lower, upper)]
+        ends = [_fitted(end, shape) for end in (lower, upper)]
     except ValueError:
         raise ValueError(
             f"bounds must fit x0's shape {shape}, but theirs are {np.shape(lower)} and "
@@ -93,6 +91,12 @@ def _box(bounds: Any, shape: tuple[int, ...]) -> Box:
         return Box(*(end.ravel() for end in ends))
     except ValueError as error:
         raise ValueError(f"bounds: {error}") from None
+
+
+def _fitted(end: Any, shape: tuple[int, ...]) -> Vector:
+    """Return one end of the bounds with x0's shape; SciPy makes vectors of numbers."""
+    array = np.asarray(end, dtype=float)
+    return np.broadcast_to(array.reshape(()) if array.size == 1 else array, shape)
 
 
 def _pairs(bounds: Any, shape: tuple[int, ...]) -> tuple[Vector, Vector]:
@@ -154,7 +158,11 @@ def _simplest(A: Vector, low: Vector, high: Vector, box: Box | None) -> Feasible
         return Affine(A, low)
     if len(A) == 1 and free and np.isinf(low[0]) != np.isinf(high[0]):
         return Halfspace(A[0], high[0]) if np.isinf(low[0]) else Halfspace(-A[0], -low[0])
-    if len(A) == 1 and equations and (A == 1.0).all() and box is not None and low[0] > 0.0:
-        if not np.any(box.lower) and np.all(np.asarray(box.upper) >= low[0]):
-            return Simplex(float(low[0]))
+    if box is not None and len(A) == 1 and equations and _is_simplex(A, float(low[0]), box):
+        return Simplex(float(low[0]))
     return Polyhedron(A, low, high, bounds=box)
+
+
+def _is_simplex(A: Vector, total: float, box: Box) -> bool:
+    from_zero = not np.any(box.lower) and bool(np.all(np.asarray(box.upper) >= total))
+    return from_zero and total > 0.0 and bool((A == 1.0).all())

@@ -83,7 +83,7 @@ def test_tol_and_maxiter_are_understood():
 def test_what_cannot_be_done_is_refused():
     with pytest.raises(ValueError, match="jac is None"):
         scipy_minimize(PROBLEM.value, np.zeros(5), method=ag.scipy_method)
-    with pytest.raises(TypeError, match="constraints must be scipy.optimize.LinearConstraint"):
+    with pytest.raises(TypeError, match=r"constraints must be scipy\.optimize\.LinearConstraint"):
         scipy_minimize(
             PROBLEM,
             np.zeros(5),

@@ -206,7 +206,9 @@ def naive_polyhedron(x, G, h):
     if (distance >= 0.0).all():
         return np.array(x)
     size = np.abs(distance).max()
-    multipliers = nnls(np.vstack([-G.T, -distance / size]), np.eye(x.size + 1)[-1], maxiter=10**5)[0]
+    multipliers = nnls(np.vstack([-G.T, -distance / size]), np.eye(x.size + 1)[-1], maxiter=10**5)[
+        0
+    ]
     held = multipliers > 0.0
     return naive_affine(x, G[held], h[held])
 
@@ -398,7 +400,10 @@ def polyhedron_case(rng, scale, d, bounded=False):
     high = np.where(rng.uniform(size=rows) < 0.4, INF, level + room[1])
     if d > 2:
         low[0] = high[0] = level[0]
-    lower, upper = inner - scale * rng.uniform(0.1, 1.0, d), inner + scale * rng.uniform(0.1, 1.0, d)
+    lower, upper = (
+        inner - scale * rng.uniform(0.1, 1.0, d),
+        inner + scale * rng.uniform(0.1, 1.0, d),
+    )
     if not bounded:
         lower[rng.uniform(size=d) < 0.5] = -INF
         upper[rng.uniform(size=d) < 0.5] = INF

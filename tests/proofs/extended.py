@@ -372,7 +372,12 @@ class SetFormula:
         given = self.arguments
         A, d = given["A"], given["A"].shape[1]
         low, high = (-np.inf, np.inf) if given["bounds"] is None else given["bounds"]
-        limits = [given["upper"], -given["lower"], np.broadcast_to(high, d), -np.broadcast_to(low, d)]
+        limits = [
+            given["upper"],
+            -given["lower"],
+            np.broadcast_to(high, d),
+            -np.broadcast_to(low, d),
+        ]
         G, h = np.vstack([A, -A, np.eye(d), -np.eye(d)]), np.concatenate(limits)
         lengths = np.linalg.norm(G, axis=1)
         kept = np.isfinite(h) & (lengths > 0)

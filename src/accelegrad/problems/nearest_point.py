@@ -16,9 +16,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from accelegrad.errors import Vector
 from accelegrad.problems.rounding import UNIT, growth
@@ -35,6 +36,9 @@ DIAGONAL = 1e-10
 SOLVED = 3
 #: A row is met if rounding can explain this part of what it is missed by.
 EXPLAINED = 4.0
+
+
+Mask: TypeAlias = npt.NDArray[np.bool_]
 
 
 class Rows(NamedTuple):
@@ -118,7 +122,7 @@ def _solved(rows: Rows, x: Vector) -> Nearest:
     return Nearest(_polished(rows, x, z, u, (y != 0.0) | equal, y > 0.0), y)
 
 
-def _newton_step(A: Vector, free: Vector, over: Vector, held: Vector, at_zero: Vector) -> Vector:
+def _newton_step(A: Vector, free: Mask, over: Vector, held: Mask, at_zero: Mask) -> Vector:
     """Return the step of the multipliers of the rows held.
 
     A multiplier at zero may leave it on the side of its row's limit only, else it stays there.
@@ -171,9 +175,7 @@ def _line_search(rows: Rows, z: Vector, y: Vector, step: Vector) -> float:
     return _root(slope, before, after, beyond=first == ends.size)
 
 
-def _root(
-    slope: Callable[[float], float], before: float, after: float, *, beyond: bool
-) -> float:
+def _root(slope: Callable[[float], float], before: float, after: float, *, beyond: bool) -> float:
     """Return where a slope that is linear between two lengths is zero, or the second one."""
     inside = before + 0.5 * (after - before)
     if not before < inside < after:
@@ -195,9 +197,7 @@ def _moved(y: Vector, step: Vector, length: float) -> Vector:
     return moved
 
 
-def _polished(
-    rows: Rows, x: Vector, z: Vector, u: Vector, held: Vector, at_high: Vector
-) -> Vector:
+def _polished(rows: Rows, x: Vector, z: Vector, u: Vector, held: Mask, at_high: Mask) -> Vector:
     """Return the nearest point that meets the rows held as equations, if it meets the rest."""
     if not held.any():
         return u

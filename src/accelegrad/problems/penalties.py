@@ -536,8 +536,9 @@ def as_penalty(given: Any) -> Penalty:
     Parameters
     ----------
     given : Penalty, its name, or any object with methods `value(x)` and `prox(x, step)`
-        The names are "l1", the l1 norm, and "l2", half the squared norm. `level_radius(value)`, `dimension` and `separable` are used if it has them. Its prox has to
-        be exact and its values finite: certificates are built on them.
+        The names are "l1", the l1 norm, and "l2", half the squared norm. `level_radius(value)`,
+        `dimension` and `separable` are used if it has them. Its prox has to be exact and its values
+        finite: certificates are built on them.
     """
     if isinstance(given, Penalty):
         return given

@@ -165,13 +165,18 @@ class Polyhedron(FeasibleSet):
 
 
 def _matrix(A: Any) -> Vector:
-    matrix = np.array(real_array("A", A.toarray() if sp.issparse(A) else A), dtype=np.float64)
+    sparse = sp.issparse(A)
+    matrix = np.array(real_array("A", _dense(A) if sparse else A), dtype=np.float64)
     if matrix.ndim != 2 or matrix.size == 0:
         raise ValueError(f"A must be a matrix with entries, but its shape is {matrix.shape}.")
     if not np.isfinite(matrix).all():
         row, column = (int(i) for i in np.argwhere(~np.isfinite(matrix))[0])
         raise ValueError(f"A must be finite, but A[{row}, {column}] is {matrix[row, column]}.")
     return matrix
+
+
+def _dense(A: Any) -> Any:
+    return A.toarray()
 
 
 def _sides(lower: Any, upper: Any) -> tuple[tuple[str, Any], tuple[str, Any]]:
@@ -203,11 +208,12 @@ def _box(bounds: Any, size: int) -> Box:
         if not isinstance(bounds, (tuple, list)) or len(bounds) != 2:
             raise TypeError(f"bounds must be a Box or a pair (lower, upper), not {bounds!r}.")
         bounds = Box(*bounds)
-    if bounds.dimension not in (None, size):
+    box: Box = bounds
+    if box.dimension not in (None, size):
         raise ValueError(
-            f"bounds must have one entry per column of A, {size}, but there are {bounds.dimension}."
+            f"bounds must have one entry per column of A, {size}, but there are {box.dimension}."
         )
-    return bounds
+    return box
 
 
 def _refuse_crossing(low: Vector, high: Vector) -> None:
@@ -229,7 +235,9 @@ def _scaled_rows(matrix: Vector, low: Vector, high: Vector, box: Box) -> Rows:
     factors = np.ldexp(1.0, -np.frexp(lengths[kept])[1])
     scaled = np.ascontiguousarray(matrix[kept] * factors[:, None])
     size = matrix.shape[1]
-    ends = (np.array(np.broadcast_to(end, size), dtype=np.float64) for end in (box.lower, box.upper))
+    ends = (
+        np.array(np.broadcast_to(end, size), dtype=np.float64) for end in (box.lower, box.upper)
+    )
     return Rows(scaled, low[kept] * factors, high[kept] * factors, *ends)
 
 
@@ -269,15 +277,19 @@ def _tightened(rows: Rows, low: Vector, high: Vector) -> tuple[Vector, Vector]:
         known = (others_infinite == 0) & (A != 0.0) & np.isfinite(room)
         end = np.where(known, room / (sign * A), np.nan)
         end += 2.0 * UNIT * np.abs(end) * np.sign(sign * A)
-        new_high = np.fmin(new_high, np.fmin.reduce(np.where(sign * A > 0.0, end, math.inf), axis=0, initial=math.inf))
-        new_low = np.fmax(new_low, np.fmax.reduce(np.where(sign * A < 0.0, end, -math.inf), axis=0, initial=-math.inf))
+        new_high = np.fmin(
+            new_high,
+            np.fmin.reduce(np.where(sign * A > 0.0, end, math.inf), axis=0, initial=math.inf),
+        )
+        new_low = np.fmax(
+            new_low,
+            np.fmax.reduce(np.where(sign * A < 0.0, end, -math.inf), axis=0, initial=-math.inf),
+        )
     # Rounding may make them cross where a coordinate has one value.
     return np.minimum(new_low, new_high), np.maximum(new_low, new_high)
 
 
-def _by_programs(
-    rows: Rows, low: Vector, high: Vector, unbounded: Any
-) -> tuple[Vector, Vector]:
+def _by_programs(rows: Rows, low: Vector, high: Vector, unbounded: Any) -> tuple[Vector, Vector]:
     """Return bounds that take linear programs, if they bound every coordinate.
 
     The multipliers of +-u_j give |u_j| <= M + e max |u_k| over the unbounded k, where e is what
@@ -321,13 +333,14 @@ def _multipliers(rows: Rows, g: Vector) -> Vector | None:
     above, below = np.isfinite(rows.high), np.isfinite(rows.low)
     equal = rows.low == rows.high
     above, below = above & ~equal, below & ~equal
+    bounds: Any = np.column_stack([rows.box_low, rows.box_high])
     answer = linprog(
         g,
         A_ub=np.vstack([rows.A[above], -rows.A[below]]),
         b_ub=np.concatenate([rows.high[above], -rows.low[below]]),
         A_eq=rows.A[equal],
         b_eq=rows.low[equal],
-        bounds=np.column_stack([rows.box_low, rows.box_high]),
+        bounds=bounds,
         method="highs",
     )
     if answer.status != 0:

@@ -828,8 +828,8 @@ def as_feasible_set(given: Any) -> FeasibleSet:
     Parameters
     ----------
     given : FeasibleSet, its name, or any object with a method `project(x)`
-        The names are "nonnegative" and "simplex". `linear_minimum(g)`, `diameter` and `dimension` are used if it has them. Its projection has
-        to be exact: certificates are built on it.
+        The names are "nonnegative" and "simplex". `linear_minimum(g)`, `diameter` and `dimension`
+        are used if it has them. Its projection has to be exact: certificates are built on it.
     """
     if isinstance(given, FeasibleSet):
         return given

@@ -218,7 +218,9 @@ class FunctionOracle(Oracle):
             return self._finish(Evaluation(point, value, late_gradient=self._late_gradient))
         self.njev += 1
         value, gradient = split_pair(returned)
-        gradient = checked_gradient(gradient, point.shape if self._shape is None else self._shape, "fun")
+        gradient = checked_gradient(
+            gradient, point.shape if self._shape is None else self._shape, "fun"
+        )
         return self._finish(Evaluation(point, checked_value(value), gradient))
 
     def _shaped(self, point: Vector) -> Any:
@@ -235,7 +237,9 @@ class FunctionOracle(Oracle):
         self.njev += 1
         with np.errstate(**self._errors):
             returned = self._jac(self._shaped(point), *self._args)
-        return checked_gradient(returned, point.shape if self._shape is None else self._shape, "jac")
+        return checked_gradient(
+            returned, point.shape if self._shape is None else self._shape, "jac"
+        )
 
 
 class ModelOracle(Oracle):

@@ -1,4 +1,4 @@
-"""When a run ends: at its goal, at a target, at rounding, at a zero gradient, by divergence or by time."""
+"""When a run ends: at its goal or target, at rounding, at a zero gradient, or by failing."""
 
 from __future__ import annotations
 
@@ -113,6 +113,7 @@ class Stopping(Saved):
             return best
         if progress.judge is None or progress.iteration < progress.next_judgement:
             return None
+        assert self._target is not None
         if self._exact_values and best is not None and best.value > self._target:
             return best  # no better than the target, so that only a proof can end the run
         if not progress.options.has_goal:  # else the goal's own look follows
