@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from accelegrad.front_door import minimize, scipy_method
+    from accelegrad.gradient_check import GradientCheck, check_gradient
     from accelegrad.problems.linear_model import LinearModel
     from accelegrad.problems.penalties import L1, ElasticNet, GroupL2, NuclearNorm
+    from accelegrad.problems.polyhedron import Polyhedron
     from accelegrad.problems.sets import (
         Affine,
         Ball,
@@ -64,6 +66,7 @@ __all__ = [
     "DualAscent",
     "ElasticNet",
     "FinishedByNewton",
+    "GradientCheck",
     "GroupL2",
     "Halfspace",
     "L1Ball",
@@ -71,6 +74,7 @@ __all__ = [
     "LinearModel",
     "NonNegative",
     "NuclearNorm",
+    "Polyhedron",
     "Product",
     "Simplex",
     "SketchedNewton",
@@ -84,6 +88,7 @@ __all__ = [
     "UniversalGradient",
     "VarianceReducedAcceleGrad",
     "WholeSpace",
+    "check_gradient",
     "minimize",
     "scipy_method",
 ]
@@ -91,8 +96,10 @@ __all__ = [
 # An import of the package loads nothing else: names are looked for when they are first asked for.
 _HOMES = {
     "accelegrad.front_door": "minimize scipy_method",
+    "accelegrad.gradient_check": "GradientCheck check_gradient",
     "accelegrad.problems.linear_model": "LinearModel",
     "accelegrad.problems.penalties": "L1 ElasticNet GroupL2 NuclearNorm",
+    "accelegrad.problems.polyhedron": "Polyhedron",
     "accelegrad.problems.sets": (
         "Affine Ball Box Halfspace L1Ball NonNegative Product Simplex WholeSpace"
     ),

@@ -12,6 +12,7 @@ from llvmlite.binding import get_host_cpu_name
 from accelegrad import kernels
 from accelegrad.cli.warmup import add_warmup
 from accelegrad.kernels import compile as compiling
+from accelegrad.kernels import gradient
 from accelegrad.kernels.dense_epochs import DenseEpochs
 from accelegrad.kernels.sparse_epochs import SparseEpochs
 from accelegrad.problems.linear_model import LinearModel

@@ -180,6 +180,8 @@ class Mistake(NamedTuple):
 def _sets() -> Iterator[Mistake]:
     for name in ("Ball", "Box", "Simplex", "L1Ball", "Halfspace", "Affine", "Product"):
         yield Mistake(f"problems.sets:{name}.linear_minimum", raised(1e-3), "0.1 % too high")
+    yield Mistake("problems.polyhedron:Polyhedron.linear_minimum", raised(1e-3), "0.1 % too high")
+    yield Mistake("problems.polyhedron:_limit_sum", first_raised(1e-3), "0.1 % too high")
     yield Mistake("problems.sets:NonNegative.linear_minimum", always(0.0), "0 for every slope")
     for name in ("FeasibleSet", "Halfspace", "Affine"):
         yield Mistake(

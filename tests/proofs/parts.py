@@ -131,7 +131,7 @@ def _is_flat(formula: SetFormula) -> bool:
     """Tell whether there are half-spaces or affine sets, for which nearly normal is normal enough."""
     if formula.name == "Product":
         return any(_is_flat(block) for block, _ in formula.arguments["blocks"])
-    return formula.name in ("Halfspace", "Affine")
+    return formula.name in ("Halfspace", "Affine", "Polyhedron")
 
 
 def _nearly_normal(formula: SetFormula, g: Vector, rng: np.random.Generator) -> Vector:
@@ -144,6 +144,9 @@ def _nearly_normal(formula: SetFormula, g: Vector, rng: np.random.Generator) -> 
         return np.concatenate([_nearly_normal(block, slope, rng) for block, slope in pairs])
     if formula.name == "Halfspace":
         normal = -abs(rng.standard_normal()) * given["normal"]
+    elif formula.name == "Polyhedron":
+        sign = np.where(np.isfinite(given["upper"]), -1.0, 1.0)
+        normal = given["A"].T @ (sign * abs(rng.standard_normal(len(sign))))
     elif formula.name == "Affine":
         normal = given["A"].T @ rng.standard_normal(len(given["A"]))
     else:

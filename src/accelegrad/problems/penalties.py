@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,7 @@ from accelegrad.errors import (
     NonFiniteError,
     Vector,
     finite_vector,
+    nearest,
     real_array,
     real_number,
     whole_number,
@@ -489,17 +490,32 @@ class _Foreign(Penalty):
         return f"as_penalty({self._given!r})"
 
 
+#: Penalties that may be given by name: those of the estimators, with the strength 1
+NAMED: dict[str, Callable[[], Penalty]] = {
+    "l1": lambda: L1(1.0),
+    "l2": lambda: ElasticNet(0.0, 1.0),
+}
+
+
 def as_penalty(given: Any) -> Penalty:
     """Return `given` as a penalty.
 
     Parameters
     ----------
-    given : Penalty or any object with methods `value(x)` and `prox(x, step)`
-        `level_radius(value)`, `dimension` and `separable` are used if it has them. Its prox has to
-        be exact and its values finite: certificates are built on them.
+    given : Penalty, its name, or any object with methods `value(x)` and `prox(x, step)`
+        The names are "l1", the l1 norm, and "l2", half the squared norm. `level_radius(value)`,
+        `dimension` and `separable` are used if it has them. Its prox has to be exact and its values
+        finite: certificates are built on them.
     """
     if isinstance(given, Penalty):
         return given
+    if isinstance(given, str):
+        if given not in NAMED:
+            raise ValueError(
+                f"penalty must be a penalty or a name, not {given!r}; {nearest(given, NAMED)} "
+                "For other strengths give L1(strength) or ElasticNet(l1, l2)."
+            )
+        return NAMED[given]()
     check_users_object("penalty", "penalty", given, "value(x)", "prox(x, step)")
     return _Foreign(given)
 

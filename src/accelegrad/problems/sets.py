@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,14 @@ import numpy.typing as npt
 from scipy.linalg.blas import ddot
 from scipy.optimize import brentq
 
-from accelegrad.errors import Vector, finite_vector, real_array, real_number, whole_number
+from accelegrad.errors import (
+    Vector,
+    finite_vector,
+    nearest,
+    real_array,
+    real_number,
+    whole_number,
+)
 from accelegrad.problems.squares import norm
 from accelegrad.problems.vectors import (
     OnVectors,
@@ -43,7 +50,7 @@ __all__ = [
 ]
 
 # A part of g outside of a cone or a subspace is taken for rounding if it is at most this share.
-_NEGLIGIBLE = 1e-12
+NEGLIGIBLE = 1e-12
 # Relative residual above which the equations of an affine set contradict each other.
 _INCONSISTENT = 1e-9
 # Larger sets count as unbounded: squares of such numbers overflow.
@@ -61,6 +68,8 @@ class FeasibleSet(OnVectors):
     #: Whether `project` returns a point of the set itself, the projection of x with other last
     #: digits, however far away x is.
     _projects_exactly = False
+    #: whether a linear minimum takes much longer than a step of a run
+    costly_minimum = False
 
     @abstractmethod
     def project(self, x: Vector) -> Vector:
@@ -161,13 +170,10 @@ class FeasibleSet(OnVectors):
 
         def log_distance(log_theta: float) -> float:
             nonlocal best
-            theta = math.exp(log_theta)
-            u = self.project(center - g / theta)
-            distance = norm(u - center)
+            distance, bound = self._lagrangian(g, center, radius, math.exp(log_theta))
             if distance <= 2.0 * radius:
                 # Farther out the terms of q are large and cancel, and the bound is a poor one.
-                ball = 0.5 * theta * (distance - radius) * (distance + radius)
-                best = max(best, float(g.dot(u)) + ball - error * size * (size / theta))
+                best = max(best, bound)
             return math.log(max(distance, 1e-300) / radius)
 
         # Projections are non-expansive: ||u - c|| <= ||P(c) - c|| + ||g|| / theta, which is at
@@ -187,6 +193,16 @@ class FeasibleSet(OnVectors):
                 return best
             step *= 2.0
         return best
+
+    def _lagrangian(
+        self, g: Vector, center: Vector, radius: float, theta: float
+    ) -> tuple[float, float]:
+        """Return the distance of u_theta from the centre, and q(theta), lowered by errors."""
+        u = self.project(center - g / theta)
+        distance, size = norm(u - center), norm(g)
+        ball = 0.5 * theta * (distance - radius) * (distance + radius)
+        error = self._projection_error(g.size)
+        return distance, float(g.dot(u)) + ball - error * size * (size / theta)
 
     def _is_near(self, x: Vector, tolerance: float) -> bool:
         """Say whether the distance of `x` from the set is at most `tolerance * scale`."""
@@ -525,7 +541,7 @@ class Halfspace(FeasibleSet):
     def linear_minimum(self, g: Vector) -> float:
         """Return b <g, n> if g = -a n with a >= 0, up to 1e-12 relative, else -inf."""
         along = float(self._unit.dot(g))
-        if along <= 0.0 and self._neglected(g) <= _NEGLIGIBLE * norm(g):
+        if along <= 0.0 and self._neglected(g) <= NEGLIGIBLE * norm(g):
             return along * self._level
         return -math.inf
 
@@ -614,7 +630,7 @@ class Affine(FeasibleSet):
 
     def linear_minimum(self, g: Vector) -> float:
         """Return <g, u> if g lies in the row space, up to 1e-12 relative, else -inf."""
-        if self._neglected(g) <= _NEGLIGIBLE * norm(g):
+        if self._neglected(g) <= NEGLIGIBLE * norm(g):
             return float(g.dot(self._nearest_zero))
         return -math.inf
 
@@ -750,17 +766,27 @@ class _Foreign(FeasibleSet):
         return f"as_feasible_set({self._given!r})"
 
 
+#: Sets that may be given by name
+NAMED: dict[str, Callable[[], FeasibleSet]] = {"nonnegative": NonNegative, "simplex": Simplex}
+
+
 def as_feasible_set(given: Any) -> FeasibleSet:
     """Return `given` as a feasible set.
 
     Parameters
     ----------
-    given : FeasibleSet or any object with a method `project(x)`
-        `linear_minimum(g)`, `diameter` and `dimension` are used if it has them. Its projection has
-        to be exact: certificates are built on it.
+    given : FeasibleSet, its name, or any object with a method `project(x)`
+        The names are "nonnegative" and "simplex". `linear_minimum(g)`, `diameter` and `dimension`
+        are used if it has them. Its projection has to be exact: certificates are built on it.
     """
     if isinstance(given, FeasibleSet):
         return given
+    if isinstance(given, str):
+        if given not in NAMED:
+            raise ValueError(
+                f"feasible_set must be a set or a name, not {given!r}; {nearest(given, NAMED)}"
+            )
+        return NAMED[given]()
     check_users_object("feasible_set", "set", given, "project(x)")
     return _Foreign(given)
 

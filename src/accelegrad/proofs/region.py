@@ -82,7 +82,7 @@ class Region:
         probe = feasible_set.linear_minimum(np.ones_like(center))
         self._closed_form = bounded and not assumed and math.isfinite(probe)
         #: searching for a minimum in both set and ball takes many projections
-        self.costly = not (self.is_ball or self._closed_form)
+        self.costly = not (self.is_ball or self._closed_form) or feasible_set.costly_minimum
         #: whether an affine minorant of the penalty is all that a tight bound takes, or all that
         #: there is: the penalty is not known in scaled coordinates
         self.minorant_suffices = penalty is not None and (

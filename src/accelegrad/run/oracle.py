@@ -186,7 +186,10 @@ class Oracle(Saved, ABC):
 
 
 class FunctionOracle(Oracle):
-    """The user's functions: `fun` with or without gradient, `jac`, or `jac` alone."""
+    """The user's functions: `fun` with or without gradient, `jac`, or `jac` alone.
+
+    `shape` is that of the points they take, where it is not flat; () stands for a number.
+    """
 
     def __init__(
         self,
@@ -196,9 +199,11 @@ class FunctionOracle(Oracle):
         *,
         exact: bool,
         penalty: Penalty | None = None,
+        shape: tuple[int, ...] | None = None,
     ) -> None:
         super().__init__(penalty)
         self._fun, self._jac, self._args = fun, jac, args
+        self._shape = shape
         # A run ignores overflow in its formulas, but fun and jac keep the user's settings.
         self._errors: Any = np.geterr()
         self.has_values = fun is not None
@@ -211,14 +216,22 @@ class FunctionOracle(Oracle):
             return Evaluation(point, math.nan, self._gradient_at(point))
         self.nfev += 1
         with np.errstate(**self._errors):
-            returned = self._fun(point.copy(), *self._args)
+            returned = self._fun(self._shaped(point), *self._args)
         if self._jac is not None:
             value = checked_value(returned)
             return self._finish(Evaluation(point, value, late_gradient=self._late_gradient))
         self.njev += 1
         value, gradient = split_pair(returned)
-        gradient = checked_gradient(gradient, point.size, "fun")
+        gradient = checked_gradient(
+            gradient, point.shape if self._shape is None else self._shape, "fun"
+        )
         return self._finish(Evaluation(point, checked_value(value), gradient))
+
+    def _shaped(self, point: Vector) -> Any:
+        """Return a copy as the user's functions want it."""
+        if self._shape is None:
+            return point.copy()
+        return point.copy().reshape(self._shape)[()]  # a number, where the shape is ()
 
     def _late_gradient(self, evaluation: Evaluation) -> Vector:
         return self._gradient_at(evaluation.point)
@@ -227,8 +240,10 @@ class FunctionOracle(Oracle):
         assert self._jac is not None
         self.njev += 1
         with np.errstate(**self._errors):
-            returned = self._jac(point.copy(), *self._args)
-        return checked_gradient(returned, point.size, "jac")
+            returned = self._jac(self._shaped(point), *self._args)
+        return checked_gradient(
+            returned, point.shape if self._shape is None else self._shape, "jac"
+        )
 
 
 class ModelOracle(Oracle):
@@ -343,21 +358,21 @@ def checked_value(value: Any) -> float:
     return float(array.reshape(()))
 
 
-def checked_gradient(gradient: Any, size: int, source: str) -> Vector:
-    """Return a copy of the gradient as float64, or say what is wrong with it."""
-    if type(gradient) is np.ndarray and gradient.shape == (size,) and gradient.dtype.char == "d":
+def checked_gradient(gradient: Any, shape: tuple[int, ...], source: str) -> Vector:
+    """Return a flat copy of the gradient as float64, or say what is wrong with it."""
+    if type(gradient) is np.ndarray and gradient.shape == shape and gradient.dtype.char == "d":
         # A copy: functions may hand out the same buffer again and again.
-        return gradient.copy()
+        return gradient.flatten()
     array = np.asarray(gradient)
     if array.dtype != np.float64 and array.dtype.kind not in "fiub":
         raise TypeError(
             f"{source}'s gradient must be an array of real numbers, not of dtype {array.dtype}."
         )
-    if array.shape != (size,):
+    if array.shape != shape:
         raise ValueError(
-            f"{source}'s gradient must have x0's shape ({size},), but its shape is {array.shape}."
+            f"{source}'s gradient must have x0's shape {shape}, but its shape is {array.shape}."
         )
-    return np.array(array, dtype=np.float64)
+    return np.array(array, dtype=np.float64).ravel()
 
 
 def _kind(thing: Any) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -21,7 +21,6 @@ from accelegrad.problems.sets import (
     FeasibleSet,
     NonNegative,
     Product,
-    Simplex,
     WholeSpace,
     as_feasible_set,
 )
@@ -35,7 +34,6 @@ PENALTIES = ("l2", "l1", "elasticnet")
 BOUND_ERROR, BOUND_ERROR_UNITS = 1e-9, 64.0
 #: Entries of X that are turned to float64 at a time: 8 MB, which judging a point takes.
 BLOCK_ENTRIES = 1 << 20
-NAMED_SETS: dict[str, Callable[[], FeasibleSet]] = {"nonnegative": NonNegative, "simplex": Simplex}
 
 
 @dataclass(frozen=True)
@@ -191,15 +189,7 @@ def penalty_weights(penalty: Any, alpha: float, l1_ratio: float) -> tuple[float,
 
 def coefficient_set(given: Any) -> FeasibleSet | None:
     """Return the set that the coefficients are to lie in."""
-    if given is None:
-        return None
-    if isinstance(given, str):
-        if given not in NAMED_SETS:
-            raise ValueError(
-                f"feasible_set must be a set or a name, not {given!r}; {nearest(given, NAMED_SETS)}"
-            )
-        return NAMED_SETS[given]()
-    return as_feasible_set(given)
+    return None if given is None else as_feasible_set(given)
 
 
 def parameter_set(
