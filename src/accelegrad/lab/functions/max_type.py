@@ -137,7 +137,8 @@ def maxq() -> Function:
 def hilbert(d: int) -> Vector:
     """Return Hilbert's matrix, 1/(i + j - 1), whose condition number no float can hold."""
     i = np.arange(d)
-    return 1.0 / (i[:, None] + i + 1.0)
+    matrix: Vector = 1.0 / (i[:, None] + i + 1.0)
+    return matrix
 
 
 @CASES.add(MAX, "MXHILB: the largest entry of Hilbert's matrix times x, d=50")
@@ -233,7 +234,7 @@ def _cb3_pieces(x: Vector) -> tuple[Vector, Vector, Vector]:
     return a**4 + b**2, (2 - a) ** 2 + (2 - b) ** 2, 2 * exponential(b - a)[0]
 
 
-def _cb3_slopes(x: Vector, pieces: Vector) -> tuple[Vector, Vector]:
+def _cb3_slopes(x: Vector, pieces: Any) -> tuple[Vector, Vector]:
     """Return the derivatives by x_j and x_j+1 of the piece (0, 1 or 2) named for each pair."""
     a, b = x[:-1], x[1:]
     slope = 2 * exponential(b - a)[1]

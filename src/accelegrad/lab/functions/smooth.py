@@ -58,7 +58,8 @@ def quadratic(H: Any, b: Vector) -> Evaluate:
 def conditioned(d: int, condition: float, seed: int) -> Vector:
     """Return a symmetric matrix with eigenvalues from 1/condition to 1, evenly on a log scale."""
     basis = np.linalg.qr(gaussian(seed, d, d))[0]
-    return (basis * np.geomspace(1 / condition, 1.0, d)) @ basis.T
+    matrix: Vector = (basis * np.geomspace(1 / condition, 1.0, d)) @ basis.T
+    return matrix
 
 
 def grid_laplacian(side: int) -> Any:

@@ -17,7 +17,8 @@ def _traceless(seed: int, count: int, side: int) -> Vector:
     raw = gaussian(seed, count, side, side)
     matrices = (raw + raw.transpose(0, 2, 1)) / 2
     traces = np.trace(matrices, axis1=1, axis2=2) / side
-    return matrices - traces[:, None, None] * np.eye(side)
+    centred: Vector = matrices - traces[:, None, None] * np.eye(side)
+    return centred
 
 
 def _affine(cp: Any, constant: Vector, matrices: Vector, x: Any) -> Any:
