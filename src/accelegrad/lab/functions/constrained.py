@@ -8,7 +8,15 @@ import numpy as np
 
 from accelegrad.errors import Vector
 from accelegrad.lab.functions.max_type import largest_linear, largest_sum
-from accelegrad.lab.functions.problem import CONSTRAINED, Cases, Function, gaussian, signs_of
+from accelegrad.lab.functions.problem import (
+    CONSTRAINED,
+    Cases,
+    Evaluate,
+    Function,
+    Statement,
+    gaussian,
+    signs_of,
+)
 from accelegrad.lab.functions.smooth import (
     conditioned,
     grid_laplacian,
@@ -19,6 +27,27 @@ from accelegrad.lab.functions.smooth import (
 from accelegrad.problems.sets import Affine, Box, L1Ball, NonNegative, Simplex
 
 CASES = Cases()
+
+
+def _on_simplex(fun: Evaluate, d: int, statement: Statement, *, smooth: bool) -> Function:
+    """Return a function on the simplex, from its centre."""
+
+    def limits(cp: Any, x: Any) -> Any:
+        return [x >= 0, cp.sum(x) == 1]
+
+    return Function(
+        fun,
+        np.full(d, 1 / d),
+        statement,
+        feasible_set=Simplex(),
+        limits=limits,
+        equations=(np.ones((1, d)), np.ones(1)),
+        smooth=smooth,
+    )
+
+
+def _not_negative(cp: Any, x: Any) -> Any:  # noqa: ARG001
+    return [x >= 0]
 
 
 @CASES.add(CONSTRAINED, "entropy and costs on the simplex, d=100")
@@ -42,8 +71,7 @@ def entropy() -> Function:
     def statement(cp: Any, x: Any) -> Any:
         return -cp.sum(cp.entr(x + shift)) + c @ x
 
-    x0 = np.full(100, 0.01)
-    return Function(fun, x0, statement, feasible_set=Simplex(), smooth=True)
+    return _on_simplex(fun, 100, statement, smooth=True)
 
 
 @CASES.add(CONSTRAINED, "mean-variance portfolio on the simplex, d=500")
@@ -63,7 +91,7 @@ def portfolio() -> Function:
         risk = cp.sum_squares(factors.T @ x) + cp.sum(cp.multiply(own, cp.square(x)))
         return risk / 2 - returns @ x
 
-    return Function(fun, np.full(d, 1 / d), statement, feasible_set=Simplex(), smooth=True)
+    return _on_simplex(fun, d, statement, smooth=True)
 
 
 @CASES.add(CONSTRAINED, "quadratic of condition 1e4 in a box, d=200")
@@ -74,8 +102,11 @@ def box_quadratic() -> Function:
     def statement(cp: Any, x: Any) -> Any:
         return cp.quad_form(x, cp.psd_wrap(H)) / 2 - b @ x
 
-    box = Box(-np.ones(200), np.ones(200))
-    return Function(quadratic(H, b), np.zeros(200), statement, feasible_set=box, smooth=True)
+    def limits(cp: Any, x: Any) -> Any:
+        return [cp.abs(x) <= 1]
+
+    box, x0 = Box(-np.ones(200), np.ones(200)), np.zeros(200)
+    return Function(quadratic(H, b), x0, statement, box, limits=limits, smooth=True)
 
 
 @CASES.add(CONSTRAINED, "non-negative least squares, 300 x 100")
@@ -88,7 +119,12 @@ def nonnegative_least_squares() -> Function:
         return cp.sum_squares(A @ x - b) / 600
 
     return Function(
-        least_squares(A, b), np.zeros(100), statement, feasible_set=NonNegative(), smooth=True
+        least_squares(A, b),
+        np.zeros(100),
+        statement,
+        NonNegative(),
+        limits=_not_negative,
+        smooth=True,
     )
 
 
@@ -101,8 +137,11 @@ def l1_ball_logistic() -> Function:
     def statement(cp: Any, x: Any) -> Any:
         return cp.sum(cp.logistic(cp.multiply(-y, A @ x))) / 400
 
+    def limits(cp: Any, x: Any) -> Any:
+        return [cp.norm1(x) <= 4.0]
+
     return Function(
-        logistic_loss(A, y), np.zeros(100), statement, feasible_set=L1Ball(4.0), smooth=True
+        logistic_loss(A, y), np.zeros(100), statement, L1Ball(4.0), limits=limits, smooth=True
     )
 
 
@@ -114,9 +153,7 @@ def matrix_game() -> Function:
     def statement(cp: Any, x: Any) -> Any:
         return cp.max(P @ x)
 
-    return Function(
-        largest_linear(P, np.zeros(60)), np.full(50, 0.02), statement, feasible_set=Simplex()
-    )
+    return _on_simplex(largest_linear(P, np.zeros(60)), 50, statement, smooth=False)
 
 
 @CASES.add(CONSTRAINED, "mean of the worst 5 % of 400 losses, on the simplex, d=30")
@@ -128,7 +165,7 @@ def tail_risk() -> Function:
         return cp.sum_largest(losses @ x, 20) / 20
 
     fun = largest_sum(losses, np.zeros(400), 20, 1 / 20)
-    return Function(fun, np.full(30, 1 / 30), statement, feasible_set=Simplex())
+    return _on_simplex(fun, 30, statement, smooth=False)
 
 
 @CASES.add(CONSTRAINED, "obstacle problem on a 100 x 100 grid, d=10,000")
@@ -142,7 +179,12 @@ def obstacle() -> Function:
         return cp.quad_form(x, cp.psd_wrap(H)) / 2 - b @ x
 
     return Function(
-        quadratic(H, b), np.zeros(10_000), statement, feasible_set=NonNegative(), smooth=True
+        quadratic(H, b),
+        np.zeros(10_000),
+        statement,
+        NonNegative(),
+        limits=_not_negative,
+        smooth=True,
     )
 
 
@@ -160,5 +202,9 @@ def basis_pursuit() -> Function:
     def statement(cp: Any, x: Any) -> Any:
         return cp.norm1(x)
 
-    equations = Affine(A, b)
-    return Function(fun, equations.project(np.zeros(100)), statement, feasible_set=equations)
+    def limits(cp: Any, x: Any) -> Any:  # noqa: ARG001
+        return [A @ x == b]
+
+    plane = Affine(A, b)
+    x0 = plane.project(np.zeros(100))
+    return Function(fun, x0, statement, plane, limits=limits, equations=(A, b))

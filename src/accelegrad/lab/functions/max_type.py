@@ -136,7 +136,7 @@ def maxq() -> Function:
 
 def hilbert(d: int) -> Vector:
     """Return Hilbert's matrix, 1/(i + j - 1), whose condition number no float can hold."""
-    i = np.arange(d)
+    i = np.arange(d, dtype=np.float64)
     matrix: Vector = 1.0 / (i[:, None] + i + 1.0)
     return matrix
 

@@ -22,10 +22,6 @@ KINDS = (SMOOTH, MAX, KINKS, SPECTRAL, CONSTRAINED, COMPOSITE)
 
 Evaluate = Callable[[Vector], tuple[float, Vector]]
 Statement = Callable[[Any, Any], Any]
-"""``statement(cp, x)`` returns f as an expression, where `cp` is the module cvxpy and x a variable.
-
-Sets and penalties are stated in one place, `accelegrad.lab.functions.stated`.
-"""
 
 
 @dataclass(frozen=True)
@@ -38,10 +34,17 @@ class Function:
         ``fun(x)`` returns the exact value and one subgradient. It does not change x.
     x0 : array
         The start; it lies in the set.
-    statement : callable, optional
-        The same function for CVXPY, which other code states in other words.
+    statement : callable
+        The whole objective, penalty included, stated anew for CVXPY: ``statement(cp, x)`` returns
+        an expression, where `cp` is the module and x a variable.
     feasible_set, penalty
         As `minimize` takes them.
+    limits : callable, optional
+        The set stated anew: ``limits(cp, x)`` returns a list of constraints.
+    equations : (array, array), optional
+        A and b of the set's equations A x = b, for solvers that take equations.
+    slope : callable, optional
+        ``slope(x)`` returns a subgradient of the penalty, for methods without proximal steps.
     minimum : float, optional
         The minimum, where a formula gives it.
     smooth : bool
@@ -50,9 +53,12 @@ class Function:
 
     fun: Evaluate
     x0: Vector
-    statement: Statement | None = None
+    statement: Statement
     feasible_set: FeasibleSet | None = None
     penalty: Penalty | None = None
+    limits: Statement | None = None
+    equations: tuple[Vector, Vector] | None = None
+    slope: Callable[[Vector], Vector] | None = None
     minimum: float | None = None
     smooth: bool = False
 
@@ -60,6 +66,16 @@ class Function:
         """Return f(x) + penalty(x)."""
         value = float(self.fun(x)[0])
         return value if self.penalty is None else value + self.penalty.value(x)
+
+    def whole(self, x: Vector) -> tuple[float, Vector]:
+        """Return f(x) + penalty(x) and a subgradient of the sum."""
+        value, gradient = self.fun(x)
+        if self.penalty is None or self.slope is None:
+            return value, gradient
+        return value + self.penalty.value(x), gradient + self.slope(x)
+
+
+Builder = Callable[[], Function]
 
 
 @dataclass(frozen=True)
@@ -69,18 +85,16 @@ class Case:
     name: str
     kind: str
     words: str
-    build: Callable[[], Function]
+    build: Builder
 
 
 class Cases(dict[str, Case]):
     """Cases by name, with a decorator that adds one."""
 
-    def add(
-        self, kind: str, words: str
-    ) -> Callable[[Callable[[], Function]], Callable[[], Function]]:
+    def add(self, kind: str, words: str) -> Callable[[Builder], Builder]:
         """Return the decorator: the builder's name, with hyphens, is the case's."""
 
-        def adding(build: Callable[[], Function]) -> Callable[[], Function]:
+        def adding(build: Builder) -> Builder:
             name = build.__name__.replace("_", "-")
             self[name] = Case(name, kind, words, build)
             return build

@@ -100,7 +100,8 @@ def quadratic_ill_conditioned() -> Function:
     """x'Hx/2 - b'x."""
     H, b = conditioned(200, 1e4, 111), gaussian(112, 200)
     fun = quadratic(H, b)
-    least = fun(np.linalg.solve(H, b))[0]
+    solution: Any = np.linalg.solve(H, b)
+    least = fun(solution)[0]
 
     def statement(cp: Any, x: Any) -> Any:
         return cp.quad_form(x, cp.psd_wrap(H)) / 2 - b @ x
