@@ -97,11 +97,11 @@ def logistic() -> Function:
 
 @CASES.add(SMOOTH, "quadratic, condition 1e4, d=200")
 def quadratic_ill_conditioned() -> Function:
-    """x'Hx/2 - b'x."""
-    H, b = conditioned(200, 1e4, 111), gaussian(112, 200)
+    """x'Hx/2 - b'x with b = H z and a Gaussian minimiser z."""
+    H, z = conditioned(200, 1e4, 111), gaussian(112, 200)
+    b: Vector = H @ z
     fun = quadratic(H, b)
-    solution: Any = np.linalg.solve(H, b)
-    least = fun(solution)[0]
+    least = fun(z)[0]
 
     def statement(cp: Any, x: Any) -> Any:
         return cp.quad_form(x, cp.psd_wrap(H)) / 2 - b @ x
