@@ -22,8 +22,8 @@ class Recorder:
     """What a method minimises: the function with a count, a clock and limits.
 
     Points that the method evaluates are judged, whatever it returns: f - f* over f(x0) - f*, the
-    penalty included. Points outside of the set do not count. The clock stands still while a point
-    is judged.
+    penalty included. Points outside of the set do not count. The clock is the processor's, which
+    other processes disturb little, and stands still while a point is judged.
 
     Parameters
     ----------
@@ -54,16 +54,16 @@ class Recorder:
         self.accuracy = math.inf
         self.reached: dict[float, tuple[int, float]] = {}  # calls and seconds to an accuracy
         self._apart = 0.0
-        self._begun = time.perf_counter()
+        self._begun = time.process_time()
 
     @property
     def seconds(self) -> float:
         """The seconds since the start, without those that judging took."""
-        return time.perf_counter() - self._begun - self._apart
+        return time.process_time() - self._begun - self._apart
 
     def start(self) -> None:
         """Start the clock."""
-        self._begun, self._apart = time.perf_counter(), 0.0
+        self._begun, self._apart = time.process_time(), 0.0
 
     def fun(self, x: Vector) -> tuple[float, Vector]:
         """Return f and its gradient, without the penalty."""
@@ -88,7 +88,7 @@ class Recorder:
     def _judge(self, x: Vector, value: float | None, total: float | None) -> None:
         """Note the accuracy of a point that was evaluated."""
         self.calls += 1
-        now = time.perf_counter()
+        now = time.process_time()
         seconds = now - self._begun - self._apart
         if total is None:
             penalty = self.function.penalty
@@ -100,7 +100,7 @@ class Recorder:
             for wanted in self.accuracies:
                 if accuracy <= wanted and wanted not in self.reached:
                     self.reached[wanted] = self.calls, seconds
-        self._apart += time.perf_counter() - now
+        self._apart += time.process_time() - now
         if self.accuracies[-1] in self.reached:
             raise Enough
         if self.calls >= self.max_calls or seconds > self.max_seconds:
