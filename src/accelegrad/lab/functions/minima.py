@@ -34,6 +34,7 @@ TIME_LIMIT = 600.0  # seconds for one solution; sparse-logistic needs 150
 class Minimum:
     """A minimum, and what is known of it."""
 
+    start: float  # f(x0): a function that was changed since shows by it
     value: float
     error: float  # the distance to the nearest other way, over f(x0) - value
     distance: float  # from x0 to the minimiser that was found
@@ -88,6 +89,7 @@ def _judged(function: Function, found: _Found) -> Minimum:
     nearest = min(others, key=lambda other: abs(others[other] - value))
     start = function.value(function.x0)
     return Minimum(
+        start=start,
         value=value,
         error=abs(others[nearest] - value) / (start - value),
         distance=float(np.linalg.norm(x - function.x0)),
