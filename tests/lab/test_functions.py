@@ -13,6 +13,7 @@ import pytest
 
 from accelegrad import minimize
 from accelegrad.cli.main import main
+from accelegrad.lab.functions import report as report_module
 from accelegrad.lab.functions.comparison import (
     QUICK_SUITE,
     FunctionsRequest,
@@ -373,6 +374,14 @@ def test_the_report(tmp_path: Path) -> None:
     assert "| valley | 2 |" in table
 
 
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave out the page: drawing takes seconds."""
+    page = lambda report, out: out / "index.html"  # noqa: E731
+    monkeypatch.setattr(report_module, "write_report", page)
+
+
+@pytest.mark.usefixtures("undrawn")
 def test_results_are_kept_for_another_time(tmp_path: Path) -> None:
     compare_functions(small(tmp_path, only=("valley",)))
     before = (tmp_path / "results.jsonl").read_text(encoding="utf-8").splitlines()
@@ -400,8 +409,9 @@ def test_wrong_options_are_refused(options, words, tmp_path, capsys) -> None:
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_command(tmp_path: Path, capsys) -> None:
     options = ["--functions", "--quick", "--only", "valley", "--methods", "auto,lbfgs-b"]
     assert main(["bench", *options, "--out", str(tmp_path), "--no-progress"]) == 0
     assert "The report is" in capsys.readouterr().out
-    assert (tmp_path / "index.html").exists()
+    assert (tmp_path / "table.csv").exists()
