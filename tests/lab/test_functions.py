@@ -399,7 +399,7 @@ def test_results_are_kept_for_another_time(tmp_path: Path) -> None:
         (["--functions", "--only", "lasoo"], "did you mean 'lasso'"),
         (["--functions", "--methods", "l-bfgs-b"], "did you mean 'lbfgs-b'"),
         (["--functions", "--sets", "a9a"], "--sets does not go with --functions"),
-        (["--only", "lasso"], "--only needs --functions"),
+        (["--minima"], "--minima needs --functions"),
         (["--functions", "--max-calls", "0"], "max_calls must be"),
     ],
 )
@@ -414,4 +414,4 @@ def test_the_command(tmp_path: Path, capsys) -> None:
     options = ["--functions", "--quick", "--only", "valley", "--methods", "auto,lbfgs-b"]
     assert main(["bench", *options, "--out", str(tmp_path), "--no-progress"]) == 0
     assert "The report is" in capsys.readouterr().out
-    assert (tmp_path / "table.csv").exists()
+    assert (tmp_path / "functions" / "table.csv").exists()
