@@ -39,6 +39,7 @@ GROUPS = {
     "Non-smooth": (MAX, KINKS, SPECTRAL),
     "With a set or penalty": (CONSTRAINED, COMPOSITE),
 }
+WANTED = "/".join(f"{one:g}" for one in ACCURACIES)
 Costs = dict[str, dict[str, float]]
 
 
@@ -90,10 +91,10 @@ def build_report(
             "raw numbers": "results.jsonl, table.csv, table.md",
         },
         **{
-            f"Methods by {measure}, to {accuracy:g}": _method_facts(found, measure, accuracy)
-            for measure in MEASURES
+            f"Methods by seconds, to {accuracy:g}": _method_facts(found, "seconds", accuracy)
             for accuracy in ACCURACIES
         },
+        f"Calls to {WANTED} of f(x0) - f*": _calls_in_words(found),
         "What is called": {METHODS[name].label: METHODS[name].words for name in found.methods},
         "Functions": {
             name: f"{case.words} ({case.kind}); minimum {found.minimum(name).value:.12g}, to "
@@ -170,15 +171,27 @@ def _method_facts(found: Comparison, measure: str, accuracy: float) -> dict[str,
     return facts
 
 
+def _calls_in_words(found: Comparison) -> dict[str, str]:
+    """Return for each function the calls of all methods that counted them."""
+    counted = [one for one in found.methods if METHODS[one].run is not None]
+    return {
+        name: "; ".join(
+            f"{METHODS[one].label} {_cell(found, 'calls', name, one)}"
+            for one in counted
+            if (name, one) in found.records
+        )
+        for name in found.cases
+    }
+
+
 # -- tables ----------------------------------------------------------------------------------------
 
 
 def markdown(found: Comparison) -> str:
     """Return the calls and seconds as Markdown, a table for each kind of function."""
-    wanted = "/".join(f"{one:g}" for one in ACCURACIES)
     lines = ["# Functions of the user's own", ""]
     for measure in MEASURES:
-        lines += [f"## {measure.capitalize()} to {wanted} of f(x0) - f*", ""]
+        lines += [f"## {measure.capitalize()} to {WANTED} of f(x0) - f*", ""]
         for kind in KINDS:
             lines += _kind_table(found, measure, kind)
     for measure in MEASURES:
