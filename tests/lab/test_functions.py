@@ -168,56 +168,70 @@ def unchanged(x: np.ndarray, step: float) -> np.ndarray:
     return x
 
 
+@pytest.mark.parametrize("epsilon", [0.0, 0.1])
 @pytest.mark.parametrize("prox", [unchanged, shrunk])
-def test_ac_fgm_is_its_recurrence(prox) -> None:
-    """The paper's recurrence with indices, from the first two points on."""
-    points = Points(40)
+def test_ac_fgm_is_its_recurrence(prox, epsilon) -> None:
+    """The paper's recurrence with indices; x_0, a probe and trials come before x_1."""
+    points = Points(60)
     with pytest.raises(Enough):
-        ac_fgm(points, np.ones(8), prox)
+        ac_fgm(points, np.ones(8), prox, epsilon)
     f = [points.at(x)[0] for x in points]
     g = [points.at(x)[1] for x in points]
-    # The search for the first step ends with the first point at which step * L <= 1/3.
-    steps, first = [first_length(points[0], g[0])], 1
     norm = np.linalg.norm
-    while True:
-        L = norm(g[first] - g[0]) / norm(points[first] - points[0])
-        if steps[-1] * L <= 1 / 3:
-            break
-        steps.append(min(steps[-1] / 2, 1 / (4 * L)))
+    curvature = norm(g[1] - g[0]) / norm(points[1] - points[0]) / 4
+    first = 2
+    while norm(g[first] - g[0]) ** 2 / (2 * curvature) > (
+        curvature / 2 * norm(points[first] - points[0]) ** 2 + epsilon / 4
+    ):
+        curvature *= 1.5
         first += 1
+    step = 1 / (2.5 * curvature)
+    np.testing.assert_allclose(points[first], prox(points[0] - step * g[0], step))
+
     beta, alpha = 1 - math.sqrt(6) / 3, 0.1
-    eta = {1: steps[-1], 2: min((1 - beta) * steps[-1], 1 / (4 * L))}
-    tau = {1: 0.0, 2: 2.0}
-    x, y = {1: points[first]}, {1: points[0]}
-    for t in range(2, 40 - first):
-        k = first + t - 2  # x_{t-1} in the list of points
-        z = prox(y[t - 1] - eta[t] * g[k], eta[t])
-        y[t] = (1 - beta) * y[t - 1] + beta * z
-        x[t] = (z + tau[t] * x[t - 1]) / (1 + tau[t])
-        np.testing.assert_allclose(points[k + 1], x[t], rtol=1e-6, atol=1e-9)
-        x[t] = points[k + 1]  # rounding must not add up: L divides by differences of values
+    eta = {1: min((1 - beta) * step, 1 / (4 * curvature))}
+    tau, L = {0: 0.0, 1: 1.0}, {1: curvature}
+    y = points[0]
+    for t in range(2, 60 - first):
+        k = first + t - 2  # where x_{t-1} is in the list of points
+        eta[t] = min(
+            4 / 3 * eta[t - 1],
+            (tau[t - 2] + 1) / tau[t - 1] * eta[t - 1],
+            tau[t - 1] / (4 * L[t - 1]),
+        )
+        tau[t] = tau[t - 1] + alpha / 2 + 2 * (1 - alpha) * eta[t] * L[t - 1] / tau[t - 1]
+        z = prox(y - eta[t] * g[k], eta[t])
+        y = (1 - beta) * y + beta * z
+        expected = (z + tau[t] * points[k]) / (1 + tau[t])
+        np.testing.assert_allclose(points[k + 1], expected, rtol=1e-6, atol=1e-9)
         change, back = g[k + 1] - g[k], points[k] - points[k + 1]
-        L = change @ change / (2 * (f[k] - f[k + 1] - g[k + 1] @ back))
-        eta[t + 1] = min(4 / 3 * eta[t], (tau[t - 1] + 1) / tau[t] * eta[t], tau[t] / (4 * L))
-        tau[t + 1] = tau[t] + alpha / 2 + 2 * (1 - alpha) * eta[t + 1] * L / tau[t]
+        L[t] = change @ change / (2 * (f[k] - f[k + 1] - g[k + 1] @ back) + epsilon / tau[t])
 
 
 @pytest.mark.parametrize("prox", [unchanged, shrunk])
 def test_ad_gd_is_its_recurrence(prox) -> None:
+    """x_{k+1} = prox(x_k - a_k g_k) with the paper's a_k; trials for a_0 come before x_1."""
     points = Points(40)
     with pytest.raises(Enough):
         ad_gd(points, np.ones(8), prox)
     g = [points.at(x)[1] for x in points]
-    steps = [1e-3 * first_length(points[0], g[0])]
-    growth = [1 / 3]
-    for k in range(39):
-        if k:
-            L = np.linalg.norm(g[k] - g[k - 1]) / np.linalg.norm(points[k] - points[k - 1])
-            allowed = max(2 * steps[-1] ** 2 * L**2 - 1, 0.0)
-            curved = steps[-1] / math.sqrt(allowed) if allowed else math.inf
-            steps.append(min(math.sqrt(2 / 3 + growth[-1]) * steps[-1], curved))
-            growth.append(steps[-1] / steps[-2])
-        expected = prox(points[k] - steps[-1] * g[k], steps[-1])
+    norm = np.linalg.norm
+    step, first = first_length(points[0], g[0]), 1
+    while True:
+        L = norm(g[first] - g[0]) / norm(points[first] - points[0])
+        if 1 / math.sqrt(2) <= step * L <= 2:
+            break
+        step, first = min(1 / L, 10 * step), first + 1
+    np.testing.assert_allclose(points[first], prox(points[0] - step * g[0], step))
+    growth = 1 / 3
+    for k in range(first, 39):
+        before = 0 if k == first else k - 1
+        L = norm(g[k] - g[before]) / norm(points[k] - points[before])
+        allowed = max(2 * step**2 * L**2 - 1, 0.0)
+        curved = step / math.sqrt(allowed) if allowed else math.inf
+        following = min(math.sqrt(2 / 3 + growth) * step, curved)
+        growth, step = following / step, following
+        expected = prox(points[k] - step * g[k], step)
         np.testing.assert_allclose(points[k + 1], expected, rtol=1e-6, atol=1e-9)
 
 
@@ -239,12 +253,12 @@ def test_uni_fast_sgd_is_its_recurrence() -> None:
         np.testing.assert_allclose(points[2 * k + 1], x, rtol=1e-7, atol=1e-9)
 
 
-@pytest.mark.parametrize("method", [ac_fgm, ad_gd])
-def test_peers_converge_on_a_smooth_function(method) -> None:
+@pytest.mark.parametrize(("method", "told"), [(ac_fgm, (0.0,)), (ad_gd, ())])
+def test_peers_converge_on_a_smooth_function(method, told) -> None:
     """Gradient descent with steps 1/L has f - f* <= L ||x0 - x*||^2 / (2 k); neither is worse."""
     points = Points(300)
     with pytest.raises(Enough):
-        method(points, np.ones(8), unchanged)
+        method(points, np.ones(8), unchanged, *told)
     L = np.linalg.norm(points.A, 2) ** 2
     x_star = np.linalg.lstsq(points.A, points.b, rcond=None)[0]
     assert points.gap <= L * np.sum((np.ones(8) - x_star) ** 2) / (2 * 300)

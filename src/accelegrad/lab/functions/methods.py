@@ -157,8 +157,8 @@ def _small(function: Function) -> str:
 # -- others' ---------------------------------------------------------------------------------------
 
 
-def _ac_fgm(recorder: Recorder, told: Told) -> object:  # noqa: ARG001
-    return ac_fgm(recorder.fun, recorder.function.x0, recorder.prox)
+def _ac_fgm(recorder: Recorder, told: Told) -> object:
+    return ac_fgm(recorder.fun, recorder.function.x0, recorder.prox, told.accuracy)
 
 
 def _uni_fast_sgd(recorder: Recorder, told: Told) -> object:
@@ -243,7 +243,12 @@ METHODS: Mapping[str, Method] = {
         "SLSQP", "scipy.optimize.minimize", _scipy("SLSQP", ftol=0.0), "SciPy", _linear
     ),
     "nsopy": Method("nsopy", "its SubgradientMethod, steps 1/k", _nsopy, "subgradient", _has_nsopy),
-    "ac-fgm": Method("AC-FGM", "Li and Lan (2023), alpha = 0.1", _ac_fgm),
+    "ac-fgm": Method(
+        "AC-FGM",
+        "Li and Lan (2023), alpha = 0.1, told the accuracy, a run for each",
+        _ac_fgm,
+        each=True,
+    ),
     "uni-fast-sgd": Method(
         "UniFastSgd", "Rodomanov et al. (2024), told the distance to a minimiser", _uni_fast_sgd
     ),

@@ -80,7 +80,8 @@ def build_report(
         "1e-4 means f - f* <= 1e-4 (f(x0) - f*), penalty included, at a point of the set that the "
         "method evaluated, whatever it returns. A call is one value with one gradient. A run ends "
         f"at 1e-8, after {limits.calls} calls or {limits.seconds:g} s. Nothing is tuned, but "
-        "UniFastSgd is told the distance to a minimiser, and the universal method the accuracy."
+        "UniFastSgd is told the distance to a minimiser, AC-FGM and the universal method the "
+        "accuracy."
     )
     facts = {
         "Run": {
