@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -24,7 +22,7 @@ from accelegrad.lab.functions.problem import (
 )
 from accelegrad.lab.functions.recorder import ACCURACIES
 from accelegrad.lab.report.report import versions, write_report
-from accelegrad.lab.report.tables import number_table, put
+from accelegrad.lab.report.tables import csv_text, number_table, put
 
 if TYPE_CHECKING:
     from accelegrad.lab.functions.comparison import Comparison, FunctionsRequest
@@ -229,17 +227,14 @@ def _cell(found: Comparison, measure: str, name: str, method: str) -> str:
 
 
 def _csv(found: Comparison) -> str:
-    text = io.StringIO(newline="")
-    rows = csv.writer(text, lineterminator="\n")
-    rows.writerow(
-        ["function", "kind", "d", "method", "accuracy", "calls", "seconds", "ended", "best"]
-    )
+    head = ["function", "kind", "d", "method", "accuracy", "calls", "seconds", "ended", "best"]
+    rows = []
     for (name, method), record in found.records.items():
         if name not in found.cases:
             continue
         for accuracy in ACCURACIES:
             calls, seconds = (record.cost(measure, accuracy) for measure in MEASURES)
-            about = [name, found.cases[name].kind, found.sizes[name], method, accuracy]
             counted = "" if math.isnan(calls) else calls
-            rows.writerow([*about, counted, seconds, record.ended, record.accuracy])
-    return text.getvalue()
+            about = [name, found.cases[name].kind, found.sizes[name], method, accuracy]
+            rows.append([*about, counted, seconds, record.ended, record.accuracy])
+    return csv_text(head, rows, end="\n")
