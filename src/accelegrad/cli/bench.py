@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import argparse
 
-from accelegrad.cli import common
+from accelegrad.cli import bench_functions, common
 
-EPILOG = """\
+EPILOG = f"""\
 losses:   logistic, hinge, squared_hinge (two classes); squared, absolute, quantile, huber (numbers)
 solvers:  accelegrad (always), accelegrad.sklearn, lbfgs, newton-cg, sag, saga, liblinear, sgd,
           sgd-tuned, ridge, ridge-lsqr, quantile, quantreg, highs-dual, huber, lbfgs-b,
           skglm
-
+{bench_functions.METHODS_IN_WORDS}
 examples:
   accelegrad bench --quick
   accelegrad bench --sets a9a,cadata --losses logistic,absolute --out bench-some
   accelegrad bench --resume
+  accelegrad bench --functions --methods auto,lbfgs-b --only max-linear,lasso
 """
 
 
@@ -73,6 +74,7 @@ def add_bench(commands: common.Commands[argparse.ArgumentParser]) -> None:
     common.add_out_folder(command, "bench")
     command.add_argument("--resume", action="store_true", help="go on with the results in --out")
     common.add_no_progress(command)
+    bench_functions.add_functions(command)
 
 
 def _numbers(text: str) -> tuple[float, ...]:
@@ -84,6 +86,8 @@ def _numbers(text: str) -> tuple[float, ...]:
 
 def run_bench(given: argparse.Namespace) -> int:
     """Do what the options ask for."""
+    if bench_functions.wants_functions(given):
+        return bench_functions.run_functions(given)
     from accelegrad.lab.bench.bench import BenchRequest, bench
 
     report = bench(common.request_of(BenchRequest, given))
