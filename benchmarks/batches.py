@@ -9,9 +9,7 @@ docs/tables. The sets are those of the folder that ACCELEGRAD_DATA names, or gen
 
 import argparse
 import math
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
 import numpy as np
 
@@ -19,6 +17,7 @@ import accelegrad as ag
 from accelegrad.lab.bench.problems import problems_of, sources
 from accelegrad.lab.engine.minimum import find_minimum
 from accelegrad.lab.report.tables import table_line, table_lines
+from suite import problem_of
 
 LEVELS = (1e-2, 1e-3, 1e-4)
 SIZES = (1, 4, 16, 64, 256, 1024, 4096)
@@ -28,34 +27,20 @@ AIM = 1.3  # times the best fixed size's
 LOSSES = ("logistic", "hinge", "squared", "absolute")
 
 
-@dataclass
-class Case:
-    """A model with its minimum."""
-
-    name: str
-    model: Any
-    minimum: float
-
-    def gap(self, x):
-        """Return the accuracy of a point."""
-        start = self.model.value(np.zeros(self.model.n_parameters))
-        return (self.model.value(x) - self.minimum) / (start - self.minimum)
-
-
 class Watch:
     """A callback that notes the epochs at which each accuracy was reached first."""
 
-    def __init__(self, case, epochs):
-        self.case, self.epochs = case, epochs
+    def __init__(self, problem, epochs):
+        self.problem, self.epochs = problem, epochs
         self.next_look = FIRST_LOOK
         self.reached = {}
 
     def __call__(self, intermediate_result):
-        spent = intermediate_result.rows / self.case.model.n_samples
+        spent = intermediate_result.rows / self.problem.model.n_samples
         if spent < self.next_look:
             return
         self.next_look = SPACING * spent
-        gap = self.case.gap(intermediate_result.x)
+        gap = self.problem.relative_gap(self.problem.model.value(intermediate_result.x))
         for level in LEVELS:
             if gap <= level:
                 self.reached.setdefault(level, spent)
@@ -73,12 +58,12 @@ def looks(n, size, epochs):
     return np.unique(np.geomspace(first, max(steps, first), count).astype(int)).tolist()
 
 
-def epochs_to_levels(case, size, seed, epochs, options):
+def epochs_to_levels(problem, size, seed, epochs, options):
     """Return the epochs to each level with batches of this size, infinite where it was missed."""
-    n, watch = case.model.n_samples, Watch(case, epochs)
+    n, watch = problem.model.n_samples, Watch(problem, epochs)
     batch_size = None if size == n else size
     ag.minimize(
-        case.model,
+        problem.model,
         batch_size=batch_size,
         rng=seed,
         callback=watch,
@@ -89,18 +74,18 @@ def epochs_to_levels(case, size, seed, epochs, options):
     return [watch.reached.get(level, math.inf) for level in LEVELS]
 
 
-def median_epochs(case, size, seeds, epochs, options):
+def median_epochs(problem, size, seeds, epochs, options):
     """Return the medians over seeds."""
-    seeds = range(1) if size == case.model.n_samples else range(seeds)
-    found = [epochs_to_levels(case, size, seed, epochs, options) for seed in seeds]
+    seeds = range(1) if size == problem.model.n_samples else range(seeds)
+    found = [epochs_to_levels(problem, size, seed, epochs, options) for seed in seeds]
     return [sorted(at)[len(at) // 2] for at in zip(*found, strict=True)]
 
 
-def compare(case, seeds, epochs, options):
+def compare(problem, seeds, epochs, options):
     """Return the lines of the table for one problem."""
-    n = case.model.n_samples
+    n = problem.model.n_samples
     sizes = [size for size in SIZES if size < n]
-    table = [median_epochs(case, size, seeds, epochs, options) for size in [*sizes, n, "auto"]]
+    table = [median_epochs(problem, size, seeds, epochs, options) for size in [*sizes, n, "auto"]]
     for position, level in enumerate(LEVELS):
         *fixed, auto = (medians[position] for medians in table)
         cells = [text(value) for value in fixed]
@@ -108,7 +93,7 @@ def compare(case, seeds, epochs, options):
         best = min(fixed)
         ratio = auto / best if math.isfinite(best) else math.nan
         verdict = "" if math.isnan(ratio) else f"{ratio:.2f}{' (missed)' if ratio > AIM else ''}"
-        yield table_line([case.name, f"{level:g}", *cells, text(auto), verdict])
+        yield table_line([problem.name, f"{level:g}", *cells, text(auto), verdict])
 
 
 def text(value):
@@ -151,11 +136,12 @@ def main():
     head(given)
     for source in sources(given.sets).values():
         data = source(0)
-        for problem in problems_of(data, given.losses, given.strengths):
-            model = problem.model(data)
-            case = Case(problem.key, model, find_minimum(model, given.seconds).value)
+        for named in problems_of(data, given.losses, given.strengths):
+            model = named.model(data)
+            x = find_minimum(model, given.seconds).x
+            problem = problem_of(named.key, "", model, np.zeros(model.n_parameters), x)
             options = options_for(given.method, model)
-            for line in compare(case, given.seeds, given.epochs, options):
+            for line in compare(problem, given.seeds, given.epochs, options):
                 print(line, flush=True)
 
 

@@ -1,4 +1,4 @@
-"""Thirty problems timed in two checkouts, in one interleaved run: is one slower than the other.
+"""Problems of every kind timed in two checkouts by turns: is one slower than the other.
 
 A process for each checkout fits the same problems in turn (before, after, after, before, ...), so
 that a busy machine disturbs both alike. The first fit of a problem is not counted: it loads and
@@ -138,10 +138,15 @@ def _model(
     return fit
 
 
-def _l1(name: str, loss: str) -> Any:
+def _with_term(
+    name: str, loss: str, term: str, *term_arguments: float, strength: float = 0.0, tol: float
+) -> Any:
+    """Return a fit with a penalty or a set, which is named as in the package."""
     import accelegrad as ag
 
-    return _model(name, loss, 0.01, penalty=ag.L1(1e-2), tol=1e-3)
+    which = "penalty" if term in ("L1", "ElasticNet") else "feasible_set"
+    options = {which: getattr(ag, term)(*term_arguments), "tol": tol}
+    return _model(name, loss, strength, **options)
 
 
 def _estimator(kind: str, name: str, **options: Any) -> Any:
@@ -217,12 +222,32 @@ PROBLEMS: dict[str, Callable[[], Callable[[], bool]]] = {
     "abalone, epsilon_insensitive": partial(
         _model, "abalone", "epsilon_insensitive", 1.0, tol=1e-4
     ),
-    "numbers, squared, l1 penalty": partial(_l1, "numbers", "squared"),
+    "numbers, squared, l1 penalty": partial(
+        _with_term, "numbers", "squared", "L1", 1e-2, strength=0.01, tol=1e-3
+    ),
+    "diabetes, squared, l1 penalty, l2 = 0": partial(
+        _with_term, "diabetes", "squared", "L1", 1e-2, tol=1e-5
+    ),
+    "numbers, squared, elastic net": partial(
+        _with_term, "numbers", "squared", "ElasticNet", 1e-2, 0.5, tol=1e-5
+    ),
+    "breast_cancer, logistic, l1 penalty": partial(
+        _with_term, "breast_cancer", "logistic", "L1", 1e-2, tol=1e-4
+    ),
+    "diabetes, squared, box": partial(
+        _with_term, "diabetes", "squared", "Box", -0.1, 0.1, strength=1.0, tol=TOL
+    ),
     "AcceleGradClassifier, text": partial(_estimator, "AcceleGradClassifier", "text"),
     "AcceleGradClassifier, iris": partial(_estimator, "AcceleGradClassifier", "iris"),
     "AcceleGradRegressor, cpusmall": partial(_estimator, "AcceleGradRegressor", "cpusmall"),
     "AcceleGradRegressor, quantile, diabetes": partial(
         _estimator, "AcceleGradRegressor", "diabetes", loss="quantile"
+    ),
+    "AcceleGradRegressor, simplex, diabetes": partial(
+        _estimator, "AcceleGradRegressor", "diabetes", feasible_set="simplex"
+    ),
+    "AcceleGradClassifier, l1 penalty, breast_cancer": partial(
+        _estimator, "AcceleGradClassifier", "breast_cancer", penalty="l1", alpha=1e-2
     ),
     "callable, smooth": partial(_callable, True),
     "callable, kinks": partial(_callable, False),

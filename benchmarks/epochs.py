@@ -27,9 +27,12 @@ from threadpoolctl import threadpool_limits
 import accelegrad as ag
 from accelegrad.data import datasets
 from accelegrad.kernels.dense_epochs import DenseEpochs
+from accelegrad.kernels.gradient import data
 from accelegrad.kernels.loss_shape import LOGISTIC_SHAPE
 from accelegrad.kernels.sparse_epochs import SparseEpochs
 from accelegrad.lab.engine.timing import in_turns, processor_seconds
+from accelegrad.problems.squares import row_squares
+from accelegrad.rules.distance import SMALLEST_SHARE
 
 EPOCH_LIMIT, COLUMNS_LIMIT, DENSE_LIMIT = 1.2, 1.3, 50.0
 DIAMETER = 100.0
@@ -53,15 +56,17 @@ def rcv1():
 def settings(kind):
     """AcceleGrad projects onto a ball, which makes it rebase the most."""
     if kind == "distance_free":
-        return {}
-    return {"diameter": DIAMETER, "ball_radius": DIAMETER / 2 if kind == "accelegrad" else None}
+        return {"initial_radius": SMALLEST_SHARE}  # for x0 = 0
+    return {"diameter": DIAMETER, "ball_radius": DIAMETER / 2 if kind == "accelegrad" else np.inf}
 
 
-def sparse_epochs(kind, X, y, l2):
-    parts = (X.data, X.indices, X.indptr, X.shape[1])
-    return SparseEpochs(
-        kind, *parts, y, loss=LOGISTIC_SHAPE, l2=l2, fit_intercept=True, **settings(kind)
-    )
+def epochs_on(X, kind, y, l2):
+    """Return the compiled epochs of a rule from zero, with an intercept."""
+    rows, start = data(X, y, None, LOGISTIC_SHAPE), np.zeros(X.shape[1] + 1)
+    given = {"l2": l2, "fit_intercept": True, **settings(kind)}
+    if isinstance(X, np.ndarray):
+        return DenseEpochs(kind, rows, start, **given)
+    return SparseEpochs(kind, rows, start, squares=row_squares(X), **given)
 
 
 def epoch_of(epochs, rng, batch_size=1):
@@ -96,9 +101,9 @@ def epoch_part(repeat):
     kinds = [
         (kind, l2) for kind in ("accelegrad", "distance_free", "adagrad") for l2 in (0.0, 1 / n)
     ]
-    runs = {key: sparse_epochs(key[0], X, y, key[1]) for key in kinds}
+    runs = {key: epochs_on(X, key[0], y, key[1]) for key in kinds}
     candidates = {key: epoch_of(run, rng) for key, run in runs.items()}
-    batched = sparse_epochs("distance_free", X, y, 1 / n)
+    batched = epochs_on(X, "distance_free", y, 1 / n)
     candidates["distance_free, batches of 16"] = epoch_of(batched, rng, 16)
     candidates["sgd, fit"] = sgd(X, y, 1 / n, 1)
     candidates["sgd, longer fit"] = sgd(X, y, 1 / n, 1 + SEVERAL)
@@ -150,7 +155,7 @@ def columns_part(repeat, wide):
         candidates = {}
         for size, X in (("narrow", thin), ("wide", broad)):
             for kind in ("accelegrad", "distance_free"):
-                candidates[kind, size] = epoch_of(sparse_epochs(kind, X, y, 1 / n), rng)
+                candidates[kind, size] = epoch_of(epochs_on(X, kind, y, 1 / n), rng)
             candidates["sgd, fit", size] = sgd(X, y, 1 / n, 1)
             candidates["sgd, longer fit", size] = sgd(X, y, 1 / n, 1 + SEVERAL)
         times = in_turns(candidates, repeat, processor_seconds)
@@ -203,11 +208,7 @@ def dense_part(repeat, steps):
     for name, X in (("CSR, d = 5e4, 75 nonzeros", wide), ("dense, d = 500", full)):
         for kind in ("accelegrad", "distance_free", "adagrad"):
             model = ag.LinearModel(X, y, l2=1e-4, fit_intercept=True)
-            if X is wide:
-                kernel = sparse_epochs(kind, X, y, 1e-4)
-            else:
-                own = {"loss": LOGISTIC_SHAPE, "l2": 1e-4, "fit_intercept": True, **settings(kind)}
-                kernel = DenseEpochs(kind, X, y, **own)
+            kernel = epochs_on(X, kind, y, 1e-4)
             rule = rule_of(kind, np.zeros(model.n_parameters))
             candidates = {
                 "kernel": epoch_of(kernel, rng),

@@ -1,18 +1,15 @@
-"""The scikit-learn estimators with their default settings, against scikit-learn's own.
+"""The scikit-learn estimators with their default settings: test accuracy, and raw columns.
 
-Three tables:
+Two tables:
 
-- the same objective: `AcceleGradClassifier` / `AcceleGradRegressor` next to LogisticRegression,
-  LinearSVC, Ridge, QuantileRegressor, HuberRegressor and LinearSVR run to high accuracy. Objectives
-  agree if they differ by at most the tolerance that was asked for. Coefficients agree if they are
-  no farther apart than the gaps of both fits prove (an l2 term makes the distance from the
-  minimiser at most sqrt(2 gap / alpha)); how near they are is shown at a tight tolerance.
-- test accuracy: our defaults, and the form that chooses alpha itself, next to peers whose strength
-  is chosen by cross-validation on the same grid; differences are in points of a hundred.
+- test accuracy: our defaults, and the form that chooses alpha itself, next to peers of scikit-learn
+  whose strength is chosen by cross-validation on the same grid; differences are in points of a
+  hundred. All columns are divided by their standard deviation, for everybody.
 - raw columns: our defaults on data as they come.
 
-But for the last, all columns are divided by their standard deviation, for everybody. One thread,
-one run after the other.
+One thread, one run after the other. That the estimators minimise what scikit-learn's solvers of the
+same objective do is tested (tests/estimators/test_sklearn_agreement.py), and `accelegrad bench`
+compares their times.
 
 Run: python benchmarks/estimators.py [--rows 10000] [--sets a9a,abalone] [--out FILE]. The data are
 looked for in the folder that ACCELEGRAD_DATA names; sets that are not there are left out, and
@@ -32,17 +29,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_diabetes
-from sklearn.linear_model import (
-    HuberRegressor,
-    LogisticRegression,
-    QuantileRegressor,
-    Ridge,
-    SGDClassifier,
-)
+from sklearn.linear_model import LogisticRegression, SGDClassifier
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.svm import LinearSVC, LinearSVR
+from sklearn.svm import LinearSVC
 from threadpoolctl import threadpool_limits
 
 from accelegrad.data import datasets
@@ -50,17 +41,13 @@ from accelegrad.lab.engine.timing import timed
 from accelegrad.lab.report.tables import put, table_line, table_lines
 from accelegrad.sklearn import AcceleGradClassifier, AcceleGradClassifierCV, AcceleGradRegressor
 from accelegrad.sklearn.cv import strengths_to_try
-from accelegrad.sklearn.solve import NEGLIGIBLE
 
 CLASSES = (
     "a9a", "ijcnn1", "w8a", "mushrooms", "phishing", "spambase", "magic04", "madelon", "basehock",
     "pcmac", "relathe", "sylva", "covtype.binary.scale",
 )  # fmt: skip
 NUMBERS = ("abalone", "bodyfat", "cadata", "cpusmall", "housing", "casp", "house_16H", "elevators")
-ALPHA, EPSILON = 1e-4, 0.1
-TIGHT = 1e-8  # the tolerance at which coefficients are compared digit by digit
 STRENGTHS = strengths_to_try(AcceleGradClassifierCV().alphas)
-FEW = 5000  # rows for the linear programs of QuantileRegressor, which take their time
 MOST_TESTED = 40_000
 # Splits: more where the test part is small, unless a fit of the peers takes its time.
 FEWEST_SPLITS, MOST_SPLITS, ENOUGH_TESTED, MANY_ENTRIES = 2, 8, 8000, 1_000_000
@@ -77,15 +64,12 @@ class Data(NamedTuple):
 
 def find(names: Iterable[str], small: Callable[..., Any]) -> list[Data]:
     """Return whole sets, in a random order of rows; one of scikit-learn's without any data."""
-    found = []
-    if not os.environ.get("ACCELEGRAD_DATA"):
+    if not os.environ.get(datasets.DATA_FOLDER):
         found = [Data(small.__name__.removeprefix("load_"), *small(return_X_y=True))]
     else:
-        paths = {name: datasets.find(name) for name in names}
-        for name, path in paths.items():
-            if path is not None:
-                read = datasets.read(path)
-                found.append(Data(name, read.X, read.y))
+        paths = ((name, datasets.find(name)) for name in names)
+        sets = ((name, datasets.read(path)) for name, path in paths if path is not None)
+        found = [Data(name, read.X, read.y) for name, read in sets]
     return [part(data, np.random.default_rng(0).permutation(data.y.size)) for data in found]
 
 
@@ -95,10 +79,6 @@ def part(data: Data, rows: Any) -> Data:
 
 def with_signs(data: Data) -> Data:
     return data._replace(y=np.where(data.y == data.y.max(), 1.0, -1.0))
-
-
-def scaled(data: Data) -> Data:
-    return data._replace(X=StandardScaler(with_mean=False).fit_transform(data.X))
 
 
 def clocked(estimator: Any, data: Data) -> float:
@@ -127,159 +107,6 @@ class Table:
 
     def count(self) -> str:
         return f"{sum(self.verdicts)} of {len(self.verdicts)}"
-
-
-# -- the same objective ---------------------------------------------------------------------------
-
-
-class Pair(NamedTuple):
-    """One of ours and the peer that minimises the same."""
-
-    name: str
-    ours: Any
-    peer: Any
-    loss: Callable[[Any, Any], Any]
-    alpha: float
-    l1: bool = False
-
-    @property
-    def tight(self) -> Any:
-        """Ours with a tight tolerance; the default one with an l1 term, where steps are many."""
-        return clone(self.ours).set_params(tol=self.ours.tol if self.l1 else TIGHT)
-
-
-def logistic(m: Any, s: Any) -> Any:
-    return np.logaddexp(0, -s * m)
-
-
-def hinge(m: Any, s: Any) -> Any:
-    return np.maximum(0, 1 - s * m)
-
-
-def squared(m: Any, y: Any) -> Any:
-    return (m - y) ** 2 / 2
-
-
-def half_absolute(m: Any, y: Any) -> Any:
-    return np.abs(m - y) / 2
-
-
-def insensitive(m: Any, y: Any) -> Any:
-    return np.maximum(0, np.abs(m - y) - EPSILON)
-
-
-def of_classes(n: int) -> list[Pair]:
-    C = 1 / (ALPHA * n)
-    logit = LogisticRegression(C=C, solver="newton-cholesky", tol=1e-12, max_iter=1000)
-    vectors = LinearSVC(loss="hinge", C=C, fit_intercept=False, tol=1e-9, max_iter=20_000)
-    linear = AcceleGradClassifier("hinge", fit_intercept=False)
-    return [
-        Pair("LogisticRegression", AcceleGradClassifier(), logit, logistic, ALPHA),
-        Pair("LinearSVC", linear, vectors, hinge, ALPHA),
-    ]
-
-
-def of_numbers(data: Data) -> list[Pair]:
-    n = data.y.size
-    exact = {"C": 1 / (ALPHA * n), "tol": 1e-9, "max_iter": 20_000}
-    vectors = LinearSVR(epsilon=EPSILON, fit_intercept=False, **exact)
-    linear = AcceleGradRegressor("epsilon_insensitive", epsilon=EPSILON, fit_intercept=False)
-    pairs = [
-        Pair("Ridge", AcceleGradRegressor(), Ridge(ALPHA * n, tol=1e-12), squared, ALPHA),
-        _huber(data),
-    ]
-    if np.abs(data.y).max() > EPSILON:  # else zero coefficients are perfect
-        pairs.insert(1, Pair("LinearSVR", linear, vectors, insensitive, ALPHA))
-    if n <= FEW:
-        ours = AcceleGradRegressor("quantile", penalty="l1", alpha=1e-2)
-        peer = QuantileRegressor(quantile=0.5, alpha=1e-2)
-        pairs.append(Pair("QuantileRegressor", ours, peer, half_absolute, 1e-2, l1=True))
-    return pairs
-
-
-def _huber(data: Data) -> Pair:
-    """Return Huber's loss at the scale that HuberRegressor finds, where both objectives agree."""
-    peer = HuberRegressor(alpha=1e-2, tol=1e-9, max_iter=20_000)
-    clocked(peer, data)
-    delta, alpha = 1.35 * peer.scale_, 1e-2 * peer.scale_ / data.y.size
-
-    def loss(m: Any, y: Any) -> Any:
-        near = np.minimum(np.abs(m - y), delta)
-        return near * (np.abs(m - y) - near / 2)
-
-    ours = AcceleGradRegressor("huber", delta=delta, alpha=alpha)
-    return Pair("HuberRegressor", ours, peer, loss, alpha)
-
-
-def objective(pair: Pair, fit: Any, data: Data) -> float:
-    coef = np.ravel(fit.coef_)
-    margins = np.asarray(data.X @ coef).ravel() + float(np.ravel(fit.intercept_)[0])
-    penalty = np.abs(coef).sum() if pair.l1 else coef @ coef / 2
-    return float(np.mean(pair.loss(margins, data.y)) + pair.alpha * penalty)
-
-
-def null_value(pair: Pair, data: Data) -> float:
-    """Return the natural size of the objective, which the estimators go by too."""
-    return float(pair.ours._objective().on(data.X, data.y, None).null_value)
-
-
-AGREEMENT = (
-    "set", "rows x columns", "peer", "excess", "proved", "distance / proved",
-    "excess, tight", "proved, tight", "distance, tight", "agrees", "s", "s, tight", "peer's s",
-)  # fmt: skip
-
-
-def agreement(table: Table, pair: Pair, data: Data) -> str:
-    """Compare with the peer at the default tolerance and at a tight one."""
-    rows, columns = data.X.shape
-    where = data.name, f"{rows} x {columns}", pair.name
-    tight = pair.tight
-    seconds = [clocked(fit, data) for fit in (pair.ours, tight, pair.peer)]
-    loose_value, value, least = (
-        objective(pair, fit, data) for fit in (pair.ours, tight, pair.peer)
-    )
-    w, u, v = (np.ravel(fit.coef_) for fit in (pair.ours, tight, pair.peer))
-    # The peer's own gap is known by the bound that the tight fit proves.
-    gaps = pair.ours.gap_, max(least - (tight.objective_ - tight.gap_), 0.0)
-    allowed = sum(np.sqrt(2 * max(gap, 0.0) / pair.alpha) for gap in gaps)
-    near = float(np.linalg.norm(w - v)) / allowed
-    far = float(np.linalg.norm(u - v)) / max(float(np.linalg.norm(v)), 1e-300)
-    # Of objectives below a thousandth of what a constant prediction gets, that is what `tol` is
-    # relative to. A peer that is above the minimum by more than the tolerance is the worse one.
-    unit = max(least, NEGLIGIBLE * null_value(pair, data))
-    same = loose_value - least <= pair.ours.tol * unit and value - least <= tight.tol * unit
-    proved = pair.ours.converged_ and tight.converged_
-    agrees = same and proved and (pair.l1 or near <= 1.0)
-    return table.row(
-        agrees,
-        *where,
-        f"{loose_value / least - 1:+.1e}",
-        f"{pair.ours.gap_ / loose_value:.1e}",
-        "-" if pair.l1 else f"{near:.2f}",
-        f"{value / least - 1:+.1e}",
-        f"{tight.gap_ / value:.1e}",
-        f"{far:.1e}",
-        yes(agrees) + ("" if unit == least else " (*)"),
-        *(f"{taken:.2f}" for taken in seconds),
-    )
-
-
-def agreements(classes: list[Data], numbers: list[Data]) -> Iterator[str]:
-    table = Table(*AGREEMENT)
-    yield "\n## The same objective"
-    yield from table.top()
-    for data in map(scaled, classes):
-        yield from (agreement(table, pair, data) for pair in of_classes(data.y.size))
-    for data in map(scaled, numbers):
-        yield from (agreement(table, pair, data) for pair in of_numbers(data))
-    yield (
-        f"\n{table.count()} agree: both objectives are at most their tolerance (1e-3; tight: "
-        f"{TIGHT:g}, but 1e-3 with the l1 term of QuantileRegressor) above the peer's, "
-        "the fits prove that themselves, and the coefficients are as near as the gaps prove (1.00 "
-        "is the farthest allowed; an l1 term proves nothing). Where the excess is below zero, ours "
-        "is the lower one. (*): the objective is less than a thousandth of that of the best "
-        "constant prediction, so that the tolerance is relative to that thousandth, as documented."
-    )
 
 
 # -- test accuracy --------------------------------------------------------------------------------
@@ -421,7 +248,6 @@ def report(options: argparse.Namespace) -> Iterator[str]:
         f"`python benchmarks/estimators.py`, {datetime.now(UTC):%Y-%m-%d}, at most {options.rows} "
         f"rows of a set to learn from; one thread of {os.cpu_count()}."
     )
-    yield from agreements(classes, numbers)
     yield from accuracies(whole, options.rows)
     yield from raws(classes, numbers)
 

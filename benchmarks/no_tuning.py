@@ -10,39 +10,34 @@ Four parts, each a table or more:
   X. So the rule is judged without that (scale=None); the default is shown beside it.
 - constrained: minimisers on the boundary of a set; fitted rates, and calls to an accuracy.
 
-Run: python benchmarks/no_tuning.py [--quick] [--out docs/tables/no-tuning.md] [--jobs 2]
+Run: python benchmarks/no_tuning.py [--quick] [--out docs/tables/no-tuning.md]
 [--parts exact,guess,noise,constrained] [--seeds 20] [--problems cpusmall,w8a]. The tables go to
 --out, or else to the standard output; with --problems they have only the suite's problems with one
-of these texts in their names. With ACCELEGRAD_KERNELS=always the noisy runs without a set are
-compiled: many times faster, with the same results but for rounding.
+of these texts in their names. Noisy runs without a set are compiled.
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
-import hashlib
 import math
-import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from threadpoolctl import threadpool_limits
 
 import accelegrad as ag
 import suite
-from accelegrad.lab.engine.minimum import find_minimum, with_ones
+from accelegrad import kernels
+from accelegrad.lab.engine.experiment import slope
+from accelegrad.lab.engine.minimum import find_minimum
+from accelegrad.lab.engine.peers import loss_options
 from accelegrad.lab.report.tables import number_table, put
-from accelegrad.problems.losses import LOSSES
-from accelegrad.problems.sampling import BatchSampler
-from accelegrad.rules.schedules import accelegrad_step, adagrad_step, importance_weight
 from suite import THRESHOLDS, Problem, first_call_below
 
 Vector = npt.NDArray[np.float64]
@@ -59,7 +54,7 @@ GUESSED = THRESHOLDS[:2]
 FACTORS = tuple(float(f"1e{power}") for power in range(-4, 5))
 GRID = tuple(10 ** (half / 2) for half in range(-6, 5))
 # A relative gap below this is rounding, and tells nothing about a rate.
-_ROUNDING = 1e-11
+RATE_FLOOR = 1e-11
 # Where slopes are fitted: from the first calls on, and over this last share of them (two decades).
 FIRST_CALLS, LATE_SHARE = 10, 0.01
 
@@ -80,7 +75,17 @@ class Sizes(NamedTuple):
 
 
 QUICK = Sizes(500, 40, 3, 1, 2, 1, (1, 8), 40, 1, 1000)
-Map = Callable[[Callable[..., Any], Sequence[Any], str], list[Any]]
+
+
+def each(function: Callable[..., Any], problems: Sequence[Problem], *more: Any) -> list[Any]:
+    """Return what a function finds on every problem, and say on the way how far that is."""
+    found: list[Any] = []
+    begun = time.perf_counter()
+    for problem in problems:
+        found.append(function(problem, *more))
+        words = f"{function.__name__}: {len(found)} of {len(problems)}"
+        print(f"{words}, {time.perf_counter() - begun:.0f} s", file=sys.stderr, flush=True)
+    return found
 
 
 # -- exact gradients -------------------------------------------------------------------------------
@@ -141,10 +146,10 @@ def exact_pairs(problem: Problem, sizes: Sizes) -> list[Pair]:
     ]
 
 
-def exact_part(problems: list[Problem], sizes: Sizes, run: Map) -> Iterator[str]:
-    pairs = run(exact_pairs, [(problem, sizes) for problem in problems], "exact")
+def exact_part(problems: list[Problem], sizes: Sizes) -> Iterator[str]:
+    pairs = each(exact_pairs, problems, sizes)
     rows = [
-        [found[0].name, *(cell for pair in found for cell in _pair_cells(pair))] for found in pairs
+        [found[0].name, *(cell for pair in found for cell in pair_cells(pair))] for found in pairs
     ]
     yield "## Exact gradients: calls to a relative accuracy"
     yield ""
@@ -161,7 +166,7 @@ def exact_part(problems: list[Problem], sizes: Sizes, run: Map) -> Iterator[str]
     yield from exact_summary([pair for found in pairs for pair in found])
 
 
-def _pair_cells(pair: Pair) -> list[str]:
+def pair_cells(pair: Pair) -> list[str]:
     missed = "-" if pair.exact is None else f">{pair.budget}"
     auto = missed if pair.auto is None else f"{pair.auto:g}"
     if pair.ratio is None:
@@ -230,8 +235,8 @@ def guess_cost(runs: list[dict[str, Calls]], guess: str, threshold: float, budge
     return Cost(geometric_mean(ratios), max(ratios), unsolved / len(solved))
 
 
-def guess_part(problems: list[Problem], sizes: Sizes, run: Map) -> Iterator[str]:
-    runs = run(guess_calls, [(problem, sizes) for problem in problems], "guess")
+def guess_part(problems: list[Problem], sizes: Sizes) -> Iterator[str]:
+    runs = each(guess_calls, problems, sizes)
     guesses = list(runs[0])
     rows = []
     for threshold in GUESSED:
@@ -284,23 +289,20 @@ def sampled(problem: Problem, most: int) -> Problem:
     X = np.ascontiguousarray(X)  # what compiled epochs can read
     small = ag.LinearModel(X, model.y[kept], l2=model.l2, **_loss_and_intercept(model))
     x0 = problem.x0 if problem.x0.any() else np.zeros(small.n_parameters)
-    return _certified(_with_model(problem, small, x0, find_minimum(small, exact=True).x))
+    return certified(_with_model(problem, small, x0, find_minimum(small, exact=True).x))
 
 
 def _loss_and_intercept(model: ag.LinearModel) -> dict[str, Any]:
-    parameter = LOSSES[model.loss.name].parameter
-    options = {} if parameter is None else {parameter.name: model.loss.parameter}
-    return {"loss": model.loss.name, "fit_intercept": model.fit_intercept, **options}
+    kept = {"loss": model.loss.name, "fit_intercept": model.fit_intercept}
+    return kept | loss_options(model)
 
 
 def _with_model(problem: Problem, model: ag.LinearModel, x0: Vector, minimiser: Vector) -> Problem:
     minimum = model.value(minimiser)
-    return dataclasses.replace(
-        problem, fun=model, model=model, x0=x0, minimiser=minimiser, minimum=minimum
-    )
+    return dataclasses.replace(problem, fun=model, x0=x0, minimiser=minimiser, minimum=minimum)
 
 
-def _certified(problem: Problem) -> Problem:
+def certified(problem: Problem) -> Problem:
     """Refuse a minimum that the model's dual does not confirm.
 
     The dual point that a model finds for the hinge with an l2 term is not the best one: there the
@@ -315,22 +317,18 @@ def _certified(problem: Problem) -> Problem:
 
 def noisy_gap(problem: Problem, batch: int, epochs: int, seed: int, **options: Any) -> float:
     """Return the relative gap of the averaged output of a run; infinite if it broke down."""
-    result = ag.minimize(
-        problem.model,
-        problem.x0,
-        feasible_set=problem.feasible_set,
-        batch_size=batch,
-        rng=seed,
-        max_iter=steps(problem.model.n_samples, batch, epochs),
-        **options,
-    )
+    with kernels.use("always"):
+        result = ag.minimize(
+            problem.model,
+            problem.x0,
+            feasible_set=problem.feasible_set,
+            batch_size=batch,
+            rng=seed,
+            max_iter=epochs * -(-problem.model.n_samples // batch),
+            **options,
+        )
     gap = problem.relative_gap(result.fun)
     return gap if result.status == ag.Status.MAX_ITER and math.isfinite(gap) else math.inf
-
-
-def steps(n: int, batch: int, epochs: int) -> int:
-    """Return how many batches so many epochs have."""
-    return epochs * -(-n // batch)
 
 
 class Tuned(NamedTuple):
@@ -343,102 +341,21 @@ class Tuned(NamedTuple):
 
 def best_tuned(problem: Problem, batch: int, epochs: int, seeds: range) -> Tuned:
     """Return the best of AcceleGrad and AdaGrad over the grid of diameters."""
-    runs = minimised_gaps if problem.feasible_set is not None else bundled_gaps
     found = []
     for method in ("accelegrad", "adagrad"):
-        diameters = [factor * 2 * problem.distance for factor in GRID]
-        medians = np.median(runs(problem, method, diameters, batch, epochs, seeds), axis=1)
-        found += [Tuned(method, f, float(m)) for f, m in zip(GRID, medians, strict=True)]
+        for factor in GRID:
+            told = {"method": method, "diameter": factor * 2 * problem.distance}
+            gap = median_gap(problem, batch, epochs, seeds, **told)
+            found.append(Tuned(method, factor, gap))
     return min(found, key=lambda tuned: tuned.gap)
 
 
-def minimised_gaps(
-    problem: Problem,
-    method: str,
-    diameters: Sequence[float],
-    batch: int,
-    epochs: int,
-    seeds: range,
-) -> Vector:
-    """Return the relative gaps of `minimize` for each diameter (rows) and seed (columns)."""
-    return np.array(
-        [
-            [noisy_gap(problem, batch, epochs, seed, method=method, diameter=D) for seed in seeds]
-            for D in diameters
-        ]
-    )
-
-
-def bundled_gaps(
-    problem: Problem,
-    method: str,
-    diameters: Sequence[float],
-    batch: int,
-    epochs: int,
-    seeds: range,
-) -> Vector:
-    """Return what `minimised_gaps` does, all runs at once: an array operation costs one call.
-
-    Points have the shape (seeds, diameters, coordinates).
-    """
-    model, n = problem.model, problem.model.n_samples
-    samplers = [BatchSampler(n, batch, np.random.default_rng(seed)) for seed in seeds]
-    bundle = _Bundle(problem, np.asarray(diameters)[:, None], len(seeds))
-    advance = bundle.accelegrad if method == "accelegrad" else bundle.adagrad
-    with np.errstate(all="ignore"):
-        for t in range(steps(n, batch, epochs)):
-            advance(t, np.stack([sampler.next_rows() for sampler in samplers]))
-        gaps = np.apply_along_axis(
-            lambda w: problem.relative_gap(model.value(w)), 2, bundle.average()
-        )
-    return np.where(np.isfinite(gaps), gaps, np.inf).T
-
-
-class _Bundle:
-    """AcceleGrad or AdaGrad on many row orders and diameters at once, each within its ball."""
-
-    def __init__(self, problem: Problem, diameters: Vector, seeds: int) -> None:
-        self.model, self.diameters, self.x0 = problem.model, diameters, problem.x0
-        self.X = with_ones(problem.model)
-        self.x = np.tile(problem.x0, (seeds, len(diameters), 1))
-        self.y = self.z = self.x
-        self.total, self.weight, self.squares = 0 * self.x, 0.0, 0.0
-
-    def accelegrad(self, t: int, rows: npt.NDArray[np.intp]) -> None:
-        alpha, gradient = importance_weight(t), self._gradient(rows)
-        self.squares = self.squares + alpha**2 * _squared(gradient)
-        move = accelegrad_step(self.diameters, 0.0, self.squares) * gradient
-        self.z, self.y = self._held(self.z - alpha * move), self.x - move
-        self.total, self.weight = self.total + alpha * self.y, self.weight + alpha
-        self.x = self.z + (1 - 1 / importance_weight(t + 1)) * (self.y - self.z)
-
-    def adagrad(self, t: int, rows: npt.NDArray[np.intp]) -> None:  # noqa: ARG002
-        gradient = self._gradient(rows)
-        self.squares = self.squares + _squared(gradient)
-        self.total, self.weight = self.total + self.x, self.weight + 1
-        self.x = self._held(self.x - adagrad_step(self.diameters, self.squares) * gradient)
-
-    def average(self) -> Vector:
-        return self.total / self.weight
-
-    def _gradient(self, rows: npt.NDArray[np.intp]) -> Vector:
-        block = self.X[rows]
-        margins = self.x @ block.transpose(0, 2, 1)
-        slopes = self.model.loss.derivative(margins, self.model.y[rows][:, None, :])
-        gradient = slopes @ block / rows.shape[1]
-        gradient[..., : self.model.n_features] += (
-            self.model.l2 * self.x[..., : self.model.n_features]
-        )
-        return gradient
-
-    def _held(self, point: Vector) -> Vector:
-        offset = point - self.x0
-        share = self.diameters / 2 / np.maximum(np.sqrt(_squared(offset)), self.diameters / 2)
-        return self.x0 + share * offset
-
-
-def _squared(vectors: Vector) -> Vector:
-    return np.einsum("skd,skd->sk", vectors, vectors)[..., None]
+def median_gap(
+    problem: Problem, batch: int, epochs: int, seeds: Iterable[int], **options: Any
+) -> float:
+    """Return the median over seeds of what `noisy_gap` returns."""
+    gaps = [noisy_gap(problem, batch, epochs, seed, **options) for seed in seeds]
+    return float(np.median(gaps))
 
 
 class NoisyRow(NamedTuple):
@@ -464,14 +381,7 @@ def noisy_rows(problem: Problem, sizes: Sizes) -> list[NoisyRow]:
     small, found = sampled(problem, sizes.rows), []
     for batch in sizes.batches:
         auto, default = (
-            float(
-                np.median(
-                    [
-                        noisy_gap(small, batch, sizes.epochs, seed, **options)
-                        for seed in range(sizes.seeds)
-                    ]
-                )
-            )
+            median_gap(small, batch, sizes.epochs, range(sizes.seeds), **options)
             for options in (RULE, DEFAULT)
         )
         # Seeds of its own, so that no luck is shared.
@@ -514,7 +424,7 @@ def scaled(problem: Problem, factor: float) -> Problem:
 def far(problem: Problem) -> Problem:
     """Return the problem started far off, or as far as the feasible set allows."""
     x = problem.minimiser
-    direction = suite._unit(x.size, np.random.default_rng(1))
+    direction = suite.unit(x.size, np.random.default_rng(1))
     x0 = x + 1e3 * (1 + float(np.linalg.norm(x))) * direction
     if problem.feasible_set is not None:
         x0 = problem.feasible_set.project(x0)
@@ -544,7 +454,7 @@ def safety(problem: Problem, options: dict[str, Any], sizes: Sizes) -> list[Dang
     return found
 
 
-def noise_part(problems: list[Problem], sizes: Sizes, run: Map) -> Iterator[str]:
+def noise_part(problems: list[Problem], sizes: Sizes) -> Iterator[str]:
     models = [problem for problem in problems if problem.model is not None]
     yield "## Noise: against the best D in hindsight"
     yield ""
@@ -561,7 +471,7 @@ def noise_part(problems: list[Problem], sizes: Sizes, run: Map) -> Iterator[str]
         "advantage or disadvantage is not the rule's alone."
     )
     yield ""
-    yield from noisy_tables(run(noisy_rows, [(problem, sizes) for problem in models], "noise"))
+    yield from noisy_tables(each(noisy_rows, models, sizes))
     yield ""
     yield "## Noise: does a run diverge?"
     yield ""
@@ -577,7 +487,7 @@ def noise_part(problems: list[Problem], sizes: Sizes, run: Map) -> Iterator[str]
         "The default, whose scaled columns undo a factor of X": DEFAULT,
     }
     for title, options in titles.items():
-        found = run(safety, [(problem, options, sizes) for problem in models], "safety")
+        found = each(safety, models, options, sizes)
         yield ""
         yield f"{title}:"
         yield ""
@@ -668,18 +578,17 @@ def boundary_problem(shape: str, spectrum: str, dimension: int, seed: int) -> Pr
     vertex = np.eye(d)[0]
     if shape == "simplex":
         aim = rng.dirichlet(np.full(d, 0.05)) + 0.3 * rng.standard_normal(d) / np.sqrt(d)
-        x, feasible, start = suite._simplex_least_squares(A, A @ aim, 1.0), ag.Simplex(), vertex
+        x, feasible, start = suite.simplex_least_squares(A, A @ aim, 1.0), ag.Simplex(), vertex
     elif shape == "box":
         aim, start = 2 * rng.standard_normal(d), np.zeros(d)
-        x, feasible = suite._box_least_squares(A, A @ aim, -1.0, 1.0), ag.Box(-1.0, 1.0)
+        x, feasible = suite.box_least_squares(A, A @ aim, -1.0, 1.0), ag.Box(-1.0, 1.0)
     else:
         aim = rng.standard_normal(d) * (rng.random(d) < 0.2)
         aim = 1.25 * aim / np.abs(aim).sum()
-        x, feasible, start = suite._l1_least_squares(A, A @ aim, 1.0), ag.L1Ball(1.0), vertex
+        x, feasible, start = suite.l1_least_squares(A, A @ aim, 1.0), ag.L1Ball(1.0), vertex
     model = ag.LinearModel(A, A @ aim, "squared")
-    x = feasible.project(x)
     name = f"{shape}, {spectrum}, {seed}"
-    problem = Problem(name, "constrained", model, start, x, model.value(x), feasible, model)
+    problem = suite.problem_of(name, "constrained", model, start, x, feasible)
     return _certified_by_frank_wolfe(problem)
 
 
@@ -754,16 +663,12 @@ def gap_curve(problem: Problem, horizon: int, **options: Any) -> Vector:
 
 def slopes(calls: Vector, gaps: Vector, late_from: float) -> Slopes:
     """Return the slopes of log gap over log calls, as far as the gaps are no rounding."""
-    used = np.minimum.accumulate(gaps) > _ROUNDING
-    late = used & (calls >= late_from)
-    return Slopes(*(_slope(calls[some], gaps[some]) for some in (used, late)))
+    used = np.minimum.accumulate(gaps) > RATE_FLOOR
+    x, y = calls[used], gaps[used]
+    return Slopes(slope(x, y, start=0.0), slope(x, y, start=late_from))
 
 
-def _slope(calls: Vector, gaps: Vector) -> float:
-    return float(np.polyfit(np.log(calls), np.log(gaps), 1)[0]) if calls.size > 2 else math.nan
-
-
-def constrained_part(problems: list[Problem], sizes: Sizes, run: Map) -> Iterator[str]:
+def constrained_part(problems: list[Problem], sizes: Sizes) -> Iterator[str]:
     del problems  # this part makes its own
     made = [
         boundary_problem(shape, spectrum, sizes.dimension, seed)
@@ -771,7 +676,7 @@ def constrained_part(problems: list[Problem], sizes: Sizes, run: Map) -> Iterato
         for shape in ("simplex", "box", "l1-ball")
         for seed in range(sizes.instances)
     ]
-    found = run(rates, [(problem, sizes) for problem in made], "constrained")
+    found = each(rates, made, sizes)
     late = round(LATE_SHARE * sizes.horizon)
     yield "## Constraints: the rate with a minimiser on the boundary"
     yield ""
@@ -779,7 +684,7 @@ def constrained_part(problems: list[Problem], sizes: Sizes, run: Map) -> Iterato
         f"Least squares in {sizes.dimension} dimensions, the Hessian's eigenvalues evenly in the "
         'logarithm from 1 to 1e-9 ("even") or j^-2 ("power"). Each method has two slopes of log '
         f"gap over log calls: from {FIRST_CALLS} to {sizes.horizon} calls / from {late} to "
-        f"{sizes.horizon}, both without gaps below {_ROUNDING:g}, which are rounding "
+        f"{sizes.horizon}, both without gaps below {RATE_FLOOR:g}, which are rounding "
         f'("-": from {late} calls on all of them are). UniXGrad and AcceleGrad are told the set\'s '
         'diameter, auto nothing. "average" is the output that the theorems speak of, "best" the '
         "best point evaluated, which `minimize` returns. Calls to a relative accuracy within "
@@ -858,7 +763,7 @@ def _verdict(value: float, target: float) -> str:
     return "met." if value <= target else "missed."
 
 
-PARTS: dict[str, Callable[[list[Problem], Sizes, Map], Iterator[str]]] = {
+PARTS: dict[str, Callable[[list[Problem], Sizes], Iterator[str]]] = {
     "exact": exact_part,
     "guess": guess_part,
     "noise": noise_part,
@@ -866,54 +771,17 @@ PARTS: dict[str, Callable[[list[Problem], Sizes, Map], Iterator[str]]] = {
 }
 
 
-def page(problems: list[Problem], parts: Sequence[str], sizes: Sizes, run: Map) -> Iterator[str]:
+def page(problems: list[Problem], parts: Sequence[str], sizes: Sizes) -> Iterator[str]:
     """Yield the lines of the page below its heading."""
     standing_in = sum("-like" in problem.name for problem in problems)
     data = "real data sets" if standing_in == 0 else f"generated data in {standing_in} of them"
     yield (
         f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC, numpy {np.__version__}, accelegrad "
-        f"{ag.__version__} (sources {source_checksum()}); {len(problems)} problems, {data}."
+        f"{ag.__version__}; {len(problems)} problems, {data}."
     )
     for part in parts:
         yield ""
-        yield from PARTS[part](problems, sizes, run)
-
-
-def source_checksum() -> str:
-    """Return a checksum of the package's modules: its version does not change with each of them."""
-    digest = hashlib.sha256()
-    for path in sorted(Path(ag.__file__).parent.rglob("*.py")):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()[:10]
-
-
-def mapper(jobs: int) -> Map:
-    """Return a map over tasks (tuples of arguments), by processes if there are several jobs."""
-
-    def run(function: Callable[..., Any], tasks: Sequence[Any], title: str) -> list[Any]:
-        begun = time.perf_counter()
-        if jobs == 1:
-            return _followed(map(function, *zip(*tasks, strict=True)), title, len(tasks), begun)
-        with ProcessPoolExecutor(jobs, initializer=threadpool_limits, initargs=(1,)) as pool:
-            results = pool.map(function, *zip(*tasks, strict=True))
-            return _followed(results, title, len(tasks), begun)
-
-    return run
-
-
-def _followed(results: Iterable[Any], title: str, count: int, begun: float) -> list[Any]:
-    found = []
-    for result in results:
-        found.append(result)
-        seconds = time.perf_counter() - begun
-        print(f"{title}: {len(found)} of {count}, {seconds:.0f} s", file=sys.stderr, flush=True)
-    return found
-
-
-def _processor_seconds() -> float:
-    """Return what this process and those that it waited for have used: wall time tells of load."""
-    times = os.times()
-    return times.user + times.system + times.children_user + times.children_system
+        yield from PARTS[part](problems, sizes)
 
 
 def _parts(text: str) -> list[str]:
@@ -921,10 +789,6 @@ def _parts(text: str) -> list[str]:
     if unknown := [part for part in parts if part not in PARTS]:
         raise argparse.ArgumentTypeError(f"{unknown[0]!r} is none of {', '.join(PARTS)}")
     return parts
-
-
-def _texts(text: str) -> list[str]:
-    return text.split(",")
 
 
 def chosen(problems: list[Problem], texts: Sequence[str] | None) -> list[Problem]:
@@ -942,22 +806,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="small problems, short runs")
     parser.add_argument("--out", type=Path, help="the file for the tables")
-    parser.add_argument("--jobs", type=int, default=2, help="processes")
     parser.add_argument("--seeds", type=int, help="noisy runs of a kind")
-    parser.add_argument("--problems", type=_texts, help="parts of their names, by commas")
+    parser.add_argument(
+        "--problems", type=lambda text: text.split(","), help="parts of their names, by commas"
+    )
     parser.add_argument("--parts", type=_parts, default=list(PARTS), help="of " + ",".join(PARTS))
     given = parser.parse_args(arguments)
-    begun, spent = time.perf_counter(), _processor_seconds()
+    begun = time.perf_counter()
     problems = chosen(suite.load(quick=given.quick), given.problems)
     sizes = QUICK if given.quick else Sizes()
     if given.seeds is not None:
         sizes = sizes._replace(seeds=given.seeds)
-    lines = list(page(problems, given.parts, sizes, mapper(given.jobs)))
+    lines = list(page(problems, given.parts, sizes))
     words = sys.argv[1:] if arguments is None else arguments
     head = ["# No tuning", "", f"`{' '.join(['python benchmarks/no_tuning.py', *words])}`"]
-    minutes = (time.perf_counter() - begun) / 60
-    busy = (_processor_seconds() - spent) / 60
-    foot = f"Measured in {minutes:.1f} minutes, {busy:.1f} minutes of processor time."
+    foot = f"Measured in {(time.perf_counter() - begun) / 60:.1f} minutes."
     text = "\n".join([*head, "", *lines, "", foot, ""])
     if given.out is None:
         print(text)

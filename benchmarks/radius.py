@@ -12,9 +12,10 @@ from __future__ import annotations
 import argparse
 import math
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +29,15 @@ from accelegrad.rules.base import KnownEvaluation
 from accelegrad.rules.distance import Known, Probe, probed, smallest_radius
 from accelegrad.rules.schedules import importance_weight
 from accelegrad.run.oracle import MinibatchOracle
-from suite import THRESHOLDS, Problem, Recorder, load
+from no_tuning import Calls, best_tuned, calls_to, told
+from suite import THRESHOLDS, Problem, first_call_below, load
 
 BUDGET = 4000
 EPOCHS = 20
-GRID = [10.0 ** (k / 2) for k in range(-4, 5)]  # of the exact D
 MISSED = 10.0  # how many budgets a run that misses a threshold is counted as
+DIVERGED = 1e30  # what a gap beyond it counts as
+
+Column = dict[str, tuple[float, float]]  # geometric mean and worst, by name
 
 
 @dataclass(frozen=True)
@@ -113,27 +117,6 @@ class Runner:
         return self.variant.trust * self.evidence / norm if norm > 0 else 0.0
 
 
-class Counter:
-    """A recorder as rules call it; nothing ends a run, `done` is asked."""
-
-    def __init__(self, problem: Problem) -> None:
-        self.recorder = Recorder(problem, max_calls=BUDGET, raises=False)
-
-    def __call__(self, x: Any) -> KnownEvaluation:
-        return KnownEvaluation(x, *self.recorder(x))
-
-    @property
-    def done(self) -> bool:
-        """Whether there is nothing more to count."""
-        return self.recorder.done
-
-    @property
-    def first(self) -> dict[float, float]:
-        """The calls at which thresholds were met."""
-        met = self.recorder.first_call
-        return {level: calls for level, calls in met.items() if calls is not None}
-
-
 def first_radius(variant: Variant, oracle: Any, x0: Any) -> float:
     """Return r_0 by the variant's probe."""
     if variant.probe == "none":
@@ -161,17 +144,25 @@ def tenfold_search(gradient: Any, start: Any, oracle: Any) -> float:
     return radius
 
 
-def exact_calls(variant: Variant, problem: Problem) -> dict[float, float]:
+def exact_calls(variant: Variant, problem: Problem) -> Calls:
     """Return the calls to each threshold with full gradients."""
-    oracle = Counter(problem)
-    runner = started(variant, problem, oracle)
-    while not oracle.done:
-        at = oracle(runner.x)
-        runner.step(at.value, at.gradient)
-    return oracle.first
+
+    def run(recorder: Any) -> None:
+        oracle = counted(recorder)
+        runner = started(variant, problem, oracle)
+        while True:
+            at = oracle(runner.x)
+            runner.step(at.value, at.gradient)
+
+    return first_call_below(problem, THRESHOLDS, run, max_calls=BUDGET)
 
 
-def started(variant: Variant, problem: Problem, oracle: Counter) -> Runner:
+def counted(function: Any) -> Any:
+    """Return a function of values and gradients as rules call it."""
+    return lambda x: KnownEvaluation(x, *function(x))
+
+
+def started(variant: Variant, problem: Problem, oracle: Any) -> Runner:
     """Return a run after its probe and its first step."""
     x0 = problem.x0
     start = oracle(x0)
@@ -180,87 +171,65 @@ def started(variant: Variant, problem: Problem, oracle: Counter) -> Runner:
     return runner
 
 
-def told_calls(problem: Problem) -> dict[float, float]:
-    """Return the same of AcceleGrad that is told D = 2 ||x0 - x*||."""
-    ball = ag.Ball(problem.x0, problem.distance)
-    oracle, rule = Counter(problem), ag.AcceleGrad(2 * problem.distance, project=ball.project)
-    state = rule.init(problem.x0)
-    while not oracle.done:
-        state = rule.step(state, oracle).state
-    return oracle.first
+def sampler_of(problem: Problem, batch: int, seed: int) -> BatchSampler:
+    return BatchSampler(problem.model.n_samples, batch, np.random.default_rng(seed))
 
 
-def noisy_gap(variant: Variant | float, model: Any, minimum: float, batch: int, seed: int) -> float:
-    """Return the relative gap of the output after 20 epochs; a number is a D that is told."""
-    n, x = model.n_samples, np.zeros(model.n_parameters)
-    start = model.value(x)
-    sampler = BatchSampler(n, batch, np.random.default_rng(seed))
-    steps = EPOCHS * -(-n // batch)
-    if isinstance(variant, float):
-        rule = ag.AcceleGrad(variant, project=ag.Ball(x, variant / 2).project)
-        output = noisy_output(rule, rule.init(x), model, sampler)
-    else:
-        radius = first_radius(variant, MinibatchOracle(model, sampler), x)
-        runner = Runner(variant, x, radius, -math.inf)
-        with np.errstate(all="ignore"):
-            for _ in range(steps):
-                _, g = model.batch_value_and_gradient(runner.x, sampler.next_rows())
-                if not np.isfinite(g).all():
-                    return math.inf
-                runner.step(math.inf if variant.downhill else -math.inf, g)
-        output = runner.total / runner.weight
-    return float((model.value(output) - minimum) / (start - minimum))
+def variant_gap(variant: Variant, problem: Problem, batch: int, seed: int) -> float:
+    """Return the relative gap of the output after 20 epochs."""
+    model, sampler = problem.model, sampler_of(problem, batch, seed)
+    radius = first_radius(variant, MinibatchOracle(model, sampler), problem.x0)
+    runner = Runner(variant, problem.x0, radius, -math.inf)
+    with np.errstate(all="ignore"):
+        for _ in range(EPOCHS * -(-model.n_samples // batch)):
+            _, g = model.batch_value_and_gradient(runner.x, sampler.next_rows())
+            if not np.isfinite(g).all():
+                return DIVERGED
+            runner.step(math.inf if variant.downhill else -math.inf, g)
+        gap = problem.relative_gap(model.value(runner.total / runner.weight))
+    return min(gap, DIVERGED)
 
 
-def noisy_output(rule: Any, state: Any, model: Any, sampler: BatchSampler) -> Any:
-    """Return the output of a rule after 20 epochs."""
-    for _ in range(EPOCHS * -(-model.n_samples // sampler.batch_size)):
-        _, g = model.batch_value_and_gradient(rule.query(state), sampler.next_rows())
-        state = rule.update(state, g)
-    return rule.output(state)
+# -- comparing -------------------------------------------------------------------------------------
 
 
-def exact_rows(problems: list[Problem]) -> dict[str, tuple[float, float]]:
-    """Return geometric mean and worst ratio of calls to those of the exact D, by variant."""
-    told = [told_calls(problem) for problem in problems]
-    rows = {}
-    for variant in VARIANTS:
-        ratios = []
-        for problem, base in zip(problems, told, strict=True):
-            calls = exact_calls(variant, problem)
-            ratios += [
-                calls.get(level, MISSED * BUDGET) / base[level]
-                for level in THRESHOLDS
-                if level in base
-            ]
-        rows[variant.name] = geometric_mean(ratios), max(ratios)
-        print(f"exact: {variant.name}: {rows[variant.name]}", file=sys.stderr, flush=True)
-    return rows
+def exact_column(runs: Mapping[str, Callable[[Problem], Calls]], problems: list[Problem]) -> Column:
+    """Return geometric mean and worst ratio of calls to those of the exact D, by name."""
+    rivals = [calls_to(problem, THRESHOLDS, BUDGET, **told(problem)) for problem in problems]
+
+    def ratios(run: Callable[[Problem], Calls]) -> Iterator[float]:
+        for problem, rival in zip(problems, rivals, strict=True):
+            calls = run(problem)
+            for level in THRESHOLDS:
+                if rival[level] is not None:
+                    yield (calls[level] or MISSED * BUDGET) / rival[level]
+
+    return column("exact", {name: ratios(run) for name, run in runs.items()})
 
 
-def noisy_rows(problems: list[Problem], batch: int, seeds: int) -> dict[str, tuple[float, float]]:
-    """Return geometric mean and worst ratio of gaps to AcceleGrad with the best D of a grid."""
-    best = []
-    models = [(p.model, p.minimum, 2 * p.distance) for p in problems]
-    for model, minimum, exact in models:
-        grid = [factor * exact for factor in GRID]
-        best.append(
-            min(
-                float(np.median([noisy_gap(D, model, minimum, batch, s) for s in range(seeds)]))
-                for D in grid
-            )
-        )
-    rows = {}
-    for variant in VARIANTS:
-        if variant.downhill and variant.trust == 0:
-            continue  # nothing raises the radius without values
-        ratios = []
-        for (model, minimum, _), rival in zip(models, best, strict=True):
-            gaps = [noisy_gap(variant, model, minimum, batch, s) for s in range(seeds)]
-            ratios.append(min(float(np.median(gaps)), 1e30) / rival)
-        rows[variant.name] = geometric_mean(ratios), max(ratios)
-        print(f"b={batch}: {variant.name}: {rows[variant.name]}", file=sys.stderr, flush=True)
-    return rows
+def noisy_column(
+    runs: Mapping[str, Callable[[Problem, int, int], float]],
+    problems: list[Problem],
+    batch: int,
+    seeds: range,
+) -> Column:
+    """Return geometric mean and worst ratio of gaps to the best D of a grid, by name."""
+    rivals = [best_tuned(problem, batch, EPOCHS, seeds).gap for problem in problems]
+
+    def ratios(run: Callable[[Problem, int, int], float]) -> Iterator[float]:
+        for problem, rival in zip(problems, rivals, strict=True):
+            yield float(np.median([run(problem, batch, seed) for seed in seeds])) / rival
+
+    return column(f"b={batch}", {name: ratios(run) for name, run in runs.items()})
+
+
+def column(title: str, ratios: Mapping[str, Iterable[float]]) -> Column:
+    found = {}
+    for name, of_one in ratios.items():
+        values = list(of_one)
+        found[name] = geometric_mean(values), max(values)
+        print(f"{title}: {name}: {found[name]}", file=sys.stderr, flush=True)
+    return found
 
 
 # -- sets ------------------------------------------------------------------------------------------
@@ -278,77 +247,34 @@ def set_rule(problem: Problem) -> ag.DistanceFreeAcceleGrad:
     )
 
 
-def set_calls(problem: Problem, averaging: bool) -> dict[float, float]:
+def set_calls(averaging: bool, problem: Problem) -> Calls:
     """Return the calls to each threshold with full gradients."""
-    rule, counter = set_rule(problem), Counter(problem)
-    state, oracle = rule.prepared(rule.init(problem.x0), counter)
-    state = state._replace(noisy=averaging)
-    while not counter.done:
-        state = rule.update(state, oracle(rule.query(state)).gradient)
-    return counter.first
+    rule = set_rule(problem)
 
-
-def set_told_calls(problem: Problem) -> dict[float, float]:
-    """Return the same of AcceleGrad that is told D = 2 ||x0 - x*||."""
-    project, oracle = problem.feasible_set.project, Counter(problem)
-    rule = ag.AcceleGrad(2 * problem.distance, project=project, project_y=True)
-    state = rule.init(problem.x0)
-    while not oracle.done:
-        state = rule.step(state, oracle).state
-    return oracle.first
-
-
-def set_gap(problem: Problem, told: float | None, averaging: bool, batch: int, seed: int) -> float:
-    """Return the relative gap of the output after 20 epochs, with a D that is told or with none."""
-    model = problem.model
-    sampler = BatchSampler(model.n_samples, batch, np.random.default_rng(seed))
-    if told is None:
-        rule: Any = set_rule(problem)
-        state, _ = rule.prepared(rule.init(problem.x0), MinibatchOracle(model, sampler))
+    def run(recorder: Any) -> None:
+        state, oracle = rule.prepared(rule.init(problem.x0), counted(recorder))
         state = state._replace(noisy=averaging)
-    else:
-        rule = ag.AcceleGrad(told, project=problem.feasible_set.project, project_y=True)
-        state = rule.init(problem.x0)
-    return problem.relative_gap(model.value(noisy_output(rule, state, model, sampler)))
+        while True:
+            state = rule.update(state, oracle(rule.query(state)).gradient)
+
+    return first_call_below(problem, THRESHOLDS, run, max_calls=BUDGET)
 
 
-def set_columns(problems: list[Problem], seeds: int) -> dict[str, dict[str, tuple[float, float]]]:
-    """Return geometric mean and worst ratio by way, for exact gradients and two batch sizes."""
-    told = [set_told_calls(problem) for problem in problems]
-    columns: dict[str, dict[str, tuple[float, float]]] = {"exact gradients: calls": {}}
-    for way, averaging in WAYS.items():
-        ratios = []
-        for problem, base in zip(problems, told, strict=True):
-            calls = set_calls(problem, averaging)
-            ratios += [calls.get(at, MISSED * BUDGET) / base[at] for at in THRESHOLDS if at in base]
-        columns["exact gradients: calls"][way] = geometric_mean(ratios), max(ratios)
-    noisy = [problem for problem in problems if problem.model is not None]
-    for batch in (32, 1):
-        columns[f"b = {batch}: gap"] = set_gaps(noisy, batch, seeds)
-    return columns
-
-
-def set_gaps(problems: list[Problem], batch: int, seeds: int) -> dict[str, tuple[float, float]]:
-    """Return geometric mean and worst ratio of gaps to AcceleGrad with the best D of a grid."""
-
-    def median(problem: Problem, told: float | None, averaging: bool = False) -> float:
-        gaps = [set_gap(problem, told, averaging, batch, seed) for seed in range(seeds)]
-        return float(np.median(gaps))
-
-    best = [min(median(p, factor * 2 * p.distance) for factor in GRID) for p in problems]
-    rows = {}
-    for way, averaging in WAYS.items():
-        found = [median(problem, None, averaging) for problem in problems]
-        ratios = [gap / rival for gap, rival in zip(found, best, strict=True)]
-        rows[way] = geometric_mean(ratios), max(ratios)
-        print(f"sets, b={batch}: {way}: {rows[way]}", file=sys.stderr, flush=True)
-    return rows
+def set_gap(averaging: bool, problem: Problem, batch: int, seed: int) -> float:
+    """Return the relative gap of the output after 20 epochs."""
+    model, sampler, rule = problem.model, sampler_of(problem, batch, seed), set_rule(problem)
+    state, _ = rule.prepared(rule.init(problem.x0), MinibatchOracle(model, sampler))
+    state = state._replace(noisy=averaging)
+    for _ in range(EPOCHS * -(-model.n_samples // batch)):
+        _, g = model.batch_value_and_gradient(rule.query(state), sampler.next_rows())
+        state = rule.update(state, g)
+    return problem.relative_gap(model.value(rule.output(state)))
 
 
 def check_own(problem: Problem) -> None:
     """Make sure that the variant called our own is the package's rule."""
     result = ag.minimize(problem.evaluate, problem.x0, max_iter=50)
-    oracle = Counter(problem)
+    oracle = counted(problem.evaluate)
     runner = started(OWN, problem, oracle)
     for _ in range(49):
         at = oracle(runner.x)
@@ -356,9 +282,7 @@ def check_own(problem: Problem) -> None:
     np.testing.assert_allclose(runner.y, result.x_last, rtol=1e-6, atol=1e-9)
 
 
-def table(
-    title: str, names: Iterable[str], columns: dict[str, dict[str, tuple[float, float]]]
-) -> str:
+def table(title: str, names: Iterable[str], columns: dict[str, Column]) -> str:
     """Return the Markdown."""
     rows = [[name, *(_cell(column.get(name)) for column in columns.values())] for name in names]
     return "\n".join(table_lines([title, *columns], rows))
@@ -386,24 +310,31 @@ def main() -> None:
     small = [
         p for p in free if p.model is not None and p.model.n_samples <= 1100 and not p.x0.any()
     ]
-    seeds = given.seeds
+    seeds = range(given.seeds)
     if given.quick:
-        free, small, bound, seeds = free[:6], small[:2], bound[:2], 1
-    columns = {
-        "exact gradients: calls": exact_rows(free),
-        "b = 32: gap": noisy_rows(small, 32, seeds),
-        "b = 1: gap": noisy_rows(small, 1, seeds),
-    }
+        free, small, bound, seeds = free[:6], small[:2], bound[:2], range(1)
+    models = [problem for problem in bound if problem.model is not None]
+    exact = {variant.name: partial(exact_calls, variant) for variant in VARIANTS}
+    # Without values, nothing raises the radius of those that look at nothing else.
+    blind = {variant.name for variant in VARIANTS if variant.downhill and variant.trust == 0}
+    noisy = {v.name: partial(variant_gap, v) for v in VARIANTS if v.name not in blind}
+    columns = {"exact gradients: calls": exact_column(exact, free)}
+    with_set = {way: partial(set_calls, averaging) for way, averaging in WAYS.items()}
+    set_columns = {"exact gradients: calls": exact_column(with_set, bound)}
+    noisy_set = {way: partial(set_gap, averaging) for way, averaging in WAYS.items()}
+    for batch in (32, 1):
+        columns[f"b = {batch}: gap"] = noisy_column(noisy, small, batch, seeds)
+        set_columns[f"b = {batch}: gap"] = noisy_column(noisy_set, models, batch, seeds)
     text = (
         f"{datetime.now(UTC):%Y-%m-%d}, `python benchmarks/radius.py`; {len(free)} problems with "
-        f"full gradients, {len(small)} with minibatches (the median of {seeds}). Geometric "
+        f"full gradients, {len(small)} with minibatches (the median of {len(seeds)}). Geometric "
         "mean (and worst) ratio to AcceleGrad that is told the exact D (calls to 1e-2, 1e-4, "
         f"1e-6; a miss counts as {MISSED:g} times the {BUDGET} calls allowed), or the best D of a "
         "grid in hindsight (gap of the averaged output after 20 epochs).\n\n"
         + table("what raises the radius", [variant.name for variant in VARIANTS], columns)
         + f"\n\nThe same for the ways to move z with a set, on the {len(bound)} problems that have "
         "one (those of them that are linear models for minibatches):\n\n"
-        + table("z with a set", WAYS, set_columns(bound, seeds))
+        + table("z with a set", WAYS, set_columns)
         + "\n"
     )
     print(text)

@@ -7,9 +7,7 @@ are those of the lab's finder.
 """
 
 import argparse
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
 import numpy as np
 
@@ -17,13 +15,13 @@ import accelegrad as ag
 from accelegrad.data import datasets
 from accelegrad.lab.bench.profile import geometric_mean
 from accelegrad.lab.engine.minimum import find_minimum
-from accelegrad.lab.report.tables import table_line
+from accelegrad.lab.report.tables import table_lines
 from accelegrad.problems.scaling import column_scaling
 from accelegrad.rules.base import KnownEvaluation
 from accelegrad.rules.diagonal import DistanceFreeDiagonalAcceleGrad
 from accelegrad.rules.distance_free import DistanceFreeAcceleGrad
 from accelegrad.rules.rescaled import Rescaled
-from suite import Problem, first_call_below
+from suite import first_call_below, problem_of
 
 LEVELS = (1e-2, 1e-4)
 ROWS = 3000  # of the larger sets
@@ -49,27 +47,15 @@ def rule_of(name, model):
     return Rescaled(kind(probe=True), column_scaling(model, center=columns != "scale"))
 
 
-@dataclass
-class Case:
-    """A model, with its minimum."""
-
-    group: str
-    name: str
-    model: Any
-    minimum: float
-
-    @property
-    def start(self):
-        return self.model.value(np.zeros(self.model.n_parameters))
-
-
 # -- problems ------------------------------------------------------------------------------------
 
 
 def case(group, name, X, y, loss, *, intercept, l2=0.0):
+    """Return a model as a problem that starts at zero; its kind is its group in the table."""
     model = ag.LinearModel(X, y, loss, l2=l2, fit_intercept=intercept)
     text = f"{name} {loss}" + (", intercept" if intercept else "") + (", l2=1/n" if l2 else "")
-    return Case(group, text, model, find_minimum(model, exact=True).value)
+    zero = np.zeros(model.n_parameters)
+    return problem_of(text, group, model, zero, find_minimum(model, exact=True).x)
 
 
 def generated(group, spread, seed, n=800, d=25):
@@ -142,48 +128,37 @@ def problems(seeds):
 
 def calls_to(method, problem, budget):
     """Return the calls to each level, None where it was not reached."""
-    model, start = problem.model, np.zeros(problem.model.n_parameters)
-    known = Problem(problem.name, problem.group, model, start, start, problem.minimum)
-    rule = rule_of(method, model)
+    rule = rule_of(method, problem.model)
 
     def run(recorder):
-        state = rule.init(start)
+        state = rule.init(problem.x0)
         while True:
             state = rule.step(state, lambda x: KnownEvaluation(x, *recorder(x))).state
 
-    return first_call_below(known, LEVELS, run, max_calls=budget)
+    return first_call_below(problem, LEVELS, run, max_calls=budget)
 
 
-def row(cells):
-    print(table_line(cells), flush=True)
+def show(first, rows):
+    """Print a table with a column a method, row by row."""
+    for line in table_lines([first, *METHODS], rows):
+        print(line, flush=True)
 
 
-def head(first):
-    row([first, *METHODS])
-    row(["---"] * (1 + len(METHODS)))
-
-
-def compare(cases, budget):
-    """Print the calls, and return them by group, method and level."""
-    print(f"Calls to {LEVELS[0]:g} / {LEVELS[1]:g} (at most {budget}):\n")
-    head("problem")
-    calls = {}
-    for problem in cases:
+def compare(problems, budget, calls):
+    """Go through the rows of calls, and add these to `calls` by group, level and method."""
+    for problem in problems:
         cells = []
         for name in METHODS:
             reached = calls_to(name, problem, budget)
             cells.append(" / ".join(str(reached[level] or f">{budget}") for level in LEVELS))
             for level in LEVELS:
-                key = problem.group, level, name
+                key = problem.kind, level, name
                 calls.setdefault(key, []).append(reached[level] or budget)
-        row([f"{problem.group}: {problem.name}", *cells])
-    return calls
+        yield [f"{problem.kind}: {problem.name}", *cells]
 
 
 def summarise(calls):
-    """Print each method's calls relative to the best method's, in geometric mean."""
-    print("\nCalls relative to the best method's on the same problem, geometric mean (worst):\n")
-    head("group, level")
+    """Go through the rows of calls relative to the best method's, in geometric mean."""
     totals = {name: [] for name in METHODS}
     for group, level in dict.fromkeys((key[0], key[1]) for key in calls):
         best = np.min([calls[group, level, name] for name in METHODS], axis=0)
@@ -192,9 +167,9 @@ def summarise(calls):
             ratios = np.array(calls[group, level, name]) / best
             totals[name] += list(ratios)
             cells.append(f"{geometric_mean(ratios):.2f} ({ratios.max():.0f})")
-        row([f"{group}, {level:g}", *cells])
+        yield [f"{group}, {level:g}", *cells]
     means = {name: geometric_mean(ratios) for name, ratios in totals.items()}
-    row(["all", *(f"{mean:.2f}" for mean in means.values())])
+    yield ["all", *(f"{mean:.2f}" for mean in means.values())]
     print(f"\nFewest calls over all: {min(means, key=means.__getitem__)}.")
 
 
@@ -204,10 +179,14 @@ def main():
     parser.add_argument("--seeds", type=int, default=2, help="of the generated sets")
     given = parser.parse_args()
     # Centred columns without an intercept can leave nothing to gain.
-    cases = [c for c in problems(given.seeds) if c.minimum < (1 - 1e-3) * c.start]
+    cases = [c for c in problems(given.seeds) if c.minimum < (1 - 1e-3) * c.start_value]
     print("<!-- made by `python benchmarks/scaling.py > docs/tables/scaling.md` -->\n")
     print(f"{datetime.now(UTC):%Y-%m-%d}, {len(cases)} problems.\n")
-    summarise(compare(cases, given.budget))
+    print(f"Calls to {LEVELS[0]:g} / {LEVELS[1]:g} (at most {given.budget}):\n")
+    calls = {}
+    show("problem", compare(cases, given.budget, calls))
+    print("\nCalls relative to the best method's on the same problem, geometric mean (worst):\n")
+    show("group, level", summarise(calls))
 
 
 if __name__ == "__main__":

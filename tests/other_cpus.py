@@ -32,7 +32,6 @@ NOT_NUMERIC = frozenset(
         "test_model_file",
         "test_no_tuning",
         "test_other_cpus",
-        "test_quantile_benchmark",
         "test_readme",
         "test_report",
         "test_reproduce",

@@ -47,6 +47,11 @@ def run(rule, x0, oracle, steps):
     return states
 
 
+def run_on(problem, rule, steps):
+    """Do the same on a problem that has a start and an oracle."""
+    return run(rule, problem.x0, problem.oracle, steps)
+
+
 def gaps(rule, fun, x0, minimum, horizons):
     """Return f(output) - minimum after each horizon."""
     state, found = rule.init(x0), []

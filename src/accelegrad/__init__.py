@@ -1,39 +1,52 @@
 """Universal, accelerated, tuning-free convex minimisation with a certified gap."""
 
-from accelegrad.minimize import minimize, scipy_method
-from accelegrad.problems.linear_model import LinearModel
-from accelegrad.problems.penalties import L1, ElasticNet, GroupL2, NuclearNorm
-from accelegrad.problems.sets import (
-    Affine,
-    Ball,
-    Box,
-    Halfspace,
-    L1Ball,
-    NonNegative,
-    Product,
-    Simplex,
-    WholeSpace,
-)
-from accelegrad.problems.streamed_model import StreamedModel
-from accelegrad.rows import DualAscent, FinishedByNewton, SketchedNewton, VarianceReducedAcceleGrad
-from accelegrad.rules import (
-    AcceleGrad,
-    AdaGrad,
-    ADoG,
-    DiagonalAcceleGrad,
-    DistanceFreeAcceleGrad,
-    DistanceFreeDiagonalAcceleGrad,
-    DoG,
-    LinearCoupling,
-    Subgradient,
-    UDoG,
-    UniversalDualGradient,
-    UniversalFastGradient,
-    UniversalGradient,
-    UniXGrad,
-)
-from accelegrad.run.checkpoint import CheckpointError
-from accelegrad.run.result import Status
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from accelegrad.front_door import minimize, scipy_method
+    from accelegrad.gradient_check import GradientCheck, check_gradient
+    from accelegrad.problems.linear_model import LinearModel
+    from accelegrad.problems.penalties import L1, ElasticNet, GroupL2, NuclearNorm
+    from accelegrad.problems.polyhedron import Polyhedron
+    from accelegrad.problems.sets import (
+        Affine,
+        Ball,
+        Box,
+        Halfspace,
+        L1Ball,
+        NonNegative,
+        Product,
+        Simplex,
+        WholeSpace,
+    )
+    from accelegrad.problems.streamed_model import StreamedModel
+    from accelegrad.rows import (
+        DualAscent,
+        FinishedByNewton,
+        SketchedNewton,
+        VarianceReducedAcceleGrad,
+    )
+    from accelegrad.rules import (
+        AcceleGrad,
+        AdaGrad,
+        ADoG,
+        DiagonalAcceleGrad,
+        DistanceFreeAcceleGrad,
+        DistanceFreeDiagonalAcceleGrad,
+        DoG,
+        LinearCoupling,
+        Subgradient,
+        UDoG,
+        UniversalDualGradient,
+        UniversalFastGradient,
+        UniversalGradient,
+        UniXGrad,
+    )
+    from accelegrad.run.checkpoint import CheckpointError
+    from accelegrad.run.result import Status
 
 __version__ = "0.2.0"
 
@@ -53,6 +66,7 @@ __all__ = [
     "DualAscent",
     "ElasticNet",
     "FinishedByNewton",
+    "GradientCheck",
     "GroupL2",
     "Halfspace",
     "L1Ball",
@@ -60,6 +74,7 @@ __all__ = [
     "LinearModel",
     "NonNegative",
     "NuclearNorm",
+    "Polyhedron",
     "Product",
     "Simplex",
     "SketchedNewton",
@@ -73,6 +88,45 @@ __all__ = [
     "UniversalGradient",
     "VarianceReducedAcceleGrad",
     "WholeSpace",
+    "check_gradient",
     "minimize",
     "scipy_method",
 ]
+
+# An import of the package loads nothing else: names are looked for when they are first asked for.
+_HOMES = {
+    "accelegrad.front_door": "minimize scipy_method",
+    "accelegrad.gradient_check": "GradientCheck check_gradient",
+    "accelegrad.problems.linear_model": "LinearModel",
+    "accelegrad.problems.penalties": "L1 ElasticNet GroupL2 NuclearNorm",
+    "accelegrad.problems.polyhedron": "Polyhedron",
+    "accelegrad.problems.sets": (
+        "Affine Ball Box Halfspace L1Ball NonNegative Product Simplex WholeSpace"
+    ),
+    "accelegrad.problems.streamed_model": "StreamedModel",
+    "accelegrad.rows": "DualAscent FinishedByNewton SketchedNewton VarianceReducedAcceleGrad",
+    "accelegrad.rules": (
+        "AcceleGrad AdaGrad ADoG DiagonalAcceleGrad DistanceFreeAcceleGrad "
+        "DistanceFreeDiagonalAcceleGrad DoG LinearCoupling Subgradient UDoG "
+        "UniversalDualGradient UniversalFastGradient UniversalGradient UniXGrad"
+    ),
+    "accelegrad.run.checkpoint": "CheckpointError",
+    "accelegrad.run.result": "Status",
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
+_ROOMS = ("kernels", "problems", "proofs", "rows", "rules", "run")
+
+if not TYPE_CHECKING:  # with it, type checkers would take any name for one of the package
+
+    def __getattr__(name: str) -> Any:
+        """Return a public name or a room, loaded when it is first asked for."""
+        if name in _ROOMS:
+            return importlib.import_module(f"{__name__}.{name}")
+        if name not in _HOME_OF:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        found = globals()[name] = getattr(importlib.import_module(_HOME_OF[name]), name)
+        return found
+
+    def __dir__() -> list[str]:
+        """Return the public names too that are not loaded yet."""
+        return sorted({*globals(), *__all__})

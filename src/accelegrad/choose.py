@@ -21,6 +21,16 @@ from accelegrad.rows.curvature import Costs
 from accelegrad.rows.oracles import SUM_RULES
 from accelegrad.rules import Rule
 
+#: Methods and solvers of other libraries, in lower case: "auto" is what to give in their place.
+ELSEWHERE = frozenset(
+    {
+        *("bfgs", "cg", "cobyla", "cobyqa", "dogleg", "l-bfgs-b"),
+        *("nelder-mead", "newton-cg", "powell", "slsqp", "tnc"),
+        *("trust-constr", "trust-exact", "trust-krylov", "trust-ncg"),
+        *("adam", "sgd", "clarabel", "ecos"),
+        *("highs", "mosek", "osqp", "scs"),
+    }
+)
 #: Up to this ratio of the sizes of columns, methods that do not scale them do well.
 LARGEST_RATIO = 300.0
 #: Up to this many rows per column, ascent on the dual beats learning the curvature from gradients;
@@ -208,6 +218,11 @@ def choose(facts: Facts, method: Any = AUTO) -> Choice:
     if not isinstance(method, str | Rule):
         raise TypeError(f"method must be a name or a rule object, not {method!r}.")
     if isinstance(method, str) and method not in (AUTO, *METHODS):
+        if method.lower() in ELSEWHERE:
+            raise ValueError(
+                f"method is {method!r}, which is another library's: leave it out, and one that "
+                f"fits is chosen. Allowed: {', '.join(repr(name) for name in [AUTO, *METHODS])}."
+            )
         raise ValueError(f"method is {method!r}: {nearest(method, [AUTO, *METHODS])}")
     row = first(TABLE, facts)
     name = _given_name(method) if row.method == GIVEN else row.method

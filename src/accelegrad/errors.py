@@ -33,8 +33,13 @@ def real_array(name: str, given: Any) -> npt.NDArray[Any]:
     return array
 
 
-def finite_vector(name: str, given: Any) -> Vector:
-    """Return `given` as a new one-dimensional float64 array of finite numbers, or say why not."""
+def finite_vector(
+    name: str, given: Any, *, above: float = -np.inf, least: float = -np.inf
+) -> Vector:
+    """Return `given` as a new one-dimensional float64 array of finite numbers, or say why not.
+
+    The numbers have to be > above and >= least.
+    """
     array = real_array(name, given)
     if array.ndim != 1:
         raise ValueError(f"{name} must be one-dimensional, but its shape is {array.shape}.")
@@ -44,6 +49,12 @@ def finite_vector(name: str, given: Any) -> Vector:
     if not np.isfinite(vector).all():
         first = int(np.flatnonzero(~np.isfinite(vector))[0])
         raise ValueError(f"{name} must be finite, but {name}[{first}] is {vector[first]}.")
+    for allowed, limit, outside in ((">", above, np.less_equal), (">=", least, np.less)):
+        if limit > -np.inf and outside(vector, limit).any():
+            first = int(np.argmax(outside(vector, limit)))
+            raise ValueError(
+                f"{name} must be {allowed} {limit:g}, but {name}[{first}] is {vector[first]}."
+            )
     return vector
 
 

@@ -229,7 +229,7 @@ def _given_scaling(scale: Any, model: LinearModel) -> ColumnScaling:
     change = ColumnScaling(scale, np.zeros(model.n_features) if model.fit_intercept else None)
     if change.scale.size != model.n_features:
         raise ValueError(
-            f"scale must have one entry a column, {model.n_features}, but it has "
+            f"scale must have one entry per column, {model.n_features}, but it has "
             f"{change.scale.size}."
         )
     return change

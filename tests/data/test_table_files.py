@@ -314,7 +314,7 @@ def test_a_carriage_return_at_the_end_of_a_piece(
 
     path = written(tmp_path, "\r\n".join(f"{i},{i % 7}" for i in range(50)))
     for piece in range(1, 12):
-        monkeypatch.setattr(text_blocks, "_PIECE", piece)
+        monkeypatch.setattr(text_blocks, "PIECE", piece)
         for rows in (1, 4, 1000):
             blocks = list(open_table(path).blocks(rows))
             np.testing.assert_array_equal(np.concatenate([b.X for b in blocks])[:, 0], range(50))
@@ -613,7 +613,7 @@ def test_a_whole_csv_file_of_several_blocks(
     rows = [",".join([*map(repr, x.tolist()), t]) for x, t in zip(X, labels, strict=True)]
     path = written(tmp_path, "a,b,c,t\n" + "\n".join(rows))
     monkeypatch.setattr(text_blocks, "BLOCK_BYTES", 200)
-    monkeypatch.setattr(text_blocks, "_PIECE", 50)
+    monkeypatch.setattr(text_blocks, "PIECE", 50)
     assert len(list(open_table(path).blocks(None))) > 3
     got, found = open_table(path).whole()
     np.testing.assert_array_equal(got, X)
@@ -632,7 +632,7 @@ def test_a_whole_libsvm_file_of_several_blocks(
     path = written(tmp_path, "\n".join(lines), "table.svm")
     once = read(path)
     monkeypatch.setattr(text_blocks, "BLOCK_BYTES", 100)
-    monkeypatch.setattr(text_blocks, "_PIECE", 30)
+    monkeypatch.setattr(text_blocks, "PIECE", 30)
     assert len(list(open_table(path).blocks(None))) > 3
     again = read(path)
     assert again.X.has_canonical_format

@@ -1,6 +1,8 @@
 """The estimators' own behaviour: what is certified, streams, weights, edge cases, company."""
 
+import inspect
 import pickle
+import re
 import warnings
 
 import numpy as np
@@ -25,6 +27,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import accelegrad as ag
+import accelegrad.sklearn
+from accelegrad.problems.losses import by_sklearn_name
 from accelegrad.sklearn import (
     AcceleGradClassifier,
     AcceleGradClassifierCV,
@@ -33,13 +37,6 @@ from accelegrad.sklearn import (
 )
 from accelegrad.sklearn.objective import Objective
 from accelegrad.sklearn.online import ChunkOracle
-from accelegrad.sklearn.regressor import LOSSES as REGRESSION_LOSSES
-
-
-@pytest.fixture(scope="module")
-def binary():
-    X, y = load_breast_cancer(return_X_y=True)
-    return StandardScaler().fit_transform(X), y
 
 
 @pytest.fixture(scope="module")
@@ -458,7 +455,7 @@ def test_one_row():
         AcceleGradClassifier().fit([[1.0, 2.0]], [1])
 
 
-@pytest.mark.parametrize("loss", sorted(REGRESSION_LOSSES))
+@pytest.mark.parametrize("loss", sorted(by_sklearn_name(classification=False)))
 def test_constant_columns_and_rows_of_zeros_of_regressors(loss):
     rng = np.random.default_rng(1)
     X = rng.standard_normal((80, 5))
@@ -724,6 +721,18 @@ def test_the_progress_bar(binary, capsys):
     X, y = binary
     AcceleGradClassifier(alpha=1e-1, verbose=1).fit(X, y)
     assert "it/s" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", accelegrad.sklearn.__all__)
+def test_docstrings_describe_every_parameter_with_its_default(name):
+    kind = getattr(accelegrad.sklearn, name)
+    described = re.findall(
+        r"^    (\w+) : .*, default (.*)\n        [^ ]", kind.__doc__, re.MULTILINE
+    )
+    parameters = inspect.signature(kind).parameters.values()
+    shown = [(each.name, str(each.default)) for each in parameters]
+    assert [(name, default.strip('"')) for name, default in described] == shown
+    assert not re.search(r"^ *\{\w+\}$", kind.__doc__ + kind.fit.__doc__, re.MULTILINE)
 
 
 def test_docstrings():

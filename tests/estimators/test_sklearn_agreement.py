@@ -23,24 +23,18 @@ from sklearn.svm import LinearSVC, LinearSVR
 
 import accelegrad as ag
 from accelegrad.sklearn import AcceleGradClassifier, AcceleGradRegressor
-
-POINTWISE = {
-    "log_loss": lambda m, y: np.logaddexp(0, -y * m),
-    "hinge": lambda m, y: np.maximum(0, 1 - y * m),
-    "squared_hinge": lambda m, y: np.maximum(0, 1 - y * m) ** 2,
-    "modified_huber": lambda m, y: np.where(y * m >= -1, np.maximum(0, 1 - y * m) ** 2, -4 * y * m),
-    "squared_error": lambda m, y: (m - y) ** 2 / 2,
-    "absolute_error": lambda m, y: np.abs(m - y),
-    "epsilon_insensitive": lambda m, y: np.maximum(0, np.abs(m - y) - 0.1),
-    "squared_epsilon_insensitive": lambda m, y: np.maximum(0, np.abs(m - y) - 0.1) ** 2,
-}
+from reference.losses import OTHER_NAMES, loss_values
 
 
 def objective(loss, X, y, coef, intercept, alpha, l1_share=0.0, weights=None):
     """The mean loss plus alpha times the penalty."""
     coef = np.ravel(coef)
-    pointwise = POINTWISE[loss] if isinstance(loss, str) else loss
-    mean = np.average(pointwise(X @ coef + float(np.ravel(intercept)[0]), y), weights=weights)
+    m = X @ coef + float(np.ravel(intercept)[0])
+    if isinstance(loss, str):
+        losses = loss_values(OTHER_NAMES.get(loss, loss), m, y, parameter=0.1)
+    else:
+        losses = loss(m, y)
+    mean = np.average(losses, weights=weights)
     penalty = l1_share * np.abs(coef).sum() + (1 - l1_share) * coef @ coef / 2
     return mean + alpha * penalty
 

@@ -5,20 +5,13 @@ import warnings
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from sklearn.datasets import load_breast_cancer, make_classification
+from sklearn.datasets import make_classification
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.preprocessing import StandardScaler
 
 import accelegrad as ag
 from accelegrad.sklearn import AcceleGradClassifier, AcceleGradRegressor
 from accelegrad.sklearn.objective import Objective
 from accelegrad.sklearn.stream import fit_stream
-
-
-@pytest.fixture(scope="module")
-def binary():
-    X, y = load_breast_cancer(return_X_y=True)
-    return StandardScaler().fit_transform(X), y
 
 
 def logistic(X, y, coefficients, intercept, alpha, weights=None):

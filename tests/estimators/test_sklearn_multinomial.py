@@ -148,7 +148,7 @@ def test_lower_bounds_are_below_every_feasible_point(chosen, l2, l1, loss, inter
     model = problem.model
     points = [problem.nearest(rng.standard_normal(model.n_parameters)) for _ in range(30)]
     least = min(problem.value(x) for x in points)
-    slopes = [model.evaluate(x).derivatives for x in points]
+    slopes = [model.at(x).derivatives for x in points]
     slopes += [np.mean(slopes, axis=0), np.zeros(50), np.full(50, 99.0)]
     for theta in slopes:
         assert 0.0 <= bound.at_slopes(theta) <= least
@@ -171,7 +171,7 @@ def test_lower_bounds_get_tight_at_the_minimum(chosen):
         result = ag.minimize(
             problem.model, problem.start(), feasible_set=problem.feasible_set, max_iter=500
         )
-        found = bound.at_slopes(problem.model.evaluate(result.x).derivatives)
+        found = bound.at_slopes(problem.model.at(result.x).derivatives)
         assert result.fun - 1e-4 * result.fun <= found <= result.fun
 
 
@@ -184,7 +184,7 @@ def test_repaired_slopes_prove_more_of_quantile_regression():
     bound = ModelDual(problem.model, problem.terms)
     # At the point itself every slope is at an end of its range; nearby some of them change.
     near = result.x + 0.02 * rng.standard_normal((200, 7))
-    theta = np.mean([problem.model.evaluate(x).derivatives for x in near], axis=0)
+    theta = np.mean([problem.model.at(x).derivatives for x in near], axis=0)
     assert np.abs(problem.model.combination(theta)[:-1]).max() > 0.03
     repaired = bound.repaired(theta, np.zeros(6))
     combination = problem.model.combination(repaired)

@@ -13,7 +13,7 @@ from sklearn.preprocessing import StandardScaler
 import accelegrad as ag
 from accelegrad.sklearn import AcceleGradClassifier, AcceleGradRegressor
 from accelegrad.sklearn.model_file import load_model, save_model
-from accelegrad.sklearn.online import HELD_ROWS
+from accelegrad.sklearn.online import FIRST_CHUNK
 
 
 def numbers(rows=400, width=5, noise=0.3, seed=0):
@@ -52,13 +52,13 @@ def test_single_rows_are_classified_as_well_as_by_sgd(load):
 
 
 @pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
-@pytest.mark.parametrize("sizes", [[1] * HELD_ROWS, [HELD_ROWS - 1, 1], [120, 70, 110]])
+@pytest.mark.parametrize("sizes", [[1] * FIRST_CHUNK, [FIRST_CHUNK - 1, 1], [120, 70, 110]])
 def test_the_first_rows_count_as_one_chunk_however_they_come(form, sizes):
     X, y = numbers()
-    first, then = slice(0, HELD_ROWS), slice(HELD_ROWS, None)
+    first, then = slice(0, FIRST_CHUNK), slice(FIRST_CHUNK, None)
     at_once = AcceleGradRegressor(random_state=0).partial_fit(form(X[first]), y[first])
     pieces = AcceleGradRegressor(random_state=0)
-    for rows in np.split(np.arange(HELD_ROWS), np.cumsum(sizes)[:-1]):
+    for rows in np.split(np.arange(FIRST_CHUNK), np.cumsum(sizes)[:-1]):
         pieces.partial_fit(form(X[rows]), y[rows])
     for _ in range(2):
         np.testing.assert_array_equal(pieces.coef_, at_once.coef_)
@@ -74,9 +74,9 @@ def test_rows_wait_until_they_fill_a_batch(diameter):
     options = {"random_state": 0, "batch_size": 20, "diameter": diameter}
     whole, parts = AcceleGradRegressor(**options), AcceleGradRegressor(**options)
     for estimator in (whole, parts):
-        estimator.partial_fit(X[:HELD_ROWS], y[:HELD_ROWS])
+        estimator.partial_fit(X[:FIRST_CHUNK], y[:FIRST_CHUNK])
     steps, before = whole.n_iter_, parts.coef_.copy()
-    for first in range(HELD_ROWS, 400, 20):
+    for first in range(FIRST_CHUNK, 400, 20):
         whole.partial_fit(X[first : first + 20], y[first : first + 20])
         fed(parts, X[first : first + 20], y[first : first + 20], 7)
         np.testing.assert_array_equal(parts.coef_, whole.coef_)
@@ -258,7 +258,7 @@ def test_a_parameter_may_change_in_a_stream_and_back(kind, name, value, held):
     X, y = load_iris(return_X_y=True)
     order = np.random.default_rng(0).permutation(np.tile(np.arange(y.size), 3))
     X, y = X[order], y[order]
-    chunk = 20 if held else HELD_ROWS
+    chunk = 20 if held else FIRST_CHUNK
     estimator = kind(random_state=0)
     told = {"classes": [0, 1, 2]} if kind is AcceleGradClassifier else {}
     estimator.partial_fit(X[:chunk], y[:chunk], **told)

@@ -18,12 +18,14 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 from sklearn.datasets import dump_svmlight_file
 from sklearn.linear_model import LinearRegression
+from sklearn.utils import check_random_state
 
 from accelegrad.data import text_blocks
 from accelegrad.data.columns import Wanted
 from accelegrad.data.datasets import DataError, read
 from accelegrad.data.formats import open_table
 from accelegrad.sklearn import AcceleGradClassifier, AcceleGradRegressor
+from accelegrad.sklearn.base import SEEDS
 from accelegrad.sklearn.stream import StreamInterruptedWarning, fit_stream, is_stream
 from accelegrad.sklearn.stream_certificate import StreamCertificate
 
@@ -88,7 +90,7 @@ def test_blocks_are_cut_by_size_where_no_number_of_rows_is_given(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(text_blocks, "BLOCK_BYTES", 1000)
-    monkeypatch.setattr(text_blocks, "_PIECE", 300)
+    monkeypatch.setattr(text_blocks, "PIECE", 300)
     X, y = data()
     path = libsvm(tmp_path / "data", X, y)
     blocks = list(open_table(path, Wanted(n_features=WIDTH)).blocks(None))
@@ -492,6 +494,7 @@ def test_a_stream_goes_on_from_where_the_estimator_stands() -> None:
 MEASURE = """
 import json, sys
 from accelegrad.sklearn import AcceleGradRegressor
+from accelegrad.sklearn.base import SEEDS
 from accelegrad.sklearn.stream import fit_stream
 
 def memory(name):
@@ -558,7 +561,7 @@ def test_peak_memory_is_the_chunk(tmp_path: Path) -> None:
 def test_fit_without_targets_takes_a_stream(tmp_path: Path, name: str) -> None:
     source = sources(tmp_path)[name]
     fitted = classifier().fit(source, epochs=2)
-    seed = classifier()._seed()
+    seed = int(check_random_state(classifier().random_state).randint(SEEDS))
     plain = fit_stream(classifier(), source, epochs=2, rng=seed).estimator
     np.testing.assert_array_equal(fitted.coef_, plain.coef_)
     assert fitted.objective_ == plain.objective_

@@ -2,8 +2,6 @@
 
 import math
 import os
-import subprocess
-import sys
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 
@@ -12,7 +10,10 @@ import pytest
 import scipy.sparse as sp
 
 from accelegrad import kernels
+from accelegrad.kernels import compile as compiling
+from accelegrad.kernels.gradient import block_ends
 from accelegrad.problems.linear_model import LinearModel
+from processes import run_python
 
 EXTRAS = {"quantile": 0.3, "epsilon": 0.25, "delta": 0.8}
 CLASSIFICATION = ["logistic", "hinge", "squared_hinge", "modified_huber", "smoothed_hinge"]
@@ -96,13 +97,13 @@ def test_a_pass_gives_what_the_products_give(loss: str, layout: str, dtype: type
             model = model_of(LAYOUTS[layout](X), y, loss, **options)
             w = point(model)
             value, gradient = plain(model.value_and_gradient, w)
-            before = plain(model.evaluate, w)
-            assert compiled(getattr, model, "_has_kernel")
+            before = plain(model.at, w)
+            assert compiled(kernels.wanted, kernels.readable(model.X))
             for threads in (1, 2, 3):
                 found = compiled(model.value_and_gradient, w, threads=threads)
                 assert found[0] == pytest.approx(value, rel=tolerance)
                 assert_close(found[1], gradient, tolerance)
-                at = compiled(model.evaluate, w, threads=threads)
+                at = compiled(model.at, w, threads=threads)
                 assert_close(at.margins, before.margins, tolerance)
                 assert_close(at.derivatives, before.derivatives, tolerance)
                 assert at.gradient.dtype == at.margins.dtype == at.derivatives.dtype == np.float64
@@ -117,7 +118,7 @@ def test_all_ways_to_ask_give_the_same_bits(layout: str) -> None:
     for threads in (1, 2):
         value, gradient = compiled(model.value_and_gradient, w, threads=threads)
         for _ in range(3):
-            at = compiled(model.evaluate, w, threads=threads)
+            at = compiled(model.at, w, threads=threads)
             assert value == at.value == compiled(model.value, w, threads=threads)
             np.testing.assert_array_equal(gradient, at.gradient)
             np.testing.assert_array_equal(gradient, compiled(model.gradient, w, threads=threads))
@@ -148,9 +149,7 @@ def test_any_shape_on_more_threads_than_rows(n: int, d: int, layout: str) -> Non
         found = compiled(model.value_and_gradient, w, threads=threads)
         assert found[0] == pytest.approx(value, rel=1e-12)
         assert_close(found[1], gradient, 1e-12)
-        assert_close(
-            compiled(model.evaluate, w, threads=threads).margins, X @ w[:-1] + w[-1], 1e-12
-        )
+        assert_close(compiled(model.at, w, threads=threads).margins, X @ w[:-1] + w[-1], 1e-12)
 
 
 @pytest.mark.parametrize("layout", ["int32", "int64"])
@@ -177,7 +176,7 @@ def test_wide_sparse_rows_take_turns_with_their_gradient(dtype: type) -> None:
     margins = exact @ w
     expected = exact.T @ (margins - model.y) / n
     for threads in (1, 2):
-        at = compiled(model.evaluate, w, threads=threads)
+        at = compiled(model.at, w, threads=threads)
         assert_close(at.margins, margins, 1e-12)
         assert_close(at.gradient, expected, 1e-12)
     rows = np.array([5, 300, 5, 17])
@@ -198,15 +197,13 @@ def test_rows_of_few_entries(d: int) -> None:
 
 
 def test_uneven_rows_are_split_by_entries() -> None:
-    from accelegrad.kernels.gradient import _block_ends
-
     lengths = np.array([0, 0, 50, 1, 1, 1, 1, 46, 0])
     ends = np.concatenate([[0], np.cumsum(lengths)])
     matrix = (np.ones(100), np.zeros(100, np.uint32), ends.astype(np.uint32))
     with kernels.use(threads=2):
-        assert _block_ends(matrix, 9, True, 1) == [0, 3, 9]
+        assert block_ends(matrix, 9, True, 1) == [0, 3, 9]
     with kernels.use(threads=50):
-        found = _block_ends(matrix, 9, True, 1)
+        found = block_ends(matrix, 9, True, 1)
     assert found[0] == 0
     assert found[-1] == 9
     assert found == sorted(found)
@@ -230,7 +227,7 @@ def test_the_logistic_loss_is_exact_to_rounding() -> None:
     model = LinearModel(z[:, None], np.ones(z.size))
     with kernels.use("always"):
         found = [model.batch_value_and_gradient([1.0], [i])[0] for i in range(z.size)]
-        slopes = model.evaluate([1.0]).derivatives
+        slopes = model.at([1.0]).derivatives
     exact = [math.log1p(math.exp(-abs(m))) - min(m, 0.0) for m in z]
     np.testing.assert_allclose(found, exact, rtol=8e-16)
     decays = np.array([math.exp(-abs(m)) for m in z])  # NumPy's own is less exact on some CPUs
@@ -244,10 +241,10 @@ def test_nan_and_overflow_come_out_as_from_the_products(layout: str, loss: str) 
     model = model_of(LAYOUTS[layout](X), y, loss)
     for w in (np.nan, np.inf, -np.inf, 1e300, -1e300, 1e155, 800.0, 0.0):
         with np.errstate(all="ignore"):
-            before = plain(model.evaluate, [w])
+            before = plain(model.at, [w])
             value, gradient = before.value, before.gradient
         for threads in (1, 2):  # without a warning
-            at = compiled(model.evaluate, [w], threads=threads)
+            at = compiled(model.at, [w], threads=threads)
             np.testing.assert_allclose(at.value, value, rtol=1e-15)
             if np.isnan(w):  # a value that is not a number says enough: slopes may be anything
                 continue
@@ -331,20 +328,23 @@ def test_nothing_of_the_size_of_x_is_allocated(layout: str) -> None:
         assert peak < 50_000  # X takes 3 to 6 million bytes, one vector of all rows 160,000
 
 
-def test_arrays_that_cannot_be_written_to_or_have_gaps() -> None:
-    from accelegrad.kernels import gradient
+def number_compiled() -> int:
+    """Return for how many choices of types there is compiled code in this process."""
+    return sum(len(kernel.overloads) for kernel in {call.kernel for call in compiling.all_calls()})
 
+
+def test_arrays_that_cannot_be_written_to_or_have_gaps() -> None:
     X, y = data("logistic")
     model = LinearModel(X, y, fit_intercept=True)
     w = point(model)
     expected = compiled(model.value_and_gradient, w)
-    signatures = len(gradient._dense.overloads)
+    known = number_compiled()
     locked, spread = X.copy(), np.repeat(w, 2)[::2]
     locked.flags.writeable = spread.flags.writeable = False
     found = compiled(LinearModel(locked, y, fit_intercept=True).value_and_gradient, spread)
     assert found[0] == expected[0]
     np.testing.assert_array_equal(found[1], expected[1])
-    assert len(gradient._dense.overloads) == signatures
+    assert number_compiled() == known
     assert w.flags.writeable
     assert X.flags.writeable
 
@@ -353,7 +353,7 @@ def test_an_evaluation_does_not_change_with_the_callers_array() -> None:
     X, y = data("logistic")
     model = LinearModel(X, y, l2=0.5)
     w = np.ones(7)
-    at = compiled(model.evaluate, w)
+    at = compiled(model.at, w)
     expected = compiled(model.value_and_gradient, w)
     w[:] = 7.0
     assert at.value == expected[0]
@@ -424,28 +424,11 @@ def test_wrong_settings() -> None:
 @pytest.mark.parametrize(
     ("omp", "numba", "expected"), [("1", "", 1), ("", "1", 1), ("1000", "", None), ("x", "0", None)]
 )
-def test_the_usual_variables_limit_the_threads(monkeypatch, omp, numba, expected) -> None:
-    monkeypatch.setenv("OMP_NUM_THREADS", omp)
-    monkeypatch.setenv("NUMBA_NUM_THREADS", numba)
+def test_the_usual_variables_limit_the_threads(omp, numba, expected) -> None:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    kernels._default_threads.cache_clear()
-    try:
-        assert kernels.threads() == (expected or cores)
-    finally:
-        kernels._default_threads.cache_clear()
-
-
-def run_python(code: str, **variables: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, **variables},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    code = "from accelegrad import kernels; print(kernels.threads())"
+    found = run_python(code, OMP_NUM_THREADS=omp, NUMBA_NUM_THREADS=numba)
+    assert int(found) == (expected or cores)
 
 
 def test_numba_is_loaded_for_large_data_only() -> None:
@@ -464,8 +447,8 @@ large.value(np.zeros(64))
 assert not large.compiles_first
 print("numba" in sys.modules)
 """
-    assert run_python(code, ACCELEGRAD_KERNELS="auto").strip() == "True"
-    assert run_python(code, ACCELEGRAD_KERNELS="never").strip() == "False"
+    assert run_python(code, ACCELEGRAD_KERNELS="auto") == "True"
+    assert run_python(code, ACCELEGRAD_KERNELS="never") == "False"
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
@@ -473,6 +456,8 @@ def test_a_forked_process_has_threads_of_its_own() -> None:
     code = """
 import os, warnings, numpy as np
 from accelegrad import kernels
+from accelegrad.kernels import compile as compiling
+from accelegrad.kernels.gradient import block_ends
 from accelegrad.problems.linear_model import LinearModel
 warnings.simplefilter("ignore")
 kernels.LEAST_WORK = 1
@@ -484,7 +469,7 @@ with kernels.use("always", threads=2):
         os._exit(0 if model.value(np.ones(3)) == value else 1)
     print(os.waitpid(child, 0)[1])
 """
-    assert run_python(code).strip() == "0"
+    assert run_python(code) == "0"
 
 
 @pytest.mark.parametrize("d", [5, 20, 30, 60])
@@ -500,6 +485,6 @@ def test_where_arrays_are_in_memory_does_not_matter(d: int, loss: str) -> None:
             first = rng.integers(8)
             w = np.empty(d + 8)[first : first + d]
             w[:] = x
-            at = model.evaluate(w)
+            at = model.at(w)
             seen.add((at.value, at.gradient.tobytes(), at.margins.tobytes()))
     assert len(seen) == 1

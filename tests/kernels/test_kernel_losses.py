@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from accelegrad.kernels.losses import loss_and_slope, loss_slope, loss_value
+from accelegrad.kernels.losses import loss_and_slope, loss_slope
 from accelegrad.problems.losses import LOSSES, Loss, make_loss
 
 EXTRAS = {"quantile": 0.3, "epsilon": 0.25, "delta": 0.8}
@@ -32,7 +32,6 @@ def test_values_and_slopes_are_those_of_the_losses(name: str, smoothing: float) 
         # An exponential, a logarithm and a sum: on each side some three roundings of eps.
         np.testing.assert_allclose(found[:, 0], value, rtol=2e-15, atol=1e-300)
         np.testing.assert_allclose(found[:, 1], slope, rtol=2e-15, atol=1e-300)
-        assert loss_value(shape, margins[3], y) == found[3, 0]
         assert loss_slope(shape, margins[3], y) == found[3, 1]
 
 

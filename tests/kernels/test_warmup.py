@@ -2,8 +2,6 @@
 
 import argparse
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,25 +12,13 @@ from llvmlite.binding import get_host_cpu_name
 from accelegrad import kernels
 from accelegrad.cli.warmup import add_warmup
 from accelegrad.kernels import compile as compiling
-from accelegrad.kernels import disk, gradient
+from accelegrad.kernels import gradient
 from accelegrad.kernels.dense_epochs import DenseEpochs
 from accelegrad.kernels.sparse_epochs import SparseEpochs
 from accelegrad.problems.linear_model import LinearModel
+from processes import run_python
 
 TYPES = [(data, index) for data in (np.float64, np.float32) for index in (np.int32, np.int64)]
-
-
-def run_python(code: str, *arguments: str, **variables: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-c", code, *arguments],
-        env={**os.environ, "NUMBA_CACHE_DIR": "", **variables},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
 
 
 # Announced kernels
@@ -65,31 +51,35 @@ def test_warming_up_leaves_nothing_to_compile() -> None:
     rows.flags.writeable = False
     with kernels.use("always"):
         for data, index in TYPES:
-            dense, sparse = X.astype(data), sp.csr_array(X.astype(data))
-            parts = sparse.data, sparse.indices.astype(index), sparse.indptr.astype(index)
+            dense, whole = X.astype(data), sp.csr_array(X.astype(data))
+            parts = whole.data, whole.indices.astype(index), whole.indptr.astype(index)
             for locked in (False, True):
                 for array in (dense, *parts):
                     array.flags.writeable = not locked
-                for matrix in (dense, sp.csr_array(parts, shape=X.shape)):
+                sparse = sp.csr_array(parts, shape=X.shape)
+                for matrix in (dense, sparse):
                     model = LinearModel(matrix, y, "hinge", fit_intercept=True)
                     assert not model.compiles_first
                     model.value_and_gradient(np.ones(6))
                 for kind in ("accelegrad", "adagrad"):
-                    options = {"loss": model.loss.shape, "diameter": 1.0, "x0": np.ones(5)}
-                    for epochs in (
-                        DenseEpochs(kind, dense, y, **options),
-                        SparseEpochs(kind, *parts, 5, y, **options),
+                    for matrix, epochs, by_row in (
+                        (dense, DenseEpochs, {}),
+                        (sparse, SparseEpochs, {"squares": np.ones(5)}),
                     ):
-                        epochs.advance(rows, 2)
+                        given = gradient.data(matrix, y, None, model.loss.shape)
+                        epochs(kind, given, np.ones(5), diameter=1.0, **by_row).advance(rows, 2)
     assert compiled == {call.name: len(call.kernel.overloads) for call in compiling.all_calls()}
+
+
+def gradient_calls() -> list[compiling.Call]:
+    return [call for call in compiling.all_calls() if call.name.startswith("gradient")]
 
 
 @pytest.fixture
 def few_kernels(monkeypatch):
     """Leave only the gradient's kernels announced."""
-    compiling.pending()  # so that all modules have been imported
-    own = {gradient.__name__: compiling._announced[gradient.__name__]}
-    monkeypatch.setattr(compiling, "_announced", own)
+    few = gradient_calls()
+    monkeypatch.setattr(compiling, "all_calls", lambda: iter(few))
 
 
 @pytest.mark.usefixtures("few_kernels")
@@ -107,8 +97,10 @@ def test_progress_tells_of_each_kernel() -> None:
 
 
 def test_another_type_is_pending() -> None:
-    call = gradient._call((np.zeros((1, 1)),))  # may be written to: another type
-    assert compiling.would_compile(call)
+    call = gradient_calls()[0]
+    matrix, *rest = call.arguments
+    assert not matrix.flags.writeable
+    assert compiling.would_compile(call._replace(arguments=(matrix.copy(), *rest)))
 
 
 @pytest.mark.usefixtures("few_kernels")
@@ -182,6 +174,7 @@ def package(tmp_path: Path) -> Path:
 
 
 def processes(package: Path, code: str, **variables: str) -> list[str]:
+    variables = {"NUMBA_CACHE_DIR": "", **variables}
     return run_python(PROCESSES + code, str(package), **variables).splitlines()
 
 
@@ -260,28 +253,22 @@ def test_code_for_one_cpu_is_not_used_on_another(package: Path) -> None:
     assert len(list((package / "__pycache__").glob("twice.double*.nbc"))) == 2
 
 
-class _Numbas:
-    _index_name = "f.nbi"
-
-    def __init__(self, folder: Path) -> None:
-        self._cache_path = str(folder)
-
-
-def test_what_two_processes_write_at_once_is_lost_or_right(tmp_path: Path) -> None:
-    one, other = (disk._Files(_Numbas(tmp_path), "stamp") for _ in range(2))
-    list_of_one = one._load_index
-    before = list_of_one()
-    other.save("float32", "code for float32")
-    one._load_index = lambda: before  # it looked before the other wrote
-    one.save("float64", "code for float64")
-    one._load_index = list_of_one
-    for files in (one, other):
-        assert files.load("float64") == "code for float64"
-        assert files.load("float32") is None
-    other.save("float32", "code for float32")
-    assert one.load("float64") == "code for float64"
-    assert one.load("float32") == "code for float32"
-    assert disk._Files(_Numbas(tmp_path), "another stamp").load("float64") is None
+@needs_fork
+def test_a_list_that_another_process_overwrote_costs_a_compilation_and_no_more(package) -> None:
+    """Two processes find no list, and each writes its own: the later one names the one's types."""
+    code = """
+from pathlib import Path
+print(end(begin("float64")))
+(listed,) = (Path(sys.argv[1]) / "__pycache__").glob("twice.double*.nbi")
+later = listed.read_bytes()
+listed.unlink()
+print(end(begin("float32")))
+listed.write_bytes(later)
+for kind in ("float64", "float32", "float64", "float32"):
+    print(end(begin(kind)))
+"""
+    both_compile, lost, kept = ["42.0 True"] * 2, ["42.0 False", "42.0 True"], ["42.0 False"] * 2
+    assert processes(package, code) == [*both_compile, *lost, *kept]
 
 
 # Imports

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+import multiprocessing
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -37,8 +38,6 @@ from accelegrad.lab.bench.runs import (
     Record,
     Rung,
     Yardstick,
-    _climb,
-    _tolerances,
     measure,
     seconds_to,
 )
@@ -63,8 +62,10 @@ from accelegrad.lab.engine.timing import timed
 from accelegrad.lab.engine.worker import SolverError, TimeLimitError
 from accelegrad.lab.report import stills
 from accelegrad.sklearn import AcceleGradClassifier, AcceleGradRegressor
-from accelegrad.sklearn.solve import Watch
+from accelegrad.sklearn.objective import Objective
+from accelegrad.sklearn.solve import Settings, Watch
 from browser import open_page, wait_for  # noqa: F401 (a fixture)
+from reference.losses import loss_values
 
 CLASSES = ["logistic", "hinge", "squared_hinge"]
 KINKED = ["hinge", "absolute", "quantile"]
@@ -91,21 +92,11 @@ def problem_for(loss: str, data: DataSet, strength: float = 1.0) -> Problem:
 
 def objective(problem: Problem, data: DataSet) -> Callable[[np.ndarray], float]:
     """Return mean loss + l2/2 ||w||^2, written down anew."""
-    y, l2, delta = data.y, problem.strength / len(data.y), problem.options.get("delta", 1.0)
+    y, l2 = data.y, problem.strength / len(data.y)
+    parameter = {"huber": problem.options.get("delta", 1.0), "quantile": 0.9}.get(problem.loss)
 
     def losses(m: np.ndarray) -> np.ndarray:
-        r = m - y
-        return {
-            "logistic": lambda: np.log1p(np.exp(-y * m)),
-            "hinge": lambda: np.maximum(0, 1 - y * m),
-            "squared_hinge": lambda: np.maximum(0, 1 - y * m) ** 2,
-            "squared": lambda: r**2 / 2,
-            "absolute": lambda: np.abs(r),
-            "quantile": lambda: np.where(r < 0, -0.9 * r, 0.1 * r),
-            "huber": lambda: np.where(
-                np.abs(r) <= delta, r**2 / 2, delta * np.abs(r) - delta**2 / 2
-            ),
-        }[problem.loss]()
+        return np.asarray(loss_values(problem.loss, m, y, parameter=parameter))
 
     return lambda w: float(losses(data.X @ w).mean() + l2 / 2 * w @ w)
 
@@ -289,10 +280,10 @@ def test_huber_regressor_has_the_minimiser_of_the_model_with_its_scale() -> None
     for strength in (1.0, 0.01):
         problem = problem_for("huber", data, strength)
         answer, _ = timed(SOLVERS["huber"].make(problem.model(data), 3000, {}))
-        at = problem.model(data).evaluate(answer.x)
+        at = problem.model(data).at(answer.x)
         assert at.dual_gap <= 1e-7 * at.value
         other = replace(problem, options={"delta": 1.1 * problem.options["delta"]}).model(data)
-        assert other.evaluate(answer.x).dual_gap > 1e-4 * at.value  # the delta matters
+        assert other.at(answer.x).dual_gap > 1e-4 * at.value  # the delta matters
 
 
 def test_the_numbers_of_iterations_grow_by_half() -> None:
@@ -323,15 +314,30 @@ def test_reasons_against() -> None:
 # -- ladders ---------------------------------------------------------------------------------------
 
 
-class Toy:
-    """A fake solver on P(w) = w^2/2 (one row, squared loss, no l2): |w| = f(steps)."""
+class Script:
+    """In place of the process with the solvers: it answers by a function of the setting."""
 
-    def __init__(self, w: Callable[[float], float], **answer: Any) -> None:
-        self.w, self.asked, self.answer = w, [], answer
+    def __init__(self, answer: Callable[[float], Answer]) -> None:
+        self.answer, self.asked = answer, []
 
-    def __call__(self, setting: float, tuned: Any, limit: float) -> Fit:
+    def warm_up(self, name: str, problem: Problem) -> float:
+        return 0.0
+
+    def fit(self, name: str, problem: Problem, setting: float, tuned: Any, limit: float) -> Fit:
         self.asked.append(setting)
-        return Fit(setting, 0.01 * setting, Answer(np.array([self.w(setting)]), 1, False))
+        return Fit(setting, 0.01 * setting, self.answer(setting))
+
+
+@pytest.fixture
+def climb(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Record, list[float]]]:
+    """Measure a fake solver on P(w) = w^2/2 (one row, squared loss, no l2): |w| = f(steps)."""
+
+    def climbed(w: Callable[[float], float], limit: float = 10.0, **options: Any) -> Any:
+        monkeypatch.setitem(SOLVERS, "toy", toy_solver(**options))
+        toy = Script(lambda steps: Answer(np.array([w(steps)]), 1, False))
+        return measure(toy, "toy", toy_bench(limit=limit)), toy.asked  # type: ignore[arg-type]
+
+    return climbed
 
 
 def toy_bench(**options: Any) -> Bench:
@@ -344,32 +350,31 @@ def toy_solver(**options: Any) -> Solver:
     return Solver("Toy", {"squared": "toy"}, lambda *_: lambda: None, **options)  # type: ignore[arg-type, return-value]
 
 
-def test_a_ladder_ends_where_the_finest_accuracy_is_reached() -> None:
-    toy, rungs = Toy(lambda steps: math.sqrt(1.98) / 10**steps), []
-    assert _climb(toy, toy_solver(), toy_bench(), None, rungs) == "reached"
-    assert toy.asked == [1, 2, 3]
-    assert [rung.value for rung in rungs] == pytest.approx([0.99e-2, 0.99e-4, 0.99e-6])
-    record = Record("toy", "lbfgs", tuple(rungs), "reached", 10.0)
+def test_a_ladder_ends_where_the_finest_accuracy_is_reached(climb: Any) -> None:
+    record, asked = climb(lambda steps: math.sqrt(1.98) / 10**steps)
+    assert record.status == "reached"
+    assert asked == [1, 2, 3]
+    assert [rung.value for rung in record.rungs] == pytest.approx([0.99e-2, 0.99e-4, 0.99e-6])
     found = [seconds_to(record, accuracy, 0.0, Yardstick(1.0)) for accuracy in (0.011, 2e-4, 1e-7)]
     assert found == [0.01, 0.02, math.inf]
 
 
-def test_a_ladder_ends_where_nothing_moves_any_more() -> None:
-    toy, rungs = Toy(lambda steps: 0.5 if steps >= 3 else 1.0), []
-    assert _climb(toy, toy_solver(), toy_bench(), None, rungs) == "stalled"
-    assert len(rungs) == 3 + 10
+def test_a_ladder_ends_where_nothing_moves_any_more(climb: Any) -> None:
+    record, _ = climb(lambda steps: 0.5 if steps >= 3 else 1.0, limit=1e9)
+    assert record.status == "stalled"
+    assert len(record.rungs) == 3 + 10
 
 
-def test_a_steady_solver_is_not_run_beyond_its_limit() -> None:
-    toy, rungs = Toy(lambda steps: 1.0 / steps), []
-    assert _climb(toy, toy_solver(steady=True), toy_bench(limit=0.1), None, rungs) == "time limit"
-    assert toy.asked == [1, 2, 3, 4, 6, 9]  # 14 steps would take 0.14 s
+def test_a_steady_solver_is_not_run_beyond_its_limit(climb: Any) -> None:
+    record, asked = climb(lambda steps: 1.0 / steps, limit=0.1, steady=True)
+    assert record.status == "time limit"
+    assert asked == [1, 2, 3, 4, 6, 9]  # 14 steps would take 0.14 s
 
 
-def test_a_direct_solver_runs_once() -> None:
-    toy, rungs = Toy(lambda steps: 0.1), []
-    assert _climb(toy, toy_solver(direct=True), toy_bench(), None, rungs) == "converged"
-    assert toy.asked == [1]
+def test_a_direct_solver_runs_once(climb: Any) -> None:
+    record, asked = climb(lambda steps: 0.1, direct=True)
+    assert record.status == "converged"
+    assert asked == [1]
 
 
 def test_patience_is_a_multiple_of_our_time() -> None:
@@ -389,47 +394,61 @@ def told(value: float, gap: float, *, ended: bool = False) -> Answer:
     return Answer(np.zeros(1), 1, ended, value, gap)
 
 
+def asked_of(name: str, *answers: Answer, yardstick: Yardstick) -> tuple[list[float], str]:
+    """Return the tolerances that a solver is asked for which answers so, and why that ended."""
+    left = iter(answers)
+
+    def answer(setting: float) -> Answer:
+        try:
+            return next(left)
+        except StopIteration:
+            raise SolverError("out of answers") from None
+
+    solver = Script(answer)
+    record = measure(solver, name, replace(toy_bench(), yardstick=yardstick))  # type: ignore[arg-type]
+    return solver.asked, record.status
+
+
 def test_tolerances_follow_the_unit_that_the_runs_tell() -> None:
-    asked = _tolerances(SOLVERS[OURS], Yardstick(0.7))
-    assert next(asked) == ACCURACIES[0]
-    assert asked.send(told(0.2, 0.009)) == pytest.approx(1e-2 * 0.5)  # 0.009 > 1e-2 * 0.5
-    assert asked.send(told(0.2, 0.004)) == pytest.approx(1e-3 * 0.5)
-    assert asked.send(told(0.2, 0.0004)) == pytest.approx(1e-4 * 0.5)
-    with pytest.raises(StopIteration):
-        asked.send(told(0.2, 0.0004, ended=True))
+    answers = [told(0.2, 0.009), told(0.2, 0.004), told(0.2, 0.0004), told(0.2, 0.0004, ended=True)]
+    asked, status = asked_of(OURS, *answers, yardstick=Yardstick(0.7))
+    # 0.009 > 1e-2 * 0.5: the first accuracy is asked for twice.
+    assert asked == pytest.approx([ACCURACIES[0], 1e-2 * 0.5, 1e-3 * 0.5, 1e-4 * 0.5])
+    assert status == "ended"
 
 
 def test_tolerances_fall_by_ten_where_nothing_is_known_yet() -> None:
-    asked = _tolerances(SOLVERS[OURS], Yardstick(0.7))
-    next(asked)
-    assert asked.send(told(0.7, 0.009)) == pytest.approx(1e-3)
-    relative = _tolerances(SOLVERS[OURS], Yardstick(0.7, "minimum"))
-    next(relative)
+    asked, _ = asked_of(OURS, told(0.7, 0.009), yardstick=Yardstick(0.7))
+    assert asked == pytest.approx([ACCURACIES[0], 1e-3])
+    asked, _ = asked_of(OURS, told(0.2, 0.009), yardstick=Yardstick(0.7, "minimum"))
     # P* is at least 0.2 - 0.009: that is what accuracies are relative to.
-    assert relative.send(told(0.2, 0.009)) == pytest.approx(1e-2 * 0.191)
+    assert asked[1:] == pytest.approx([1e-2 * 0.191])
 
 
 def test_estimators_begin_with_their_default_and_are_asked_relative_to_the_value() -> None:
-    asked = _tolerances(SOLVERS[ESTIMATORS], Yardstick(0.7))
-    assert next(asked) == DEFAULT_TOL
+    answers = [told(0.2, 2e-4), told(0.2, 5e-5), told(0.2, 5e-7)]
+    asked, status = asked_of(ESTIMATORS, *answers, yardstick=Yardstick(0.7))
     # 2e-4 proves 1e-2 and 1e-3 of 0.5; to 1e-4, which is 2.5e-4 of the value 0.2, it is not near.
-    assert asked.send(told(0.2, 2e-4)) == pytest.approx(1e-4 * 0.5 / 0.2)
-    assert asked.send(told(0.2, 5e-5)) == pytest.approx(1e-6 * 0.5 / 0.2)
-    with pytest.raises(StopIteration):
-        asked.send(told(0.2, 5e-7))
+    assert asked == pytest.approx([DEFAULT_TOL, 1e-4 * 0.5 / 0.2, 1e-6 * 0.5 / 0.2])
+    assert status == "reached"
 
 
 def test_the_tolerance_of_an_estimator_has_the_unit_that_it_is_asked_in() -> None:
     data = data_for("logistic")
     problem = Problem("made", "logistic", 1.0)
-    default = AcceleGradClassifier()
-    assert default.tol == AcceleGradRegressor().tol == DEFAULT_TOL
+    assert AcceleGradClassifier().tol == AcceleGradRegressor().tol == DEFAULT_TOL
     start = problem.model(data).value(np.zeros(data.X.shape[1]))
-    watch = Watch(
-        default.set_params(fit_intercept=False)._objective().on(data.X, data.y, None),
-        default._settings(),
-        None,
+    settings = Settings(
+        max_iter=100,
+        tol=DEFAULT_TOL,
+        batch_size=None,
+        diameter="auto",
+        output="average",
+        n_iter_no_change=5,
+        progress=False,
     )
+    objective = Objective("logistic", 1e-4, 0.0, None, fit_intercept=False)
+    watch = Watch(objective.on(data.X, data.y, None), settings, None)
     for value in (0.3, 1e-9):
         unit = SOLVERS[ESTIMATORS].unit(value, start)
         assert DEFAULT_TOL * unit == pytest.approx(watch.target(value), rel=1e-12)
@@ -495,8 +514,9 @@ def test_a_process_that_dies_is_told_of_and_replaced() -> None:
     with BenchWorker() as worker:
         worker.load(data)
         worker.warm_up("ridge", problem)
-        worker._worker._process.kill()
-        worker._worker._process.join()
+        (process,) = multiprocessing.active_children()
+        process.kill()
+        process.join()
         with pytest.raises(SolverError, match="ended by itself"):
             worker.fit("ridge", problem, 1, {}, 60.0)
         assert worker.fit("ridge", problem, 1, {}, 60.0).seconds > 0

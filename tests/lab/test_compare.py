@@ -21,21 +21,17 @@ from accelegrad.cli.compare import add_compare
 from accelegrad.data.datasets import DataError
 from accelegrad.lab.compare.compare import CompareRequest, compare
 from accelegrad.lab.compare.peers import chosen_peers, ladder, shown
-from accelegrad.lab.compare.problem import (
-    find_minimum,
-    imported_data,
-    minimum_task,
-    model_of,
-    rows_of,
-)
+from accelegrad.lab.compare.problem import imported_data
 from accelegrad.lab.compare.runs import METHODS
 from accelegrad.lab.engine import minimum as minima
 from accelegrad.lab.engine import tasks
+from accelegrad.lab.engine.model_tasks import find_minimum, minimum_task, model_of, used_columns
 from accelegrad.lab.engine.peers import COMPARED, SOLVERS
 from accelegrad.lab.engine.tasks import Outcome, Store
 from accelegrad.lab.report import stills
 from accelegrad.problems.linear_model import LinearModel
-from accelegrad.problems.losses import LOSSES, make_loss
+from accelegrad.problems.losses import LOSSES
+from reference.losses import PARAMETER, loss_values
 
 KINKED = ("hinge", "absolute", "quantile", "epsilon_insensitive")
 OPTIONS = {"quantile": {"quantile": 0.8}, "epsilon_insensitive": {"epsilon": 0.3}, "huber": {}}
@@ -83,22 +79,10 @@ def data_for(loss: str, path: Path) -> tuple[Path, np.ndarray, np.ndarray]:
 
 
 def objective(loss: str, X: np.ndarray, y: np.ndarray, l2: float) -> Objective:
-    """Return the objective, written down anew for the losses that others minimise too."""
-    pointwise: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-        "logistic": lambda m: np.log1p(np.exp(-y * m)),
-        "hinge": lambda m: np.maximum(0, 1 - y * m),
-        "squared_hinge": lambda m: np.maximum(0, 1 - y * m) ** 2,
-        "squared": lambda m: (m - y) ** 2 / 2,
-        "absolute": lambda m: np.abs(m - y),
-        "huber": lambda m: np.where(
-            np.abs(m - y) <= 1.35, (m - y) ** 2 / 2, 1.35 * np.abs(m - y) - 1.35**2 / 2
-        ),
-        "quantile": lambda m: np.where(m < y, 0.8 * (y - m), 0.2 * (m - y)),
-        "epsilon_insensitive": lambda m: np.maximum(0, np.abs(m - y) - 0.3),
-    }
-    ours = make_loss(loss, **OPTIONS.get(loss, {}))
-    cost = pointwise.get(loss, lambda m: ours.value(m, y))
-    return lambda w: float(cost(X @ w).mean() + l2 / 2 * w @ w)
+    """Return the objective, written down anew."""
+    defaults = {"huber": 1.35, "squared_epsilon_insensitive": 0.1}
+    parameter = OPTIONS.get(loss, {}).get(PARAMETER.get(loss), defaults.get(loss))
+    return lambda w: float(loss_values(loss, X @ w, y, parameter=parameter).mean() + l2 / 2 * w @ w)
 
 
 def logistic_minimum(X: np.ndarray, y: np.ndarray, l2: float) -> np.ndarray:
@@ -249,7 +233,7 @@ def test_results_are_used_again(classes: CompareRequest, monkeypatch: pytest.Mon
     def refuse(parameters: dict[str, Any], store: Store) -> Outcome:
         raise AssertionError(f"computed again: {parameters}")
 
-    for kind in ("compare-run", "compare-minimum", "compare-peer"):
+    for kind in ("compare-run", "model-minimum", "compare-peer"):
         monkeypatch.setitem(tasks.TASKS, kind, refuse)
     times = {path: path.stat().st_mtime_ns for path in (classes.out / "results").iterdir()}
     compare(classes)
@@ -578,5 +562,5 @@ def test_a_model_is_what_the_file_says(tmp_path: Path) -> None:
     model = model_of(parameters, store)
     np.testing.assert_array_equal(model.y, y)
     np.testing.assert_array_equal(model.X.toarray(), X)
-    assert rows_of(data, store).empty_columns == 0
+    assert used_columns(parameters, store).empty == 0
     assert minimum_task({**parameters, "method": "adagrad"}) == minimum_task(parameters)

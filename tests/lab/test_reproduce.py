@@ -14,6 +14,8 @@ from accelegrad.cli import main as cli
 from accelegrad.data.datasets import as_binary
 from accelegrad.lab.engine.content import Verdict
 from accelegrad.lab.engine.experiment import Family, Results, Setup, slope, verdict_of
+from accelegrad.lab.engine.model_tasks import minimum_task as text_minimum
+from accelegrad.lab.engine.model_tasks import model_of
 from accelegrad.lab.engine.runner import Progress, TaskError, run_tasks
 from accelegrad.lab.engine.stored_data import imported_data
 from accelegrad.lab.engine.tasks import Outcome, Store, Task, log_spaced
@@ -24,8 +26,6 @@ from accelegrad.lab.paper import (
 )
 from accelegrad.lab.paper.regression import minimum_task, problem_of
 from accelegrad.lab.paper.reproduce import EXPERIMENTS, Request, reproduce
-from accelegrad.lab.paper.text import minimum_task as text_minimum
-from accelegrad.lab.paper.text import model_of
 from browser import wait_for
 
 SMALL = {"p": 2, "n": 60, "d": 8, "noise": 1e-2, "seed": 0}
@@ -316,20 +316,18 @@ def test_large_batch_claims_follow_the_numbers():
 
 
 def test_no_verdict_but_a_plain_one_is_left_unexplained():
-    from accelegrad.lab.paper.reproduce import _presentable
-
     bad = large_batch.adagrad_degrades(
         batch_cells(lambda b: 1.0, lambda b: 1.0), [1, 10, 100, 1000, 5000]
     )
     assert bad.verdict is Verdict.FAILS
     assert bad.explanation == ""
-    shown = _presentable(bad, set())
+    shown = bad.beside(set())
     assert shown.explanation
     assert shown.figure == ""
     good = large_batch.adagrad_degrades(
         batch_cells(lambda b: b, lambda b: 1.0), [1, 10, 100, 1000, 5000]
     )
-    assert _presentable(good, {good.figure}) == good
+    assert good.beside({good.figure}) == good
 
 
 # -- data files -----------------------------------------------------------------------------------

@@ -17,12 +17,11 @@ def value_only(x):
 MODEL = ag.LinearModel(np.eye(3), np.array([1.0, -1.0, 1.0]))
 
 CASES = {
-    "x0 two-dimensional": (
-        dict(x0=np.ones((2, 2))),
+    "x0 two-dimensional for a model": (
+        dict(fun=MODEL, x0=np.ones((3, 1))),
         ValueError,
-        r"x0 must be one-dimensional.*\(2, 2\)",
+        r"x0 must be one-dimensional.*\(3, 1\)",
     ),
-    "x0 scalar": (dict(x0=1.0), ValueError, r"x0 must be one-dimensional"),
     "x0 empty": (dict(x0=[]), ValueError, r"x0 must have at least one entry"),
     "x0 NaN": (dict(x0=[1.0, np.nan]), ValueError, r"x0 must be finite, but x0\[1\] is nan"),
     "x0 inf": (dict(x0=[np.inf, 1.0]), ValueError, r"x0\[0\] is inf"),
@@ -133,7 +132,7 @@ CASES = {
         TypeError,
         r"no option 'max_iters': did you mean 'max_iter'\?",
     ),
-    "option unknown": (dict(learning_rate=3), TypeError, r"no option 'learning_rate'.*Allowed: "),
+    "option unknown": (dict(depth=3), TypeError, r"no option 'depth'.*Allowed: "),
     "epsilon missing": (
         dict(method="universal"),
         ValueError,

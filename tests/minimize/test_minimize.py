@@ -432,6 +432,33 @@ def test_import_is_light():
     assert run.stdout.strip() == "[]"
 
 
+def test_public_names_are_found_when_asked_for():
+    """Nothing is loaded before; the type checker's list of names is that of the package."""
+    import ast
+    import subprocess
+    import sys
+    from pathlib import Path
+
+    code = (
+        "import sys, accelegrad as ag; before = [m for m in sys.modules if m[:11] == 'accelegrad.']; "
+        "assert set(ag.__all__) <= set(dir(ag)); assert callable(ag.minimize); "
+        "assert ag.kernels.__name__ == 'accelegrad.kernels'; "
+        "from accelegrad import *; print(before, all(name in globals() for name in ag.__all__))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "[] True"
+    with pytest.raises(AttributeError, match="no attribute 'minimise'"):
+        _ = ag.minimise
+    tree = ast.parse(Path(ag.__file__).read_text(encoding="utf-8"))
+    typed = [
+        name.name
+        for block in tree.body if isinstance(block, ast.If)
+        for line in block.body if isinstance(line, ast.ImportFrom)
+        for name in line.names
+    ]  # fmt: skip
+    assert sorted(typed) == sorted(ag.__all__)
+
+
 def test_non_smooth_needs_no_other_method():
     problem = AbsoluteDeviations.random(60, 5, 4)
     x_star = problem.minimiser

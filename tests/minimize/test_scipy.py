@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scipy.optimize import Bounds, LinearConstraint, lsq_linear
+from scipy.optimize import Bounds, NonlinearConstraint, lsq_linear
 from scipy.optimize import minimize as scipy_minimize
 
 import accelegrad as ag
@@ -83,13 +83,13 @@ def test_tol_and_maxiter_are_understood():
 def test_what_cannot_be_done_is_refused():
     with pytest.raises(ValueError, match="jac is None"):
         scipy_minimize(PROBLEM.value, np.zeros(5), method=ag.scipy_method)
-    with pytest.raises(ValueError, match="constraints are not supported"):
+    with pytest.raises(TypeError, match=r"constraints must be scipy\.optimize\.LinearConstraint"):
         scipy_minimize(
             PROBLEM,
             np.zeros(5),
             jac=True,
             method=ag.scipy_method,
-            constraints=LinearConstraint(np.eye(5), 0, 1),
+            constraints=NonlinearConstraint(np.sum, 0, 1),
         )
     with pytest.raises(TypeError, match="did you mean 'diameter'"):
         scipy_minimize(

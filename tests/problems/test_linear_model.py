@@ -163,7 +163,7 @@ def test_value_and_gradient_are_those_of_plain_loops(loss: str, form: str, dtype
         np.testing.assert_allclose(model.value(w), value, **tolerance)
         np.testing.assert_allclose(model.gradient(w), gradient, **tolerance)
         both = model.value_and_gradient(w)
-        at = model.evaluate(w)
+        at = model.at(w)
         assert both[0] == at.value == model.value(w)
         np.testing.assert_array_equal(both[1], at.gradient)
         np.testing.assert_array_equal(model.gradient(w), at.gradient)
@@ -210,7 +210,7 @@ def test_an_evaluation_does_not_change_with_the_callers_array() -> None:
     X, y = data("logistic")
     model = LinearModel(X, y, l2=0.5)
     w = np.ones(5)
-    at = model.evaluate(w)
+    at = model.at(w)
     expected = model.value_and_gradient(w)
     w[:] = 7.0
     assert at.value == expected[0]
@@ -412,7 +412,7 @@ def test_an_intercept_that_is_off_costs_no_more_than_its_own_loss(loss: str) -> 
         true_gap = model.value(point) - model.value(w)
         assert model.dual_gap(point) == pytest.approx(true_gap, abs=1e-11)
         # Scaling alone would not do: the bound at the slopes as they are is worse.
-        scaled = model.value(point) - model.dual_value_at(model.evaluate(point).derivatives)
+        scaled = model.value(point) - model.dual_value_at(model.at(point).derivatives)
         assert model.dual_gap(point) <= scaled + 1e-13
         if shift >= 0.1:
             assert model.dual_gap(point) < 0.99 * scaled
@@ -433,7 +433,7 @@ def test_dual_values_are_below_the_optimum_for_losses_with_kinks(loss, intercept
         bounds.append(model.dual_value(point))
         assert model.dual_gap(point) >= model.value(point) - optimum - 1e-9
         # As good as the slopes themselves, and as the trivial bound.
-        slopes = model.evaluate(point).derivatives
+        slopes = model.at(point).derivatives
         assert bounds[-1] >= model.dual_value_at(slopes) - 1e-12 * model.value(point)
         assert bounds[-1] >= -1e-12
     assert max(bounds) <= optimum + 1e-9
@@ -491,7 +491,7 @@ def test_weak_duality(loss, intercept, seed, scale, l2) -> None:
     model = LinearModel(X, y, loss, l2=10.0**l2, fit_intercept=intercept, **EXTRAS)
     rng = np.random.default_rng(seed)
     first, second = 10.0**scale * rng.normal(size=(2, model.n_parameters))
-    slopes = model.evaluate(first).derivatives
+    slopes = model.at(first).derivatives
     lowest = min(model.value(point) for point in (0.0 * first, first, second))
     # Rounding is relative to the terms of the bound, the largest of which is the value there.
     slack = 1e-12 * (1.0 + model.value(first))
@@ -505,7 +505,7 @@ def test_gap_without_intercept_is_the_explicit_formula_near_the_optimum() -> Non
         X, y = data(loss)
         model = LinearModel(X, y, loss, l2=0.4, sample_weight=np.arange(23.0), **EXTRAS)
         w = 0.1 * np.random.default_rng(9).normal(size=5)
-        at = model.evaluate(w)
+        at = model.at(w)
         p = np.arange(23.0) / np.arange(23.0).sum()
         conjugates = make_loss(loss, **EXTRAS).conjugate(at.derivatives, y)
         combination = sum(p[i] * at.derivatives[i] * X[i] for i in range(23))
@@ -537,7 +537,7 @@ def test_gap_far_from_the_optimum_is_that_of_the_best_multiple_of_the_slopes(los
     for l2, scale in product(np.geomspace(0.02, 5.0, 12), (0.01, 0.3, 3.0)):
         model = LinearModel(X, y, loss, l2=l2, **EXTRAS)
         w = scale * np.random.default_rng(10).normal(size=5)
-        slopes = model.evaluate(w).derivatives
+        slopes = model.at(w).derivatives
         # These conjugates grow in proportion to theta, so that the bound used is D itself.
         top = minimize_scalar(
             lambda c, model=model, slopes=slopes: -model.dual_value_at(c * slopes),
@@ -641,7 +641,7 @@ def test_dual_needs_an_l2_term_where_there_are_few_rows() -> None:
 
 def test_slopes_of_the_wrong_length() -> None:
     X, y = data("logistic")
-    with pytest.raises(ValueError, match=r"derivatives must have one entry a row, 23 .* has 5"):
+    with pytest.raises(ValueError, match=r"derivatives must have one entry per row, 23 .* has 5"):
         LinearModel(X, y, l2=1.0).dual_value_at(np.zeros(5))
 
 
@@ -745,7 +745,7 @@ def test_the_first_bad_row_of_large_data() -> None:
 @pytest.mark.parametrize(
     ("y", "loss", "error", "message"),
     [
-        (GOOD_Y[:-1], "logistic", ValueError, r"y must have one entry a row of X, 23, .* has 22"),
+        (GOOD_Y[:-1], "logistic", ValueError, r"y must have one entry per row of X, 23, .* has 22"),
         (GOOD_Y[:, None], "logistic", ValueError, r"y must be one-dimensional"),
         (np.full(23, np.nan), "squared", ValueError, r"y must be finite, but y\[0\] is nan"),
         (GOOD_Y + 0j, "squared", TypeError, r"y must be real"),
@@ -773,7 +773,7 @@ def test_wrong_targets(y: object, loss: str, error: type, message: str) -> None:
 @pytest.mark.parametrize(
     ("weight", "error", "message"),
     [
-        (np.ones(22), ValueError, r"sample_weight must have one entry a row of X, 23, .* has 22"),
+        (np.ones(22), ValueError, r"sample_weight must have one entry per row of X, 23, .* has 22"),
         (np.where(np.arange(23) == 5, -1.0, 1.0), ValueError, r"sample_weight\[5\] is -1"),
         (np.where(np.arange(23) == 5, np.nan, 1.0), ValueError, r"sample_weight must be finite"),
         (np.zeros(23), ValueError, r"sample_weight must have an entry > 0"),
@@ -807,7 +807,7 @@ def test_wrong_options(options: dict, error: type, message: str) -> None:
 def test_wrong_parameters() -> None:
     model = LinearModel(GOOD_X, GOOD_Y)
     calls = [
-        model.value, model.gradient, model.value_and_gradient, model.evaluate,
+        model.value, model.gradient, model.value_and_gradient, model.at,
         lambda w: model.batch_value_and_gradient(w, [0]),
     ]  # fmt: skip
     for call in calls:
@@ -919,3 +919,17 @@ def test_a_model_of_some_rows_is_that_of_these_rows_alone(sparse, weighted):
     assert part.dual_gap(point) == alone.dual_gap(point)
     assert whole.n_samples == 30
     assert whole.l2 == 0.1
+
+
+def test_a_sparse_matrix_with_entries_outside_of_it_is_refused():
+    """Compiled code would read or write there."""
+    X, y = sp.random(20, 8, 0.3, format="csr", random_state=0), np.ones(20)
+    for change, message in (
+        (lambda X: X.indices.__setitem__(5, 8), "column numbers from 0 to 7, .* to 8"),
+        (lambda X: X.indices.__setitem__(5, -1), "numbers from -1 to"),
+        (lambda X: X.indptr.__setitem__(3, X.indptr[-1]), "indptr that does not fall"),
+    ):
+        changed = X.copy()
+        change(changed)
+        with pytest.raises(ValueError, match=message):
+            LinearModel(changed, y)

@@ -26,7 +26,6 @@ from accelegrad.problems.penalties import (
     NuclearNorm,
     OnLeading,
     Penalty,
-    _Foreign,
     as_penalty,
 )
 
@@ -800,7 +799,7 @@ def test_small_slopes_are_cancelled(name):
         (
             lambda: GroupL2(1, [0, 1], weights=[1.0]),
             ValueError,
-            r"weights must have one entry a group, 2, but it has 1",
+            r"weights must have one entry per group, 2, but it has 1",
         ),
         (
             lambda: GroupL2(1, [0, 1], weights=[1.0, -1.0]),
@@ -971,7 +970,7 @@ class Subclass(Penalty):
 
 def test_foreign_penalties_tell_what_they_can():
     full, bare = as_penalty(OwnSquare()), as_penalty(OwnMaximum(2.0))
-    assert isinstance(full, _Foreign)
+    assert isinstance(full, Penalty)
     assert (full.separable, full.dimension, full.level_radius(8.0)) == (True, 1, 4.0)
     assert (full.value(np.array([4.0])), full.prox(np.array([4.0]), 1.0).tolist()) == (8.0, [2.0])
     assert full.prox(np.array([4.0]), 1.0).dtype == np.float64

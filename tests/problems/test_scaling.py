@@ -26,6 +26,7 @@ from accelegrad.run.loop import Run
 from accelegrad.run.options import Options
 from accelegrad.run.oracle import ModelOracle
 from accelegrad.run.progress import Progress
+from stepping import oracle_of
 
 N, D = 60, 7
 
@@ -68,7 +69,7 @@ def test_operations_are_those_of_one_matrix(shift):
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("block", [3, 1 << 18])
 def test_scales_are_those_of_scikit_learn(monkeypatch, block, dtype, layout, weighted):
-    monkeypatch.setattr(scaling, "_BLOCK_ENTRIES", block)
+    monkeypatch.setattr(scaling, "BLOCK_ENTRIES", block)
     X, y, weights = data(1, density=0.6)
     X = X.astype(dtype)
     weights = np.where(weights > 0.3, weights, 0.0) if weighted else None
@@ -192,10 +193,6 @@ RULES = {
 PROBED = 1e-8
 
 
-def oracle_of(model):
-    return lambda x: KnownEvaluation(x, *model.value_and_gradient(x))
-
-
 def standardised(X, weights, intercept):
     if intercept:
         scaler = StandardScaler().fit(X, sample_weight=weights)
@@ -221,7 +218,10 @@ def test_rescaled_is_the_rule_on_standardised_data(name, sparse, intercept, weig
     a, b = plain.init(start), rescaled.init(change.apply(start))
     exact = PROBED if name == "distance-free" else 1e-10
     for t in range(100):
-        there, here = plain.step(a, oracle_of(model)), rescaled.step(b, oracle_of(raw))
+        there, here = (
+            plain.step(a, oracle_of(model.value_and_gradient)),
+            rescaled.step(b, oracle_of(raw.value_and_gradient)),
+        )
         a, b = there.state, here.state
         assert here.weight == pytest.approx(there.weight, rel=exact)
         if t < 20:  # later, gradients near zero are mostly rounding
@@ -276,7 +276,7 @@ def test_query_and_update_are_the_step(name):
     for _ in range(20):
         assert rescaled.weight(a) == RULES[name].weight(a)
         a = rescaled.update(a, raw.gradient(rescaled.query(a)))
-        b = rescaled.step(b, oracle_of(raw)).state
+        b = rescaled.step(b, oracle_of(raw.value_and_gradient)).state
         assert np.array_equal(rescaled.output(a), rescaled.output(b))
 
 
@@ -311,7 +311,11 @@ def test_frozen_samples_are_passed_on_in_the_right_coordinates():
     for x, v in zip(samples.asked, same.asked, strict=False):
         np.testing.assert_allclose(x, change.scale * v, rtol=PROBED)
     # An oracle that cannot be frozen does not seem to be able to.
-    probed = Rescaled(inner, change).step(inner.init(np.zeros(D)), oracle_of(raw)).state
+    probed = (
+        Rescaled(inner, change)
+        .step(inner.init(np.zeros(D)), oracle_of(raw.value_and_gradient))
+        .state
+    )
     assert probed.start_value == pytest.approx(np.log(2))
 
 
@@ -329,7 +333,7 @@ def test_against_liblinear_on_badly_scaled_data():
         rescaled = Rescaled(rule, column_scaling(model))
         state = rescaled.init(np.zeros(D))
         for _ in range(500):
-            state = rescaled.step(state, oracle_of(model)).state
+            state = rescaled.step(state, oracle_of(model.value_and_gradient)).state
         gap = model.value(rescaled.last(state)) - minimum
         assert -1e-10 <= gap / (start - minimum) <= 1e-6
 

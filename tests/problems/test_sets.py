@@ -19,8 +19,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.linalg import block_diag
-from scipy.optimize import linprog, minimize
+from scipy.optimize import linprog, minimize, nnls
 
+from accelegrad.problems.polyhedron import Polyhedron
 from accelegrad.problems.sets import (
     Affine,
     Ball,
@@ -32,7 +33,6 @@ from accelegrad.problems.sets import (
     Product,
     Simplex,
     WholeSpace,
-    _Foreign,
     as_feasible_set,
 )
 
@@ -197,6 +197,19 @@ def naive_halfspace(x, normal, offset):
     if math.fsum(normal * x) <= offset:
         return np.array(x)
     return naive_affine(x, normal[None, :], np.array([offset]))
+
+
+def naive_polyhedron(x, G, h):
+    """Lawson and Hanson's least distance programming for G u <= h, then the equations that hold."""
+    distance = h - G @ x
+    if (distance >= 0.0).all():
+        return np.array(x)
+    size = np.abs(distance).max()
+    multipliers = nnls(np.vstack([-G.T, -distance / size]), np.eye(x.size + 1)[-1], maxiter=10**5)[
+        0
+    ]
+    held = multipliers > 0.0
+    return naive_affine(x, G[held], h[held])
 
 
 # --------------------------------------------------------------------------- the cases
@@ -377,6 +390,49 @@ def deficient_affine_case(rng, scale, d):
     return affine_case(rng, scale, d, copies=3)
 
 
+def polyhedron_case(rng, scale, d, bounded=False):
+    """Rows with one limit or two, an equation among them, and bounds, around an inner point."""
+    rows = max(1, d // 2)
+    A, inner = rng.standard_normal((rows, d)), scale * rng.standard_normal(d)
+    level, room = A @ inner, scale * rng.uniform(0.1, 1.0, (2, rows))
+    low = np.where(rng.uniform(size=rows) < 0.4, -INF, level - room[0])
+    high = np.where(rng.uniform(size=rows) < 0.4, INF, level + room[1])
+    if d > 2:
+        low[0] = high[0] = level[0]
+    lower, upper = (
+        inner - scale * rng.uniform(0.1, 1.0, d),
+        inner + scale * rng.uniform(0.1, 1.0, d),
+    )
+    if not bounded:
+        lower[rng.uniform(size=d) < 0.5] = -INF
+        upper[rng.uniform(size=d) < 0.5] = INF
+    null = np.linalg.svd(A[low == high])[2][np.count_nonzero(low == high) :]
+    G, h = np.vstack([A, -A, np.eye(d), -np.eye(d)]), np.concatenate([high, -low, upper, -lower])
+    G, h = G[np.isfinite(h)], h[np.isfinite(h)]
+    inequalities = np.tile(low < high, 2)[np.isfinite(np.concatenate([high, -low]))]
+    inequalities = np.append(inequalities, np.ones(len(h) - len(inequalities), dtype=bool))
+
+    def sample(r):
+        way = r.standard_normal(len(null)) @ null
+        speed, left = (G @ way)[inequalities], (h - G @ inner)[inequalities]
+        longest = min((left / speed)[speed > 0.0], default=100.0 * scale)
+        return inner + r.choice([r.uniform(), 1.0]) * longest * way
+
+    linear = Linear.plain(d, lower, upper, G[: len(h)], h)
+    return Case(
+        Polyhedron(A, low, high, bounds=(lower, upper)),
+        d,
+        sample,
+        lambda x: naive_polyhedron(x, G, h),
+        linear,
+        float(np.abs(inner).max() + 3 * scale * math.sqrt(d)),
+    )
+
+
+def polytope_case(rng, scale, d):
+    return polyhedron_case(rng, scale, d, bounded=True)
+
+
 def whole_case(rng, scale, d):
     return Case(
         WholeSpace(),
@@ -459,6 +515,7 @@ BOUNDED = [
     "central_ball",
     "centred_l1",
     "l1",
+    "polytope",
     "scalar_box",
     "simplex",
 ]
@@ -1293,7 +1350,7 @@ class OwnSegment:
 
 def test_foreign_sets_tell_what_they_can():
     full, bare = as_feasible_set(OwnSegment()), as_feasible_set(OwnSimplex(1.0))
-    assert isinstance(full, _Foreign)
+    assert isinstance(full, FeasibleSet)
     assert (full.diameter, full.dimension) == (2.0, 1)
     assert full.linear_minimum(np.array([3.0])) == -3.0
     np.testing.assert_array_equal(full.project(np.array([5.0])), [1.0])

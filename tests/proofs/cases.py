@@ -17,12 +17,12 @@ from proofs.extended import (
     CLASSIFICATION,
     CURVATURES,
     LOSSES,
-    PARAMETER,
     LinearObjective,
     PenaltyFormula,
     SetFormula,
 )
 from proofs.functions import Function, literal
+from reference.losses import PARAMETER
 
 Vector = Any
 
@@ -44,11 +44,14 @@ SETS = (
     "NonNegative",
     "Halfspace",
     "Affine",
+    "Polyhedron",
     "Product",
     "WholeSpace",
     "OnlyBall",
     "OnlyBox",
 )
+#: The share of polyhedra among the sets, where they may be drawn
+POLYHEDRA = 0.12
 PENALTIES = ("L1", "ElasticNet", "GroupL2", "NuclearNorm", "OwnRidge")
 LAYOUTS = ("C", "F", "CSR")
 
@@ -245,6 +248,8 @@ def build_set(formula: SetFormula) -> Any:
     given = formula.arguments
     if formula.name == "Product":
         return ag.Product([(build_set(block), size) for block, size in given["blocks"]])
+    if formula.name == "Polyhedron":
+        given = {name: value for name, value in given.items() if name != "inner"}
     if formula.name.startswith("Only"):
         return OnlyProject(getattr(ag, formula.name[4:])(**given))
     return getattr(ag, formula.name)(**given)
@@ -254,7 +259,8 @@ def set_text(formula: SetFormula) -> str:
     given = formula.arguments
     if formula.name == "Product":
         return f"ag.Product([{', '.join(f'({set_text(block)}, {size})' for block, size in given['blocks'])}])"
-    inside = ", ".join(f"{name}={literal(value)}" for name, value in given.items())
+    told = {name: value for name, value in given.items() if name != "inner"}
+    inside = ", ".join(f"{name}={literal(value)}" for name, value in told.items())
     if formula.name.startswith("Only"):
         return f"OnlyProject(ag.{formula.name[4:]}({inside}))"
     return f"ag.{formula.name}({inside})"
@@ -405,8 +411,12 @@ def draw_set(
     rng: np.random.Generator, d: int, scale: float, names: Any = SETS, depth: int = 0
 ) -> SetFormula:
     """Draw a set of d coordinates, of about this size."""
-    names = [name for name in names if not (name == "Product" and (d < 2 or depth))]
-    name = _pick(rng, names)
+    # Of another stream of numbers: what seeds drew before there were polyhedra stays as it was.
+    polyhedra = rng.spawn(1)[0]
+    if "Polyhedron" in names and polyhedra.random() < POLYHEDRA:
+        return _draw_polyhedron(polyhedra, d, scale)
+    left_out = {"Polyhedron"} | ({"Product"} if d < 2 or depth else set())
+    name = _pick(rng, [name for name in names if name not in left_out])
     size = scale * _power(rng, -1, 1)
     shift = rng.standard_normal(d) * scale if _chance(rng, 0.6) else np.zeros(d)
     if name in ("Ball", "OnlyBall"):
@@ -441,6 +451,32 @@ def draw_set(
     inner = [n for n in SETS if n not in ("Product", "WholeSpace")]
     blocks = [(draw_set(rng, size, scale, inner, 1), size) for size in (first, d - first)]
     return SetFormula("Product", {"blocks": blocks})
+
+
+def _draw_polyhedron(rng: np.random.Generator, d: int, scale: float) -> SetFormula:
+    """Draw rows and bounds around a point; equations, twin rows and points of one corner too."""
+    inner = scale * rng.standard_normal(d) if _chance(rng, 0.8) else np.zeros(d)
+    rows = int(rng.integers(1, d + 3))
+    A = rng.standard_normal((rows, d)) * _pick(rng, [1.0, 1e-6, 1e6])
+    if _chance(rng, 0.3):
+        A = rng.integers(-1, 2, (rows, d)).astype(float)
+    if _chance(rng, 0.3):
+        A[-1] = A[0] * _pick(rng, [1.0, -2.0])
+    level, size = A @ inner, scale * abs(A).max(axis=1)
+    lower = level - size * rng.exponential(size=rows) * (rng.random(rows) < 0.8)
+    upper = level + size * rng.exponential(size=rows) * (rng.random(rows) < 0.8)
+    equal = rng.random(rows) < 0.2
+    lower[equal] = upper[equal] = level[equal]
+    lower[~equal & (rng.random(rows) < 0.4)] = -np.inf
+    upper[~equal & (rng.random(rows) < 0.4)] = np.inf
+    ends = inner - scale * rng.exponential(size=d), inner + scale * rng.exponential(size=d)
+    if _chance(rng, 0.5):
+        ends[0][rng.random(d) < 0.5] = -np.inf
+        ends[1][rng.random(d) < 0.5] = np.inf
+    given = {"A": A, "lower": lower, "upper": upper, "bounds": ends}
+    if _chance(rng, 0.2):
+        given["bounds"] = None
+    return SetFormula("Polyhedron", {**given, "inner": inner})
 
 
 def draw_penalty(
@@ -478,6 +514,8 @@ def bounded(formula: SetFormula | None, d: int) -> bool:
         with np.errstate(over="ignore"):
             width = np.subtract(formula.arguments["upper"], formula.arguments["lower"])
         return bool(np.isfinite(width).all())
+    if formula.name == "Polyhedron":
+        return bool(np.isfinite(build_set(formula).diameter))
     return formula.name in ("Ball", "Simplex", "L1Ball")
 
 

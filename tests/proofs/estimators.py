@@ -19,6 +19,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,7 @@ from accelegrad.sklearn import (
     AcceleGradRegressor,
     AcceleGradRegressorCV,
 )
+from reference.losses import OTHER_NAMES, PARAMETER, loss_values
 
 LONG = np.longdouble
 EPS = float(np.finfo(np.float64).eps)
@@ -401,41 +403,14 @@ def best_constant(y: np.ndarray, shares: np.ndarray, loss: str, estimator: Any) 
     return y[order[np.searchsorted(reached, level * reached[-1])]]
 
 
-def _modified_huber(m: np.ndarray, y: np.ndarray, _: Any) -> np.ndarray:
-    z = y * m
-    return np.where(z >= -1, np.maximum(0, 1 - z) ** 2, -4 * z)
-
-
-def _log_loss(m: np.ndarray, y: np.ndarray, _: Any) -> np.ndarray:
-    z = y * m
-    return np.asarray(np.maximum(-z, 0) + np.log1p(np.exp(-np.abs(z))))
-
-
-def _huber(m: np.ndarray, y: np.ndarray, estimator: Any) -> np.ndarray:
-    r, delta = np.abs(m - y), LONG(estimator.delta)
-    return np.where(r <= delta, r * r / 2, delta * (r - delta / 2))
-
-
-def _quantile(m: np.ndarray, y: np.ndarray, estimator: Any) -> np.ndarray:
-    level, under = LONG(estimator.quantile), y - m
-    return np.where(under > 0, level * under, (level - 1) * under)
-
-
-def _beyond(m: np.ndarray, y: np.ndarray, estimator: Any) -> np.ndarray:
-    return np.asarray(np.maximum(0, np.abs(m - y) - LONG(estimator.epsilon)))
+def _losses(name: str, m: np.ndarray, y: np.ndarray, estimator: Any) -> np.ndarray:
+    name = OTHER_NAMES.get(name, name)
+    parameter = LONG(getattr(estimator, PARAMETER[name])) if name in PARAMETER else None
+    return np.asarray(loss_values(name, m, y, parameter=parameter))
 
 
 LOSSES: dict[str, Callable[[Any, Any, Any], Any]] = {
-    "log_loss": _log_loss,
-    "hinge": lambda m, y, _: np.maximum(0, 1 - y * m),
-    "squared_hinge": lambda m, y, _: np.maximum(0, 1 - y * m) ** 2,
-    "modified_huber": _modified_huber,
-    "squared_error": lambda m, y, _: (m - y) ** 2 / 2,
-    "absolute_error": lambda m, y, _: np.abs(m - y),
-    "huber": _huber,
-    "quantile": _quantile,
-    "epsilon_insensitive": _beyond,
-    "squared_epsilon_insensitive": lambda m, y, estimator: _beyond(m, y, estimator) ** 2,
+    name: partial(_losses, name) for name in (*CLASSIFICATION, *REGRESSION)
 }
 
 

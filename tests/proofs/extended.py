@@ -12,6 +12,9 @@ from typing import Any, NamedTuple
 
 import mpmath
 import numpy as np
+from scipy.optimize import nnls
+
+from reference.losses import loss_values
 
 EPS = float(np.finfo(np.float64).eps)
 LONG_EPS = float(np.finfo(np.longdouble).eps)
@@ -91,34 +94,6 @@ class Known(NamedTuple):
 # -- losses ----------------------------------------------------------------------------------------
 
 
-def loss_values(name: str, m: Array, y: Array, kind: Kind, parameter: Any) -> Array:
-    """Return l(m, y) of the ten losses; `parameter` is the quantile, epsilon or delta."""
-    if name == "logistic":
-        z = y * m
-        return kind.log1p(kind.exp(-abs(z))) - np.minimum(z, 0)
-    if name in ("hinge", "squared_hinge", "modified_huber"):
-        short = np.maximum(1 - y * m, 0)
-        if name == "hinge":
-            return short
-        if name == "squared_hinge":
-            return short * short
-        return np.where(y * m >= -1, short * short, -4 * y * m)
-    r = m - y
-    if name == "squared":
-        return r * r / 2
-    if name == "absolute":
-        return abs(r)
-    if name == "huber":
-        return np.where(abs(r) <= parameter, r * r / 2, parameter * (abs(r) - parameter / 2))
-    if name == "quantile":
-        return np.maximum(-parameter * r, (1 - parameter) * r)
-    excess = np.maximum(abs(r) - parameter, 0)
-    if name == "epsilon_insensitive":
-        return excess
-    assert name == "squared_epsilon_insensitive", name
-    return excess * excess
-
-
 #: The losses with kinks, and the curvature of the others.
 CURVATURES = {
     "logistic": 0.25,
@@ -134,12 +109,6 @@ CURVATURES = {
 }
 LOSSES = tuple(CURVATURES)
 CLASSIFICATION = ("logistic", "hinge", "squared_hinge", "modified_huber")
-PARAMETER = {
-    "huber": "delta",
-    "quantile": "quantile",
-    "epsilon_insensitive": "epsilon",
-    "squared_epsilon_insensitive": "epsilon",
-}
 
 
 def loss_slopes(name: str, m: Any, y: Any, parameter: float, smoothing: float = 0.0) -> Any:
@@ -308,7 +277,7 @@ class SetFormula:
     def has_equations(self) -> bool:
         if self.name == "Product":
             return any(block.has_equations for block, _ in self.arguments["blocks"])
-        return self.name in ("Simplex", "Affine") or (
+        return self.name in ("Simplex", "Affine", "Polyhedron") or (
             self.name in ("Box",)
             and bool(np.any(np.equal(self.arguments["lower"], self.arguments["upper"])))
         )
@@ -350,6 +319,8 @@ class SetFormula:
             return x if over <= 0 else x - (over + 8 * LONG_EPS * size) / (normal @ normal) * normal
         if self.name == "Affine":
             return self._on_affine(x)
+        if self.name == "Polyhedron":
+            return self._on_polyhedron(x)
         assert self.name == "Product", self.name
         parts, first = [], 0
         for block, size in given["blocks"]:
@@ -363,6 +334,37 @@ class SetFormula:
         for _ in range(4):  # each round leaves float64's precision of what was left
             x = x - inverse @ (A @ x - b).astype(np.float64)
         return x
+
+    def _inequalities(self) -> tuple[Any, Any]:
+        """Return G and h of a polyhedron {u: G u <= h}."""
+        given = self.arguments
+        A, d = given["A"], given["A"].shape[1]
+        low, high = (-np.inf, np.inf) if given["bounds"] is None else given["bounds"]
+        limits = [
+            given["upper"],
+            -given["lower"],
+            np.broadcast_to(high, d),
+            -np.broadcast_to(low, d),
+        ]
+        G, h = np.vstack([A, -A, np.eye(d), -np.eye(d)]), np.concatenate(limits)
+        lengths = np.linalg.norm(G, axis=1)
+        kept = np.isfinite(h) & (lengths > 0)
+        return G[kept] / lengths[kept, None], h[kept] / lengths[kept]
+
+    def _on_polyhedron(self, x: Any) -> Any:
+        """Least distance programming, then the equations that hold; else the point drawn around."""
+        G, h = self._inequalities()
+        for _ in range(4):  # from far away the first time leaves the rounding of large numbers
+            distance = (h - G @ x).astype(np.float64)
+            if self.excess(x, LONG) <= 4 * LONG_EPS:
+                return x
+            rows = np.vstack([-G.T, -distance / abs(distance).max()])
+            held = nnls(rows, np.eye(len(rows))[-1], maxiter=10**4)[0] > 0
+            inverse = np.linalg.pinv(G[held])
+            for _ in range(4):
+                x = x - inverse @ (G[held] @ x - h[held]).astype(np.float64)
+        inside = self.excess(x, LONG) <= 4 * LONG_EPS
+        return x if inside else np.asarray(self.arguments["inner"], dtype=np.longdouble)
 
     def excess(self, x: Any, kind: Kind) -> Any:
         """Return how far outside a point is, relative to the numbers involved; at most 0 inside."""
@@ -404,6 +406,9 @@ class SetFormula:
             A, b = kind.array(given["A"]), kind.array(given["b"])
             scale = np.array([kind.norm(row) for row in A]) * kind.norm(x) + abs(b) + tiny
             return (abs(A @ x - b) / scale).max()
+        if self.name == "Polyhedron":
+            G, h = (kind.array(part) for part in self._inequalities())
+            return ((G @ x - h) / (kind.norm(x) + abs(h) + tiny)).max() if len(h) else zero
         worst, first = zero, 0
         for block, size in given["blocks"]:
             worst = max(worst, block.excess(x[first : first + size], kind))

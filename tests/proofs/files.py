@@ -346,12 +346,12 @@ def joined(blocks: list[Any]) -> tuple[Any, Any]:
 @contextmanager
 def pieces_of(size: int) -> Iterator[None]:
     """Let text be read so many bytes at a time."""
-    before = text_blocks._PIECE
-    text_blocks._PIECE = size
+    before = text_blocks.PIECE
+    text_blocks.PIECE = size
     try:
         yield
     finally:
-        text_blocks._PIECE = before
+        text_blocks.PIECE = before
 
 
 def assert_same(got: tuple[Any, Any], table: Table, how: str) -> None:

@@ -180,6 +180,8 @@ class Mistake(NamedTuple):
 def _sets() -> Iterator[Mistake]:
     for name in ("Ball", "Box", "Simplex", "L1Ball", "Halfspace", "Affine", "Product"):
         yield Mistake(f"problems.sets:{name}.linear_minimum", raised(1e-3), "0.1 % too high")
+    yield Mistake("problems.polyhedron:Polyhedron.linear_minimum", raised(1e-3), "0.1 % too high")
+    yield Mistake("problems.polyhedron:_limit_sum", first_raised(1e-3), "0.1 % too high")
     yield Mistake("problems.sets:NonNegative.linear_minimum", always(0.0), "0 for every slope")
     for name in ("FeasibleSet", "Halfspace", "Affine"):
         yield Mistake(
@@ -238,7 +240,9 @@ def _models() -> Iterator[Mistake]:
     )
     yield Mistake(f"{dual}.value_at", raised(1e-3), "0.1 % too high")
     yield Mistake(f"{dual}.by", raised(1e-3), "0.1 % too high")
+    yield Mistake(f"{dual}.bound", raised(1e-3), "0.1 % too high")
     yield Mistake(f"{dual}.distance_bound", scaled(0.999), "0.1 % too short")
+    yield Mistake(f"{dual}.distance_by_gap", scaled(0.5), "half of it")
     yield Mistake("problems.losses:Loss.conjugate", scaled(1.001), "0.1 % too large")
     yield Mistake("proofs.null_space:DualBounds._value", raised(1e-3), "0.1 % too high")
     forgotten = Mistake("proofs.null_space:NullSpace.largest_imbalance", always(0.0))
@@ -255,6 +259,7 @@ def _models() -> Iterator[Mistake]:
         (forgotten,),
     )
     many = "proofs.multinomial_dual:MultinomialDual"
+    yield Mistake(f"{many}.at", raised(1e-3), "0.1 % too high")
     freed = Mistake(f"{many}._imbalance_cost", always(0.0))
     yield Mistake(f"{many}._balanced", same(2), "left unbalanced, for nothing", (freed,))
 

@@ -131,7 +131,7 @@ def _is_flat(formula: SetFormula) -> bool:
     """Tell whether there are half-spaces or affine sets, for which nearly normal is normal enough."""
     if formula.name == "Product":
         return any(_is_flat(block) for block, _ in formula.arguments["blocks"])
-    return formula.name in ("Halfspace", "Affine")
+    return formula.name in ("Halfspace", "Affine", "Polyhedron")
 
 
 def _nearly_normal(formula: SetFormula, g: Vector, rng: np.random.Generator) -> Vector:
@@ -144,6 +144,9 @@ def _nearly_normal(formula: SetFormula, g: Vector, rng: np.random.Generator) -> 
         return np.concatenate([_nearly_normal(block, slope, rng) for block, slope in pairs])
     if formula.name == "Halfspace":
         normal = -abs(rng.standard_normal()) * given["normal"]
+    elif formula.name == "Polyhedron":
+        sign = np.where(np.isfinite(given["upper"]), -1.0, 1.0)
+        normal = given["A"].T @ (sign * abs(rng.standard_normal(len(sign))))
     elif formula.name == "Affine":
         normal = given["A"].T @ rng.standard_normal(len(given["A"]))
     else:
@@ -423,7 +426,7 @@ def estimator_bounds(rng: np.random.Generator) -> None:
     _, _, search = _solved(data, rng, chosen=whole, penalty=penalty)
     known, best = search.best()
     best = best.astype(np.float64)
-    seen = problem.model.evaluate(best)
+    seen = problem.model.at(best)
     slopes = [seen.derivatives, 0.7 * seen.derivatives]
     if bound.can_repair:
         slopes.append(bound.repaired(seen.derivatives, best[:d]))
@@ -506,7 +509,7 @@ def mended(rng: np.random.Generator) -> None:
     )
     if formula.fit_intercept and rng.random() < 0.5:  # far off: then what is not balanced counts
         w[-1] += (abs(w[-1]) + 1.0) * 10.0 ** rng.uniform(-2, 1) * rng.choice([-1, 1])
-    own = model.evaluate(w)
+    own = model.at(w)
     at = own
     if CURVATURES[formula.loss] == np.inf:
         at = own.beside(model.smoothed((float(np.std(data.y)) or 1.0) * 10.0 ** rng.uniform(-4, 0)))

@@ -50,13 +50,14 @@ def test_the_fixed_seeds_cover_what_there_is():
 def test_a_wrong_gap_is_found(monkeypatch):
     from accelegrad.sklearn import solve
 
-    right = solve._fit
+    right = solve.minimize
 
-    def slightly_wrong(*given):
-        fit = right(*given)
-        return fit._replace(gap=0.9 * fit.gap)
+    def slightly_wrong(*given, **options):
+        result = right(*given, **options)
+        result["lower_bound"] += 0.1 * (result.fun - result.lower_bound)
+        return result
 
-    monkeypatch.setattr(solve, "_fit", slightly_wrong)
+    monkeypatch.setattr(solve, "minimize", slightly_wrong)
     with pytest.raises(AssertionError, match=r"objective_ - gap_ is(.|\n)*Rerun: .*check\("):
         check_all()
 

@@ -33,12 +33,12 @@ def test_sums_of_parts_are_those_of_the_whole(loss, intercept, l1, parts):
     found = ag.minimize(model, penalty=ag.L1(l1) if l1 else None, tol=1e-8, max_iter=3000, rng=0)
     terms = Terms(model.n_features, model.l2, l1, fit_intercept=intercept)
     x = found.x + 0.01 * rng.standard_normal(found.x.size)
-    at = model.evaluate(x)
+    at = model.at(x)
     whole = DualSums.of(model, at.derivatives, mean_loss=at.mean_loss, weight=model.n_samples)
     total = None
     for rows in np.array_split(rng.permutation(model.n_samples), parts):
         part = model.of_rows(rows, model.l2)
-        seen = part.evaluate(x)
+        seen = part.at(x)
         sums = DualSums.of(part, seen.derivatives, mean_loss=seen.mean_loss, weight=rows.size)
         sums = pickle.loads(pickle.dumps(sums))
         total = sums if total is None else total + sums

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from proofs import cases, checks, fuzz, mistakes, parts
-from proofs.extended import LONG, LOSSES, MANY, loss_values
+from proofs.extended import LONG, LOSSES, MANY
+from reference.losses import loss_values
 
 CASES, GROUPS = 400, 8  # cases by minimize, in so many tests that several processes share
 PARTS, PART_GROUPS = 800, 2

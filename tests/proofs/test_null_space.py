@@ -12,8 +12,8 @@ from sklearn.linear_model import LogisticRegression, QuantileRegressor
 
 import accelegrad as ag
 from accelegrad.problems.linear_model import LinearModel
-from accelegrad.proofs import null_space
-from accelegrad.proofs.null_space import NullSpace, obstacle
+from accelegrad.proofs import model_dual, null_space
+from accelegrad.proofs.null_space import AllRows, NullSpace, obstacle, slopes_reaching
 
 Q, EPS, DELTA = 0.3, 0.25, 0.8
 EXTRAS = {"quantile": Q, "epsilon": EPS, "delta": DELTA}
@@ -112,13 +112,13 @@ def test_bounds_are_below_the_minimum_and_reach_it(loss, intercept, weighted) ->
         assert model.value(w) == pytest.approx(minimum, rel=1e-9)
         rng = np.random.default_rng(seed)
         for shift in SHIFTS:
-            at = model.evaluate(w + shift * rng.normal(size=w.size))
+            at = model.at(w + shift * rng.normal(size=w.size))
             for bound in (at.dual_value, model.dual_value_at(at.derivatives)):
                 assert 0.0 <= bound <= minimum * (1.0 + 1e-12)
             assert at.dual_gap == pytest.approx(at.value - at.dual_value, abs=1e-15 * at.value)
         assert model.dual_value(w) >= minimum * (1.0 - 1e-8)
         if loss in SMOOTH:
-            assert model.dual_value_at(model.evaluate(w).derivatives) >= minimum * (1.0 - 1e-8)
+            assert model.dual_value_at(model.at(w).derivatives) >= minimum * (1.0 - 1e-8)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -131,7 +131,7 @@ def test_bounds_do_not_depend_on_how_the_data_are_stored(loss, form, dtype) -> N
     model = LinearModel(
         FORMS[form](X), y, loss, fit_intercept=True, sample_weight=weights, **EXTRAS
     )
-    slopes = model.evaluate(w + 0.01).derivatives
+    slopes = model.at(w + 0.01).derivatives
     exact = LinearModel(
         X.astype(np.float64), y, loss, fit_intercept=True, sample_weight=weights, **EXTRAS
     )
@@ -159,7 +159,7 @@ def test_any_slopes_give_a_lower_bound(loss, seed, d, scale, spread) -> None:
     w = 10.0**spread * rng.normal(size=model.n_parameters)
     minimum = best(loss, X, y, weights, intercept)[1] if loss in [*KINKED, "squared"] else np.inf
     lowest = min(minimum, model.value(0.0 * w), model.value(w)) + 1e-9 * np.abs(y).max()
-    for theta in (model.evaluate(w).derivatives, 10.0**spread * rng.normal(size=len(y))):
+    for theta in (model.at(w).derivatives, 10.0**spread * rng.normal(size=len(y))):
         assert 0.0 <= model.dual_value_at(theta) <= lowest
     assert 0.0 <= model.dual_value(w) <= lowest
     assert model.dual_gap(w) >= 0.0
@@ -343,7 +343,7 @@ def test_separable_data_have_the_bound_zero(loss: str) -> None:
         direction = np.append([1.0, -2.0, 0.5, 1.0], [0.3] * intercept)
         for size in (0.0, 0.1, 1.0, 10.0, 1e3, 1e6):
             assert 0.0 <= model.dual_value(size * direction) <= 1e-12
-            slopes = model.evaluate(size * direction).derivatives
+            slopes = model.at(size * direction).derivatives
             assert 0.0 <= model.dual_value_at(slopes) <= 1e-12
 
 
@@ -352,7 +352,7 @@ def test_separable_data_have_the_bound_zero(loss: str) -> None:
 def test_a_column_that_occurs_in_one_class_only(form: str, copied: str, monkeypatch) -> None:
     """Its parameter goes to infinity, and the rows that have it count for nothing in the end."""
     if copied == "few rows":  # which do not suffice here, so that all are used without copying
-        monkeypatch.setattr(null_space, "_FEW_ENTRIES", 0)
+        monkeypatch.setattr(null_space, "FEW_ENTRIES", 0)
     X, y = data("logistic", n=300, d=4)
     rare = np.flatnonzero(y > 0)[:6]
     Z = np.column_stack([X, np.isin(np.arange(300), rare)])
@@ -360,7 +360,7 @@ def test_a_column_that_occurs_in_one_class_only(form: str, copied: str, monkeypa
     infimum = rest * 294 / 300
     model = LinearModel(FORMS[form](Z), y)
     for far, tolerance in ((3.0, 3e-2), (10.0, 1e-4), (30.0, 1e-9)):
-        at = model.evaluate(np.append(w, far))
+        at = model.at(np.append(w, far))
         assert infimum * (1.0 - tolerance) <= at.dual_value <= infimum * (1.0 + 1e-12)
 
 
@@ -403,7 +403,7 @@ def test_quantile_regression_is_certified_along_a_run(quantile: float) -> None:
     total, weight, lowest = np.zeros(2000), 0.0, None
     from_average, from_point = {}, {}
     for step in range(1, 501):
-        at = model.evaluate(rule.query(state))
+        at = model.at(rule.query(state))
         total, weight = total + rule.weight(state) * at.derivatives, weight + rule.weight(state)
         state = rule.update(state, at.gradient)
         lowest = at if lowest is None or at.value < lowest.value else lowest
@@ -430,12 +430,9 @@ def test_bounds_do_not_depend_on_those_before() -> None:
     assert [second.dual_value(point) for point in points[::-1]] == ahead[::-1]
 
 
-def test_the_gram_matrix_is_computed_at_first_use_and_once(monkeypatch) -> None:
+def test_the_null_space_is_found_at_first_use_and_once(monkeypatch) -> None:
     made = []
-    original = NullSpace._gram
-    monkeypatch.setattr(
-        NullSpace, "_gram", lambda self, mixed=False: made.append(1) or original(self, mixed)
-    )
+    monkeypatch.setattr(model_dual, "NullSpace", lambda *given: made.append(1) or NullSpace(*given))
     X, y = data("squared")
     model = LinearModel(X, y, "squared")
     assert model.has_dual_bound
@@ -494,7 +491,7 @@ def test_errors_say_why_there_is_no_bound() -> None:
         with pytest.raises(ValueError, match=f"dual_value_at needs l2 > 0.*{reason}"):
             model.dual_value_at(np.zeros(5))
     model = LinearModel(np.ones((5, 1)), y, "squared")
-    with pytest.raises(ValueError, match="derivatives must have one entry a row"):
+    with pytest.raises(ValueError, match="derivatives must have one entry per row"):
         model.dual_value_at(np.zeros(4))
     with pytest.raises(ValueError, match="derivatives must be finite"):
         model.dual_value_at(np.full(5, np.nan))
@@ -503,6 +500,14 @@ def test_errors_say_why_there_is_no_bound() -> None:
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -3.0])
 def test_a_gram_matrix_that_is_none_ends_the_search(bad):
     """As after an overflow: there is no bound then, and no error."""
+    rng = np.random.default_rng(0)
+    X, theta = rng.normal(size=(20, 3)), rng.uniform(-0.5, 0.5, 20)
+    low, high = -np.ones(20), np.ones(20)
+    rows = AllRows(NullSpace(X, np.full(20, 1 / 20), False))
+    assert slopes_reaching(rows, np.zeros(3), theta, low, high)[1]
     gram = np.eye(3)
     gram[0, 1] = gram[1, 0] = bad
-    assert null_space._solver(gram) is None
+    rows.gram = lambda room: gram
+    found, reached = slopes_reaching(rows, np.zeros(3), theta, low, high)
+    assert not reached
+    np.testing.assert_array_equal(found, theta)

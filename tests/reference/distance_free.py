@@ -11,6 +11,8 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 
+from reference.methods import weight
+
 Vector = NDArray[np.float64]
 
 
@@ -26,11 +28,6 @@ class Run:
     eta: list[float] = field(default_factory=list)
     r: list[float] = field(default_factory=list)
     average: list[Vector] = field(default_factory=list)
-
-
-def weight(t: int) -> float:
-    """Return alpha_t."""
-    return 1.0 if t <= 2 else (t + 1) / 4
 
 
 def distance_free_accelegrad(

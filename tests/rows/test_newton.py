@@ -21,7 +21,7 @@ from accelegrad.rows.oracles import sum_oracle
 from accelegrad.rows.smoothing import SmoothedSumOracle
 from accelegrad.rows.variance_reduced import VarianceReducedAcceleGrad
 from accelegrad.rules.base import KnownEvaluation
-from reference.sketched_newton import sketched_newton
+from reference.sketched_newton import inverse, sketched_newton
 from toys import linear_problem
 
 SMOOTH = [
@@ -62,7 +62,7 @@ def solved(model, steps=40, rule=None, seed=0):
 class Identity:
     """A curvature that is a diagonal matrix."""
 
-    scaled, cost, patience = True, math.inf, 0.0
+    scaled, cost, patience = True, math.inf, math.inf
 
     def __init__(self, diagonal):
         self.diagonal = diagonal
@@ -71,23 +71,46 @@ class Identity:
         return vector / self.diagonal
 
 
-def test_the_direction_is_that_of_explicit_updates():
-    rng = np.random.default_rng(3)
-    A = rng.normal(size=(6, 6))
-    H = A @ A.T + np.eye(6)
-    diagonal = rng.uniform(1, 2, 6)
-    rule = SketchedNewton(memory=3)
-    state, pairs = rule.init(np.zeros(6)), []
-    for _ in range(5):
-        move = rng.normal(size=6)
-        pairs.append((move, H @ move))
-        trial = KnownEvaluation(state.point + move, 0.0, state.gradient + H @ move)
-        state = rule._at(rule._remembered(state, trial), trial, "")
-    B = np.diag(1 / diagonal)
-    for s, y in pairs[-3:]:  # the BFGS formula for the inverse
-        V = np.eye(6) - np.outer(s, y) / (s @ y)
-        B = V @ B @ V.T + np.outer(s, s) / (s @ y)
-    assert_allclose(rule._corrected(state, Identity(diagonal)), B @ state.gradient, rtol=1e-9)
+class Bowl:
+    """A quadratic in six dimensions whose curvature is told to be another, diagonal matrix."""
+
+    changed, lowest = False, None
+
+    def __init__(self):
+        rng = np.random.default_rng(3)
+        A = rng.normal(size=(6, 6))
+        self.H, self.diagonal = A @ A.T + np.eye(6), rng.uniform(4, 8, 6)
+
+    def __call__(self, point):
+        gradient = self.H @ point
+        return KnownEvaluation(point, float(point @ gradient) / 2, gradient)
+
+    def original(self, evaluation):
+        return evaluation
+
+    def guess(self, point):
+        return None
+
+    def between(self, point, trial):
+        return 0.5
+
+    def curvature(self, point, number, caution):
+        return Identity(self.diagonal)
+
+
+@pytest.mark.parametrize("memory", [0, 3])
+def test_the_direction_is_that_of_explicit_updates(memory):
+    bowl, rule, pairs = Bowl(), SketchedNewton(memory), []
+    state = rule.step(rule.init(np.arange(1.0, 7.0)), bowl).state
+    for _ in range(12):
+        aimed = rule.aimed(state, bowl)
+        B = inverse(np.diag(bowl.diagonal), pairs[max(len(pairs) - memory, 0) :])
+        assert_allclose(aimed.direction, -B @ state.gradient, rtol=1e-9)
+        before, state = state, rule.step(aimed, bowl).state
+        while state.point is before.point:  # too long: a nearer trial comes next
+            state = rule.step(state, bowl).state
+        pairs.append((state.point - before.point, state.gradient - before.gradient))
+    assert len(state.moves) == memory
 
 
 class Matrix:
@@ -161,19 +184,12 @@ def test_steps_are_those_of_the_plain_transcription(error, cost, memory):
         assert not all(accepted)
 
 
-def test_no_memory_means_newton_alone():
-    rule = SketchedNewton(memory=0)
-    state = rule.init(np.zeros(2))
-    trial = KnownEvaluation(np.ones(2), 0.0, np.ones(2))
-    assert len(rule._remembered(state, trial).moves) == 0
-
-
 @pytest.mark.parametrize("loss", [*SMOOTH, *KINKED])
 def test_second_derivatives_are_those_of_the_slopes(loss):
     model = problem(loss, rows=400)
     if loss in KINKED:
         model = model.smoothed(0.3)
-    at = model.evaluate(np.random.default_rng(0).normal(size=8))
+    at = model.at(np.random.default_rng(0).normal(size=8))
     h = 1e-6
     ends = [model.loss.derivative(at.margins + d, model.y) for d in (-h, h)]
     numeric = (ends[1] - ends[0]) / (2 * h)
@@ -190,7 +206,7 @@ def test_cautious_curvature_is_that_of_a_parabola_above(loss):
     model = problem(loss, rows=200)
     if loss in KINKED:
         model = model.smoothed(0.2)
-    at = model.evaluate(2 * np.random.default_rng(1).normal(size=8))
+    at = model.at(2 * np.random.default_rng(1).normal(size=8))
     bends = at.curvatures(caution=1.0) / model.shares
     for move in np.linspace(-3, 3, 41):
         step = np.where(bends > 0, -move * np.sign(at.derivatives), 0.0)
@@ -456,18 +472,20 @@ def test_smoothed_losses_lead_to_the_minimum_of_the_loss_itself(loss, intercept)
 def test_less_smoothing_goes_on_from_the_lowest_point():
     model = problem("hinge", rows=1200, l2=1e-3)
     oracle = SmoothedCurvedOracle(model, np.random.default_rng(0), lambda value: 1e-6)
-    good = ag.minimize(model, rtol=1e-2, rng=0).x
+    oracle(np.zeros(model.n_parameters))
+    first = oracle.mu
+    # At its minimiser nothing but the smoothing is left of the gap: less of it comes next.
+    good = ag.minimize(model.smoothed(first), rtol=1e-8, rng=0).x
     oracle(good)
     assert oracle.lowest.point is good
-    oracle._next_mu = 0.01
-    far = oracle(good + 5.0)
-    assert oracle.changed
-    lowest = oracle.lowest
-    assert lowest.point is good
-    assert lowest.value == pytest.approx(model.smoothed(0.01).value(good), rel=1e-14)
-    assert_allclose(lowest.gradient, model.smoothed(0.01).gradient(good), atol=1e-15)
     rule = SketchedNewton()
-    assert rule._lower(far, oracle).point is good
+    state = rule.step(rule.init(good + 5.0), oracle).state
+    assert oracle.changed
+    assert oracle.mu < first
+    less = model.smoothed(oracle.mu)
+    assert state.point is oracle.lowest.point is good
+    assert state.value == pytest.approx(less.value(good), rel=1e-14)
+    assert_allclose(state.gradient, less.gradient(good), atol=1e-15)
     assert oracle.curvature(good, 1, 0.0).scaled
 
 

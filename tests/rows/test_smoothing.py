@@ -26,7 +26,7 @@ def model(loss, rows=600, l2=1e-2, seed=7, **options):
 def test_the_bound_by_smoothed_slopes_is_the_dual_value_there(loss, mu):
     problem = model(loss)
     w = np.random.default_rng(1).normal(size=6)
-    smooth = problem.smoothed(mu).evaluate(w)
+    smooth = problem.smoothed(mu).at(w)
     own = smooth.beside(problem)
     assert own.value == pytest.approx(problem.value(w), rel=1e-14)
     theta = smooth.derivatives
@@ -41,7 +41,7 @@ def test_the_bound_by_smoothed_slopes_is_the_dual_value_there(loss, mu):
 def test_the_part_of_the_gap_due_to_smoothing_is_that_of_the_conjugates(loss, mu):
     problem = model(loss)
     point = np.random.default_rng(3).normal(size=problem.n_parameters)
-    smooth = problem.smoothed(mu).evaluate(point)
+    smooth = problem.smoothed(mu).at(point)
     own, theta = smooth.beside(problem), smooth.derivatives
     terms = problem.loss.value(own.margins, problem.y) + problem.loss.conjugate(theta, problem.y)
     expected = problem.shares @ (terms - theta * own.margins)
@@ -58,7 +58,7 @@ def test_the_bound_holds_and_gets_tight_as_mu_shrinks(loss, fit_intercept):
     gaps = []
     for mu in (1.0, 0.1, 0.01):
         near = ag.minimize(problem.smoothed(mu), rtol=1e-9).x
-        smooth = problem.smoothed(mu).evaluate(near)
+        smooth = problem.smoothed(mu).at(near)
         own = smooth.beside(problem)
         gap = own.value - own.dual_value_by(smooth)
         assert own.value - gap <= minimum.fun
@@ -126,7 +126,7 @@ def test_mu_stops_shrinking_where_the_goal_allows_it():
     goal = 1e-3
     oracle = SmoothedSumOracle(model("hinge"), np.random.default_rng(0), lambda value: goal)
     seen = steps(oracle, 60)
-    own, smooth = seen[-1][2].model, oracle.sum.model.evaluate(seen[-1][2].point)
+    own, smooth = seen[-1][2].model, oracle.sum.model.at(seen[-1][2].point)
     assert 0.01 * goal < smoothing_gap(own, smooth, smooth.model.loss.smoothing) <= goal
     assert seen[-1][2].value - seen[-1][2].dual_value <= goal
 

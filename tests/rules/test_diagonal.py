@@ -12,6 +12,7 @@ from accelegrad.rules import AcceleGrad
 from accelegrad.rules.base import KnownEvaluation
 from accelegrad.rules.diagonal import DiagonalAcceleGrad, DistanceFreeDiagonalAcceleGrad
 from reference import diagonal as reference
+from stepping import run_on
 from toys import AbsoluteDeviations, FlatQuadratic, LeastSquares, slope
 
 STEPS = {2: 120, 1: 80}  # non-smooth: later, rounding decides which subgradient is taken
@@ -52,13 +53,6 @@ class Scaled:
     @property
     def widths(self):
         return 3 / self.scales
-
-
-def run(rule, problem, steps):
-    states = [rule.init(problem.x0.copy())]
-    for _ in range(steps):
-        states.append(rule.step(states[-1], problem.oracle).state)
-    return states
 
 
 def same(actual, expected, problem, what, t):
@@ -106,13 +100,13 @@ def test_diagonal_accelegrad_is_its_formulas(p, name, project_y, bound):
     expected = reference.diagonal_accelegrad(
         problem.gradient, problem.x0, STEPS[p], list(problem.widths), bound, box, project_y
     )
-    same_run(rule, run(rule, problem, STEPS[p]), expected, problem)
+    same_run(rule, run_on(problem, rule, STEPS[p]), expected, problem)
 
 
 def test_a_number_is_the_width_of_every_coordinate():
     problem = Scaled(2, 2)
-    one = run(DiagonalAcceleGrad(1.5), problem, 50)
-    all_of_them = run(DiagonalAcceleGrad([1.5] * problem.d), problem, 50)
+    one = run_on(problem, DiagonalAcceleGrad(1.5), 50)
+    all_of_them = run_on(problem, DiagonalAcceleGrad([1.5] * problem.d), 50)
     for a, b in zip(one, all_of_them, strict=True):
         assert np.array_equal(a.query_point, b.query_point)
 
@@ -128,7 +122,7 @@ def test_distance_free_is_its_formulas(p, name, project_y, radius):
     rule = DistanceFreeDiagonalAcceleGrad(
         given, radius == "probed", None if box is None else Box(*box).project, project_y
     )
-    states = run(rule, problem, STEPS[p])
+    states = run_on(problem, rule, STEPS[p])
     if radius == "probed":
         r0 = states[1].widths  # the first step is not downhill yet, nor significant
         assert r0.min() > 1e-4
@@ -261,7 +255,7 @@ def test_rescaled_columns_leave_the_predictions(kind, exponents):
         return DistanceFreeDiagonalAcceleGrad(widths / 1000)
 
     first, second = rule(problem.widths), rule(problem.widths / c)
-    ones, others = run(first, problem, 300), run(second, other, 300)
+    ones, others = run_on(problem, first, 300), run_on(other, second, 300)
     for a, b in zip(ones, others, strict=True):
         here, there = first.output(a), second.output(b)
         if exponents == "binary":
@@ -317,7 +311,7 @@ def test_badly_scaled_least_squares_against_lapack():
     start, least = problem(problem.x0)[0], problem(x_star)[0]
 
     def gap(rule):
-        states = run(rule, problem, 400)
+        states = run_on(problem, rule, 400)
         return min(problem(rule.last(s))[0] - least for s in states) / (start - least)
 
     # Told the widths, it is AcceleGrad on well scaled data, with its pace.
@@ -372,7 +366,7 @@ def test_box_constraints_against_scipy():
         probe=True, project=Box(low, high).project, project_y=True
     )
     for rule in (told, free):
-        states = run(rule, problem, 2000)
+        states = run_on(problem, rule, 2000)
         for state in states:
             for point in (rule.query(state), rule.last(state), state.mirror_point):
                 assert (point >= low).all()
@@ -388,7 +382,7 @@ def test_states(rule):
     start = rule.init(problem.x0)
     assert np.array_equal(rule.output(start), problem.x0)
     assert np.array_equal(rule.last(start), problem.x0)
-    states = run(rule, problem, 3)
+    states = run_on(problem, rule, 3)
     kept = [tuple(np.copy(part) for part in state) for state in states]
     after = rule.step(states[-1], problem.oracle).state
     assert isinstance(after.step_size, float)

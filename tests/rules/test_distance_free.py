@@ -574,7 +574,7 @@ class TestRareColumns:
     @pytest.mark.parametrize("layout", ["dense", "sparse"])
     @pytest.mark.parametrize("block", [3, 1 << 18])
     def test_the_scales(self, monkeypatch, layout, block):
-        monkeypatch.setattr(scaling, "_BLOCK_ENTRIES", block)
+        monkeypatch.setattr(scaling, "BLOCK_ENTRIES", block)
         rng = np.random.default_rng(0)
         X = rng.standard_normal((40, 5)) * (rng.random((40, 5)) < [0.05, 0.3, 0.7, 1.0, 0.0])
         weights = rng.random(40)
@@ -659,7 +659,7 @@ class TestNearStart:
         assert near_start(model, np.zeros(4))[3] == pytest.approx(constant, abs=1e-4)
 
     def test_of_many_rows_some_are_enough(self, monkeypatch):
-        monkeypatch.setattr(scaling, "_MOST_ROWS", 41)
+        monkeypatch.setattr(scaling, "MOST_ROWS", 41)
         constant = np.median(self.Y[np.linspace(0, 200, 41).astype(int)])
         assert near_start(self.model(), np.zeros(4))[3] == pytest.approx(constant, abs=1e-4)
 

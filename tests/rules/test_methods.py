@@ -140,7 +140,7 @@ class TestScale:
     ("wish", "message"),
     [
         ({"scale": "rows"}, r"scale is 'rows'.*'columns'"),
-        ({"scale": np.ones(3)}, "one entry a column, 5, but it has 3"),
+        ({"scale": np.ones(3)}, "one entry per column, 5, but it has 3"),
         ({"scale": np.zeros(D)}, "scale must be > 0"),
         (
             {"scale": "columns", "feasible_set": ag.L1Ball(1.0)},

@@ -5,6 +5,7 @@ from math import log, log2, sqrt
 import numpy as np
 import pytest
 
+import toys
 from reference import methods
 
 SEEDS = [0, 1, 2]
@@ -77,7 +78,7 @@ def both(f, gradient):
 def slope(gaps, first=30):
     """Fit log gap against log T over T = first, first + 1, .."""
     T = np.arange(first, len(gaps) + 1)
-    return np.polyfit(np.log(T), np.log(gaps[first - 1 :]), 1)[0]
+    return toys.slope(T, gaps[first - 1 :])
 
 
 # --- steps by hand --------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from accelegrad.rules import (
 )
 from accelegrad.rules.base import KnownEvaluation
 from reference import methods
+from stepping import run_on, same
 
 # The transcriptions compute every sum afresh: three times as many steps take nine times as long.
 STEPS = 300
@@ -76,19 +77,6 @@ def projections(problem):
     }
 
 
-def same(actual, expected, what, t):
-    """Compare vectors to 1e-12 relative to the size of the iterates."""
-    error = np.linalg.norm(actual - expected) / max(1.0, np.linalg.norm(expected))
-    assert error <= 1e-12, f"{what} differs by {error:.1e} (relative) at t={t}"
-
-
-def run(rule, problem, steps):
-    states = [rule.init(problem.x0.copy())]
-    for _ in range(steps):
-        states.append(rule.step(states[-1], problem.oracle).state)
-    return states
-
-
 cases = pytest.mark.parametrize("p", [2, 1])
 sets = pytest.mark.parametrize("name", ["none", "inactive", "ball", "active", "box"])
 
@@ -103,7 +91,7 @@ def test_accelegrad(p, name, gradient_bound, project_y, ratio):
     problem = Problem(p, 1)
     project, D = projections(problem)[name], 2 * ratio * problem.distance
     T = problem.steps
-    states = run(AcceleGrad(D, gradient_bound, project, project_y), problem, T)
+    states = run_on(problem, AcceleGrad(D, gradient_bound, project, project_y), T)
     expected = methods.accelegrad(
         problem.gradient,
         problem.x0,
@@ -135,7 +123,7 @@ def test_adagrad(p, name):
     problem = Problem(p, 2)
     project, D = projections(problem)[name], 2 * problem.distance
     rule = AdaGrad(D, project)
-    states = run(rule, problem, problem.steps)
+    states = run_on(problem, rule, problem.steps)
     expected = methods.adagrad(problem.gradient, problem.x0, problem.steps, D, project)
     for t in range(problem.steps):
         same(rule.query(states[t]), expected.x[t], "x", t)
@@ -149,7 +137,7 @@ def test_linear_coupling(name):
     problem = Problem(2, 3)
     project, beta = projections(problem)[name], problem.smoothness
     rule = LinearCoupling(beta, project)
-    states = run(rule, problem, STEPS)
+    states = run_on(problem, rule, STEPS)
     expected = methods.linear_coupling(problem.gradient, problem.x0, STEPS, beta, project)
     for t in range(STEPS):
         same(rule.query(states[t]), expected.x[t], "x", t)
@@ -164,7 +152,7 @@ def test_subgradient(p, name, decay):
     problem = Problem(p, 4)
     project = projections(problem)[name]
     rule = Subgradient(0.1, decay, project)
-    states = run(rule, problem, problem.steps)
+    states = run_on(problem, rule, problem.steps)
     expected = methods.subgradient(problem.gradient, problem.x0, problem.steps, 0.1, decay, project)
     for t in range(problem.steps):
         same(rule.query(states[t]), expected.x[t], "x", t)
@@ -200,7 +188,7 @@ def test_universal(kind, p, name):
     # From 1 on, M would be the curvature itself at times, and the test a matter of rounding.
     L0 = 0.7
     rule = kind(epsilon, L0, project)
-    states = run(rule, problem, T)
+    states = run_on(problem, rule, T)
     expected = UNIVERSAL[kind](problem, problem.x0, T, epsilon, L0, project)
     # Where every trial passes, as on a small set that is within epsilon of flat, L halves at each
     # step; the rule has a floor for it, which the formulas have not.
@@ -232,11 +220,11 @@ def test_universal(kind, p, name):
 def test_states_are_never_changed_in_place(rule):
     """A run that is interrupted keeps a complete state: no array of it may move on."""
     problem = Problem(2, 6)
-    states = run(rule, problem, 3)
+    states = run_on(problem, rule, 3)
     kept = [tuple(np.copy(part) if part is not None else None for part in s) for s in states[:3]]
-    run_on = states[-1]
+    later = states[-1]
     for _ in range(3):
-        run_on = rule.step(run_on, problem.oracle).state
+        later = rule.step(later, problem.oracle).state
     for state, copy in zip(states[:3], kept, strict=True):
         for part, was in zip(state, copy, strict=True):
             assert part is was or np.array_equal(part, was)

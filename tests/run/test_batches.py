@@ -17,6 +17,7 @@ from accelegrad.run.oracle import MinibatchOracle
 from accelegrad.run.policies.growth import READ_PER_TESTED, BatchGrowth
 from accelegrad.run.result import Status
 from interrupting import CtrlC
+from twins import rule_fields
 
 RULES = {
     "distance-free": dict(method="accelegrad", scale=None),
@@ -353,8 +354,8 @@ def test_the_twin_of_a_rule_is_coarsened_through_its_own_state():
         state = rule.init(np.zeros(20))
         oracle = MinibatchOracle(problem, GrowingSampler(300, np.random.default_rng(0)))
         rule.advance(state, oracle, 60)
-        before = ag.AcceleGrad(9.0).init(np.zeros(20))._replace(**state.epochs.snapshot())
+        before = ag.AcceleGrad(9.0).init(np.zeros(20))._replace(**rule_fields(state.epochs))
         state = rule.coarsened(state, 2)
-        after = state.epochs.snapshot()
+        after = rule_fields(state.epochs)
     for name, value in rule.rule.coarsened(before, 2)._asdict().items():
         assert_allclose(after[name], value, rtol=1e-12, atol=1e-15, err_msg=name)

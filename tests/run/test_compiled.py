@@ -69,19 +69,6 @@ def test_a_compiled_run_in_scaled_coordinates_is_the_plain_run(method, fit_inter
     assert plain.fun < problem.value(np.zeros_like(plain.x))
 
 
-def test_a_change_of_another_size_is_refused():
-    from accelegrad.kernels.dense_epochs import DenseEpochs
-
-    with pytest.raises(ValueError, match="change must be two vectors of 3 entries"):
-        DenseEpochs(
-            "distance_free",
-            np.ones((4, 3)),
-            np.ones(4),
-            loss=model(loss="hinge").loss.shape,
-            change=(np.ones(3), np.ones(2)),
-        )
-
-
 def test_which_runs_are_compiled():
     problem = model()
     start = np.zeros(problem.n_parameters)

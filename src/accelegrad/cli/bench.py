@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
-from accelegrad.cli.common import INTERRUPTED, Commands, add_no_progress, names, request_of, say
+from accelegrad.cli import bench_functions, common
 
-EPILOG = """\
+EPILOG = f"""\
 losses:   logistic, hinge, squared_hinge (two classes); squared, absolute, quantile, huber (numbers)
 solvers:  accelegrad (always), accelegrad.sklearn, lbfgs, newton-cg, sag, saga, liblinear, sgd,
-          sgd-tuned, ridge, ridge-lsqr, quantile, quantreg, huber, lbfgs-b, skglm
-
+          sgd-tuned, ridge, ridge-lsqr, quantile, quantreg, highs-dual, huber, lbfgs-b,
+          skglm
+{bench_functions.METHODS_IN_WORDS}
 examples:
   accelegrad bench --quick
   accelegrad bench --sets a9a,cadata --losses logistic,absolute --out bench-some
   accelegrad bench --resume
+  accelegrad bench --functions --methods auto,lbfgs-b --only max-linear,lasso
 """
 
 
-def add_bench(commands: Commands[argparse.ArgumentParser]) -> None:
+def add_bench(commands: common.Commands[argparse.ArgumentParser]) -> None:
     """Add the command to the parser's commands."""
-    command = commands.add_parser(
+    command = common.add_command(
+        commands,
         "bench",
+        run_bench,
         help="time the default against other packages' solvers and write a report",
         description="Run the benchmark suite: data sets times losses times strengths of l2, each "
         "solver on the same objective and one thread, one run at a time. The report is index.html, "
@@ -30,13 +33,16 @@ def add_bench(commands: Commands[argparse.ArgumentParser]) -> None:
         "sets are those of the folder that ACCELEGRAD_DATA names, or generated ones. Leave the "
         "machine alone meanwhile: there is no --jobs.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     command.add_argument(
         "--quick", action="store_true", help="small generated sets, within two minutes"
     )
-    command.add_argument("--sets", type=names, default=(), metavar="A,B", help="data sets (all)")
-    command.add_argument("--losses", type=names, metavar="A,B", help="losses, see below (all)")
+    command.add_argument(
+        "--sets", type=common.names, default=(), metavar="A,B", help="data sets (all)"
+    )
+    command.add_argument(
+        "--losses", type=common.names, metavar="A,B", help="losses, see below (all)"
+    )
     command.add_argument(
         "--l2",
         dest="strengths",
@@ -45,7 +51,10 @@ def add_bench(commands: Commands[argparse.ArgumentParser]) -> None:
         help="strengths, times 1/rows (1,0.01,0; 0 is for absolute and quantile alone)",
     )
     command.add_argument(
-        "--solvers", type=names, metavar="A,B", help="solvers, see below (all; quick: no skglm)"
+        "--solvers",
+        type=common.names,
+        metavar="A,B",
+        help="solvers, see below (all; quick: no skglm)",
     )
     command.add_argument(
         "--time-limit", type=float, metavar="S", help="most seconds of one run (4; quick: 0.5)"
@@ -54,7 +63,7 @@ def add_bench(commands: Commands[argparse.ArgumentParser]) -> None:
         "--rows",
         type=int,
         metavar="N",
-        help="take a random sample of so many rows of larger sets (100000; 0: all rows)",
+        help="take a random sample of this many rows of larger sets (100000; 0: all rows)",
     )
     command.add_argument(
         "--relative",
@@ -62,27 +71,27 @@ def add_bench(commands: Commands[argparse.ArgumentParser]) -> None:
         metavar="WHAT",
         help="what accuracies are relative to: start, P(0) - P* (default), or minimum, P*",
     )
-    command.add_argument(
-        "--out", type=Path, default=Path("bench"), metavar="DIR", help="folder (default: bench)"
-    )
+    common.add_out_folder(command, "bench")
     command.add_argument("--resume", action="store_true", help="go on with the results in --out")
-    add_no_progress(command)
-    command.set_defaults(run=run_bench)
+    common.add_no_progress(command)
+    bench_functions.add_functions(command)
 
 
 def _numbers(text: str) -> tuple[float, ...]:
     try:
-        return tuple(float(part) for part in names(text))
+        return tuple(float(part) for part in common.names(text))
     except ValueError:
         raise argparse.ArgumentTypeError(f"must be numbers between commas, not {text!r}") from None
 
 
 def run_bench(given: argparse.Namespace) -> int:
     """Do what the options ask for."""
+    if bench_functions.wants_functions(given):
+        return bench_functions.run_functions(given)
     from accelegrad.lab.bench.bench import BenchRequest, bench
 
-    report = bench(request_of(BenchRequest, given))
+    report = bench(common.request_of(BenchRequest, given))
     if report.interrupted:
-        say("Interrupted: the report shows what was done; --resume goes on.")
-    say(f"The report is {report.page.resolve()}")
-    return INTERRUPTED if report.interrupted else 0
+        common.say("Interrupted: the report shows what was done; --resume goes on.")
+    common.say(f"The report is {report.page.resolve()}")
+    return common.INTERRUPTED if report.interrupted else 0

@@ -6,23 +6,31 @@ import argparse
 import math
 import sys
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from accelegrad.problems.losses import PARAMETERS, LossEntry, losses_with
+
 Commands = argparse._SubParsersAction
 """Where each command adds its parser."""
 
-FAILED = 1
+FAILED = 1  # what shells use for any error
 INTERRUPTED = 130  # what shells use for Ctrl-C
 
-DATA_FORMATS = (
-    "a LIBSVM, CSV or .tsv file (plain, .bz2, .gz, .xz), an .npz file with the arrays X and y, or "
-    "a .parquet file"
-)
+FILES = {
+    "data": "a LIBSVM, CSV or .tsv file (plain, .bz2, .gz, .xz), an .npz file with the arrays X "
+    "and y, or a .parquet file",
+    "model": "what `accelegrad fit` wrote",
+}
+"""The files that commands read, in words."""
+
 SHOWN_VALUES = 10
-"""How many values a line shows of a longer list."""
+"""How many values a line shows of a longer list. Chosen."""
+
+HELP_WIDTH = 98
+"""Characters in a line of help: two fewer than in a line of code."""
 
 _NOT_KNOWN = "not known"
 
@@ -30,7 +38,7 @@ _NOT_KNOWN = "not known"
 # Options
 
 
-def name_or_number(text: str) -> str | int:
+def _name_or_number(text: str) -> str | int:
     """Return a column's number, or else its name."""
     try:
         return int(text)
@@ -56,10 +64,52 @@ def check_out(path: Path, *inputs: Path) -> None:
 def request_of(kind: type[Any], given: argparse.Namespace) -> Any:
     """Return a request whose fields are the options of the same names.
 
-    An option that is None leaves the field's default.
+    Where an option is None, the field has its default.
     """
     chosen = {field.name: getattr(given, field.name, None) for field in fields(kind)}
     return kind(**{name: value for name, value in chosen.items() if value is not None})
+
+
+def add_command(
+    commands: Commands[argparse.ArgumentParser],
+    name: str,
+    run: Callable[[argparse.Namespace], int],
+    **words: str,
+) -> argparse.ArgumentParser:
+    """Add a command that `run` carries out, with its help, description and epilog."""
+    words["description"] = textwrap.fill(words["description"], HELP_WIDTH)
+    # An epilog has lines that are to stay.
+    keep_lines = argparse.RawDescriptionHelpFormatter
+    command = commands.add_parser(name, formatter_class=keep_lines, **words)  # type: ignore[arg-type]
+    command.set_defaults(run=run)
+    return command
+
+
+def add_files(command: argparse.ArgumentParser, *files: str) -> None:
+    """Add arguments for the files that a command reads: "model", "data"."""
+    for name in files:
+        command.add_argument(name, type=Path, metavar=name.upper(), help=FILES[name])
+
+
+def add_out_folder(command: argparse.ArgumentParser, name: str) -> None:
+    """Add the option for a report's folder, which has this name by default."""
+    words = f"folder (default: {name})"
+    command.add_argument("--out", type=Path, default=Path(name), metavar="DIR", help=words)
+
+
+def add_target(group: argparse._ActionsContainer, words: str) -> None:
+    """Add the option for the column with the targets."""
+    group.add_argument("--target", type=_name_or_number, metavar="COLUMN", help=words)
+
+
+def add_loss_parameters(
+    group: argparse._ActionsContainer, loss_name: Callable[[LossEntry], str], **options: str
+) -> None:
+    """Add an option for each parameter of losses; `options` are names that are not theirs."""
+    for name, parameter in PARAMETERS.items():
+        losses = ", ".join(map(loss_name, losses_with(parameter)))
+        words = f"{parameter.words}, of {losses} ({parameter.default:g})"
+        group.add_argument(f"--{options.get(name, name)}", type=float, metavar="X", help=words)
 
 
 def add_no_progress(command: argparse._ActionsContainer) -> None:
@@ -83,7 +133,7 @@ def warn(text: str) -> None:
 
 
 def say_facts(facts: Sequence[tuple[str, str]]) -> None:
-    """Print names with their values, a pair a line, in two columns."""
+    """Print names with their values, one pair per line, in two columns."""
     width = max(len(name) for name, _ in facts) + 2
     for name, value in facts:
         say(f"{name:<{width}}{value}")
@@ -118,5 +168,5 @@ def quality_facts(estimator: Any) -> list[tuple[str, str]]:
 
 def in_lines(listed: Iterable[str]) -> str:
     """Return names for the end of a command's help."""
-    indent = " " * 10
-    return textwrap.fill(", ".join(listed), 98, initial_indent=indent, subsequent_indent=indent)
+    text = textwrap.fill(", ".join(listed), HELP_WIDTH - 10)
+    return textwrap.indent(text, " " * 10)

@@ -5,22 +5,14 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from accelegrad.cli.common import (
-    Commands,
-    add_no_progress,
-    in_lines,
-    name_or_number,
-    names,
-    request_of,
-    say,
-)
-from accelegrad.problems.losses import LOSSES, PARAMETERS, losses_with
+from accelegrad.cli import common
+from accelegrad.problems.losses import LOSSES
 
 EPILOG = f"""\
 losses for two classes:
-{in_lines(name for name, entry in LOSSES.items() if entry.classification)}
+{common.in_lines(name for name, entry in LOSSES.items() if entry.classification)}
 losses for numbers:
-{in_lines(name for name, entry in LOSSES.items() if not entry.classification)}
+{common.in_lines(name for name, entry in LOSSES.items() if not entry.classification)}
 methods:  accelegrad, adagrad, universal, universal-dual, universal-fast
 peers:    sklearn (all of scikit-learn's solvers with the same objective), or some of
           lbfgs, liblinear, sag, saga, sgd, cholesky, lsqr, quantile
@@ -32,56 +24,40 @@ examples:
 """
 
 
-def add_compare(commands: Commands[argparse.ArgumentParser]) -> None:
+def add_compare(commands: common.Commands[argparse.ArgumentParser]) -> None:
     """Add the command to the parser's commands."""
-    command = commands.add_parser(
+    command = common.add_command(
+        commands,
         "compare",
-        help="compare methods on a data file of your own and write a report",
+        run_compare,
+        help="compare methods on a data file and write a report",
         description="Compare methods on a linear model (without an intercept) of a LIBSVM or CSV "
         "file, plain or in .bz2, .gz or .xz, and write a report: index.html, with figures/ and "
         "curves.csv beside it. The minimum comes from an independent solver. Results that are "
         "there already are used again unless their parameters changed.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     command.add_argument("data", type=Path, metavar="DATA", help="a LIBSVM or CSV file")
     _add_problem(command)
     _add_methods(command)
-    command.add_argument(
-        "--out",
-        type=Path,
-        default=Path("comparison"),
-        metavar="DIR",
-        help="folder (default: comparison)",
-    )
-    add_no_progress(command)
-    command.set_defaults(run=run_compare)
+    common.add_out_folder(command, "comparison")
+    common.add_no_progress(command)
 
 
 def _add_problem(command: argparse.ArgumentParser) -> None:
     problem = command.add_argument_group("the problem")
     problem.add_argument(
-        "--loss",
-        default="logistic",
-        metavar="NAME",
-        help="see below (default: logistic)",
+        "--loss", default="logistic", metavar="NAME", help="see below (default: logistic)"
     )
     problem.add_argument(
         "--l2", type=float, metavar="X", help="weight of the l2 term (default: 1/rows)"
     )
-    problem.add_argument(
-        "--target",
-        type=name_or_number,
-        metavar="COLUMN",
-        help="a CSV file's column to predict, by name or number from 0 (default: the last)",
+    common.add_target(
+        problem,
+        "a CSV file's column to predict, by name or number from 0 (default: the last)",
     )
-    for name, parameter in PARAMETERS.items():
-        option = "tube" if name == "epsilon" else name  # --epsilon is that of universal methods
-        of = ", ".join(entry.name for entry in losses_with(parameter))
-        words = f"{parameter.words}, of {of} ({parameter.default:g})"
-        problem.add_argument(
-            f"--{option}", type=float, default=parameter.default, metavar="X", help=words
-        )
+    # --epsilon is that of the universal methods.
+    common.add_loss_parameters(problem, lambda entry: entry.name, epsilon="tube")
 
 
 def _add_methods(command: argparse.ArgumentParser) -> None:
@@ -100,7 +76,7 @@ def _add_methods(command: argparse.ArgumentParser) -> None:
         "--batch-size",
         type=int,
         metavar="B",
-        help="rows a gradient for accelegrad and adagrad (default: all)",
+        help="rows per gradient of accelegrad and adagrad (default: all)",
     )
     runs.add_argument(
         "--epochs", type=int, default=100, metavar="E", help="data passes of each method (100)"
@@ -132,13 +108,13 @@ def _add_methods(command: argparse.ArgumentParser) -> None:
 
 
 def _names(text: str) -> tuple[str, ...]:
-    return names(text.lower())
+    return common.names(text.lower())
 
 
 def run_compare(given: argparse.Namespace) -> int:
     """Do what the options ask for."""
     from accelegrad.lab.compare.compare import CompareRequest, compare
 
-    page = compare(request_of(CompareRequest, given))
-    say(f"The report is {page.resolve()}")
+    page = compare(common.request_of(CompareRequest, given))
+    common.say(f"The report is {page.resolve()}")
     return 0

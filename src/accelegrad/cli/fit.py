@@ -8,31 +8,19 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from accelegrad.cli.common import (
-    DATA_FORMATS,
-    INTERRUPTED,
-    Commands,
-    add_no_progress,
-    check_out,
-    in_lines,
-    model_in_words,
-    name_or_number,
-    quality_facts,
-    say_facts,
-    warn,
-)
+from accelegrad.cli import common
 from accelegrad.errors import nearest
-from accelegrad.problems.losses import LOSSES, PARAMETERS, by_sklearn_name, losses_with
+from accelegrad.problems.losses import LOSSES, PARAMETERS, by_sklearn_name
 
 if TYPE_CHECKING:
     from accelegrad.data.tables import TableFile
 
 OF_CLASSES, OF_NUMBERS = (by_sklearn_name(classification=classes) for classes in (True, False))
-FIT_EPILOG = f"""\
+EPILOG = f"""\
 losses for classes:
-{in_lines(OF_CLASSES)}
+{common.in_lines(OF_CLASSES)}
 losses for numbers:
-{in_lines(OF_NUMBERS)}
+{common.in_lines(OF_NUMBERS)}
 
 examples:
   accelegrad fit a9a.bz2 --loss hinge --alpha 1e-4 --out model.agm
@@ -41,28 +29,28 @@ examples:
 """
 
 
-def add_fit(commands: Commands[argparse.ArgumentParser]) -> None:
+def add_fit(commands: common.Commands[argparse.ArgumentParser]) -> None:
     """Add the command to the parser's commands."""
-    command = commands.add_parser(
+    command = common.add_command(
+        commands,
         "fit",
+        run_fit,
         help="fit a linear model to a data file",
         description="Minimise the mean loss plus a penalty over the rows of a file, without "
         "tuning, print the objective with its certified gap, and write the model to a file.",
-        epilog=FIT_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog=EPILOG,
     )
-    command.add_argument("data", type=Path, metavar="DATA", help=DATA_FORMATS)
+    common.add_files(command, "data")
     command.add_argument(
         "--out",
         type=Path,
         default=Path("model.agm"),
         metavar="FILE",
-        help="where the model goes (default: model.agm)",
+        help="where the model goes (default: %(default)s)",
     )
     _add_objective(command)
     _add_reading(command)
     _add_running(command)
-    command.set_defaults(run=run_fit)
 
 
 def _add_objective(command: argparse.ArgumentParser) -> None:
@@ -86,20 +74,15 @@ def _add_objective(command: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--balanced", action="store_true", help="give all classes the same total weight"
     )
-    for name, parameter in PARAMETERS.items():
-        of = ", ".join(entry.sklearn_name for entry in losses_with(parameter))
-        words = f"{parameter.words}, of {of} ({parameter.default:g})"
-        group.add_argument(f"--{name}", type=float, metavar="X", help=words)
+    common.add_loss_parameters(group, lambda entry: entry.sklearn_name)
 
 
 def _add_reading(command: argparse.ArgumentParser) -> None:
     group = command.add_argument_group("the data")
-    group.add_argument(
-        "--target",
-        type=name_or_number,
-        metavar="COLUMN",
-        help="the column to predict of a CSV or parquet file, by name or number from 0 (default: "
-        "the last); a first line with this name is a header",
+    common.add_target(
+        group,
+        "the column to predict of a CSV or parquet file, by name or number from 0 (default: the "
+        "last); a first line with this name is a header",
     )
     group.add_argument(
         "--n-features",
@@ -114,7 +97,7 @@ def _add_reading(command: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--epochs", type=int, metavar="E", help="passes of --stream (5)")
     group.add_argument(
-        "--chunk-rows", type=int, metavar="N", help="rows a chunk of --stream (default: 16 MB)"
+        "--chunk-rows", type=int, metavar="N", help="rows in a chunk of --stream (default: 16 MB)"
     )
 
 
@@ -131,7 +114,7 @@ def _add_running(command: argparse.ArgumentParser) -> None:
         "--max-iter", type=int, default=10_000, metavar="N", help="most iterations (10000)"
     )
     group.add_argument("--seed", type=int, default=0, metavar="S", help="of what is random (0)")
-    add_no_progress(group)
+    common.add_no_progress(group)
 
 
 def run_fit(given: argparse.Namespace) -> int:
@@ -139,8 +122,8 @@ def run_fit(given: argparse.Namespace) -> int:
     try:
         return _fit(given)
     except KeyboardInterrupt:
-        warn("\naccelegrad fit: interrupted; no model was written.")
-        return INTERRUPTED
+        common.warn("\naccelegrad fit: interrupted; no model was written.")
+        return common.INTERRUPTED
 
 
 def _fit(given: argparse.Namespace) -> int:
@@ -150,7 +133,7 @@ def _fit(given: argparse.Namespace) -> int:
     from accelegrad.data.formats import open_table
     from accelegrad.sklearn.model_file import save_model
 
-    check_out(given.out, given.data)
+    common.check_out(given.out, given.data)
     _check_stream_options(given)
     estimator = _estimator(given)
     targets = Targets.NUMBERS if is_regressor(estimator) else Targets.AS_WRITTEN
@@ -162,13 +145,13 @@ def _fit(given: argparse.Namespace) -> int:
         rows = (_streamed if given.stream else _fitted)(estimator, table, given)
     seconds = time.perf_counter() - started
     for warning in caught:
-        warn(f"accelegrad fit: warning: {warning.message}")
+        common.warn(f"accelegrad fit: warning: {warning.message}")
     save_model(estimator, given.out, feature_names=table.names, target=table.target)
-    say_facts(
+    common.say_facts(
         [
             ("data", f"{given.data}: {rows} x {estimator.n_features_in_}"),
-            ("model", model_in_words(estimator)),
-            *quality_facts(estimator),
+            ("model", common.model_in_words(estimator)),
+            *common.quality_facts(estimator),
             ("seconds", f"{seconds:.2f}"),
             ("written to", str(given.out.resolve())),
         ]

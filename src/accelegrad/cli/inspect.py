@@ -3,43 +3,35 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from accelegrad.cli.common import (
-    SHOWN_VALUES,
-    Commands,
-    first_of,
-    model_in_words,
-    quality_facts,
-    say,
-    say_facts,
-)
+from accelegrad.cli import common
 
 if TYPE_CHECKING:
     from accelegrad.sklearn.model_file import SavedModel
 
 
-def add_inspect(commands: Commands[argparse.ArgumentParser]) -> None:
+def add_inspect(commands: common.Commands[argparse.ArgumentParser]) -> None:
     """Add the command to the parser's commands."""
-    command = commands.add_parser(
+    command = common.add_command(
+        commands,
         "inspect",
+        run_inspect,
         help="show what a model file holds",
         description="Show loss, penalty, size, classes, certified gap, sparsity and the largest "
         "coefficients of a model file.",
         epilog="Example: accelegrad inspect model.agm",
     )
-    command.add_argument("model", type=Path, metavar="MODEL", help="what `accelegrad fit` wrote")
+    common.add_files(command, "model")
     command.add_argument(
         "--top",
         type=int,
-        default=SHOWN_VALUES,
+        default=common.SHOWN_VALUES,
         metavar="N",
-        help=f"how many coefficients are shown ({SHOWN_VALUES})",
+        help="how many coefficients are shown (%(default)s)",
     )
-    command.set_defaults(run=run_inspect)
 
 
 def run_inspect(given: argparse.Namespace) -> int:
@@ -55,26 +47,29 @@ def run_inspect(given: argparse.Namespace) -> int:
     classes = getattr(estimator, "classes_", None)
     lines = [
         ("file", f"{given.model}: format {FORMAT.version}, written by accelegrad {saved.version}"),
-        ("model", model_in_words(estimator)),
+        ("model", common.model_in_words(estimator)),
         ("features", str(estimator.n_features_in_) + (", named" if saved.feature_names else "")),
     ]
     if saved.target is not None:
         named = isinstance(saved.target, str)
         lines.append(("target", str(saved.target) if named else f"column {saved.target}"))
     if classes is not None:
-        lines.append(("classes", f"{classes.size}: {first_of(classes.tolist())}"))
+        lines.append(("classes", f"{classes.size}: {common.first_of(classes.tolist())}"))
     used = int(np.count_nonzero(coefficients))
     lines += [
-        *quality_facts(estimator),
+        *common.quality_facts(estimator),
         ("converged", f"{'yes' if estimator.converged_ else 'no'} (tol {estimator.tol})"),
-        ("intercept", first_of([f"{value:.6g}" for value in np.ravel(estimator.intercept_)])),
+        (
+            "intercept",
+            common.first_of([f"{value:.6g}" for value in np.ravel(estimator.intercept_)]),
+        ),
         (
             "coefficients",
             f"{coefficients.shape[0]} x {coefficients.shape[1]}, {coefficients.dtype}, {used} not "
             f"zero ({100 * used / max(1, coefficients.size):.1f} %)",
         ),
     ]
-    say_facts(lines)
+    common.say_facts(lines)
     _tell_largest(coefficients, saved, given.top)
     return 0
 
@@ -90,5 +85,5 @@ def _tell_largest(coefficients: Any, saved: SavedModel, count: int) -> None:
             name = f"{saved.estimator.classes_[row]}: {name}"
         lines.append((f"  {name}", f"{coefficients[row, column]:+.6g}"))
     if lines:
-        say("largest coefficients (features count from 0)")
-        say_facts(lines)
+        common.say("largest coefficients (features count from 0)")
+        common.say_facts(lines)

@@ -13,14 +13,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 
-from accelegrad.cli.common import (
-    DATA_FORMATS,
-    Commands,
-    check_out,
-    first_of,
-    name_or_number,
-    say_facts,
-)
+from accelegrad.cli import common
 from accelegrad.files import whole_file
 
 if TYPE_CHECKING:
@@ -29,23 +22,24 @@ if TYPE_CHECKING:
     from accelegrad.sklearn.model_file import SavedModel
 
 
-def add_predict(commands: Commands[argparse.ArgumentParser]) -> None:
+def add_predict(commands: common.Commands[argparse.ArgumentParser]) -> None:
     """Add the command to the parser's commands."""
-    command = commands.add_parser(
+    command = common.add_command(
+        commands,
         "predict",
+        run_predict,
         help="predict with a model file",
         description="Predict for the rows of a file, chunk by chunk, and write CSV text with a "
         "header. Columns of a CSV or parquet file are found by the names the model knows, if it "
         "knows some; the target may be absent.",
         epilog="Example: accelegrad predict model.agm new.csv --proba --out predictions.csv",
     )
-    command.add_argument("model", type=Path, metavar="MODEL", help="what `accelegrad fit` wrote")
-    command.add_argument("data", type=Path, metavar="DATA", help=DATA_FORMATS)
+    common.add_files(command, "model", "data")
     command.add_argument(
         "--out", type=Path, metavar="FILE", help="write here (default: standard output)"
     )
     command.add_argument(
-        "--proba", action="store_true", help="the probability of each class, a column a class"
+        "--proba", action="store_true", help="the probability of each class, each in a column"
     )
     command.add_argument(
         "--score",
@@ -53,13 +47,7 @@ def add_predict(commands: Commands[argparse.ArgumentParser]) -> None:
         help="print the accuracy (or R^2 and the mean absolute error) instead; the predictions are "
         "written with --out only",
     )
-    command.add_argument(
-        "--target",
-        type=name_or_number,
-        metavar="COLUMN",
-        help="the column with the true targets (default: as when fitting)",
-    )
-    command.set_defaults(run=run_predict)
+    common.add_target(command, "the column with the true targets (default: as when fitting)")
 
 
 def run_predict(given: argparse.Namespace) -> int:
@@ -69,7 +57,7 @@ def run_predict(given: argparse.Namespace) -> int:
     from accelegrad.sklearn.model_file import read_model
 
     if given.out is not None:
-        check_out(given.out, given.data, given.model)
+        common.check_out(given.out, given.data, given.model)
     saved = read_model(given.model)
     estimator = saved.estimator
     if given.proba and not hasattr(estimator, "predict_proba"):
@@ -101,7 +89,7 @@ def run_predict(given: argparse.Namespace) -> int:
         for _ in blocks:
             pass
     if scores is not None:
-        say_facts(scores.lines())
+        common.say_facts(scores.lines())
     return 0
 
 
@@ -151,7 +139,7 @@ def _print(header: Sequence[str], blocks: Iterator[list[Any]]) -> None:
         _write(sys.stdout, header, blocks)
         sys.stdout.flush()
     except BrokenPipeError:
-        # The reader, such as `head`, has seen enough. What is left must not fail at the exit.
+        # The reader, such as `head`, has seen enough. Flushing the rest must not fail at the exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -192,6 +180,6 @@ class _Scores:
         lines = [("accuracy", f"{right.mean():.6f}")]
         unknown = true[places == UNKNOWN]
         if unknown.size:
-            labels = first_of(np.unique(unknown).tolist())
+            labels = common.first_of(np.unique(unknown).tolist())
             lines.append(("labels not known to the model", f"{unknown.size} rows: {labels}"))
         return lines

@@ -6,13 +6,15 @@ import argparse
 import os
 from pathlib import Path
 
-from accelegrad.cli.common import Commands, add_no_progress, request_of, say
+from accelegrad.cli import common
 
 
-def add_reproduce(commands: Commands[argparse.ArgumentParser]) -> None:
+def add_reproduce(commands: common.Commands[argparse.ArgumentParser]) -> None:
     """Add the command to the parser's commands."""
-    command = commands.add_parser(
+    command = common.add_command(
+        commands,
         "reproduce",
+        run_reproduce,
         help="run the paper's experiments and write a report",
         description="Run the experiments of 'Online Adaptive Methods, Universality and "
         "Acceleration' and write a report: index.html, with figures/ and traces/ beside it. "
@@ -22,9 +24,7 @@ def add_reproduce(commands: Commands[argparse.ArgumentParser]) -> None:
     )
     command.add_argument("names", nargs="*", metavar="NAME", help="experiments (default: all)")
     command.add_argument("--list", action="store_true", help="list the experiments and stop")
-    command.add_argument(
-        "--out", type=Path, default=Path("report"), metavar="DIR", help="folder (default: report)"
-    )
+    common.add_out_folder(command, "report")
     command.add_argument(
         "--quick", action="store_true", help="reduced size: minutes instead of an hour"
     )
@@ -36,7 +36,7 @@ def add_reproduce(commands: Commands[argparse.ArgumentParser]) -> None:
         type=_positive,
         default=os.cpu_count() or 1,
         metavar="N",
-        help="processes (default: one a core); the numbers do not depend on it",
+        help="processes (default: one per core); the numbers do not depend on it",
     )
     command.add_argument(
         "--data",
@@ -45,8 +45,7 @@ def add_reproduce(commands: Commands[argparse.ArgumentParser]) -> None:
         help="a LIBSVM file (.bz2, .gz, .xz too) for the large-batch experiment; by default "
         "rcv1_subsets_binary in the folder that ACCELEGRAD_DATA names, else generated data",
     )
-    add_no_progress(command)
-    command.set_defaults(run=run_reproduce)
+    common.add_no_progress(command)
 
 
 def _positive(text: str) -> int:
@@ -65,8 +64,8 @@ def run_reproduce(given: argparse.Namespace) -> int:
 
     if given.list:
         for name, experiment in EXPERIMENTS.items():
-            say(f"{name:<28}{experiment.title}")
+            common.say(f"{name:<28}{experiment.title}")
         return 0
-    page = reproduce(request_of(Request, given))
-    say(f"The report is {page.resolve()}")
+    page = reproduce(common.request_of(Request, given))
+    common.say(f"The report is {page.resolve()}")
     return 0

@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import argparse
 
-from accelegrad.cli.common import Commands, say, warn
+from accelegrad.cli import common
 
 
-def add_warmup(commands: Commands[argparse.ArgumentParser]) -> None:
+def add_warmup(commands: common.Commands[argparse.ArgumentParser]) -> None:
     """Add the command to the parser's commands."""
-    command = commands.add_parser(
+    command = common.add_command(
+        commands,
         "warmup",
+        _warmup,
         help="compile everything ahead",
         description="Compile all kernels for large data and keep them on disk: beside the package, "
         "or in the user's cache folder where that is read-only (NUMBA_CACHE_DIR overrides both). "
-        "What is there already is left alone. Without this a kernel is compiled when it is first "
-        "needed, which takes some seconds, once on a machine.",
+        "What is there already is not compiled again. Without this a kernel is compiled when it is "
+        "first needed, which takes some seconds, once on a machine.",
         epilog="Example: accelegrad warmup",
     )
     command.add_argument(
         "--list", action="store_true", help="list what would be compiled, and stop"
     )
     command.add_argument("--quiet", action="store_true", help="show nothing")
-    command.set_defaults(run=_warmup)
 
 
 def _warmup(given: argparse.Namespace) -> int:
@@ -30,7 +31,7 @@ def _warmup(given: argparse.Namespace) -> int:
 
     if given.list:
         for name in compiling.pending():
-            say(name)
+            common.say(name)
         return 0
     compiled: list[str] = []
 
@@ -39,9 +40,9 @@ def _warmup(given: argparse.Namespace) -> int:
             compiled.append(step.name)
         if not given.quiet:
             how = "compiled" if step.compiled else "loaded"
-            warn(f"[{step.done}/{step.total}] {step.name}: {how} in {step.seconds:.1f} s")
+            common.warn(f"[{step.done}/{step.total}] {step.name}: {how} in {step.seconds:.1f} s")
 
     seconds = compiling.warmup(tell)
     if not given.quiet:
-        say(f"Compiled: {len(compiled)}. All together took {seconds:.1f} s.")
+        common.say(f"Compiled: {len(compiled)}. All together took {seconds:.1f} s.")
     return 0

@@ -133,7 +133,7 @@ def parsed_numbers(
     width: int,
     converters: dict[int | str, Callable[[str], Any]] | None = None,
 ) -> npt.NDArray[np.float64] | None:
-    """Return a table of finite numbers in so many columns; None where the text holds no such.
+    """Return a table of finite numbers with this width; None where the text holds no such.
 
     `converters` make numbers of the cells of some columns.
     """

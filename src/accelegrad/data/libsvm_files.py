@@ -22,7 +22,8 @@ from accelegrad.data.text_blocks import Place, TextBlock, block_at, has_content,
 LARGEST_INDEX = 2**31 - 1
 """LIBSVM programs keep an index in a C int."""
 
-_MOST_DIGITS = 20  # of an index that is converted: Python refuses to convert thousands
+_MOST_DIGITS = 20  # of an index that is converted, twice those of LARGEST_INDEX: Python refuses
+# to convert thousands
 
 
 class LibsvmFile(TableFile):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +21,7 @@ from accelegrad.data.tables import (
     native,
     no_rows,
     rows_of_bytes,
+    rows_of_entries,
 )
 from accelegrad.data.text import DataError, opened
 from accelegrad.stored_arrays import DAMAGE, StoredArray, StoredArrays
@@ -47,29 +49,27 @@ class NpzFile(TableFile):
 
     def __init__(self, path: Path, wanted: Wanted) -> None:
         super().__init__(path, wanted)
-        try:
-            with opened(path) as file:
-                self._look(_arrays(file))
-        except DAMAGE as error:
-            raise self._damaged(error) from None
+        with self._arrays() as arrays:
+            self._look(arrays)
 
     def blocks(self, rows: int | None) -> Iterator[Block]:
         """Yield blocks in the order of the file."""
-        try:
-            with opened(self.path) as file:
-                yield from self._blocks(_arrays(file), rows)
-        except DAMAGE as error:
-            raise self._damaged(error) from None
+        with self._arrays() as arrays:
+            yield from self._blocks(arrays, rows)
 
     def whole(self) -> Block:
         """Return all rows, in one block: arrays in Fortran order are then read as they are."""
         [block] = self.blocks(self._shape[0])
         return block
 
-    def _damaged(self, error: Exception) -> DataError:
-        if isinstance(error, DataError):
-            return error
-        return DataError(f"{self.path}: no npz file, or a damaged one ({error}).")
+    @contextmanager
+    def _arrays(self) -> Iterator[StoredArrays]:
+        """Open the arrays, and say of what fails meanwhile that the file is damaged."""
+        try:
+            with opened(self.path) as file:
+                yield StoredArrays(file, compressed=True)
+        except DAMAGE as error:
+            raise self.damaged("npz", error) from None
 
     # What there is
 
@@ -143,8 +143,8 @@ class NpzFile(TableFile):
     def _found_names(self, given: Array) -> tuple[str, ...]:
         if given.shape != (self._shape[1],):
             raise DataError(
-                f"{self.path}: feature_names must have {self._shape[1]} entries, one a feature, "
-                f"but its shape is {given.shape}."
+                f"{self.path}: feature_names must have {self._shape[1]} entries, one for each "
+                f"feature, but its shape is {given.shape}."
             )
         read = checked_targets(self.path, "feature_names", given, Targets.TEXT)
         names = tuple(str(name) for name in read)
@@ -172,8 +172,7 @@ class NpzFile(TableFile):
             check_finite(self.path, "X", X, done)
             y = None if targets is None else targets.take(X.shape[0])
             if y is not None:
-                y = checked_targets(self.path, "y", y, self.wanted.targets)
-                check_finite(self.path, "y", y, done)
+                y = checked_targets(self.path, "y", y, self.wanted.targets, done)
             done += X.shape[0]
             yield Block(X, y)
 
@@ -189,7 +188,7 @@ class NpzFile(TableFile):
         entries = data.header.shape[0]
         first = starts.take(1).astype(np.int64)
         self._check_starts(first[0] == 0)
-        for done in range(0, n, count := rows or _rows_of_entries(entries, n)):
+        for done in range(0, n, count := rows or rows_of_entries(entries, n)):
             ends = np.concatenate([first, starts.take(count).astype(np.int64)])
             last = entries if done + count >= n else int(ends[-1])
             self._check_starts((np.diff(ends) >= 0).all() and ends[-1] == last <= entries)
@@ -228,7 +227,7 @@ class NpzFile(TableFile):
     def _sorted_rows(self, entries: tuple[Array, Array, Array], rows: int | None) -> Iterator[Any]:
         data, row, col = entries
         n, d = self._shape
-        count = rows or _rows_of_entries(data.size, n)
+        count = rows or rows_of_entries(data.size, n)
         for start in range(0, n, count):
             end = min(n, start + count)
             part = slice(*np.searchsorted(row, [start, end]))
@@ -269,12 +268,3 @@ class NpzFile(TableFile):
             wrong = int(given.min() if given.min() < 0 else given.max())
             raise DataError(f"{self.path}: indices holds {wrong}, but 0 to {d - 1} are allowed.")
         return native(given)
-
-
-def _arrays(file: BinaryIO) -> StoredArrays:
-    return StoredArrays(file, compressed=True)
-
-
-def _rows_of_entries(entries: int, n: int) -> int:
-    """Return how many rows of a sparse matrix make a block: an entry takes 12 bytes."""
-    return rows_of_bytes(12 * max(1, entries // max(1, n)))

@@ -52,10 +52,7 @@ class ParquetFile(TableFile):
         try:
             return parquet.ParquetFile(self.path, page_checksum_verification=True)
         except self._damage as error:
-            raise self._damaged(error) from None
-
-    def _damaged(self, error: Exception) -> DataError:
-        return DataError(f"{self.path}: no parquet file, or a damaged one ({error}).")
+            raise self.damaged("parquet", error) from None
 
     def _columns_of_data(self) -> list[str]:
         """Return the names of the columns, without those of a data frame's index."""
@@ -64,7 +61,7 @@ class ParquetFile(TableFile):
             kept = json.loads((schema.metadata or {}).get(b"pandas", b"{}"))
             index = {entry for entry in kept.get("index_columns", ()) if isinstance(entry, str)}
         except (ValueError, AttributeError, TypeError) as error:
-            raise self._damaged(error) from None
+            raise self.damaged("parquet", error) from None
         return [str(name) for name in schema.names if name not in index]
 
     def blocks(self, rows: int | None) -> Iterator[Block]:
@@ -88,7 +85,7 @@ class ParquetFile(TableFile):
             count = min(rows or rows_of_bytes(8 * len(needed)), max(1, total))
             yield from self._file.iter_batches(batch_size=count, columns=needed)
         except self._damage as error:
-            raise self._damaged(error) from None
+            raise self.damaged("parquet", error) from None
 
     def _column(self, batch: Any, name: str, done: int) -> Any:
         column = batch.column(name)
@@ -113,7 +110,4 @@ class ParquetFile(TableFile):
         values: npt.NDArray[Any] = column.to_numpy(zero_copy_only=False)
         if values.dtype == object and all(isinstance(value, (str, bytes)) for value in values):
             values = np.array(values.tolist())
-        what = f"the column {name!r}"
-        labels = checked_targets(self.path, what, values, self.wanted.targets)
-        check_finite(self.path, what, labels, done)
-        return labels
+        return checked_targets(self.path, f"the column {name!r}", values, self.wanted.targets, done)

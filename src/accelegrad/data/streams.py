@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from accelegrad.data.columns import Wanted
 from accelegrad.data.formats import open_table
-from accelegrad.data.tables import TableFile, rows_of_bytes
+from accelegrad.data.tables import TableFile, rows_of_bytes, rows_of_entries
 from accelegrad.stored_arrays import check_npy
 
 
@@ -67,7 +67,7 @@ class SourceFacts(NamedTuple):
 
 
 class Source(ABC):
-    """Something to read chunks from."""
+    """Something to read chunks from; `once` tells that one pass uses it up."""
 
     once = False
 
@@ -88,7 +88,7 @@ def open_source(source: Any, chunk_rows: int | None, wanted: Wanted) -> Source:
     source : path, tuple of arrays or paths, list, callable, iterable or iterator
         As `accelegrad.sklearn.stream.fit_stream` takes it.
     chunk_rows : int, optional
-        Rows a chunk of a file or of arrays; by default as many as about 16 MB hold.
+        Rows in a chunk of a file or of arrays; by default as many as about 16 MB hold.
     wanted : Wanted
         What is to be read of a file.
     """
@@ -101,7 +101,7 @@ def open_source(source: Any, chunk_rows: int | None, wanted: Wanted) -> Source:
     if callable(source):
         return IterableSource(source)
     if isinstance(source, Iterator):
-        return IteratorSource(source)
+        return IterableSource(lambda: source, once=True)
     if isinstance(source, Iterable) and not hasattr(source, "shape"):
         return IterableSource(lambda: source)
     raise TypeError(
@@ -159,8 +159,9 @@ class ArraySource(Source):
         if not self._rows:
             raise ValueError("source has no rows.")
         X = self._arrays.X
-        stored = X.nbytes if hasattr(X, "nbytes") else 12 * X.nnz
-        self._step = chunk_rows or rows_of_bytes(stored // self._rows)
+        if chunk_rows is None and hasattr(X, "nbytes"):
+            chunk_rows = rows_of_bytes(X.nbytes // self._rows)
+        self._step = chunk_rows or rows_of_entries(X.nnz, self._rows)
 
     def look(self, *, classes: bool) -> SourceFacts:
         """Collect the classes, a chunk at a time."""
@@ -228,8 +229,8 @@ class ListSource(Source):
 class IterableSource(Source):
     """A function that makes an iterator of chunks."""
 
-    def __init__(self, make: Callable[[], Any]) -> None:
-        self._make = make
+    def __init__(self, make: Callable[[], Any], *, once: bool = False) -> None:
+        self._make, self.once = make, once
 
     def chunks(self, order: np.random.Generator | None) -> Iterator[Any]:  # noqa: ARG002
         """Yield the chunks of a new iterator."""
@@ -239,15 +240,6 @@ class IterableSource(Source):
                 f"source() must give an iterator of chunks, but it gave {type(made).__name__}."
             )
         yield from made
-
-
-class IteratorSource(IterableSource):
-    """An iterator, which is used up by one pass."""
-
-    once = True
-
-    def __init__(self, chunks: Iterator[Any]) -> None:
-        super().__init__(lambda: chunks)
 
 
 class Labels:

@@ -19,6 +19,10 @@ MOST_COLUMNS = 100_000_000
 """A file that claims more is almost surely wrong (two tokens run together, say)."""
 
 
+SPARSE_ENTRY_BYTES = 12
+"""What an entry of a CSR matrix takes: a float64 and the int32 number of its column."""
+
+
 class Block(NamedTuple):
     """Some rows; `y` is None where a file has no targets."""
 
@@ -50,9 +54,15 @@ class TableFile(ABC):
     def __init__(self, path: Path, wanted: Wanted) -> None:
         self.path, self.wanted = path, wanted
 
+    def damaged(self, kind: str, error: Exception) -> DataError:
+        """Return the error for content that is not of the kind of file that the name tells."""
+        if isinstance(error, DataError):
+            return error
+        return DataError(f"{self.path}: no {kind} file, or a damaged one ({error}).")
+
     @abstractmethod
     def blocks(self, rows: int | None) -> Iterator[Block]:
-        """Yield blocks of so many rows (None: of about 16 MB) in the order of the file."""
+        """Yield blocks of this many rows (None: of about 16 MB) in the order of the file."""
 
     def whole(self) -> Block:
         """Return all rows."""
@@ -103,9 +113,12 @@ def no_rows(path: Path) -> DataError:
 
 
 def checked_targets(
-    path: Path, name: str, y: npt.NDArray[Any], targets: Targets
+    path: Path, name: str, y: npt.NDArray[Any], targets: Targets, first_row: int = 0
 ) -> npt.NDArray[Any]:
-    """Return targets in the machine's byte order, text as str, or say why they are none."""
+    """Return targets in the machine's byte order, text as str, or say why they are none.
+
+    `first_row` is the number in the file of the first row that is given.
+    """
     if y.dtype.kind == "S":
         try:
             y = np.char.decode(y, "utf-8")
@@ -115,6 +128,7 @@ def checked_targets(
     if y.dtype.kind not in allowed:
         kinds = "numbers" if targets is Targets.NUMBERS else "numbers or text"
         raise DataError(f"{path}: {name} must hold {kinds}, but it holds {y.dtype}.")
+    check_finite(path, name, y, first_row)
     return native(y)
 
 
@@ -142,5 +156,10 @@ def native(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def rows_of_bytes(row_bytes: int) -> int:
-    """Return how many rows of so many bytes make a block."""
+    """Return how many rows make a block, given the size of a row."""
     return max(1, BLOCK_BYTES // max(1, row_bytes))
+
+
+def rows_of_entries(entries: int, n: int) -> int:
+    """Return how many rows make a block of a sparse matrix with n rows and this many entries."""
+    return rows_of_bytes(SPARSE_ENTRY_BYTES * max(1, entries // max(1, n)))

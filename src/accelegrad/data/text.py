@@ -12,11 +12,11 @@ from typing import IO, BinaryIO, NamedTuple, Protocol
 import numpy as np
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-# What a decoder gets in one go: it bounds what is copied where a file has many streams.
+# Bytes that a decoder gets in one go: it bounds what is copied where a file has many streams.
 _DECODED_AT_ONCE = 1 << 16
-# Enough of a file to know its compression.
+# Bytes of a file that tell its compression: more than the longest `magic` below.
 _BEGINNING = 16
-# Longer pieces of a file are cut in messages.
+# Characters of a file's piece in a message; the rest is cut, so that messages stay readable.
 _SHOWN = 40
 
 

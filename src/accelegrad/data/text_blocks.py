@@ -14,9 +14,10 @@ from accelegrad.data.text import DataError, content_pieces, plain_lines
 FIRST_ROWS = 16
 """The rows that tell of a table whether it has a header, and of a text what it is."""
 
-# A block has about this many bytes where its number of rows is left open.
+# A block has about this many bytes where nothing says how many rows it has: 16 MB, which users are
+# told. What is parsed takes some times as much.
 BLOCK_BYTES = 1 << 24
-_PIECE = 1 << 20
+PIECE = 1 << 20  # bytes of a plain file that are read in one go
 _LINE_FEED, _CARRIAGE_RETURN = 10, 13
 
 
@@ -37,9 +38,9 @@ class Place(NamedTuple):
 
 
 def text_blocks(path: Path, rows: int | None) -> Iterator[TextBlock]:
-    """Yield blocks of at most so many lines, or of about 16 MB, in the order of the file."""
+    """Yield blocks of at most `rows` lines, or of about 16 MB, in the order of the file."""
     start, line = 0, 1
-    for text in _cut(content_pieces(path, _PIECE), rows):
+    for text in _cut(content_pieces(path, PIECE), rows):
         place = Place(start, len(text), line)
         yield TextBlock(plain_lines(path, text, line), line, place)
         start, line = start + len(text), line + _count_lines(text)
@@ -83,7 +84,7 @@ def _contents(text: bytes) -> Iterator[bytes]:
 
 
 def _cut(pieces: Iterator[bytes], rows: int | None) -> Iterator[bytes]:
-    """Yield the pieces anew, cut behind line ends; the last one may lack its own."""
+    """Yield the pieces anew, cut behind line ends; the last one may have none."""
     kept: list[bytes] = []
     amount = 0  # lines or bytes, whichever counts, in what is kept
     held = b""

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from accelegrad.kernels import disk
+from accelegrad.kernels.arrays import read_only
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -74,6 +75,20 @@ def layout(data: npt.DTypeLike, index: npt.DTypeLike | None = None) -> str:
     """Return the end of a call's name: the types of dense rows or, with an index, of CSR rows."""
     name = np.dtype(data).name
     return f"dense {name}" if index is None else f"CSR {name}/{8 * np.dtype(index).itemsize} bits"
+
+
+def dense_layouts() -> Iterator[tuple[str, Any]]:
+    """Yield the layouts of dense rows that there are kernels for, each with such a matrix."""
+    for dtype in (np.float64, np.float32):
+        yield layout(dtype), (read_only(np.ones((1, 1), dtype)),)
+
+
+def csr_layouts() -> Iterator[tuple[str, Any]]:
+    """Yield the layouts of CSR rows that there are kernels for, each with a row without entries."""
+    for dtype in (np.float64, np.float32):
+        for index in (np.uint32, np.uint64):
+            parts = np.ones(1, dtype), np.zeros(1, index), np.zeros(2, index)
+            yield layout(dtype, index), tuple(read_only(part) for part in parts)
 
 
 def would_compile(call: Call) -> bool:

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from accelegrad.errors import Vector, finite_vector, real_array
+from accelegrad.errors import Vector
 from accelegrad.kernels.arrays import read_only
-from accelegrad.kernels.compile import Call, announces, compiled, kernel, layout, summing
+from accelegrad.kernels.compile import Call, announces, compiled, dense_layouts, kernel, summing
+from accelegrad.kernels.dense_rows import add_row, move, row_product
 from accelegrad.kernels.epochs import (
     FIXED,
     GO,
@@ -25,28 +26,12 @@ from accelegrad.kernels.epochs import (
     importance,
     over_root,
     record,
-    same_shape,
 )
+from accelegrad.kernels.gradient import Data
 
 NO_CHANGE = read_only(np.empty((2, 0)))
 #: All numbers that change; only the distance-free rule has the last two.
 NUMBERS = record(["squares", "eta", "weight_sum", "radius", "evidence"], ["iteration"])
-
-
-@summing
-def row_product(X: Any, i: int, x: Any) -> float:
-    """Return a_i.x over the features."""
-    total = 0.0
-    for j in range(X.shape[1]):
-        total += X[i, j] * x[j]
-    return total
-
-
-@summing
-def add_row(X: Any, i: int, c: float, g: Any) -> None:
-    """Add c a_i to g."""
-    for j in range(X.shape[1]):
-        g[j] += c * X[i, j]
 
 
 @summing
@@ -63,17 +48,6 @@ def _descent(g: Any, x0: Any, x: Any) -> float:
     total = 0.0
     for j in range(g.size):
         total += g[j] * (x0[j] - x[j])
-    return total
-
-
-@summing
-def _move(z: Any, step: float, g: Any, x0: Any) -> float:
-    """Move z by -step g; return its squared distance from x0."""
-    total = 0.0
-    for j in range(z.size):
-        z[j] -= step * g[j]
-    for j in range(z.size):
-        total += (z[j] - x0[j]) * (z[j] - x0[j])
     return total
 
 
@@ -171,7 +145,7 @@ def _couple(
         return STOP
     radius = s.radius
     eta = over_root(STEP * radius if f.tracked else f.scale, f.squared_bound + squares)
-    distance = math.sqrt(_move(z, alpha * eta, g, x0))
+    distance = math.sqrt(move(z, alpha * eta, g, x0))
     _hold(z, x0, distance, REACH * radius if f.tracked else f.ball)
     weight = alpha
     if f.tracked:
@@ -196,7 +170,7 @@ def _descend(s: Any, f: Any, x: Any, total: Any, g: Any, x0: Any) -> Any:
     s.weight_sum += 1.0
     for j in range(x.size):
         total[j] += x[j]
-    _hold(x, x0, math.sqrt(_move(x, s.eta, g, x0)), f.ball)
+    _hold(x, x0, math.sqrt(move(x, s.eta, g, x0)), f.ball)
     return GO
 
 
@@ -237,12 +211,8 @@ class DenseEpochs(Epochs):
 
     Parameters
     ----------
-    kind : {"accelegrad", "adagrad", "distance_free"}
-        The rule: `AcceleGrad`, `AdaGrad` or `DistanceFreeAcceleGrad` (noisy: no values).
-    X : array of shape (n_samples, n_features)
-        In C order, of float32 or float64; not copied, and not to be changed.
-    y, shares, **settings
-        As for `SparseEpochs`.
+    kind, data, x0, **settings
+        As for `Epochs`.
     change : tuple of two arrays, optional
         The scale s and the shift m of columns: points, x0 and radii are then those of coordinates
         v, in which the weights are s v and the intercept is v's less m.(s v).
@@ -251,24 +221,22 @@ class DenseEpochs(Epochs):
     def __init__(
         self,
         kind: str,
-        X: npt.NDArray[Any],
-        y: npt.ArrayLike,
-        shares: npt.ArrayLike | None = None,
+        data: Data,
+        x0: Vector,
         *,
         change: tuple[Vector, Vector] | None = None,
         **settings: Any,
     ) -> None:
-        self._X = _c_order(X)
-        n, d = self._X.shape
-        super().__init__(kind, (n, d), y, shares, **settings)
-        self._table = np.column_stack([self.targets.y, n * self.targets.shares])
-        self._change = NO_CHANGE if change is None else _checked_change(change, d)
-        self._points = np.zeros((5 if self._coupled else 2, self.x0.size))
+        super().__init__(kind, data, x0, **settings)
+        self._table = np.empty((self.n_samples, 2))
+        self._table[:, 0], self._table[:, 1] = data.y, self._row_weights
+        self._change = NO_CHANGE if change is None else read_only(np.stack(change))
+        self._points = np.zeros((5 if self._coupled else 2, x0.size))
         for name in ("query", "y", "z"):
-            self._array(name)[:] = self.x0
-        self._gradient = np.zeros(self.x0.size)
+            self._array(name)[:] = x0
+        self._gradient = np.zeros(x0.size)
         self._state = np.zeros(1, NUMBERS)
-        self._state["radius"] = min(self.settings.initial_radius, self.settings.largest_radius)
+        self._state["radius"] = self.first_radius
 
     @property
     def numbers(self) -> Any:
@@ -282,7 +250,8 @@ class DenseEpochs(Epochs):
         return array
 
     def _run(self, rows: npt.NDArray[np.int64], batch_size: int) -> int:
-        data = (self._X, self._table, self._change, self._points, self.x0, self._gradient)
+        (X,) = self.data.matrix
+        data = (X, self._table, self._change, self._points, self.x0, self._gradient)
         return int(dense_steps(self._state, self._fixed, *data, self._coupled, rows, batch_size))
 
     def query(self) -> Vector:
@@ -300,45 +269,18 @@ class DenseEpochs(Epochs):
         """Return the last iterate, y of the coupled rules and x of AdaGrad, a new array."""
         return self._array("y").copy()
 
-    def _sequences(self) -> dict[str, Vector]:
-        names = {"query": "query_point", "z": "mirror_point", "y": "gradient_point"}
-        own = {field: self._array(name).copy() for name, field in names.items()}
-        own["weighted_sum"] = self._array("sum").copy()
-        own["gradient_sum"] = self._array("gradients").copy()
-        return own
-
     def _arrays(self) -> dict[str, npt.NDArray[Any]]:
         return {"points": self._points.copy()}
 
     def _restore_arrays(self, state: Mapping[str, Any]) -> None:
-        self._points[:] = same_shape("points", state["points"], self._points)
-
-
-def _checked_change(change: tuple[Vector, Vector], d: int) -> npt.NDArray[np.float64]:
-    parts = [finite_vector(f"change[{k}]", part) for k, part in enumerate(change)]
-    if len(parts) != 2 or any(part.size != d for part in parts):
-        sizes = ", ".join(str(part.size) for part in parts)
-        raise ValueError(f"change must be two vectors of {d} entries, but they have {sizes}.")
-    return read_only(np.stack(parts))
-
-
-def _c_order(given: Any) -> npt.NDArray[Any]:
-    X = real_array("X", given)
-    if X.ndim != 2 or 0 in X.shape:
-        raise ValueError(f"X must be a matrix that is not empty, but its shape is {X.shape}.")
-    if X.dtype not in (np.float32, np.float64) or not X.flags.c_contiguous:
-        order = "C order" if X.flags.c_contiguous else "another order"
-        raise TypeError(
-            f"X must be of float32 or float64 in C order, but it is of {X.dtype} in {order}."
-        )
-    return read_only(X)
+        self._points[:] = state["points"]
 
 
 @announces
 def _calls() -> Iterator[Call]:
     """Yield a call for rows of all the types that there are kernels for."""
     numbers, fixed, one = np.zeros(1, NUMBERS), np.zeros(1, FIXED), np.ones(1)
-    for dtype in (np.float64, np.float32):
-        data = (_c_order(np.ones((1, 1), dtype)), np.ones((1, 2)), NO_CHANGE, np.ones((2, 1)))
+    for end, matrix in dense_layouts():
+        data = (*matrix, np.ones((1, 2)), NO_CHANGE, np.ones((2, 1)))
         arguments = (numbers, fixed, *data, one, one, True, NO_ROWS, 1)
-        yield Call(f"epochs, {layout(dtype)}", dense_steps, arguments)
+        yield Call(f"epochs, {end}", dense_steps, arguments)

@@ -34,9 +34,9 @@ _NumbasFiles: Any = IndexDataCacheFile
 class _Files(_NumbasFiles):  # type: ignore[misc]
     """The list of a kernel's types, and the files with the code for each."""
 
-    def __init__(self, own: Any, stamp: str) -> None:
-        base = own._index_name.removesuffix(".nbi")
-        super().__init__(own._cache_path, base, stamp)
+    def __init__(self, numbas: Any, stamp: str) -> None:
+        base = numbas._index_name.removesuffix(".nbi")
+        super().__init__(numbas._cache_path, base, stamp)
         self._base = base
 
     def save(self, key: Any, data: Any) -> None:
@@ -81,8 +81,8 @@ def guard(dispatcher: Any) -> bool:
     Returns whether that can be had.
     """
     try:
-        own = dispatcher._cache
-        own._cache_file = _Files(own._cache_file, _stamp(dispatcher))
+        kept = dispatcher._cache
+        kept._cache_file = _Files(kept._cache_file, _stamp(dispatcher))
     except (AttributeError, TypeError, OSError):
         return False
     return True
@@ -91,9 +91,9 @@ def guard(dispatcher: Any) -> bool:
 def holds(dispatcher: Any, signature: tuple[Any, ...]) -> bool:
     """Tell whether the code of a kernel for these types is on disk."""
     try:
-        own = dispatcher._cache
-        key = own._index_key(signature, dispatcher.targetctx.codegen())
-        return key in own._cache_file._load_index()
+        kept = dispatcher._cache
+        key = kept._index_key(signature, dispatcher.targetctx.codegen())
+        return key in kept._cache_file._load_index()
     except (AttributeError, OSError):  # it is kept nowhere, or the folder cannot be read
         return False
 

@@ -10,12 +10,12 @@ import numpy as np
 
 from accelegrad.errors import Vector
 from accelegrad.kernels.arrays import read_only
-from accelegrad.kernels.compile import Call, announces, compiled, kernel, layout
-from accelegrad.kernels.dense_epochs import add_row, row_product
+from accelegrad.kernels.compile import Call, announces, compiled, csr_layouts, dense_layouts, kernel
+from accelegrad.kernels.dense_rows import add_row, row_product
 from accelegrad.kernels.epochs import NO_ROWS
 from accelegrad.kernels.loss_shape import LABELS, LOGISTIC, LOGISTIC_SHAPE, Shape
 from accelegrad.kernels.losses import loss_slope, rounded_off
-from accelegrad.kernels.sparse_rows import look_ahead
+from accelegrad.kernels.sparse_rows import add_sparse_row, look_ahead, sparse_product
 
 
 class DualRows(NamedTuple):
@@ -104,13 +104,12 @@ def sparse_ascent(
     """Go through the rows in this order."""
     for k in range(order.size):
         look_ahead(data, indices, indptr, w, 1, order, k)
-        i, margin = order[k], 0.0
-        for e in range(indptr[i], indptr[i + 1]):
-            margin += data[e] * w[indices[e]]
+        i = order[k]
+        start, stop = indptr[i], indptr[i + 1]
+        margin = sparse_product(data, indices, start, stop, w)
         c = _ascended(given, l2, i, margin, squares[i], theta)
         if c != 0.0:
-            for e in range(indptr[i], indptr[i + 1]):
-                w[indices[e]] += c * data[e]
+            add_sparse_row(data, indices, start, stop, c, w)
 
 
 @announces
@@ -118,9 +117,7 @@ def _calls() -> Iterator[Call]:
     """Yield a call for rows of all the types that there are kernels for."""
     none, given = read_only(np.empty(0)), DualRows(*(read_only(np.empty(0)),) * 2, LOGISTIC_SHAPE)
     rest = (given, none, 1.0, np.zeros(1), np.zeros(1), NO_ROWS)
-    for dtype in (np.float64, np.float32):
-        X = read_only(np.empty((0, 1), dtype))
-        yield Call(f"dual ascent, {layout(dtype)}", dense_ascent, (X, *rest))
-        for index in (np.uint32, np.uint64):
-            matrix = [read_only(np.empty(0, kind)) for kind in (dtype, index, index)]
-            yield Call(f"dual ascent, {layout(dtype, index)}", sparse_ascent, (*matrix, *rest))
+    for end, matrix in dense_layouts():
+        yield Call(f"dual ascent, {end}", dense_ascent, (*matrix, *rest))
+    for end, matrix in csr_layouts():
+        yield Call(f"dual ascent, {end}", sparse_ascent, (*matrix, *rest))

@@ -35,6 +35,8 @@ from accelegrad.kernels.compile import (
     Call,
     announces,
     compiled,
+    csr_layouts,
+    dense_layouts,
     kernel,
     layout,
     summing,
@@ -235,7 +237,7 @@ def _many_columns(X: Array, task: Task) -> tuple[float, float]:
     # the inner loop takes them for apart.
     d = w.size
     copies = np.zeros(2 * d + 3 * ROOM)
-    weights, own = copies[ROOM : ROOM + d], copies[2 * ROOM + d : 2 * ROOM + 2 * d]
+    weights, sums = copies[ROOM : ROOM + d], copies[2 * ROOM + d : 2 * ROOM + 2 * d]
     for j in range(d):
         weights[j] = w[j]
     for step in range(0, part, quarter):
@@ -244,7 +246,7 @@ def _many_columns(X: Array, task: Task) -> tuple[float, float]:
             count = max(0, min(quarter, part - step, stop - first))
             _choose(rows, first, count, lane * quarter, y, new, targets)
         for i in range(quarter):
-            _four_dense_rows(X, new, old, i, weights, m, factors, own)
+            _four_dense_rows(X, new, old, i, weights, m, factors, sums)
         for i in range(length):
             m[i] += intercept
         losses(loss, m, targets, costs, slopes)
@@ -252,15 +254,15 @@ def _many_columns(X: Array, task: Task) -> tuple[float, float]:
         for lane in range(4):
             first = start + lane * part + step
             count = max(0, min(quarter, part - step, stop - first))
-            sums = _weigh(
+            found = _weigh(
                 first, count, lane * quarter, new, shares, scale, m, costs, slopes, factors, kept
             )
-            total, slope = total + sums[0], slope + sums[1]
+            total, slope = total + found[0], slope + found[1]
         new, old = old, new
     for i in range(quarter):
-        _four_dense_rows(X, old, old, i, weights, m, factors, own)
+        _four_dense_rows(X, old, old, i, weights, m, factors, sums)
     for j in range(d):
-        gradient[j] += own[j]
+        gradient[j] += sums[j]
     return total, slope
 
 
@@ -456,7 +458,7 @@ def one_pass(
         _NO_ROWS if rows is None else read_only(np.ascontiguousarray(rows, np.int64), np.uint64)
     )
     count = given.y.size if rows is None else chosen.size
-    ends = _block_ends(given.matrix, count, rows is None, w.size)
+    ends = block_ends(given.matrix, count, rows is None, w.size)
     kept = np.empty((2, count if keep else 0))
     features = read_only(np.ascontiguousarray(w[:-1] if intercept else w))
     offset = float(w[-1]) if intercept else 0.0
@@ -465,8 +467,8 @@ def one_pass(
     def task(block: int) -> tuple[float, float, Vector]:
         gradient = np.zeros(w.size)
         first, last = int(ends[block]), int(ends[block + 1])
-        own = (features, offset, given.y, given.shares, scale, given.loss, gradient, kept)
-        sums = compute(*given.matrix, Task(chosen, first, last, *own))
+        rest = (features, offset, given.y, given.shares, scale, given.loss, gradient, kept)
+        sums = compute(*given.matrix, Task(chosen, first, last, *rest))
         return *sums, gradient
 
     losses, slopes, gradients = zip(*run(task, len(ends) - 1), strict=True)
@@ -479,7 +481,7 @@ def one_pass(
 _NO_ROWS = read_only(np.empty(0, np.uint64))
 
 
-def _block_ends(matrix: tuple[Array, ...], count: int, whole: bool, width: int) -> list[int]:
+def block_ends(matrix: tuple[Array, ...], count: int, whole: bool, width: int) -> list[int]:
     """Return where blocks of about equally many entries begin and end."""
     entries = matrix[0].size
     if not whole:
@@ -499,11 +501,8 @@ def _block_ends(matrix: tuple[Array, ...], count: int, whole: bool, width: int) 
 @announces
 def _calls() -> Iterator[Call]:
     """Yield a call for matrices of all the types that there are kernels for."""
-    for dtype in (np.float64, np.float32):
-        yield _call((read_only(np.ones((1, 1), dtype)),))
-        for index in (np.uint32, np.uint64):
-            parts = np.ones(1, dtype), np.zeros(1, index), np.arange(2, dtype=index)
-            yield _call(tuple(read_only(part) for part in parts))
+    for _, matrix in (*dense_layouts(), *csr_layouts()):
+        yield _call(matrix)
 
 
 def _call(matrix: tuple[Array, ...]) -> Call:

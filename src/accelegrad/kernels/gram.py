@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from accelegrad.kernels.arrays import read_only
-from accelegrad.kernels.compile import Call, announces, kernel, layout
+from accelegrad.kernels.compile import Call, announces, csr_layouts, kernel
 from accelegrad.kernels.epochs import NO_ROWS
 
 
@@ -31,8 +31,6 @@ def add_gram(data: Any, indices: Any, indptr: Any, rows: Any, weights: Any, gram
 @announces
 def _calls() -> Iterator[Call]:
     """Yield a call for rows of all the types that there are kernels for."""
-    for dtype in (np.float64, np.float32):
-        for index in (np.uint32, np.uint64):
-            matrix = [read_only(np.empty(0, kind)) for kind in (dtype, index, index)]
-            arguments = (*matrix, NO_ROWS, read_only(np.empty(0)), np.zeros((1, 1)))
-            yield Call(f"Gram matrix, {layout(dtype, index)}", add_gram, arguments)
+    for end, matrix in csr_layouts():
+        arguments = (*matrix, NO_ROWS, read_only(np.empty(0)), np.zeros((1, 1)))
+        yield Call(f"Gram matrix, {end}", add_gram, arguments)

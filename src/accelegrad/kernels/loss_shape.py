@@ -36,5 +36,5 @@ class Shape(NamedTuple):
     """Half the width of the flat zone."""
 
 
-#: The logistic loss has a formula of its own, but its slopes and curvature have the same bounds.
+#: The logistic loss has another formula, but its slopes and curvature have the same bounds.
 LOGISTIC_SHAPE = Shape(LOGISTIC, low=-1.0, high=0.0, softness=4.0)

@@ -111,12 +111,6 @@ def loss_and_slope(loss: Any, m: float, y: float) -> Any:
 
 
 @compiled
-def loss_value(loss: Any, m: float, y: float) -> Any:
-    """Return l(m, y). The loss is a `Shape` or a record with its fields."""
-    return loss_and_slope(loss, m, y)[0]
-
-
-@compiled
 def loss_slope(loss: Any, m: float, y: float) -> Any:
     """Return l'(m, y), 0 at kinks. The loss is a `Shape` or a record with its fields."""
     return loss_and_slope(loss, m, y)[1]

@@ -14,7 +14,7 @@ of the gradient, a step of length eta with the scaling c back into the ball is
 
 the same with the coefficients of x0 (where x0 + x has 1 + xi0), and then U += g_s kappa' with
 kappa.zeta+ = -c alpha eta and kappa.ups+ = -eta. So that the sums stay what they are,
-q -= (kappa.rho) g_s and s += (w - kappa.sigma+) g_s; at last rho += weight ups+. All that is left,
+q -= (kappa.rho) g_s and s += (w - kappa.sigma+) g_s; at last rho += weight ups+. All else,
 norms and inner products of z, y and S, follows from expanding the squares: they are kept as
 numbers.
 

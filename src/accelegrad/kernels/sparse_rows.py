@@ -11,7 +11,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from accelegrad.errors import Vector
-from accelegrad.kernels.compile import compiled, kernel
+from accelegrad.kernels.compile import compiled
 
 REBASE = 2  # beside STOP and GO: what follows on the part of a step that is done by numbers
 TARGET, SHARE, OFFSET, SQUARES = range(4)  # columns of the table of rows
@@ -31,7 +31,7 @@ class CsrRows(NamedTuple):
 
     data: npt.NDArray[Any]
     indices: npt.NDArray[Any]
-    indptr: npt.NDArray[np.uint64]
+    indptr: npt.NDArray[Any]
     table: Vector  # y_i, n p_i, x0.a_i, ||a_i||^2
 
 
@@ -60,27 +60,20 @@ def aligned(rows: int, columns: int) -> Vector:
     return flat[first : first + rows * columns].reshape(rows, columns)
 
 
-@kernel
-def row_squares(data: Any, indices: Any, indptr: Any, total: Any) -> Any:
-    """Return ||a_i||^2, also where a column comes more than once in a row."""
-    squares = np.zeros(indptr.size - 1)
-    for i in range(squares.size):
-        for e in range(indptr[i], indptr[i + 1]):
-            total[indices[e]] += data[e]
-        for e in range(indptr[i], indptr[i + 1]):
-            squares[i] += total[indices[e]] ** 2
-            total[indices[e]] = 0.0
-    return squares
+@compiled
+def sparse_product(data: Any, indices: Any, start: int, stop: int, x: Any) -> float:
+    """Return a_i.x for a row whose entries are from start to stop."""
+    total = 0.0
+    for e in range(start, stop):
+        total += data[e] * x[indices[e]]
+    return total
 
 
-@kernel
-def row_products(data: Any, indices: Any, indptr: Any, x: Any) -> Any:
-    """Return a_i.x."""
-    products = np.zeros(indptr.size - 1)
-    for i in range(products.size):
-        for e in range(indptr[i], indptr[i + 1]):
-            products[i] += data[e] * x[indices[e]]
-    return products
+@compiled
+def add_sparse_row(data: Any, indices: Any, start: int, stop: int, c: float, x: Any) -> None:
+    """Add c a_i to x."""
+    for e in range(start, stop):
+        x[indices[e]] += c * data[e]
 
 
 def _prefetch(_: Any, array: Any, index: Any) -> Any:  # noqa: ARG001

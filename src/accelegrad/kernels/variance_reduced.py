@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from accelegrad.errors import Vector
 from accelegrad.kernels.arrays import read_only
-from accelegrad.kernels.compile import Call, announces, compiled, kernel, layout, summing
+from accelegrad.kernels.compile import Call, announces, compiled, dense_layouts, kernel, summing
+from accelegrad.kernels.dense_rows import add_row, move, row_product
 from accelegrad.kernels.epochs import NO_ROWS, over_root, record
 from accelegrad.kernels.loss_shape import LOGISTIC_SHAPE, Shape
 from accelegrad.kernels.losses import loss_slope
@@ -60,22 +60,6 @@ def row_factor(
 
 
 @summing
-def _margin(X: Any, i: int, x: Any) -> float:
-    total = x[X.shape[1]] if x.size > X.shape[1] else 0.0
-    for j in range(X.shape[1]):
-        total += X[i, j] * x[j]
-    return total
-
-
-@summing
-def _add_row(X: Any, i: int, c: float, g: Any) -> None:
-    for j in range(X.shape[1]):
-        g[j] += c * X[i, j]
-    if g.size > X.shape[1]:
-        g[X.shape[1]] += c
-
-
-@summing
 def _begin(full: Any, l2: float, x: Any, s: Any, d: int, g: Any) -> None:
     """Write down the gradient without the batch's differences."""
     for j in range(g.size):
@@ -93,17 +77,6 @@ def _change(g: Any, before: Any) -> float:
 
 
 @summing
-def _move(v: Any, step: float, g: Any, c: Any) -> float:
-    """Move v by -step g; return its squared distance from c."""
-    total = 0.0
-    for j in range(v.size):
-        v[j] -= step * g[j]
-    for j in range(v.size):
-        total += (v[j] - c[j]) * (v[j] - c[j])
-    return total
-
-
-@summing
 def _couple(s: Any, tau: float, v: Any, x: Any) -> None:
     for j in range(x.size):
         x[j] = s[j] + tau * (v[j] - s[j])
@@ -117,23 +90,27 @@ def _add(total: Any, x: Any) -> None:
 
 @kernel
 def dense_epoch(numbers: Any, X: Any, given: Any, path: Any, order: Any, batch_size: int) -> None:
-    """Do a step for each batch of rows."""
-    e = numbers[0]
+    """Do a step for each batch of rows; `numbers` and the path's last two points are changed."""
+    e, d = numbers[0], X.shape[1]
+    intercept = path.anchor.size > d
     y, shares, loss, slopes = given.y, given.shares, given.loss, given.slopes
     s, full, v, total = path.anchor, path.full_gradient, path.mirror, path.total
     x, g, before = np.empty(s.size), np.empty(s.size), np.empty(s.size)
     _couple(s, e.coupling, v, x)
     for first in range(0, order.size, batch_size):
         last = min(first + batch_size, order.size)
-        _begin(full, e.l2, x, s, X.shape[1], g)
+        _begin(full, e.l2, x, s, d, g)
         for k in range(first, last):
             i = order[k]
-            c = row_factor(loss, y, shares, slopes, i, _margin(X, i, x), last - first)
-            _add_row(X, i, c, g)
+            m = row_product(X, i, x) + (x[d] if intercept else 0.0)
+            c = row_factor(loss, y, shares, slopes, i, m, last - first)
+            add_row(X, i, c, g)
+            if intercept:
+                g[d] += c
         if e.done > 0:
             e.squares += e.weight * e.weight * _change(g, before)
         e.step_size = over_root(e.length * e.weight * e.radius, e.squares)
-        e.radius = max(e.radius, math.sqrt(_move(v, e.step_size, g, path.start)))
+        e.radius = max(e.radius, math.sqrt(move(v, e.step_size, g, path.start)))
         _couple(s, e.coupling, v, x)
         if e.done >= e.kept_from:
             _add(total, x)
@@ -156,19 +133,6 @@ def common_path() -> Path:
 @announces
 def _calls() -> Iterator[Call]:
     """Yield a call for rows of all the types that there are kernels for."""
-    for dtype in (np.float64, np.float32):
-        X = read_only(np.empty((0, 1), dtype))
-        arguments = (np.zeros(1, NUMBERS), X, common_sum(), common_path(), NO_ROWS, 1)
-        yield Call(f"variance-reduced epoch, {layout(dtype)}", dense_epoch, arguments)
-
-
-def run_dense(
-    numbers: npt.NDArray[np.void],
-    X: npt.NDArray[Any],
-    given: Sum,
-    path: Path,
-    order: npt.NDArray[np.int64],
-    batch_size: int,
-) -> None:
-    """Do an epoch on dense rows in C order; `numbers` and the last two points are changed."""
-    dense_epoch(numbers, read_only(X), given, path, read_only(order), batch_size)
+    for end, matrix in dense_layouts():
+        arguments = (np.zeros(1, NUMBERS), *matrix, common_sum(), common_path(), NO_ROWS, 1)
+        yield Call(f"variance-reduced epoch, {end}", dense_epoch, arguments)

@@ -22,21 +22,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from accelegrad.errors import Vector
-from accelegrad.kernels.arrays import read_only
-from accelegrad.kernels.compile import Call, announces, compiled, kernel, layout, summing
+from accelegrad.kernels.compile import Call, announces, compiled, csr_layouts, kernel, summing
 from accelegrad.kernels.epochs import NO_ROWS, over_root, record
-from accelegrad.kernels.sparse_rows import aligned, look_ahead
-from accelegrad.kernels.variance_reduced import (
-    NUMBERS,
-    Path,
-    Sum,
-    common_path,
-    common_sum,
-    row_factor,
-)
+from accelegrad.kernels.sparse_rows import aligned, look_ahead, sparse_product
+from accelegrad.kernels.variance_reduced import NUMBERS, common_path, common_sum, row_factor
 
 #: What changes in a column: q, r, and p of two batches in turn.
 Q, R, FIRST, SECOND = range(4)
@@ -88,14 +79,6 @@ def _products(data: Any, indices: Any, start: int, stop: int, columns: Any, h: A
         along_q += data[e] * columns[j, Q]
         along_h += data[e] * h[j]
     return along_q, along_h
-
-
-@compiled
-def _product(data: Any, indices: Any, start: int, stop: int, g: Any) -> float:
-    total = 0.0
-    for e in range(start, stop):
-        total += data[e] * g[indices[e]]
-    return total
 
 
 @compiled
@@ -213,7 +196,10 @@ def sparse_epoch(
     order: Any,
     batch_size: int,
 ) -> None:
-    """Do a step for each batch of rows."""
+    """Do a step for each batch of rows; `columns` is what `room` returns.
+
+    `numbers` and the last two points of the path are changed.
+    """
     scalars, products = np.zeros(1, SCALARS), np.zeros(1, PRODUCTS)
     e, s, of = numbers[0], scalars[0], products[0]
     y, shares, loss, slopes = given.y, given.shares, given.loss, given.slopes
@@ -240,7 +226,7 @@ def sparse_epoch(
             of.pe += c * (along_e[i] - s.eb)
             of.total += c
             if s.rewritten:
-                of.pg += c * _product(data, indices, start, stop, g)
+                of.pg += c * sparse_product(data, indices, start, stop, g)
             factors[k - first] = c
             if c != 0.0:
                 _scatter(data, indices, start, stop, c, columns, new, of)
@@ -268,32 +254,12 @@ def sparse_epoch(
 @announces
 def _calls() -> Iterator[Call]:
     """Yield a call for rows of all the types that there are kernels for."""
-    for dtype in (np.float64, np.float32):
-        for index in (np.uint32, np.uint64):
-            matrix = [read_only(np.empty(0, kind)) for kind in (dtype, index, index)]
-            arrays = (common_sum(), common_path(), aligned(1, WIDTH), NO_ROWS)
-            name = f"variance-reduced epoch, {layout(dtype, index)}"
-            yield Call(name, sparse_epoch, (np.zeros(1, NUMBERS), *matrix, *arrays, 1))
+    for end, matrix in csr_layouts():
+        arrays = (common_sum(), common_path(), aligned(1, WIDTH), NO_ROWS)
+        arguments = (np.zeros(1, NUMBERS), *matrix, *arrays, 1)
+        yield Call(f"variance-reduced epoch, {end}", sparse_epoch, arguments)
 
 
 def room(n_features: int) -> Vector:
-    """Return the memory that epochs take beyond the data: four numbers a column."""
+    """Return the memory that epochs take beyond the data: four numbers per column."""
     return aligned(n_features, WIDTH)
-
-
-def run_sparse(
-    numbers: npt.NDArray[np.void],
-    matrix: tuple[npt.NDArray[Any], ...],
-    given: Sum,
-    path: Path,
-    columns: Vector,
-    order: npt.NDArray[np.int64],
-    batch_size: int,
-) -> None:
-    """Do an epoch on CSR rows: data, and indices and indptr as unsigned numbers of one type.
-
-    `numbers` and the last two points of the path are changed; `columns` is what `room` returns.
-    """
-    data, indices, indptr = matrix
-    arrays = (given, path, columns, read_only(order))
-    sparse_epoch(numbers, data, indices, indptr, *arrays, batch_size)

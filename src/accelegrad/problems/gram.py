@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from accelegrad.errors import Vector
-from accelegrad.problems.row_blocks import RowNumbers
+from accelegrad.problems.row_blocks import RowNumbers, runs
 
 Matrix = npt.NDArray[np.float64]
 
@@ -119,11 +119,9 @@ def _by_blocks(X: Any, rows: RowNumbers | None, weights: Vector) -> Matrix:
         if least == weights.max():  # as those of least squares are
             return np.asarray(least * (X.T @ X))
     total, roots = np.zeros((d, d)), np.sqrt(weights)
-    length = max(1, _BLOCK_ENTRIES // d)
-    room = np.empty((min(length, n), d))
-    for first in range(0, n, length):
-        part = slice(first, first + length)
-        scaled = room[: min(length, n - first)]
+    room = np.empty((min(max(1, _BLOCK_ENTRIES // d), n), d))
+    for part in runs(n, len(room)):
+        scaled = room[: part.stop - part.start]
         chosen: Any = part if rows is None else rows[part]
         if rows is not None and is_double:
             np.take(X, chosen, axis=0, out=scaled, mode="clip")  # faster than indexing

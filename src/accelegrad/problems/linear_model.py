@@ -320,8 +320,6 @@ class LinearModel:
         # A copy: the gradient may be asked for after the caller has changed the array.
         return ModelPoint(self, self._parameters(w).copy())
 
-    evaluate = at
-
     def between(self, p: Any, q: Any, t: float) -> ModelPoint:
         """Return what is known at p + t (q - p), for two points of this model: no product with X.
 

@@ -10,6 +10,7 @@ import scipy.sparse as sp
 
 from accelegrad.errors import Vector, finite_vector, real_array, real_number
 from accelegrad.problems.losses import Array, Loss
+from accelegrad.problems.row_blocks import runs
 
 # Entries looked at in one go when searching for non-finite numbers: bounds the memory taken.
 _CHECKED_ENTRIES = 1 << 20
@@ -46,6 +47,8 @@ def design_matrix(given: Any, *, checked: bool = False) -> Any:
         )
     if _is_sparse(X):
         X = X.tocsr()
+        if not checked:
+            _check_places(X)
     if X.dtype not in (np.float32, np.float64):
         X = X.astype(np.float64)
     if not _is_sparse(X) and not _fit_for_blas(X):
@@ -54,6 +57,21 @@ def design_matrix(given: Any, *, checked: bool = False) -> Any:
     if bad is not None:
         raise ValueError(f"X must be finite, but row {bad} has an entry that is not.")
     return X
+
+
+def _check_places(X: Any) -> None:
+    """Refuse a CSR matrix with entries outside of it: kernels would read or write there.
+
+    SciPy checks all else when a matrix is made.
+    """
+    if (np.diff(X.indptr) < 0).any():
+        raise ValueError("X must have an indptr that does not fall, but it does.")
+    columns = X.indices[: X.indptr[-1]]
+    if columns.size and not 0 <= columns.min() <= columns.max() < X.shape[1]:
+        raise ValueError(
+            f"X must have column numbers from 0 to {X.shape[1] - 1}, but it has numbers from "
+            f"{columns.min()} to {columns.max()}."
+        )
 
 
 def _fit_for_blas(X: Array) -> bool:
@@ -72,22 +90,24 @@ def _first_bad_row(X: Any) -> int | None:
         return (
             int(np.searchsorted(X.indptr, entries[0], side="right")) - 1 if entries.size else None
         )
-    n, d = X.shape
-    block = max(1, _CHECKED_ENTRIES // d)
-    for start in range(0, n, block):
-        rows = np.flatnonzero(~np.isfinite(X[start : start + block]).all(axis=1))
+    for block in runs(X.shape[0], _CHECKED_ENTRIES // X.shape[1]):
+        rows = np.flatnonzero(~np.isfinite(X[block]).all(axis=1))
         if rows.size:
-            return start + int(rows[0])
+            return int(block.start + rows[0])
     return None
 
 
 def targets(given: npt.ArrayLike, n_samples: int, loss: Loss) -> Vector:
     """Return y in float64."""
     y = finite_vector("y", given)
-    if y.size != n_samples:
-        raise ValueError(f"y must have one entry a row of X, {n_samples}, but it has {y.size}.")
+    _check_length("y", y, n_samples)
     check_labels(y, loss)
     return y
+
+
+def _check_length(name: str, vector: Vector, n: int) -> None:
+    if vector.size != n:
+        raise ValueError(f"{name} must have one entry per row of X, {n}, but it has {vector.size}.")
 
 
 def check_labels(y: Vector, loss: Loss) -> None:
@@ -107,16 +127,8 @@ def checked_weights(
     """Return the sample weights in float64."""
     if given is None:
         return None
-    weights = finite_vector("sample_weight", given)
-    if weights.size != n_samples:
-        raise ValueError(
-            f"sample_weight must have one entry a row of X, {n_samples}, but it has {weights.size}."
-        )
-    if weights.min() < 0.0:
-        first = int(np.flatnonzero(weights < 0.0)[0])
-        raise ValueError(
-            f"sample_weight must be >= 0, but sample_weight[{first}] is {weights[first]:g}."
-        )
+    weights = finite_vector("sample_weight", given, least=0.0)
+    _check_length("sample_weight", weights, n_samples)
     if weights.max() == 0.0 and not all_may_be_zero:
         raise ValueError("sample_weight must have an entry > 0, but all of them are 0.")
     return weights

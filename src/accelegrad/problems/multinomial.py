@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from accelegrad.errors import Vector, real_number, whole_number
+from accelegrad.errors import Vector, whole_number
 from accelegrad.problems.linear_model import LinearModel
 from accelegrad.problems.products import Products
 from accelegrad.problems.scaling import ColumnScaling
@@ -65,7 +65,7 @@ class MultinomialModel:
             X,
             np.ones(index.shape),
             "logistic",
-            l2=real_number("l2", l2, least=0.0),
+            l2=l2,
             fit_intercept=fit_intercept,
             sample_weight=sample_weight,
         )

@@ -16,8 +16,8 @@ Parikh, Boyd (2014). Proximal algorithms. Section 6.5 has the proximal maps belo
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,11 +28,18 @@ from accelegrad.errors import (
     NonFiniteError,
     Vector,
     finite_vector,
+    nearest,
     real_array,
     real_number,
     whole_number,
 )
-from accelegrad.problems.sets import _length, _read_only, _show
+from accelegrad.problems.vectors import (
+    OnVectors,
+    check_users_object,
+    length,
+    read_only,
+    users_dimension,
+)
 
 __all__ = [
     "L1",
@@ -48,12 +55,13 @@ _Labels = npt.NDArray[np.intp]
 _FREE = -1  # the label of coordinates that are not penalised
 
 
-class Penalty(ABC):
+class Penalty(OnVectors):
     """A convex function with a known proximal map.
 
     A user-defined penalty needs `value` and `prox`; the rest follows.
     """
 
+    role = "penalty"
     #: Whether it is a sum over the coordinates: then clipping the prox to a box gives the prox of
     #: penalty and box together.
     separable: bool = False
@@ -77,20 +85,6 @@ class Penalty(ABC):
     def level_radius(self, value: float) -> float:  # noqa: ARG002
         """Return an R such that phi(u) <= value implies ||u|| <= R, inf where there is none."""
         return math.inf
-
-    @property
-    def dimension(self) -> int | None:
-        """The number of coordinates, or None for a penalty that fits any."""
-        return None
-
-    def check_dimension(self, size: int) -> None:
-        """Raise ValueError unless points of `size` coordinates fit the penalty."""
-        needed = self.dimension
-        if needed is not None and size != needed:
-            raise ValueError(
-                f"penalty {self!r} has dimension {needed}, but the points have {size} "
-                f"coordinates; it needs {needed}."
-            )
 
     def affine_minorant(self, slope: Vector) -> tuple[Vector, float]:
         r"""Return (q, c) with phi(u) >= <q, u> + c for all u, and q as near -slope as phi allows.
@@ -124,6 +118,7 @@ class L1(Penalty):
     separable = True
     homogeneous = True
     nonnegative = True
+    _shown = ("strength",)
 
     def __init__(self, strength: npt.ArrayLike) -> None:
         self._strength: float | Vector
@@ -131,17 +126,13 @@ class L1(Penalty):
             self._strength = real_number("strength", strength, above=0.0)
         else:
             self._strength = _weights("strength", strength)
+        self._dimension = length(self._strength)
         self._least = float(np.min(self._strength))
 
     @property
     def strength(self) -> float | Vector:
         """The strength, read-only."""
         return self._strength
-
-    @property
-    def dimension(self) -> int | None:
-        """The length of the strength, None if it is a number."""
-        return _length(self._strength)
 
     def value(self, x: Vector) -> float:
         """Return the weighted sum of |x_i|."""
@@ -159,9 +150,6 @@ class L1(Penalty):
         """Return value / (the least weight): the Euclidean norm is at most the l1 norm."""
         return _level(value) / self._least if self._least > 0.0 else math.inf
 
-    def __repr__(self) -> str:
-        return f"L1(strength={_show(self._strength)})"
-
 
 class ElasticNet(Penalty):
     """The elastic net ``l1 * sum of |x_i| + l2 / 2 * sum of x_i^2``.
@@ -174,6 +162,7 @@ class ElasticNet(Penalty):
 
     separable = True
     nonnegative = True
+    _shown = ("l1", "l2")
 
     def __init__(self, l1: float, l2: float) -> None:
         self._l1 = real_number("l1", l1, least=0.0)
@@ -211,9 +200,6 @@ class ElasticNet(Penalty):
         root = math.hypot(half, math.sqrt(0.5 * self._l2) * math.sqrt(level))
         return level / (half + root)
 
-    def __repr__(self) -> str:
-        return f"ElasticNet(l1={self._l1!r}, l2={self._l2!r})"
-
 
 class GroupL2(Penalty):
     """The group norm ``strength * sum over groups g of weight_g ||x_g||``.
@@ -250,10 +236,10 @@ class GroupL2(Penalty):
         size: int | None = None,
     ) -> None:
         self._strength = real_number("strength", strength, above=0.0)
-        self._size = None if size is None else whole_number("size", size, least=1)
+        self._dimension = None if size is None else whole_number("size", size, least=1)
         labels, self._count = self._labels(groups)
         # Coordinates in no group get one more, whose factor is always 1: see prox.
-        self._member = _read_only_labels(np.where(labels == _FREE, self._count, labels))
+        self._member = read_only(np.where(labels == _FREE, self._count, labels))
         self._strengths = self._strength * self._checked_weights(weights)
 
     def _labels(self, groups: Any) -> tuple[_Labels, int]:
@@ -263,14 +249,14 @@ class GroupL2(Penalty):
         """
         lists = _index_lists(groups)
         if lists is not None:
-            return _labels_of_lists(lists, self._size), len(lists)
+            return _labels_of_lists(lists, self._dimension), len(lists)
         labels, count = _consecutive_labels(groups)
-        if self._size not in (None, labels.size):
+        if self._dimension not in (None, labels.size):
             raise ValueError(
                 f"size must be {labels.size}, the number of labels in groups, "
-                f"but it is {self._size}."
+                f"but it is {self._dimension}."
             )
-        self._size = labels.size
+        self._dimension = labels.size
         return labels, count
 
     def _checked_weights(self, weights: Any) -> Vector:
@@ -279,7 +265,7 @@ class GroupL2(Penalty):
         checked = _weights("weights", weights)
         if checked.size != self._count:
             raise ValueError(
-                f"weights must have one entry a group, {self._count}, but it has {checked.size}."
+                f"weights must have one entry per group, {self._count}, but it has {checked.size}."
             )
         return checked
 
@@ -287,11 +273,6 @@ class GroupL2(Penalty):
     def strength(self) -> float:
         """The factor of the whole sum."""
         return self._strength
-
-    @property
-    def dimension(self) -> int | None:
-        """The number of coordinates, None if the groups do not determine it."""
-        return self._size
 
     def check_dimension(self, size: int) -> None:
         """Raise ValueError unless points of `size` coordinates have all the indices."""
@@ -322,7 +303,7 @@ class GroupL2(Penalty):
     def level_radius(self, value: float) -> float:
         """Return value / (strength * the least weight), inf if a coordinate may be free."""
         least = float(self._strengths.min())
-        has_free = self._size != self._member.size or bool((self._member == self._count).any())
+        has_free = self._dimension != self._member.size or bool((self._member == self._count).any())
         return math.inf if has_free or least == 0.0 else _level(value) / least
 
     def _norms(self, x: Vector) -> Vector:
@@ -338,7 +319,7 @@ class GroupL2(Penalty):
         grouped = np.count_nonzero(self._member < self._count)
         return (
             f"GroupL2(strength={self._strength!r}, groups={self._count} groups of {grouped} "
-            f"coordinates, size={self._size})"
+            f"coordinates, size={self._dimension})"
         )
 
 
@@ -355,6 +336,7 @@ class NuclearNorm(Penalty):
 
     homogeneous = True
     nonnegative = True
+    _shown = ("strength", "shape")
 
     def __init__(self, strength: float, shape: Sequence[int]) -> None:
         self._strength = real_number("strength", strength, above=0.0)
@@ -363,7 +345,7 @@ class NuclearNorm(Penalty):
         rows, columns = (
             whole_number(f"shape[{axis}]", length, least=1) for axis, length in enumerate(shape)
         )
-        self._shape = (rows, columns)
+        self._shape, self._dimension = (rows, columns), rows * columns
 
     @property
     def strength(self) -> float:
@@ -374,11 +356,6 @@ class NuclearNorm(Penalty):
     def shape(self) -> tuple[int, int]:
         """The matrix's shape."""
         return self._shape
-
-    @property
-    def dimension(self) -> int:
-        """The number of the matrix's entries."""
-        return math.prod(self._shape)
 
     def value(self, x: Vector) -> float:
         """Return the sum of the singular values, times the strength."""
@@ -407,9 +384,6 @@ class NuclearNorm(Penalty):
     def _matrix(self, x: Vector) -> Vector:
         self.check_dimension(x.size)
         return x.reshape(self._shape)
-
-    def __repr__(self) -> str:
-        return f"NuclearNorm(strength={self._strength!r}, shape={self._shape})"
 
 
 class OnLeading(Penalty):
@@ -474,16 +448,10 @@ class _Foreign(Penalty):
     def __init__(self, given: Any) -> None:
         self._given = given
         self._level_radius = getattr(given, "level_radius", None)
-        size = getattr(given, "dimension", None)
-        self._dimension = None if size is None else whole_number("penalty.dimension", size, least=1)
+        self._dimension = users_dimension(self.role, given)
         self.separable = getattr(given, "separable", False)
         if not isinstance(self.separable, bool):
             raise TypeError(f"penalty.separable must be True or False, not {self.separable!r}.")
-
-    @property
-    def dimension(self) -> int | None:
-        """The user's object's dimension, None if it has none."""
-        return self._dimension
 
     def value(self, x: Vector) -> float:
         """Return the object's value at a copy of `x`."""
@@ -522,26 +490,33 @@ class _Foreign(Penalty):
         return f"as_penalty({self._given!r})"
 
 
+#: Penalties that may be given by name: those of the estimators, with the strength 1
+NAMED: dict[str, Callable[[], Penalty]] = {
+    "l1": lambda: L1(1.0),
+    "l2": lambda: ElasticNet(0.0, 1.0),
+}
+
+
 def as_penalty(given: Any) -> Penalty:
     """Return `given` as a penalty.
 
     Parameters
     ----------
-    given : Penalty or any object with methods `value(x)` and `prox(x, step)`
-        `level_radius(value)`, `dimension` and `separable` are used if it has them. Its prox has to
-        be exact and its values finite: certificates are built on them.
+    given : Penalty, its name, or any object with methods `value(x)` and `prox(x, step)`
+        The names are "l1", the l1 norm, and "l2", half the squared norm. `level_radius(value)`,
+        `dimension` and `separable` are used if it has them. Its prox has to be exact and its values
+        finite: certificates are built on them.
     """
     if isinstance(given, Penalty):
         return given
-    if isinstance(given, type):
-        raise TypeError(
-            f"penalty must be a penalty, not the class {given.__name__}; call the class first."
-        )
-    if not all(callable(getattr(given, name, None)) for name in ("value", "prox")):
-        raise TypeError(
-            "penalty must be one of accelegrad's penalties or an object with methods value(x) and "
-            f"prox(x, step), not {given!r}."
-        )
+    if isinstance(given, str):
+        if given not in NAMED:
+            raise ValueError(
+                f"penalty must be a penalty or a name, not {given!r}; {nearest(given, NAMED)} "
+                "For other strengths give L1(strength) or ElasticNet(l1, l2)."
+            )
+        return NAMED[given]()
+    check_users_object("penalty", "penalty", given, "value(x)", "prox(x, step)")
     return _Foreign(given)
 
 
@@ -576,13 +551,10 @@ def _number(name: str, given: Any) -> float:
 
 def _weights(name: str, given: Any) -> Vector:
     """Return a read-only copy as a vector with no negative entry and at least one positive."""
-    weights = finite_vector(name, given)
-    if (weights < 0.0).any():
-        first = int(np.argmax(weights < 0.0))
-        raise ValueError(f"{name} must be >= 0, but {name}[{first}] is {weights[first]}.")
+    weights = finite_vector(name, given, least=0.0)
     if not weights.any():
         raise ValueError(f"{name} must have an entry > 0, but all are 0.")
-    return _read_only(weights)
+    return read_only(weights)
 
 
 def _whole_vector(name: str, given: Any) -> _Labels:
@@ -660,8 +632,3 @@ def _refuse_overlap(flat: _Labels, owners: _Labels) -> None:
             f"groups must not overlap, but the coordinate {flat[first]} is in groups"
             f"[{owners[first]}] and again in groups[{owners[second]}]."
         )
-
-
-def _read_only_labels(labels: _Labels) -> _Labels:
-    labels.setflags(write=False)
-    return labels

@@ -13,6 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from accelegrad.problems.gram import Matrix
+from accelegrad.problems.row_blocks import runs
 
 #: float32 data with at most this many entries are kept as a float64 copy too (8 MB).
 SMALL_DATA = 1 << 20
@@ -93,10 +94,3 @@ class Products:
         entries = self.X.nnz if self._is_sparse else self.X.size
         for some in runs(n, BLOCK_ENTRIES * n // max(entries, 1)):
             yield some, every, self.X[some].astype(np.float64)
-
-
-def runs(count: int, length: int) -> Iterator[slice]:
-    """Yield slices of at most `length` (at least 1) that cover 0 to `count`."""
-    length = max(length, 1)
-    for start in range(0, count, length):
-        yield slice(start, min(start + length, count))

@@ -73,10 +73,14 @@ class DataRounding:
         #: the norm of the data, without the intercept's column
         self.size = norm(self.columns)
         self._whole = math.hypot(self.size, float(intercept))
+        # Asked for at every step of a run.
+        self._of_rows, self._of_weights = growth(self.n_samples), growth(self.n_features)
+        self._of_margins = growth(self.n_features + 1)
+        self._of_products = growth(self.n_samples + self.n_features)
 
     def combination(self, slopes_norm: float) -> Vector:
         """Return how far each entry of the computed sum_i p_i theta_i a_i can be off."""
-        return growth(self.n_samples) * slopes_norm * self.columns + SMALLEST
+        return self._of_rows * slopes_norm * self.columns + SMALLEST
 
     def at(
         self, loss: Loss, mean_loss: float, weights: Vector, intercept: float, l2: float
@@ -86,18 +90,18 @@ class DataRounding:
         steep = slopes_norm(loss, mean_loss)
         # The norm, by shares, of sum_j |x_ij| |w_j|.
         sizes = float(np.abs(weights) @ self.columns)
-        margins = growth(self.n_features + 1) * (sizes + abs(intercept))
+        margins = self._of_margins * (sizes + abs(intercept))
         moved = steep * margins
         if math.isfinite(loss.curvature):
             moved += 0.5 * loss.curvature * margins * margins
-        lost = growth(self.n_samples) * mean_loss
+        lost = self._of_rows * mean_loss
         lost += self.n_samples * SMALLEST if mean_loss > 0.0 else 0.0
-        value = moved + lost + growth(self.n_features) * 0.5 * l2 * length * length
+        value = moved + lost + self._of_weights * 0.5 * l2 * length * length
         if length > 0.0:  # whose square may vanish
             value += self.n_features * SMALLEST * max(l2, 1.0)
-        gradient = growth(self.n_samples) * self._whole * steep + growth(0) * l2 * length
-        products = growth(self.n_samples + self.n_features) * steep * sizes
-        level = moved + lost + products + growth(self.n_features) * l2 * length * length
+        gradient = self._of_rows * self._whole * steep + growth(0) * l2 * length
+        products = self._of_products * steep * sizes
+        level = moved + lost + products + self._of_weights * l2 * length * length
         return PointRounding(value, gradient + self.n_features * SMALLEST, level)
 
 

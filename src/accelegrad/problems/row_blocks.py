@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Protocol
 
 import numpy as np
@@ -14,6 +15,13 @@ RowNumbers = npt.NDArray[np.integer[Any]]  # indices of rows, from 0
 
 # Below this many rows of a sparse matrix gathering them here beats SciPy's indexing (measured).
 _GATHERED_ROWS = 128
+
+
+def runs(count: int, length: int) -> Iterator[slice]:
+    """Yield slices of at most `length` (at least 1) that cover 0 to `count`."""
+    length = max(length, 1)
+    for start in range(0, count, length):
+        yield slice(start, min(start + length, count))
 
 
 class RowBlock(Protocol):

@@ -62,23 +62,9 @@ class BatchSampler:
             f"replacement={self.replacement})"
         )
 
-    @property
-    def epoch(self) -> float:
-        """Passes over the rows so far: rows drawn / n."""
-        return self.rows_drawn / self.n
-
     def next_rows(self) -> RowNumbers:
         """Return the rows of the next batch, an array not to be written to."""
-        rows: RowNumbers
-        if self.replacement:
-            rows = self.rng.integers(self.n, size=self.batch_size)
-        else:
-            if self._position >= self._permutation.size:
-                self._shuffle()
-            rows = self._permutation[self._position : self._position + self.batch_size]
-            self._position += rows.size
-        self.rows_drawn += rows.size
-        return rows
+        return self.next_batches(1)
 
     def next_batches(self, most: int) -> RowNumbers:
         """Return the rows of the next batches one after the other, the same as batch by batch.
@@ -131,15 +117,11 @@ class BatchSampler:
         self.rows_drawn = int(state["rows_drawn"])
 
     def _check_settings(self, state: Mapping[str, Any]) -> None:
-        kind = type(self.rng.bit_generator).__name__
-        given = {name: state[name] for name in ("n", "batch_size", "replacement")}
+        names = ("n", "batch_size", "replacement")
+        given = {name: state[name] for name in names}
         given["bit_generator"] = state["bit_generator"].get("bit_generator")
-        present = {
-            "n": self.n,
-            "batch_size": self.batch_size,
-            "replacement": self.replacement,
-            "bit_generator": kind,
-        }
+        present = {name: getattr(self, name) for name in names}
+        present["bit_generator"] = type(self.rng.bit_generator).__name__
         for name, expected in present.items():
             if given[name] != expected:
                 raise ValueError(
@@ -185,10 +167,6 @@ class GrowingSampler(BatchSampler):
         if size > self.n:
             raise ValueError(f"batch_size must be at most {self.n}, but it is {batch_size}.")
         self.batch_size = size
-
-    def next_rows(self) -> RowNumbers:
-        """Return the rows of the next batch, an array not to be written to."""
-        return self.next_batches(1)
 
     def next_batches(self, most: int) -> RowNumbers:
         """Return the rows of the next `most` batches, one after the other."""

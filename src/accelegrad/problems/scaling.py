@@ -20,16 +20,18 @@ from accelegrad.errors import Vector, finite_vector
 from accelegrad.problems.linear_model import LinearModel
 from accelegrad.problems.losses import Loss
 from accelegrad.problems.penalties import L1, OnLeading, Penalty
+from accelegrad.problems.row_blocks import runs
 from accelegrad.problems.sets import Box, FeasibleSet, NonNegative, WholeSpace
 from accelegrad.problems.squares import row_chunks
+from accelegrad.problems.vectors import read_only
 
 # Entries looked at in one go: bounds the memory taken.
-_BLOCK_ENTRIES = 1 << 18
+BLOCK_ENTRIES = 1 << 18
 # Of the data's precision, relative to the mean: a column that varies less is taken for constant.
 # Divided by a smaller deviation, the remaining digits in a product with X would be noise.
 _CONSTANT = 1e3
 # Rows that an intercept is fitted to, at most: a start need not be exact.
-_MOST_ROWS = 10_000
+MOST_ROWS = 10_000
 # An intercept is worth fitting where that alone leaves at most this share of the loss; chosen.
 _WORTH_FITTING = 0.1
 
@@ -58,11 +60,7 @@ class ColumnScaling:
     shift: Vector | None = None
 
     def __post_init__(self) -> None:
-        scale = finite_vector("scale", self.scale)
-        if scale.min() <= 0:
-            first = int(np.flatnonzero(scale <= 0)[0])
-            raise ValueError(f"scale must be > 0, but scale[{first}] is {scale[first]:g}.")
-        scale.setflags(write=False)
+        scale = read_only(finite_vector("scale", self.scale, above=0.0))
         object.__setattr__(self, "scale", scale)
         if self.shift is None:
             return
@@ -71,8 +69,7 @@ class ColumnScaling:
             raise ValueError(
                 f"shift must have scale's length {scale.size}, but its length is {shift.size}."
             )
-        shift.setflags(write=False)
-        object.__setattr__(self, "shift", shift)
+        object.__setattr__(self, "shift", read_only(shift))
 
     def __repr__(self) -> str:
         intercept = "" if self.shift is None else " and intercept"
@@ -210,7 +207,7 @@ def near_start(model: LinearModel, x: Vector) -> Vector:
     """
     if not model.fit_intercept:
         return x
-    rows = np.unique(np.linspace(0, model.n_samples - 1, _MOST_ROWS).astype(np.intp))
+    rows = np.unique(np.linspace(0, model.n_samples - 1, MOST_ROWS).astype(np.intp))
     y, shares = model.y[rows], model.shares[rows]
     with np.errstate(over="ignore", invalid="ignore"):
         margins = x[-1] + (model.X[rows] @ x[:-1] if x[:-1].any() else np.zeros(rows.size))
@@ -291,88 +288,72 @@ class _Merged:
 
 
 def _moments(model: LinearModel) -> _Moments:
-    if model.in_memory is not None:
-        return _part_moments(model.X, model.shares)
     merged = _Merged(model.n_features)
     for rows, X in row_chunks(model.X):
-        shares = model.shares[rows]
-        weight = float(shares.sum())
-        if weight > 0.0:
-            mean, variance = _part_moments(X, shares / weight)
-            merged.add(weight, mean, weight * variance)
+        parts = _sparse_moments if sp.issparse(X) else _dense_moments
+        for weight, mean, squares in parts(X, model.shares[rows]):
+            merged.add(weight, mean, squares)
     return merged.moments()
 
 
-def _part_moments(X: Any, shares: Vector) -> _Moments:
-    return _sparse_moments(X, shares) if sp.issparse(X) else _dense_moments(X, shares)
-
-
-def _dense_moments(X: Any, shares: Vector) -> _Moments:
-    n, d = X.shape
-    merged = _Merged(d)
-    rows = max(1, _BLOCK_ENTRIES // d)
-    for start in range(0, n, rows):
-        weights = shares[start : start + rows]
+def _dense_moments(X: Any, shares: Vector) -> Iterator[tuple[float, Vector, Vector]]:
+    """Yield weight, mean and squares about the mean of blocks of rows."""
+    for rows in runs(X.shape[0], BLOCK_ENTRIES // X.shape[1]):
+        weights = shares[rows]
         weight = float(weights.sum())
         if weight == 0.0:
             continue
-        block = X[start : start + rows].astype(np.float64)
+        block = X[rows].astype(np.float64)
         block_mean = weights @ block / weight
         block -= block_mean
         residual = weights @ block / weight  # what the mean was rounded by: it would seem variance
         block *= block
         squares = weights @ block - weight * residual * residual
-        merged.add(weight, block_mean + residual, squares)
-    return merged.moments()
+        yield weight, block_mean + residual, squares
 
 
-def _sparse_moments(X: Any, shares: Vector) -> _Moments:
-    """Take the entries' moments; the zeros that are not stored are all at the same distance."""
+def _sparse_moments(X: Any, shares: Vector) -> Iterator[tuple[float, Vector, Vector]]:
+    """Yield those of all rows; the zeros that are not stored are all at the same distance."""
     if not X.has_canonical_format:  # an entry stored in pieces has the square of their sum
         X = X.copy()
         X.sum_duplicates()
     n, d = X.shape
+    weight = float(shares.sum())
+    if weight == 0.0:
+        return
     mean, stored, residual, squares = np.zeros((4, d))
-    for columns, entries, weights in _entries(X, shares):
+    for columns, entries, weights in _entries(X, shares / weight):
         mean += np.bincount(columns, weights * entries, d)
         stored += np.bincount(columns, weights, d)
     missing = 1.0 - stored
     missing[missing <= n * np.finfo(np.float64).eps] = 0.0  # the rounding of a sum of n shares
-    for columns, entries, weights in _entries(X, shares):
+    for columns, entries, weights in _entries(X, shares / weight):
         deviations = entries - mean[columns]
         residual += np.bincount(columns, weights * deviations, d)
         squares += np.bincount(columns, weights * deviations**2, d)
     # The remainder about the rounded mean corrects it: a constant column would seem to vary.
     residual -= missing * mean
     variance = squares + missing * mean * mean - residual * residual
-    return _Moments(mean + residual, np.maximum(variance, 0.0))
+    yield weight, mean + residual, weight * variance
 
 
 def _filled(model: LinearModel) -> Vector:
     """Return for each column the share of the rows with an entry; 1 where there is none at all."""
-    filled = np.zeros(model.n_features)
+    filled, d = np.zeros(model.n_features), model.n_features
     for rows, X in row_chunks(model.X):
-        filled += _part_filled(X, model.shares[rows])
+        shares = model.shares[rows]
+        if sp.issparse(X):
+            for columns, entries, weights in _entries(X, shares):
+                filled += np.bincount(columns, weights * (entries != 0), d)
+        else:
+            for block in runs(X.shape[0], BLOCK_ENTRIES // d):
+                filled += shares[block] @ (X[block] != 0)
     return np.where(filled > 0.0, np.minimum(filled, 1.0), 1.0)
-
-
-def _part_filled(X: Any, shares: Vector) -> Vector:
-    n, d = X.shape
-    filled = np.zeros(d)
-    if sp.issparse(X):
-        for columns, entries, weights in _entries(X, shares):
-            filled += np.bincount(columns, weights * (entries != 0), d)
-    else:
-        rows = max(1, _BLOCK_ENTRIES // d)
-        for start in range(0, n, rows):
-            block = slice(start, start + rows)
-            filled += shares[block] @ (X[block] != 0)
-    return filled
 
 
 def _entries(X: Any, shares: Vector) -> Iterator[tuple[Any, Vector, Vector]]:
     """Yield the columns, values and row weights of the stored entries, some rows at a time."""
-    cuts = np.searchsorted(X.indptr, np.arange(0, X.nnz, _BLOCK_ENTRIES))
+    cuts = np.searchsorted(X.indptr, np.arange(0, X.nnz, BLOCK_ENTRIES))
     bounds = np.unique(np.append(cuts, X.shape[0]))
     for first, last in pairwise(bounds):
         where = slice(X.indptr[first], X.indptr[last])

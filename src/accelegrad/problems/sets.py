@@ -8,8 +8,8 @@ their inputs as they are and never change after construction.
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,8 +17,23 @@ import numpy.typing as npt
 from scipy.linalg.blas import ddot
 from scipy.optimize import brentq
 
-from accelegrad.errors import Vector, finite_vector, real_array, real_number, whole_number
+from accelegrad.errors import (
+    Vector,
+    finite_vector,
+    nearest,
+    real_array,
+    real_number,
+    whole_number,
+)
 from accelegrad.problems.squares import norm
+from accelegrad.problems.vectors import (
+    OnVectors,
+    check_users_object,
+    length,
+    number_or_vector,
+    read_only,
+    users_dimension,
+)
 
 __all__ = [
     "Affine",
@@ -35,7 +50,7 @@ __all__ = [
 ]
 
 # A part of g outside of a cone or a subspace is taken for rounding if it is at most this share.
-_NEGLIGIBLE = 1e-12
+NEGLIGIBLE = 1e-12
 # Relative residual above which the equations of an affine set contradict each other.
 _INCONSISTENT = 1e-9
 # Larger sets count as unbounded: squares of such numbers overflow.
@@ -43,11 +58,18 @@ LARGEST = 1e150
 _EPSILON = float(np.finfo(np.float64).eps)
 
 
-class FeasibleSet(ABC):
+class FeasibleSet(OnVectors):
     """A closed convex set in Euclidean space.
 
     A user-defined set needs `project`, `linear_minimum` and `diameter`; the rest follows.
     """
+
+    role = "feasible_set"
+    #: Whether `project` returns a point of the set itself, the projection of x with other last
+    #: digits, however far away x is.
+    _projects_exactly = False
+    #: whether a linear minimum takes much longer than a step of a run
+    costly_minimum = False
 
     @abstractmethod
     def project(self, x: Vector) -> Vector:
@@ -69,11 +91,6 @@ class FeasibleSet(ABC):
         see `diameter_for`.
         """
 
-    @property
-    def dimension(self) -> int | None:
-        """The number of coordinates, or None for a set that fits any."""
-        return None
-
     def diameter_for(self, size: int) -> float:
         """Return the diameter of the set in the space of `size` coordinates."""
         self.check_dimension(size)
@@ -83,15 +100,6 @@ class FeasibleSet(ABC):
         """Return the diameter, or inf where it is so large that squares of it would overflow."""
         diameter = self.diameter_for(size)
         return diameter if diameter <= LARGEST else math.inf
-
-    def check_dimension(self, size: int) -> None:
-        """Raise ValueError unless points of `size` coordinates fit the set."""
-        needed = self.dimension
-        if needed is not None and size != needed:
-            raise ValueError(
-                f"feasible_set {self!r} has dimension {needed}, but the points have {size} "
-                f"coordinates; it needs {needed}."
-            )
 
     def contains(self, x: npt.ArrayLike, tolerance: float = 1e-12) -> bool:
         """Say whether `x` lies in the set, up to `tolerance * scale` in Euclidean distance.
@@ -162,13 +170,10 @@ class FeasibleSet(ABC):
 
         def log_distance(log_theta: float) -> float:
             nonlocal best
-            theta = math.exp(log_theta)
-            u = self.project(center - g / theta)
-            distance = norm(u - center)
+            distance, bound = self._lagrangian(g, center, radius, math.exp(log_theta))
             if distance <= 2.0 * radius:
                 # Farther out the terms of q are large and cancel, and the bound is a poor one.
-                ball = 0.5 * theta * (distance - radius) * (distance + radius)
-                best = max(best, float(g.dot(u)) + ball - error * size * (size / theta))
+                best = max(best, bound)
             return math.log(max(distance, 1e-300) / radius)
 
         # Projections are non-expansive: ||u - c|| <= ||P(c) - c|| + ||g|| / theta, which is at
@@ -189,6 +194,16 @@ class FeasibleSet(ABC):
             step *= 2.0
         return best
 
+    def _lagrangian(
+        self, g: Vector, center: Vector, radius: float, theta: float
+    ) -> tuple[float, float]:
+        """Return the distance of u_theta from the centre, and q(theta), lowered by errors."""
+        u = self.project(center - g / theta)
+        distance, size = norm(u - center), norm(g)
+        ball = 0.5 * theta * (distance - radius) * (distance + radius)
+        error = self._projection_error(g.size)
+        return distance, float(g.dot(u)) + ball - error * size * (size / theta)
+
     def _is_near(self, x: Vector, tolerance: float) -> bool:
         """Say whether the distance of `x` from the set is at most `tolerance * scale`."""
         nearest = self.project(x)
@@ -202,11 +217,10 @@ class FeasibleSet(ABC):
     def _projection_error(self, size: int) -> float:
         """Return how far off the computed P(x) may be, relative to ||x||, for `size` entries.
 
-        At a point e away from the true projection q comes out too high by up to ||g|| ||e||. Zero
-        is for sets that return a point of the set itself, the projection of x with other last
-        digits, however far away x is: then the error has no first-order effect on q.
+        At a point e away from the true projection q comes out too high by up to ||g|| ||e||. Where
+        sets project exactly, the error has no first-order effect on q.
         """
-        return max(16, size) * _EPSILON
+        return 0.0 if self._projects_exactly else max(16, size) * _EPSILON
 
 
 class WholeSpace(FeasibleSet):
@@ -230,15 +244,16 @@ class WholeSpace(FeasibleSet):
         """Infinite."""
         return math.inf
 
-    def __repr__(self) -> str:
-        return "WholeSpace()"
-
 
 class _CentredSet(FeasibleSet):
     """What the two balls share: a centre, and a radius in the norm of each."""
 
+    _projects_exactly = True
+    _shown = ("center", "radius")
+
     def __init__(self, center: npt.ArrayLike, radius: float) -> None:
-        self._center = _point("center", center)
+        self._center = number_or_vector("center", center)
+        self._dimension = length(self._center)
         self._radius = real_number("radius", radius, above=0.0)
 
     @property
@@ -252,20 +267,12 @@ class _CentredSet(FeasibleSet):
         return self._radius
 
     @property
-    def dimension(self) -> int | None:
-        """The length of the centre, None if it is a number."""
-        return _length(self._center)
-
-    @property
     def diameter(self) -> float:
         """Twice the radius."""
         return 2.0 * self._radius
 
     def _scale(self) -> float:
         return _size(self._center) + self._radius
-
-    def _projection_error(self, size: int) -> float:  # noqa: ARG002
-        return 0.0
 
 
 class Ball(_CentredSet):
@@ -300,9 +307,6 @@ class Ball(_CentredSet):
         """Return <g, c> - r ||g||."""
         return _dot(g, self._center) - self._radius * norm(g)
 
-    def __repr__(self) -> str:
-        return f"Ball(center={_show(self._center)}, radius={self._radius!r})"
-
 
 class Box(FeasibleSet):
     """The box {u: lower <= u <= upper}, coordinate by coordinate.
@@ -314,14 +318,17 @@ class Box(FeasibleSet):
         -inf and inf leave a side open; lower = upper fixes a coordinate.
     """
 
+    _projects_exactly = True
+    _shown = ("lower", "upper")
+
     def __init__(self, lower: npt.ArrayLike, upper: npt.ArrayLike) -> None:
         self._lower = _bound("lower", lower, refused=math.inf)
         self._upper = _bound("upper", upper, refused=-math.inf)
-        sizes = {_length(self._lower), _length(self._upper)} - {None}
+        sizes = {length(self._lower), length(self._upper)} - {None}
         if len(sizes) > 1:
             raise ValueError(
                 "lower and upper must have the same length or be numbers, but the lengths are "
-                f"{_length(self._lower)} and {_length(self._upper)}."
+                f"{length(self._lower)} and {length(self._upper)}."
             )
         self._dimension = next(iter(sizes), None)
         self._refuse_crossing()
@@ -348,11 +355,6 @@ class Box(FeasibleSet):
     def upper(self) -> float | Vector:
         """The upper bounds, read-only."""
         return self._upper
-
-    @property
-    def dimension(self) -> int | None:
-        """The length of the bounds, None if both are numbers."""
-        return self._dimension
 
     @property
     def diameter(self) -> float:
@@ -389,15 +391,11 @@ class Box(FeasibleSet):
         bounds = np.concatenate([np.ravel(self._lower), np.ravel(self._upper)])
         return float(np.abs(bounds[np.isfinite(bounds)]).max(initial=0.0))
 
-    def _projection_error(self, size: int) -> float:  # noqa: ARG002
-        return 0.0
-
-    def __repr__(self) -> str:
-        return f"Box(lower={_show(self._lower)}, upper={_show(self._upper)})"
-
 
 class NonNegative(FeasibleSet):
     """The orthant {u: u >= 0}."""
+
+    _projects_exactly = True
 
     def project(self, x: Vector) -> Vector:
         """Return max(x, 0)."""
@@ -413,12 +411,6 @@ class NonNegative(FeasibleSet):
         """Infinite."""
         return math.inf
 
-    def _projection_error(self, size: int) -> float:  # noqa: ARG002
-        return 0.0
-
-    def __repr__(self) -> str:
-        return "NonNegative()"
-
 
 class Simplex(FeasibleSet):
     """The simplex {u: u >= 0, sum of u = total}.
@@ -428,6 +420,9 @@ class Simplex(FeasibleSet):
     total : float
         Positive.
     """
+
+    _projects_exactly = True
+    _shown = ("total",)
 
     def __init__(self, total: float = 1.0) -> None:
         self._total = real_number("total", total, above=0.0)
@@ -461,12 +456,6 @@ class Simplex(FeasibleSet):
     def _scale(self) -> float:
         return self._total
 
-    def _projection_error(self, size: int) -> float:  # noqa: ARG002
-        return 0.0
-
-    def __repr__(self) -> str:
-        return f"Simplex(total={self._total!r})"
-
 
 class L1Ball(_CentredSet):
     """The l1 ball ``{u: sum of |u - center| <= radius}``.
@@ -478,6 +467,8 @@ class L1Ball(_CentredSet):
     center : array_like or float, optional
         The origin unless given; a number stands for the vector that has it in every coordinate.
     """
+
+    _shown = ("radius", "center")
 
     def __init__(self, radius: float, center: npt.ArrayLike | None = None) -> None:
         super().__init__(0.0 if center is None else center, radius)
@@ -499,9 +490,6 @@ class L1Ball(_CentredSet):
         """Return <g, c> - r max|g|, the value at the best corner."""
         return _dot(g, self._center) - self._radius * float(np.abs(g).max())
 
-    def __repr__(self) -> str:
-        return f"L1Ball(radius={self._radius!r}, center={_show(self._center)})"
-
 
 class Halfspace(FeasibleSet):
     """The half-space {u: <normal, u> <= offset}.
@@ -513,14 +501,17 @@ class Halfspace(FeasibleSet):
     offset : float
     """
 
+    _shown = ("normal", "offset")
+
     def __init__(self, normal: npt.ArrayLike, offset: float) -> None:
-        self._normal = _read_only(finite_vector("normal", normal))
+        self._normal = read_only(finite_vector("normal", normal))
         self._offset = real_number("offset", offset)
-        length = norm(self._normal)
-        if length == 0.0:
+        size = norm(self._normal)
+        if size == 0.0:
             raise ValueError("normal must not be zero, but all its entries are 0.")
-        self._unit = self._normal / length
-        self._level = self._offset / length
+        self._dimension = self._normal.size
+        self._unit = self._normal / size
+        self._level = self._offset / size
 
     @property
     def normal(self) -> Vector:
@@ -531,11 +522,6 @@ class Halfspace(FeasibleSet):
     def offset(self) -> float:
         """The largest value of <normal, u>."""
         return self._offset
-
-    @property
-    def dimension(self) -> int:
-        """The length of the normal."""
-        return self._normal.size
 
     @property
     def diameter(self) -> float:
@@ -555,7 +541,7 @@ class Halfspace(FeasibleSet):
     def linear_minimum(self, g: Vector) -> float:
         """Return b <g, n> if g = -a n with a >= 0, up to 1e-12 relative, else -inf."""
         along = float(self._unit.dot(g))
-        if along <= 0.0 and self._neglected(g) <= _NEGLIGIBLE * norm(g):
+        if along <= 0.0 and self._neglected(g) <= NEGLIGIBLE * norm(g):
             return along * self._level
         return -math.inf
 
@@ -584,9 +570,6 @@ class Halfspace(FeasibleSet):
     def _scale(self) -> float:
         return abs(self._level)
 
-    def __repr__(self) -> str:
-        return f"Halfspace(normal={_show(self._normal)}, offset={self._offset!r})"
-
 
 class Affine(FeasibleSet):
     """The affine set {u: A u = b}.
@@ -597,7 +580,7 @@ class Affine(FeasibleSet):
     Parameters
     ----------
     A : array_like
-        A dense matrix, one equation a row.
+        A dense matrix, one equation per row.
     b : array_like
         One number per row.
     """
@@ -608,11 +591,11 @@ class Affine(FeasibleSet):
         cut = singular[0] * max(matrix.shape) * _EPSILON
         self._rank = int(np.count_nonzero(singular > cut))
         # An orthonormal basis of the row space, and the coordinates that every point shares in it.
-        self._basis = _read_only(np.ascontiguousarray(rows[: self._rank]))
+        self._basis = read_only(np.ascontiguousarray(rows[: self._rank]))
         shared = left[:, : self._rank].T @ right / singular[: self._rank]
-        self._level: Vector = _read_only(shared)
-        self._nearest_zero: Vector = _read_only(self._level @ self._basis)
-        self._shape = matrix.shape
+        self._level: Vector = read_only(shared)
+        self._nearest_zero: Vector = read_only(self._level @ self._basis)
+        self._shape, self._dimension = matrix.shape, matrix.shape[1]
         self._refuse_contradiction(matrix, right)
 
     def _refuse_contradiction(self, matrix: Vector, right: Vector) -> None:
@@ -632,11 +615,6 @@ class Affine(FeasibleSet):
         return self._rank
 
     @property
-    def dimension(self) -> int:
-        """The number of columns of A."""
-        return int(self._shape[1])
-
-    @property
     def diameter(self) -> float:
         """Zero if the equations leave a single point, else infinite."""
         return 0.0 if self._rank == self.dimension else math.inf
@@ -652,7 +630,7 @@ class Affine(FeasibleSet):
 
     def linear_minimum(self, g: Vector) -> float:
         """Return <g, u> if g lies in the row space, up to 1e-12 relative, else -inf."""
-        if self._neglected(g) <= _NEGLIGIBLE * norm(g):
+        if self._neglected(g) <= NEGLIGIBLE * norm(g):
             return float(g.dot(self._nearest_zero))
         return -math.inf
 
@@ -714,17 +692,12 @@ class Product(FeasibleSet):
             (member, slice(end - size, end))
             for (member, size), end in zip(members, ends, strict=True)
         )
-        self._dimension: int = ends[-1]
+        self._dimension = ends[-1]
 
     @property
     def blocks(self) -> tuple[tuple[FeasibleSet, slice], ...]:
         """The sets, each with the coordinates that it is for."""
         return self._members
-
-    @property
-    def dimension(self) -> int:
-        """The sum of the blocks' sizes."""
-        return self._dimension
 
     @property
     def diameter(self) -> float:
@@ -768,15 +741,7 @@ class _Foreign(FeasibleSet):
         self._given = given
         self._linear_minimum = getattr(given, "linear_minimum", None)
         self._diameter = _foreign_diameter(getattr(given, "diameter", math.inf))
-        size = getattr(given, "dimension", None)
-        self._dimension = (
-            None if size is None else whole_number("feasible_set.dimension", size, least=1)
-        )
-
-    @property
-    def dimension(self) -> int | None:
-        """The user's object's dimension, None if it has none."""
-        return self._dimension
+        self._dimension = users_dimension(self.role, given)
 
     @property
     def diameter(self) -> float:
@@ -801,26 +766,28 @@ class _Foreign(FeasibleSet):
         return f"as_feasible_set({self._given!r})"
 
 
+#: Sets that may be given by name
+NAMED: dict[str, Callable[[], FeasibleSet]] = {"nonnegative": NonNegative, "simplex": Simplex}
+
+
 def as_feasible_set(given: Any) -> FeasibleSet:
     """Return `given` as a feasible set.
 
     Parameters
     ----------
-    given : FeasibleSet or any object with a method `project(x)`
-        `linear_minimum(g)`, `diameter` and `dimension` are used if it has them. Its projection has
-        to be exact: certificates are built on it.
+    given : FeasibleSet, its name, or any object with a method `project(x)`
+        The names are "nonnegative" and "simplex". `linear_minimum(g)`, `diameter` and `dimension`
+        are used if it has them. Its projection has to be exact: certificates are built on it.
     """
     if isinstance(given, FeasibleSet):
         return given
-    if isinstance(given, type):
-        raise TypeError(
-            f"feasible_set must be a set, not the class {given.__name__}; call the class first."
-        )
-    if not callable(getattr(given, "project", None)):
-        raise TypeError(
-            "feasible_set must be one of accelegrad's sets or an object with a method project(x), "
-            f"not {given!r}."
-        )
+    if isinstance(given, str):
+        if given not in NAMED:
+            raise ValueError(
+                f"feasible_set must be a set or a name, not {given!r}; {nearest(given, NAMED)}"
+            )
+        return NAMED[given]()
+    check_users_object("feasible_set", "set", given, "project(x)")
     return _Foreign(given)
 
 
@@ -870,7 +837,7 @@ def _equations(A: Any, b: Any) -> tuple[Vector, Vector]:
     right = finite_vector("b", b)
     if right.size != matrix.shape[0]:
         raise ValueError(
-            f"b must have one entry a row of A, {matrix.shape[0]}, but it has {right.size}."
+            f"b must have one entry per row of A, {matrix.shape[0]}, but it has {right.size}."
         )
     lengths = np.array([norm(row) for row in matrix])
     lengths[lengths == 0.0] = 1.0
@@ -909,30 +876,6 @@ def _size(point: float | Vector) -> float:
     return norm(point) if isinstance(point, np.ndarray) else abs(point)
 
 
-def _length(point: float | Vector) -> int | None:
-    """Return the number of entries, None for a number."""
-    return point.size if isinstance(point, np.ndarray) else None
-
-
-def _show(point: float | Vector) -> str:
-    """Return a short text for a number or a vector."""
-    if not isinstance(point, np.ndarray):
-        return repr(point)
-    return np.array2string(point, separator=", ", threshold=6, edgeitems=2)
-
-
-def _read_only(array: Vector) -> Vector:
-    array.setflags(write=False)
-    return array
-
-
-def _point(name: str, given: Any) -> float | Vector:
-    """Return a finite number, or a read-only copy of a finite vector."""
-    if real_array(name, given).ndim == 0:
-        return real_number(name, given)
-    return _read_only(finite_vector(name, given))
-
-
 def _bound(name: str, given: Any, *, refused: float) -> float | Vector:
     """Return the bounds of a box; infinite ones are fine, save `refused`, which no point meets."""
     array = np.array(real_array(name, given), dtype=np.float64)
@@ -945,4 +888,4 @@ def _bound(name: str, given: Any, *, refused: float) -> float | Vector:
         raise ValueError(
             f"{name} must be a number or {-refused}, but {name}{where} is {array.flat[first]}."
         )
-    return _read_only(array) if array.ndim else float(array)
+    return read_only(array) if array.ndim else float(array)

@@ -10,6 +10,7 @@ import numpy as np
 from scipy.linalg.blas import ddot, dnrm2
 
 from accelegrad.errors import Vector
+from accelegrad.problems.row_blocks import runs
 
 # Entries of a block of rows, which is copied.
 _BLOCK_ENTRIES = 1 << 18
@@ -63,10 +64,9 @@ def column_squares(X: Any, shares: Vector) -> Vector:
 
 def _squared_blocks(X: Any, entries: int) -> Iterator[tuple[slice, Any]]:
     """Yield blocks of rows with all entries squared, an entry stored in pieces as one."""
-    length = max(1, entries * X.shape[0] // max(1, X.nnz))
+    length = entries * X.shape[0] // max(1, X.nnz)
     whole = bool(X.has_canonical_format)
-    for first in range(0, X.shape[0], length):
-        rows = slice(first, first + length)
+    for rows in runs(X.shape[0], length):
         block = X[rows].astype(np.float64)
         if not whole:
             block.sum_duplicates()

@@ -7,16 +7,26 @@ Cuts hold over a region; the dual of a linear model needs none: see `accelegrad.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from accelegrad.errors import Vector
 from accelegrad.problems.linear_model import LinearModel, ModelPoint
-from accelegrad.problems.rounding import FEW, UNIT, growth, slopes_norm
-from accelegrad.proofs.cuts import LEAST_WEIGHT, PROVABLE, CutCertificate
+from accelegrad.problems.rounding import FEW, SMALLEST, UNIT, growth, slopes_norm
+from accelegrad.problems.row_sum import RowPoint, RowSum
+from accelegrad.proofs.cuts import (
+    BLOCK_CUTS,
+    BLOCK_NUMBERS,
+    LEAST_WEIGHT,
+    PROVABLE,
+    CutCertificate,
+    columns_of,
+    rounding_of,
+    rows_of,
+)
 from accelegrad.proofs.fenchel import SlopeSums
 from accelegrad.proofs.model_dual import ModelDual
 from accelegrad.proofs.region import Region
@@ -33,6 +43,9 @@ OFTEN, SELDOM = 0.25, 3.0
 SPACING = 0.1
 #: The same for slopes of rows with an l1 term or a set, where a bound takes as long as some steps
 TERMS_SPACING = 0.25
+#: Where the gap is far from its goal, these bounds wait: the logarithm of the factor by which a gap
+#: is taken to fall in a step at most
+LARGEST_FALL = math.log(100.0)
 #: One in this many of these bounds also tries repaired slopes, which cost more.
 REPAIRED_EVERY = 8
 #: With an l1 term or a set, slopes are averaged with weights that grow as this power of the step:
@@ -42,29 +55,29 @@ FORGETTING = 2.0
 
 
 class LateBound:
-    """A lower bound of a linear model's minimum that is expensive, and computed when called.
+    """A lower bound of the minimum of a sum over rows: expensive, and computed when called.
 
     Parameters
     ----------
-    model : LinearModel
-        The model.
+    model : RowSum
+        The sum.
     point : Vector, optional
         The point whose slopes give it, or
     slopes : Vector, optional
-        the slopes themselves.
+        the slopes themselves, of rows in memory.
     smoothing : float
         The parameter mu of the smoothed loss whose slopes are meant; 0: no smoothing.
-    known : ModelPoint, optional
-        What the model whose slopes are meant knows at the point already.
+    known : RowPoint, optional
+        What the sum whose slopes are meant knows at the point already.
     """
 
     def __init__(
         self,
-        model: LinearModel,
+        model: RowSum,
         point: Vector | None = None,
         slopes: Vector | None = None,
         smoothing: float = 0.0,
-        known: ModelPoint | None = None,
+        known: RowPoint | None = None,
     ) -> None:
         self._model, self._known = model, known
         self._point, self._slopes, self._smoothing = point, slopes, smoothing
@@ -73,17 +86,105 @@ class LateBound:
         """Return the bound."""
         model = self._model
         if self._slopes is not None:
-            return model.dual.bound(self._slopes)
+            assert model.in_memory is not None
+            return model.in_memory.dual.bound(self._slopes)
         assert self._point is not None
         known = self._known
         if known is None:
             source = model.smoothed(self._smoothing) if self._smoothing else model
-            known = source.evaluate(self._point)
+            known = source.at(self._point)
         return known.dual_value if not self._smoothing else known.beside(model).dual_value_by(known)
 
     def state(self) -> dict[str, Any]:
         """Return all that has to be kept to compute it later."""
         return {"point": self._point, "slopes": self._slopes, "smoothing": self._smoothing}
+
+
+class Seen(NamedTuple):
+    """What loss and gradient at a point give to a bound, with its weight in the average.
+
+    Nothing in it is as long as the rows are many.
+    """
+
+    weight: float
+    value: float  # of the model, without a penalty
+    size: float  # of the value with it, from which that comes
+    steep: float  # a bound on the norm of the slopes
+    error: float  # how far rounding can have taken the level
+    point: Vector
+    gradient: Vector
+
+    @classmethod
+    def of(cls, model: LinearModel, evaluation: Any, weight: float) -> Seen:
+        """Return it for an evaluation."""
+        value = evaluation.value - getattr(evaluation, "penalty", 0.0)
+        return cls(
+            weight,
+            value,
+            abs(evaluation.value),
+            slopes_norm(model.loss, value),
+            rounding_of(model, evaluation).level,
+            evaluation.point,
+            evaluation.gradient,
+        )
+
+    def sums(self, model: LinearModel) -> SlopeSums:
+        """Return the sums of its slopes."""
+        level, error, combination, off = _level_and_combination(model, *self[1:])
+        return SlopeSums(level, error, 0.0, 0.0, combination, off)
+
+
+def _weighted_sums(model: LinearModel, block: list[Seen]) -> SlopeSums:
+    """Return the sums of several, each times its weight."""
+    columns = [np.array(column) for column in zip(*block, strict=True)]
+    # Numbers stand beside the rows of the points and of their gradients.
+    numbers = [column[:, np.newaxis] for column in columns[1:-2]]
+    found = _level_and_combination(model, *numbers, *columns[-2:])
+    weights, (level, error, combination, off) = columns[0], found
+    level, error = weights * level.ravel(), weights * error.ravel()
+    # What is lost in the sums, and in the sums of what was lost before.
+    lost, vanished = growth(len(block)), len(block) * SMALLEST
+    return SlopeSums(
+        float(level.sum()),
+        float((1.0 + lost) * error.sum() + lost * np.abs(level).sum()) + vanished,
+        0.0,
+        0.0,
+        weights @ combination,
+        weights @ ((1.0 + lost) * off + lost * np.abs(combination)) + vanished,
+    )
+
+
+def _level_and_combination(
+    model: LinearModel,
+    value: Any,
+    size: Any,
+    steep: Any,
+    error: Any,
+    point: Vector,
+    gradient: Vector,
+) -> tuple[Any, Any, Vector, Vector]:
+    """Return loss - <h, w> and h, the gradient of the loss, each with how far it can be off.
+
+    For one point, or for several: then points and gradients are rows, and numbers are columns.
+    """
+    if model.l2 > 0.0:
+        pull = model.l2 * point
+        combination = gradient - pull
+        sizes = np.abs(combination) + np.abs(pull)
+        loss = value - 0.5 * model.l2 * _inner(point, point)
+    else:
+        combination, sizes, loss = gradient, np.abs(gradient), value
+    off = model.rounding.combination(steep) + growth(0) * sizes
+    level = loss - _inner(combination, point)
+    error = error + growth(point.shape[-1]) * (size + abs(value) + abs(level))
+    return level, error, combination, off
+
+
+def _inner(one: Vector, other: Vector) -> Any:
+    """Return the product of two vectors, or a column of those of their rows."""
+    if one.ndim == 1:
+        return float(one @ other)
+    return (one * other).sum(axis=1, keepdims=True)
 
 
 class DualCertificate:
@@ -102,15 +203,28 @@ class DualCertificate:
         What gives the bounds.
     often : bool
         Whether a bound that is up to date may end the run.
+    goal : callable, optional
+        From the value at a point to the gap at which the run ends; 0 if none is wanted.
     """
 
-    def __init__(self, dual: ModelDual, *, often: bool = True) -> None:
+    def __init__(
+        self,
+        dual: ModelDual,
+        *,
+        often: bool = True,
+        goal: Callable[[float], float] | None = None,
+    ) -> None:
         self.dual, self.model = dual, dual.model
         self.lower_bound = 0.0  # losses are nonnegative
         self._repairs = dual.can_repair and not dual.has_only_l2
         self._by_rows = self.model.fit_intercept or dual.needs_null_space or self._repairs
         #: how many more steps, as a share of those so far, there are between two costly bounds
-        self._spacing = OFTEN if often else SELDOM
+        self._spacing, self._goal = OFTEN if often else SELDOM, goal
+        #: whether average slopes prove more than those at a point, which jump at kinks; without
+        #: kinks they seldom do while those at points get better
+        self._averages = self.model.loss.curvature == math.inf
+        #: whether bounds without l1 term and constraint are tried: until one is no better
+        self._drops_terms = True
         self._count = self._looks = 0
         self._next = PATIENCE if dual.needs_null_space else 0
         self._next_late = LATE_PATIENCE
@@ -118,8 +232,11 @@ class DualCertificate:
         # The average is of what loss and gradient give, or of the slopes of all rows.
         self._sums = SlopeSums.zero(0 if self._by_rows else self.model.n_features)
         self._slopes = np.zeros(self.model.n_samples if self._by_rows else 0)
+        # Cheap to keep, they are summed a block at a time, or when a bound is due.
+        self._pending: list[Seen] = []
+        self._block = max(1, min(BLOCK_CUTS, BLOCK_NUMBERS // self.model.n_parameters))
         self._best: ModelPoint | None = None
-        self._best_sums: SlopeSums | None = None
+        self._best_seen: Seen | None = None
         self._best_value = math.inf
         self._late: LateBound | None = None  # of the last evaluation, not computed yet
 
@@ -146,50 +263,59 @@ class DualCertificate:
         """Return how many steps to wait for the next expensive bound."""
         return max(patience, int(self._spacing * self._count))
 
-    def _is_due(self) -> bool:
-        """Return whether a bound that costs a few products is due, and set when the next one is."""
-        due = self._count >= self._next
-        if due:
-            by_terms = self._by_rows and not self.dual.has_only_l2
-            spacing = TERMS_SPACING if by_terms else SPACING
-            self._next = self._count + 1 + int(spacing * self._count)
-        return due
+    def _plan(self) -> None:
+        """Set when the next bound that costs a few products is due."""
+        if self._by_rows:  # at the same steps always: one in some bounds is better than the others
+            spacing = SPACING if self.dual.has_only_l2 else TERMS_SPACING
+            wait = int(spacing * self._count)
+        else:
+            wait = max(int(SPACING * self._count), self._steps_to_goal())
+        self._next = self._count + 1 + wait
+
+    def _steps_to_goal(self) -> int:
+        """Return how many steps the run takes at least, most likely, until its gap is the goal."""
+        value = self._best_value
+        goal = 0.0 if self._goal is None else self._goal(value)
+        gap = value - self.lower_bound
+        if not 0.0 < goal < gap < math.inf:
+            return 0
+        return int(math.log(gap / max(goal, UNIT * gap)) / LARGEST_FALL)
 
     def _add_sums(self, evaluation: Any, weight: float) -> None:
         """Use loss and gradient alone."""
-        one = self._sums_at(evaluation)
-        if weight > 0:
-            self._weight += weight
-            self._sums = self._sums.plus(one, weight)
+        seen = Seen.of(self.model, evaluation, weight)
+        self._weight += weight
         if self.dual.has_only_l2:  # the bound costs next to nothing then
-            self._raise_by_sums(one)
+            one = seen.sums(self.model)
+            if weight > 0:
+                self._sums = self._sums.plus(one, weight)
+            self._raise_by_sums(one, both=True)
             return
-        if self._best_sums is None or evaluation.value < self._best_value:
-            self._best_sums, self._best_value = one, float(evaluation.value)
-        if self._is_due() or weight == 0:
+        if weight > 0:
+            self._pending.append(seen)
+        if self._best_seen is None or evaluation.value < self._best_value:
+            self._best_seen, self._best_value = seen, float(evaluation.value)
+        if self._count >= self._next or weight == 0:
             self._looks += 1
-            self._raise_by_sums(self._best_sums if self._looks % 2 else one)
+            chosen = self._best_seen if self._looks % 2 else seen
+            self._raise_by_sums(chosen.sums(self.model), both=self._averages)
+            self._plan()
+        elif len(self._pending) >= self._block:
+            self._sum_up()
 
-    def _raise_by_sums(self, one: SlopeSums) -> None:
-        """Raise the bound by the sums at a point and by the average ones."""
+    def _sum_up(self) -> None:
+        """Bring the average up to date."""
+        if self._pending:
+            self._sums = self._sums.plus(_weighted_sums(self.model, self._pending))
+            self._pending = []
+
+    def _raise_by_sums(self, one: SlopeSums, *, both: bool) -> None:
+        """Raise the bound by the sums at a point, and by the average ones: `both` if need be."""
         terms, reach = self.dual.terms, self.dual.reach
-        self._raise_to(terms.lower_bound(one, reach))
-        if self._weight > LEAST_WEIGHT:
+        raised = self._raise_to(terms.lower_bound(one, reach))
+        if (both or not raised) and self._weight > LEAST_WEIGHT:
+            self._sum_up()
             self._raise_to(terms.lower_bound(self._sums, reach, weight=self._weight))
-
-    def _sums_at(self, evaluation: Any) -> SlopeSums:
-        """Return what loss and gradient at a point say: with h that of the loss, loss - <h, w>."""
-        model, point = self.model, evaluation.point
-        value = evaluation.value - getattr(evaluation, "penalty", 0.0)
-        loss = value - model.l2 / 2 * float(point @ point)
-        combination = evaluation.gradient - model.l2 * point
-        level = loss - float(combination @ point)
-        rounding = model.rounding_at(point, value)
-        size = abs(evaluation.value) + abs(value) + abs(level)
-        error = rounding.level + growth(point.size) * size
-        off = model.rounding.combination(slopes_norm(model.loss, value))
-        off += growth(0) * (np.abs(combination) + model.l2 * np.abs(point))
-        return SlopeSums(level, error, 0.0, 0.0, combination, off)
 
     def _raise_to(self, bound: float) -> bool:
         """Take a bound if it is better."""
@@ -219,31 +345,32 @@ class DualCertificate:
             if self._count >= self._next:
                 self._next = self._count + self._wait(PATIENCE)
                 self.finish()
-        elif self._is_due() or weight == 0:
+        elif self._count >= self._next or weight == 0:
             # The best point and the latest in turn: in the end values do not show which is better.
             is_bests_turn = self._looks % 2 == 0 and not self.dual.has_only_l2
             self._look(self._best if is_bests_turn else at)
+            self._plan()
 
     def _look(self, at: ModelPoint) -> None:
         """Raise the bound by slopes at a point and by average ones; now and then by others too."""
-        dual = self.dual
+        dual, self._looks = self.dual, self._looks + 1
+        tries_all = not dual.has_only_l2 and self._looks % REPAIRED_EVERY == 0
         # The point keeps the model's bound; an l2 term of a penalty makes it another one.
         is_models = dual.has_only_l2 and dual.terms.l2 == self.model.l2
-        self._raise_to(at.dual_value if is_models else dual.at(at))
+        raised = self._raise_to(at.dual_value if is_models else dual.at(at))
         slopes = [at.derivatives]
-        if self._weight > LEAST_WEIGHT:
+        if self._weight > LEAST_WEIGHT and (self._averages or not raised or tries_all):
             slopes.append(self._slopes / self._weight)
             self._raise_to(dual.at_slopes(slopes[-1], least=self.lower_bound))
-        self._looks += 1
-        if dual.has_only_l2 or self._looks % REPAIRED_EVERY:
+        if not tries_all:
             return
         if self._repairs:
             weights = at.w[: self.model.n_features]
             for theta in slopes:
                 self._raise_to(dual.bound(dual.repaired(theta, weights), least=self.lower_bound))
-        if self.model.has_dual_bound:
+        if self._drops_terms and self.model.has_dual_bound:
             # Without l1 term and constraint the minimum is no larger; it may be near.
-            self._raise_to(at.dual_value)
+            self._drops_terms = self._raise_to(at.dual_value)
 
     def finish(self) -> None:
         """Compute the expensive bounds from what is known by now.
@@ -254,13 +381,13 @@ class DualCertificate:
         if self._late is not None:
             late, self._late = self._late, None
             self._raise_to(late())
-        if self._best_sums is not None:
-            self._raise_by_sums(self._best_sums)
+        if self._best_seen is not None:
+            self._raise_by_sums(self._best_seen.sums(self.model), both=True)
         if self._best is None:
             return
         if not self.dual.needs_null_space:
             if not self.dual.has_only_l2:
-                self._looks = -1  # the next look tries all
+                self._looks, self._drops_terms = -1, True  # the next look tries all
                 self._look(self._best)
         elif not self._raise_to(self._best.dual_value) and self._weight > LEAST_WEIGHT:
             self._raise_to(self.dual.at_slopes(self._slopes / self._weight))
@@ -268,11 +395,11 @@ class DualCertificate:
     def _at(self, evaluation: Any) -> ModelPoint:
         """Return what the model knows at the point; margins that a rule carried over are gone."""
         known: ModelPoint | None = getattr(evaluation, "model", None)
-        return self.model.evaluate(evaluation.point) if known is None else known
+        return self.model.at(evaluation.point) if known is None else known
 
     def forget(self) -> None:
         """Start a new average."""
-        self._weight = 0.0
+        self._weight, self._pending = 0.0, []
         self._sums = SlopeSums.zero(self._sums.combination.size)
         self._slopes = np.zeros_like(self._slopes)
 
@@ -280,6 +407,7 @@ class DualCertificate:
         "lower_bound",
         "_best_value",
         "_count",
+        "_drops_terms",
         "_looks",
         "_next",
         "_next_late",
@@ -293,7 +421,8 @@ class DualCertificate:
             "best": None if self._best is None else self._best.w,
             "late": None if self._late is None else self._late.state(),
             "sums": asdict(self._sums),
-            "best_sums": None if self._best_sums is None else asdict(self._best_sums),
+            "best_seen": None if self._best_seen is None else self._best_seen._asdict(),
+            "pending": columns_of(Seen, self._pending),
             **{name: getattr(self, name) for name in self._KEPT},
         }
 
@@ -301,10 +430,11 @@ class DualCertificate:
         """Go on from there."""
         for name in self._KEPT:
             setattr(self, name, state[name])
-        best, late = state["best"], state["late"]
-        self._sums, sums = SlopeSums(**state["sums"]), state["best_sums"]
-        self._best_sums = None if sums is None else SlopeSums(**sums)
-        self._best = None if best is None else self.model.evaluate(best)
+        best, late, seen = state["best"], state["late"], state["best_seen"]
+        self._sums = SlopeSums(**state["sums"])
+        self._best_seen = None if seen is None else Seen(**seen)
+        self._pending = rows_of(Seen, state["pending"])
+        self._best = None if best is None else self.model.at(best)
         self._late = None if late is None else LateBound(self.model, **late)
 
 
@@ -420,8 +550,7 @@ class Certificate:
         if model is None:
             return 0.0
         penalty = float(getattr(final, "penalty", 0.0))
-        error = float(model.rounding_at(final.point, final.value - penalty).value)
-        return error + growth(final.point.size) * abs(penalty)
+        return rounding_of(model, final).value + growth(final.point.size) * abs(penalty)
 
     def state(self) -> dict[str, Any]:
         """Return all that has to be kept to go on."""

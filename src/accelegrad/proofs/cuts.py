@@ -17,11 +17,12 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from accelegrad.errors import Vector
 from accelegrad.problems.linear_model import LinearModel
 from accelegrad.problems.penalties import Penalty
-from accelegrad.problems.rounding import FEW, SMALLEST, UNIT, growth
+from accelegrad.problems.rounding import FEW, SMALLEST, UNIT, PointRounding, growth
 from accelegrad.problems.squares import norm
 from accelegrad.proofs.region import Region
 from accelegrad.rules.base import Evaluated, inner, term_of
@@ -43,6 +44,22 @@ PROVABLE = 2.0
 #: The best average is looked for in this many rounds at most, and no longer than each of them
 #: closes this share of the gap; of a set or penalty, this many cuts are made in a round.
 MOST_TIGHTENED, WORTH_TIGHTENING, ROUNDS_OF_TERMS = 8, 0.05, 10
+
+
+def rounding_of(model: LinearModel, evaluation: Any) -> PointRounding:
+    """Return how far value and gradient of an evaluation can be off.
+
+    An evaluation that has room for it keeps it: cuts, dual and the final gap ask in turn.
+    """
+    kept = getattr(evaluation, "rounding", None)
+    if kept is not None and kept[0] is model:
+        known: PointRounding = kept[1]
+        return known
+    value = evaluation.value - term_of(evaluation)
+    found = model.rounding_at(evaluation.point, value)
+    if hasattr(evaluation, "rounding"):
+        evaluation.rounding = model, found
+    return found
 
 
 class Cut(NamedTuple):
@@ -120,18 +137,18 @@ class CutCertificate:
         length = math.sqrt(square) if square > 1e-280 else norm(gradient)
         away = norm(offset)
         penalty = term_of(evaluation)  # the cuts are those of the function alone
-        off, slack = self._rounding(evaluation, value - penalty)
+        off, slack = self._rounding(evaluation)
         # The product is at most `size`; so may each of its terms be.
         size = abs(value) + abs(penalty) + length * away
         error = self._growth * size + off + slack * away + offset.size * SMALLEST
         level = value - penalty - slope
         return Cut(weight, level, abs(level), error, slack, length, gradient)
 
-    def _rounding(self, evaluation: Evaluated, value: float) -> tuple[float, float]:
+    def _rounding(self, evaluation: Evaluated) -> tuple[float, float]:
         """Return how far value and gradient can be off: nothing is known of a user's function."""
         if self.model is None:
             return 0.0, 0.0
-        rounding = self.model.rounding_at(evaluation.point, value)
+        rounding = rounding_of(self.model, evaluation)
         return rounding.value, rounding.gradient
 
     def resolution(self, evaluation: Evaluated) -> float:
@@ -273,14 +290,12 @@ class CutCertificate:
 
     def state(self) -> dict[str, Any]:
         """Return all that has to be kept to go on."""
-        columns = zip(*self._pending, strict=True) if self._pending else [()] * len(Cut._fields)
-        pending = zip(Cut._fields, columns, strict=True)
         return {
             "lower_bound": self.lower_bound,
             "radius": self.region.radius,
             "sum": self._sum._asdict(),
             "count": self._count,
-            "pending": {name: np.array(column) for name, column in pending},
+            "pending": columns_of(Cut, self._pending),
             "kept": None if self.kept is None or self._shared else self.kept.state(),
         }
 
@@ -291,11 +306,19 @@ class CutCertificate:
         self._sum, self._count = Cut(**state["sum"]), state["count"]
         if self.kept is not None and not self._shared:
             self.kept.restore(state["kept"])
-        columns = [state["pending"][name] for name in Cut._fields]
-        self._pending = [
-            Cut._make([*(float(number) for number in numbers), gradient])
-            for *numbers, gradient in zip(*columns, strict=True)
-        ]
+        self._pending = rows_of(Cut, state["pending"])
+
+
+def columns_of(kind: Any, rows: list[Any]) -> dict[str, npt.NDArray[Any]]:
+    """Return the fields of NamedTuples, each as an array: what a checkpoint can hold."""
+    columns = zip(*rows, strict=True) if rows else [()] * len(kind._fields)
+    return {name: np.array(column) for name, column in zip(kind._fields, columns, strict=True)}
+
+
+def rows_of(kind: Any, columns: Mapping[str, npt.NDArray[Any]]) -> list[Any]:
+    """Return the NamedTuples, of numbers and vectors, whose fields these are."""
+    rows = zip(*(columns[name] for name in kind._fields), strict=True)
+    return [kind(*(part if np.ndim(part) else float(part) for part in row)) for row in rows]
 
 
 def cut_model(kept: CutMemory, region: Region) -> CutModel:

@@ -552,8 +552,11 @@ class Terms:
         if self.l2 > 0.0 or not self.separable:
             return 1.0
         # Towards an open end the slope l1 - c |v| may not be below 0.
-        down, up = np.isinf(self.lower), np.isinf(self.upper)
-        steep = np.maximum(np.where(down, v + off, 0.0), np.where(up, off - v, 0.0))
+        if self.free:
+            steep = np.abs(v) + off
+        else:
+            down, up = np.isinf(self.lower), np.isinf(self.upper)
+            steep = np.maximum(np.where(down, v + off, 0.0), np.where(up, off - v, 0.0))
         l1 = np.broadcast_to(self.l1, steep.shape)
         too_steep = steep > l1
         if not too_steep.any():

@@ -123,7 +123,7 @@ class ModelDual:
         theta = finite_vector("derivatives", derivatives)
         if theta.size != self.model.n_samples:
             raise ValueError(
-                f"derivatives must have one entry a row, {self.model.n_samples} of them, "
+                f"derivatives must have one entry per row, {self.model.n_samples} of them, "
                 f"but it has {theta.size}."
             )
         if self.needs_null_space:
@@ -284,7 +284,7 @@ class ModelDual:
 
         Over a convex set that holds x0 too, since the minimum there is no lower.
         """
-        at = self.model.evaluate(x0)
+        at = self.model.at(x0)
         excess = at.dual_gap + self.model.rounding_at(x0, at.value).value
         return ROUNDED_UP * math.sqrt(2.0 * excess / self.model.l2)
 

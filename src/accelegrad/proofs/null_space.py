@@ -33,9 +33,9 @@ import scipy.sparse as sp
 from accelegrad.errors import Vector
 from accelegrad.problems.gram import Matrix
 from accelegrad.problems.losses import Loss
-from accelegrad.problems.products import Products, runs
+from accelegrad.problems.products import Products
 from accelegrad.problems.rounding import UNIT
-from accelegrad.problems.row_blocks import RowNumbers
+from accelegrad.problems.row_blocks import RowNumbers, runs
 from accelegrad.proofs.fenchel import level
 
 _TINY = float(np.finfo(np.float64).tiny)
@@ -50,7 +50,7 @@ _WORK_PER_ENTRY = 512
 # many for each parameter, this share of all rows, and the rows that have this many entries.
 _ROWS_PER_PARAMETER = 8
 _SHARE_OF_ROWS = 0.125
-_FEW_ENTRIES = 1 << 16
+FEW_ENTRIES = 1 << 16
 # Entries of a block of rows: bounds the memory taken, and fits into the cache.
 _BLOCK_ENTRIES = 1 << 17
 # Above this condition number the Gram matrix is computed once more in better coordinates.
@@ -218,7 +218,7 @@ class NullSpace:
     def _most_rows(self) -> int:
         """Return how many rows are cheap to copy and to factorise."""
         d = self.n_parameters
-        few = _FEW_ENTRIES // d
+        few = FEW_ENTRIES // d
         return max(_ROWS_PER_PARAMETER * d, int(_SHARE_OF_ROWS * self.n_samples), few)
 
     def _imbalance(self, theta: Vector) -> Vector:

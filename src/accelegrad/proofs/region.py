@@ -82,7 +82,7 @@ class Region:
         probe = feasible_set.linear_minimum(np.ones_like(center))
         self._closed_form = bounded and not assumed and math.isfinite(probe)
         #: searching for a minimum in both set and ball takes many projections
-        self.costly = not (self.is_ball or self._closed_form)
+        self.costly = not (self.is_ball or self._closed_form) or feasible_set.costly_minimum
         #: whether an affine minorant of the penalty is all that a tight bound takes, or all that
         #: there is: the penalty is not known in scaled coordinates
         self.minorant_suffices = penalty is not None and (
@@ -135,34 +135,34 @@ class Region:
         size = max(size, radius * length, SMALLEST / GIVEN_AWAY)
         step = longest = min(radius * (radius / (2 * GIVEN_AWAY * size)), LONGEST_STEP)
         low, high = 0.0, longest
-        for _ in range(MOST_STEPS):
-            point = self._after_step(gradient, step)
-            if point is None:
-                high, away = step, math.inf
-            else:
-                away = math.dist(point, self.center)
-                bounds.append(self._lagrangian(gradient, point, away, step))
-                on_boundary = abs(away - radius) <= NEAR_BOUNDARY * radius
-                if on_boundary or (away < radius and step == longest):
-                    break
-                if away > radius:
-                    high = step * radius / away
+        with np.errstate(over="ignore", invalid="ignore"):
+            for _ in range(MOST_STEPS):
+                point = self._after_step(gradient, step)
+                if point is None:
+                    high, away = step, math.inf
                 else:
-                    low = step * radius / away if away > 0 else step
-            shorter = 0.1 * high if length == 0 else min(0.1 * high, radius / length)
-            between = math.sqrt(low) * math.sqrt(high) if low > 0 else shorter
-            step = min(between, LONGEST_STEP)
+                    away = math.dist(point, self.center)
+                    bounds.append(self._lagrangian(gradient, point, away, step))
+                    on_boundary = abs(away - radius) <= NEAR_BOUNDARY * radius
+                    if on_boundary or (away < radius and step == longest):
+                        break
+                    if away > radius:
+                        high = step * radius / away
+                    else:
+                        low = step * radius / away if away > 0 else step
+                shorter = 0.1 * high if length == 0 else min(0.1 * high, radius / length)
+                between = math.sqrt(low) * math.sqrt(high) if low > 0 else shorter
+                step = min(between, LONGEST_STEP)
         return max(bounds)
 
     def _after_step(self, gradient: Vector, step: float) -> Vector | None:
         """Return prox(center - step gradient, step), in the set; None where it is not finite."""
         assert self.penalty is not None
         try:
-            with np.errstate(over="ignore", invalid="ignore"):
-                moved = self.penalty.prox(self.center - step * gradient, step)
+            moved = self.penalty.prox(self.center - step * gradient, step)
         except NonFiniteError:
             return None
-        return self.feasible_set.project(moved) if np.isfinite(moved).all() else None
+        return self.feasible_set.project(moved) if math.isfinite(norm(moved)) else None
 
     def _lagrangian(
         self, gradient: Vector, point: Vector, away: float, step: float

@@ -10,6 +10,7 @@ import numpy as np
 
 from accelegrad.errors import LineSearchError, whole_number
 from accelegrad.rows.variance_reduced import (
+    ExactSum,
     FiniteSum,
     VarianceReducedAcceleGrad,
     VarianceReducedState,
@@ -60,22 +61,8 @@ class Curvature(Protocol):
         """Return the inverse times a vector."""
 
 
-class Curved(Protocol):
+class Curved(ExactSum, Protocol):
     """What the rule needs from an oracle besides values and gradients."""
-
-    @property
-    def changed(self) -> bool:
-        """Whether the last evaluation was of another function than the one before."""
-
-    @property
-    def lowest(self) -> Evaluated | None:
-        """What is known at the lowest point evaluated so far."""
-
-    def __call__(self, point: Array) -> Evaluated:
-        """Evaluate exactly."""
-
-    def original(self, evaluation: Evaluated) -> Evaluated:
-        """Return what is known of the function that this one stands for, where it was evaluated."""
 
     def guess(self, point: Array) -> Array | None:
         """Return a point that may be much better than the start, None where there is none."""

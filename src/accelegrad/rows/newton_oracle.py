@@ -5,11 +5,12 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from accelegrad.errors import Vector
+from accelegrad.problems.linear_model import ModelPoint
 from accelegrad.problems.row_sum import RowPoint, RowSum
 from accelegrad.proofs.mended_bound import mended_bound
 from accelegrad.rows.curvature import (
@@ -67,23 +68,16 @@ class CurvedOracle(FiniteSumOracle):
 
     Parameters
     ----------
-    model, rng, goal
-        As for `RowOracle`; the loss has to be smooth.
-    batch_size : int, optional
-        Rows in a batch of an epoch.
+    model, rng, goal, **options
+        As for `FiniteSumOracle`.
     """
 
     needs_rows_in_memory = False
 
     def __init__(
-        self,
-        model: RowSum,
-        rng: np.random.Generator,
-        goal: Goal | None = None,
-        *,
-        batch_size: int | None = None,
+        self, model: RowSum, rng: np.random.Generator, goal: Goal | None = None, **options: Any
     ) -> None:
-        super().__init__(model, rng, goal, batch_size=batch_size)
+        super().__init__(model, rng, goal, **options)
         self._seed = int(rng.integers(2**63))
         self._costs = Costs.of(model)
         self._made: Factored | None = None
@@ -178,8 +172,10 @@ class CurvedOracle(FiniteSumOracle):
             local = rows.local(smooth) if entries <= SAMPLE_ENTRIES else None
             if local is None:
                 return -math.inf
-            # Typed for models in memory.
-            bound = mended_bound(cast("Any", at), cast("Any", smooth), local, curvature, goal)
+            # Slopes are to be mended, and these know them.
+            assert isinstance(at, ModelPoint)
+            assert isinstance(smooth, ModelPoint)
+            bound = mended_bound(at, smooth, local, curvature, goal)
         # What the rows of the sample can't mend grows with the remaining error.
         gap = at.value - bound
         self._tried = remaining * min(1.0, goal / gap) if gap > 0.0 else remaining

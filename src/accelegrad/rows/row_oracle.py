@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias, cast
+from typing import TypeAlias
 
 import numpy as np
 
@@ -46,9 +46,7 @@ class RowOracle(ModelOracle):
 
     def _late_bound(self, at: RowPoint, smoothing: float = 0.0) -> LateBound:
         """Return the bound that the slopes at a point give, for later; `smoothing` is their mu."""
-        # Bounds are typed for models in memory; of a sum they use its points alone.
-        model, known = cast("Any", self.model), cast("Any", at)
-        return LateBound(model, at.w, smoothing=smoothing, known=known)
+        return LateBound(self.model, at.w, smoothing=smoothing, known=at)
 
 
 def rows_in_memory(model: RowSum) -> LinearModel:

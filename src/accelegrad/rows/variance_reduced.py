@@ -22,8 +22,26 @@ CAUTION = 0.5  # steps are multiplied by this, for the rest of the run, when a v
 EXHAUSTED = 2.0
 
 
-class FiniteSum(Protocol):
-    """What the rule needs from an oracle besides values and gradients."""
+class ExactSum(Protocol):
+    """What rules for sums over rows need from an oracle: values and gradients, and these."""
+
+    @property
+    def lowest(self) -> Evaluated | None:
+        """What is known at the lowest point evaluated so far."""
+
+    @property
+    def changed(self) -> bool:
+        """Whether the last evaluation was of another sum than the one before."""
+
+    def __call__(self, point: Array) -> Evaluated:
+        """Evaluate the sum at a point, exactly."""
+
+    def original(self, evaluation: Evaluated) -> Evaluated:
+        """Return what is known of the function itself, if the sum is one close to it."""
+
+
+class FiniteSum(ExactSum, Protocol):
+    """What the rule needs besides."""
 
     @property
     def n_batches(self) -> int:
@@ -36,20 +54,6 @@ class FiniteSum(Protocol):
     @property
     def strong_convexity(self) -> float:
         """The curvature that the sum has everywhere at least, 0 if it need not have any."""
-
-    @property
-    def lowest(self) -> Evaluated | None:
-        """What is known at the lowest point evaluated so far."""
-
-    @property
-    def changed(self) -> bool:
-        """Whether the sum is another one than at the evaluation before."""
-
-    def original(self, evaluation: Evaluated) -> Evaluated:
-        """Return what is known of the function itself, if the sum is one close to it."""
-
-    def __call__(self, point: Array) -> Evaluated:
-        """Evaluate the sum at a point, exactly."""
 
     def epoch(self, rule: VarianceReducedAcceleGrad, epoch: Epoch, anchor: Evaluated) -> Epoch:
         """Do `n_batches` steps: see `VarianceReducedAcceleGrad.batch_step`."""

@@ -20,8 +20,8 @@ from accelegrad.run.oracle import QUIET, Evaluation
 BATCH_SIZE = 8
 
 
-class Epochs:
-    """Epochs of steps on batches of a model's rows, which are in memory.
+class RowEpochs:
+    """RowEpochs of steps on batches of a model's rows, which are in memory.
 
     An epoch goes through all rows in a new random order. It is compiled for dense data in C order
     and for CSR data; see `accelegrad.kernels`.
@@ -42,9 +42,9 @@ class Epochs:
         self._room: Vector | None = None
         self._stage: ModelPoint | None = None  # where the stage began
 
-    def beside(self, model: LinearModel) -> Epochs:
+    def beside(self, model: LinearModel) -> RowEpochs:
         """Return the epochs of a model with the same data and another loss."""
-        other = Epochs(model, self.rng, self.batch_size)
+        other = RowEpochs(model, self.rng, self.batch_size)
         other._largest_row, other._room = self._largest_row, self._room
         other._stage = self._stage
         return other
@@ -118,13 +118,15 @@ class Epochs:
         numbers = np.zeros(1, dense.NUMBERS)
         for name in dense.NUMBERS.names or ():
             numbers[name] = self.model.l2 if name == "l2" else getattr(epoch, name)
+        steps: Any
+        arrays: tuple[Any, ...]
         if len(data.matrix) == 1:
-            dense.run_dense(numbers, data.matrix[0], given, path, order, self.batch_size)
+            steps, arrays = dense.dense_epoch, (given, path)
         else:
             if self._room is None:
                 self._room = sparse.room(self.model.n_features)
-            arrays = (data.matrix, given, path, self._room, order)
-            sparse.run_sparse(numbers, *arrays, self.batch_size)
+            steps, arrays = sparse.sparse_epoch, (given, path, self._room)
+        steps(numbers, *data.matrix, *arrays, read_only(order), self.batch_size)
         changed = {
             name: numbers[name].item() for name in ("radius", "squares", "step_size", "done")
         }
@@ -164,13 +166,13 @@ class FiniteSumOracle(RowOracle):
             )
         given = BATCH_SIZE if batch_size is None else batch_size
         self.batch_size = whole_number("batch_size", given, least=1)
-        self._epochs: Epochs | None = None
+        self._epochs: RowEpochs | None = None
 
     @property
-    def epochs(self) -> Epochs:
+    def epochs(self) -> RowEpochs:
         """The object that does the epochs, made at the first call."""
         if self._epochs is None:
-            self._epochs = Epochs(rows_in_memory(self.model), self.rng, self.batch_size)
+            self._epochs = RowEpochs(rows_in_memory(self.model), self.rng, self.batch_size)
         return self._epochs
 
     @property

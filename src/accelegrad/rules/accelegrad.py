@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from accelegrad.errors import real_number
 from accelegrad.rules.arrays import Array, as_array, inner, zero_sum
-from accelegrad.rules.base import Projection, QueryRule, State, weighted_average
+from accelegrad.rules.base import Projection, QueryRule, State
 from accelegrad.rules.distance import check_distance
 from accelegrad.rules.schedules import accelegrad_step, importance_weight
 
@@ -40,17 +40,9 @@ class InterpolatingRule(QueryRule):
     accelerated = True
     shrinking = WEIGHTED_SUMS
 
-    def query(self, state: State) -> Array:
-        """Return x_{t+1} = tau_t z_t + (1 - tau_t) y_t."""
-        return state.query_point
-
     def weight(self, state: State) -> Any:
         """Return alpha_t."""
         return importance_weight(state.iteration)
-
-    def output(self, state: State) -> Array:
-        """Return the average of the y_{t+1} that the rule weighs (x_0 before any step)."""
-        return weighted_average(state, state.gradient_point)
 
     def last(self, state: State) -> Array:
         """Return the last y_t."""

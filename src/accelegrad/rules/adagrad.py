@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from accelegrad.errors import nearest, real_number
 from accelegrad.rules.arrays import Array, as_array, inner, zero_sum
-from accelegrad.rules.base import Projection, QueryRule, weighted_average
+from accelegrad.rules.base import Projection, QueryRule
 from accelegrad.rules.distance import check_distance
 from accelegrad.rules.schedules import adagrad_step
 
@@ -58,10 +58,6 @@ class DescentRule(QueryRule):
         return DescentState(
             t + 1, following, squares, eta, weighted_sum + weight * x, weight_sum + weight
         )
-
-    def output(self, state: DescentState) -> Array:
-        """Return the average of the points where gradients were taken (x_0 before any step)."""
-        return weighted_average(state, state.point)
 
     def last(self, state: DescentState) -> Array:
         """Return the last x_t."""

@@ -20,6 +20,9 @@ import numpy as np
 
 Array: TypeAlias = Any  # of any shape, of NumPy, torch or JAX; or a `Tree` of such arrays
 
+#: What a comparison of numbers gives, where nothing is traced.
+TRUTHS = (bool, np.bool_)
+
 
 def library_of(array: Any) -> Any:
     """Return the module whose functions take an array: NumPy, torch or jax.numpy."""
@@ -47,7 +50,7 @@ def inner(a: Array, b: Array) -> Any:
 
 def where(condition: Any, yes: Any, no: Any) -> Any:
     """Return one of two numbers or arrays; an array of conditions chooses entry by entry."""
-    if isinstance(condition, bool | np.bool_):
+    if isinstance(condition, TRUTHS):
         return yes if condition else no
     if isinstance(condition, Tree) or isinstance(yes, Tree) or isinstance(no, Tree):
         return together(where, condition, yes, no)
@@ -64,7 +67,7 @@ def _type64(library: Any, number: Any) -> Any:
 
 def either(condition: Any, yes: Callable[[], Any], no: Callable[[], Any]) -> Any:
     """Return what one of two functions gives; both are called where the condition is traced."""
-    if isinstance(condition, bool | np.bool_):
+    if isinstance(condition, TRUTHS):
         return yes() if condition else no()
     return where(condition, yes(), no())
 

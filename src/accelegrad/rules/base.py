@@ -2,7 +2,7 @@
 
 A **query rule** asks for a gradient at a point that it does not necessarily return: `init`,
 `query`, `update`, and `output` for the point that its theorem speaks of. A **two-phase rule** asks
-twice a step: `query`, `look_ahead`, `second_query`, `update`. A **step rule** (line search) needs
+twice per step: `query`, `look_ahead`, `second_query`, `update`. A **step rule** (line search) needs
 values and several trials: it has `step`. The loop knows `advance` only, which is `step` unless a
 rule has compiled steps; for the first two kinds `step` is derived.
 
@@ -175,20 +175,28 @@ def fewer_steps(steps: int, ratio: float) -> int:
     return max(1, round(steps / ratio))
 
 
-class QueryRule(Rule):
-    """A rule that needs one gradient per step and no value."""
+class GradientRule(Rule):
+    """A rule that asks for gradients, and keeps an average as two sums in its states."""
+
+    def query(self, state: State) -> Array:
+        """Return the point where the next gradient is wanted, the first one of a step."""
+        return state.query_point
 
     @abstractmethod
-    def query(self, state: State) -> Array:
-        """Return the point where the next gradient is wanted."""
+    def weight(self, state: State) -> Any:
+        """Return the weight of the next step in the method's average."""
+
+    def output(self, state: State) -> Array:
+        """Return the weighted average that the state keeps (x_0 before any step)."""
+        return weighted_average(state, self.last(state))
+
+
+class QueryRule(GradientRule):
+    """A rule that needs one gradient per step and no value."""
 
     @abstractmethod
     def update(self, state: State, gradient: Array) -> State:
         """Return the state after the gradient at the query point."""
-
-    @abstractmethod
-    def weight(self, state: State) -> Any:
-        """Return the weight of the next gradient in the method's average."""
 
     def step(self, state: State, oracle: Oracle) -> Step:
         """Do one step: query, gradient, update."""
@@ -196,12 +204,8 @@ class QueryRule(Rule):
         return Step(self.update(state, evaluation.gradient), evaluation, self.weight(state))
 
 
-class TwoPhaseRule(Rule):
+class TwoPhaseRule(GradientRule):
     """A rule that needs two gradients per step, the second where the first one leads."""
-
-    @abstractmethod
-    def query(self, state: State) -> Array:
-        """Return the point where a step's first gradient is wanted."""
 
     @abstractmethod
     def look_ahead(self, state: State, prediction: Array) -> State:
@@ -214,10 +218,6 @@ class TwoPhaseRule(Rule):
     @abstractmethod
     def update(self, state: State, prediction: Array, gradient: Array) -> State:
         """Return the state after the step's two gradients, from the state in between."""
-
-    @abstractmethod
-    def weight(self, state: State) -> Any:
-        """Return the weight of the next step in the method's average."""
 
     def step(self, state: State, oracle: Oracle) -> Step:
         """Do one step: twice a query and a gradient."""

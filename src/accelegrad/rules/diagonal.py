@@ -16,7 +16,7 @@ from accelegrad.errors import finite_vector, real_number
 from accelegrad.rules.accelegrad import WEIGHTED_SUMS, CoupledRule, CoupledState, coupled
 from accelegrad.rules.arrays import Array, absolute, as_array, inner, larger, where, zero_sum
 from accelegrad.rules.base import Evaluated, Oracle, Projection, State, Step
-from accelegrad.rules.distance import SMALLEST_SHARE, Known, Probe, Probing, probed
+from accelegrad.rules.distance import SMALLEST_SHARE, Known, Probing, probed
 from accelegrad.rules.schedules import accelegrad_step, importance_weight
 
 REACH = 3.0  # the box around x0 that z stays in, in widths; chosen, as in `distance_free`
@@ -224,18 +224,10 @@ class DistanceFreeDiagonalAcceleGrad(Probing, DiagonalRule):
 
         Along the gradient itself only the steepest coordinate would move.
         """
-        direction = unit(start.point) * ((gradient > 0) * 1.0 - (gradient < 0) * 1.0)
-        length = inner(direction, direction) ** 0.5
-        if not length > 0:
-            return 0.0
-        direction = direction / length
-
-        def path(reach: float) -> Array:
-            point = start.point - reach * direction
-            return point if self.project is None else self.project(point)
-
-        probe = Probe(start, direction, oracle, path)
-        return float(probe.radius(SMALLEST_SHARE * length) / length)
+        uphill = unit(start.point) * ((gradient > 0) * 1.0 - (gradient < 0) * 1.0)
+        length = inner(uphill, uphill) ** 0.5
+        fall = self._fall_along(uphill, start, oracle, SMALLEST_SHARE * length)
+        return float(fall / (length + (length == 0)))
 
     def next_step_size(self, weighted_squares: Any) -> Any:
         """Return eta_t of coordinates of width 1."""
@@ -280,10 +272,8 @@ def checked_widths(name: str, given: Any) -> Any:
         real_number(name, given, above=0)
         return given
     # Of lists only vectors are taken: a nested one is rather a mistake.
-    vector = finite_vector(name, given if isinstance(given, (list, tuple)) else np.ravel(given))
-    if vector.min() <= 0:
-        first = int(np.flatnonzero(vector <= 0)[0])
-        raise ValueError(f"{name} must be > 0, but {name}[{first}] is {vector[first]:g}.")
+    flat = given if isinstance(given, (list, tuple)) else np.ravel(given)
+    vector = finite_vector(name, flat, above=0.0)
     if not isinstance(given, (list, tuple, np.ndarray)):
         return given  # an array of the caller's framework, for its formulas
     widths = vector.reshape(np.shape(given))

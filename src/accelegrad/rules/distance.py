@@ -204,6 +204,9 @@ class Probing(Rule):
     project: Projection | None
     prox: Prox | None = None
 
+    def __post_init__(self) -> None:
+        check_radius("initial_radius", self.initial_radius)
+
     def first_radius(self, x0: Array) -> Any:
         """Return the radius that a state starts with."""
         given = self.initial_radius
@@ -231,10 +234,14 @@ class Probing(Rule):
 
     def _search(self, gradient: Array, start: Evaluated, oracle: Oracle) -> float:
         """Return how far the value falls along the gradient."""
-        norm = inner(gradient, gradient) ** 0.5
+        return self._fall_along(gradient, start, oracle, smallest_radius(start.point))
+
+    def _fall_along(self, uphill: Array, start: Evaluated, oracle: Oracle, first: Any) -> float:
+        """Return how far the value falls down a direction; the first trial is at `first`."""
+        norm = inner(uphill, uphill) ** 0.5
         if not norm > 0:
             return 0.0
-        direction = gradient / norm
+        direction = uphill / norm
 
         def path(reach: float) -> Array:
             point = start.point - reach * direction
@@ -242,4 +249,4 @@ class Probing(Rule):
                 point = self.prox(point, reach / norm)
             return point if self.project is None else self.project(point)
 
-        return Probe(start, direction, oracle, path).radius(smallest_radius(start.point))
+        return Probe(start, direction, oracle, path).radius(first)

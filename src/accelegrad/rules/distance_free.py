@@ -10,7 +10,7 @@ from accelegrad.errors import real_number
 from accelegrad.rules.accelegrad import WEIGHTED_SUMS, InterpolatingRule, coupled
 from accelegrad.rules.arrays import Array, as_array, either, inner, larger, where, zero_sum
 from accelegrad.rules.base import Oracle, Projection, Prox, State, Step
-from accelegrad.rules.distance import Probing, check_radius
+from accelegrad.rules.distance import Probing
 from accelegrad.rules.schedules import adaptive_step, importance_weight
 
 # Variants of the step and of the radius's growth are compared by benchmarks/radius.py.
@@ -147,7 +147,7 @@ class DistanceFreeAcceleGrad(Probing, InterpolatingRule):
     )
 
     def __post_init__(self) -> None:
-        check_radius("initial_radius", self.initial_radius)
+        super().__post_init__()
         if self.largest_radius is not None:
             real_number("largest_radius", self.largest_radius, above=0)
 

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 from accelegrad.rules.accelegrad import WEIGHTED_SUMS
 from accelegrad.rules.adagrad import UNIFORM_SUMS
 from accelegrad.rules.arrays import Array, as_array, inner, larger, zero_sum
-from accelegrad.rules.base import Projection, QueryRule, weighted_average
-from accelegrad.rules.distance import Probing, check_radius, distance
+from accelegrad.rules.base import Projection, QueryRule
+from accelegrad.rules.distance import Probing, distance
 from accelegrad.rules.schedules import adaptive_step
 
 
@@ -69,17 +69,10 @@ class DoG(Probing, QueryRule):
     can = frozenset({"project", "radius", "probe", "coarsen"})
     shrinking = UNIFORM_SUMS
 
-    def __post_init__(self) -> None:
-        check_radius("initial_radius", self.initial_radius)
-
     def init(self, x0: Array) -> DistanceState:
         """Return the state at x_0."""
         x0, zero = as_array(x0), zero_sum(x0)
         return DistanceState(0, x0, x0, self.first_radius(x0), zero, 0.0, 0 * x0, zero)
-
-    def query(self, state: DistanceState) -> Array:
-        """Return x_t."""
-        return state.query_point
 
     def weight(self, state: DistanceState) -> Any:
         """Return r_t."""
@@ -104,10 +97,6 @@ class DoG(Probing, QueryRule):
             weighted_sum + radius * x,
             weight_sum + radius,
         )
-
-    def output(self, state: DistanceState) -> Array:
-        """Return the average of the points where gradients were taken (x_0 before any step)."""
-        return weighted_average(state, state.query_point)
 
     def last(self, state: DistanceState) -> Array:
         """Return the last x_t."""
@@ -172,18 +161,11 @@ class ADoG(Probing, QueryRule):
     accelerated = True
     shrinking = {**WEIGHTED_SUMS, "earlier_radii": 1, "alpha_sum": 2}  # noqa: RUF012
 
-    def __post_init__(self) -> None:
-        check_radius("initial_radius", self.initial_radius)
-
     def init(self, x0: Array) -> CoupledDistanceState:
         """Return y_0 = z_0 = x_0."""
         x0, zero = as_array(x0), zero_sum(x0)
         radius = self.first_radius(x0)
         return CoupledDistanceState(0, x0, x0, x0, x0, radius, zero, zero, zero, 0.0, 0 * x0, zero)
-
-    def query(self, state: CoupledDistanceState) -> Array:
-        """Return x_t = tau_t z_t + (1 - tau_t) y_t."""
-        return state.query_point
 
     def weight(self, state: CoupledDistanceState) -> Any:
         """Return alpha_t r_t, the sum of the radii up to r_t."""
@@ -218,10 +200,6 @@ class ADoG(Probing, QueryRule):
             state.weighted_sum + weight * y,
             state.weight_sum + weight,
         )
-
-    def output(self, state: CoupledDistanceState) -> Array:
-        """Return the average of the y_{t+1} with weights alpha_t r_t (x_0 before any step)."""
-        return weighted_average(state, state.gradient_point)
 
     def last(self, state: CoupledDistanceState) -> Array:
         """Return the last y_t."""

@@ -9,13 +9,12 @@ from typing import Any, Protocol
 from accelegrad.rules.arrays import Array, as_array, inner
 from accelegrad.rules.base import (
     Evaluated,
+    GradientRule,
     KnownEvaluation,
     Oracle,
-    QueryRule,
     Rule,
     State,
     Step,
-    TwoPhaseRule,
 )
 
 #: The methods of a `Change`
@@ -87,7 +86,7 @@ class Rescaled(Rule):
 
     A linear change of coordinates makes another method of a gradient method: it is as if the
     function were v -> f(T v). The state is the inner rule's, in v; what it asks for, is given and
-    returns is in x. Where the inner rule is a `QueryRule` or a `TwoPhaseRule`, their methods are
+    returns is in x. Where the inner rule is a `QueryRule` or a `TwoPhaseRule`, its methods are
     there too.
 
     Parameters
@@ -205,7 +204,7 @@ class Rescaled(Rule):
 
     @property
     def _asking_rule(self) -> Any:
-        if not isinstance(self.rule, QueryRule | TwoPhaseRule):
+        if not isinstance(self.rule, GradientRule):
             raise TypeError(
                 f"{type(self.rule).__name__} searches for its step and has `step` only; `query` "
                 "and `update` need a rule that asks for gradients."

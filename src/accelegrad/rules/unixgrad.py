@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from accelegrad.errors import real_number
 from accelegrad.rules.arrays import Array, as_array, either, inner, larger, zero_sum
-from accelegrad.rules.base import Projection, Prox, State, TwoPhaseRule, weighted_average
-from accelegrad.rules.distance import Probing, check_distance, check_radius, distance
+from accelegrad.rules.base import Projection, Prox, State, TwoPhaseRule
+from accelegrad.rules.distance import Probing, check_distance, distance
 from accelegrad.rules.dog import travelled_weight
 from accelegrad.rules.schedules import adaptive_step
 
@@ -41,17 +41,9 @@ class ExtragradientRule(TwoPhaseRule):
     prox: Prox | None
     accelerated = True
 
-    def query(self, state: State) -> Array:
-        """Return z~_t, for M_t."""
-        return state.query_point
-
     def second_query(self, state: State) -> Array:
         """Return x~_t, for g_t."""
         return state.weighted_sum / state.weight_sum
-
-    def output(self, state: State) -> Array:
-        """Return x~_t, the weighted average of the x_i (x_0 before any step)."""
-        return weighted_average(state, state.point)
 
     def last(self, state: State) -> Array:
         """Return the last x_t."""
@@ -242,9 +234,6 @@ class UDoG(Probing, ExtragradientRule):
 
     can = frozenset({"project", "prox", "radius", "probe", "coarsen"})
     shrinking = {**UniXGrad.shrinking, "earlier_radii": 1, "largest_square": 3}  # noqa: RUF012
-
-    def __post_init__(self) -> None:
-        check_radius("initial_radius", self.initial_radius)
 
     def init(self, x0: Array) -> TravelledState:
         """Return x_0 = y_0."""

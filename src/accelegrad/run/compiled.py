@@ -19,6 +19,7 @@ from accelegrad.errors import NonFiniteError, Vector
 from accelegrad.problems.linear_model import LinearModel
 from accelegrad.problems.scaling import ColumnScaling
 from accelegrad.problems.sets import Ball
+from accelegrad.problems.squares import row_squares
 from accelegrad.rules import AcceleGrad, AdaGrad, DistanceFreeAcceleGrad, Rescaled
 from accelegrad.rules.base import Rule, Step, fewer_steps
 from accelegrad.rules.rescaled import ChangedOracle
@@ -186,32 +187,32 @@ class CompiledRule(Rule):
 
     def _epochs(self, x0: Vector, radius: float | None) -> Epochs:
         rule, model = self.rule, self.model
+        kind, parameters = TWINS[type(rule)]
+        ball = _ball_of(rule)
         settings: dict[str, Any] = {
-            "x0": x0,
-            "shares": model.shares,
-            "loss": model.loss.shape,
             "l2": model.l2,
             "fit_intercept": model.fit_intercept,
+            "ball_radius": None if ball is None else ball.radius,
+            "initial_radius": radius,
+            **{name: getattr(rule, name) for name in parameters},
         }
-        kind, parameters = TWINS[type(rule)]
-        settings |= {name: getattr(rule, name) for name in parameters}
-        if "radius" in self.can:
-            settings["initial_radius"] = radius
-        else:
-            ball = _ball_of(rule)
-            settings["ball_radius"] = None if ball is None else ball.radius
-        X: Any = model.X
-        if not isinstance(X, np.ndarray):
+        given = {name: setting for name, setting in settings.items() if setting is not None}
+        data = model.kernel_data()
+        if len(data.matrix) > 1:
             from accelegrad.kernels.sparse_epochs import SparseEpochs
 
-            parts = (X.data, X.indices, X.indptr, model.n_features)
-            return SparseEpochs(kind, *parts, model.y, **settings)
+            features = x0[: model.n_features]
+            by_row = {"squares": row_squares(model.X)}
+            if features.any():
+                by_row["offsets"] = model.X @ features
+            return SparseEpochs(kind, data, x0, **by_row, **given)
         from accelegrad.kernels.dense_epochs import DenseEpochs
 
-        if self.change is not None:
-            scale, shift = self.change.scale, self.change.shift
-            settings["change"] = scale, np.zeros_like(scale) if shift is None else shift
-        return DenseEpochs(kind, X, model.y, **settings)
+        if self.change is None:
+            return DenseEpochs(kind, data, x0, **given)
+        scale, shift = self.change.scale, self.change.shift
+        change = scale, np.zeros_like(scale) if shift is None else shift
+        return DenseEpochs(kind, data, x0, change=change, **given)
 
     def output(self, state: CompiledState) -> Vector:
         """Return the average that the rule's theorem speaks of."""

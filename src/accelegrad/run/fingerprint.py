@@ -100,7 +100,8 @@ def _library_content(thing: Any, base: type) -> str:
 
     Of a user's it is not known which attributes say what it does.
     """
-    return fingerprint(thing) if type(thing).__module__ == base.__module__ else ""
+    package, _, _ = base.__module__.rpartition(".")
+    return fingerprint(thing) if type(thing).__module__.startswith(package) else ""
 
 
 def _data_fingerprint(model: LinearModel) -> str:

@@ -20,6 +20,7 @@ class Options:
     tol: float | None = None
     rtol: float | None = None
     time_limit: float | None = None
+    target: float | None = None  # a value that is low enough
     output: str = "auto"
     exact: bool = True  # gradients (and values, where there are any) are free of noise
     callback: Callable[[OptimizeResult], Any] | None = None
@@ -33,6 +34,11 @@ class Options:
     def has_goal(self) -> bool:
         """Whether the run is to end at a certified gap."""
         return self.tol is not None or self.rtol is not None
+
+    @property
+    def has_end(self) -> bool:
+        """Whether values or bounds may end the run: at a certified gap or at a target."""
+        return self.has_goal or self.target is not None
 
     def goal(self, value: float) -> float:
         """Return the certified gap at which a point with this value is good enough."""

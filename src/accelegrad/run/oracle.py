@@ -18,6 +18,7 @@ from scipy.linalg.blas import ddot
 from accelegrad.errors import NonFiniteError, Vector
 from accelegrad.problems.linear_model import LinearModel
 from accelegrad.problems.penalties import Penalty
+from accelegrad.problems.rounding import PointRounding
 from accelegrad.problems.row_blocks import RowNumbers
 from accelegrad.problems.row_sum import RowPoint, RowSum
 from accelegrad.problems.sampling import BatchSampler
@@ -43,6 +44,7 @@ class Evaluation:
         "model",
         "penalty",
         "point",
+        "rounding",
         "squared_norm",
         "value",
     )
@@ -61,6 +63,8 @@ class Evaluation:
         self.penalty = penalty  # the part of the value that comes from the penalty
         self.dual_value: float | None = None  # a lower bound of the minimum, where one came along
         self.late_bound: Any = None  # a `LateBound`: one that is expensive to compute
+        #: what rounding can do here, and to which model: kept by `accelegrad.proofs.cuts`
+        self.rounding: tuple[LinearModel, PointRounding] | None = None
         self.squared_norm = math.nan if gradient is None else checked_square(gradient)
         self.model = model
         self._gradient = gradient
@@ -182,7 +186,10 @@ class Oracle(Saved, ABC):
 
 
 class FunctionOracle(Oracle):
-    """The user's functions: `fun` with or without gradient, `jac`, or `jac` alone."""
+    """The user's functions: `fun` with or without gradient, `jac`, or `jac` alone.
+
+    `shape` is that of the points they take, where it is not flat; () stands for a number.
+    """
 
     def __init__(
         self,
@@ -192,9 +199,11 @@ class FunctionOracle(Oracle):
         *,
         exact: bool,
         penalty: Penalty | None = None,
+        shape: tuple[int, ...] | None = None,
     ) -> None:
         super().__init__(penalty)
         self._fun, self._jac, self._args = fun, jac, args
+        self._shape = shape
         # A run ignores overflow in its formulas, but fun and jac keep the user's settings.
         self._errors: Any = np.geterr()
         self.has_values = fun is not None
@@ -207,14 +216,22 @@ class FunctionOracle(Oracle):
             return Evaluation(point, math.nan, self._gradient_at(point))
         self.nfev += 1
         with np.errstate(**self._errors):
-            returned = self._fun(point.copy(), *self._args)
+            returned = self._fun(self._shaped(point), *self._args)
         if self._jac is not None:
             value = checked_value(returned)
             return self._finish(Evaluation(point, value, late_gradient=self._late_gradient))
         self.njev += 1
         value, gradient = split_pair(returned)
-        gradient = checked_gradient(gradient, point.size, "fun")
+        gradient = checked_gradient(
+            gradient, point.shape if self._shape is None else self._shape, "fun"
+        )
         return self._finish(Evaluation(point, checked_value(value), gradient))
+
+    def _shaped(self, point: Vector) -> Any:
+        """Return a copy as the user's functions want it."""
+        if self._shape is None:
+            return point.copy()
+        return point.copy().reshape(self._shape)[()]  # a number, where the shape is ()
 
     def _late_gradient(self, evaluation: Evaluation) -> Vector:
         return self._gradient_at(evaluation.point)
@@ -223,8 +240,10 @@ class FunctionOracle(Oracle):
         assert self._jac is not None
         self.njev += 1
         with np.errstate(**self._errors):
-            returned = self._jac(point.copy(), *self._args)
-        return checked_gradient(returned, point.size, "jac")
+            returned = self._jac(self._shaped(point), *self._args)
+        return checked_gradient(
+            returned, point.shape if self._shape is None else self._shape, "jac"
+        )
 
 
 class ModelOracle(Oracle):
@@ -339,21 +358,21 @@ def checked_value(value: Any) -> float:
     return float(array.reshape(()))
 
 
-def checked_gradient(gradient: Any, size: int, source: str) -> Vector:
-    """Return a copy of the gradient as float64, or say what is wrong with it."""
-    if type(gradient) is np.ndarray and gradient.shape == (size,) and gradient.dtype.char == "d":
+def checked_gradient(gradient: Any, shape: tuple[int, ...], source: str) -> Vector:
+    """Return a flat copy of the gradient as float64, or say what is wrong with it."""
+    if type(gradient) is np.ndarray and gradient.shape == shape and gradient.dtype.char == "d":
         # A copy: functions may hand out the same buffer again and again.
-        return gradient.copy()
+        return gradient.flatten()
     array = np.asarray(gradient)
     if array.dtype != np.float64 and array.dtype.kind not in "fiub":
         raise TypeError(
             f"{source}'s gradient must be an array of real numbers, not of dtype {array.dtype}."
         )
-    if array.shape != (size,):
+    if array.shape != shape:
         raise ValueError(
-            f"{source}'s gradient must have x0's shape ({size},), but its shape is {array.shape}."
+            f"{source}'s gradient must have x0's shape {shape}, but its shape is {array.shape}."
         )
-    return np.array(array, dtype=np.float64)
+    return np.array(array, dtype=np.float64).ravel()
 
 
 def _kind(thing: Any) -> str:

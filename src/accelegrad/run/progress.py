@@ -12,7 +12,7 @@ from accelegrad.proofs.certificate import Certificate
 from accelegrad.rules.base import Rule
 from accelegrad.run.checkpoint import Saved
 from accelegrad.run.options import Options
-from accelegrad.run.oracle import Evaluation, Oracle
+from accelegrad.run.oracle import Counts, Evaluation, Oracle
 
 #: What the best average of the kept cuts is expected to leave of a gap, at best (measured: the
 #: single cut and the rule's average prove three to five times the true gap)
@@ -214,15 +214,17 @@ class Progress(Saved):
 
     def calls(self) -> int:
         """Return at how many points anything was computed."""
-        oracle, judge = self.oracle, self.judge
-        return oracle.points + (0 if judge is None or judge is oracle else judge.points)
+        return sum(count.points for count in self._counts())
 
     def counters(self) -> dict[str, int]:
         """Return the calls so far, as results name them."""
-        oracles = [self.oracle] + ([] if self.separate_judge is None else [self.separate_judge])
-        counts = [oracle.counts() for oracle in oracles]
+        counts = self._counts()
         return {
             "nfev": sum(count.nfev for count in counts),
             "njev": sum(count.njev for count in counts),
             "rows": sum(count.rows for count in counts),
         }
+
+    def _counts(self) -> list[Counts]:
+        oracles = (self.oracle, self.separate_judge)
+        return [oracle.counts() for oracle in oracles if oracle is not None]

@@ -30,6 +30,8 @@ class Status(IntEnum):
     DIVERGING = 8
     REGION_REFUTED = 9
     AT_ROUNDING = 10
+    TARGET_REACHED = 11
+    TARGET_IMPOSSIBLE = 12
     NOT_CONVEX = 13
     REGION_TOO_SMALL = 14
 
@@ -50,6 +52,8 @@ MESSAGES = {
     Status.LINE_SEARCH_FAILED: "The line search failed; the best point so far is returned.",
     Status.DIVERGING: "The iterates diverge; the best point so far is returned.",
     Status.AT_ROUNDING: "The certified gap is as small as rounding lets it be proved.",
+    Status.TARGET_REACHED: "The value is at most the target.",
+    Status.TARGET_IMPOSSIBLE: "The lower bound proves that no point has the target's value.",
     Status.NOT_CONVEX: "What the function returns fits no convex function, so nothing is proved.",
     Status.REGION_TOO_SMALL: "The gap is certified so near to x0 only that it says nothing.",
     Status.REGION_REFUTED: "The certified gap is below zero, so no minimiser is where it was said.",
@@ -101,7 +105,7 @@ def report(progress: Progress, region: RegionPolicy, status: Status, detail: str
         status = Status.REGION_REFUTED  # a planned end, and the news that the region was wrong
     if status is Status.REGION_REFUTED or lower_bound > value:
         detail = " ".join(filter(None, [detail, _refutation(progress)]))
-    if status is Status.CONVERGED:
+    if status in (Status.CONVERGED, Status.TARGET_IMPOSSIBLE):
         detail = _within_guess(region, radius) or detail
     return as_result(
         {
@@ -154,8 +158,9 @@ def _within_guess(region: RegionPolicy, radius: float) -> str:
 
 def _succeeded(progress: Progress, status: Status, final: Evaluation | None) -> bool:
     """Return whether the run did what was asked for: the goal's gap, or else a planned end."""
-    has_goal = progress.options.has_goal
-    if status is Status.STATIONARY and has_goal:
+    options = progress.options
+    if status is Status.STATIONARY and options.has_goal:
         return final is not None and progress.is_good_enough(final)
     planned = status in (Status.MAX_ITER, Status.AT_ROUNDING, Status.STATIONARY)
-    return (planned and not has_goal) or status is Status.CONVERGED
+    reached = status in (Status.CONVERGED, Status.TARGET_REACHED)
+    return (planned and not options.has_end) or reached

@@ -1,4 +1,4 @@
-"""When a run ends: at its goal, at rounding, at a zero gradient, by divergence or by time."""
+"""When a run ends: at its goal or target, at rounding, at a zero gradient, or by failing."""
 
 from __future__ import annotations
 
@@ -37,13 +37,14 @@ class Stopping(Saved):
         self._largest_size = -1.0  # what is larger diverges; set at the first step
         options, oracle = progress.options, progress.oracle
         self._exact_values = oracle.exact_values
+        self._target = options.target
         self._proves = options.has_goal or oracle.exact_values
         # A zero gradient is a minimiser's where it is neither noisy nor only a part of the sum.
         self._zero_ends = options.exact and oracle.penalty is None
 
     def next_look(self) -> float:
         """Return the iteration at which the run is judged next, which needs the step before."""
-        if not self.progress.options.has_goal:
+        if not self.progress.options.has_end:
             return math.inf
         return max(self.progress.next_judgement, self.progress.iteration + 1)
 
@@ -51,9 +52,11 @@ class Stopping(Saved):
         """Return how the run ends with this step; None: it goes on."""
         evaluation = step.evaluation
         if evaluation.squared_norm == 0 and self._is_stationary(evaluation):
-            return Status.STATIONARY
+            return self._target_verdict() or Status.STATIONARY
         if not abs(evaluation.value) <= self._largest_size and self._diverges(evaluation):
             return Status.DIVERGING
+        if self._target is not None and (status := self._target_verdict()) is not None:
+            return status
         if self._proves and self._is_proved():
             final = self.progress.final_evaluation()
             reached = final is not None and self.progress.is_good_enough(final)
@@ -65,6 +68,8 @@ class Stopping(Saved):
 
     def still_holds(self, ended: Status) -> bool:
         """Return whether a run that ended, as a checkpoint says, has reached the present goal."""
+        if ended in (Status.TARGET_REACHED, Status.TARGET_IMPOSSIBLE):
+            return self._target_verdict() is ended
         if ended is not Status.CONVERGED:
             return True
         final = self.progress.final_evaluation()
@@ -89,12 +94,42 @@ class Stopping(Saved):
             return not bool(progress.oracle(progress.output_point()).gradient.any())
         return bool(progress.judged_output().value <= evaluation.value)
 
+    def _target_verdict(self) -> Status | None:
+        """Return whether a value at most the target is found, or proved to be nowhere."""
+        final = None if self._target is None else self._candidate()
+        if final is None or self._target is None:
+            return None
+        if final.value <= self._target:
+            return Status.TARGET_REACHED
+        self.region.admit(final)
+        if self.progress.certificate.lower_bound(final) <= self._target:
+            return None
+        return Status.TARGET_IMPOSSIBLE if self.region.stands(final) else None
+
+    def _candidate(self) -> Evaluation | None:
+        """Return what is known of the point that would be returned, None where it is not judged."""
+        progress, best = self.progress, self.progress.best
+        if progress.output == "best" and best is not None:
+            return best
+        if progress.judge is None or progress.iteration < progress.next_judgement:
+            return None
+        assert self._target is not None
+        if self._exact_values and best is not None and best.value > self._target:
+            return best  # no better than the target, so that only a proof can end the run
+        if not progress.options.has_goal:  # else the goal's own look follows
+            progress.next_judgement = progress.iteration + self._judgement_pause()
+        return progress.judged_output()
+
     def _pause(self) -> int:
         """Return how many steps there are between two judgements of an output point.
 
         One that is not among the evaluated points costs a call, so a tenth of the steps at most.
         """
         return 1 + self.progress.iteration // 10
+
+    def _judgement_pause(self) -> int:
+        """Return how many steps there are between two judgements, under noise an epoch."""
+        return self._pause() if self._exact_values else self.progress.oracle.steps_per_epoch
 
     def _diverges(self, evaluation: Any) -> bool:
         """Return whether values (or, without values, points) grew beyond the limit."""
@@ -121,8 +156,7 @@ class Stopping(Saved):
                 return self.region.stands(best)
         if progress.judge is None or progress.iteration < progress.next_judgement:
             return False
-        pause = self._pause() if self._exact_values else progress.oracle.steps_per_epoch
-        progress.next_judgement = progress.iteration + pause
+        progress.next_judgement = progress.iteration + self._judgement_pause()
         judged = progress.judged_output()
         return self._is_certified(judged) and self.region.stands(judged)
 

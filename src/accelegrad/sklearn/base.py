@@ -4,32 +4,35 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, is_classifier
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.metadata_routing import UNUSED
+from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from accelegrad.errors import Vector, nearest, real_number, whole_number
 from accelegrad.problems.losses import LossEntry, make_loss
-from accelegrad.sklearn import online
-from accelegrad.sklearn.data import Data, rows_of, without_weightless
-from accelegrad.sklearn.objective import Objective, Problem, coefficient_set, strengths
-from accelegrad.sklearn.solve import Fit, Settings
+from accelegrad.sklearn import held_out, online
+from accelegrad.sklearn.data import Data, without_weightless
+from accelegrad.sklearn.objective import Objective, Problem, coefficient_set, penalty_weights
+from accelegrad.sklearn.parameters import Parameters, parameter
+from accelegrad.sklearn.solve import Fit, Score, Settings, solve, total
 
 AUTO = "auto"
-KINDS = [np.float64, np.float32]
-SEEDS = 2**31 - 1
+FLOAT_TYPES = [np.float64, np.float32]  # X of these is used as it is, all else becomes the first
+SEEDS = 2**31 - 1  # seeds are drawn below this: the most that RandomState draws on all systems
 
 
-class LinearEstimator(BaseEstimator):  # type: ignore[misc]
+class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
     """Base class: everything but what the targets are and how predictions are made."""
 
     #: the losses, by their names here
@@ -38,6 +41,44 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
     _stream: online.StreamState | None
     coef_: Any  # a dense array, or a sparse one after `sparsify`
     intercept_: Any
+
+    # -- what classifiers and regressors fill in --------------------------------------------------
+
+    def _checked_data(self, X: Any, y: Any, sample_weight: Any, *, reset: bool) -> Data:
+        """Return rows, targets and weights, or say what is wrong with them."""
+        raise NotImplementedError
+
+    def _prepared(self, data: Data) -> Data:
+        """Return checked rows as problems take them: only those that have weight."""
+        return without_weightless(data)
+
+    def _problems(self, objective: Objective, data: Data) -> list[Problem]:
+        """Return what is minimised: a problem, or one for each class."""
+        raise NotImplementedError
+
+    def _validation_scores(self, held: Data) -> list[Score]:
+        """Return the scores on held-out rows, each a function of a problem's parameters."""
+        raise NotImplementedError
+
+    def _take_targets(self, y: npt.NDArray[Any]) -> bool:  # noqa: ARG002
+        """Keep what `fit` tells of all targets, and tell whether the last fit's were the same."""
+        return True
+
+    def _n_rows(self) -> int:
+        """Return how many rows of coefficients there are."""
+        return 1
+
+    def _is_joint(self) -> bool:
+        """Tell whether all rows of coefficients are the parameters of one problem."""
+        return False
+
+    def _loss_parameters(self) -> dict[str, float]:
+        """Return the numbers that some losses have."""
+        return {}
+
+    def _shaped(self, coefficients: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return dense coefficients in the shape that this kind of estimator has."""
+        return coefficients
 
     # -- parameters ------------------------------------------------------------------------------
 
@@ -53,24 +94,18 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
         ratio = real_number("l1_ratio", self.l1_ratio, least=0.0)
         if ratio > 1.0:
             raise ValueError(f"l1_ratio must be between 0 and 1, but it is {self.l1_ratio!r}.")
-        if not isinstance(self.fit_intercept, (bool, np.bool_)):
-            raise TypeError(f"fit_intercept must be True or False, not {self.fit_intercept!r}.")
-        l2, l1 = strengths(self.penalty, alpha, ratio)
+        l2, l1 = penalty_weights(self.penalty, alpha, ratio)
         parameters = self._loss_parameters()
-        loss = make_loss(
-            names[self.loss].name, **parameters
-        )  # which refuses parameters out of range
+        # It refuses parameters out of range.
+        loss = make_loss(names[self.loss].name, **parameters)
         return Objective(
             loss.name,
             l2,
             l1,
             coefficient_set(self.feasible_set),
-            bool(self.fit_intercept),
+            self._flag("fit_intercept"),
             parameters,
         )
-
-    def _loss_parameters(self) -> dict[str, float]:
-        return {}
 
     def _settings(self) -> Settings:
         """Return how to solve, or say which parameter is wrong."""
@@ -78,8 +113,7 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
         outputs = {AUTO: "auto", True: "average", False: "last"}
         if self.average not in outputs:
             raise ValueError(f"average must be True, False or 'auto', not {self.average!r}.")
-        if not isinstance(self.early_stopping, (bool, np.bool_)):
-            raise TypeError(f"early_stopping must be True or False, not {self.early_stopping!r}.")
+        self._flag("early_stopping")
         return Settings(
             max_iter=whole_number("max_iter", self.max_iter, least=1),
             tol=tol,
@@ -89,6 +123,13 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
             n_iter_no_change=whole_number("n_iter_no_change", self.n_iter_no_change, least=1),
             progress=bool(self.verbose),
         )
+
+    def _flag(self, name: str) -> bool:
+        """Return a parameter that has to be True or False."""
+        given = getattr(self, name)
+        if not isinstance(given, (bool, np.bool_)):
+            raise TypeError(f"{name} must be True or False, not {given!r}.")
+        return bool(given)
 
     def _batch_size(self) -> int | None:
         if isinstance(self.batch_size, str) and self.batch_size == AUTO:
@@ -115,8 +156,9 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
 
     # -- data ------------------------------------------------------------------------------------
 
-    def _checked(self, X: Any, y: Any, *, reset: bool, **options: Any) -> tuple[Any, Any]:
-        return validate_data(self, X, y, accept_sparse="csr", dtype=KINDS, reset=reset, **options)  # type: ignore[no-any-return]
+    def _checked(self, X: Any, y: Any, *, reset: bool, **options: Any) -> Any:
+        options |= {"accept_sparse": "csr", "dtype": FLOAT_TYPES}
+        return validate_data(self, X, y, reset=reset, **options)
 
     def _checked_weights(self, sample_weight: Any, X: Any) -> Vector | None:
         if sample_weight is None:
@@ -174,25 +216,49 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
             return ""
         return f" (that within a distance of {fit.certified_radius:.2g} from the start)"
 
-    def _held_out(self, data: Data, classes: Any, seed: int) -> tuple[Data, Data]:
-        """Return the rows to learn from and the others, with the classes in proportion."""
-        count = int(np.ceil(self._validation_fraction() * data.y.size))
-        present = 1 if classes is None else np.unique(classes).size
-        if classes is not None and np.bincount(classes)[np.unique(classes)].min() < 2:
-            self._refuse_to_hold(count, data, "a class with a single row cannot be in both parts")
-        if min(count, data.y.size - count) < present:
-            self._refuse_to_hold(count, data, f"both parts need at least {present} rows")
-        learnt, held = train_test_split(
-            np.arange(data.y.size), test_size=count, stratify=classes, random_state=seed
-        )
-        return rows_of(data, learnt), rows_of(data, held)
+    def _fit_data(self, data: Data, objective: Objective, *, warm: bool) -> None:
+        """Fit to prepared rows."""
+        settings, seed = self._settings(), self._seed()
+        held = None
+        if self.early_stopping:
+            classes = data.y if is_classifier(self) else None
+            data, held = held_out.split(data, self._validation_fraction(), classes, seed)
+        problems = self._problems(objective, data)
+        starts = self._starts(problems, warm=warm)
+        scores = [None] * len(problems) if held is None else self._validation_scores(held)
+        calls = [
+            partial(solve, problem, settings, start, score=score, seed=seed)
+            for problem, start, score in zip(problems, starts, scores, strict=True)
+        ]
+        if len(calls) == 1:  # for which joblib would take longer than small fits do
+            fits = [calls[0]()]
+        else:
+            fits = Parallel(n_jobs=self.n_jobs)(delayed(call)() for call in calls)
+        self._set_parameters([fit.parameters for fit in fits])
+        self._keep(total(fits), data)
 
-    def _refuse_to_hold(self, count: int, data: Data, reason: str) -> None:
-        raise ValueError(
-            f"early_stopping=True holds back {count} of {data.y.size} rows "
-            f"(validation_fraction={self.validation_fraction!r}), but {reason}. Increase "
-            "validation_fraction, give more rows, or set early_stopping=False."
-        )
+    def _starts(self, problems: list[Problem], *, warm: bool) -> list[Vector]:
+        """Return the points to start from: the last coefficients, where they are wanted and fit."""
+        n_rows = self._n_rows()
+        if warm and np.size(getattr(self, "intercept_", ())) == n_rows:
+            rows = _dense(self.coef_).reshape(n_rows, -1)
+            intercepts = np.reshape(self.intercept_, (n_rows, 1))
+            blocks = [rows, intercepts] if self.fit_intercept else [rows]
+            if rows.shape[1] == problems[0].model.n_features:
+                joint = self._is_joint()
+                points = [np.concatenate(blocks, axis=None)] if joint else np.hstack(blocks)
+                return [problem.nearest(x) for problem, x in zip(problems, points, strict=True)]
+        return [problem.start() for problem in problems]
+
+    def _set_parameters(self, points: list[Vector]) -> None:
+        """Set `coef_` and `intercept_` to the solutions of the problems."""
+        n_rows, intercepts = self._n_rows(), np.zeros(self._n_rows())
+        rows = np.array(points)
+        if self.fit_intercept:
+            count = n_rows if self._is_joint() else 1  # intercepts at the end of each point
+            rows, intercepts = rows[:, :-count], rows[:, -count:].flatten()
+        self.coef_ = self._shaped(np.ascontiguousarray(rows.reshape(n_rows, -1)))
+        self.intercept_ = intercepts
 
     # -- streams ---------------------------------------------------------------------------------
 
@@ -234,18 +300,6 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
             if name in history or not self.warm_start:
                 delattr(self, name)
 
-    def _problems(self, objective: Objective, data: Data) -> list[Problem]:
-        """Return what is minimised: a problem, or one for each class."""
-        raise NotImplementedError
-
-    def _starts(self, problems: list[Problem], *, warm: bool) -> list[Vector]:
-        """Return the points to start from: the last coefficients, where they are wanted and fit."""
-        raise NotImplementedError
-
-    def _set_parameters(self, points: list[Vector]) -> None:
-        """Set `coef_` and `intercept_` to the solutions of the problems."""
-        raise NotImplementedError
-
     def _meaning(self, objective: Objective) -> tuple[Any, ...]:
         """Return all that a stream's state depends on: a change of it begins a new stream."""
         parameters = tuple(objective.loss_parameters.values())
@@ -265,7 +319,7 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
                 starts = self._starts(self._problems(objective, data), warm=True)
             seen = getattr(self, "n_samples_seen_", 0), getattr(self, "weight_seen_", 0.0)
             stream = online.StreamState(meaning, tuple(starts), *seen)
-        moved = online.learnt(
+        learnt = online.learn(
             stream,
             data,
             lambda rows: self._problems(objective, rows),
@@ -273,10 +327,10 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
             batch_size=settings.batch_size or online.BATCH,
             seed=self._seed(),
         )
-        self._set_parameters(moved.points(last=self.average is False))
-        self._stream = moved.stream
-        self.n_samples_seen_, self.weight_seen_ = int(moved.rows), moved.weight
-        self.n_iter_ = int(moved.states[0].iteration)
+        self._set_parameters(learnt.points(last=self.average is False))
+        self._stream = learnt.stream
+        self.n_samples_seen_, self.weight_seen_ = int(learnt.rows), learnt.weight
+        self.n_iter_ = int(learnt.states[0].iteration)
         self.objective_, self.gap_, self.certified_radius_ = np.nan, np.inf, 0.0
         self.converged_ = False
 
@@ -294,14 +348,10 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
         self.coef_ = self._shaped(_dense(self.coef_))
         return self
 
-    def _shaped(self, coefficients: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return dense coefficients in the shape that this kind of estimator has."""
-        return coefficients
-
     def _scores(self, X: Any) -> npt.NDArray[Any]:
-        """Return the linear predictions, a column a row of coefficients."""
+        """Return the linear predictions, one column for each row of coefficients."""
         check_is_fitted(self)
-        X = validate_data(self, X, accept_sparse="csr", dtype=KINDS, reset=False)
+        X = self._checked(X, "no_validation", reset=False)
         coefficients: Any = self.coef_
         if not sp.issparse(coefficients):
             coefficients = np.atleast_2d(coefficients)
@@ -314,8 +364,14 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
         return tags
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class StreamFitting(LinearEstimator):
     """The `fit` of estimators with a given `alpha`, to rows in memory or to a stream."""
+
+    alpha: float = parameter(1e-4, "float", "The penalty's weight, at least 0.")
+    warm_start: bool = parameter(
+        False, "bool", "Start `fit` from the coefficients of the last one."
+    )
 
     __metadata_request__fit: ClassVar[dict[str, str]] = {"epochs": UNUSED}
 
@@ -350,15 +406,17 @@ class StreamFitting(LinearEstimator):
             raise ValueError(f"epochs are for streams, but X is {type(X).__name__}.")
         data = without_weightless(self._checked_data(X, y, sample_weight, reset=True))
         self._refuse_no_rows(data)
-        self._fit_data(data, objective)
+        warm = self._take_targets(data.y) and bool(self.warm_start)
+        data = self._prepared(data)
+        self._refuse_no_rows(data)
+        self._fit_data(data, objective, warm=warm)
         return self
+
+    def _next_rows(self, X: Any, y: Any, sample_weight: Any) -> Data:
+        """Return the next rows of a stream, checked, with targets as they were given."""
+        self._refuse_early_stopping()
+        return self._checked_data(X, y, sample_weight, reset=not hasattr(self, "coef_"))
 
 
 def _dense(coefficients: Any) -> npt.NDArray[Any]:
     return np.asarray(coefficients.toarray() if hasattr(coefficients, "toarray") else coefficients)
-
-
-def dense_rows(coefficients: Any, intercepts: Any, n_rows: int) -> tuple[Any, Any]:
-    """Return coefficients and intercepts as dense arrays with this many rows."""
-    rows = _dense(coefficients).reshape(n_rows, -1)
-    return rows, np.broadcast_to(np.ravel(intercepts), n_rows)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -12,16 +14,16 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils import compute_class_weight
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.parallel import Parallel, delayed
 
-from accelegrad.errors import Vector, nearest
+from accelegrad.errors import nearest
 from accelegrad.problems.losses import by_sklearn_name
-from accelegrad.sklearn.base import LinearEstimator, StreamFitting, dense_rows
-from accelegrad.sklearn.data import Data, without_weightless
+from accelegrad.sklearn.base import LinearEstimator, StreamFitting
+from accelegrad.sklearn.data import Data
+from accelegrad.sklearn.held_out import accuracy, accuracy_of_one
 from accelegrad.sklearn.objective import Objective, Problem
-from accelegrad.sklearn.solve import Score, solve, total
+from accelegrad.sklearn.parameters import FITTED, PARTIAL_FIT, documented, parameter
+from accelegrad.sklearn.solve import Score
 
-LOSSES = by_sklearn_name(classification=True)
 #: Probabilities of the second class by scores, for the losses whose minimiser tells them.
 PROBABILITIES: dict[str, Callable[[npt.NDArray[Any]], npt.NDArray[Any]]] = {
     "log_loss": expit,
@@ -39,10 +41,30 @@ def _gives_probabilities(estimator: Any) -> bool:
     )
 
 
+@dataclass(eq=False, repr=False)
 class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
     """What classifiers share."""
 
-    _losses = LOSSES
+    loss: str = parameter(
+        "log_loss",
+        '{"log_loss", "hinge", "squared_hinge", "modified_huber"}',
+        "Logistic regression, support vector machines, and a smooth loss that is linear far out.",
+    )
+    _: KW_ONLY
+    class_weight: Any = parameter(
+        None,
+        'dict, "balanced" or None',
+        'Weights of the classes; "balanced" gives all classes the same total weight.',
+    )
+    multi_class: str = parameter(
+        "auto",
+        '{"auto", "ovr", "multinomial"}',
+        "For more than two classes: one problem for each class against the rest, or one "
+        'multinomial problem, which only "log_loss" has. "auto" is "multinomial" for "log_loss", '
+        '"ovr" else.',
+    )
+
+    _losses = by_sklearn_name(classification=True)
 
     # -- prediction ------------------------------------------------------------------------------
 
@@ -103,7 +125,7 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
         methods based on convex risk minimization", Annals of Statistics 2004.
         """
         scores = self.decision_function(X)
-        if scores.ndim == 2 and self._is_multinomial(self.classes_.size):
+        if scores.ndim == 2 and self._is_joint():
             return np.asarray(softmax(scores, axis=1))
         positive = PROBABILITIES[self.loss](scores)
         if scores.ndim == 1:
@@ -131,22 +153,10 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
 
     # -- parameters ------------------------------------------------------------------------------
 
-    def _is_multinomial(self, n_classes: int) -> bool:
-        """Tell whether the classes have one problem together."""
-        if not isinstance(self.multi_class, str) or self.multi_class not in MULTI_CLASS:
-            given = self.multi_class
-            raise ValueError(f"multi_class is {given!r}: {nearest(str(given), MULTI_CLASS)}")
-        if self.multi_class == "multinomial" and self.loss != "log_loss":
-            raise ValueError(
-                f"multi_class='multinomial' needs loss='log_loss', but loss is {self.loss!r}."
-            )
-        return n_classes > 2 and self.loss == "log_loss" and self.multi_class != "ovr"
-
     def _meaning(self, objective: Objective) -> tuple[Any, ...]:
         weights = self.class_weight
         weights = dict(weights) if isinstance(weights, dict) else weights
-        multinomial = self._is_multinomial(self.classes_.size)
-        return (*super()._meaning(objective), weights, multinomial)
+        return (*super()._meaning(objective), weights, self._is_joint())
 
     # -- fitting ---------------------------------------------------------------------------------
 
@@ -157,7 +167,7 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
 
     def _prepared(self, data: Data) -> Data:
         """Return the rows that have weight, with targets as places in `classes_`."""
-        return without_weightless(self._with_class_weights(data))
+        return super()._prepared(self._with_class_weights(data))
 
     def _with_class_weights(self, data: Data) -> Data:
         """Return data with targets as places in `classes_`, and weights with those of classes."""
@@ -174,39 +184,20 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
         weights = factors[places]
         return Data(data.X, places, weights if data.weights is None else weights * data.weights)
 
-    def _fit_data(self, data: Data, objective: Objective) -> None:
-        """Fit to rows that all have weight."""
-        old_classes = getattr(self, "classes_", None)
-        self.classes_ = np.unique(data.y)
-        n_classes = self.classes_.size
-        if n_classes < 2:
+    def _take_targets(self, y: npt.NDArray[Any]) -> bool:
+        last = getattr(self, "classes_", None)
+        self.classes_ = np.unique(y)
+        if self.classes_.size < 2:
             raise ValueError(
                 f"{type(self).__name__} needs rows of at least 2 classes, but y holds only 1 "
                 f"class: {self.classes_[0]}."
             )
-        settings, seed = self._settings(), self._seed()
-        known = old_classes is not None and np.array_equal(old_classes, self.classes_)
-        warm = bool(self.warm_start) and known
-        data = self._prepared(data)
-        self._refuse_no_rows(data)
-        held = None
-        if self.early_stopping:
-            data, held = self._held_out(data, data.y, seed)
-        problems = self._problems(objective, data)
-        starts = self._starts(problems, warm=warm)
-        scores = self._validation_scores(held)
-        fits = Parallel(n_jobs=self.n_jobs)(
-            delayed(solve)(problem, settings, start, score=score, seed=seed)
-            for problem, start, score in zip(problems, starts, scores, strict=True)
-        )
-        self._set_parameters([fit.parameters for fit in fits])
-        self._keep(fits[0] if len(fits) == 1 else total(fits), data)
+        return last is not None and np.array_equal(last, self.classes_)
 
     def _problems(self, objective: Objective, data: Data) -> list[Problem]:
         """Return the multinomial problem, or one for each class against the rest."""
-        n_classes = self.classes_.size
-        if self._is_multinomial(n_classes):
-            return [objective.on_classes(data.X, data.y, n_classes, data.weights)]
+        if self._is_joint():
+            return [objective.on_classes(data.X, data.y, self.classes_.size, data.weights)]
         return [
             objective.on(data.X, np.where(data.y == k, 1.0, -1.0), data.weights)
             for k in self._positives()
@@ -217,72 +208,26 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
         return range(1, 2) if self.classes_.size == 2 else range(self.classes_.size)
 
     def _n_rows(self) -> int:
-        return 1 if self.classes_.size == 2 else int(self.classes_.size)
+        return len(self._positives())
 
-    def _starts(self, problems: list[Problem], *, warm: bool) -> list[Vector]:
-        cold = [problem.start() for problem in problems]
-        if not warm or not hasattr(self, "coef_"):
-            return cold
-        if np.size(self.intercept_) != self._n_rows():
-            return cold
-        rows, intercepts = dense_rows(self.coef_, self.intercept_, self._n_rows())
-        if rows.shape[1] != problems[0].model.n_features:
-            return cold
-        blocks = [rows, intercepts[:, None]] if self.fit_intercept else [rows]
-        if self._is_multinomial(self.classes_.size):
-            return [problems[0].nearest(np.concatenate([block.ravel() for block in blocks]))]
-        return [problem.nearest(x) for problem, x in zip(problems, np.hstack(blocks), strict=True)]
+    def _is_joint(self) -> bool:
+        if not isinstance(self.multi_class, str) or self.multi_class not in MULTI_CLASS:
+            given = self.multi_class
+            raise ValueError(f"multi_class is {given!r}: {nearest(str(given), MULTI_CLASS)}")
+        if self.multi_class == "multinomial" and self.loss != "log_loss":
+            raise ValueError(
+                f"multi_class='multinomial' needs loss='log_loss', but loss is {self.loss!r}."
+            )
+        return self.classes_.size > 2 and self.loss == "log_loss" and self.multi_class != "ovr"
 
-    def _set_parameters(self, points: list[Vector]) -> None:
-        n_rows, free = self._n_rows(), int(self.fit_intercept)
-        if self._is_multinomial(self.classes_.size):
-            stacked = points[0]
-            split = stacked.size - n_rows * free
-            self.coef_ = stacked[:split].reshape(n_rows, -1)
-            self.intercept_ = stacked[split:] if free else np.zeros(n_rows)
-            return
-        rows = np.array(points)
-        self.coef_ = np.ascontiguousarray(rows[:, :-1]) if free else rows
-        self.intercept_ = rows[:, -1].copy() if free else np.zeros(n_rows)
-
-    # -- early stopping --------------------------------------------------------------------------
-
-    def _validation_scores(self, held: Data | None) -> list[Score | None]:
-        """Return the accuracy on held-out rows, as a function of each problem's parameters."""
-        if self._is_multinomial(self.classes_.size):
-            return [None if held is None else ClassesAccuracy(held, self.classes_.size)]
-        return [None if held is None else Accuracy(held, k) for k in self._positives()]
+    def _validation_scores(self, held: Data) -> list[Score]:
+        if self._is_joint():
+            return [partial(accuracy, held, self.classes_.size)]
+        return [partial(accuracy_of_one, held, positive) for positive in self._positives()]
 
 
-class Accuracy:
-    """The share of rows on which the decision between one class and the rest is right."""
-
-    def __init__(self, held: Data, positive: int) -> None:
-        self.held, self.positive = held, positive
-
-    def __call__(self, x: Vector) -> float:
-        """Return the share, weighted, for these parameters."""
-        X, y, weights = self.held
-        margins = X @ x[: X.shape[1]] + (x[-1] if x.size > X.shape[1] else 0.0)
-        return float(np.average((margins > 0.0) == (y == self.positive), weights=weights))
-
-
-class ClassesAccuracy:
-    """The share of rows whose class is predicted."""
-
-    def __init__(self, held: Data, n_classes: int) -> None:
-        self.held, self.n_classes = held, n_classes
-
-    def __call__(self, x: Vector) -> float:
-        """Return the share, weighted, for these parameters."""
-        X, y, weights = self.held
-        split = self.n_classes * X.shape[1]
-        scores = X @ x[:split].reshape(self.n_classes, -1).T
-        if x.size > split:
-            scores = scores + x[split:]
-        return float(np.average(scores.argmax(axis=1) == y, weights=weights))
-
-
+@documented(fitted=FITTED)
+@dataclass(eq=False, repr=False)
 class AcceleGradClassifier(LinearClassifier, StreamFitting):
     r"""Linear classification without tuning, and with a certified gap.
 
@@ -296,55 +241,7 @@ class AcceleGradClassifier(LinearClassifier, StreamFitting):
 
     Parameters
     ----------
-    loss : {"log_loss", "hinge", "squared_hinge", "modified_huber"}
-        Logistic regression, support vector machines, and a smooth loss that is linear far out.
-    penalty : {"l2", "l1", "elasticnet"} or None, default "l2"
-        :math:`R(w)` is :math:`\lVert w\rVert^2/2`, :math:`\lVert w\rVert_1`, or with
-        :math:`\rho` = `l1_ratio` :math:`\rho\lVert w\rVert_1 + (1-\rho)\lVert w\rVert^2/2`. The
-        intercept is never penalised.
-    alpha : float, default 1e-4
-        The penalty's weight, at least 0.
-    l1_ratio : float, default 0.15
-        The l1 share of "elasticnet".
-    fit_intercept : bool, default True
-        Whether there is an intercept.
-    feasible_set : {"nonnegative", "simplex"}, set or None
-        A set of `accelegrad` in which the coefficients of each class (not the intercepts) have to
-        lie: ``accelegrad.Box(lower, upper)``, ``accelegrad.L1Ball(radius)``...
-    class_weight : dict, "balanced" or None
-        Weights of the classes; "balanced" gives all classes the same total weight.
-    multi_class : {"auto", "ovr", "multinomial"}
-        For more than two classes: one problem for each class against the rest, or one multinomial
-        problem, which only "log_loss" has. "auto" is "multinomial" for "log_loss", "ovr" else.
-    max_iter : int, default 10000
-        The largest number of iterations.
-    tol : float or None, default 1e-3
-        Stop when the certified gap is at most `tol` times the objective (or a thousandth of the
-        loss of a constant prediction, where that is larger). None: do `max_iter`.
-    batch_size : "auto" or int
-        "auto" leaves the choice to `minimize`; a number makes all steps stochastic, each
-        from this many rows, or from all if there are fewer (not for multinomial problems). In
-        `partial_fit`, "auto" is 16.
-    diameter : "auto" or float
-        The diameter of a ball around the start that holds a minimiser, if you know one.
-    average : "auto" or bool
-        Whether the average of the iterates is returned. "auto": the best point, or the average of
-        a stochastic run or stream.
-    early_stopping : bool, default False
-        Stop when the accuracy on a held-out part of the rows no longer rises. (Stopping on the
-        certified gap is what `tol` does, always.) That is no convergence: see `converged_`.
-    validation_fraction : float, default 0.1
-        The share of the rows that is held out for `early_stopping`.
-    n_iter_no_change : int, default 5
-        How many looks at the accuracy without a rise end the run.
-    warm_start : bool, default False
-        Start `fit` from the coefficients of the last one.
-    n_jobs : int or None
-        Processes for the problems of one class against the rest.
-    random_state : int, RandomState or None
-        For minibatches and held-out rows.
-    verbose : int, default 0
-        Above 0: a progress bar.
+    {parameters}
 
     Attributes
     ----------
@@ -354,24 +251,7 @@ class AcceleGradClassifier(LinearClassifier, StreamFitting):
         The intercepts, zeros without any.
     classes_ : array of shape (n_classes,)
         The labels.
-    objective_ : float
-        The objective at the coefficients; of one against the rest, the sum over the classes.
-    gap_ : float
-        No coefficients have an objective below ``objective_ - gap_``: proved, by the fit itself.
-    certified_radius_ : float
-        How far from the start that holds; inf where it holds everywhere.
-    converged_ : bool
-        Whether `gap_` is within the tolerance; False without one.
-    n_iter_ : int
-        The iterations that were done; of one against the rest, the most of any class.
-    n_samples_seen_ : int
-        The rows with weight that the coefficients were learnt from, all in all.
-    weight_seen_ : float
-        The weight of these rows.
-    n_features_in_ : int
-        The number of columns.
-    feature_names_in_ : array of str
-        The columns' names, where X had some.
+    {fitted}
 
     See Also
     --------
@@ -395,59 +275,16 @@ class AcceleGradClassifier(LinearClassifier, StreamFitting):
     array([0])
     """
 
-    def __init__(
-        self,
-        loss: str = "log_loss",
-        *,
-        penalty: str | None = "l2",
-        alpha: float = 1e-4,
-        l1_ratio: float = 0.15,
-        fit_intercept: bool = True,
-        feasible_set: Any = None,
-        class_weight: Any = None,
-        multi_class: str = "auto",
-        max_iter: int = 10_000,
-        tol: float | None = 1e-3,
-        batch_size: int | str = "auto",
-        diameter: float | str = "auto",
-        average: bool | str = "auto",
-        early_stopping: bool = False,
-        validation_fraction: float = 0.1,
-        n_iter_no_change: int = 5,
-        warm_start: bool = False,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.loss = loss
-        self.penalty = penalty
-        self.alpha = alpha
-        self.l1_ratio = l1_ratio
-        self.fit_intercept = fit_intercept
-        self.feasible_set = feasible_set
-        self.class_weight = class_weight
-        self.multi_class = multi_class
-        self.max_iter = max_iter
-        self.tol = tol
-        self.batch_size = batch_size
-        self.diameter = diameter
-        self.average = average
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.n_iter_no_change = n_iter_no_change
-        self.warm_start = warm_start
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
+    _: KW_ONLY
+    n_jobs: int | None = parameter(
+        None, "int or None", "Processes for the problems of one class against the rest."
+    )
 
+    @documented(stream=PARTIAL_FIT)
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
         """Go on with the next rows of a stream: a step every `batch_size` rows.
 
-        AcceleGrad's state goes on from call to call. `gap_` is inf after it, for nobody has seen
-        the whole. The first 300 rows of a stream count as one chunk, however they come, and should
-        be typical. After `fit` the coefficients count as much as the rows they were learnt from; so
-        they do where `set_params` has changed what is minimised, or the diameter, which begins a
-        new stream. Rows without weight are no rows.
+        {stream}
 
         Parameters
         ----------
@@ -461,13 +298,12 @@ class AcceleGradClassifier(LinearClassifier, StreamFitting):
         self
         """
         objective = self._objective()
-        self._refuse_early_stopping()
         if self.class_weight == "balanced":
             raise ValueError(
                 "class_weight='balanced' is not supported for partial_fit, which does not see all "
                 "rows. Compute the weights (sklearn.utils.compute_class_weight) and give a dict."
             )
-        data = self._checked_data(X, y, sample_weight, reset=not hasattr(self, "coef_"))
+        data = self._next_rows(X, y, sample_weight)
         self._admit_classes(classes, data.y)
         self._learn(objective, self._prepared(data))
         return self

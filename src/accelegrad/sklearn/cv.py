@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from typing import Any, NamedTuple, Self
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from sklearn.base import clone, is_classifier
@@ -18,13 +19,26 @@ from accelegrad.errors import Vector, finite_vector, whole_number
 from accelegrad.sklearn.base import LinearEstimator
 from accelegrad.sklearn.classifier import AcceleGradClassifier, LinearClassifier
 from accelegrad.sklearn.data import Data, rows_of, without_weightless
+from accelegrad.sklearn.parameters import FITTED, documented, parameter
 from accelegrad.sklearn.regressor import AcceleGradRegressor, LinearRegressor
 
+#: What `fit` finds beside a fit to all rows.
+CHOSEN = """\
+alpha_ : float
+    The strength with the best mean score; the largest of them, if several have it. One with a
+    score of NaN is never chosen.
+alphas_ : array of shape (n_alphas,)
+    The strengths tried, from large to small.
+scores_, objectives_, gaps_ : array of shape (n_alphas, n_folds)
+    The score, the objective and its certified gap of each fit.
+coef_, intercept_
+    Those of a fit to all rows with `alpha_`, and so is all that follows.
+"""
 LARGEST, SMALLEST = 1e1, 1e-5  # the ends of the grid where only the number of points is given
 
 
 class PathResult(NamedTuple):
-    """What a fold's path leaves, an entry a strength."""
+    """What was found along a fold's path: one entry for each alpha."""
 
     scores: list[float]
     objectives: list[float]
@@ -32,11 +46,30 @@ class PathResult(NamedTuple):
     missed: list[bool]
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class CrossValidated(LinearEstimator):
     """What both estimators share."""
 
+    alphas: Any = parameter(
+        7,
+        "int or array",
+        "The strengths to try, or how many from 10 down to 1e-5, evenly on a logarithmic scale.",
+    )
+    cv: Any = parameter(
+        None,
+        "int, splitter, iterable of splits or None",
+        "The folds; None is 5 of them, stratified if there are classes.",
+    )
+    scoring: Any = parameter(
+        None,
+        "str, callable or None",
+        "What is to be large on the held-out folds; None is `score`. It gets the rows' weights if "
+        "it takes `sample_weight`.",
+    )
+    n_jobs: int | None = parameter(None, "int or None", "Processes, a fold each.")
+
     #: the estimator of a single alpha
-    _single: type[Any]
+    _single: ClassVar[type[Any]]
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, *, groups: Any = None) -> Self:
         """Fit along the path on each fold, then to all rows with the best alpha.
@@ -204,6 +237,8 @@ def follow_path(
     return path
 
 
+@documented(fitted=CHOSEN + FITTED)
+@dataclass(eq=False, repr=False)
 class AcceleGradClassifierCV(LinearClassifier, CrossValidated):
     """Linear classification with `alpha` chosen by cross-validation.
 
@@ -212,29 +247,11 @@ class AcceleGradClassifierCV(LinearClassifier, CrossValidated):
 
     Parameters
     ----------
-    loss, penalty, l1_ratio, fit_intercept, feasible_set, max_iter, tol
-        As for `AcceleGradClassifier`, and so are all the other parameters but these:
-    alphas : int or array, default 7
-        The strengths to try, or how many from 10 down to 1e-5, evenly on a logarithmic scale.
-    cv : int, splitter, iterable of splits or None
-        The folds; None is 5 of them, stratified.
-    scoring : str, callable or None
-        What is to be large on the held-out folds; None is `score`. It gets the rows' weights if it
-        takes `sample_weight`.
-    n_jobs : int or None
-        Processes, a fold each.
+    {parameters}
 
     Attributes
     ----------
-    alpha_ : float
-        The strength with the best mean score; the largest of them, if several have it. One with a
-        score of NaN is never chosen.
-    alphas_ : array of shape (n_alphas,)
-        The strengths tried, from large to small.
-    scores_, objectives_, gaps_ : array of shape (n_alphas, n_folds)
-        The score, the objective and its certified gap of each fit.
-    coef_, intercept_, objective_, gap_, converged_, n_iter_, ...
-        Those of a fit to all rows with `alpha_`.
+    {fitted}
 
     See Also
     --------
@@ -254,54 +271,9 @@ class AcceleGradClassifierCV(LinearClassifier, CrossValidated):
 
     _single = AcceleGradClassifier
 
-    def __init__(
-        self,
-        loss: str = "log_loss",
-        *,
-        alphas: Any = 7,
-        cv: Any = None,
-        scoring: Any = None,
-        penalty: str | None = "l2",
-        l1_ratio: float = 0.15,
-        fit_intercept: bool = True,
-        feasible_set: Any = None,
-        class_weight: Any = None,
-        multi_class: str = "auto",
-        max_iter: int = 10_000,
-        tol: float | None = 1e-3,
-        batch_size: int | str = "auto",
-        diameter: float | str = "auto",
-        average: bool | str = "auto",
-        early_stopping: bool = False,
-        validation_fraction: float = 0.1,
-        n_iter_no_change: int = 5,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.loss = loss
-        self.alphas = alphas
-        self.cv = cv
-        self.scoring = scoring
-        self.penalty = penalty
-        self.l1_ratio = l1_ratio
-        self.fit_intercept = fit_intercept
-        self.feasible_set = feasible_set
-        self.class_weight = class_weight
-        self.multi_class = multi_class
-        self.max_iter = max_iter
-        self.tol = tol
-        self.batch_size = batch_size
-        self.diameter = diameter
-        self.average = average
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.n_iter_no_change = n_iter_no_change
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
 
-
+@documented(fitted=CHOSEN + FITTED)
+@dataclass(eq=False, repr=False)
 class AcceleGradRegressorCV(LinearRegressor, CrossValidated):
     """Linear regression with `alpha` chosen by cross-validation.
 
@@ -310,29 +282,11 @@ class AcceleGradRegressorCV(LinearRegressor, CrossValidated):
 
     Parameters
     ----------
-    loss, penalty, l1_ratio, fit_intercept, feasible_set, max_iter, tol
-        As for `AcceleGradRegressor`, and so are all the other parameters but these:
-    alphas : int or array, default 7
-        The strengths to try, or how many from 10 down to 1e-5, evenly on a logarithmic scale.
-    cv : int, splitter, iterable of splits or None
-        The folds; None is 5 of them.
-    scoring : str, callable or None
-        What is to be large on the held-out folds; None is `score`. It gets the rows' weights if it
-        takes `sample_weight`.
-    n_jobs : int or None
-        Processes, a fold each.
+    {parameters}
 
     Attributes
     ----------
-    alpha_ : float
-        The strength with the best mean score; the largest of them, if several have it. One with a
-        score of NaN is never chosen.
-    alphas_ : array of shape (n_alphas,)
-        The strengths tried, from large to small.
-    scores_, objectives_, gaps_ : array of shape (n_alphas, n_folds)
-        The score, the objective and its certified gap of each fit.
-    coef_, intercept_, objective_, gap_, converged_, n_iter_, ...
-        Those of a fit to all rows with `alpha_`.
+    {fitted}
 
     See Also
     --------
@@ -349,52 +303,3 @@ class AcceleGradRegressorCV(LinearRegressor, CrossValidated):
     """
 
     _single = AcceleGradRegressor
-
-    def __init__(
-        self,
-        loss: str = "squared_error",
-        *,
-        alphas: Any = 7,
-        cv: Any = None,
-        scoring: Any = None,
-        penalty: str | None = "l2",
-        l1_ratio: float = 0.15,
-        fit_intercept: bool = True,
-        feasible_set: Any = None,
-        quantile: float = 0.5,
-        epsilon: float = 0.1,
-        delta: float = 1.35,
-        max_iter: int = 10_000,
-        tol: float | None = 1e-3,
-        batch_size: int | str = "auto",
-        diameter: float | str = "auto",
-        average: bool | str = "auto",
-        early_stopping: bool = False,
-        validation_fraction: float = 0.1,
-        n_iter_no_change: int = 5,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.loss = loss
-        self.alphas = alphas
-        self.cv = cv
-        self.scoring = scoring
-        self.penalty = penalty
-        self.l1_ratio = l1_ratio
-        self.fit_intercept = fit_intercept
-        self.feasible_set = feasible_set
-        self.quantile = quantile
-        self.epsilon = epsilon
-        self.delta = delta
-        self.max_iter = max_iter
-        self.tol = tol
-        self.batch_size = batch_size
-        self.diameter = diameter
-        self.average = average
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.n_iter_no_change = n_iter_no_change
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose

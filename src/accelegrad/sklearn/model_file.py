@@ -13,25 +13,16 @@ import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
 from accelegrad import __version__, archive
+from accelegrad import sklearn as estimators
 from accelegrad.archive import ArchiveError
 from accelegrad.problems import sets
-from accelegrad.sklearn.classifier import AcceleGradClassifier
-from accelegrad.sklearn.cv import AcceleGradClassifierCV, AcceleGradRegressorCV
-from accelegrad.sklearn.regressor import AcceleGradRegressor
 from accelegrad.stored_arrays import DAMAGE
 
 FORMAT = archive.Format("accelegrad-model", 1, "model file")
 
-ESTIMATORS: dict[str, type[Any]] = {
-    kind.__name__: kind
-    for kind in (
-        AcceleGradClassifier,
-        AcceleGradClassifierCV,
-        AcceleGradRegressor,
-        AcceleGradRegressorCV,
-    )
-}
-SETS: dict[str, type[sets.FeasibleSet]] = {
+ESTIMATORS: dict[str, type[Any]] = {name: getattr(estimators, name) for name in estimators.__all__}
+# Sets that are kept, by their constructors' arguments.
+SAVED_SETS: dict[str, type[sets.FeasibleSet]] = {
     kind.__name__: kind
     for kind in (
         sets.Ball,
@@ -106,8 +97,10 @@ def save_model(
     )
     if names is not None and len(names) != width:
         raise ValueError(
-            f"feature_names must have {width} entries, one a feature, but it has {len(names)}."
+            f"feature_names must have {width} entries, one for each feature, but it has "
+            f"{len(names)}."
         )
+    fitted = {name: value for name, value in vars(estimator).items() if _is_fitted_name(name)}
     archive.save(
         Path(path),
         FORMAT,
@@ -115,7 +108,7 @@ def save_model(
             "estimator": name,
             "accelegrad": __version__,
             "parameters": _kept(estimator.get_params(deep=False), "the parameter"),
-            "fitted": _kept(_fitted(estimator), "the attribute"),
+            "fitted": _kept(fitted, "the attribute"),
             "feature_names": None if names is None else [str(name) for name in names],
             "target": target,
         },
@@ -167,10 +160,6 @@ def read_model(path: str | os.PathLike[str]) -> SavedModel:
         ) from error
 
 
-def _fitted(estimator: Any) -> dict[str, Any]:
-    return {name: value for name, value in vars(estimator).items() if _is_fitted_name(name)}
-
-
 def _is_fitted_name(name: str) -> bool:
     return name.endswith("_") and not name.startswith("_")
 
@@ -207,7 +196,7 @@ def _packed(value: Any) -> Any:
         rows: Any = sp.csr_array(value)  # type: ignore[call-overload]
         parts = {"data": rows.data, "indices": rows.indices, "indptr": rows.indptr}
         return _tagged("csr", **parts, shape=np.array(rows.shape))
-    if SETS.get(type(value).__name__) is type(value):
+    if SAVED_SETS.get(type(value).__name__) is type(value):
         names = inspect.signature(type(value)).parameters
         arguments = {name: _packed(getattr(value, name)) for name in names}
         return _tagged("set", name=type(value).__name__, arguments=arguments)
@@ -266,5 +255,5 @@ _RESTORE: dict[str, Callable[[Mapping[str, Any]], Any]] = {
     "tuple": lambda value: tuple(_listed(value["items"])),
     "objects": _objects,
     "csr": _csr,
-    "set": lambda value: SETS[value["name"]](**_restored(value["arguments"])),
+    "set": lambda value: SAVED_SETS[value["name"]](**_restored(value["arguments"])),
 }

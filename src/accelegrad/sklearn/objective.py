@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -21,7 +21,6 @@ from accelegrad.problems.sets import (
     FeasibleSet,
     NonNegative,
     Product,
-    Simplex,
     WholeSpace,
     as_feasible_set,
 )
@@ -35,7 +34,6 @@ PENALTIES = ("l2", "l1", "elasticnet")
 BOUND_ERROR, BOUND_ERROR_UNITS = 1e-9, 64.0
 #: Entries of X that are turned to float64 at a time: 8 MB, which judging a point takes.
 BLOCK_ENTRIES = 1 << 20
-SETS: dict[str, Callable[[], FeasibleSet]] = {"nonnegative": NonNegative, "simplex": Simplex}
 
 
 @dataclass(frozen=True)
@@ -49,51 +47,41 @@ class Objective:
     fit_intercept: bool
     loss_parameters: Mapping[str, float] = field(default_factory=dict)
 
+    def _model_options(self, weights: Vector | None) -> dict[str, Any]:
+        """Return what models of all kinds are given."""
+        return {"l2": self.l2, "fit_intercept": self.fit_intercept, "sample_weight": weights}
+
     def on(self, X: Any, y: Vector, weights: Vector | None) -> Problem:
         """Return the problem of one set of coefficients."""
-        model = LinearModel(
-            X,
-            y,
-            self.loss,
-            l2=self.l2,
-            fit_intercept=self.fit_intercept,
-            sample_weight=weights,
-            **self.loss_parameters,
-        )
+        options = self._model_options(weights) | dict(self.loss_parameters)
+        model = LinearModel(X, y, self.loss, **options)
         return Problem(
             model,
             self.l1,
-            spread(self.feasible_set, model.n_features, 1, int(self.fit_intercept)),
+            parameter_set(self.feasible_set, model.n_features, 1, int(self.fit_intercept)),
             null_value(model),
         )
 
     def on_classes(self, X: Any, classes: Any, n_classes: int, weights: Vector | None) -> Problem:
         """Return the multinomial problem, with a row of coefficients for each class."""
-        model = MultinomialModel(
-            X,
-            classes,
-            n_classes,
-            l2=self.l2,
-            fit_intercept=self.fit_intercept,
-            sample_weight=weights,
-        )
+        model = MultinomialModel(X, classes, n_classes, **self._model_options(weights))
         free = model.n_parameters - model.n_weights
         return Problem(
             model,
             self.l1,
-            spread(self.feasible_set, model.n_features, n_classes, free),
+            parameter_set(self.feasible_set, model.n_features, n_classes, free),
             null_value_of_classes(model),
         )
 
 
 @dataclass(frozen=True)
 class Problem:
-    """A model with its data, what goes with it, and the natural size of its values."""
+    """A model of some rows, with l1 term and constraint."""
 
     model: LinearModel | MultinomialModel
     l1: float  # the weight of the l1 norm of all weights
     feasible_set: FeasibleSet | None  # of all parameters
-    null_value: float
+    null_value: float  # the loss of a constant prediction: the natural size of values
 
     @property
     def is_free(self) -> bool:
@@ -118,6 +106,11 @@ class Problem:
     def is_smooth(self) -> bool:
         """Whether the loss has a gradient everywhere."""
         return isinstance(self.model, MultinomialModel) or self.model.loss.curvature < np.inf
+
+    @property
+    def rows(self) -> LinearModel:
+        """The model that has the rows, their weights and the intercept's flag."""
+        return self.model if isinstance(self.model, LinearModel) else self.model.rows
 
     @property
     def n_weights(self) -> int:
@@ -148,8 +141,7 @@ class Problem:
 
     def _mean_loss(self, x: Vector) -> float:
         """Return the mean loss by products in float64, some rows at a time."""
-        model = self.model
-        data = model if isinstance(model, LinearModel) else model.rows
+        model, data = self.model, self.rows
         total, step = 0.0, max(1, BLOCK_ENTRIES // data.n_features)
         for start in range(0, data.n_samples, step):
             rows = slice(start, start + step)
@@ -167,8 +159,8 @@ class Problem:
 
     def rounding(self, value: float) -> float:
         """Return by how much a bound may exceed a value by rounding alone."""
-        data = self.model if isinstance(self.model, LinearModel) else self.model.rows
-        return max(BOUND_ERROR, BOUND_ERROR_UNITS * float(np.finfo(data.dtype).eps)) * abs(value)
+        units = BOUND_ERROR_UNITS * float(np.finfo(self.rows.dtype).eps)
+        return max(BOUND_ERROR, units) * abs(value)
 
     def l2_slope(self, x: Vector) -> Vector:
         """Return the gradient of the l2 term."""
@@ -183,7 +175,7 @@ class Problem:
         return OnLeading(L1(self.l1), self.n_weights, self.model.n_parameters)
 
 
-def strengths(penalty: Any, alpha: float, l1_ratio: float) -> tuple[float, float]:
+def penalty_weights(penalty: Any, alpha: float, l1_ratio: float) -> tuple[float, float]:
     """Return the factors (l2, l1) of half the squared norm and of the l1 norm."""
     if penalty is None:
         return 0.0, 0.0
@@ -197,18 +189,12 @@ def strengths(penalty: Any, alpha: float, l1_ratio: float) -> tuple[float, float
 
 def coefficient_set(given: Any) -> FeasibleSet | None:
     """Return the set that the coefficients are to lie in."""
-    if given is None:
-        return None
-    if isinstance(given, str):
-        if given not in SETS:
-            raise ValueError(
-                f"feasible_set must be a set or a name, not {given!r}; {nearest(given, SETS)}"
-            )
-        return SETS[given]()
-    return as_feasible_set(given)
+    return None if given is None else as_feasible_set(given)
 
 
-def spread(given: FeasibleSet | None, size: int, copies: int, free: int) -> FeasibleSet | None:
+def parameter_set(
+    given: FeasibleSet | None, size: int, copies: int, free: int
+) -> FeasibleSet | None:
     """Return the set of all parameters: the given one for each block of `size`, then free ones.
 
     A box stays a box, which a penalty can be used with.

@@ -1,13 +1,13 @@
 """`partial_fit`: a rule that goes on from one chunk of a stream to the next.
 
 Two things are read off the first rows of a stream, and stay: the columns' scales and the first
-radius. A single row says too little about either, so the first `HELD_ROWS` rows count as one chunk,
-however they come. And a step from a single row would weigh as much as one from a whole batch, so
-rows wait until they fill one. Rows that are held so are kept, and each call learns from all of them
-afresh: the points it gives to predict with have seen every row.
+radius. A single row says too little about either, so the first `FIRST_CHUNK` rows count as one
+chunk, however they come. And a step from a single row would weigh as much as one from a whole
+batch, so rows wait until they fill a batch. Waiting rows are kept, and each call learns from all of
+them afresh: the points it gives to predict with have seen every row.
 
 A stream that begins at coefficients which were learnt from n rows, by `fit` or by a stream with
-other parameters, gives them the weight of n rows: see `seasoned`.
+other parameters, gives them the weight of n rows: see `with_past_rows`.
 """
 
 from __future__ import annotations
@@ -30,26 +30,28 @@ from accelegrad.setting import stream_rule
 from accelegrad.sklearn.data import Data, joined
 from accelegrad.sklearn.objective import Change, Problem
 
-BATCH = 16  # rows a step where nothing is said
+BATCH = 16  # rows per step by default, as `batch_size` documents
 # The first rows of a stream count as one chunk, until there are this many. With 100 rows a stream
 # of the digits in `tests/estimators/test_sklearn_streams.py` gets 75 % right, with 300 93 %.
-HELD_ROWS = 300
-MOST_STEPS = 10**6  # that coefficients count for, whatever they were learnt from
+FIRST_CHUNK = 300
+# Coefficients count for at most this many steps: it bounds the time that it takes to sum up
+# the weights of these steps. Chosen, not measured.
+MOST_STEPS = 10**6
 
 
 class StreamState(NamedTuple):
-    """What goes on from chunk to chunk: a rule's state a problem, in coordinates that stay."""
+    """What goes on from chunk to chunk: a rule's state for each problem, in fixed coordinates."""
 
     meaning: tuple[Any, ...]  # the parameters that all the rest depends on
-    starts: tuple[Vector, ...]  # where the stream began; empty while that depends on held rows
-    rows: float  # so far, those behind the coefficients at its beginning among them
+    starts: tuple[Vector, ...]  # where the stream began; empty while that depends on waiting rows
+    rows: float  # so far, with those that the first coefficients were learnt from
     weight: float  # of all of them
-    states: tuple[State, ...] = ()  # without the rows that are held; empty before the first step
+    states: tuple[State, ...] = ()  # before the waiting rows; empty before the first step
     change: Change | None = None  # the coordinates, from the first rows
-    held: Data | None = None  # rows that are too few for the first chunk, or for a batch
+    waiting: Data | None = None  # rows that are too few for the first chunk, or for a batch
 
 
-class Moved(NamedTuple):
+class Learnt(NamedTuple):
     """What the next rows of a stream lead to."""
 
     stream: StreamState
@@ -67,7 +69,7 @@ class Moved(NamedTuple):
         ]
 
 
-def learnt(
+def learn(
     stream: StreamState,
     data: Data,
     problems_of: Callable[[Data], list[Problem]],
@@ -75,7 +77,7 @@ def learnt(
     diameter: float | str,
     batch_size: int,
     seed: int,
-) -> Moved:
+) -> Learnt:
     """Learn from the next rows of a stream.
 
     Parameters
@@ -89,11 +91,11 @@ def learnt(
     diameter : float or "auto"
         The rule's `diameter`.
     batch_size : int
-        Rows a step.
+        Rows per step.
     seed : int
         For the order of the rows.
     """
-    before = stream.held
+    before = stream.waiting
     data = data if before is None else joined(before, data)
     problems = problems_of(data)
     rows, weight = stream.rows + data.y.size, stream.weight + data.weight
@@ -107,20 +109,20 @@ def learnt(
         for problem, start in zip(problems, starts, strict=True)
     ]
     states = stream.states or tuple(
-        seasoned(rule.init(start), start, oracle, change, stream.rows)
+        with_past_rows(rule.init(start), start, oracle, change, stream.rows)
         for rule, start, oracle in zip(rules, starts, oracles, strict=True)
     )
-    moved = tuple(map(advanced, rules, states, oracles))
+    moved = tuple(map(after_chunk, rules, states, oracles))
     first = not stream.states and isinstance(diameter, str)
-    if data.y.size < (max(HELD_ROWS, batch_size) if first else batch_size):
-        # A caller may use his arrays again.
-        after = stream._replace(held=joined(data) if before is None else data)
+    if data.y.size < (max(FIRST_CHUNK, batch_size) if first else batch_size):
+        # Copied: a caller may use these arrays again.
+        after = stream._replace(waiting=joined(data) if before is None else data)
     else:
         after = StreamState(stream.meaning, starts, rows, weight, moved, change)
-    return Moved(after, rows, weight, problems, rules, moved)
+    return Learnt(after, rows, weight, problems, rules, moved)
 
 
-def seasoned(
+def with_past_rows(
     state: State, start: Vector, oracle: ChunkOracle, change: Change | None, rows: float
 ) -> State:
     """Return the first state of a stream whose start was learnt from this many rows.
@@ -157,7 +159,7 @@ class ChunkOracle:
     problem : Problem
         The chunk's rows, whose loss is averaged with weights that sum to 1.
     batch_size : int
-        Rows a step.
+        Rows per step.
     rng : Generator
         For the order.
     share : float
@@ -198,7 +200,7 @@ class ChunkOracle:
         return float(np.mean([g @ g for g in changed]))
 
     def frozen(self) -> tuple[Any, Any]:
-        """Return two halves of the chunk, for the rule's probe."""
+        """Return oracles of two halves of the chunk, for the rule's probe."""
         middle = (self._order.size + 1) // 2
         return (
             lambda point: self._at(point, self._order[:middle]),
@@ -214,8 +216,7 @@ def first_change(problem: Problem, diameter: float | str) -> Change | None:
     """
     if not problem.can_be_scaled or not isinstance(diameter, str):
         return None
-    model = problem.model
-    rows = model.rows if isinstance(model, MultinomialModel) else model
+    model, rows = problem.model, problem.rows
     found = column_scaling(rows)
     seen = np.asarray(abs(rows.X).sum(axis=0)).ravel() > 0.0
     typical = float(np.median(found.scale[seen])) if seen.any() else 1.0
@@ -235,8 +236,8 @@ def rule_for(problem: Problem, diameter: float | str, start: Vector, change: Cha
     return stream_rule(start, diameter, problem.feasible_set, problem.penalty(), change)
 
 
-def advanced(rule: Rule, state: State, oracle: ChunkOracle) -> State:
-    """Return the state after all batches of a chunk, a step each."""
+def after_chunk(rule: Rule, state: State, oracle: ChunkOracle) -> State:
+    """Return the state after all batches of a chunk, with one step for each."""
     for _ in oracle.batches:
         state = rule.step(state, oracle).state
     return state

@@ -20,7 +20,7 @@ import numpy as np
 from scipy.optimize import OptimizeResult
 
 from accelegrad.errors import Vector
-from accelegrad.minimize import minimize
+from accelegrad.front_door import minimize
 from accelegrad.problems.linear_model import LinearModel
 from accelegrad.problems.multinomial import MultinomialModel, ScaledClasses
 from accelegrad.problems.penalties import L1
@@ -175,7 +175,10 @@ class Watch:
         return None if self.settings.tol is None else (1.0 - MARGIN) * self.settings.tol
 
     def negligible(self) -> float | None:
-        """Return a tolerance for `minimize`, relative to 1 or more, for objectives of about 0."""
+        """Return the `tol` of `minimize`, which ends runs whose minimum is about 0.
+
+        `minimize` multiplies it by max(1, objective): that is never above the gap that is allowed.
+        """
         # None where it would be zero: then a constant fits, and only a gap of zero is small enough.
         return None if self.aim is None else self.aim * min(1.0, self.floor) or None
 
@@ -258,7 +261,7 @@ def _solve_model(
     result = minimize(
         model,
         start,
-        penalty=L1(problem.l1) if problem.l1 > 0.0 else None,  # which leaves the intercept out
+        penalty=L1(problem.l1) if problem.l1 > 0.0 else None,  # not of the intercept
         feasible_set=problem.feasible_set,
         rng=seed,
         **options,

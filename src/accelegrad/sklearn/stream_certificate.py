@@ -30,7 +30,7 @@ class StreamCertificate:
         self._sums: list[_Sums] = []
 
     def add(self, X: Any, y: Any, sample_weight: Any = None) -> None:
-        """Add a chunk, of which rows without weight are left out."""
+        """Add a chunk, without the rows that have no weight."""
         estimator = self._estimator
         data = estimator._prepared(estimator._checked_data(X, y, sample_weight, reset=False))
         if not data.y.size:
@@ -73,7 +73,7 @@ class _Sums:
             value, _ = model.value_and_gradient(x)
             self._loss += weight * (value - 0.5 * float(x @ problem.l2_slope(x)))
             return
-        seen = model.evaluate(x)
+        seen = model.at(x)
         sums = DualSums.of(model, seen.derivatives, mean_loss=seen.mean_loss, weight=weight)
         self._dual = sums if self._dual is None else self._dual + sums
 

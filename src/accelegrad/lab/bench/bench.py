@@ -45,35 +45,7 @@ MINIMUM_SECONDS = 30.0  # for the search for one minimum
 
 @dataclass(frozen=True)
 class BenchRequest:
-    """What the user asked for.
-
-    Parameters
-    ----------
-    out : Path
-        A folder for the page, the tables, the figures and the results.
-    sets : sequence of str
-        Names of data sets; by default all of ACCELEGRAD_DATA, or generated ones.
-    losses : sequence of str
-        Losses; by default all seven.
-    strengths : sequence of float
-        l2 times the number of rows; 0 for absolute and quantile losses alone.
-    solvers : sequence of str
-        Solvers; by default all, and with `quick` all that do not have to compile for long. Ours
-        always runs.
-    time_limit : float
-        The most seconds that one run may take. Others may take five times our longest run at most
-        (but a second in any case).
-    rows : int
-        Of larger sets, a random sample of so many rows is taken; 0: all rows.
-    relative : str
-        What accuracies are relative to: "start", P(0) - P*, or "minimum", P*.
-    quick : bool
-        Small generated sets (unless `sets` names others) and a time limit of half a second.
-    resume : bool
-        Go on with the results that are there.
-    progress : bool
-        Whether to show progress bars.
-    """
+    """What the user asked for: `accelegrad bench --help` says what each option means."""
 
     out: Path
     sets: Sequence[str] = ()

@@ -209,9 +209,13 @@ def _within_one(X: Any) -> tuple[Any, str]:
 # -- generated sets --------------------------------------------------------------------------------
 
 
-def _text(name: str, n: int, d: int, nnz: int, most_rows: int) -> DataSet:
+Generated = tuple[Any, Vector]  # X and y
+
+
+def made_text(n: int, d: int, nnz: int) -> Generated:
+    """Make sparse rows of two classes, as documents have them."""
     made = sparse_text(n, d, nnz, seed=0)
-    return prepared(name, made.X, made.y, most_rows)
+    return made.X, made.y
 
 
 def _correlated(rng: np.random.Generator, n: int, d: int) -> Matrix:
@@ -220,38 +224,45 @@ def _correlated(rng: np.random.Generator, n: int, d: int) -> Matrix:
     return np.asarray(rng.standard_t(4, (n, d)) @ mixing, dtype=np.float64)
 
 
-def _two_classes(name: str, n: int, d: int, most_rows: int) -> DataSet:
+def made_classes(n: int, d: int) -> Generated:
+    """Make two classes that overlap."""
     rng = np.random.default_rng(1)
     X = _correlated(rng, n, d)
     margins = X @ rng.standard_normal(d) / np.sqrt(d) + rng.logistic(size=n)
-    return prepared(name, X, np.where(margins > 0, 1.0, -1.0), most_rows)
+    return X, np.where(margins > 0, 1.0, -1.0)
 
 
-def _numbers(name: str, n: int, d: int, most_rows: int) -> DataSet:
+def made_numbers(n: int, d: int) -> Generated:
     """Make a regression whose noise has heavy tails and grows with the first column."""
     rng = np.random.default_rng(2)
     X = _correlated(rng, n, d)
     noise = rng.standard_t(3, n) * (0.5 + 0.2 * np.abs(X[:, 0]))
-    return prepared(name, X, X @ rng.standard_normal(d) / np.sqrt(d) + noise, most_rows)
+    return X, X @ rng.standard_normal(d) / np.sqrt(d) + noise
 
 
-def _named(*made: tuple[str, Callable[..., DataSet], tuple[int, ...]]) -> dict[str, Source]:
-    return {name: partial(make, name, *shape) for name, make, shape in made}
+def _generated(
+    name: str, make: Callable[..., Generated], shape: tuple[int, ...], most_rows: int
+) -> DataSet:
+    return prepared(name, *make(*shape), most_rows)
+
+
+def _named(*made: tuple[str, Callable[..., Generated], tuple[int, ...]]) -> dict[str, Source]:
+    return {name: partial(_generated, name, make, shape) for name, make, shape in made}
 
 
 BUILT_IN: Mapping[str, Source] = _named(
-    ("text-20k", _text, (20_242, 47_236, 74)),
-    ("text-2k", _text, (2_000, 10_000, 50)),
-    ("classes-50k", _two_classes, (50_000, 20)),
-    ("classes-5k", _two_classes, (5_000, 60)),
-    ("classes-wide", _two_classes, (200, 2_000)),
-    ("numbers-45k", _numbers, (45_000, 9)),
-    ("numbers-20k", _numbers, (20_640, 8)),
-    ("numbers-5k", _numbers, (5_000, 30)),
-    ("numbers-500", _numbers, (500, 13)),
+    ("text-20k", made_text, (20_242, 47_236, 74)),
+    ("text-2k", made_text, (2_000, 10_000, 50)),
+    ("classes-50k", made_classes, (50_000, 20)),
+    ("classes-5k", made_classes, (5_000, 60)),
+    ("classes-wide", made_classes, (200, 2_000)),
+    ("numbers-45k", made_numbers, (45_000, 9)),
+    ("numbers-20k", made_numbers, (20_640, 8)),
+    ("numbers-5k", made_numbers, (5_000, 30)),
+    ("numbers-500", made_numbers, (500, 13)),
 )
 SMALL: Mapping[str, Source] = _named(
-    ("text-small", _text, (1_000, 4_000, 30)),
-    ("classes-small", _two_classes, (2_000, 20)),
-    ("numbers-small", _numbers, (2_000, 10)),
+    ("text-small", made_text, (1_000, 4_000, 30)),
+    ("classes-small", made_classes, (2_000, 20)),
+    ("numbers-small", made_numbers, (2_000, 10)),
 )

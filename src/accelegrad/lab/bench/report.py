@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 import os
 import platform
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from accelegrad.lab.bench.problems import SUITE_LOSSES
 from accelegrad.lab.bench.profile import geometric_mean, profile
@@ -20,7 +18,7 @@ from accelegrad.lab.bench.summary import claims, figure_name, losses_of_ours
 from accelegrad.lab.engine.content import Curve, Figure, Panel, Report
 from accelegrad.lab.engine.peers import SOLVERS
 from accelegrad.lab.report.report import versions, write_report
-from accelegrad.lab.report.tables import put, table_lines
+from accelegrad.lab.report.tables import csv_text, put, table_lines
 
 if TYPE_CHECKING:
     from accelegrad.lab.bench.bench import BenchRequest
@@ -28,19 +26,9 @@ if TYPE_CHECKING:
 WIDEST = 1000.0  # the factor at which profiles end
 RELATIVE = {"start": "P(0) - P*", "minimum": "P*"}
 COLUMNS = (
-    "problem",
-    "data",
-    "rows",
-    "columns",
-    "loss",
-    "l2",
-    "accuracy",
-    "solver",
-    "seconds",
-    "ratio",
-    "status",
-    "tuning seconds",
-)
+    "problem", "data", "rows", "columns", "loss", "l2", "accuracy", "solver", "seconds", "ratio",
+    "status", "tuning seconds",
+)  # fmt: skip
 
 
 def write_bench_report(
@@ -261,32 +249,17 @@ def _minima(suite: Suite) -> dict[str, str]:
 
 
 def _table_csv(suite: Suite) -> str:
-    text = io.StringIO(newline="")
-    rows = csv.DictWriter(text, COLUMNS, lineterminator="\n")
-    rows.writeheader()
+    rows = []
     for accuracy in suite.accuracies:
         found = suite.ratios(accuracy)
         for key, by in suite.times(accuracy).items():
+            one = suite.problems[key]
+            about = [key, one.data, one.rows, one.columns, one.loss, one.strength / one.rows]
             for name, seconds in by.items():
-                measured = {"accuracy": accuracy, "seconds": seconds, "ratio": found[key][name]}
-                rows.writerow({**_about(suite, key, name), **measured})
-    return text.getvalue()
-
-
-def _about(suite: Suite, key: str, name: str) -> dict[str, Any]:
-    """Return what a line of the table says of a problem and a solver at every accuracy."""
-    one, record = suite.problems[key], suite.records[key, name]
-    return {
-        "problem": key,
-        "data": one.data,
-        "rows": one.rows,
-        "columns": one.columns,
-        "loss": one.loss,
-        "l2": one.strength / one.rows,
-        "solver": name,
-        "status": record.status,
-        "tuning seconds": record.tuning,
-    }
+                record = suite.records[key, name]
+                measured = [accuracy, name, seconds, found[key][name], record.status, record.tuning]
+                rows.append([*about, *measured])
+    return csv_text(COLUMNS, rows, end="\n")
 
 
 def markdown(suite: Suite, report: Report) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
 
 from accelegrad.lab.bench.profile import geometric_mean
 from accelegrad.lab.bench.results import Measured, Suite
@@ -16,26 +15,6 @@ SOURCE = "this benchmark"
 MANY_ROWS = 20_000
 AHEAD = 100.0  # times as fast as QuantileRegressor
 EXACT = 1e-9  # relative: what is below is rounding
-
-
-class Against(NamedTuple):
-    """Our time over another's, by problem; a time that is infinite is one not reached."""
-
-    ours: Mapping[str, float]
-    other: Mapping[str, float]
-    limits: Mapping[str, float]  # what the other was allowed
-
-    @property
-    def ratios(self) -> dict[str, float]:
-        """Ours over the other; 0 where only the other failed, inf where ours did."""
-        found = {}
-        for key, other in self.other.items():
-            ours = self.ours[key]
-            if math.isfinite(ours):
-                found[key] = ours / other
-            elif math.isfinite(other):
-                found[key] = math.inf
-        return found
 
 
 def claims(suite: Suite) -> list[Claim]:
@@ -117,16 +96,19 @@ def _certified(suite: Suite) -> Claim:
     )
 
 
-def _with_peers(
-    suite: Suite, wanted: Callable[[Measured], bool], *, tuning: bool = False
+def _over_peers(
+    suite: Suite, wanted: Callable[[Measured], bool], rival: str = "", *, tuning: bool = False
 ) -> dict[str, float]:
-    """Return our time over the best peer's, where there is a peer and somebody solved it.
+    """Return our time at 1e-3 over a rival's, or the best peer's, where either solved the problem.
 
-    `tuning` tells whether the time that a peer takes to be tuned counts.
+    It is 0 where only the rival failed, and infinite where we did. `tuning` tells whether the time
+    that a peer takes to be tuned counts.
     """
     found = {}
     for key, by in suite.times(JUDGED, tuning=tuning).items():
-        others = [seconds for solver, seconds in by.items() if solver not in OWN]
+        others = [seconds for name, seconds in by.items() if name not in OWN]
+        if rival:
+            others = [by[rival]] if rival in by else []
         best = min(others, default=math.nan)
         if wanted(suite.problems[key]) and others and min(best, by[OURS]) < math.inf:
             found[key] = by[OURS] / best if math.isfinite(by[OURS]) else math.inf
@@ -153,7 +135,7 @@ def _smooth_within(
     suite: Suite, factor: float, share: float, name: str, statement: str, threshold: str
 ) -> Claim | None:
     """Return the claim that we are within a factor of the best peer on a share of the problems."""
-    found = _with_peers(suite, lambda one: one.smooth)
+    found = _over_peers(suite, lambda one: one.smooth)
     if not found:
         return None
     held = sum(ratio <= factor for ratio in found.values())
@@ -163,7 +145,7 @@ def _smooth_within(
 
 def _with_tuning(suite: Suite, factor: float) -> list[tuple[str, str]]:
     """Say on how many problems we are within a factor where the tuning of a peer counts."""
-    found = _with_peers(suite, lambda one: one.smooth, tuning=True)
+    found = _over_peers(suite, lambda one: one.smooth, tuning=True)
     held = sum(ratio <= factor for ratio in found.values())
     return [("if the time to tune SGD counts", f"{held} of {len(found)}")]
 
@@ -172,7 +154,7 @@ def _kinked_first(suite: Suite) -> Claim | None:
     def wanted(one: Measured) -> bool:
         return one.loss in ("absolute", "quantile")
 
-    found = _with_peers(suite, wanted)
+    found = _over_peers(suite, wanted)
     if not found:
         return None
     alone = sum(
@@ -196,33 +178,39 @@ def _kinked_first(suite: Suite) -> Claim | None:
 
 
 def _ahead_of_quantile_regressor(suite: Suite) -> Claim | None:
-    pairs = against(suite, "quantile", lambda one: one.rows >= MANY_ROWS)
-    if not pairs.other:
-        return None
     evidence, held = [], 0
-    for key, other in pairs.other.items():
-        at_least = other if math.isfinite(other) else pairs.limits[key]
-        factor = at_least / pairs.ours[key]
+    for key, by in suite.times(JUDGED).items():
+        if "quantile" not in by or suite.problems[key].rows < MANY_ROWS:
+            continue
+        ended = not math.isfinite(by["quantile"])
+        seconds = suite.records[key, "quantile"].limit if ended else by["quantile"]
+        factor = seconds / by[OURS]
         held += factor >= AHEAD
-        more = "" if math.isfinite(other) else "more than "
-        evidence.append((suite.problems[key].shown, f"{more}{factor:.0f} times as fast"))
+        words = f"{'more than ' if ended else ''}{factor:.0f} times as fast"
+        evidence.append((suite.problems[key].shown, words))
+    if not evidence:
+        return None
     return _claim(
         "ahead-of-QuantileRegressor",
         f"From {MANY_ROWS} rows on, the default is at least {AHEAD:.0f} times as fast to 1e-3 as "
         "QuantileRegressor.",
         "All such problems (l2 = 0). A run that was ended counts with the time it was allowed.",
         held,
-        len(pairs.other),
+        len(evidence),
         1.0,
         evidence,
     )
+
+
+def _has_hinge(one: Measured) -> bool:
+    return one.loss == "hinge"
 
 
 def _ahead_of_sgd(suite: Suite) -> Claim | None:
     evidence: list[tuple[str, str]] = []
     ahead: dict[str, bool] = {}
     for name, tuning in (("sgd", False), ("sgd-tuned", True), ("sgd-tuned", False)):
-        found = against(suite, name, lambda one: one.loss == "hinge", tuning=tuning).ratios
+        found = _over_peers(suite, _has_hinge, name, tuning=tuning)
         won = sum(ratio < 1 for ratio in found.values())
         counted = "" if name == "sgd" else f", tuning {'' if tuning else 'not '}counted"
         evidence.append((f"ahead of {SOLVERS[name].shown}{counted}", f"{won} of {len(found)}"))
@@ -245,7 +233,7 @@ def _ahead_of_sgd(suite: Suite) -> Claim | None:
 
 
 def _close_to_linear_svc(suite: Suite) -> Claim | None:
-    found = against(suite, "liblinear", lambda one: one.loss == "hinge").ratios
+    found = _over_peers(suite, _has_hinge, "liblinear")
     if not found:
         return None
     return _claim(
@@ -257,25 +245,6 @@ def _close_to_linear_svc(suite: Suite) -> Claim | None:
         len(found),
         0.5 + 1e-9,
         _mean_ratio(found),
-    )
-
-
-def against(
-    suite: Suite, solver: str, wanted: Callable[[Measured], bool], *, tuning: bool = False
-) -> Against:
-    """Return the times at 1e-3 of ours and of another solver where it takes part.
-
-    `tuning` tells whether the time that it takes to be tuned counts.
-    """
-    chosen = {
-        key: by
-        for key, by in suite.times(JUDGED, tuning=tuning).items()
-        if solver in by and wanted(suite.problems[key])
-    }
-    return Against(
-        {key: by[OURS] for key, by in chosen.items()},
-        {key: by[solver] for key, by in chosen.items()},
-        {key: suite.records[key, solver].limit for key in chosen},
     )
 
 

@@ -10,16 +10,12 @@ from typing import Any
 
 from accelegrad.errors import nearest, real_number, whole_number
 from accelegrad.lab.compare.peers import check_names, chosen_peers, peer_task
-from accelegrad.lab.compare.problem import (
-    data_facts,
-    imported_data,
-    minimum_task,
-    model_of,
-    rows_of,
-)
+from accelegrad.lab.compare.problem import data_facts, imported_data
 from accelegrad.lab.compare.report import Comparison, build_report, save_curves
 from accelegrad.lab.compare.runs import METHODS, STOCHASTIC
+from accelegrad.lab.engine.model_tasks import minimum_task, model_of
 from accelegrad.lab.engine.runner import Progress, run_tasks
+from accelegrad.lab.engine.stored_data import stored_rows
 from accelegrad.lab.engine.tasks import Outcome, Store, Task
 from accelegrad.lab.report.report import write_report
 from accelegrad.problems.losses import LOSSES, make_loss
@@ -27,43 +23,7 @@ from accelegrad.problems.losses import LOSSES, make_loss
 
 @dataclass(frozen=True)
 class CompareRequest:
-    """What the user asked for.
-
-    Parameters
-    ----------
-    data : Path
-        A LIBSVM or CSV file, compressed or not.
-    out : Path
-        A folder for the page, its figures, and the results, which are used again.
-    loss : str
-        A name of the table `accelegrad.problems.losses.LOSSES`.
-    l2 : float, optional
-        The weight of the l2 term; 1/n by default.
-    methods : sequence of str
-        "accelegrad", "adagrad", "universal", "universal-dual", "universal-fast".
-    peers : sequence of str
-        Solvers of scikit-learn by name, or "sklearn" for all that have the same objective.
-    batch_size : int, optional
-        Rows a gradient for AcceleGrad and AdaGrad; by default all.
-    epochs : int
-        How often each of our methods goes through the data.
-    diameter : float, optional
-        The D of AcceleGrad and AdaGrad; by default it is automatic (AdaGrad then is DoG).
-    epsilon : float
-        The accuracy that the universal methods are told, relative to the minimum.
-    target : str or int, optional
-        The column of a CSV file to predict; by default the last.
-    seeds : int
-        How many orders of rows the stochastic runs have.
-    jobs : int
-        Processes. With more than one, runs disturb each other's clocks.
-    quantile, tube, delta : float
-        Parameters of the losses that have one; `tube` is epsilon.
-    peer_seconds : float
-        About how long a peer may take in all.
-    progress : bool
-        Whether to show a progress bar.
-    """
+    """What the user asked for: `accelegrad compare --help` says what each option means."""
 
     data: Path
     out: Path
@@ -79,9 +39,9 @@ class CompareRequest:
     seeds: int = 1
     jobs: int = 1
     quantile: float = 0.5
-    tube: float = 0.1
+    tube: float = 0.1  # the epsilon of the epsilon-insensitive loss
     delta: float = 1.35
-    peer_seconds: float = 20.0
+    peer_seconds: float = 20.0  # about how long a peer may take in all
     progress: bool = True
 
 
@@ -207,11 +167,11 @@ class _Plan:
 
 def _plan(request: CompareRequest, store: Store) -> _Plan:
     data = imported_data(request.data, request.target, request.loss, store)
-    shape = rows_of(data, store).X.shape
-    l2 = 1 / shape[0] if request.l2 is None else float(request.l2)
+    rows = stored_rows(data, store).y.size
+    l2 = 1 / rows if request.l2 is None else float(request.l2)
     model = {"data": data, "loss": request.loss, "options": _loss_options(request), "l2": l2}
     peers, left_out = chosen_peers(request.peers, model_of(model, store))
-    return _Plan(request, data, model, shape[0], peers, left_out)
+    return _Plan(request, data, model, rows, peers, left_out)
 
 
 def _loss_options(request: CompareRequest) -> dict[str, float]:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from accelegrad.errors import nearest
-from accelegrad.lab.compare.problem import minimum_task, model_of
+from accelegrad.lab.engine.model_tasks import minimum_task, model_of
 from accelegrad.lab.engine.peers import COMPARED, SOLVERS, TIGHT, Parameters, Solver
 from accelegrad.lab.engine.tasks import Outcome, Store, Task, task
 from accelegrad.lab.engine.timing import fastest, timed

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,7 +21,7 @@ from accelegrad.lab.engine.recording import NAMES
 from accelegrad.lab.engine.tasks import Outcome
 from accelegrad.lab.paper.regression_experiment import POINTS
 from accelegrad.lab.report.report import versions
-from accelegrad.lab.report.tables import put
+from accelegrad.lab.report.tables import csv_text, put
 from accelegrad.problems.losses import LOSSES
 
 if TYPE_CHECKING:
@@ -134,17 +132,9 @@ class Series:
 
     def curve(self, point: str, most: float) -> Curve:
         """Return what is drawn at a point, without gaps beyond `most`; peers are dashed."""
-        family = self.family
-        return Curve(
-            self.method,
-            self.variant,
-            family.x,
-            np.where(family.at(point) <= most, family.at(point), np.nan),
-            dash="dash" if self.peer else "solid",
-            low=family.low[point] if len(family.statuses) > 1 else None,
-            high=family.high[point] if len(family.statuses) > 1 else None,
-            note=self.note,
-        )
+        curve = self.family.curve(self.method, self.variant, point)
+        y = np.where(curve.y <= most, curve.y, np.nan)
+        return replace(curve, y=y, dash="dash" if self.peer else "solid", note=self.note)
 
     @property
     def has_epochs(self) -> bool:
@@ -531,14 +521,14 @@ def _timing_facts(comparison: Comparison, seconds: float) -> dict[str, str]:
 
 def save_curves(comparison: Comparison, path: Path) -> None:
     """Write every recorded point as CSV, for others to plot; whole or not at all."""
-    text = io.StringIO(newline="")
-    rows = csv.writer(text)
-    rows.writerow(["method", "variant", "seed", *AXES, "P average", "P last"])
-    for series in comparison.series:
-        for seed, columns in enumerate(_recorded(series, comparison)):
-            name = series.method, series.variant, seed
-            rows.writerows([*name, *map(float, row)] for row in zip(*columns, strict=True))
-    put(path, text.getvalue())
+    head = ["method", "variant", "seed", *AXES, "P average", "P last"]
+    rows = (
+        [series.method, series.variant, seed, *map(float, row)]
+        for series in comparison.series
+        for seed, columns in enumerate(_recorded(series, comparison))
+        for row in zip(*columns, strict=True)
+    )
+    put(path, csv_text(head, rows, end="\r\n"))
 
 
 def _recorded(series: Series, comparison: Comparison) -> list[list[Vector]]:

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from accelegrad.lab.compare.problem import model_of
+from accelegrad.front_door import minimize
+from accelegrad.lab.engine.model_tasks import model_of
 from accelegrad.lab.engine.recording import record
 from accelegrad.lab.engine.tasks import Outcome, Store, task
-from accelegrad.minimize import minimize
 
 METHODS = ("accelegrad", "adagrad", "universal", "universal-dual", "universal-fast")
 """What can be compared: linear coupling would need L, and a subgradient method a step size."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from accelegrad.errors import Vector
@@ -88,6 +88,17 @@ class Claim:
     evidence: Sequence[tuple[str, str]]  # (what, number)
     explanation: str = ""  # why it fails or holds in part, where it does
     figure: str = ""  # the name of the figure that shows it
+
+    def beside(self, figures: Iterable[str]) -> Claim:
+        """Return the claim for a page that has these figures, by their names.
+
+        It points to no figure that is not there, and leaves no verdict but a plain one unexplained.
+        """
+        claim = self if self.figure in figures else replace(self, figure="")
+        if claim.verdict is not Verdict.HOLDS and not claim.explanation:
+            words = "Not every part of the test is met; the numbers show which ones are."
+            claim = replace(claim, explanation=words)
+        return claim
 
 
 @dataclass(frozen=True)

@@ -126,7 +126,7 @@ class Family:
         several = len(self.statuses) > 1
         bad = sorted({status for status in self.statuses if status != "MAX_ITER"})
         return Curve(
-            NAMES[method],
+            NAMES.get(method, method),
             variant,
             self.x,
             self.at(point),

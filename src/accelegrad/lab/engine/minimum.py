@@ -86,15 +86,20 @@ def find_minimum(model: LinearModel, seconds: float = math.inf, *, exact: bool =
         found = _by_newton(rows, end, exact=exact)
     elif model.l2 > 0:
         found = (None if exact else _by_liblinear(rows)) or _by_multipliers(rows, end, exact=exact)
-    elif model.n_samples <= LP_ROWS or model.n_features <= LP_COLUMNS:
+    elif fits_highs(model):
         found = _by_linear_programme(rows)
     else:
         found = _by_smoothing(rows)
-    at = model.evaluate(found.x)
+    at = model.at(found.x)
     lower = max(found.lower, at.dual_value) if model.l2 > 0 else found.lower
     return Minimum(
         found.x, at.value, min(lower, at.value), found.solver, time.perf_counter() - begun
     )
+
+
+def fits_highs(model: LinearModel) -> bool:
+    """Tell whether the linear programme of a loss with kinks is solved in a bearable time."""
+    return model.n_samples <= LP_ROWS or model.n_features <= LP_COLUMNS
 
 
 def is_sparse(X: Any) -> bool:

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from accelegrad.errors import Vector
-from accelegrad.lab.engine.minimum import is_sparse, with_short_indices
+from accelegrad.lab.engine.minimum import find_minimum, fits_highs, is_sparse, with_short_indices
 from accelegrad.lab.engine.timing import timed
 from accelegrad.problems.linear_model import LinearModel
 from accelegrad.problems.losses import LOSSES
@@ -427,6 +427,11 @@ def _quantreg(model: LinearModel, setting: float, parameters: Parameters) -> Run
     return run
 
 
+def _dual_programme(model: LinearModel, setting: float, parameters: Parameters) -> Run:  # noqa: ARG001
+    """Return HiGHS on the dual programme, with a constraint a column: as the minima are found."""
+    return lambda: Answer(find_minimum(model).x, 1, converged=True)
+
+
 def _skglm(model: LinearModel, setting: float, parameters: Parameters) -> Run:
     """Return skglm's L-BFGS for smooth losses and its dual coordinate descent for the hinge."""
     if model.loss.name == "hinge":
@@ -476,6 +481,10 @@ def _without_l2(model: LinearModel) -> str:
     if model.l2 == 0:
         return ""
     return "its penalty is an l1 norm, so it has the same objective with l2 = 0 only"
+
+
+def _dual_programme_fits(model: LinearModel) -> str:
+    return _without_l2(model) or ("" if fits_highs(model) else "its linear programme is too large")
 
 
 def _skglm_fits(model: LinearModel) -> str:
@@ -589,6 +598,17 @@ SOLVERS: Mapping[str, Solver] = {
         "statsmodels",
         _without_l2,
         needs="statsmodels",
+    ),
+    "highs-dual": Solver(
+        "HiGHS",
+        dict.fromkeys(_QUANTILE, "scipy.optimize.linprog on the dual programme"),
+        _dual_programme,
+        "dual programme",
+        _dual_programme_fits,
+        direct=True,
+        passes=False,
+        patient=30.0,
+        dash="dash",
     ),
     "huber": Solver(
         "HuberRegressor",

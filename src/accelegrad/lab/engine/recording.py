@@ -14,9 +14,9 @@ import numpy as np
 from scipy.optimize import OptimizeResult
 
 from accelegrad.errors import Vector
+from accelegrad.front_door import minimize
 from accelegrad.lab.engine import minimum
 from accelegrad.lab.engine.tasks import Outcome, log_spaced
-from accelegrad.minimize import minimize
 from accelegrad.problems.linear_model import LinearModel
 from accelegrad.run.result import Status
 

@@ -15,7 +15,7 @@ from accelegrad.errors import Vector
 from accelegrad.lab.engine.tasks import Outcome, Store, Task, task
 
 
-class Rows(NamedTuple):
+class StoredRows(NamedTuple):
     """A data set in memory."""
 
     X: Any
@@ -73,14 +73,14 @@ def make_dataset(parameters: dict[str, Any], store: Store) -> Outcome:  # noqa: 
     return _packed(sparse_text(n, d, nnz, seed=seed))
 
 
-def stored_rows(data: Mapping[str, Any], store: Store) -> Rows:
+def stored_rows(data: Mapping[str, Any], store: Store) -> StoredRows:
     """Return a data set of the store."""
     arrays, facts = store.get(Task("dataset", data))
     X: Any = arrays.get("dense")
     if X is None:
         parts = tuple(arrays[name] for name in ("values", "indices", "indptr"))
         X = sp.csr_matrix(parts, shape=facts["shape"])
-    return Rows(X, arrays["y"], facts["description"])
+    return StoredRows(X, arrays["y"], facts["description"])
 
 
 def without_empty_columns(X: Any) -> Any:

@@ -44,14 +44,6 @@ class PaperProblem:
             return float(np.abs(residual).sum()), self.A.T @ np.sign(residual)
         return float(residual @ residual), 2.0 * (self.A.T @ residual)
 
-    def stochastic_gradient(self, x: Vector, rows: npt.NDArray[np.integer[Any]]) -> Vector:
-        """Return (n / |B|) times the (sub)gradient of the sum over the rows B: unbiased for F's."""
-        A = self.A[rows]
-        residual = A @ x - self.b[rows]
-        slopes = np.sign(residual) if self.p == 1 else 2.0 * residual
-        gradient: Vector = (self.A.shape[0] / len(rows)) * (A.T @ slopes)
-        return gradient
-
     def minimum(self) -> tuple[Vector, float]:
         """Return a minimiser and the minimum, by least squares (p = 2) or a linear program (p = 1).
 

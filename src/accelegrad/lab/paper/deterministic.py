@@ -17,11 +17,11 @@ from accelegrad.lab.engine.recording import NAMES
 from accelegrad.lab.engine.tasks import Task
 from accelegrad.lab.paper.regression_experiment import (
     ADAPTIVE,
+    GAP_FLOOR,
     POINTS,
     PROBLEMS,
     RHOS,
     RIGHT,
-    ROUNDING,
     Families,
     RegressionExperiment,
     data,
@@ -122,7 +122,7 @@ def beats_adagrad(families: Families) -> Claim:
     for p, kind in PROBLEMS.items():
         for point in POINTS:
             ours, theirs = (
-                {rho: families[p, method, rho].final(point, ROUNDING) for rho in RIGHT}
+                {rho: families[p, method, rho].final(point, GAP_FLOOR) for rho in RIGHT}
                 for method in ADAPTIVE
             )
             cells += [ours[rho] <= theirs[rho] for rho in RIGHT]
@@ -219,7 +219,7 @@ def overshoots(families: Families) -> Claim:
 def _finals(families: Families, p: int, method: str) -> dict[str, float]:
     """The final gaps of a searching method by epsilon."""
     return {
-        f"{epsilon:.0e}": families[p, method, epsilon].final("last", ROUNDING)
+        f"{epsilon:.0e}": families[p, method, epsilon].final("last", GAP_FLOOR)
         for epsilon in EPSILONS
     }
 
@@ -312,7 +312,7 @@ def rates(families: Families) -> Claim:
         fitted = {}
         for rho in (1.0, 2.0):
             family = families[p, method, rho]
-            fitted[rho] = slope(family.x["iterations"], family.average, ROUNDING)
+            fitted[rho] = slope(family.x["iterations"], family.average, GAP_FLOOR)
         cells += [value <= limit for value in fitted.values()]
         what = f"{PROBLEMS[p]}, {NAMES[method]}: slope by ρ (wanted ≤ {limit:g})"
         evidence.append((what, cells_text(fitted)))

@@ -8,10 +8,10 @@ import numpy as np
 
 from accelegrad.lab.engine.content import Claim, Curve, Figure, Panel, Verdict
 from accelegrad.lab.engine.experiment import Experiment, Family, Results, Setup, cells_text
+from accelegrad.lab.engine.model_tasks import minimum_task
 from accelegrad.lab.engine.recording import NAMES
 from accelegrad.lab.engine.tasks import Task
 from accelegrad.lab.paper.regression_experiment import POINTS
-from accelegrad.lab.paper.text import minimum_task
 from accelegrad.problems.losses import LOSSES
 
 PAPERS_LOSSES = ("logistic", "hinge")

@@ -18,7 +18,7 @@ RIGHT = tuple(rho for rho in RHOS if rho >= 1)  # K holds the minimiser
 SHADES = dict(zip(RHOS, np.linspace(0.6, 0.0, len(RHOS)).tolist(), strict=True))
 ADAPTIVE = ("accelegrad", "adagrad")
 PROBLEMS = {2: "smooth", 1: "non-smooth"}  # by p
-ROUNDING = 1e-11  # gaps relative to the minimum that are below this are rounding
+GAP_FLOOR = 1e-11  # gaps relative to the minimum that are below this are rounding
 POINTS = {"average": "averaged iterates", "last": "last iterates"}
 
 Families = dict[tuple[int, str, float], Family]

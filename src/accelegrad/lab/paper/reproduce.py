@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -128,7 +128,7 @@ def _report(finished: Finished) -> Report:
         figures += EXPERIMENTS[name].figures(setup, results)
         claims += EXPERIMENTS[name].claims(setup, results)
     drawn = {figure.name for figure in figures}
-    claims = [_presentable(claim, drawn) for claim in claims]
+    claims = [claim.beside(drawn) for claim in claims]
     held = sum(claim.verdict is Verdict.HOLDS for claim in claims)
     how = "at reduced size (--quick)" if request.quick else "at full size"
     return Report(
@@ -141,16 +141,6 @@ def _report(finished: Finished) -> Report:
         figures,
         _facts(finished),
     )
-
-
-def _presentable(claim: Claim, drawn: set[str]) -> Claim:
-    """Point to no figure that is not there, and leave no verdict but a plain one unexplained."""
-    if claim.figure not in drawn:
-        claim = replace(claim, figure="")
-    if claim.verdict is not Verdict.HOLDS and not claim.explanation:
-        words = "Not every part of the test is met; the numbers show which ones are."
-        claim = replace(claim, explanation=words)
-    return claim
 
 
 def _facts(finished: Finished) -> dict[str, dict[str, str]]:

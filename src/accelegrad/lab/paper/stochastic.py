@@ -17,10 +17,10 @@ from accelegrad.lab.engine.tasks import Task
 from accelegrad.lab.paper.deterministic import Deterministic
 from accelegrad.lab.paper.regression_experiment import (
     ADAPTIVE,
+    GAP_FLOOR,
     PROBLEMS,
     RHOS,
     RIGHT,
-    ROUNDING,
     Families,
     RegressionExperiment,
     data,
@@ -277,7 +277,7 @@ def works_without_projection(projected: dict[str, Families], free: dict[str, Fam
         for p, kind in PROBLEMS.items():
             for method in ADAPTIVE:
                 without, with_it = (
-                    {rho: side[p, method, rho].final("average", ROUNDING) for rho in RIGHT}
+                    {rho: side[p, method, rho].final("average", GAP_FLOOR) for rho in RIGHT}
                     for side in (families, projected[setting])
                 )
                 cell = f"{setting}, {kind}, {NAMES[method]}"
@@ -317,7 +317,7 @@ def works_underestimated(free: dict[str, Families]) -> Claim:
     for setting, families in free.items():
         for p, kind in PROBLEMS.items():
             half, right = (
-                families[p, "accelegrad", rho].final("average", ROUNDING) for rho in (0.5, 1.0)
+                families[p, "accelegrad", rho].final("average", GAP_FLOOR) for rho in (0.5, 1.0)
             )
             cells.append(half <= 3 * right)
             what = f"{setting}, {kind}: final gap at ρ = 1/2 / at ρ = 1"

@@ -1,7 +1,9 @@
-"""Tables as Markdown, and files that are written whole: for the lab's pages and the benchmarks."""
+"""Tables as Markdown and CSV, and files written whole: for the lab's pages and the benchmarks."""
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -34,6 +36,13 @@ def number_table(head: Sequence[Any], rows: Iterable[Sequence[Any]]) -> Iterator
 def table_line(cells: Sequence[Any]) -> str:
     """Return one line of a table."""
     return "| " + " | ".join(str(cell).replace("|", "\\|") for cell in cells) + " |"
+
+
+def csv_text(head: Sequence[str], rows: Iterable[Sequence[Any]], *, end: str) -> str:
+    """Return a table as CSV; `end` is what ends a line."""
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator=end).writerows([head, *rows])
+    return text.getvalue()
 
 
 def put(path: Path, content: bytes | str) -> None:

@@ -11,20 +11,21 @@ from pathlib import Path
 from typing import Any, NamedTuple, Unpack
 
 import numpy as np
-from scipy.optimize import Bounds, OptimizeResult
+from scipy.optimize import OptimizeResult
 
 from accelegrad.catalogue import AUTO, MethodOptions
 from accelegrad.choose import Wishes
+from accelegrad.differentiate import LIBRARIES
 from accelegrad.errors import (
     Vector,
     finite_vector,
     nearest,
+    real_array,
     real_number,
     whole_number,
 )
 from accelegrad.problems.linear_model import LinearModel
 from accelegrad.problems.sampling import BatchSampler, GrowingSampler
-from accelegrad.problems.sets import Box
 from accelegrad.proofs.certificate import Certificate, DualCertificate
 from accelegrad.proofs.cuts import CutCertificate
 from accelegrad.proofs.fenchel import Terms
@@ -43,7 +44,11 @@ from accelegrad.run.policies.convexity import Convexity
 from accelegrad.run.policies.growth import BatchGrowth
 from accelegrad.run.policies.restarts import KINDS, Restarts
 from accelegrad.run.progress import Progress
+from accelegrad.scipy_words import constraint_set, hint
 from accelegrad.setting import Setting, constrains, resolve
+
+#: What results hold that has x0's shape
+SHAPED = ("x", "jac", "x_average", "x_last", "x_best")
 
 
 class ProblemArguments(NamedTuple):
@@ -63,6 +68,12 @@ class ProblemArguments(NamedTuple):
         """The linear model, where it is one."""
         return self.fun if isinstance(self.fun, LinearModel) else None
 
+    @property
+    def shape(self) -> tuple[int, ...] | None:
+        """The shape of x0, () for a number; None where it is flat, as it is inside."""
+        shape = np.shape(self.x0)
+        return None if self.model is not None or len(shape) == 1 else shape
+
 
 def minimize(
     fun: Callable[..., Any] | LinearModel | None,
@@ -70,7 +81,9 @@ def minimize(
     *,
     # problem
     args: tuple[Any, ...] = (),
-    jac: bool | Callable[..., Any] = True,
+    jac: bool | str | Callable[..., Any] = True,
+    bounds: Any = None,
+    constraints: Any = (),
     feasible_set: Any = None,
     penalty: Any = None,
     exact: bool = True,
@@ -88,6 +101,7 @@ def minimize(
     tol: float | None = None,
     rtol: float | None = None,
     time_limit: float | None = None,
+    target: float | None = None,
     # output
     output: str = "auto",
     trace: bool = False,
@@ -108,18 +122,27 @@ def minimize(
         ``fun(x, *args)`` returns ``(value, gradient)`` when ``jac=True`` and the value alone when
         `jac` is a function. Any subgradient will do. A `LinearModel` brings its own gradient. None
         with a `jac` function: gradients only, no values and so no certificate.
-    x0 : array of shape (d,)
-        The start. For a LinearModel the default is zero.
+    x0 : array or number
+        The start. The functions get points of its shape, and return gradients of it; sets,
+        penalties and constraints take points flat. For a LinearModel the default is zero.
     args : tuple
         More arguments for `fun` and `jac`.
-    jac : True or callable
-        True, or ``jac(x, *args)`` that returns the gradient.
-    feasible_set : set
+    jac : True, callable, "jax" or "torch"
+        True, or ``jac(x, *args)`` that returns the gradient. "jax" or "torch": ``fun(x, *args)`` is
+        a function of one of these libraries that returns the value, and is differentiated by it, in
+        float64.
+    bounds : scipy.optimize.Bounds, or a pair (min, max) per entry of x0
+        Limits of the coordinates, with None or infinite numbers where there are none.
+    constraints : scipy.optimize.LinearConstraint, one or several
+        Linear equations and inequalities. Together with `bounds` they are a feasible set (a
+        `Polyhedron` in general), and x0 is projected onto it.
+    feasible_set : set or "simplex" or "nonnegative"
         A constraint: every returned point lies in it. Any object with ``project(x)`` will do; with
         ``linear_minimum(g)`` and ``diameter`` it serves better.
-    penalty : penalty
+    penalty : penalty or "l1" or "l2"
         A term phi that is added to the function: `L1`, `ElasticNet`, `GroupL2`, `NuclearNorm`, or
-        any object with ``prox(x, step)`` and ``value(x)``. A LinearModel's intercept is left out of
+        any object with ``prox(x, step)`` and ``value(x)``; "l1" is the l1 norm, "l2" half the
+        squared norm. A LinearModel's intercept is left out of
         it. ``fun`` and ``gap`` in the result are those of the sum, ``jac`` is f's alone.
     exact : bool
         False: the gradients are noisy (unbiased). Then nothing is certified, and the average is
@@ -191,6 +214,9 @@ def minimize(
         Stop when the certified gap is at most ``rtol * |f|``, however small f is.
     time_limit : float
         Stop after this number of seconds.
+    target : float
+        Stop when the value is at most this number (`Status.TARGET_REACHED`), or when the lower
+        bound proves that no point has such a value (`Status.TARGET_IMPOSSIBLE`).
 
     Output
     ------
@@ -245,15 +271,17 @@ def minimize(
     project_y = parameters.pop("project_y", None)
     noisy = batch_size is not None
     problem = ProblemArguments(fun, x0, args, jac, exact, batch_size, replacement, rng)
+    problem, feasible_set = _constrained(problem, feasible_set, bounds, constraints)
     wishes = Wishes(method, parameters, feasible_set, project_y, penalty, scale, noisy, restart)
     run_options = Options(
         max_iter=whole_number("max_iter", max_iter, least=1),
         tol=_positive("tol", tol),
         rtol=_positive("rtol", rtol),
         time_limit=_positive("time_limit", time_limit),
+        target=None if target is None else real_number("target", target),
         output=_choice("output", output, OUTPUTS),
         exact=exact and not noisy,
-        callback=None if callback is None else _scipy_callback(callback),
+        callback=None if callback is None else _scipy_callback(callback, problem.shape),
         callback_at=None if callback_at is None else _iterations(callback_at),
         progress=bool(progress),
         trace=bool(trace),
@@ -279,6 +307,27 @@ def _solve(
         run.resume(resume)
     result = run()
     result.update(method=setting.choice.name, reason=setting.choice.reason)
+    return _shaped(result, problem.shape)
+
+
+def _constrained(
+    problem: ProblemArguments, feasible_set: Any, bounds: Any, constraints: Any
+) -> tuple[ProblemArguments, Any]:
+    """Return SciPy's bounds and constraints as a set, and the start in it, as SciPy clips it."""
+    start = _start(problem.x0, problem.model)
+    shape = np.shape(start if problem.shape is None else problem.x0)
+    chosen = constraint_set(feasible_set, bounds, constraints, shape)
+    if chosen is feasible_set:
+        return problem, feasible_set
+    return problem._replace(x0=chosen.project(start).reshape(shape)), chosen
+
+
+def _shaped(result: OptimizeResult, shape: tuple[int, ...] | None) -> OptimizeResult:
+    """Return a result with points as the user gave the start."""
+    if shape is not None:
+        for name in SHAPED:
+            if result.get(name) is not None:
+                result[name] = result[name].reshape(shape)[()]
     return result
 
 
@@ -300,7 +349,8 @@ def _built_run(
         setting,
         model,
         judged=oracle.exact_values or judge is not None,
-        often=options.has_goal or wishes.restart is not None,
+        often=options.has_end or wishes.restart is not None,
+        goal=options.goal,
         feasible=wishes.project_y is not False,
     )
     _check_needs(setting.rule, oracle, options, certificate)
@@ -359,7 +409,8 @@ def _refuse_unknown(inside: Mapping[str, Any], keywords: Mapping[str, Any]) -> N
     for name in keywords:
         if name not in valid:
             allowed = {*_arguments(), *valid} - {"fun"}
-            raise TypeError(f"minimize has no option {name!r}: {nearest(name, allowed)}")
+            instead = hint(name) or nearest(name, allowed)
+            raise TypeError(f"minimize has no option {name!r}: {instead}")
         if name in inside:
             raise TypeError(f"{name} is given twice: as a keyword and in options.")
     for name in inside:
@@ -367,7 +418,7 @@ def _refuse_unknown(inside: Mapping[str, Any], keywords: Mapping[str, Any]) -> N
             continue
         if name in _arguments():
             raise TypeError(f"{name} belongs to no method: give it as {name}=..., not in options.")
-        raise TypeError(f"options has no {name!r}: {nearest(str(name), valid)}")
+        raise TypeError(f"options has no {name!r}: {hint(str(name)) or nearest(str(name), valid)}")
 
 
 def _arguments() -> list[str]:
@@ -383,7 +434,7 @@ def _start(x0: Any, model: LinearModel | None) -> Vector:
     if model is None:
         if x0 is None:
             raise TypeError("x0 is missing: give the point to start from.")
-        return finite_vector("x0", x0)
+        return finite_vector("x0", np.ravel(real_array("x0", x0)))
     if x0 is None:
         return np.zeros(model.n_parameters)
     start = finite_vector("x0", x0)
@@ -417,16 +468,19 @@ def _oracle(problem: ProblemArguments) -> Oracle:
         raise ValueError("batch_size needs a LinearModel; for noisy gradients give exact=False.")
     if fun is not None and not callable(fun):
         raise TypeError(f"fun must be a function, a LinearModel or None, not {fun!r}.")
+    if isinstance(jac, str) and jac in LIBRARIES and fun is not None:
+        fun, jac = LIBRARIES[jac](fun), True
     if jac is not True and not callable(jac):
         raise TypeError(
-            f"jac must be True (fun returns value and gradient) or a function, not {jac!r}."
+            "jac must be True (fun returns value and gradient), a function, 'jax' or 'torch', "
+            f"not {jac!r}; ag.check_gradient says whether a gradient is right."
         )
     if fun is None and jac is True:
         raise TypeError("fun is None: jac must be a function that returns the gradient.")
     if not isinstance(problem.args, tuple):
         raise TypeError(f"args must be a tuple, not {problem.args!r}.")
     separate = None if jac is True else jac
-    return FunctionOracle(fun, separate, problem.args, exact=problem.exact)
+    return FunctionOracle(fun, separate, problem.args, exact=problem.exact, shape=problem.shape)
 
 
 def _oracle_of_rows(setting: Setting, problem: ProblemArguments, goal: Goal) -> ModelOracle:
@@ -474,11 +528,18 @@ def _generator(rng: Any) -> np.random.Generator:
 
 
 def _certificate(
-    setting: Setting, model: LinearModel | None, *, judged: bool, often: bool, feasible: bool
+    setting: Setting,
+    model: LinearModel | None,
+    *,
+    judged: bool,
+    often: bool,
+    goal: Goal,
+    feasible: bool,
 ) -> Certificate:
     """Return what collects the proof.
 
-    `often` asks for expensive bounds more often; `feasible` says whether all points are in the set.
+    `often` asks for expensive bounds more often, and far from the `goal` cheaper ones come less
+    often; `feasible` says whether all points are in the set.
     """
     if not judged:
         return Certificate(None, None)
@@ -489,7 +550,7 @@ def _certificate(
     dual = None
     if model is not None and (feasible or not constrains(setting.feasible_set)):
         bounds = _model_dual(setting, model)
-        dual = DualCertificate(bounds, often=often) if bounds is not None else None
+        dual = DualCertificate(bounds, often=often, goal=goal) if bounds is not None else None
     # A guessed region has nothing to add to a bound that holds everywhere and gets tight.
     guessed = region is not None and region.growing
     if region is None or (guessed and dual is not None and dual.gets_tight):
@@ -577,7 +638,9 @@ def _checkpoint_path(given: str | os.PathLike[str]) -> Path:
     return path
 
 
-def _scipy_callback(callback: Callable[..., Any]) -> Callable[[OptimizeResult], Any]:
+def _scipy_callback(
+    callback: Callable[..., Any], shape: tuple[int, ...] | None
+) -> Callable[[OptimizeResult], Any]:
     """Follow SciPy: an argument named intermediate_result gets the result, any other one x."""
     if not callable(callback):
         raise TypeError(f"callback must be a function, not {callback!r}.")
@@ -586,8 +649,8 @@ def _scipy_callback(callback: Callable[..., Any]) -> Callable[[OptimizeResult], 
     except ValueError:  # a builtin without a signature
         names = set()
     if "intermediate_result" in names:
-        return lambda result: callback(intermediate_result=result)
-    return lambda result: callback(result.x)
+        return lambda result: callback(intermediate_result=_shaped(result, shape))
+    return lambda result: callback(_shaped(result, shape).x)
 
 
 def scipy_method(
@@ -604,32 +667,18 @@ def scipy_method(
 ) -> OptimizeResult:
     """`minimize` for SciPy: ``scipy.optimize.minimize(fun, x0, jac=True, method=scipy_method)``.
 
-    Bounds become a `Box`; the options are those of `accelegrad.minimize`, and SciPy's ``maxiter``
-    and ``disp`` are understood.
+    Bounds and linear constraints become a set; the options are those of `accelegrad.minimize`, and
+    SciPy's ``maxiter`` and ``disp`` are understood.
     """
     if not callable(jac):
         raise ValueError(
             f"jac is {jac!r}: accelegrad needs gradients, so give jac=True or jac=callable."
         )
-    if constraints:
-        raise ValueError(
-            "constraints are not supported; use bounds, or options={'feasible_set': ...}."
-        )
     if hess is not None or hessp is not None:
         warnings.warn("hess and hessp are not used by accelegrad.", RuntimeWarning, stacklevel=3)
-    if bounds is not None:
-        if "feasible_set" in options:
-            raise ValueError("bounds and options['feasible_set'] cannot both be given.")
-        options["feasible_set"] = _box(bounds, np.shape(x0))
     if "maxiter" in options:
         options["max_iter"] = options.pop("maxiter")
     if "disp" in options:
         options["progress"] = options.pop("disp")
-    return minimize(fun, x0, args=args, jac=jac, callback=callback, **options)
-
-
-def _box(bounds: Any, shape: tuple[int, ...]) -> Box:
-    if not isinstance(bounds, Bounds):
-        pairs = [(-np.inf if lo is None else lo, np.inf if hi is None else hi) for lo, hi in bounds]
-        bounds = Bounds(*np.array(pairs, dtype=float).T)
-    return Box(np.broadcast_to(bounds.lb, shape), np.broadcast_to(bounds.ub, shape))
+    limits = {"bounds": bounds, "constraints": constraints}
+    return minimize(fun, x0, args=args, jac=jac, callback=callback, **limits, **options)

@@ -1,0 +1,71 @@
+"""Functions of JAX or torch, differentiated: the only place that imports these packages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from accelegrad.errors import Vector
+
+#: fun(x, *args) -> (value, gradient)
+ValueAndGradient = Callable[..., tuple[float, Vector]]
+
+
+def with_jax(fun: Callable[..., Any]) -> ValueAndGradient:
+    """Return value and gradient of a function of JAX, in float64 whatever JAX's setting is."""
+    jax = _imported("jax")
+    both = jax.value_and_grad(fun)
+
+    def value_and_gradient(x: Any, *args: Any) -> tuple[float, Vector]:
+        with jax.enable_x64(True):
+            value, gradient = both(jax.numpy.asarray(x, dtype=np.float64), *args)
+        return float(value), np.asarray(gradient, dtype=np.float64)
+
+    return value_and_gradient
+
+
+def with_torch(fun: Callable[..., Any]) -> ValueAndGradient:
+    """Return value and gradient of a function of torch, of a float64 tensor."""
+    torch = _imported("torch")
+
+    def value_and_gradient(x: Any, *args: Any) -> tuple[float, Vector]:
+        tensor = torch.tensor(np.asarray(x), dtype=torch.float64, requires_grad=True)
+        with torch.enable_grad():
+            value = fun(tensor, *args)
+            if not isinstance(value, torch.Tensor):
+                raise TypeError(
+                    f"fun must return a tensor of one number when jac='torch', not {value!r}."
+                )
+            if value.requires_grad:
+                (gradient,) = torch.autograd.grad(value, tensor, allow_unused=True)
+            else:
+                gradient = None  # a constant
+        if gradient is None:
+            gradient = torch.zeros_like(tensor)
+        return float(value.detach()), gradient.numpy()
+
+    return value_and_gradient
+
+
+def _imported(package: str) -> Any:
+    try:
+        if package == "jax":
+            import jax
+
+            return jax
+        import torch
+
+        return torch
+    except ImportError as error:
+        raise ImportError(
+            f"jac={package!r} needs {package}, which is not installed: pip install {package}."
+        ) from error
+
+
+#: The names that `jac` may have
+LIBRARIES: dict[str, Callable[[Callable[..., Any]], ValueAndGradient]] = {
+    "jax": with_jax,
+    "torch": with_torch,
+}

@@ -1,0 +1,401 @@
+r"""Is a (sub)gradient right, and the function convex? What can be said from values at some points.
+
+Of a convex function every subgradient g at x has, for every y,
+
+.. math:: f(y) \ge f(x) + \langle g, y - x \rangle,
+
+at kinks too. With y on both sides of x this brackets <g, v> by the two directional differences, and
+where the function is smooth both tend to it: a gradient that is wrong by a factor of 1.01 violates
+one of them. Which is to blame is seen without the gradient: a function whose value at x is above
+the mean of those on both sides is not convex. Rounding is measured where it matters: by how much
+values change when x changes in its last digits.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from accelegrad.differentiate import LIBRARIES
+from accelegrad.errors import Vector, finite_vector, real_array, real_number, whole_number
+from accelegrad.problems.rounding import SMALLEST, UNIT, growth
+from accelegrad.problems.sets import as_feasible_set
+from accelegrad.problems.squares import norm
+from accelegrad.run.oracle import checked_gradient, checked_value, split_pair
+
+#: Distances at which differences are taken, in radii
+DISTANCES = tuple(10.0**-power for power in range(8))
+#: Random directions at each point, and single coordinates at most, besides the gradient itself
+DIRECTIONS, COORDINATES = 3, 6
+#: Times that a point is evaluated again, and times that its last digits are changed
+REPEATS, SHAKES = 2, 4
+#: The last digits: as many units of rounding. Sums of many terms lose that much too.
+SHAKEN = 8.0
+#: What was measured of rounding is a sample: this many times as much is allowed for.
+ALLOWED = 32.0
+#: Gradients that change by more than this share of their size, with the last digits of x, do so at
+#: a kink, and not by rounding.
+KINK = 1e-6
+#: A value whose last digits change by more than this share of what it changes by over the radius
+#: is noisy.
+NOISY = 1e-5
+#: Calls at the same point may differ by this share of the values: threads add up in any order.
+REPEATABLE = 1e-12
+#: How exact a slope by differences has to be to say what factor a gradient is wrong by.
+EXACT = 0.05
+#: How exact one has to be to say that the gradient is right.
+AGREEING = 1e-3
+#: How far factors may differ where they are one, relative; differences leave that much.
+SAME_RATIO = 1e-4
+
+
+class Violation(NamedTuple):
+    """A pair of points at which f(y) >= f(x) + <g(x), y - x> does not hold."""
+
+    x: Any
+    y: Any
+    amount: float
+    allowed: float
+
+
+@dataclass(frozen=True)
+class GradientCheck:
+    """What `check_gradient` has found; it prints in words and is true if nothing is wrong.
+
+    Attributes
+    ----------
+    ok : bool
+        Whether nothing was found.
+    cause : str
+        "" or the likely cause: "noisy", "sign", "scaled", "gradient", "not convex" or "not finite".
+    message : str
+        What was found, in words.
+    noise : float
+        By how much values differ between calls at the same point.
+    ratio : float
+        True slopes divided by those that the gradient gives, where all agree on it; else NaN.
+    violations : list of Violation
+        Points x and y at which the inequality of convexity does not hold, the worst first.
+    n_points, n_calls, n_left_out : int
+        Points looked at, calls of the function, and points without a finite value.
+    """
+
+    ok: bool
+    cause: str
+    message: str
+    noise: float
+    ratio: float
+    violations: list[Violation]
+    n_points: int
+    n_calls: int
+    n_left_out: int
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+    def __str__(self) -> str:
+        lines = [self.message]
+        lines += [
+            f"  f(y) is lower than f(x) + <g(x), y - x> by {one.amount:.3g}, where rounding "
+            f"explains {one.allowed:.1g}: x = {_short(one.x)}, y = {_short(one.y)}"
+            for one in self.violations[:3]
+        ]
+        left_out = f", {self.n_left_out} without a finite value left out" * bool(self.n_left_out)
+        lines.append(f"  ({self.n_points} points{left_out}, {self.n_calls} calls)")
+        return "\n".join(lines)
+
+
+def check_gradient(
+    fun: Callable[..., Any],
+    x0: Any,
+    *,
+    args: tuple[Any, ...] = (),
+    jac: bool | str | Callable[..., Any] = True,
+    radius: float | None = None,
+    feasible_set: Any = None,
+    points: int = 10,
+    rng: Any = 0,
+) -> GradientCheck:
+    """Say whether a (sub)gradient is right, the function convex and its values free of noise.
+
+    Nothing but values and gradients at some points is looked at: what is found is wrong indeed, up
+    to rounding, and what is right never counts as wrong; but a mistake in one of many coordinates,
+    or far away, may go unseen.
+
+    Parameters
+    ----------
+    fun, x0, args, jac
+        As for `minimize`.
+    radius : float, optional
+        How far from x0 to look; by default 1 + ||x0||.
+    feasible_set : set, optional
+        Points are looked at within this set only.
+    points : int
+        How many points there are, x0 among them.
+    rng : Generator or int
+        Where the random points come from.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> print(check_gradient(lambda x: (x @ x, 2 * x), np.ones(3)))  # doctest: +ELLIPSIS
+    The gradient is right, and the function convex, as far as was looked.
+      (10 points, ... calls)
+    >>> check_gradient(lambda x: (x @ x, x), np.ones(3)).cause
+    'scaled'
+    """
+    shape = np.shape(x0)
+    start = finite_vector("x0", np.ravel(real_array("x0", x0)))
+    function = _Function(fun, jac, args, shape)
+    far = 1.0 + norm(start) if radius is None else real_number("radius", radius, above=0.0)
+    count = whole_number("points", points, least=1)
+    chosen = None if feasible_set is None else as_feasible_set(feasible_set)
+    project = (lambda x: x) if chosen is None else chosen.project
+    with np.errstate(all="ignore"):  # points may be outside of the function's domain
+        return _Check(function, far, project, np.random.default_rng(rng)).report(start, count)
+
+
+class _Function:
+    """The user's function of flat points, with its calls counted."""
+
+    def __init__(self, fun: Any, jac: Any, args: tuple[Any, ...], shape: tuple[int, ...]) -> None:
+        if isinstance(jac, str) and jac in LIBRARIES:
+            fun, jac = LIBRARIES[jac](fun), True
+        if not callable(fun):
+            raise TypeError(f"fun must be a function, not {fun!r}.")
+        if jac is not True and not callable(jac):
+            raise TypeError(f"jac must be True, a function, 'jax' or 'torch', not {jac!r}.")
+        self._fun, self._jac, self._args, self.shape = fun, jac, args, shape
+        self.calls = 0
+
+    def shaped(self, x: Vector) -> Any:
+        """Return a copy of a point as the user gave the start."""
+        return x.copy().reshape(self.shape)[()]
+
+    def value(self, x: Vector) -> float:
+        self.calls += 1
+        returned = self._fun(self.shaped(x), *self._args)
+        return checked_value(split_pair(returned)[0] if self._jac is True else returned)
+
+    def __call__(self, x: Vector) -> tuple[float, Vector]:
+        if self._jac is not True:
+            gradient = self._jac(self.shaped(x), *self._args)
+            return self.value(x), checked_gradient(gradient, self.shape, "jac")
+        self.calls += 1
+        value, gradient = split_pair(self._fun(self.shaped(x), *self._args))
+        return checked_value(value), checked_gradient(gradient, self.shape, "fun")
+
+
+class _Point(NamedTuple):
+    """A point, what is known there, and what rounding can do to it."""
+
+    x: Vector
+    value: float
+    gradient: Vector
+    value_error: float
+    gradient_error: float
+
+
+class _End(NamedTuple):
+    """A point beside another, its value, and what rounding can do to the comparison."""
+
+    y: Vector
+    value: float
+    allowed: float
+
+
+class _Check:
+    """One check: points, differences around each, and the inequality between all pairs."""
+
+    def __init__(
+        self, function: _Function, radius: float, project: Any, rng: np.random.Generator
+    ) -> None:
+        self.function, self.radius, self.project, self.rng = function, radius, project, rng
+        self.noise = self.shake = 0.0
+        self.left_out = 0
+        self.violations: list[Violation] = []
+        self.bent_down = False  # whether a value is above the mean of those on both sides
+        self.slopes: list[tuple[float, float, float]] = []  # by differences, its error, as given
+
+    def report(self, start: Vector, count: int) -> GradientCheck:
+        """Look at the points and say what was found."""
+        places = [start, *(self._near(start) for _ in range(count - 1))]
+        points = [point for place in places if (point := self._known(place)) is not None]
+        if not points or points[0].x is not places[0]:
+            return self._finish("not finite", "The value or the gradient at x0 is not finite.", 0)
+        for point in points:
+            self._differences(point)
+        for x in points:
+            for y in points:
+                if x is not y:
+                    self._compare(x, y.x, y.value, y.value_error)
+        return self._finish(*self._judgement(points), len(points))
+
+    def _near(self, start: Vector) -> Vector:
+        """Return a random point, a tenth of the radius away or farther."""
+        away = self.rng.standard_normal(start.size)
+        distance = self.radius * 10.0 ** self.rng.uniform(-1, 0)
+        return np.array(self.project(start + distance / norm(away) * away))
+
+    def _known(self, x: Vector) -> _Point | None:
+        """Evaluate a point, again, and with other last digits; None where it is not finite."""
+        value, gradient = self.function(x)
+        if not (math.isfinite(value) and np.isfinite(gradient).all()):
+            self.left_out += 1
+            return None
+        for _ in range(REPEATS):
+            again, other = self.function(x)
+            change = norm(other - gradient) * self.radius
+            self.noise = max(self.noise, abs(again - value), change)
+        digits = SHAKEN * UNIT * (np.abs(x) + self.radius / math.sqrt(x.size))
+        shaken = [self.function(x + s * digits) for s in self.rng.choice([-1, 1], (SHAKES, x.size))]
+        values = [abs(other - value) for other, _ in shaken if math.isfinite(other)]
+        moved = min((norm(g - gradient) for _, g in shaken if np.isfinite(g).all()), default=0.0)
+        length = norm(gradient)
+        kink = moved > KINK * length
+        self.shake = max([self.shake, *values])
+        value_error = ALLOWED * (max(values, default=0.0) + UNIT * abs(value) + SMALLEST)
+        error = growth(x.size) * length + (0.0 if kink else ALLOWED * moved) + SMALLEST
+        return _Point(x, value, gradient, value_error, error)
+
+    def _differences(self, point: _Point) -> None:
+        """Compare the gradient with differences in some directions, on both sides."""
+        for way in self._directions(point.gradient):
+            last = math.nan
+            for distance in DISTANCES:
+                step = distance * self.radius * way
+                ends = [self._end(point, side * step) for side in (1.0, -1.0)]
+                last = self._note(point, ends, last)
+
+    def _end(self, point: _Point, step: Vector) -> _End | None:
+        """Evaluate a point beside another, and compare; None where it is not finite."""
+        y = np.asarray(self.project(point.x + step))
+        value = self.function.value(y)
+        if not math.isfinite(value) or not norm(y - point.x) > 0.0:
+            return None
+        allowed = self._compare(point, y, value, point.value_error)
+        return _End(y, value, allowed)
+
+    def _directions(self, gradient: Vector) -> list[Vector]:
+        size = gradient.size
+        ways = [gradient, *self.rng.standard_normal((DIRECTIONS, size))]
+        ways = [way / norm(way) for way in ways if norm(way) > 0.0]
+        largest = np.argsort(-np.abs(gradient))[: COORDINATES // 2]
+        others = self.rng.permutation(size)[: COORDINATES // 2]
+        for j in range(size) if size <= COORDINATES else sorted({*largest, *others}):
+            unit = np.zeros(size)
+            unit[j] = 1.0
+            ways.append(unit)
+        return ways
+
+    def _note(self, point: _Point, ends: list[_End | None], last: float) -> float:
+        """Compare both sides: return the slope by differences, and keep it where it is exact.
+
+        `last` is that at ten times the distance: where it differs the function is curved.
+        """
+        ahead, behind = ends
+        if ahead is None or behind is None:
+            return math.nan
+        way = ahead.y - behind.y
+        length = norm(way)
+        if norm(ahead.y + behind.y - 2.0 * point.x) > REPEATABLE * length + 4.0 * UNIT * norm(
+            point.x
+        ):
+            return math.nan  # a set has moved one of them
+        allowed = ahead.allowed + behind.allowed
+        bend = ahead.value + behind.value - 2.0 * point.value
+        self.bent_down |= bend < -allowed
+        slope = (ahead.value - behind.value) / length
+        given = float(point.gradient @ way) / length
+        error = abs(slope - last) + (abs(bend) + allowed) / length
+        if error <= EXACT * abs(slope):
+            self.slopes.append((slope, error, given))
+        return slope
+
+    def _compare(self, x: _Point, y: Vector, value: float, error: float) -> float:
+        """Keep the pair if f(y) is too low; return what rounding can explain."""
+        way = y - x.x
+        sizes = float(np.abs(x.gradient) @ np.abs(way))
+        allowed = x.value_error + max(error, x.value_error) + ALLOWED * UNIT * abs(value)
+        allowed += x.gradient_error * norm(way) + growth(way.size) * sizes
+        short = x.value + float(x.gradient @ way) - value
+        if short > allowed:
+            shaped = self.function.shaped
+            self.violations.append(Violation(shaped(x.x), shaped(y), short, allowed))
+        return allowed
+
+    def _judgement(self, points: list[_Point]) -> tuple[str, str]:
+        """Return the likely cause and what to say."""
+        values = [point.value for point in points]
+        reach = max(values) - min(values) + max(norm(p.gradient) for p in points) * self.radius
+        size = max(abs(value) for value in values)
+        if self.noise > REPEATABLE * (size + reach):
+            return "noisy", (
+                f"Calls at the same point differ by up to {self.noise:.2g}: values or gradients "
+                "are noisy. For noisy gradients give exact=False."
+            )
+        if self.shake > NOISY * reach and self.violations:
+            return "noisy", (
+                f"Values change by {self.shake:.2g} when x changes in its last digits: they are "
+                "noisy, or the function has jumps."
+            )
+        if not self.violations:
+            return "", "The gradient is right, and the function convex, as far as was looked."
+        if self.bent_down or self._agrees():
+            return "not convex", ("The function is not convex: it falls below its tangents.")
+        return self._wrong_gradient()
+
+    def _agrees(self) -> bool:
+        """Return whether slopes by differences are those of the gradient, and some are exact."""
+        exact = any(error <= AGREEING * abs(slope) for slope, error, _ in self.slopes)
+        return exact and all(abs(slope - given) <= error for slope, error, given in self.slopes)
+
+    def _wrong_gradient(self) -> tuple[str, str]:
+        ratio = self._ratio()
+        if math.isnan(ratio):
+            return "gradient", (
+                "The gradient is wrong: differences of values do not agree with it, and not by one "
+                "factor."
+            )
+        if abs(ratio + 1.0) <= EXACT * 0.1:
+            return (
+                "sign",
+                "The gradient has the wrong sign: it is the negative of the true one.",
+            )
+        return "scaled", (
+            f"The gradient is wrong by a factor: it should be {ratio:.6g} times what it is."
+        )
+
+    def _ratio(self) -> float:
+        """Return true slopes divided by given ones, NaN unless they agree."""
+        usable = [(slope, error, given) for slope, error, given in self.slopes if given != 0.0]
+        if not usable or len(usable) < len(self.slopes):
+            return math.nan
+        slope, _, given = min(usable, key=lambda one: one[1] / abs(one[0]))
+        ratio = slope / given
+        same = all(
+            abs(slope - ratio * given) <= 2.0 * error + SAME_RATIO * abs(slope)
+            for slope, error, given in usable
+        )
+        return ratio if same else math.nan
+
+    def _finish(self, cause: str, message: str, count: int) -> GradientCheck:
+        return GradientCheck(
+            ok=not cause,
+            cause=cause,
+            message=message,
+            noise=self.noise,
+            ratio=self._ratio(),
+            violations=sorted(self.violations, key=lambda one: -one.amount / one.allowed),
+            n_points=count,
+            n_calls=self.function.calls,
+            n_left_out=self.left_out,
+        )
+
+
+def _short(x: Any) -> str:
+    return np.array2string(np.asarray(x), precision=4, threshold=6, edgeitems=2, separator=", ")

@@ -1,0 +1,119 @@
+"""What a function of the suite is: a callable with its start, its set or penalty, its statement."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from accelegrad.errors import Vector
+from accelegrad.problems.penalties import Penalty
+from accelegrad.problems.sets import FeasibleSet
+
+SMOOTH = "smooth"
+MAX = "max-type"
+KINKS = "sum of kinks"
+SPECTRAL = "eigenvalues"
+CONSTRAINED = "constrained"
+COMPOSITE = "composite"
+KINDS = (SMOOTH, MAX, KINKS, SPECTRAL, CONSTRAINED, COMPOSITE)
+
+Evaluate = Callable[[Vector], tuple[float, Vector]]
+Statement = Callable[[Any, Any], Any]
+
+
+@dataclass(frozen=True)
+class Function:
+    """A convex function, with all that a method or a solver is told of it.
+
+    Parameters
+    ----------
+    fun : callable
+        ``fun(x)`` returns the exact value and one subgradient. It does not change x.
+    x0 : array
+        The start; it lies in the set.
+    statement : callable
+        The whole objective, penalty included, stated anew for CVXPY: ``statement(cp, x)`` returns
+        an expression, where `cp` is the module and x a variable.
+    feasible_set, penalty
+        As `minimize` takes them.
+    limits : callable, optional
+        The set stated anew: ``limits(cp, x)`` returns a list of constraints.
+    equations : (array, array), optional
+        A and b of the set's equations A x = b, for solvers that take equations.
+    slope : callable, optional
+        ``slope(x)`` returns a subgradient of the penalty, for methods without proximal steps.
+    minimum : float, optional
+        The minimum, where a formula gives it.
+    smooth : bool
+        Whether `fun` has a continuous gradient (of f alone, without set and penalty).
+    """
+
+    fun: Evaluate
+    x0: Vector
+    statement: Statement
+    feasible_set: FeasibleSet | None = None
+    penalty: Penalty | None = None
+    limits: Statement | None = None
+    equations: tuple[Vector, Vector] | None = None
+    slope: Callable[[Vector], Vector] | None = None
+    minimum: float | None = None
+    smooth: bool = False
+
+    def value(self, x: Vector) -> float:
+        """Return f(x) + penalty(x)."""
+        value = float(self.fun(x)[0])
+        return value if self.penalty is None else value + self.penalty.value(x)
+
+    def whole(self, x: Vector) -> tuple[float, Vector]:
+        """Return f(x) + penalty(x) and a subgradient of the sum."""
+        value, gradient = self.fun(x)
+        if self.penalty is None or self.slope is None:
+            return value, gradient
+        return value + self.penalty.value(x), gradient + self.slope(x)
+
+
+Builder = Callable[[], Function]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A function by name. `build` makes its data anew, always the same."""
+
+    name: str
+    kind: str
+    words: str
+    build: Builder
+
+
+class Cases(dict[str, Case]):
+    """Cases by name, with a decorator that adds one."""
+
+    def add(self, kind: str, words: str) -> Callable[[Builder], Builder]:
+        """Return the decorator: the builder's name, with hyphens, is the case's."""
+
+        def adding(build: Builder) -> Builder:
+            name = build.__name__.replace("_", "-")
+            self[name] = Case(name, kind, words, build)
+            return build
+
+        return adding
+
+
+def gaussian(seed: int, *shape: int) -> Vector:
+    """Return standard normal numbers, the same on every machine."""
+    return np.random.default_rng(seed).standard_normal(shape)
+
+
+def signs_of(margins: Vector, seed: int, noise: float) -> Vector:
+    """Return labels +1 and -1: the signs of noisy margins, so that no plane separates them."""
+    labels: Vector = np.where(margins + noise * gaussian(seed, margins.size) >= 0, 1.0, -1.0)
+    return labels
+
+
+def max_at(values: Vector) -> tuple[float, int]:
+    """Return the largest entry and where it is."""
+    place = int(values.argmax())
+    return float(values[place]), place

@@ -1,0 +1,422 @@
+"""Polyhedra: linear equations, inequalities and bounds together, as SciPy's constraints are."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+from scipy.optimize import linprog
+
+from accelegrad.errors import Vector, real_array
+from accelegrad.problems.nearest_point import Rows, nearest_point
+from accelegrad.problems.rounding import FEW, ROUNDED_UP, SMALLEST, UNIT, growth
+from accelegrad.problems.sets import NEGLIGIBLE, Box, FeasibleSet, _read_only
+from accelegrad.problems.squares import norm
+
+__all__ = ["Polyhedron"]
+
+#: Times that bounds of coordinates are drawn from the rows and those of other coordinates; chosen.
+PASSES = 5
+#: Linear programs are solved for the bounds of up to this many coordinates, two for each.
+MOST_PROGRAMS = 64
+#: By how much the nearest point found may miss a row, relative to its terms, if there is a point.
+INCONSISTENT = 1e-9
+
+
+class Polyhedron(FeasibleSet):
+    """The polyhedron {u: lower <= A u <= upper}, within bounds of the single coordinates.
+
+    The rows may depend on each other and may be met by few points or by one. They are scaled by
+    powers of two first, so that their units do not matter.
+
+    Parameters
+    ----------
+    A : array_like or sparse matrix
+        One row per constraint; it is kept as a dense matrix.
+    lower, upper : array_like or float
+        The limits of A u: numbers hold for every row, -inf and inf leave a side open, and
+        lower = upper is an equation.
+    bounds : Box or pair (lower, upper), optional
+        The limits of u itself.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> half = Polyhedron([[1.0, 1.0]], -np.inf, 1.0, bounds=(0.0, np.inf))
+    >>> half.project(np.array([2.0, 1.0])).tolist()
+    [1.0, 0.0]
+    """
+
+    costly_minimum = True
+
+    def __init__(
+        self, A: Any, lower: npt.ArrayLike, upper: npt.ArrayLike, bounds: Any = None
+    ) -> None:
+        matrix = _matrix(A)
+        low, high = (_limits(name, given, len(matrix)) for name, given in _sides(lower, upper))
+        box = _box(bounds, matrix.shape[1])
+        _refuse_crossing(low, high)
+        self._rows = _scaled_rows(matrix, low, high, box)
+        self._shape = matrix.shape
+        self._refuse_empty()
+        #: bounds of the coordinates that follow from all the constraints, rounded outwards
+        self._hull = _hull(self._rows)
+        for array in (*self._rows, *self._hull):
+            _read_only(array)
+
+    def _refuse_empty(self) -> None:
+        rows = self._rows
+        point = nearest_point(rows, rows.clip(np.zeros(rows.A.shape[1]))).point
+        missed = np.abs(rows.excess(point))
+        terms = np.abs(rows.A) @ np.abs(point) + _levels(rows)
+        wrong = missed > INCONSISTENT * np.maximum(terms, SMALLEST)
+        if wrong.any() or not np.isfinite(point).all():
+            worst = int(np.argmax(missed))
+            raise ValueError(
+                "no point meets all the constraints: the nearest one found misses a row by "
+                f"{missed[worst]:.3g} (row scaled to about unit length)."
+            )
+
+    @property
+    def dimension(self) -> int:
+        """The number of columns of A."""
+        return int(self._shape[1])
+
+    @property
+    def diameter(self) -> float:
+        """The diameter of a box around it, inf where none is found: no less than its own."""
+        low, high = self._hull
+        with np.errstate(over="ignore"):
+            return norm(high - low) * ROUNDED_UP
+
+    def project(self, x: Vector) -> Vector:
+        """Return the nearest point, by Newton's method on the dual: see `nearest_point`."""
+        rows = self._rows
+        clipped = rows.clip(x)
+        if np.array_equal(clipped, x) and not rows.excess(x).any():
+            return x
+        return nearest_point(rows, x).point
+
+    def linear_minimum(self, g: Vector) -> float:
+        """Return a lower bound on the minimum from HiGHS's multipliers, -inf where there is none.
+
+        It is correct whatever the multipliers are, and the minimum up to rounding if they are
+        right. Where the set is unbounded, parts of g that rounding leaves in an open direction are
+        taken for zero, up to 1e-12 relative.
+        """
+        return self._with_neglected(g)[0]
+
+    def _neglected(self, g: Vector) -> float:
+        return self._with_neglected(g)[1]
+
+    def _with_neglected(self, g: Vector) -> tuple[float, float]:
+        """Return the linear minimum, and the norm of the part of g that it neglects."""
+        size = norm(g)
+        if size == 0.0:
+            return 0.0, 0.0
+        if not math.isfinite(size):
+            return -math.inf, 0.0
+        multipliers = _multipliers(self._rows, g / size)
+        if multipliers is None:
+            return -math.inf, 0.0
+        bound, neglected = _linear_bound(self._rows, self._hull, g / size, multipliers)
+        bound *= size
+        return bound - FEW * UNIT * abs(bound), neglected * size
+
+    def _lagrangian(
+        self, g: Vector, center: Vector, radius: float, theta: float
+    ) -> tuple[float, float]:
+        """Return the distance of u_theta from the centre, and a bound from its multipliers.
+
+        <g, u> = <r, u> + <m, A u> with r = g - A' m, whatever the multipliers m are; the second
+        term is at least the sum of the rows' limits, and the first one is minimised over the box
+        and the ball as for a `Box`, whose projection has no error.
+        """
+        rows = self._rows
+        found = nearest_point(rows, center - g / theta)
+        m = _allowed(rows, -theta * found.multipliers)
+        rest, off = _remainder(rows, g, m)
+        u = rows.clip(center - rest / theta)
+        distance = norm(u - center)
+        fixed, size = _limit_sum(rows, m)
+        ball = 0.5 * theta * (distance - radius) * (distance + radius)
+        reach = norm(center) + radius
+        terms = size + norm(rest) * (norm(u) + reach) + abs(ball)
+        lost = norm(off) * reach + growth(g.size + m.size) * terms
+        bound = float(rest @ u) + fixed + ball - lost
+        return distance, bound if math.isfinite(bound) else -math.inf
+
+    def _scale(self) -> float:
+        rows = self._rows
+        levels = np.concatenate([_levels(rows), _size(rows.box_low), _size(rows.box_high)])
+        return float(levels.max(initial=0.0))
+
+    def __repr__(self) -> str:
+        rows, columns = self._shape
+        low, high = self._rows.box_low, self._rows.box_high
+        bounded = int(np.count_nonzero(np.isfinite(low) | np.isfinite(high)))
+        return f"Polyhedron(A={rows} x {columns} matrix, {bounded} bounded coordinates)"
+
+
+# -- what is given --------------------------------------------------------------------------------
+
+
+def _matrix(A: Any) -> Vector:
+    sparse = sp.issparse(A)
+    matrix = np.array(real_array("A", _dense(A) if sparse else A), dtype=np.float64)
+    if matrix.ndim != 2 or matrix.size == 0:
+        raise ValueError(f"A must be a matrix with entries, but its shape is {matrix.shape}.")
+    if not np.isfinite(matrix).all():
+        row, column = (int(i) for i in np.argwhere(~np.isfinite(matrix))[0])
+        raise ValueError(f"A must be finite, but A[{row}, {column}] is {matrix[row, column]}.")
+    return matrix
+
+
+def _dense(A: Any) -> Any:
+    return A.toarray()
+
+
+def _sides(lower: Any, upper: Any) -> tuple[tuple[str, Any], tuple[str, Any]]:
+    return ("lower", lower), ("upper", upper)
+
+
+def _limits(name: str, given: Any, count: int) -> Vector:
+    """Return one limit per row."""
+    array = np.asarray(real_array(name, given), dtype=np.float64)
+    if array.ndim > 1 or (array.ndim == 1 and array.size != count):
+        raise ValueError(
+            f"{name} must be a number or have one entry per row of A, {count}, but its shape is "
+            f"{array.shape}."
+        )
+    refused = math.inf if name == "lower" else -math.inf
+    wrong = np.atleast_1d(np.isnan(array) | (array == refused))
+    if wrong.any():
+        first = int(np.argmax(wrong))
+        raise ValueError(
+            f"{name} must hold numbers or {-refused}, but {name}[{first}] is {array.flat[first]}."
+        )
+    return np.array(np.broadcast_to(array, count))
+
+
+def _box(bounds: Any, size: int) -> Box:
+    if bounds is None:
+        return Box(-math.inf, math.inf)
+    if not isinstance(bounds, Box):
+        if not isinstance(bounds, (tuple, list)) or len(bounds) != 2:
+            raise TypeError(f"bounds must be a Box or a pair (lower, upper), not {bounds!r}.")
+        bounds = Box(*bounds)
+    box: Box = bounds
+    if box.dimension not in (None, size):
+        raise ValueError(
+            f"bounds must have one entry per column of A, {size}, but there are {box.dimension}."
+        )
+    return box
+
+
+def _refuse_crossing(low: Vector, high: Vector) -> None:
+    if (low > high).any():
+        first = int(np.argmax(low > high))
+        raise ValueError(
+            f"lower must be <= upper, but lower[{first}] is {low[first]} and upper[{first}] is "
+            f"{high[first]}."
+        )
+
+
+def _scaled_rows(matrix: Vector, low: Vector, high: Vector, box: Box) -> Rows:
+    """Return the rows, but for those that say nothing, each times a power of two: no rounding."""
+    lengths = np.array([norm(row) for row in matrix])
+    if ((lengths == 0.0) & ((low > 0.0) | (high < 0.0))).any():
+        first = int(np.argmax((lengths == 0.0) & ((low > 0.0) | (high < 0.0))))
+        raise ValueError(f"no point meets row {first}: A[{first}] is zero, but its limits are not.")
+    kept = (lengths > 0.0) & (np.isfinite(low) | np.isfinite(high))
+    factors = np.ldexp(1.0, -np.frexp(lengths[kept])[1])
+    scaled = np.ascontiguousarray(matrix[kept] * factors[:, None])
+    size = matrix.shape[1]
+    ends = (
+        np.array(np.broadcast_to(end, size), dtype=np.float64) for end in (box.lower, box.upper)
+    )
+    return Rows(scaled, low[kept] * factors, high[kept] * factors, *ends)
+
+
+# -- bounds of coordinates ------------------------------------------------------------------------
+
+
+def _hull(rows: Rows) -> tuple[Vector, Vector]:
+    """Return bounds of the coordinates, rounded outwards; infinite where none are found."""
+    low, high = rows.box_low.copy(), rows.box_high.copy()
+    with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
+        for _ in range(PASSES):
+            tighter = _tightened(rows, low, high)
+            if np.array_equal(tighter[0], low) and np.array_equal(tighter[1], high):
+                break
+            low, high = tighter
+    unbounded = np.flatnonzero(~np.isfinite(high - low))
+    if 0 < unbounded.size <= MOST_PROGRAMS and rows.low.size:
+        return _by_programs(rows, low, high, unbounded)
+    return low, high
+
+
+def _tightened(rows: Rows, low: Vector, high: Vector) -> tuple[Vector, Vector]:
+    """Return the bounds that each row implies for each coordinate, given those of the others."""
+    A = rows.A
+    new_low, new_high = low, high
+    for limit, sign in ((rows.high, 1.0), (rows.low, -1.0)):
+        # sign * A u <= sign * limit: a coordinate gets what the others leave of it.
+        least = np.where(sign * A > 0.0, sign * A * low, sign * A * high)
+        least[A == 0.0] = 0.0
+        infinite = np.isinf(least)
+        finite = np.where(infinite, 0.0, least)
+        others = finite.sum(axis=1, keepdims=True) - finite
+        others_infinite = infinite.sum(axis=1, keepdims=True) - infinite
+        room = sign * limit[:, None] - others
+        size = np.abs(finite).sum(axis=1, keepdims=True) + np.abs(limit)[:, None]
+        room += 2.0 * growth(A.shape[1]) * size
+        known = (others_infinite == 0) & (A != 0.0) & np.isfinite(room)
+        end = np.where(known, room / (sign * A), np.nan)
+        end += 2.0 * UNIT * np.abs(end) * np.sign(sign * A)
+        new_high = np.fmin(
+            new_high,
+            np.fmin.reduce(np.where(sign * A > 0.0, end, math.inf), axis=0, initial=math.inf),
+        )
+        new_low = np.fmax(
+            new_low,
+            np.fmax.reduce(np.where(sign * A < 0.0, end, -math.inf), axis=0, initial=-math.inf),
+        )
+    # Rounding may make them cross where a coordinate has one value.
+    return np.minimum(new_low, new_high), np.maximum(new_low, new_high)
+
+
+def _by_programs(rows: Rows, low: Vector, high: Vector, unbounded: Any) -> tuple[Vector, Vector]:
+    """Return bounds that take linear programs, if they bound every coordinate.
+
+    The multipliers of +-u_j give |u_j| <= M + e max |u_k| over the unbounded k, where e is what
+    rounding leaves: the set is bounded if e < 1, and all of them are at most M / (1 - e).
+    """
+    found: list[tuple[int, float, float, float]] = []
+    zero_low, zero_high = low.copy(), high.copy()
+    zero_low[unbounded] = zero_high[unbounded] = 0.0
+    for j in unbounded:
+        for sign in (1.0, -1.0):
+            unit = np.zeros(low.size)
+            unit[j] = sign
+            m = _multipliers(rows, unit)
+            if m is None:
+                return low, high
+            rest, off = _remainder(rows, unit, m)
+            bound, _ = _linear_bound(rows, (zero_low, zero_high), unit, m)
+            left = float(np.sum(np.abs(rest[unbounded]) + off[unbounded])) * ROUNDED_UP
+            found.append((int(j), sign, bound, left))
+    most_left = max(left for *_, left in found)
+    if not most_left < 0.5:
+        return low, high
+    largest = max(abs(bound) for _, _, bound, _ in found) / (1.0 - most_left) * ROUNDED_UP
+    low, high = low.copy(), high.copy()
+    for j, sign, bound, left in found:
+        end = sign * (bound - left * largest)
+        if sign > 0.0:
+            low[j] = max(low[j], end)
+        else:
+            high[j] = min(high[j], end)
+    return np.minimum(low, high), np.maximum(low, high)
+
+
+# -- lower bounds ---------------------------------------------------------------------------------
+
+
+def _multipliers(rows: Rows, g: Vector) -> Vector | None:
+    """Return multipliers m of the rows for the minimum of <g, u>, None where there is none."""
+    if not rows.low.size:
+        return np.zeros(0)
+    above, below = np.isfinite(rows.high), np.isfinite(rows.low)
+    equal = rows.low == rows.high
+    above, below = above & ~equal, below & ~equal
+    bounds: Any = np.column_stack([rows.box_low, rows.box_high])
+    answer = linprog(
+        g,
+        A_ub=np.vstack([rows.A[above], -rows.A[below]]),
+        b_ub=np.concatenate([rows.high[above], -rows.low[below]]),
+        A_eq=rows.A[equal],
+        b_eq=rows.low[equal],
+        bounds=bounds,
+        method="highs",
+    )
+    if answer.status != 0:
+        return None
+    m = np.zeros(rows.low.size)
+    marginals = np.asarray(answer.ineqlin.marginals)
+    m[above] += marginals[: np.count_nonzero(above)]
+    m[below] -= marginals[np.count_nonzero(above) :]
+    m[equal] = answer.eqlin.marginals
+    return _repaired(rows, g, m, np.asarray(answer.x))
+
+
+def _repaired(rows: Rows, g: Vector, m: Vector, u: Vector) -> Vector:
+    """Return multipliers without HiGHS's tolerance: g - A' m is zero where u is at no bound."""
+    held = m != 0.0
+    inside = (u > rows.box_low) & (u < rows.box_high)
+    if not held.any() or not inside.any():
+        return m
+    rest = g - rows.A.T @ m
+    if np.abs(rest[inside]).max() <= growth(m.size) * np.abs(g).max():
+        return m
+    repaired = m.copy()
+    repaired[held] += np.linalg.lstsq(rows.A[held][:, inside].T, rest[inside], rcond=None)[0]
+    return _allowed(rows, repaired)
+
+
+def _allowed(rows: Rows, m: Vector) -> Vector:
+    """Return multipliers without those that push against an open side."""
+    wrong = ((m > 0.0) & np.isinf(rows.low)) | ((m < 0.0) & np.isinf(rows.high))
+    return np.where(wrong, 0.0, m)
+
+
+def _remainder(rows: Rows, g: Vector, m: Vector) -> tuple[Vector, Vector]:
+    """Return r = g - A' m, and how far rounding can have taken each of its entries."""
+    sizes = np.abs(g) + np.abs(rows.A).T @ np.abs(m)
+    return g - rows.A.T @ m, growth(m.size + 1) * sizes + SMALLEST
+
+
+def _limit_sum(rows: Rows, m: Vector) -> tuple[float, float]:
+    """Return the least of <m, A u> by the rows' limits, and the size of its terms."""
+    held = m != 0.0
+    terms = m[held] * np.where(m > 0.0, rows.low, rows.high)[held]
+    return float(terms.sum()), float(np.abs(terms).sum())
+
+
+def _linear_bound(
+    rows: Rows, hull: tuple[Vector, Vector], g: Vector, m: Vector
+) -> tuple[float, float]:
+    """Return a lower bound on <g, u>, correct for any m, and the norm of what it neglects of g.
+
+    In coordinates without bounds up to `NEGLIGIBLE` is neglected.
+    """
+    m = _allowed(rows, m)
+    rest, off = _remainder(rows, g, m)
+    low, high = hull
+    corner = np.where(rest > 0.0, low, high)
+    reach = np.maximum(np.abs(low), np.abs(high))
+    bounded = np.isfinite(reach)
+    open_end = ~np.isfinite(corner)
+    neglected = open_end & (np.abs(rest) <= NEGLIGIBLE * norm(g))
+    if (open_end & ~neglected).any():
+        return -math.inf, 0.0
+    corner = np.where(open_end, 0.0, corner)
+    fixed, size = _limit_sum(rows, m)
+    terms = rest * corner
+    lost = float(off[bounded] @ reach[bounded])
+    size += float(np.abs(terms).sum()) + lost
+    bound = fixed + float(terms.sum()) - lost - growth(g.size + m.size) * size
+    # What rounding can hide in a coordinate without bounds is neglected too.
+    unsure = np.where(neglected, np.abs(rest) + off, np.where(bounded, 0.0, off))
+    return (bound if math.isfinite(bound) else -math.inf), norm(unsure)
+
+
+def _levels(rows: Rows) -> Vector:
+    return np.maximum(_size(rows.low), _size(rows.high))
+
+
+def _size(limits: Vector) -> Vector:
+    return np.where(np.isfinite(limits), np.abs(limits), 0.0)

@@ -1,0 +1,168 @@
+"""What users of SciPy and CVXPY say, in accelegrad's terms: bounds, constraints, other words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.optimize import Bounds, LinearConstraint
+
+from accelegrad.errors import Vector, real_array
+from accelegrad.problems.polyhedron import Polyhedron
+from accelegrad.problems.sets import Affine, Box, FeasibleSet, Halfspace, Simplex
+
+_GAP = "it is the certified gap that a run stops on"
+#: Options of SciPy's and CVXPY's solvers, and what to give in their place.
+WORDS = {
+    "maxiter": "give max_iter=...",
+    "maxfun": "give max_iter=... or time_limit=...",
+    "maxfev": "give max_iter=... or time_limit=...",
+    "ftol": f"give rtol=... (relative) or tol=...: {_GAP}",
+    "gtol": f"give tol=... or rtol=...: {_GAP}, not the gradient",
+    "xtol": f"give tol=... or rtol=...: {_GAP}, not the step",
+    "xatol": f"give tol=... or rtol=...: {_GAP}, not the step",
+    "fatol": f"give tol=...: {_GAP}",
+    "eps": f"give tol=...: {_GAP}; gradients are not approximated",
+    "eps_abs": f"give tol=...: {_GAP}",
+    "eps_rel": f"give rtol=...: {_GAP}",
+    "abstol": f"give tol=...: {_GAP}",
+    "reltol": f"give rtol=...: {_GAP}",
+    "feastol": "leave it out: every returned point is projected onto the constraints",
+    "disp": "give progress=True",
+    "iprint": "give progress=True",
+    "verbose": "give progress=True",
+    "return_all": "give callback=... or trace=True",
+    "solver": "give method=...",
+    "warm_start": "give x0=...",
+    "x_init": "give x0=...",
+    "hess": "leave it out: second derivatives are not used",
+    "hessp": "leave it out: second derivatives are not used",
+    "finite_diff_rel_step": "leave it out: gradients are not approximated",
+    "f_min": "give target=...",
+    "maxcor": "leave it out: there is no memory of gradients to choose",
+    "maxls": "give max_trials=..., of the universal methods",
+    "learning_rate": "leave it out: step sizes are found; step_size=... is of method='subgradient'",
+    "lr": "leave it out: step sizes are found; step_size=... is of method='subgradient'",
+    "seed": "give rng=...",
+    "random_state": "give rng=...",
+}
+
+
+def hint(name: str) -> str | None:
+    """Return what to give in the place of another library's word, None if it is not known."""
+    instead = WORDS.get(name)
+    return None if instead is None else f"it is another library's word; {instead}."
+
+
+def constraint_set(feasible_set: Any, bounds: Any, constraints: Any, shape: tuple[int, ...]) -> Any:
+    """Return the feasible set that is given in one way or the other, for points of this shape."""
+    rows = _linear_constraints(constraints)
+    if bounds is None and not rows:
+        return feasible_set
+    if feasible_set is not None:
+        given = "bounds" if bounds is not None else "constraints"
+        raise ValueError(
+            f"{given} and feasible_set cannot both be given; Polyhedron(A, lower, upper, bounds) "
+            "is a set that holds bounds and rows."
+        )
+    box = None if bounds is None else _box(bounds, shape)
+    if not rows:
+        assert box is not None
+        return box
+    return _simplest(*_stacked(rows, math.prod(shape)), box)
+
+
+def _box(bounds: Any, shape: tuple[int, ...]) -> Box:
+    """Return SciPy's bounds as a box of flat points."""
+    if isinstance(bounds, Box):
+        return bounds
+    lower, upper = (bounds.lb, bounds.ub) if isinstance(bounds, Bounds) else _pairs(bounds, shape)
+    try:
+        ends = [_fitted(end, shape) for end in (lower, upper)]
+    except ValueError:
+        raise ValueError(
+            f"bounds must fit x0's shape {shape}, but theirs are {np.shape(lower)} and "
+            f"{np.shape(upper)}."
+        ) from None
+    try:
+        return Box(*(end.ravel() for end in ends))
+    except ValueError as error:
+        raise ValueError(f"bounds: {error}") from None
+
+
+def _fitted(end: Any, shape: tuple[int, ...]) -> Vector:
+    """Return one end of the bounds with x0's shape; SciPy makes vectors of numbers."""
+    array = np.asarray(end, dtype=float)
+    return np.broadcast_to(array.reshape(()) if array.size == 1 else array, shape)
+
+
+def _pairs(bounds: Any, shape: tuple[int, ...]) -> tuple[Vector, Vector]:
+    """Return the two ends of a sequence of pairs (min, max), None where there is none."""
+    size = math.prod(shape)
+    try:
+        pairs = [
+            (-math.inf if low is None else low, math.inf if high is None else high)
+            for low, high in bounds
+        ]
+        ends = np.array(pairs, dtype=float).reshape(len(pairs), 2)
+    except (TypeError, ValueError):
+        raise TypeError(
+            "bounds must be scipy.optimize.Bounds(lower, upper) or a pair (min, max) per entry of "
+            f"x0, with None for no limit; not {bounds!r}."
+        ) from None
+    if len(pairs) != size:
+        raise ValueError(f"bounds must be one pair per entry of x0, {size}, not {len(pairs)}.")
+    return ends[:, 0].reshape(shape), ends[:, 1].reshape(shape)
+
+
+def _linear_constraints(constraints: Any) -> list[LinearConstraint]:
+    if constraints is None:
+        return []
+    if isinstance(constraints, (LinearConstraint, dict)) or not isinstance(constraints, Iterable):
+        constraints = [constraints]
+    for constraint in constraints:
+        if not isinstance(constraint, LinearConstraint):
+            raise TypeError(
+                f"constraints must be scipy.optimize.LinearConstraint(A, lb, ub), one or several, "
+                f"not {constraint!r}; for other convex sets give feasible_set=..., an object with "
+                "project(x)."
+            )
+    return list(constraints)
+
+
+def _stacked(rows: list[LinearConstraint], size: int) -> tuple[Vector, Vector, Vector]:
+    """Return all rows and their limits."""
+    matrices, lows, highs = [], [], []
+    for number, row in enumerate(rows):
+        given = row.A.toarray() if sp.issparse(row.A) else row.A
+        A = np.atleast_2d(np.asarray(real_array("constraints", given), dtype=float))
+        if A.shape[1] != size:
+            raise ValueError(
+                f"constraints[{number}].A must have a column per entry of x0, {size}, but it has "
+                f"{A.shape[1]}."
+            )
+        matrices.append(A)
+        lows.append(np.broadcast_to(np.asarray(row.lb, dtype=float), len(A)))
+        highs.append(np.broadcast_to(np.asarray(row.ub, dtype=float), len(A)))
+    return np.vstack(matrices), np.concatenate(lows), np.concatenate(highs)
+
+
+def _simplest(A: Vector, low: Vector, high: Vector, box: Box | None) -> FeasibleSet:
+    """Return the set with the cheapest projection and the tightest bounds that says the same."""
+    equations = bool((low == high).all())
+    free = box is None or not (np.isfinite(box.lower).any() or np.isfinite(box.upper).any())
+    if equations and free:
+        return Affine(A, low)
+    if len(A) == 1 and free and np.isinf(low[0]) != np.isinf(high[0]):
+        return Halfspace(A[0], high[0]) if np.isinf(low[0]) else Halfspace(-A[0], -low[0])
+    if box is not None and len(A) == 1 and equations and _is_simplex(A, float(low[0]), box):
+        return Simplex(float(low[0]))
+    return Polyhedron(A, low, high, bounds=box)
+
+
+def _is_simplex(A: Vector, total: float, box: Box) -> bool:
+    from_zero = not np.any(box.lower) and bool(np.all(np.asarray(box.upper) >= total))
+    return from_zero and total > 0.0 and bool((A == 1.0).all())

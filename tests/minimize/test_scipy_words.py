@@ -1,0 +1,282 @@
+"""`minimize` as SciPy's users write it: bounds, constraints, shapes, a target, other libraries."""
+
+import warnings
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from scipy.optimize import Bounds, LinearConstraint, linprog
+from scipy.optimize import minimize as scipy_minimize
+
+import accelegrad as ag
+from accelegrad.scipy_words import constraint_set
+from toys import LeastSquares
+
+PROBLEM = LeastSquares.random(40, 6, 7)
+START = np.zeros(6)
+INF = np.inf
+ROWS = np.random.default_rng(8).standard_normal((3, 6))
+#: SciPy's arguments, and the set that they become.
+LIMITS = {
+    "bounds": (dict(bounds=Bounds(-0.2, 0.3)), ag.Box),
+    "pairs": (dict(bounds=[(-0.2, 0.3), (None, 0.1), (0, None)] + [(None, None)] * 3), ag.Box),
+    "an equation": (dict(constraints=LinearConstraint(ROWS[0], 0.3, 0.3)), ag.Affine),
+    "equations": (
+        dict(constraints=LinearConstraint(ROWS, [0.1, 0.2, 0.3], [0.1, 0.2, 0.3])),
+        ag.Affine,
+    ),
+    "at most": (dict(constraints=LinearConstraint(ROWS[0], -INF, -0.4)), ag.Halfspace),
+    "at least": (dict(constraints=LinearConstraint(ROWS[0], 0.6, INF)), ag.Halfspace),
+    "simplex": (
+        dict(constraints=LinearConstraint(np.ones(6), 1, 1), bounds=[(0, None)] * 6),
+        ag.Simplex,
+    ),
+    "between": (dict(constraints=LinearConstraint(ROWS, -0.1, 0.1)), ag.Polyhedron),
+    "several": (
+        dict(
+            constraints=[
+                LinearConstraint(ROWS[0], 0.1, 0.1),
+                LinearConstraint(sp.csr_array(ROWS[1:]), -INF, [0.0, 0.2]),
+            ],
+            bounds=Bounds(np.full(6, -0.5), INF),
+        ),
+        ag.Polyhedron,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LIMITS)
+@pytest.mark.parametrize("through", ["minimize", "scipy_method"])
+def test_bounds_and_constraints_against_scipy(name, through):
+    limits, kind = LIMITS[name]
+    given = limits.get("bounds"), limits.get("constraints", ())
+    assert type(constraint_set(None, *given, (6,))) is kind
+    if through == "minimize":
+        result = ag.minimize(PROBLEM, START, tol=1e-5, max_iter=4000, **limits)
+    else:
+        options = {"max_iter": 4000}
+        result = scipy_minimize(
+            PROBLEM, START, jac=True, method=ag.scipy_method, tol=1e-5, options=options, **limits
+        )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # SLSQP clips its own steps and says so
+        expected = scipy_minimize(PROBLEM, START, jac=True, method="SLSQP", tol=1e-14, **limits)
+    assert result.success, result.message
+    # SLSQP's points are feasible to about 1e-8, so that its value may be that much lower.
+    assert result.lower_bound <= expected.fun + 1e-6
+    assert abs(result.fun - expected.fun) <= 1e-5 + 1e-6
+    for one in np.atleast_1d(limits.get("constraints", [])):
+        A = one.A.toarray() if sp.issparse(one.A) else np.atleast_2d(one.A)
+        excess = np.maximum(A @ result.x - one.ub, one.lb - A @ result.x)
+        assert excess.max() <= 1e-12 * np.abs(A).sum()
+    if "bounds" in limits:
+        assert ag.Box(*box_of(limits["bounds"])).contains(result.x, 0.0)
+
+
+def box_of(bounds):
+    if isinstance(bounds, Bounds):
+        return bounds.lb, bounds.ub
+    pairs = [(-INF if low is None else low, INF if high is None else high) for low, high in bounds]
+    return np.transpose(pairs)
+
+
+def test_the_start_is_projected_as_scipy_clips_it():
+    result = ag.minimize(PROBLEM, np.full(6, 9.0), bounds=[(-0.2, 0.3)] * 6, tol=1e-6)
+    assert result.success
+    model = ag.LinearModel(PROBLEM.A, PROBLEM.b, loss="squared", l2=0.1)
+    fitted = ag.minimize(model, bounds=[(0.2, None)] * 6, tol=1e-6, max_iter=5000)
+    assert fitted.success
+    assert (fitted.x >= 0.2).all()
+
+
+def test_a_linear_function_on_a_polyhedron_against_highs():
+    rng = np.random.default_rng(9)
+    c, A = rng.standard_normal(8), rng.standard_normal((5, 8))
+    row = LinearConstraint(A, -INF, 1.0)
+    result = ag.minimize(
+        lambda x: (c @ x, c), np.zeros(8), bounds=[(-1, 1)] * 8, constraints=row, tol=1e-4
+    )
+    expected = linprog(c, A_ub=A, b_ub=np.ones(5), bounds=[(-1, 1)] * 8).fun
+    assert result.success
+    assert result.lower_bound <= expected + 1e-9
+    assert result.fun - expected <= 1e-4 * max(1, abs(result.fun)) + 1e-9
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (6,), (2, 3), (3, 1, 2)])
+@pytest.mark.parametrize("apart", [False, True])
+def test_x0_of_any_shape(shape, apart):
+    goal = np.arange(1.0, 1.0 + np.prod(shape, dtype=int)).reshape(shape)[()]
+    seen = []
+
+    def value(x):
+        seen.append(np.shape(x))
+        return float(np.sum((x - goal) ** 2))
+
+    def gradient(x):
+        seen.append(np.shape(x))
+        return 2 * (x - goal)
+
+    points = []
+    result = ag.minimize(
+        value if apart else lambda x: (value(x), gradient(x)),
+        0 * goal,
+        jac=gradient if apart else True,
+        tol=1e-8,
+        callback=lambda x: points.append(np.shape(x)),
+    )
+    assert set(seen) == set(points) == {shape}
+    assert np.shape(result.x) == np.shape(result.jac) == np.shape(result.x_average) == shape
+    # f is 2-strongly convex: ||x - goal||^2 <= gap <= 1e-8 |f|, and |f| <= 1.
+    np.testing.assert_allclose(result.x, goal, atol=1e-3)
+    bounded = ag.minimize(
+        lambda x: (value(x), gradient(x)), 0 * goal, bounds=Bounds(0, 0.5 * goal), tol=1e-8
+    )
+    np.testing.assert_allclose(bounded.x, 0.5 * goal, atol=1e-3)
+
+
+def test_a_gradient_of_another_shape_is_refused():
+    with pytest.raises(ValueError, match=r"gradient must have x0's shape \(2, 2\).*\(4,\)"):
+        ag.minimize(lambda x: (0.0, np.zeros(4)), np.zeros((2, 2)))
+
+
+def test_names_of_sets_and_penalties():
+    pairs = [
+        (dict(penalty="l1"), dict(penalty=ag.L1(1.0))),
+        (dict(penalty="l2"), dict(penalty=ag.ElasticNet(0.0, 1.0))),
+        (dict(feasible_set="nonnegative"), dict(feasible_set=ag.NonNegative())),
+        (dict(feasible_set="simplex"), dict(feasible_set=ag.Simplex())),
+    ]
+    for named, given in pairs:
+        start = np.full(6, 1 / 6)
+        found = ag.minimize(PROBLEM, start, max_iter=50, **named)
+        np.testing.assert_array_equal(found.x, ag.minimize(PROBLEM, start, max_iter=50, **given).x)
+
+
+@pytest.mark.parametrize("limits", [{}, dict(bounds=[(-3, 3)] * 6), dict(diameter=20.0)])
+@pytest.mark.parametrize("output", ["best", "average", "last"])
+def test_a_target(limits, output):
+    lowest = PROBLEM.value(PROBLEM.minimiser)
+    run = dict(max_iter=20_000, output=output, **limits)
+    reached = ag.minimize(PROBLEM, START, target=lowest + 1e-3, **run)
+    assert reached.status == ag.Status.TARGET_REACHED
+    assert reached.success
+    assert reached.fun <= lowest + 1e-3
+    assert "at most the target" in reached.message
+    nowhere = ag.minimize(PROBLEM, START, target=lowest - 1e-2, **run)
+    assert nowhere.status == ag.Status.TARGET_IMPOSSIBLE
+    assert not nowhere.success
+    assert lowest - 1e-2 < nowhere.lower_bound <= lowest
+    assert "no point has the target's value" in nowhere.message
+    stopped = ag.minimize(PROBLEM, START, target=lowest - 1e-2, **{**run, "max_iter": 1})
+    assert stopped.status == ag.Status.MAX_ITER
+    assert not stopped.success
+
+
+def test_a_target_of_a_model_and_at_a_minimiser():
+    model = ag.LinearModel(PROBLEM.A, PROBLEM.b, loss="squared", l2=1e-2)
+    lowest = ag.minimize(model, tol=1e-10).fun
+    for more in ({}, dict(batch_size=4, rng=1, max_iter=20_000)):
+        assert ag.minimize(model, target=lowest + 1e-3, **more).status == ag.Status.TARGET_REACHED
+    impossible = ag.minimize(model, target=0.5 * lowest)
+    assert impossible.status == ag.Status.TARGET_IMPOSSIBLE
+    assert impossible.certified_radius == INF
+    square = lambda x: (1 + x @ x, 2 * x)  # noqa: E731
+    assert ag.minimize(square, np.zeros(2), target=1.0).status == ag.Status.TARGET_REACHED
+    assert ag.minimize(square, np.zeros(2), target=0.5).status == ag.Status.TARGET_IMPOSSIBLE
+    with pytest.raises(TypeError, match="target must be a finite number"):
+        ag.minimize(square, np.zeros(2), target="low")
+
+
+def test_a_target_and_a_checkpoint(tmp_path):
+    lowest, path = PROBLEM.value(PROBLEM.minimiser), tmp_path / "run.agc"
+    run = dict(checkpoint=path, checkpoint_every=1, max_iter=20_000)
+    first = ag.minimize(PROBLEM, START, target=lowest + 0.1, **run)
+    again = ag.minimize(PROBLEM, START, target=lowest + 0.1, resume=path, **run)
+    assert (again.status, again.nit) == (ag.Status.TARGET_REACHED, first.nit)
+    further = ag.minimize(PROBLEM, START, target=lowest + 1e-6, resume=path, **run)
+    assert further.status == ag.Status.TARGET_REACHED
+    assert further.nit > first.nit
+
+
+GOAL = np.array([[1.0, -2.0], [0.5, 3.0]])
+
+
+def test_a_function_of_jax():
+    for start in (np.zeros((2, 2)), np.zeros(4)):
+        goal = jnp.asarray(GOAL.reshape(start.shape), dtype=jnp.float32)
+        result = ag.minimize(
+            lambda x, s, goal=goal: s * jnp.sum((x - goal) ** 2) + jnp.abs(x).sum(),
+            start,
+            args=(2.0,),
+            jac="jax",
+            tol=1e-9,
+        )
+        assert result.success
+        expected = np.sign(GOAL) * np.maximum(np.abs(GOAL) - 0.25, 0)
+        np.testing.assert_allclose(result.x, expected.reshape(start.shape), atol=1e-4)
+    assert not jax.config.jax_enable_x64  # only within the calls
+    # In float32 values near 1e4 could not tell a gap of 1e-9.
+    assert result.jac.dtype == np.float64
+
+
+def test_a_function_of_torch():
+    goal = torch.tensor(GOAL)
+    result = ag.minimize(
+        lambda x: 2 * ((x - goal) ** 2).sum() + x.abs().sum(),
+        np.zeros((2, 2)),
+        jac="torch",
+        tol=1e-9,
+    )
+    assert result.success
+    np.testing.assert_allclose(
+        result.x, np.sign(GOAL) * np.maximum(np.abs(GOAL) - 0.25, 0), atol=1e-4
+    )
+    constant = ag.minimize(lambda x: torch.tensor(3.0), np.zeros(2), jac="torch")
+    assert constant.status == ag.Status.STATIONARY
+    with pytest.raises(TypeError, match="must return a tensor"):
+        ag.minimize(lambda x: 3.0, np.zeros(2), jac="torch")
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "message"),
+    [
+        (dict(maxiter=5), TypeError, "no option 'maxiter'.*give max_iter"),
+        (dict(ftol=1e-9), TypeError, "no option 'ftol'.*give rtol.*certified gap"),
+        (dict(options={"ftol": 1e-9}), TypeError, "options has no 'ftol'.*give rtol"),
+        (dict(options={"maxiter": 9}), TypeError, "options has no 'maxiter'.*give max_iter"),
+        (dict(verbose=True), TypeError, "no option 'verbose'.*give progress=True"),
+        (dict(solver="SCS"), TypeError, "no option 'solver'.*give method"),
+        (dict(hess=None), TypeError, "no option 'hess'.*leave it out"),
+        (
+            dict(method="L-BFGS-B"),
+            ValueError,
+            "'L-BFGS-B'.*another library's.*leave it out.*'auto'",
+        ),
+        (dict(method="CLARABEL"), ValueError, "another library's"),
+        (dict(jac="2-point"), TypeError, "'jax' or 'torch', not '2-point'"),
+        (dict(bounds=[(0, 1)] * 5), ValueError, "one pair per entry of x0, 6, not 5"),
+        (dict(bounds=Bounds(np.zeros(5), 1)), ValueError, r"bounds must fit x0's shape \(6,\)"),
+        (dict(bounds=[(1, 0)] * 6), ValueError, "bounds: lower must be <= upper"),
+        (dict(bounds=3.0), TypeError, r"bounds must be scipy.optimize.Bounds"),
+        (dict(bounds=[(0, 1)] * 6, feasible_set="simplex"), ValueError, "bounds and feasible_set"),
+        (dict(constraints={"type": "eq", "fun": sum}), TypeError, "LinearConstraint.*feasible_set"),
+        (
+            dict(constraints=LinearConstraint(np.eye(4), 0, 1)),
+            ValueError,
+            "column per entry of x0, 6",
+        ),
+        (
+            dict(constraints=LinearConstraint(np.ones((2, 6)), [0, 2], [1, 3])),
+            ValueError,
+            "no point meets all the constraints",
+        ),
+        (dict(feasible_set="simplx"), ValueError, "did you mean 'simplex'"),
+        (dict(penalty="l3"), ValueError, "penalty must be a penalty or a name.*L1"),
+    ],
+)
+def test_hints(given, error, message):
+    with pytest.raises(error, match=message):
+        ag.minimize(PROBLEM, START, **given)

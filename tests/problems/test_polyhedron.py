@@ -1,0 +1,153 @@
+"""`Polyhedron` beyond what all sets are tested for: degenerate rows, hulls, optimality, errors."""
+
+import math
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.optimize import linprog, nnls
+
+from accelegrad.problems.polyhedron import Polyhedron
+from accelegrad.problems.sets import Box, Simplex
+
+INF = math.inf
+
+
+def draw(rng):
+    """Rows around a point: of integers, dependent, twins, equations, many or few of them."""
+    d, m = int(rng.integers(1, 25)), int(rng.integers(1, 25))
+    A = rng.standard_normal((m, d)) * 10.0 ** rng.uniform(-3, 3, (m, 1))
+    kind = rng.choice(["plain", "integers", "dependent", "twins"])
+    if kind == "integers":
+        A = rng.integers(-1, 2, (m, d)).astype(float)
+    if kind == "dependent" and m > 2:
+        A[m // 2 :] = rng.standard_normal((m - m // 2, m // 2)) @ A[: m // 2]
+    if kind == "twins":
+        A = np.vstack([A, -2 * A])
+        m *= 2
+    scale = 10.0 ** rng.uniform(-6, 6)
+    inner = scale * rng.standard_normal(d)
+    sizes = scale * np.linalg.norm(A, axis=1)
+    low = A @ inner - sizes * rng.exponential(size=m) * (rng.random(m) < 0.6)
+    high = A @ inner + sizes * rng.exponential(size=m) * (rng.random(m) < 0.6)
+    low[rng.random(m) < 0.3], high[rng.random(m) < 0.3] = -INF, INF
+    lower, upper = inner - scale * rng.exponential(size=d), inner + scale * rng.exponential(size=d)
+    lower[rng.random(d) < 0.5], upper[rng.random(d) < 0.5] = -INF, INF
+    return A, low, high, lower, upper, scale
+
+
+def unit_rows(A, low, high):
+    lengths = np.linalg.norm(A, axis=1)
+    kept = lengths > 0
+    return A[kept] / lengths[kept, None], low[kept] / lengths[kept], high[kept] / lengths[kept]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_projections_meet_the_conditions_of_optimality(seed):
+    rng = np.random.default_rng(seed)
+    A, low, high, lower, upper, scale = draw(rng)
+    chosen = Polyhedron(A, low, high, bounds=(lower, upper))
+    A, low, high = unit_rows(A, low, high)
+    d = A.shape[1]
+    for spread in (1e-2, 1.0, 1e3):
+        x = spread * scale * rng.standard_normal(d)
+        u = chosen.project(x)
+        assert (u >= lower).all()
+        assert (u <= upper).all()
+        # Rounding of a sum of d products, relative to the norms of row and point; limits too.
+        allowed = 64 * d * np.finfo(float).eps * (np.linalg.norm(u) + scale)
+        product = A @ u
+        assert (product <= high + allowed).all()
+        assert (product >= low - allowed).all()
+        # x - u is a sum of the normals of what holds with equality, with factors >= 0.
+        near = 1e-10 * (np.linalg.norm(u) + scale)
+        normals = [A[product >= high - near], -A[product <= low + near]]
+        normals += [np.eye(d)[u == upper], -np.eye(d)[u == lower]]
+        cone = np.vstack(normals)
+        missed = nnls(cone.T, x - u)[1] if len(cone) else np.linalg.norm(x - u)
+        # Rows that nearly depend on each other lose some digits more than rounding.
+        assert missed <= 1e-11 * d * (np.linalg.norm(x) + np.linalg.norm(u))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_linear_minima_are_below_all_points_and_those_of_highs(seed):
+    rng = np.random.default_rng(100 + seed)
+    A, low, high, lower, upper, scale = draw(rng)
+    chosen = Polyhedron(A, low, high, bounds=(lower, upper))
+    g = rng.standard_normal(A.shape[1])
+    least = chosen.linear_minimum(g)
+    points = [chosen.project(r * scale * rng.standard_normal(g.size)) for r in (0.1, 1, 10, 100)]
+    for u in points:
+        assert least <= g @ u + 1e-11 * np.linalg.norm(g) * (np.linalg.norm(u) + scale)
+    if math.isfinite(chosen.diameter):
+        assert max(np.linalg.norm(a - b) for a in points for b in points) <= chosen.diameter
+        assert least > -INF
+
+
+def test_hulls():
+    # Rows alone bound every coordinate: by other coordinates' bounds, or only together.
+    assert Polyhedron(np.ones((1, 9)), 1, 1, (0, INF)).diameter == pytest.approx(3, rel=1e-8)
+    together = Polyhedron([[1.0, 1.0], [1.0, -1.0]], -1, 1)
+    assert together.diameter == pytest.approx(2 * math.sqrt(2), rel=1e-8)
+    assert together.linear_minimum(np.array([1.0, 0.3])) == pytest.approx(-1, rel=1e-12)
+    assert Polyhedron([[1.0, 1.0]], -1, 1).diameter == INF
+    assert Polyhedron([[1.0, 1.0]], -1, 1).linear_minimum(np.array([1.0, 0.9])) == -INF
+    assert Polyhedron([[1.0, 1.0]], -1, 1).linear_minimum(np.array([2.0, 2.0])) == pytest.approx(-2)
+
+
+def test_many_coordinates_are_projected_as_onto_a_simplex():
+    rng = np.random.default_rng(3)
+    d = 5000
+    for scale in (1e-3, 1.0, 1e3):
+        x = scale * rng.standard_normal(d)
+        found = Polyhedron(np.ones((1, d)), 1.0, 1.0, bounds=Box(0.0, INF)).project(x)
+        # The sums of d numbers of this size lose no more.
+        allowed = 1e-13 * (1 + scale) * math.sqrt(d)
+        np.testing.assert_allclose(found, Simplex().project(x), atol=allowed)
+
+
+def test_rows_that_say_nothing_and_sparse_rows():
+    A = np.array([[1.0, 2.0], [0.0, 0.0], [3.0, 1.0]])
+    low, high = [0.0, -1.0, -INF], [1.0, 0.0, INF]
+    x = np.array([4.0, -5.0])
+    for rows in (A, sp.csr_array(A), A.tolist()):
+        u = Polyhedron(rows, low, high).project(x)
+        np.testing.assert_allclose(u, Polyhedron([[1.0, 2.0]], 0.0, 1.0).project(x), atol=1e-14)
+    inside = np.array([0.2, 0.1])
+    chosen = Polyhedron(A, low, high)
+    assert chosen.project(inside) is inside
+    assert chosen.contains(inside)
+    assert not chosen.contains(x)
+    assert "3 x 2 matrix" in repr(chosen)
+
+
+def test_the_linear_minimum_is_that_of_highs():
+    rng = np.random.default_rng(4)
+    A, g = rng.standard_normal((6, 10)), rng.standard_normal(10)
+    chosen = Polyhedron(A, -INF, 1.0, bounds=(-1.0, 1.0))
+    expected = linprog(g, A_ub=A, b_ub=np.ones(6), bounds=(-1, 1)).fun
+    assert chosen.linear_minimum(g) == pytest.approx(expected, rel=1e-12)
+    assert chosen.linear_minimum(g) <= expected
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((np.ones(3), 0, 1), "A must be a matrix"),
+        ((np.zeros((0, 3)), 0, 1), "A must be a matrix with entries"),
+        (([[1.0, INF]], 0, 1), r"A must be finite, but A\[0, 1\] is inf"),
+        (([[1.0, 1.0]], [0, 0], 1), "lower must be a number or have one entry per row of A, 1"),
+        (([[1.0, 1.0]], math.nan, 1), "lower must hold numbers"),
+        (([[1.0, 1.0]], INF, INF), "lower must hold numbers"),
+        (([[1.0, 1.0]], 2, 1), r"lower must be <= upper, but lower\[0\] is 2.0"),
+        (([[0.0, 0.0]], 1, 2), r"no point meets row 0: A\[0\] is zero"),
+        (([[1.0, 1.0]], 3, 4, (0.0, 1.0)), "no point meets all the constraints"),
+        (([[1.0, 1.0], [1.0, 1.0]], [0, 2], [1, 3]), "no point meets all the constraints"),
+        (([[1.0, 1.0]], 0, 1, ([0.0] * 3, [1.0] * 3)), "one entry per column of A, 2"),
+    ],
+)
+def test_errors(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        Polyhedron(*arguments)
+    with pytest.raises(TypeError, match="bounds must be a Box or a pair"):
+        Polyhedron([[1.0]], 0, 1, bounds=3.0)
