@@ -13,8 +13,9 @@ from scipy.optimize import linprog
 from accelegrad.errors import Vector, real_array
 from accelegrad.problems.nearest_point import Rows, nearest_point
 from accelegrad.problems.rounding import FEW, ROUNDED_UP, SMALLEST, UNIT, growth
-from accelegrad.problems.sets import NEGLIGIBLE, Box, FeasibleSet, _read_only
+from accelegrad.problems.sets import NEGLIGIBLE, Box, FeasibleSet
 from accelegrad.problems.squares import norm
+from accelegrad.problems.vectors import read_only
 
 __all__ = ["Polyhedron"]
 
@@ -65,7 +66,7 @@ class Polyhedron(FeasibleSet):
         #: bounds of the coordinates that follow from all the constraints, rounded outwards
         self._hull = _hull(self._rows)
         for array in (*self._rows, *self._hull):
-            _read_only(array)
+            read_only(array)
 
     def _refuse_empty(self) -> None:
         rows = self._rows
