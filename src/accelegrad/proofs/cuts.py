@@ -26,7 +26,7 @@ from accelegrad.problems.rounding import FEW, SMALLEST, UNIT, PointRounding, gro
 from accelegrad.problems.squares import norm
 from accelegrad.proofs.region import Region
 from accelegrad.rules.base import Evaluated, inner, term_of
-from accelegrad.rules.cut_memory import FUNCTION, CutMemory
+from accelegrad.rules.cut_memory import CutMemory
 from accelegrad.rules.cut_model import Center, CutModel, Lowest
 from accelegrad.rules.cut_programme import CutProgramme
 
@@ -42,8 +42,8 @@ LONGEST_STEP = 1e100
 #: The smallest gap that is asked for, as a multiple of what rounding can add to a bound
 PROVABLE = 2.0
 #: The best average is looked for in this many rounds at most, and no longer than each of them
-#: closes this share of the gap; of a set or penalty, this many cuts are made in a round.
-MOST_TIGHTENED, WORTH_TIGHTENING, ROUNDS_OF_TERMS = 8, 0.05, 10
+#: closes this share of the gap.
+MOST_TIGHTENED, WORTH_TIGHTENING = 8, 0.05
 
 
 def rounding_of(model: LinearModel, evaluation: Any) -> PointRounding:
@@ -197,22 +197,17 @@ class CutCertificate:
             step = min(max(wanted, 0.1 * step), 100.0 * step, LONGEST_STEP)
 
     def lowest(self, center: Center, step: float, programme: CutProgramme | None = None) -> Lowest:
-        """Return where the model of the kept cuts is lowest near a centre.
-
-        Of a rule's cuts nothing is changed: no cuts of a set or penalty are added to them.
-        """
+        """Return where the model of the kept cuts is lowest near a centre, and keep nothing of it."""
         kept = self.kept
         assert kept is not None
         model = cut_model(kept, self.region)
-        if self._shared:
-            return model.lowest(center, step, programme or kept.active_programme(), rounds=1)
-        return model.lowest(center, step, rounds=ROUNDS_OF_TERMS)
+        return model.lowest(center, step, programme or kept.active_programme())
 
     def _raise_by_average(self, kept: CutMemory, weights: Vector) -> None:
         """Take an average of the kept cuts."""
-        slope, (level, _, _, size, length, lost, blurred) = kept.summed(weights, FUNCTION)
+        slope, (level, _, _, size, length, lost, blurred) = kept.summed(weights)
         error = lost + self._growth * size + slope.size * SMALLEST
-        weight = float(weights[kept.kinds == FUNCTION].sum())
+        weight = float(weights.sum())
         self._raise_by_mean(Cut(weight, level, size, error, blurred, length, slope))
 
     def _raise_by_sum(self) -> None:

@@ -53,6 +53,8 @@ REACH = 2.0
 ROUNDING_SHARE = 1e-15
 #: Where the function is not finite the step is cut to this share, and this often at most.
 NOT_FINITE_CUT, MOST_CUTS = 0.1, 100
+#: Where the model promises less than values resolve, the step is lengthened this often at most.
+MOST_LENGTHENED = 4
 
 
 class Counts(NamedTuple):
@@ -331,7 +333,7 @@ class Bundle(StepRule):
     def _worthwhile(self, state: BundleState) -> tuple[Trial | None, float]:
         """Return a trial whose promise values can resolve, and its step; None if there is none."""
         t = state.step_size
-        for _ in range(MOST_CUTS):
+        for _ in range(MOST_LENGTHENED):
             trial = self._trial(state, t)
             if trial.promise > ROUNDING_SHARE * abs(state.value):
                 return trial, t

@@ -1,8 +1,6 @@
 r"""Cuts that are kept: affine functions below a function, with the Gram matrix of their slopes.
 
-A cut is :math:`f(u) \ge h + \langle g, u - x_0\rangle`, kept as (g, h). Of three kinds of functions
-there are cuts: of f itself, of a penalty (from its proximal map) and of a constraint (a halfspace
-that holds the set, from a projection: :math:`0 \ge h + \langle n, u - x_0\rangle`).
+A cut is :math:`f(u) \ge h + \langle g, u - x_0\rangle`, kept as (g, h).
 """
 
 from __future__ import annotations
@@ -14,10 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from accelegrad.errors import Vector
-from accelegrad.rules.cut_programme import FREE, CutProgramme
+from accelegrad.rules.cut_programme import CutProgramme
 
-#: What a cut is of: the weights of the first two kinds add up to 1 each.
-FUNCTION, PENALTY, CONSTRAINT = 0, 1, FREE
 #: The memory that cuts take by default, in bytes
 DEFAULT_BYTES = 64 * 2**20
 #: Cuts beyond the dimension that are kept by default: at a minimiser of a max-type function as many
@@ -48,8 +44,8 @@ class Combination(NamedTuple):
     """A sum of cuts whose weights add up to 1: a cut again."""
 
     weights: Vector
-    slope: Vector  # of all kinds together
-    error: float  # how far it lies below the sum of the functions at the point in question
+    slope: Vector  # with that of a set's or term's cut, where there is one
+    error: float  # how far it lies below the value at the centre
 
 
 class CutMemory:
@@ -69,7 +65,6 @@ class CutMemory:
         rows = min(size, 2 * FEWEST_CUTS)
         self._slopes = np.empty((rows, origin.size))
         self._numbers = np.zeros((rows, N_NUMBERS))
-        self._kinds = np.zeros(rows, dtype=np.int64)
         self._gram = np.zeros((rows, rows))
         self._gram_rows = 0  # those that are up to date
         self._added = 0
@@ -86,18 +81,11 @@ class CutMemory:
         return self._numbers[: self.count, LEVEL]
 
     @property
-    def kinds(self) -> np.ndarray:
-        """What the cuts are of."""
-        return self._kinds[: self.count]
-
-    @property
     def last_weights(self) -> Vector:
         """The weights of the last combination."""
         return self._numbers[: self.count, WEIGHT]
 
-    def add_at(
-        self, point: Vector, value: float, slope: Vector, kind: int = FUNCTION, size: float = 0.0
-    ) -> None:
+    def add_at(self, point: Vector, value: float, slope: Vector, size: float = 0.0) -> None:
         """Keep the cut of a function with this value and slope at a point.
 
         `size` is that of the terms of the value, where it is larger than the value.
@@ -106,9 +94,9 @@ class CutMemory:
         length, away = math.sqrt(float(slope @ slope)), math.sqrt(float(offset @ offset))
         size = max(abs(value), size) + length * away
         level = value - float(slope @ offset)
-        self._add(slope, (level, 0.0, 0.0, size, length, 0.0, 0.0), kind)
+        self._add(slope, (level, 0.0, 0.0, size, length, 0.0, 0.0))
 
-    def _add(self, slope: Vector, numbers: tuple[float, ...], kind: int) -> None:
+    def _add(self, slope: Vector, numbers: tuple[float, ...]) -> None:
         """Keep a cut; where there is no room, forget those that matter least."""
         if self.count == self.size:
             self._make_room()
@@ -116,7 +104,7 @@ class CutMemory:
             self._grow()
         i = self.count
         self._added += 1
-        self._slopes[i], self._numbers[i], self._kinds[i] = slope, numbers, kind
+        self._slopes[i], self._numbers[i] = slope, numbers
         self._numbers[i, ADDED] = self._added
         self.count = i + 1
 
@@ -135,10 +123,14 @@ class CutMemory:
         With a programme of the caller's the memory keeps nothing of it.
         """
         solver = self._programme if programme is None else programme
-        weights = solver.weights(self.gram(), errors / step, self.kinds, self.last_weights.copy())
+        weights = solver.weights(self.gram(), errors / step, self.last_weights.copy())
         if programme is None:
-            self._numbers[: self.count, WEIGHT] = weights
+            self.keep_weights(weights)
         return Combination(weights, weights @ self.slopes, float(weights @ errors))
+
+    def keep_weights(self, weights: Vector) -> None:
+        """Begin the next combination with these weights; cuts that have one are kept longest."""
+        self._numbers[: self.count, WEIGHT] = weights
 
     def active_programme(self) -> CutProgramme:
         """Return another programme that begins with the weights of the last combination."""
@@ -146,23 +138,16 @@ class CutMemory:
         programme.active = [int(i) for i in np.flatnonzero(self.last_weights)]
         return programme
 
-    def summed(self, weights: Vector, kind: int) -> tuple[Vector, tuple[float, ...]]:
-        """Return a sum of the cuts of a kind, as slope and numbers."""
-        of_kind = np.flatnonzero((self.kinds == kind) & (weights > 0.0))
-        shares, numbers = weights[of_kind], self._numbers[of_kind]
+    def summed(self, weights: Vector) -> tuple[Vector, tuple[float, ...]]:
+        """Return a sum of the cuts, as slope and numbers."""
+        active = np.flatnonzero(weights > 0.0)
+        shares, numbers = weights[active], self._numbers[active]
         level, _, _, size, length, lost, blurred = (float(total) for total in shares @ numbers)
-        slope: Vector = shares @ self._slopes[of_kind]
+        slope: Vector = shares @ self._slopes[active]
         # of a sum of products relative to its terms, and of weights that add up to 1
         rounded = 2 * (len(shares) + 1) * UNIT
-        return slope, (
-            level,
-            0.0,
-            0.0,
-            size,
-            length,
-            lost + rounded * size,
-            blurred + rounded * length,
-        )
+        lost, blurred = lost + rounded * size, blurred + rounded * length
+        return slope, (level, 0.0, 0.0, size, length, lost, blurred)
 
     def gram(self) -> np.ndarray:
         """Return the inner products of all slopes."""
@@ -181,32 +166,26 @@ class CutMemory:
         self._slopes[:n] = slopes[:n]
         numbers, self._numbers = self._numbers, np.zeros((rows, N_NUMBERS))
         self._numbers[:n] = numbers[:n]
-        kinds, self._kinds = self._kinds, np.zeros(rows, dtype=np.int64)
-        self._kinds[:n] = kinds[:n]
         gram, self._gram = self._gram, np.zeros((rows, rows))
         self._gram[:n, :n] = gram[:n, :n]
 
     def _make_room(self) -> None:
         """Forget cuts without weight, the oldest first; what they amount to stays as one cut."""
-        kept = max(FEWEST_CUTS - 2, int(KEPT_SHARE * self.size) - 2)
+        kept = max(FEWEST_CUTS - 2, int(KEPT_SHARE * self.size) - 1)
         weights = self.last_weights.copy()
         order = np.lexsort((self._numbers[: self.count, ADDED], weights))[::-1]
         keep = np.sort(order[:kept])
-        sums = [
-            (*self.summed(weights, kind), kind)
-            for kind in (FUNCTION, PENALTY)
-            if weights[self.kinds == kind].any()
-        ]
+        total = self.summed(weights) if weights.any() else None
         new_number = {int(old): new for new, old in enumerate(keep)}
         gram = self.gram()[np.ix_(keep, keep)]
         n = len(keep)
         self._slopes[:n], self._numbers[:n] = self._slopes[keep], self._numbers[keep]
-        self._kinds[:n], self._gram[:n, :n] = self._kinds[keep], gram
+        self._gram[:n, :n] = gram
         self.count = self._gram_rows = n
         active = self._programme.active
         self._programme.renumber([new_number[i] for i in active if i in new_number])
-        for slope, numbers, kind in sums:
-            self._add(slope, numbers, kind)
+        if total is not None:
+            self._add(*total)
 
     def state(self) -> dict[str, Any]:
         """Return all that has to be kept to go on, bit for bit."""
@@ -214,7 +193,6 @@ class CutMemory:
         return {
             "slopes": self._slopes[:n].copy(),
             "numbers": self._numbers[:n].copy(),
-            "kinds": self._kinds[:n].copy(),
             "gram": self._gram[:known, :known].copy(),
             "added": self._added,
             "programme": self._programme.state(),
@@ -222,11 +200,11 @@ class CutMemory:
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from there."""
-        n, known = len(state["kinds"]), len(state["gram"])
+        n, known = len(state["slopes"]), len(state["gram"])
         self.count = 0
         while self._slopes.shape[0] < n:
             self._grow()
         self.count, self._gram_rows, self._added = n, known, int(state["added"])
         self._slopes[:n], self._numbers[:n] = state["slopes"], state["numbers"]
-        self._kinds[:n], self._gram[:known, :known] = state["kinds"], state["gram"]
+        self._gram[:known, :known] = state["gram"]
         self._programme.restore(state["programme"])

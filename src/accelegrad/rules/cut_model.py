@@ -1,11 +1,12 @@
 """The highest of some cuts as a model of a function, and the point near a centre where it is low.
 
-With a feasible set or a penalty the model has cuts of these too, which projections and proximal
-maps give; no evaluation of the function is spent on them.
+With a feasible set or a penalty the model's lowest point is found by projections or proximal maps
+alone; no evaluation of the function is spent on it.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -13,12 +14,16 @@ import numpy as np
 
 from accelegrad.errors import Vector
 from accelegrad.rules.base import Projection, Prox
-from accelegrad.rules.cut_memory import CONSTRAINT, FUNCTION, PENALTY, Combination, CutMemory
+from accelegrad.rules.cut_memory import Combination, CutMemory
 from accelegrad.rules.cut_programme import CutProgramme
 
-#: Rounds to make the model's lowest point feasible at most, and the share of what the model
-#: promises that may be missed
-MOST_ROUNDS, MISSED = 30, 0.1
+#: With a set or a term: rounds of Newton's method at most, the share of what the model promises
+#: that may be missed, and halvings of a round's step at most
+MOST_ROUNDS, MISSED, MOST_HALVINGS = 12, 0.05, 3
+#: Cuts that a round considers beyond those with a weight: the highest
+MORE_CUTS = 10
+#: The length of a difference that shows how a projection moves, relative to that of the step
+DIFFERENCE = 1e-6
 
 
 class Center(NamedTuple):
@@ -37,8 +42,24 @@ class Lowest(NamedTuple):
     combination: Combination
 
 
+class DualPoint(NamedTuple):
+    """The point that weights of cuts lead to, with a set or a term."""
+
+    weights: Vector
+    target: Vector  # before projection or prox
+    point: Vector
+    term: float
+    cuts: Vector  # the cuts there
+    value: float  # of the dual: the least of the weighted cuts, term and distance together
+
+    @property
+    def missed(self) -> float:
+        """How far the model at the point may be above its least."""
+        return float(self.cuts.max() - self.weights @ self.cuts)
+
+
 class CutModel(NamedTuple):
-    """Cuts, and the set and the term whose own cuts are added as they are needed."""
+    """Cuts, with a set and a term that are known by projection and proximal map."""
 
     cuts: CutMemory
     project: Projection | None = None
@@ -50,47 +71,92 @@ class CutModel(NamedTuple):
         """Whether there is neither set nor term."""
         return self.project is None and self.prox is None
 
-    def lowest(
-        self,
-        center: Center,
-        step: float,
-        programme: CutProgramme | None = None,
-        rounds: int = MOST_ROUNDS,
-    ) -> Lowest:
-        """Minimise the model plus ||u - center||^2 / (2 step); see `CutMemory.combined`."""
-        cuts = self.cuts
-        references = np.array([center.value - center.term, center.term, 0.0])
-        for left in range(rounds, 0, -1):
-            below = np.maximum(references[cuts.kinds] - cuts.values_at(center.point), 0.0)
-            combination = cuts.combined(below, step, programme)
-            square = float(combination.slope @ combination.slope)
-            if self.is_plain:
-                promise = combination.error + step * square
-                return Lowest(center.point - step * combination.slope, promise, combination)
-            of_function = np.where(cuts.kinds == FUNCTION, combination.weights, 0.0)
-            target = center.point - step * (of_function @ cuts.slopes)
-            point, term = self._feasible(target, step)
-            model = float(cuts.values_at(point)[cuts.kinds == FUNCTION].max()) + term
-            offset = point - center.point
-            bound = center.value - combination.error - 0.5 * step * square
-            missed = model + float(offset @ offset) / (2.0 * step) - bound
-            promise = center.value - model
-            if left == 1 or missed <= MISSED * max(promise, 0.0):
+    def lowest(self, center: Center, step: float, programme: CutProgramme | None = None) -> Lowest:
+        """Minimise the model plus ||u - center||^2 / (2 step).
+
+        With a programme of the caller's the memory keeps nothing of it.
+        """
+        if not self.is_plain:
+            return self._lowest_feasible(center, step, keep=programme is None)
+        below = np.maximum(center.value - self.cuts.values_at(center.point), 0.0)
+        combination = self.cuts.combined(below, step, programme)
+        square = float(combination.slope @ combination.slope)
+        promise = combination.error + step * square
+        return Lowest(center.point - step * combination.slope, promise, combination)
+
+    def _lowest_feasible(self, center: Center, step: float, *, keep: bool) -> Lowest:
+        """Maximise the dual over weights of the cuts, by Newton's method.
+
+        The cuts at the point that weights lead to are the dual's slopes. How they change with the
+        weights is seen from how the projection moves along the cuts' slopes.
+        """
+        last = self.cuts.last_weights
+        if last.any():
+            weights = last / last.sum()
+        else:
+            weights = np.zeros(self.cuts.count)
+            weights[self.cuts.values_at(center.point).argmax()] = 1.0
+        at = self._dual(center, step, weights)
+        for _ in range(MOST_ROUNDS):
+            promise = center.value - float(at.cuts.max()) - at.term
+            if at.missed <= MISSED * max(promise, 0.0):
                 break
-            self._cut_off(target, point, term, step)
-        return Lowest(point, promise, combination)
+            following = self._round(center, step, at)
+            if following is None:
+                break
+            at = following
+        promise = center.value - float(at.cuts.max()) - at.term
+        if keep:
+            self.cuts.keep_weights(at.weights)
+        slope = (center.point - at.point) / step
+        # what weighted cuts and the term's cut at the point leave below the value at the centre
+        rise = float(slope @ (center.point - at.point))
+        error = max(center.value - float(at.weights @ at.cuts) - at.term - rise, 0.0)
+        return Lowest(at.point, promise, Combination(at.weights, slope, error))
 
-    def _feasible(self, target: Vector, step: float) -> tuple[Vector, float]:
-        """Return the point of the set, or the prox, nearest to a target, and the term there."""
+    def _dual(self, center: Center, step: float, weights: Vector) -> DualPoint:
+        target = center.point - step * (weights @ self.cuts.slopes)
+        point = self._feasible(target, step)
+        term = 0.0 if self.term is None else float(self.term(point))
+        values = self.cuts.values_at(point)
+        offset = point - center.point
+        value = float(weights @ values) + term + float(offset @ offset) / (2.0 * step)
+        return DualPoint(weights, target, point, term, values, value)
+
+    def _feasible(self, target: Vector, step: float) -> Vector:
+        """Return the point of the set, or the prox, nearest to a target."""
         point = target if self.prox is None else self.prox(target, step)
-        if self.project is not None:
-            point = self.project(point)
-        return point, 0.0 if self.term is None else float(self.term(point))
+        return point if self.project is None else self.project(point)
 
-    def _cut_off(self, target: Vector, point: Vector, term: float, step: float) -> None:
-        """Keep the cut of the term, or of the set, that its prox or projection shows."""
-        slope = (target - point) / step
-        if self.prox is not None:
-            self.cuts.add_at(point, term, slope, PENALTY)
-        elif slope.any():
-            self.cuts.add_at(point, 0.0, slope, CONSTRAINT)
+    def _round(self, center: Center, step: float, at: DualPoint) -> DualPoint | None:
+        """Return a better point of the dual; None where there is none to be found."""
+        active = at.weights > 0.0
+        order = np.argsort(at.cuts)[::-1]
+        considered = np.union1d(np.flatnonzero(active), order[:MORE_CUTS])
+        slopes, weights = self.cuts.slopes[considered], at.weights[considered]
+        moved = self._moved(at, step, slopes)
+        gram = slopes @ moved.T
+        gram = 0.5 * (gram + gram.T)
+        linear = -(at.cuts[considered] / step + gram @ weights)
+        programme = CutProgramme()
+        programme.active = [int(i) for i in np.flatnonzero(weights)]
+        best = programme.weights(gram, linear - linear.min(), weights)
+        share = 1.0
+        for _ in range(MOST_HALVINGS):
+            tried = at.weights.copy()
+            tried[considered] += share * (best - weights)
+            found = self._dual(center, step, np.maximum(tried, 0.0))
+            if found.value > at.value:
+                return found
+            share *= 0.25
+        return None
+
+    def _moved(self, at: DualPoint, step: float, slopes: np.ndarray) -> np.ndarray:
+        """Return how the feasible point moves where the target moves along slopes."""
+        size = max(float(np.abs(at.target - at.point).max()), float(np.abs(at.point).max()), 1e-300)
+        moved = np.empty_like(slopes)
+        for row, slope in zip(moved, slopes, strict=True):
+            length = math.sqrt(float(slope @ slope)) or 1.0
+            share = DIFFERENCE * size / length
+            row[:] = (self._feasible(at.target + share * slope, step) - at.point) / share
+        return moved

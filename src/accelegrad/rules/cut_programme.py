@@ -4,10 +4,9 @@ For vectors :math:`a_i` (slopes of affine functions below a function) with Gram 
 numbers :math:`e_i \ge 0` it finds
 
 .. math:: \min_{\lambda \ge 0}\ \tfrac12 \Bigl\|\sum_i \lambda_i a_i\Bigr\|^2 + \sum_i \lambda_i e_i
-          \quad\text{where the weights of each group add up to 1,}
+          \quad\text{where } \sum_i \lambda_i = 1.
 
-and those of vectors in no group (normals of a constraint) are free. It is Wolfe's algorithm for the
-point of a polytope nearest to zero (P. Wolfe, Math. Program. 11, 1976), with a linear term: some
+It is Wolfe's algorithm for the point of a polytope nearest to zero (P. Wolfe, Math. Program. 11, 1976), with a linear term: some
 weights are positive, all others zero; a linear system gives the best positive weights; one vector
 enters or leaves at a time. The factor of that system and its vectors are kept from one call to the
 next, because only a few of them change.
@@ -32,10 +31,9 @@ from accelegrad.errors import Vector
 MOST_CHANGES = 40
 #: Added to the diagonal, relative to the largest entry, so that dependent vectors can be factored
 RIDGE = 1e-12
-#: A vector enters if that lowers the sum by more than this share of its terms.
-WORTH_ENTERING = 1e-11
-#: The group of vectors in none
-FREE = -1
+#: A vector enters if that lowers the sum by more than this share of its terms; these are taken to be
+#: no smaller than the second number times the largest square.
+WORTH_ENTERING, SMALL_TERMS = 1e-11, 1e-3
 
 
 class CutProgramme:
@@ -67,7 +65,7 @@ class CutProgramme:
         factor = state["factor"]
         self._factor = None if factor is None else np.asfortranarray(factor)
 
-    def weights(self, K: np.ndarray, linear: Vector, groups: Vector, last: Vector) -> Vector:
+    def weights(self, K: np.ndarray, linear: Vector, last: Vector) -> Vector:
         """Return the weights, from those of the last call on.
 
         Parameters
@@ -76,55 +74,46 @@ class CutProgramme:
             The Gram matrix.
         linear : array of shape (n,)
             The numbers e_i.
-        groups : array of shape (n,)
-            0, 1, ...: the group of each vector; `FREE`: in none.
         last : array of shape (n,)
             The weights of the last call, zero for new vectors.
         """
-        n_groups = int(groups.max()) + 1
-        ones = (groups[:, None] == np.arange(n_groups)).astype(np.float64)
-        weights = self._start(K, linear, ones, last)
-        if self._factor is None and not self._factored(K, ones):
+        weights = self._start(K, linear, last)
+        if self._factor is None and not self._factored(K):
             return weights
         for _ in range(MOST_CHANGES):
-            active = self.active
-            best = self._best_of_active(linear, ones)
+            best = self._best_of_active(linear)
             if best is None:
                 break
             if best.min() > 0.0:
-                weights[active] = best
-                entering = self._entering(K, linear, ones, best)
+                weights[self.active] = best
+                entering = self._entering(K, linear, best)
                 if entering is None or weights[entering] > 0.0:
                     break
-                self._enter(K, ones, entering)
-            elif not self._leave(K, ones, weights, best):
+                self._enter(K, entering)
+            elif not self._leave(K, weights, best):
                 break
-        return _on_simplices(weights, ones)
+        total: Vector = weights / weights.sum()
+        return total
 
-    def _start(self, K: np.ndarray, linear: Vector, ones: np.ndarray, last: Vector) -> Vector:
-        """Return weights to begin with: the last ones, or one vector of each group."""
-        scale = float(K.diagonal().max()) or 1.0
+    def _start(self, K: np.ndarray, linear: Vector, last: Vector) -> Vector:
+        """Return weights to begin with: the last ones, or all of it on one vector."""
+        diagonal = K.diagonal()
+        scale = float(diagonal.max()) or 1.0
         if not 0.1 * scale <= self._scale <= 10.0 * scale:
             self._scale, self._factor = scale, None
-        self.active = [i for i in self.active if i < linear.size]
-        for group in ones.T:
-            if not group[self.active].any():
-                members = np.flatnonzero(group)
-                cost = 0.5 * K.diagonal()[members] + linear[members]
-                self.active.append(int(members[cost.argmin()]))
-                self._factor = None
+        if not self.active:
+            self.renumber([int((0.5 * diagonal + linear).argmin())])
         weights = np.zeros(linear.size)
         weights[self.active] = last[self.active]
-        sums = ones.T @ weights
-        for group in np.flatnonzero(sums <= 0.0):
-            weights[[i for i in self.active if ones[i, group]]] = 1.0
-        return _on_simplices(weights, ones)
+        total = float(weights.sum())
+        if not total > 0.0:
+            weights[self.active], total = 1.0, float(len(self.active))
+        return weights / total
 
-    def _factored(self, K: np.ndarray, ones: np.ndarray) -> bool:
-        """Factor the active part anew; if that fails, say so."""
+    def _factored(self, K: np.ndarray) -> bool:
+        """Factor the active part anew, and say whether that is possible."""
         active = self.active
-        rows = ones[active]
-        matrix = K[np.ix_(active, active)] + self._scale * (rows @ rows.T)
+        matrix = K[np.ix_(active, active)] + self._scale
         matrix.flat[:: len(active) + 1] += RIDGE * self._scale
         factor, info = dpotrf(matrix, lower=1, clean=1)
         self._factor = factor if info == 0 else None
@@ -132,47 +121,32 @@ class CutProgramme:
             self.active = []
         return bool(info == 0)
 
-    def _best_of_active(self, linear: Vector, ones: np.ndarray) -> Vector | None:
-        """Return the best weights of the active vectors, of any sign, whose groups add up to 1."""
-        rows = ones[self.active]
-        right = np.empty((len(self.active), 1 + ones.shape[1]), order="F")
-        right[:, 0] = -linear[self.active]
-        right[:, 1:] = rows
+    def _best_of_active(self, linear: Vector) -> Vector | None:
+        """Return the best weights of the active vectors, of any sign, that add up to 1."""
+        right = np.empty((len(self.active), 2), order="F")
+        right[:, 0], right[:, 1] = -linear[self.active], 1.0
         solved, _ = dpotrs(self._factor, right, lower=1)
-        free, by_group = solved[:, 0], solved[:, 1:]
-        if ones.shape[1] == 1:
-            total = float(by_group.sum())
-            if not (total > 0.0 and math.isfinite(total)):
-                return None
-            best: Vector = free + (1.0 - float(free.sum())) / total * by_group[:, 0]
-        else:
-            try:
-                level = np.linalg.solve(rows.T @ by_group, 1.0 - rows.T @ free)
-            except np.linalg.LinAlgError:
-                return None
-            best = free + by_group @ level
+        free, level = solved[:, 0], solved[:, 1]
+        total = float(level.sum())
+        if not (total > 0.0 and math.isfinite(total)):
+            return None
+        best: Vector = free + (1.0 - float(free.sum())) / total * level
         return best if np.isfinite(best).all() else None
 
-    def _entering(
-        self, K: np.ndarray, linear: Vector, ones: np.ndarray, best: Vector
-    ) -> int | None:
+    def _entering(self, K: np.ndarray, linear: Vector, best: Vector) -> int | None:
         """Return the vector that lowers the sum most when it enters; None if there is none."""
         reduced = K[:, self.active] @ best + linear
-        rows = ones[self.active]
-        sums = rows.T @ best
-        levels = (rows.T @ (reduced[self.active] * best)) / np.where(sums > 0.0, sums, 1.0)
-        reduced -= ones @ levels
+        level = float(reduced[self.active] @ best)
         entering = int(reduced.argmin())
-        terms = float(np.abs(levels).max()) + 1e-3 * self._scale
-        return entering if reduced[entering] < -WORTH_ENTERING * terms else None
+        terms = abs(level) + SMALL_TERMS * self._scale
+        return entering if reduced[entering] < level - WORTH_ENTERING * terms else None
 
-    def _enter(self, K: np.ndarray, ones: np.ndarray, entering: int) -> None:
+    def _enter(self, K: np.ndarray, entering: int) -> None:
         """Add a row to the factor."""
         assert self._factor is not None
         active, n = self.active, len(self.active)
-        column = K[active, entering] + self._scale * (ones[active] @ ones[entering])
-        row, _ = dtrtrs(self._factor, column, lower=1)
-        size = K[entering, entering] + self._scale * (float(ones[entering].sum()) + RIDGE)
+        row, _ = dtrtrs(self._factor, K[active, entering] + self._scale, lower=1)
+        size = K[entering, entering] + self._scale * (1.0 + RIDGE)
         square = max(size - float(row @ row), 1e-2 * RIDGE * self._scale)
         factor = np.zeros((n + 1, n + 1), order="F")
         factor[:n, :n] = self._factor
@@ -181,7 +155,7 @@ class CutProgramme:
         self._factor = factor
         active.append(entering)
 
-    def _leave(self, K: np.ndarray, ones: np.ndarray, weights: Vector, best: Vector) -> bool:
+    def _leave(self, K: np.ndarray, weights: Vector, best: Vector) -> bool:
         """Go towards the best weights until the first one is zero, and let its vector leave."""
         active = self.active
         old = weights[active]
@@ -193,11 +167,4 @@ class CutProgramme:
         moved[first] = 0.0
         weights[active] = moved
         self.active = [i for i, weight in zip(active, moved, strict=True) if weight > 0.0]
-        return bool(self.active) and self._factored(K, ones)
-
-
-def _on_simplices(weights: Vector, ones: np.ndarray) -> Vector:
-    """Return weights whose groups add up to 1, up to rounding."""
-    sums = ones.T @ weights
-    divided: Vector = weights / np.where(ones.any(axis=1), ones @ sums, 1.0)
-    return divided
+        return bool(self.active) and self._factored(K)
