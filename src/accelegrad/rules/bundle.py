@@ -53,7 +53,10 @@ REACH = 2.0
 ROUNDING_SHARE = 1e-15
 #: Where the function is not finite the step is cut to this share, and this often at most.
 NOT_FINITE_CUT, MOST_CUTS = 0.1, 100
-#: Where the model promises less than values resolve, the step is lengthened this often at most.
+#: A trial is rough where it misses this share of what the model promises.
+ROUGH = 0.5
+#: Where the model promises less than values resolve, the step is lengthened this often at most,
+#: and shortened where trials are rough.
 MOST_LENGTHENED = 4
 
 
@@ -105,6 +108,7 @@ class Trial(NamedTuple):
     point: Vector
     promise: float  # by how much the value is to fall
     estimated_gap: float
+    is_rough: bool  # whether the model's lowest point was hardly found, as the step is too long
 
 
 class Recorder:
@@ -335,6 +339,9 @@ class Bundle(StepRule):
         t = state.step_size
         for _ in range(MOST_LENGTHENED):
             trial = self._trial(state, t)
+            if trial.is_rough:
+                t /= LARGEST_GROWTH
+                continue
             if trial.promise > ROUNDING_SHARE * abs(state.value):
                 return trial, t
             # Of what is left, a short step promises little.
@@ -345,10 +352,10 @@ class Bundle(StepRule):
 
     def _trial(self, state: BundleState, t: float) -> Trial:
         center = Center(state.center, state.value, state.term)
-        point, promise, combination = self._model(state.cuts).lowest(center, t)
+        point, promise, combination, missed = self._model(state.cuts).lowest(center, t)
         length = math.sqrt(float(combination.slope @ combination.slope))
         left = combination.error + self._reach(state, t * length) * length
-        return Trial(point, promise, left)
+        return Trial(point, promise, left, missed > ROUGH * max(promise, 0.0))
 
     def _model(self, cuts: CutMemory) -> CutModel:
         return CutModel(cuts, self.project, self.prox, self.term)

@@ -40,6 +40,7 @@ class Lowest(NamedTuple):
     point: Vector
     promise: float  # by how much the model lies below the value at the centre
     combination: Combination
+    missed: float = 0.0  # what the promise may be short of, with a set or a term
 
 
 class DualPoint(NamedTuple):
@@ -112,7 +113,7 @@ class CutModel(NamedTuple):
         # what weighted cuts and the term's cut at the point leave below the value at the centre
         rise = float(slope @ (center.point - at.point))
         error = max(center.value - float(at.weights @ at.cuts) - at.term - rise, 0.0)
-        return Lowest(at.point, promise, Combination(at.weights, slope, error))
+        return Lowest(at.point, promise, Combination(at.weights, slope, error), at.missed)
 
     def _dual(self, center: Center, step: float, weights: Vector) -> DualPoint:
         target = center.point - step * (weights @ self.cuts.slopes)
