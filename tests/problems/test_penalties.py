@@ -1007,13 +1007,15 @@ def test_own_penalties_pass_through_and_others_are_refused():
     assert as_penalty(l1) is l1
     half = OwnSquare()
     half.value = 3.0
-    for wrong in (None, 0.1, [1, 2], "l1", lambda x: x, half):
+    for wrong in (None, 0.1, [1, 2], lambda x: x, half):
         with pytest.raises(
             TypeError, match=r"penalty must be .*value\(x\) and prox\(x, step\), not"
         ):
             as_penalty(wrong)
     with pytest.raises(TypeError, match=r"penalty must be a penalty, not the class L1; call"):
         as_penalty(L1)
+    with pytest.raises(ValueError, match=r"penalty must be a penalty or a name, not 'l3'"):
+        as_penalty("l3")
 
 
 def foreign(**changes):

@@ -1379,11 +1379,13 @@ def test_foreign_set_without_linear_minimum_still_has_a_tight_bound_in_a_ball():
 def test_own_sets_pass_through_and_others_are_refused():
     ball = Ball(0.0, 1.0)
     assert as_feasible_set(ball) is ball
-    for wrong in (None, 3.0, [1, 2], "ball", lambda x: x):
+    for wrong in (None, 3.0, [1, 2], lambda x: x):
         with pytest.raises(TypeError, match=r"feasible_set must be .*project\(x\)"):
             as_feasible_set(wrong)
     with pytest.raises(TypeError, match=r"feasible_set must be a set, not the class Ball"):
         as_feasible_set(Ball)
+    with pytest.raises(ValueError, match=r"feasible_set must be a set or a name, not 'ball'"):
+        as_feasible_set("ball")
     with pytest.raises(TypeError, match=r"project"):
         FeasibleSet()
 
