@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from accelegrad.catalogue import AUTO, DUAL, METHODS, NEWTON
+from accelegrad.catalogue import AUTO, BUNDLE, DUAL, METHODS, NEWTON
 from accelegrad.errors import nearest
 from accelegrad.problems.linear_model import LinearModel
 from accelegrad.problems.scaling import unevenness
@@ -66,6 +66,7 @@ class Facts:
     name_given: bool = False  # `method` is a name other than "auto"
     streamed: bool = False  # rows come in chunks, each used once
     constrained: bool = False  # by a feasible set other than the whole space, or by a penalty
+    exact_values: bool = False
     diameter_given: bool = False  # as a number
     minibatches: bool = False  # `batch_size` is given
     options_given: bool = False  # `restart` or a parameter of single methods
@@ -73,21 +74,40 @@ class Facts:
     may_scale: bool = False  # `scale` is not None
 
     @classmethod
-    def of(cls, wishes: Wishes, model: LinearModel | None, *, constrained: bool) -> Facts:
+    def of(
+        cls,
+        wishes: Wishes,
+        model: LinearModel | None,
+        *,
+        constrained: bool,
+        exact_values: bool = False,
+    ) -> Facts:
         """Return the facts of a call of `minimize`."""
-        others = (value for name, value in wishes.parameters.items() if name != "diameter")
+        meant = ("diameter", "bundle_size")
+        others = (value for name, value in wishes.parameters.items() if name not in meant)
         options = (wishes.restart, wishes.project_y, *others)
         return cls(
             model,
             rule_given=isinstance(wishes.method, Rule),
             name_given=isinstance(wishes.method, str) and wishes.method != AUTO,
             constrained=constrained,
+            exact_values=exact_values,
             diameter_given=is_given(wishes.parameters.get("diameter")),
             minibatches=wishes.stochastic,
             options_given=any(value is not None for value in options),
             scale_given=is_given(wishes.scale),
             may_scale=wishes.scale is not None,
         )
+
+    @property
+    def exact_function(self) -> bool:
+        """Whether it is a function with exact values that is minimised, not a `LinearModel`."""
+        return self.function and self.exact_values
+
+    @property
+    def nothing_given(self) -> bool:
+        """Whether nothing was given that is meant for other methods."""
+        return not (self.diameter_given or self.options_given)
 
     @property
     def function(self) -> bool:
@@ -162,6 +182,11 @@ TABLE = [
     Row(("rule_given",), GIVEN, "a rule object was given"),
     Row(("name_given",), GIVEN, "it was asked for"),
     Row(("streamed",), "accelegrad", "its steps take noise, and a stream has no end to plan for"),
+    Row(
+        ("exact_function", "nothing_given"),
+        BUNDLE,
+        "values are exact, so past cuts make a model of the function",
+    ),
     Row(
         ("constrained", "diameter_given"),
         "unixgrad",

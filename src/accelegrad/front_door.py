@@ -160,11 +160,12 @@ def minimize(
     Method
     ------
     method : str or rule
-        "auto", the default, is "accelegrad"; "unixgrad" for a constraint or penalty with a numeric
-        diameter; for a LinearModel whose dual gap gets tight, unless a constraint, a penalty or
+        "auto", the default, is "bundle" for a function with exact values, unless a diameter or
+        parameters of other methods are given; else "accelegrad", "unixgrad" for a constraint or
+        penalty with a numeric diameter; for a LinearModel whose dual gap gets tight, unless a constraint, a penalty or
         `batch_size` is given, "accelegrad-newton", or "dual-ascent" where there are more columns
         than rows (``result.reason`` says why; the table is `accelegrad.choose.TABLE`). By name:
-        "accelegrad", "adagrad", "unixgrad", "diagonal" (AcceleGrad with one step size per
+        "bundle"; "accelegrad", "adagrad", "unixgrad", "diagonal" (AcceleGrad with one step size per
         coordinate), which need a diameter or find it; "u-dog", "a-dog", "dog", which never need
         one; for a LinearModel "accelegrad-vr", whose iterations are epochs, "accelegrad-newton" and
         "dual-ascent"; "universal", "universal-dual", "universal-fast" (these three need `epsilon`),
@@ -192,6 +193,8 @@ def minimize(
         Parameters of single methods, which rule objects take too. They may also be given as
         keywords: ``epsilon=0.1`` is ``options={"epsilon": 0.1}``.
 
+        - ``bundle_size``: how many cuts "bundle" keeps; by default the dimension and 20 more, in
+          64 MB at most.
         - ``gradient_bound``: AcceleGrad's G, a bound on the gradients' norms; zero is the paper's
           choice throughout.
         - ``gradient_scale``: UniXGrad's G_0; by default the norm of the first gradient.

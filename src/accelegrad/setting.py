@@ -95,7 +95,8 @@ def resolve(start: Vector, wishes: Wishes, model: LinearModel | None, *, values:
     if chosen is not None:
         start = _inside(start, chosen)
     penalty = _penalty(wishes.penalty, start.size, model, chosen)
-    facts = Facts.of(wishes, model, constrained=penalty is not None or constrains(chosen))
+    constrained = penalty is not None or constrains(chosen)
+    facts = Facts.of(wishes, model, constrained=constrained, exact_values=values)
     choice = choose(facts, wishes.method)
     change = _change(wishes, facts, choice, penalty, chosen)
     if model is not None and _may_move(facts, choice):

@@ -15,6 +15,7 @@ PROBLEM = LeastSquares.random(30, 4, 2)
 START = np.zeros(4)
 #: Every parameter of a single method: two values that differ in effect, and what goes with them.
 USES = {
+    "bundle_size": (4, 9, dict(method="bundle", feasible_set=ag.Box(-0.5, 0.5))),
     "project_y": (False, None, dict(method="accelegrad", feasible_set=ag.Box(-0.01, 0.01))),
     "gradient_bound": (3.0, None, dict(diameter=4.0)),
     "gradient_scale": (5.0, None, dict(method="unixgrad", diameter=4.0)),
@@ -74,7 +75,7 @@ def test_the_old_keywords_still_work():
     ("given", "message"),
     [
         (dict(options={"epsilom": 1.0}), "options has no 'epsilom': did you mean 'epsilon'"),
-        (dict(options={3: 1.0}), "options has no 3: Allowed: 'decay'"),
+        (dict(options={3: 1.0}), "options has no 3: Allowed: 'bundle_size'"),
         (dict(options={"max_iter": 3}), "max_iter belongs to no method: give it as max_iter="),
         (dict(options={"epsilon": 1.0}, epsilon=1.0), "epsilon is given twice"),
         (dict(options=["epsilon"]), "options must be a mapping"),

@@ -136,9 +136,23 @@ def test_rare_columns_are_not_small_ones():
     assert unevenness(empty) == 1.0
 
 
-def test_a_function_gets_accelegrad():
-    result = ag.minimize(lambda x: (float(x @ x), 2 * x), np.ones(3), max_iter=3)
-    assert result.method == "accelegrad"
+@pytest.mark.parametrize(
+    ("given", "method"),
+    [
+        ({}, "bundle"),
+        ({"bundle_size": 5}, "bundle"),
+        ({"penalty": "l1"}, "bundle"),
+        ({"feasible_set": ag.Ball(0.0, 3.0)}, "bundle"),
+        ({"exact": False}, "accelegrad"),
+        ({"diameter": 4.0}, "accelegrad"),
+        ({"initial_radius": 1.0}, "accelegrad"),
+        ({"restart": "adaptive"}, "accelegrad"),
+        ({"feasible_set": ag.Ball(0.0, 3.0), "diameter": 4.0}, "unixgrad"),
+    ],
+)
+def test_a_function_gets_a_bundle_unless_it_is_noisy_or_another_is_meant(given, method):
+    result = ag.minimize(lambda x: (float(x @ x), 2 * x), np.ones(3), max_iter=3, **given)
+    assert result.method == method
     assert result.reason
 
 
@@ -255,6 +269,7 @@ CALLS = {
     "set and diameter": lambda: chosen(model(), feasible_set=ag.NonNegative(), diameter=3.0),
     "penalty": lambda: chosen(model(), penalty=ag.L1(0.1)),
     "function": lambda: ag.minimize(lambda x: (x @ x, 2 * x), np.ones(2), max_iter=2),
+    "noise": lambda: ag.minimize(lambda x: (x @ x, 2 * x), np.ones(2), max_iter=2, exact=False),
     "diameter": lambda: chosen(model(), diameter=3.0),
     "minibatches": lambda: chosen(model(), batch_size=4),
     "radius": lambda: chosen(model(), initial_radius=0.1),

@@ -360,7 +360,8 @@ def test_trace():
     np.testing.assert_array_equal(trace.iteration, np.arange(1, 51))
     np.testing.assert_array_equal(trace.value, values)
     np.testing.assert_array_equal(trace.calls, np.arange(1, 51))
-    assert trace.gap[-1] == result.gap
+    # At the end all the kept cuts together prove more than those of the last step.
+    assert trace.gap[-1] >= result.gap > 0
     assert (np.diff(trace.gap) <= 0).all()
     assert (np.diff(trace.step) < 0).all()
     assert (np.diff(trace.seconds) > 0).all()

@@ -66,7 +66,7 @@ def calls_to_levels(result, first, least, levels):
 
 
 def run(fun, d, restart, **options):
-    options = {"max_iter": 5000, "trace": True} | options
+    options = {"max_iter": 5000, "trace": True, "method": "accelegrad"} | options
     return ag.minimize(fun, np.zeros(d), restart=restart, **options)
 
 

@@ -197,7 +197,7 @@ class CutCertificate:
             step = min(max(wanted, 0.1 * step), 100.0 * step, LONGEST_STEP)
 
     def lowest(self, center: Center, step: float, programme: CutProgramme | None = None) -> Lowest:
-        """Return where the model of the kept cuts is lowest near a centre, and keep nothing of it."""
+        """Return where the model of the kept cuts is lowest near a centre."""
         kept = self.kept
         assert kept is not None
         model = cut_model(kept, self.region)

@@ -265,12 +265,12 @@ class Bundle(StepRule):
         search = state.search
         if search.direction is None:
             search = self._new_search(state)
-        assert search.direction is not None
-        at, trial = _finite_trial(
-            oracle, lambda share: state.center + share * search.trial * search.direction
-        )
+        direction = search.direction
+        assert direction is not None
+        length = search.trial
+        at, trial = _finite_trial(oracle, lambda share: state.center + share * length * direction)
         search = search._replace(trial=trial * search.trial)
-        end = End(search.trial, at.value, float(at.gradient @ search.direction))
+        end = End(search.trial, at.value, float(at.gradient @ direction))
         if search.is_over(end):
             found = self._centred(state._replace(search=LineSearch()), at, paired=True)
             return _noted(found, missed=False), at
@@ -293,7 +293,7 @@ class Bundle(StepRule):
     def _given_up(self, state: BundleState, search: LineSearch) -> BundleState:
         """End a search without success, at the point where the value fell, if there is one."""
         state = state._replace(search=LineSearch())
-        if search.low_gradient is None:
+        if search.low_gradient is None or search.direction is None:
             return state
         point = state.center + search.low.at * search.direction
         low = KnownEvaluation(point, search.low.value, search.low_gradient)
@@ -381,7 +381,8 @@ class Bundle(StepRule):
             return True
         gap = state.estimated_gap
         behind = state.insured_value - state.value + gap
-        return behind * (INSURED * counts.insured / counts.calls) ** INSURED_POWER < gap
+        share = INSURED * counts.insured / counts.calls
+        return bool(behind * share**INSURED_POWER < gap)
 
     def _insure(self, state: BundleState, oracle: Recorder) -> tuple[BundleState, Evaluated]:
         """Do a step of AcceleGrad; if it finds a lower value, that is the new centre."""

@@ -6,10 +6,10 @@ numbers :math:`e_i \ge 0` it finds
 .. math:: \min_{\lambda \ge 0}\ \tfrac12 \Bigl\|\sum_i \lambda_i a_i\Bigr\|^2 + \sum_i \lambda_i e_i
           \quad\text{where } \sum_i \lambda_i = 1.
 
-It is Wolfe's algorithm for the point of a polytope nearest to zero (P. Wolfe, Math. Program. 11, 1976), with a linear term: some
-weights are positive, all others zero; a linear system gives the best positive weights; one vector
-enters or leaves at a time. The factor of that system and its vectors are kept from one call to the
-next, because only a few of them change.
+It is Wolfe's algorithm for the point of a polytope nearest to zero (P. Wolfe, Math. Program. 11,
+1976), with a linear term: some weights are positive, all others zero; a linear system gives the
+best positive weights; one vector enters or leaves at a time. The factor of that system and its
+vectors are kept from one call to the next, because only a few of them change.
 
 The result need not be exact: any weights on the simplex prove a lower bound.
 """
@@ -31,8 +31,8 @@ from accelegrad.errors import Vector
 MOST_CHANGES = 40
 #: Added to the diagonal, relative to the largest entry, so that dependent vectors can be factored
 RIDGE = 1e-12
-#: A vector enters if that lowers the sum by more than this share of its terms; these are taken to be
-#: no smaller than the second number times the largest square.
+#: A vector enters if that lowers the sum by more than this share of its terms; these are taken to
+#: be no smaller than the second number times the largest square.
 WORTH_ENTERING, SMALL_TERMS = 1e-11, 1e-3
 
 

@@ -17,6 +17,8 @@ from accelegrad.errors import Vector
 #: Pairs that are kept (measured on seven smooth functions, geometric mean of calls to 1e-6: 68 with
 #: 10 or 15, 64 with 20, 62 with 30; each costs two products a step).
 MOST_PAIRS = 20
+#: The memory that they take at most, in bytes, unless fewer than five fit
+PAIRS_BYTES, FEWEST_PAIRS = 64 * 2**20, 5
 #: A pair counts where the gradient grows along the step by more than this share of both lengths.
 LEAST_CURVATURE = 1e-10
 #: What the value has to fall by, as a share of what the slope at the start promises (Armijo)
@@ -43,7 +45,8 @@ class Pairs:
         least = LEAST_CURVATURE * math.sqrt(float(step @ step)) * math.sqrt(float(change @ change))
         if growth > least > 0.0:
             self.steps, self.changes = [*self.steps, step], [*self.changes, change]
-            del self.steps[:-MOST_PAIRS], self.changes[:-MOST_PAIRS]
+            held = max(FEWEST_PAIRS, min(MOST_PAIRS, PAIRS_BYTES // (16 * step.size)))
+            del self.steps[:-held], self.changes[:-held]
 
     def direction(self, gradient: Vector) -> Vector:
         """Return minus the inverse of the curvature times the gradient."""
