@@ -37,6 +37,10 @@ GOOD, LARGEST_GROWTH = 0.5, 10.0
 #: After this many trials in a row without a fall the step shrinks, by this factor at most (after
 #: each of them, by up to ten: 1.3 times as many calls to 1e-6).
 PATIENCE, LARGEST_CUT = 10, 0.3
+#: The first step of the model is at least this many times the largest inverse curvature seen, and
+#: none is cut below that: too short steps are seldom found out (28 functions with kinks, geometric
+#: means of calls to 1e-4 and 1e-6: 64 and 93 without, 60 and 86 with).
+FIRST_IN_FLATTEST = 10.0
 #: Trials that count as recent, and those among them that may miss on a smooth function
 RECENT, MAY_MISS = 10, 2
 #: The function is not smooth where the curvature seen in the last steps (the median of some) is
@@ -303,6 +307,9 @@ class Bundle(StepRule):
 
     def _follow_model(self, state: BundleState, oracle: Recorder) -> tuple[BundleState, Evaluated]:
         """Evaluate where the model is lowest, near the centre."""
+        if state.estimated_gap == math.inf:  # the first of these steps
+            first = max(state.step_size, FIRST_IN_FLATTEST * state.flattest)
+            state = state._replace(step_size=first)
         trial, t = self._worthwhile(state)
         if trial is None:
             return self._insure(state, oracle)
@@ -330,7 +337,7 @@ class Bundle(StepRule):
         error -= float(at.gradient @ (state.center - at.point))
         if error > promise and moved.counts.misses >= PATIENCE:
             counts = moved.counts._replace(misses=0)
-            shorter = max(LARGEST_CUT * t, min(lowest, t))
+            shorter = max(LARGEST_CUT * t, min(lowest, t), min(t, state.flattest))
             moved = moved._replace(step_size=shorter, counts=counts)
         return moved, at
 
