@@ -53,8 +53,8 @@ INSURED, INSURED_POWER = 2.2, 1.0
 MOST_INSURED = 2
 #: The gap is estimated for a minimiser within this many times the distance travelled.
 REACH = 2.0
-#: What a function's value cannot resolve
-ROUNDING_SHARE = 1e-15
+#: A fall that is a smaller share of the value counts as one that values do not resolve.
+ROUNDING_SHARE = 1e-13
 #: Where the function is not finite the step is cut to this share, and this often at most.
 NOT_FINITE_CUT, MOST_CUTS = 0.1, 100
 #: A trial is rough where it misses this share of what the model promises.
@@ -83,7 +83,7 @@ class BundleState(NamedTuple):
     value: float  # F there
     term: float  # the penalty's part of it
     gradient: Vector  # that of f there
-    radius: float  # how far from the start the function was evaluated
+    radius: float  # how far from the start the centre was, or the first trial
     step_size: float  # t
     estimated_gap: float  # what the model says is left
     curvature: Vector  # the inverse curvature of the last steps, the newest last
@@ -228,7 +228,9 @@ class Bundle(StepRule):
             following, evaluation = self._follow_model(state, recorder)
         counts = following.counts
         counts = counts._replace(calls=counts.calls + recorder.calls)
-        radius = max(state.radius, float(distance(evaluation.point, state.start)))
+        radius = max(state.radius, float(distance(following.center, state.start)))
+        if state.iteration == 1:  # the first step's length is all that is known of the scale
+            radius = max(radius, float(distance(evaluation.point, state.start)))
         following = following._replace(iteration=state.iteration + 1, counts=counts, radius=radius)
         return Step(following, evaluation, 0.0)
 
@@ -311,8 +313,9 @@ class Bundle(StepRule):
             first = max(state.step_size, FIRST_IN_FLATTEST * state.flattest)
             state = state._replace(step_size=first)
         trial, t = self._worthwhile(state)
-        if trial is None:
-            return self._insure(state, oracle)
+        if not self._is_resolved(state, trial):
+            done = state._replace(step_size=t, estimated_gap=trial.estimated_gap)
+            return self._insure(done, oracle)
         at, share = _finite_trial(
             oracle,
             lambda share: (
@@ -339,23 +342,29 @@ class Bundle(StepRule):
             counts = moved.counts._replace(misses=0)
             shorter = max(LARGEST_CUT * t, min(lowest, t), min(t, state.flattest))
             moved = moved._replace(step_size=shorter, counts=counts)
+        elif moved.counts.misses >= state.cuts.size:  # as many cuts as are kept have told nothing
+            counts = moved.counts._replace(misses=0)
+            moved = moved._replace(step_size=LARGEST_GROWTH * t, counts=counts)
         return moved, at
 
-    def _worthwhile(self, state: BundleState) -> tuple[Trial | None, float]:
-        """Return a trial whose promise values can resolve, and its step; None if there is none."""
-        t = state.step_size
+    def _worthwhile(self, state: BundleState) -> tuple[Trial, float]:
+        """Return a trial and its step; a longer one than before, where it promises too little.
+
+        A short step promises little of what is left, and its cut tells little of what is far away.
+        """
+        t, longest = state.step_size, self._reach(state, 0.0)
         for _ in range(MOST_LENGTHENED):
             trial = self._trial(state, t)
             if trial.is_rough:
                 t /= LARGEST_GROWTH
-                continue
-            if trial.promise > ROUNDING_SHARE * abs(state.value):
-                return trial, t
-            # Of what is left, a short step promises little.
-            if not trial.estimated_gap > 2.0 * ROUNDING_SHARE * abs(state.value):
+            elif self._is_resolved(state, trial) or distance(trial.point, state.center) >= longest:
                 break
-            t *= LARGEST_GROWTH
-        return None, t
+            else:
+                t *= LARGEST_GROWTH
+        return trial, t
+
+    def _is_resolved(self, state: BundleState, trial: Trial) -> bool:
+        return trial.promise > ROUNDING_SHARE * abs(state.value)
 
     def _trial(self, state: BundleState, t: float) -> Trial:
         center = Center(state.center, state.value, state.term)

@@ -40,6 +40,11 @@ N_NUMBERS = 7
 UNIT = float(np.finfo(np.float64).eps)
 
 
+#: Where the square of a combination's slope is a smaller share of the squares of its parts, digits
+#: are lost in the Gram matrix, and the weights are corrected, this often at most.
+CANCELLED, MOST_CORRECTIONS = 1e-6, 3
+
+
 class Combination(NamedTuple):
     """A sum of cuts whose weights add up to 1: a cut again."""
 
@@ -124,9 +129,23 @@ class CutMemory:
         """
         solver = self._programme if programme is None else programme
         weights = solver.weights(self.gram(), errors / step, self.last_weights.copy())
+        slope = weights @ self.slopes
+        for _ in range(MOST_CORRECTIONS):
+            square, largest = float(slope @ slope), float(self.gram().diagonal() @ weights)
+            if not square < CANCELLED * largest:
+                break
+            better = solver.corrected(weights, self.slopes @ slope + errors / step)
+            shorter = better @ self.slopes
+            before, after = (
+                0.5 * step * float(s @ s) + float(w @ errors)
+                for s, w in ((slope, weights), (shorter, better))
+            )
+            if not after < before:
+                break
+            weights, slope = better, shorter
         if programme is None:
             self.keep_weights(weights)
-        return Combination(weights, weights @ self.slopes, float(weights @ errors))
+        return Combination(weights, slope, float(weights @ errors))
 
     def keep_weights(self, weights: Vector) -> None:
         """Begin the next combination with these weights; cuts that have one are kept longest."""

@@ -138,6 +138,8 @@ class CutModel(NamedTuple):
         moved = self._moved(at, step, slopes)
         gram = slopes @ moved.T
         gram = 0.5 * (gram + gram.T)
+        # Differences are not exact: what should be squares may be below zero.
+        gram.flat[:: len(considered) + 1] = np.maximum(gram.diagonal(), 0.0)
         linear = -(at.cuts[considered] / step + gram @ weights)
         programme = CutProgramme()
         programme.active = [int(i) for i in np.flatnonzero(weights)]

@@ -29,8 +29,9 @@ from accelegrad.errors import Vector
 #: instead of no limit, functions of 500 separate kinks take a seventh of the time and no more
 #: calls).
 MOST_CHANGES = 40
-#: Added to the diagonal, relative to the largest entry, so that dependent vectors can be factored
-RIDGE = 1e-12
+#: Added to the diagonal, as a share of it, so that dependent vectors can be factored
+RIDGE = 1e-13
+SMALLEST = float(np.finfo(np.float64).tiny)
 #: A vector enters if that lowers the sum by more than this share of its terms; these are taken to
 #: be no smaller than the second number times the largest square.
 WORTH_ENTERING, SMALL_TERMS = 1e-11, 1e-3
@@ -95,14 +96,33 @@ class CutProgramme:
         total: Vector = weights / weights.sum()
         return total
 
+    def corrected(self, weights: Vector, slopes: Vector) -> Vector:
+        """Return better weights, given the sum's slopes along the vectors, to more digits.
+
+        Sums of products of long vectors lose half of the digits of a short sum. Slopes that were
+        computed with the sum itself have them, and the factor is good enough to use them.
+        """
+        active = self.active
+        if self._factor is None or len(active) < 2:
+            return weights
+        right = np.empty((len(active), 2), order="F")
+        right[:, 0], right[:, 1] = -slopes[active], 1.0
+        solved, _ = dpotrs(self._factor, right, lower=1)
+        change = solved[:, 0] - solved[:, 0].sum() / solved[:, 1].sum() * solved[:, 1]
+        better = weights.copy()
+        better[active] += change
+        good = np.isfinite(change).all() and better[active].min() > 0.0
+        return better / better.sum() if good else weights
+
     def _start(self, K: np.ndarray, linear: Vector, last: Vector) -> Vector:
         """Return weights to begin with: the last ones, or all of it on one vector."""
         diagonal = K.diagonal()
-        scale = float(diagonal.max()) or 1.0
-        if not 0.1 * scale <= self._scale <= 10.0 * scale:
-            self._scale, self._factor = scale, None
         if not self.active:
             self.renumber([int((0.5 * diagonal + linear).argmin())])
+        # Of the active vectors alone: others may be much longer, and would drown them in rounding.
+        scale = float(diagonal[self.active].mean()) or float(diagonal.max()) or 1.0
+        if not 0.01 * scale <= self._scale <= 100.0 * scale:
+            self._scale, self._factor = scale, None
         weights = np.zeros(linear.size)
         weights[self.active] = last[self.active]
         total = float(weights.sum())
@@ -114,7 +134,7 @@ class CutProgramme:
         """Factor the active part anew, and say whether that is possible."""
         active = self.active
         matrix = K[np.ix_(active, active)] + self._scale
-        matrix.flat[:: len(active) + 1] += RIDGE * self._scale
+        matrix.flat[:: len(active) + 1] *= 1.0 + RIDGE
         factor, info = dpotrf(matrix, lower=1, clean=1)
         self._factor = factor if info == 0 else None
         if info != 0:
@@ -146,8 +166,8 @@ class CutProgramme:
         assert self._factor is not None
         active, n = self.active, len(self.active)
         row, _ = dtrtrs(self._factor, K[active, entering] + self._scale, lower=1)
-        size = K[entering, entering] + self._scale * (1.0 + RIDGE)
-        square = max(size - float(row @ row), 1e-2 * RIDGE * self._scale)
+        size = (K[entering, entering] + self._scale) * (1.0 + RIDGE)
+        square = max(size - float(row @ row), 1e-2 * RIDGE * size, SMALLEST)
         factor = np.zeros((n + 1, n + 1), order="F")
         factor[:n, :n] = self._factor
         factor[n, :n] = row

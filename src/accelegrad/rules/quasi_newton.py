@@ -23,6 +23,8 @@ PAIRS_BYTES, FEWEST_PAIRS = 64 * 2**20, 5
 LEAST_CURVATURE = 1e-10
 #: What the value has to fall by, as a share of what the slope at the start promises (Armijo)
 FALL = 1e-4
+#: Values that differ by less than this share of them count as the same.
+UNRESOLVED = 1e-14
 #: How steep the slope may still be, as a share of that at the start
 STEEP = 0.9
 #: Trials of one search: what is not found by then is better found by other means.
@@ -98,8 +100,16 @@ class LineSearch(NamedTuple):
         return cls(direction, trial, 0, start, start)
 
     def fell(self, end: End) -> bool:
-        """Return whether the value is low enough there."""
-        return end.value <= self.start.value + FALL * end.at * self.start.slope
+        """Return whether the value is low enough there.
+
+        Where values cannot tell, because of rounding, slopes do (W. W. Hager, H. Zhang, SIAM J.
+        Optim. 16, 2005): on a parabola the condition on the slope is the same.
+        """
+        start = self.start
+        if end.value <= start.value + FALL * end.at * start.slope:
+            return True
+        same = end.value <= start.value + UNRESOLVED * abs(start.value)
+        return same and end.slope <= (2.0 * FALL - 1.0) * start.slope
 
     def is_over(self, end: End) -> bool:
         """Return whether a point is good enough to end the search."""
