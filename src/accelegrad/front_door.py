@@ -164,7 +164,8 @@ def minimize(
         parameters of other methods are given; else "accelegrad", "unixgrad" for a constraint or
         penalty with a numeric diameter; for a LinearModel whose dual gap gets tight, unless a
         constraint, a penalty or `batch_size` is given, "accelegrad-newton", or "dual-ascent" where
-        there are more columns than rows (``result.reason`` says why; the table is `accelegrad.choose.TABLE`). By name:
+        there are more columns than rows (``result.reason`` says why; the table is
+        `accelegrad.choose.TABLE`). By name:
         "bundle"; "accelegrad", "adagrad", "unixgrad", "diagonal" (AcceleGrad with one step size per
         coordinate), which need a diameter or find it; "u-dog", "a-dog", "dog", which never need
         one; for a LinearModel "accelegrad-vr", whose iterations are epochs, "accelegrad-newton" and

@@ -102,6 +102,7 @@ class CutCertificate:
     ) -> None:
         self.region, self.model = region, model
         self.kept, self._shared = kept, False
+        self._lost_in_average = 0.0  # what rounding takes from the best average so far
         self.lower_bound = -math.inf
         size = region.center.size
         self._growth = growth(size)
@@ -155,7 +156,8 @@ class CutCertificate:
         """Return roughly the smallest gap that a cut can prove at a point, given rounding."""
         cut, radius = self._cut(evaluation, 0.0), self.region.radius
         slack = cut.slack * self.region.stretch + self._growth * cut.length
-        return PROVABLE * (cut.error + self._growth * cut.size + slack * radius)
+        lost = cut.error + self._growth * cut.size + slack * radius
+        return PROVABLE * max(lost, self._lost_in_average)
 
     def refresh(self) -> None:
         """Bring the bound up to date with all the cuts so far."""
@@ -207,8 +209,11 @@ class CutCertificate:
         """Take an average of the kept cuts."""
         slope, (level, _, _, size, length, lost, blurred) = kept.summed(weights)
         error = lost + self._growth * size + slope.size * SMALLEST
-        weight = float(weights.sum())
+        weight, before = float(weights.sum()), self.lower_bound
         self._raise_by_mean(Cut(weight, level, size, error, blurred, length, slope))
+        if self.lower_bound > before:
+            reach = self.region.radius * (blurred + self._growth * norm(slope))
+            self._lost_in_average = error + self._growth * size + reach
 
     def _raise_by_sum(self) -> None:
         """Take the mean of all cuts, with what rounding can have done to the sums."""
@@ -290,6 +295,7 @@ class CutCertificate:
             "radius": self.region.radius,
             "sum": self._sum._asdict(),
             "count": self._count,
+            "lost_in_average": self._lost_in_average,
             "pending": columns_of(Cut, self._pending),
             "kept": None if self.kept is None or self._shared else self.kept.state(),
         }
@@ -299,6 +305,7 @@ class CutCertificate:
         self.lower_bound = state["lower_bound"]
         self.region.radius = state["radius"]
         self._sum, self._count = Cut(**state["sum"]), state["count"]
+        self._lost_in_average = state["lost_in_average"]
         if self.kept is not None and not self._shared:
             self.kept.restore(state["kept"])
         self._pending = rows_of(Cut, state["pending"])

@@ -313,6 +313,8 @@ class Bundle(StepRule):
             first = max(state.step_size, FIRST_IN_FLATTEST * state.flattest)
             state = state._replace(step_size=first)
         trial, t = self._worthwhile(state)
+        if trial.is_rough:
+            return self._insure(state, oracle)
         if not self._is_resolved(state, trial):
             done = state._replace(step_size=t, estimated_gap=trial.estimated_gap)
             return self._insure(done, oracle)
@@ -344,7 +346,8 @@ class Bundle(StepRule):
             moved = moved._replace(step_size=shorter, counts=counts)
         elif moved.counts.misses >= state.cuts.size:  # as many cuts as are kept have told nothing
             counts = moved.counts._replace(misses=0)
-            moved = moved._replace(step_size=LARGEST_GROWTH * t, counts=counts)
+            near = distance(at.point, state.center) < self._reach(state, 0.0)
+            moved = moved._replace(step_size=LARGEST_GROWTH * t if near else t, counts=counts)
         return moved, at
 
     def _worthwhile(self, state: BundleState) -> tuple[Trial, float]:

@@ -20,8 +20,8 @@ EXPECTED_SHARE = 0.1
 #: It is looked for where it is expected to leave this many times the gap that is wanted, and again
 #: after this share of the steps done.
 TIGHTENED_EARLY, STEPS_PER_TIGHTENING = 2.0, 20
-#: Without a goal a gap is wanted that rounding does not resolve: this share of the value.
-UNRESOLVED = 1e-13
+#: Without a goal it is looked for now and then, after this many steps at least.
+FEWEST_STEPS = 20
 
 
 class Clock(Saved):
@@ -198,15 +198,17 @@ class Progress(Saved):
         cuts = self.certificate.cuts
         if cuts is None or cuts.kept is None or self.iteration < self.next_tightening:
             return False
-        size = abs(final.value)
-        wanted = self.options.goal(final.value) if self.options.has_goal else UNRESOLVED * size
-        expected = min(
-            EXPECTED_SHARE * self.gap_at(final),
-            getattr(self.rule_state, "estimated_gap", math.inf),
-        )
-        if not expected <= TIGHTENED_EARLY * wanted:
-            return False
-        self.next_tightening = self.iteration + 1 + self.iteration // STEPS_PER_TIGHTENING
+        options, steps = self.options, self.iteration
+        if options.has_goal:
+            expected = min(
+                EXPECTED_SHARE * self.gap_at(final),
+                getattr(self.rule_state, "estimated_gap", math.inf),
+            )
+            if not expected <= TIGHTENED_EARLY * options.goal(final.value):
+                return False
+            self.next_tightening = steps + 1 + steps // STEPS_PER_TIGHTENING
+        else:  # any time may be the last
+            self.next_tightening = steps + FEWEST_STEPS + steps // STEPS_PER_TIGHTENING
         cuts.tighten(final)
         return True
 
