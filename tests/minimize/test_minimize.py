@@ -27,11 +27,11 @@ class Counting:
 
 
 def test_result_has_everything():
-    result = ag.minimize(PROBLEM, START, diameter=DIAMETER, max_iter=120)
+    result = ag.minimize(PROBLEM, START, diameter=DIAMETER, max_iter=60)
     assert result.x.shape == (8,)
     assert result.fun == PROBLEM(result.x)[0]
     np.testing.assert_array_equal(result.jac, PROBLEM(result.x)[1])
-    assert result.nit == result.nfev == result.njev == 120
+    assert result.nit == result.nfev == result.njev == 60
     assert result.success
     assert result.status is Status.MAX_ITER
     assert result.message == "Did max_iter iterations."
