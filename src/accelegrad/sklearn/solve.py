@@ -276,7 +276,6 @@ def _solve_classes(problem: Problem, settings: Settings, start: Vector, score: S
     result = minimize(
         function,
         function.start(start),
-        restart=_restart(problem, settings),
         **_options(settings, watch),
         **function.terms(),
     )
