@@ -297,6 +297,8 @@ def check_status(case: Case, objective: Objective, result: OptimizeResult, searc
                 "stationary, but no minimiser",
                 f"f(x) = {float(at.value)!r}, but {float(known.value)!r} at {np.asarray(point, dtype=float).tolist()}; output {case.options.get('output')}",
             )
+    if result.status == Status.NOT_CONVEX:
+        raise FindingError("a convex function refused", result.message)
     if result.status == Status.CONVERGED and not result.success:
         raise FindingError("converged without success", result.message)
 

@@ -207,10 +207,14 @@ class CutCertificate:
 
     def _raise_by_average(self, kept: CutMemory, weights: Vector) -> None:
         """Take an average of the kept cuts."""
-        slope, (level, _, _, size, length, lost, blurred) = kept.summed(weights)
+        mean = kept.mean(weights)
+        if mean is None:
+            return
+        slope, (level, _, _, size, length, lost, blurred) = mean
+        # Each cut's level was off by what rounding does to its product, relative to its size.
         error = lost + self._growth * size + slope.size * SMALLEST
-        weight, before = float(weights.sum()), self.lower_bound
-        self._raise_by_mean(Cut(weight, level, size, error, blurred, length, slope))
+        before = self.lower_bound
+        self._raise_by_mean(Cut(1.0, level, size, error, blurred, length, slope))
         if self.lower_bound > before:
             reach = self.region.radius * (blurred + self._growth * norm(slope))
             self._lost_in_average = error + self._growth * size + reach
