@@ -612,7 +612,8 @@ def _draw_policies(
         # Its form with a prox finds its radius.
         options.pop("diameter", None)
         options.pop("gradient_bound", None)
-    if method in WITH_RADIUS and "diameter" not in options and exact and _chance(rng, 0.15):
+    restarts = method in WITH_RADIUS and method != "bundle" and "diameter" not in options
+    if restarts and exact and _chance(rng, 0.15):
         options["restart"] = _pick(rng, ["auto", "adaptive", *(["certified"] * provable)])
     able = method in ("accelegrad", "diagonal", "linear-coupling") and terms.penalty is None
     if able and terms.chosen is not None and _chance(rng, 0.1):

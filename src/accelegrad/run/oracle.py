@@ -119,6 +119,8 @@ class Oracle(Saved, ABC):
     exact_values: bool = True
     #: whether values are there at all
     has_values: bool = True
+    #: whether values or gradients come as numbers of less than 64 bits
+    few_bits: bool = False
 
     def __init__(self, penalty: Penalty | None = None) -> None:
         self.penalty = penalty
@@ -191,6 +193,8 @@ class FunctionOracle(Oracle):
     `shape` is that of the points they take, where it is not flat; () stands for a number.
     """
 
+    saved = (*Oracle.saved, "few_bits")
+
     def __init__(
         self,
         fun: Callable[..., Any] | None,
@@ -218,14 +222,21 @@ class FunctionOracle(Oracle):
         with np.errstate(**self._errors):
             returned = self._fun(self._shaped(point), *self._args)
         if self._jac is not None:
-            value = checked_value(returned)
+            value = self._value(returned)
             return self._finish(Evaluation(point, value, late_gradient=self._late_gradient))
         self.njev += 1
         value, gradient = split_pair(returned)
-        gradient = checked_gradient(
-            gradient, point.shape if self._shape is None else self._shape, "fun"
-        )
-        return self._finish(Evaluation(point, checked_value(value), gradient))
+        gradient = self._gradient(gradient, point, "fun")
+        return self._finish(Evaluation(point, self._value(value), gradient))
+
+    def _value(self, returned: Any) -> float:
+        self.few_bits = self.few_bits or has_few_bits(returned)
+        return checked_value(returned)
+
+    def _gradient(self, returned: Any, point: Vector, source: str) -> Vector:
+        self.few_bits = self.few_bits or has_few_bits(returned)
+        shape = point.shape if self._shape is None else self._shape
+        return checked_gradient(returned, shape, source)
 
     def _shaped(self, point: Vector) -> Any:
         """Return a copy as the user's functions want it."""
@@ -241,9 +252,7 @@ class FunctionOracle(Oracle):
         self.njev += 1
         with np.errstate(**self._errors):
             returned = self._jac(self._shaped(point), *self._args)
-        return checked_gradient(
-            returned, point.shape if self._shape is None else self._shape, "jac"
-        )
+        return self._gradient(returned, point, "jac")
 
 
 class ModelOracle(Oracle):
@@ -346,6 +355,13 @@ def split_pair(returned: Any) -> tuple[Any, Any]:
         f"fun must return the pair (value, gradient) when jac=True, but it returned "
         f"{_kind(returned)}. Give the gradient as a function of its own with jac=..."
     )
+
+
+def has_few_bits(returned: Any) -> bool:
+    """Return whether a value or gradient comes as floats of less than 64 bits."""
+    kind = getattr(returned, "dtype", None)
+    # Of other libraries' numbers, the name says it: "torch.float32", "bfloat16".
+    return kind is not None and kind != np.float64 and str(kind).endswith(("float16", "float32"))
 
 
 def checked_value(value: Any) -> float:
