@@ -26,8 +26,9 @@ from accelegrad.run.result import UNFINISHED, Status, report
 from accelegrad.run.stopping import Stopping
 
 
-#: A run that ends after max_iter looks around its point if that adds a tenth to its calls at most.
-FEWEST_CALLS = 50
+#: A run that ends after max_iter looks around its point if that adds a twentieth to its calls, at
+#: most.
+FEWEST_CALLS = 100
 
 
 class Run(Saved):

@@ -18,7 +18,7 @@ from scipy.linalg.blas import ddot
 from accelegrad.errors import NonFiniteError, Vector
 from accelegrad.problems.linear_model import LinearModel
 from accelegrad.problems.penalties import Penalty
-from accelegrad.problems.rounding import PointRounding
+from accelegrad.problems.rounding import UNIT, PointRounding
 from accelegrad.problems.row_blocks import RowNumbers
 from accelegrad.problems.row_sum import RowPoint, RowSum
 from accelegrad.problems.sampling import BatchSampler
@@ -29,6 +29,9 @@ QUIET: dict[str, Any] = {"over": "ignore", "invalid": "ignore"}
 # A sample for the probe has one row in this many, or a batch, and at most that many rows; chosen.
 ROWS_PER_SAMPLED, LARGEST_SAMPLE = 20, 1023
 LARGEST_SQUARE = 1e290  # can still be multiplied with squared weights of up to 1e16
+
+#: The units of rounding of floats of less than 64 bits
+FEW_BITS = {"float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 
 Sample: TypeAlias = Callable[[Vector], "Evaluation"]
 
@@ -119,13 +122,18 @@ class Oracle(Saved, ABC):
     exact_values: bool = True
     #: whether values are there at all
     has_values: bool = True
-    #: whether values or gradients come as numbers of less than 64 bits
-    few_bits: bool = False
+    #: the unit of rounding of the numbers that values and gradients come as
+    unit: float = UNIT
 
     def __init__(self, penalty: Penalty | None = None) -> None:
         self.penalty = penalty
         self.nfev = self.njev = self.points = self.rows = 0
         self.best: Evaluation | None = None
+
+    @property
+    def few_bits(self) -> bool:
+        """Whether values or gradients come as numbers of less than 64 bits."""
+        return self.unit > UNIT
 
     @property
     def steps_per_epoch(self) -> int:
@@ -193,7 +201,7 @@ class FunctionOracle(Oracle):
     `shape` is that of the points they take, where it is not flat; () stands for a number.
     """
 
-    saved = (*Oracle.saved, "few_bits")
+    saved = (*Oracle.saved, "unit")
 
     def __init__(
         self,
@@ -230,11 +238,11 @@ class FunctionOracle(Oracle):
         return self._finish(Evaluation(point, self._value(value), gradient))
 
     def _value(self, returned: Any) -> float:
-        self.few_bits = self.few_bits or has_few_bits(returned)
+        self.unit = max(self.unit, unit_of(returned))
         return checked_value(returned)
 
     def _gradient(self, returned: Any, point: Vector, source: str) -> Vector:
-        self.few_bits = self.few_bits or has_few_bits(returned)
+        self.unit = max(self.unit, unit_of(returned))
         shape = point.shape if self._shape is None else self._shape
         return checked_gradient(returned, shape, source)
 
@@ -357,11 +365,13 @@ def split_pair(returned: Any) -> tuple[Any, Any]:
     )
 
 
-def has_few_bits(returned: Any) -> bool:
-    """Return whether a value or gradient comes as floats of less than 64 bits."""
+def unit_of(returned: Any) -> float:
+    """Return the unit of rounding of a value or gradient, as its type says."""
     kind = getattr(returned, "dtype", None)
-    # Of other libraries' numbers, the name says it: "torch.float32", "bfloat16".
-    return kind is not None and kind != np.float64 and str(kind).endswith(("float16", "float32"))
+    if kind is None or kind == np.float64:
+        return UNIT
+    # Of other libraries' numbers too the name says it, as "torch.float32" does.
+    return FEW_BITS.get(str(kind).rpartition(".")[2], UNIT)
 
 
 def checked_value(value: Any) -> float:

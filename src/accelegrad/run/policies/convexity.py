@@ -26,9 +26,9 @@ from accelegrad.run.progress import Progress
 COMPARED = 20
 #: What rounding may amount to, relative to the values and to the tangent's rise between the points:
 #: generous, as nothing is known of how a function is computed. Of one that returns numbers of less
-#: than 64 bits,
-ALLOWED, ALLOWED_OF_FEW_BITS = 1e-9, 1e-4
-#: relative to the largest value so far, whose terms may have been that large all along,
+#: than 64 bits, in units of their rounding: 1e-4 for float32
+ALLOWED, ALLOWED_UNITS_OF_FEW_BITS = 1e-9, 1e3
+#: Relative to the largest value so far, whose terms may have been that large all along,
 ALLOWED_OF_LARGEST = 1e-12
 #: and of numbers so small that digits of their products vanish
 VANISHING = 1e-290
@@ -36,7 +36,7 @@ VANISHING = 1e-290
 ALLOWED_OF_JITTER = 100.0
 #: How many neighbours are looked at, and how far they are, relative to each coordinate: some units
 #: of rounding
-NEIGHBOURS, NEIGHBOURHOOD = 4, 2.0**-50
+NEIGHBOURS, NEIGHBOURHOOD = 8, 2.0**-50
 #: How far around a point that is to be returned a run looks, in distances from the start: near
 #: enough for curvature not to hide a wrong slope, and far enough for rounding not to do so
 LOOKS_AROUND = (1e-3, 1e-6)
@@ -75,7 +75,8 @@ class Convexity(Policy):
         # the rise of the earlier tangents to this point, and of this one's to the earlier points
         rises = np.einsum("ij,ij->i", gradients, offsets)
         returns = offsets @ gradient
-        share = ALLOWED_OF_FEW_BITS if self.progress.oracle.few_bits else ALLOWED
+        oracle = self.progress.oracle
+        share = ALLOWED_UNITS_OF_FEW_BITS * oracle.unit if oracle.few_bits else ALLOWED
         fixed = share * (self._sizes[:n] + size) + ALLOWED_OF_LARGEST * self._largest + VANISHING
         excess = values + rises - value
         self._refuse(at, excess, fixed + share * np.abs(rises), tangent_is_new=False)
