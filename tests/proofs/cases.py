@@ -788,7 +788,8 @@ def _function_case(rng: np.random.Generator, seed: int) -> Case:
     method = _draw_method(rng, methods, options, scale, distance, smoothness)
     _draw_policies(rng, options, method, terms, provable=False, exact=not noisy)
     _draw_goal(rng, options, not noisy and _certain(options, terms, method, d))
-    _draw_iterations(rng, options, 3000)
+    slow = d > 12 and terms.constrained  # some projections take long then
+    _draw_iterations(rng, options, 60 if slow else 3000)
     options["output"] = _pick(rng, ["auto", "average", "last"] if noisy else OUTPUTS)
     tags = [f.shape, method, terms.form, *terms.names, f"output={options['output']}"]
     return Case(

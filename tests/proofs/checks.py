@@ -182,6 +182,8 @@ def value_rounding(case: Case, objective: Objective, x: Any) -> float:
     if case.penalty is not None:
         penalty = abs(float(case.penalty.at(wide, LONG)))
         allowed += (8 * wide.size + 16) * EPS * (penalty + abs(float(known.value) - penalty))
+        if case.penalty.name == "OwnRidge":  # it squares what may vanish
+            allowed += case.penalty.arguments["l2"] * wide.size * SMALLEST
     return allowed
 
 

@@ -200,6 +200,8 @@ class GuessedRegion(AssumedRegion):
         step = far / slope
         for _ in range(MODEL_TRIALS):
             lowest = cuts.lowest(center, step)
+            if lowest is None:
+                return True
             offset = lowest.point - final.point
             length = norm(offset)
             if lowest.promise <= margin or length == 0.0:
