@@ -26,8 +26,7 @@ from accelegrad.run.result import UNFINISHED, Status, report
 from accelegrad.run.stopping import Stopping
 
 
-#: A run that ends after max_iter looks around its point if that adds a twentieth to its calls, at
-#: most.
+#: A run that ends after max_iter looks around its point if that adds less than a tenth to its calls.
 FEWEST_CALLS = 100
 
 

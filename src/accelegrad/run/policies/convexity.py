@@ -38,8 +38,11 @@ ALLOWED_OF_JITTER = 100.0
 #: of rounding
 NEIGHBOURS, NEIGHBOURHOOD = 8, 2.0**-50
 #: How far around a point that is to be returned a run looks, in distances from the start: near
-#: enough for curvature not to hide a wrong slope, and far enough for rounding not to do so
-LOOKS_AROUND = (1e-3, 1e-6)
+#: enough for curvature not to hide a wrong slope, and far enough for rounding not to do so; and as
+#: far as a guessed region reaches, because a function may be convex near its point alone.
+LOOKS_AROUND = (3.0, 1e-3, 1e-6)
+#: The first of these in a bounded set, in diameters
+LOOKS_ACROSS = 0.5
 #: The shortest distance from the start that counts, relative to 1 + ||x||
 SHORTEST_WAY = 1e-3
 
@@ -134,9 +137,13 @@ class Convexity(Policy):
         yield final.point
         point, feasible_set = final.point, self.progress.feasible_set
         way = max(norm(point - self._start), SHORTEST_WAY * (1.0 + norm(point)))
-        signs = np.random.default_rng(0).choice([-1.0, 1.0], (len(LOOKS_AROUND), point.size))
-        for share, direction in zip(LOOKS_AROUND, signs, strict=True):
-            offset = share * way / math.sqrt(point.size) * direction
+        ways = [share * way for share in LOOKS_AROUND]
+        cuts = self.progress.certificate.cuts
+        if cuts is not None and not cuts.region.assumed:
+            ways[0] = LOOKS_ACROSS * cuts.region.radius
+        signs = np.random.default_rng(0).choice([-1.0, 1.0], (len(ways), point.size))
+        for distance, direction in zip(ways, signs, strict=True):
+            offset = distance / math.sqrt(point.size) * direction
             for trial in (point + offset, point - offset):
                 yield trial if feasible_set is None else feasible_set.project(trial)
 
