@@ -25,8 +25,8 @@ from accelegrad.run.progress import Progress
 from accelegrad.run.result import UNFINISHED, Status, report
 from accelegrad.run.stopping import Stopping
 
-
-#: A run that ends after max_iter looks around its point if that adds less than a tenth to its calls.
+#: A run that ends after max_iter looks around its point if that adds less than a tenth to its
+#: calls.
 FEWEST_CALLS = 100
 
 
