@@ -593,6 +593,10 @@ def _restarts(
         raise ValueError(
             f"restart cannot be used with method {setting.choice.name!r}, which needs none."
         )
+    if "cuts" in setting.rule.can:
+        raise ValueError(
+            f"restart cannot be used with {type(setting.rule).__name__}, which needs none."
+        )
     if "radius" not in setting.rule.can:
         raise ValueError(
             f"restart needs a rule with a radius of its own, as with diameter='auto'; "

@@ -29,12 +29,17 @@ Vector = Any
 AUTO = "auto"
 OUTPUTS = ("auto", "best", "average", "last")
 #: Methods by what they can do; a method with a radius of its own certifies without a diameter.
-WITH_RADIUS = ("auto", "accelegrad", "adagrad", "unixgrad", "diagonal", "u-dog", "a-dog", "dog")
+WITH_RADIUS = (
+    *("auto", "bundle", "accelegrad", "adagrad", "unixgrad", "diagonal"),
+    *("u-dog", "a-dog", "dog"),
+)
 LINE_SEARCHES = ("universal", "universal-dual", "universal-fast")
 PLAIN = (*WITH_RADIUS, *LINE_SEARCHES, "linear-coupling", "subgradient")
 OF_ROWS = ("accelegrad-vr", "accelegrad-newton", "dual-ascent")
-WITH_PROX = ("auto", "accelegrad", "unixgrad", "u-dog")
+WITH_PROX = ("auto", "bundle", "accelegrad", "unixgrad", "u-dog")
 METHODS = (*PLAIN, *OF_ROWS)
+#: How much more often than others a method is drawn
+WEIGHTS = {"auto": 4.0, "bundle": 3.0}
 DIAGONAL_SETS = ("Box", "NonNegative")
 SETS = (
     "Ball",
@@ -561,7 +566,7 @@ def _draw_method(
     smoothness: float,
 ) -> str:
     """Draw a method with its parameters, and a diameter."""
-    method = _pick(rng, methods, [4.0 if name == "auto" else 1.0 for name in methods])
+    method = _pick(rng, methods, [WEIGHTS.get(name, 1.0) for name in methods])
     if method != "auto":
         options["method"] = method
     numeric = _chance(rng, 0.35)
@@ -586,6 +591,8 @@ def _draw_method(
     radius = method in WITH_RADIUS and method != "auto" and not numeric
     if radius and _chance(rng, 0.1):
         options["initial_radius"] = _pick(rng, [_power(rng, -6, 3), 1e-200], [9, 1])
+    if method == "bundle" and _chance(rng, 0.5):
+        options["bundle_size"] = int(rng.integers(4, 13))  # so few that sums of sums are kept
     if numeric and method in ("accelegrad", "diagonal") and _chance(rng, 0.2):
         options["gradient_bound"] = _power(rng, -2, 2)
     return str(method)
@@ -605,7 +612,8 @@ def _draw_policies(
         # Its form with a prox finds its radius.
         options.pop("diameter", None)
         options.pop("gradient_bound", None)
-    if method in WITH_RADIUS and "diameter" not in options and exact and _chance(rng, 0.15):
+    restarts = method in WITH_RADIUS and method != "bundle" and "diameter" not in options
+    if restarts and exact and _chance(rng, 0.15):
         options["restart"] = _pick(rng, ["auto", "adaptive", *(["certified"] * provable)])
     able = method in ("accelegrad", "diagonal", "linear-coupling") and terms.penalty is None
     if able and terms.chosen is not None and _chance(rng, 0.1):
@@ -743,7 +751,7 @@ def _model_methods(data: Data, terms: Terms, batch: bool) -> list[str]:
     if l2 == 0 and kinks and data.X.shape[0] <= data.n_parameters:
         unable = ("accelegrad-vr", "accelegrad-newton")
     if batch:
-        unable = (*OF_ROWS, *LINE_SEARCHES, "linear-coupling")
+        unable = (*OF_ROWS, *LINE_SEARCHES, "linear-coupling", "bundle")
     return [name for name in terms.able(methods) if name not in unable]
 
 
@@ -759,7 +767,7 @@ def _certain(options: dict[str, Any], terms: Terms, method: str, d: int) -> bool
 
 
 def _function_case(rng: np.random.Generator, seed: int) -> Case:
-    d = int(rng.integers(1, 13))
+    d = int(rng.integers(1, 61 if _chance(rng, 0.2) else 13))
     f = functions.drawn(rng, d)
     scale = float(np.abs(f.target).max()) or 1.0
     options: dict[str, Any] = {}
@@ -770,7 +778,9 @@ def _function_case(rng: np.random.Generator, seed: int) -> Case:
     if noisy:
         f = replace(f, noise=0.0 if only else 0.1 * f.factor)
         options["exact"] = False
-    methods = terms.able(name for name in PLAIN if not (noisy and name in LINE_SEARCHES))
+    methods = terms.able(
+        name for name in PLAIN if not (noisy and name in (*LINE_SEARCHES, "bundle"))
+    )
     x0 = _draw_start(rng, d, scale, f.target, terms.chosen)
     distance = float(np.linalg.norm(f.target - x0))
     with np.errstate(over="ignore"):
@@ -778,7 +788,8 @@ def _function_case(rng: np.random.Generator, seed: int) -> Case:
     method = _draw_method(rng, methods, options, scale, distance, smoothness)
     _draw_policies(rng, options, method, terms, provable=False, exact=not noisy)
     _draw_goal(rng, options, not noisy and _certain(options, terms, method, d))
-    _draw_iterations(rng, options, 3000)
+    slow = d > 12 and terms.constrained  # some projections take long then
+    _draw_iterations(rng, options, 60 if slow else 3000)
     options["output"] = _pick(rng, ["auto", "average", "last"] if noisy else OUTPUTS)
     tags = [f.shape, method, terms.form, *terms.names, f"output={options['output']}"]
     return Case(

@@ -182,6 +182,8 @@ def value_rounding(case: Case, objective: Objective, x: Any) -> float:
     if case.penalty is not None:
         penalty = abs(float(case.penalty.at(wide, LONG)))
         allowed += (8 * wide.size + 16) * EPS * (penalty + abs(float(known.value) - penalty))
+        if case.penalty.name == "OwnRidge":  # it squares what may vanish
+            allowed += case.penalty.arguments["l2"] * wide.size * SMALLEST
     return allowed
 
 
@@ -297,6 +299,8 @@ def check_status(case: Case, objective: Objective, result: OptimizeResult, searc
                 "stationary, but no minimiser",
                 f"f(x) = {float(at.value)!r}, but {float(known.value)!r} at {np.asarray(point, dtype=float).tolist()}; output {case.options.get('output')}",
             )
+    if result.status == Status.NOT_CONVEX:
+        raise FindingError("a convex function refused", result.message)
     if result.status == Status.CONVERGED and not result.success:
         raise FindingError("converged without success", result.message)
 

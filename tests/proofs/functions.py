@@ -189,7 +189,7 @@ def drawn(rng: np.random.Generator, d: int) -> Function:
     else:
         matrix = sizes
     factor = 10.0 ** rng.choice(
-        [0] * 20 + [2, -2, 2, -2, 8, -8, 8, -8, 20, -20, 100, -100, 290, -290]
+        [0] * 20 + [2, -2, 2, -2, 8, -8, 8, -8, 20, -20, 100, -100, 150, -150, 290, -290]
     )
     constant = rng.choice([0.0, 0.0, 0.0, -3.25, 1e6, -1e10]) if 1e-9 < factor < 1e9 else 0.0
     slope = None

@@ -164,6 +164,48 @@ def residual_forgotten(original: Original) -> Original:
     return change
 
 
+def mean_changed(index: int, factor: float = 1.0, share: float = 0.0) -> Change:
+    """A number of the mean of kept cuts times a factor, plus a share of the sizes."""
+
+    def change(original: Original) -> Original:
+        def mean(self: Any, weights: Any) -> Any:
+            found = original(self, weights)
+            if found is None:
+                return None
+            slope, numbers = found
+            changed = list(numbers)
+            changed[index] = factor * changed[index] + share * numbers[3]
+            return slope, tuple(changed)
+
+        return mean
+
+    return change
+
+
+def average_in_smaller_ball(original: Original) -> Original:
+    """What the best average proves within 0.99 R is claimed within R."""
+
+    def change(self: Any, kept: Any, weights: Any) -> None:
+        radius, self.region.radius = self.region.radius, 0.99 * self.region.radius
+        original(self, kept, weights)
+        self.region.radius = radius
+
+    return change
+
+
+def not_normalised(original: Original) -> Original:
+    """The weights of kept cuts add up to 0.999, and nobody divides by that."""
+
+    def mean(self: Any, weights: Any) -> Any:
+        found = original(self, weights)
+        if found is None:
+            return None
+        slope, numbers = found
+        return 0.999 * slope, (0.999 * numbers[0], *numbers[1:])
+
+    return mean
+
+
 class Mistake(NamedTuple):
     """Where, and what is done there."""
 
@@ -216,6 +258,10 @@ def _certificates() -> Iterator[Mistake]:
     yield Mistake(f"{cuts}._cut", penalty_counted_twice, "penalty counted twice")
     yield Mistake(f"{cuts}.widen", bound_kept_when_widened, "old bound kept")
     yield Mistake(f"{cuts}._raise_by_sum", weight_too_small, "weight 0.1 % too small")
+    memory = "rules.cut_memory:CutMemory"
+    yield Mistake(f"{memory}.mean", mean_changed(0, share=1e-9), "level 1e-9 too high")
+    yield Mistake(f"{memory}.mean", not_normalised, "weights not normalised")
+    yield Mistake(f"{cuts}._raise_by_average", average_in_smaller_ball, "1 % smaller ball")
     yield Mistake("proofs.certificate:LateBound.__call__", raised(1e-3), "0.1 % too high")
     yield Mistake(
         "proofs.certificate:Certificate.radius_of", always(float("inf")), "claimed everywhere"

@@ -178,7 +178,7 @@ class FeasibleSet(OnVectors):
 
         # Projections are non-expansive: ||u - c|| <= ||P(c) - c|| + ||g|| / theta, which is at
         # most the radius from theta = ||g|| / room on.
-        low = high = min(math.log(size) - math.log(room), 700.0)
+        low = high = min(max(math.log(size) - math.log(room), -700.0), 700.0)
         # Stopping at theta costs at most theta r^2 / 2; where that meets the allowance for errors
         # there is nothing to gain from going on.
         smallest = math.log(max(math.sqrt(2.0 * error), 1e-30)) + math.log(size) - math.log(radius)

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from accelegrad.errors import Vector
+from accelegrad.errors import NonFiniteError, Vector
 from accelegrad.problems.linear_model import LinearModel
 from accelegrad.problems.penalties import Penalty
 from accelegrad.problems.rounding import FEW, SMALLEST, UNIT, PointRounding, growth
@@ -189,7 +189,10 @@ class CutCertificate:
         step = region.radius / steepness if steepness > 0.0 else region.radius
         for _ in range(MOST_TIGHTENED):
             gap = best.value - self.lower_bound
-            weights, slope, _ = self.lowest(center, step, programme).combination
+            lowest = self.lowest(center, step, programme)
+            if lowest is None:
+                return
+            weights, slope, _ = lowest.combination
             self._raise_by_average(kept, weights)
             length = norm(slope)
             wanted = region.radius / length if length > 0.0 else math.inf
@@ -198,19 +201,31 @@ class CutCertificate:
                 return
             step = min(max(wanted, 0.1 * step), 100.0 * step, LONGEST_STEP)
 
-    def lowest(self, center: Center, step: float, programme: CutProgramme | None = None) -> Lowest:
-        """Return where the model of the kept cuts is lowest near a centre."""
+    def lowest(
+        self, center: Center, step: float, programme: CutProgramme | None = None
+    ) -> Lowest | None:
+        """Return where the model of the kept cuts is lowest near a centre.
+
+        None where numbers on the way are not finite.
+        """
         kept = self.kept
         assert kept is not None
         model = cut_model(kept, self.region)
-        return model.lowest(center, step, programme or kept.active_programme())
+        try:
+            return model.lowest(center, step, programme or kept.active_programme())
+        except NonFiniteError:
+            return None
 
     def _raise_by_average(self, kept: CutMemory, weights: Vector) -> None:
         """Take an average of the kept cuts."""
-        slope, (level, _, _, size, length, lost, blurred) = kept.summed(weights)
+        mean = kept.mean(weights)
+        if mean is None:
+            return
+        slope, (level, _, _, size, length, lost, blurred) = mean
+        # Each cut's level was off by what rounding does to its product, relative to its size.
         error = lost + self._growth * size + slope.size * SMALLEST
-        weight, before = float(weights.sum()), self.lower_bound
-        self._raise_by_mean(Cut(weight, level, size, error, blurred, length, slope))
+        before = self.lower_bound
+        self._raise_by_mean(Cut(1.0, level, size, error, blurred, length, slope))
         if self.lower_bound > before:
             reach = self.region.radius * (blurred + self._growth * norm(slope))
             self._lost_in_average = error + self._growth * size + reach

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.linalg.blas import dnrm2
 
 from accelegrad.errors import Vector
 from accelegrad.rules.cut_programme import CutProgramme
@@ -22,6 +23,8 @@ DEFAULT_BYTES = 64 * 2**20
 SPARE_CUTS = 20
 #: The fewest cuts that a bundle works with: the newest, an older one, and their sum
 FEWEST_CUTS = 4
+#: The sum of smaller weights is no mean: its digits are lost.
+SMALLEST_TOTAL = 1e-200
 #: The share of the memory that is kept when it is full
 KEPT_SHARE = 0.8
 
@@ -38,6 +41,8 @@ def default_size(dimension: int) -> int:
 LEVEL, WEIGHT, ADDED, SIZE, LENGTH, LOST, BLURRED = range(7)
 N_NUMBERS = 7
 UNIT = float(np.finfo(np.float64).eps)
+#: What is lost to underflow in one operation, at most
+SMALLEST = float(np.nextafter(0.0, 1.0))
 
 
 #: Where the square of a combination's slope is a smaller share of the squares of its parts, digits
@@ -96,8 +101,8 @@ class CutMemory:
         `size` is that of the terms of the value, where it is larger than the value.
         """
         offset = point - self.origin
-        length, away = math.sqrt(float(slope @ slope)), math.sqrt(float(offset @ offset))
-        size = max(abs(value), size) + length * away
+        length = _norm(slope)
+        size = max(abs(value), size) + length * _norm(offset)
         level = value - float(slope @ offset)
         self._add(slope, (level, 0.0, 0.0, size, length, 0.0, 0.0))
 
@@ -157,16 +162,26 @@ class CutMemory:
         programme.active = [int(i) for i in np.flatnonzero(self.last_weights)]
         return programme
 
-    def summed(self, weights: Vector) -> tuple[Vector, tuple[float, ...]]:
-        """Return a sum of the cuts, as slope and numbers."""
+    def mean(self, weights: Vector) -> tuple[Vector, tuple[float, ...]] | None:
+        """Return the mean of the cuts, as slope and numbers; None if no weight is positive.
+
+        It is a cut of the function whatever the weights add up to: they are divided by their sum,
+        which leaves shares that add up to 1 but for (k + 1) / 2 units of rounding, with k of them.
+        Their sum with the cuts is off by k / 2 units more, relative to the sizes of its terms. The
+        sizes are sums too, so that twice as much is allowed for. Products that vanish come on top.
+        """
         active = np.flatnonzero(weights > 0.0)
-        shares, numbers = weights[active], self._numbers[active]
-        level, _, _, size, length, lost, blurred = (float(total) for total in shares @ numbers)
+        total = float(weights[active].sum())
+        if not (SMALLEST_TOTAL < total < math.inf):
+            return None
+        shares, numbers = weights[active] / total, self._numbers[active]
+        level, _, _, size, length, lost, blurred = (float(part) for part in shares @ numbers)
         slope: Vector = shares @ self._slopes[active]
-        # of a sum of products relative to its terms, and of weights that add up to 1
-        rounded = 2 * (len(shares) + 1) * UNIT
-        lost, blurred = lost + rounded * size, blurred + rounded * length
-        return slope, (level, 0.0, 0.0, size, length, lost, blurred)
+        count = len(shares) + 1
+        rounded, vanished = 2 * count * UNIT, count * SMALLEST
+        lost += rounded * (size + lost) + vanished
+        blurred += rounded * (length + blurred) + slope.size * vanished
+        return slope, (level, 0.0, 0.0, size + vanished, length + vanished, lost, blurred)
 
     def gram(self) -> np.ndarray:
         """Return the inner products of all slopes."""
@@ -194,7 +209,7 @@ class CutMemory:
         weights = self.last_weights.copy()
         order = np.lexsort((self._numbers[: self.count, ADDED], weights))[::-1]
         keep = np.sort(order[:kept])
-        total = self.summed(weights) if weights.any() else None
+        total = self.mean(weights)
         new_number = {int(old): new for new, old in enumerate(keep)}
         gram = self.gram()[np.ix_(keep, keep)]
         n = len(keep)
@@ -227,3 +242,9 @@ class CutMemory:
         self._slopes[:n], self._numbers[:n] = state["slopes"], state["numbers"]
         self._gram[:known, :known] = state["gram"]
         self._programme.restore(state["programme"])
+
+
+def _norm(v: Vector) -> float:
+    """Return the Euclidean norm, also where squares leave the range of floats."""
+    square = float(v @ v)
+    return math.sqrt(square) if 1e-280 < square < 1e300 else float(dnrm2(v))

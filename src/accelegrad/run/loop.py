@@ -25,6 +25,10 @@ from accelegrad.run.progress import Progress
 from accelegrad.run.result import UNFINISHED, Status, report
 from accelegrad.run.stopping import Stopping
 
+#: A run that ends after max_iter looks around its point if that adds less than a tenth to its
+#: calls.
+FEWEST_CALLS = 100
+
 
 class Run(Saved):
     """One run of a rule on an oracle.
@@ -72,6 +76,9 @@ class Run(Saved):
             finally:
                 self.observers.close()
             result = report(self.progress, self.region, status, self._detail)
+            if result["success"] and not self._is_confirmed(result):
+                result = report(self.progress, self.region, Status.NOT_CONVEX, self._detail)
+        result.update(self.progress.counters())
         result["n_restarts"] = 0
         if self._violation is not None:
             result["violation"] = self._violation
@@ -97,16 +104,38 @@ class Run(Saved):
             self._detail = f"At iteration {progress.iteration + 1} {error}."
             return Status.NON_FINITE
         except NotConvexError as error:
-            self._violation = {"touching": error.touching, "below": error.below, "by": error.by}
-            self._detail = (
-                f"At iteration {progress.iteration} {error}. The function is not convex, or its "
-                "gradient is wrong (ag.check_gradient says more), or its values are noisy (give "
-                "exact=False)."
-            )
+            self._note(error)
             return Status.NOT_CONVEX
         except LineSearchError as error:
             self._detail = f"At iteration {progress.iteration + 1} {error}"
             return Status.LINE_SEARCH_FAILED
+
+    def _note(self, error: NotConvexError) -> None:
+        """Keep what shows that the function is not convex."""
+        self._violation = {"touching": error.touching, "below": error.below, "by": error.by}
+        self._detail = (
+            f"At iteration {self.progress.iteration} {error}. The function is not convex, or its "
+            "gradient is wrong (ag.check_gradient says more), or its values are noisy (give "
+            "exact=False)."
+        )
+
+    def _is_confirmed(self, result: OptimizeResult) -> bool:
+        """Return whether no policy objects to a proof, after some more evaluations.
+
+        A run that is to do a number of steps is not to do many more.
+        """
+        progress = self.progress
+        final, calls = progress.final_evaluation(), progress.calls()
+        few = result["status"] is Status.MAX_ITER and calls < FEWEST_CALLS
+        if final is None or few or not result["gap"] < math.inf:
+            return True
+        try:
+            for policy in self.policies.values():
+                policy.confirm(final)
+        except NotConvexError as error:
+            self._note(error)
+            return False
+        return True
 
     def _iterate(self) -> Status:
         if self.ended is not None and self.stopping.still_holds(Status(self.ended)):

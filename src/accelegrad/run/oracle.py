@@ -18,7 +18,7 @@ from scipy.linalg.blas import ddot
 from accelegrad.errors import NonFiniteError, Vector
 from accelegrad.problems.linear_model import LinearModel
 from accelegrad.problems.penalties import Penalty
-from accelegrad.problems.rounding import PointRounding
+from accelegrad.problems.rounding import UNIT, PointRounding
 from accelegrad.problems.row_blocks import RowNumbers
 from accelegrad.problems.row_sum import RowPoint, RowSum
 from accelegrad.problems.sampling import BatchSampler
@@ -29,6 +29,9 @@ QUIET: dict[str, Any] = {"over": "ignore", "invalid": "ignore"}
 # A sample for the probe has one row in this many, or a batch, and at most that many rows; chosen.
 ROWS_PER_SAMPLED, LARGEST_SAMPLE = 20, 1023
 LARGEST_SQUARE = 1e290  # can still be multiplied with squared weights of up to 1e16
+
+#: The units of rounding of floats of less than 64 bits
+FEW_BITS = {"float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 
 Sample: TypeAlias = Callable[[Vector], "Evaluation"]
 
@@ -119,11 +122,18 @@ class Oracle(Saved, ABC):
     exact_values: bool = True
     #: whether values are there at all
     has_values: bool = True
+    #: the unit of rounding of the numbers that values and gradients come as
+    unit: float = UNIT
 
     def __init__(self, penalty: Penalty | None = None) -> None:
         self.penalty = penalty
         self.nfev = self.njev = self.points = self.rows = 0
         self.best: Evaluation | None = None
+
+    @property
+    def few_bits(self) -> bool:
+        """Whether values or gradients come as numbers of less than 64 bits."""
+        return self.unit > UNIT
 
     @property
     def steps_per_epoch(self) -> int:
@@ -191,6 +201,8 @@ class FunctionOracle(Oracle):
     `shape` is that of the points they take, where it is not flat; () stands for a number.
     """
 
+    saved = (*Oracle.saved, "unit")
+
     def __init__(
         self,
         fun: Callable[..., Any] | None,
@@ -218,14 +230,21 @@ class FunctionOracle(Oracle):
         with np.errstate(**self._errors):
             returned = self._fun(self._shaped(point), *self._args)
         if self._jac is not None:
-            value = checked_value(returned)
+            value = self._value(returned)
             return self._finish(Evaluation(point, value, late_gradient=self._late_gradient))
         self.njev += 1
         value, gradient = split_pair(returned)
-        gradient = checked_gradient(
-            gradient, point.shape if self._shape is None else self._shape, "fun"
-        )
-        return self._finish(Evaluation(point, checked_value(value), gradient))
+        gradient = self._gradient(gradient, point, "fun")
+        return self._finish(Evaluation(point, self._value(value), gradient))
+
+    def _value(self, returned: Any) -> float:
+        self.unit = max(self.unit, unit_of(returned))
+        return checked_value(returned)
+
+    def _gradient(self, returned: Any, point: Vector, source: str) -> Vector:
+        self.unit = max(self.unit, unit_of(returned))
+        shape = point.shape if self._shape is None else self._shape
+        return checked_gradient(returned, shape, source)
 
     def _shaped(self, point: Vector) -> Any:
         """Return a copy as the user's functions want it."""
@@ -241,9 +260,7 @@ class FunctionOracle(Oracle):
         self.njev += 1
         with np.errstate(**self._errors):
             returned = self._jac(self._shaped(point), *self._args)
-        return checked_gradient(
-            returned, point.shape if self._shape is None else self._shape, "jac"
-        )
+        return self._gradient(returned, point, "jac")
 
 
 class ModelOracle(Oracle):
@@ -346,6 +363,15 @@ def split_pair(returned: Any) -> tuple[Any, Any]:
         f"fun must return the pair (value, gradient) when jac=True, but it returned "
         f"{_kind(returned)}. Give the gradient as a function of its own with jac=..."
     )
+
+
+def unit_of(returned: Any) -> float:
+    """Return the unit of rounding of a value or gradient, as its type says."""
+    kind = getattr(returned, "dtype", None)
+    if kind is None or kind == np.float64:
+        return UNIT
+    # Of other libraries' numbers too the name says it, as "torch.float32" does.
+    return FEW_BITS.get(str(kind).rpartition(".")[2], UNIT)
 
 
 def checked_value(value: Any) -> float:

@@ -100,8 +100,10 @@ class Progress(Saved):
         self.certificate, self.feasible_set = certificate, feasible_set
         self.judge = oracle if oracle.exact_values else judge
         self.rule_state: Any = rule.init(x0)
-        if "cuts" in rule.can and certificate.cuts is not None:
-            certificate.cuts.share(self.rule_state.cuts)
+        cuts = certificate.cuts
+        # A rule's cuts do not know how far the sums of a linear model are off.
+        if "cuts" in rule.can and cuts is not None and cuts.model is None:
+            cuts.share(self.rule_state.cuts)
         self.clock = Clock()
         self.iteration = self.uncounted = self.next_judgement = self.next_tightening = 0
         #: what is returned: "average", "last" or "best"

@@ -99,6 +99,8 @@ def report(progress: Progress, region: RegionPolicy, status: Status, detail: str
         if could_be_more:
             status = Status.CONVERGED if region.stands(final) else Status.REGION_TOO_SMALL
         region.admit(final)
+        if status is Status.CONVERGED and not progress.is_good_enough(final):
+            status = Status.REGION_TOO_SMALL  # the last bound refuted it
         lower_bound = certificate.lower_bound(final)
         gap, radius = value - lower_bound, certificate.radius_of(lower_bound)
     if lower_bound > value and status in (Status.MAX_ITER, Status.TIME_LIMIT):

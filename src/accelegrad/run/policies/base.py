@@ -7,6 +7,7 @@ from typing import Any
 
 from accelegrad.rules.base import State, Step
 from accelegrad.run.checkpoint import Saved
+from accelegrad.run.oracle import Evaluation
 from accelegrad.run.progress import Progress
 
 
@@ -35,6 +36,9 @@ class Policy(Saved):
 
     def before_next(self) -> None:
         """Change what the next step begins with, once a step has been judged and observed."""
+
+    def confirm(self, final: Evaluation) -> None:
+        """Doubt a point that is to be returned with a proof; a `NotConvexError` ends the run."""
 
     def report(self) -> dict[str, Any]:
         """Return what the run's result says of the policy."""

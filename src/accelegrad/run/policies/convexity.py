@@ -3,14 +3,22 @@
 Of a convex function every tangent lies below every value:
 f(x_j) >= f(x_i) + <g_i, x_j - x_i>. Where that fails by more than rounding, nothing that was proved
 holds: the function is not convex, its gradient is wrong, or its values are noisy.
+
+A run that would end with a proof first looks around its point: of a gradient with an entry that is
+always zero nothing can be seen where the run never went.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
+
 import numpy as np
 
-from accelegrad.errors import NotConvexError, Vector
+from accelegrad.errors import NonFiniteError, NotConvexError, Vector
+from accelegrad.problems.squares import norm
 from accelegrad.rules.base import Evaluated, State, Step, term_of
+from accelegrad.run.oracle import Evaluation
 from accelegrad.run.policies.base import Policy
 from accelegrad.run.progress import Progress
 
@@ -18,60 +26,143 @@ from accelegrad.run.progress import Progress
 COMPARED = 20
 #: What rounding may amount to, relative to the values and to the tangent's rise between the points:
 #: generous, as nothing is known of how a function is computed. Of one that returns numbers of less
-#: than 64 bits,
-ALLOWED, ALLOWED_OF_FEW_BITS = 1e-9, 1e-4
-#: and relative to the largest value so far, whose terms may have been that large all along
+#: than 64 bits, in units of their rounding: 1e-4 for float32
+ALLOWED, ALLOWED_UNITS_OF_FEW_BITS = 1e-9, 1e3
+#: Relative to the largest value so far, whose terms may have been that large all along,
 ALLOWED_OF_LARGEST = 1e-12
+#: and of numbers so small that digits of their products vanish
+VANISHING = 1e-290
+#: How much larger than the differences between values at neighbouring numbers rounding may be
+ALLOWED_OF_JITTER = 100.0
+#: How many neighbours are looked at, and how far they are, relative to each coordinate: some units
+#: of rounding
+NEIGHBOURS, NEIGHBOURHOOD = 8, 2.0**-50
+#: How far around a point that is to be returned a run looks, in distances from the start: near
+#: enough for curvature not to hide a wrong slope, and far enough for rounding not to do so; and as
+#: far as a guessed region reaches, because a function may be convex near its point alone.
+LOOKS_AROUND = (3.0, 1e-3, 1e-6)
+#: The first of these in a bounded set, in diameters
+LOOKS_ACROSS = 0.5
+#: The shortest distance from the start that counts, relative to 1 + ||x||
+SHORTEST_WAY = 1e-3
 
 
 class Convexity(Policy):
     """Compares every evaluation with the last ones."""
 
-    saved = ("_points", "_gradients", "_values", "_seen", "_largest")
+    saved = ("_points", "_gradients", "_values", "_sizes", "_seen", "_largest", "_rounding")
 
     def begin(self, progress: Progress) -> None:
         """Take part in a run from its start on."""
         super().begin(progress)
         size = progress.rule.output(progress.rule_state).size
         self._points, self._gradients = np.zeros((COMPARED, size)), np.zeros((COMPARED, size))
-        self._values = np.zeros(COMPARED)
+        self._values, self._sizes = np.zeros(COMPARED), np.zeros(COMPARED)
         self._seen = 0
         self._largest = 0.0
+        self._rounding = 0.0  # what was found to be rounding, at most
 
     def after(self, step: Step, before: State) -> None:  # noqa: ARG002
-        """Compare a step's evaluation with the last ones, and with the best."""
+        """Compare a step's evaluation with the last ones."""
         self.compare(step.evaluation)
 
     def compare(self, at: Evaluated) -> None:
         """Compare an evaluation with the last ones."""
-        point, gradient = at.point, at.gradient
-        value = at.value - term_of(at)
-        self._largest = max(self._largest, abs(value))
+        point, gradient, term = at.point, at.gradient, term_of(at)
+        value = at.value - term
+        size = abs(at.value) + abs(term)  # from whose difference the value comes
+        self._largest = max(self._largest, size)
         n = min(self._seen, COMPARED)
         points, gradients, values = self._points[:n], self._gradients[:n], self._values[:n]
         offsets = point - points
         # the rise of the earlier tangents to this point, and of this one's to the earlier points
         rises = np.einsum("ij,ij->i", gradients, offsets)
         returns = offsets @ gradient
-        size = np.abs(values) + abs(value)
-        few_bits = getattr(self.progress.oracle, "few_bits", False)
-        share = ALLOWED_OF_FEW_BITS if few_bits else ALLOWED
-        fixed = share * size + ALLOWED_OF_LARGEST * self._largest
-        before = values + rises - value - fixed - share * np.abs(rises)
-        after = value - returns - values - fixed - share * np.abs(returns)
-        self._refuse(point, before, values + rises - value, tangent_is_new=False)
-        self._refuse(point, after, value - returns - values, tangent_is_new=True)
+        oracle = self.progress.oracle
+        share = ALLOWED_UNITS_OF_FEW_BITS * oracle.unit if oracle.few_bits else ALLOWED
+        fixed = share * (self._sizes[:n] + size) + ALLOWED_OF_LARGEST * self._largest + VANISHING
+        excess = values + rises - value
+        self._refuse(at, excess, fixed + share * np.abs(rises), tangent_is_new=False)
+        excess = value - returns - values
+        self._refuse(at, excess, fixed + share * np.abs(returns), tangent_is_new=True)
         row = self._seen % COMPARED
-        self._points[row], self._gradients[row], self._values[row] = point, gradient, value
+        self._points[row], self._gradients[row] = point, gradient
+        self._values[row], self._sizes[row] = value, size
         self._seen += 1
 
     def _refuse(
-        self, point: Vector, beyond: Vector, excess: Vector, *, tangent_is_new: bool
+        self, at: Evaluated, excess: Vector, allowed: Vector, *, tangent_is_new: bool
     ) -> None:
         """End the run if a tangent lies above a value by more than is allowed."""
+        beyond = excess - np.maximum(allowed, self._rounding)
         if not beyond.size or not beyond.max() > 0.0:
             return
         i = int(beyond.argmax())
-        earlier = self._points[i].copy()
+        by = float(excess[i])
+        if self._is_rounding(at, by, float(allowed[i])):
+            self._rounding = max(self._rounding, by)
+            return
+        earlier, point = self._points[i].copy(), at.point.copy()
         pair = (point, earlier) if tangent_is_new else (earlier, point)
-        raise NotConvexError(*pair, by=float(excess[i]))
+        raise NotConvexError(*pair, by=by)
+
+    def _is_rounding(self, at: Evaluated, by: float, allowed: float) -> bool:
+        """Return whether values at neighbouring numbers differ about as much.
+
+        The terms of a value that is nearly zero may be large. Noise differs at the point itself.
+        """
+        again = self._evaluated(at.point)
+        if again is None or not abs(again.value - at.value) <= allowed:
+            return False
+        signs = np.random.default_rng(0).choice([-1.0, 1.0], (NEIGHBOURS, at.point.size))
+        jitter = 0.0
+        for k in range(NEIGHBOURS):
+            near = self._evaluated(at.point * (1.0 + (k + 1) * NEIGHBOURHOOD * signs[k]))
+            if near is not None:
+                jitter = max(jitter, abs(near.value - at.value))
+        return by <= ALLOWED_OF_JITTER * jitter
+
+    # -- before a run ends -------------------------------------------------------------------------
+
+    def confirm(self, final: Evaluation) -> None:
+        """Evaluate a point that is to be returned again, and others around it."""
+        self.compare(final)
+        for point in self._around(final):
+            evaluation = self._evaluated(point)
+            if evaluation is not None:
+                self.compare(evaluation)
+
+    def _around(self, final: Evaluation) -> Iterator[Vector]:
+        """Yield the point itself, and points on either side of it, moved in all coordinates."""
+        yield final.point
+        point, feasible_set = final.point, self.progress.feasible_set
+        way = max(norm(point - self._start), SHORTEST_WAY * (1.0 + norm(point)))
+        ways = [share * way for share in LOOKS_AROUND]
+        cuts = self.progress.certificate.cuts
+        if cuts is not None and not cuts.region.assumed:
+            ways[0] = LOOKS_ACROSS * cuts.region.radius
+        signs = np.random.default_rng(0).choice([-1.0, 1.0], (len(ways), point.size))
+        for distance, direction in zip(ways, signs, strict=True):
+            offset = distance / math.sqrt(point.size) * direction
+            for trial in (point + offset, point - offset):
+                yield trial if feasible_set is None else feasible_set.project(trial)
+
+    @property
+    def _start(self) -> Vector:
+        """Where the run began, or another point that it passed on its way."""
+        start: Vector = getattr(self.progress.rule_state, "start", self._points[0])
+        return start
+
+    def _evaluated(self, point: Vector) -> Evaluation | None:
+        """Evaluate at a point without making it the best one; None where it is not finite."""
+        judge = self.progress.judge
+        assert judge is not None
+        best = judge.best
+        try:
+            evaluation = judge.exactly(point)
+            _ = evaluation.gradient  # it may come late, and not be finite
+        except NonFiniteError:
+            return None
+        finally:
+            judge.best = best
+        return evaluation

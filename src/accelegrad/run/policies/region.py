@@ -165,6 +165,7 @@ class GuessedRegion(AssumedRegion):
             if not refuted(final):
                 return
             self._widen(2 * self.region.radius)
+            self.progress.certificate.tighten(final)  # kept cuts may prove it of this one too
 
     def _nothing_lower_beyond(self, final: Evaluation, slope: float, margin: float) -> bool:
         """Look for lower values beyond the region: downhill, and where the cuts suggest them."""
@@ -199,6 +200,8 @@ class GuessedRegion(AssumedRegion):
         step = far / slope
         for _ in range(MODEL_TRIALS):
             lowest = cuts.lowest(center, step)
+            if lowest is None:
+                return True
             offset = lowest.point - final.point
             length = norm(offset)
             if lowest.promise <= margin or length == 0.0:
