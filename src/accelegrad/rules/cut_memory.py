@@ -194,7 +194,8 @@ class CutMemory:
         weights = self.last_weights.copy()
         order = np.lexsort((self._numbers[: self.count, ADDED], weights))[::-1]
         keep = np.sort(order[:kept])
-        total = self.summed(weights) if weights.any() else None
+        # Where cuts with a weight were forgotten before, the others' do not add up to 1.
+        total = self.summed(weights / weights.sum()) if weights.any() else None
         new_number = {int(old): new for new, old in enumerate(keep)}
         gram = self.gram()[np.ix_(keep, keep)]
         n = len(keep)
