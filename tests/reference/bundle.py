@@ -16,19 +16,19 @@ from accelegrad.rules.base import KnownEvaluation
 from accelegrad.rules.distance_free import DistanceFreeAcceleGrad
 
 #: What Clarabel calls zero, relative to weights that add up to 1
-NO_WEIGHT = 1e-8
+NO_WEIGHT = 1e-6
 
 
 class Run:
     """A run; `points` are those that were evaluated, in order, `kinds` says by which steps."""
 
-    def __init__(self, fun, x0, steps, box=None):
+    def __init__(self, fun, x0, steps, box=None, size=None):
         self.fun, self.x0, self.box = fun, x0, box
         self.points, self.kinds = [], []
         self.cuts = []  # of (slope, value at x0, when it was added)
         self.weights = []  # in the last combination
         self.added = 0
-        self.size = cut_memory.default_size(x0.size)
+        self.size = size or cut_memory.default_size(x0.size)
         self.pairs, self.curvature, self.flattest = [], [], 0.0
         self.misses, self.recent = 0, []
         self.gap = inf
@@ -61,14 +61,16 @@ class Run:
 
     def _forget(self):
         """Keep the cuts with the largest weights, then the newest, and the sum of all."""
-        shares = np.array(self.weights) / sum(self.weights)
-        total = [sum(w * cut[k] for w, cut in zip(shares, self.cuts, strict=True)) for k in (0, 1)]
+        weights = np.array(self.weights)
         count = int(cut_memory.KEPT_SHARE * self.size) - 1
-        ranked = sorted(range(self.size), key=lambda i: (self.weights[i], self.cuts[i][2]))
-        kept = sorted(ranked[-count:])
-        self.cuts = [self.cuts[i] for i in kept]
-        self.weights = [self.weights[i] for i in kept]
-        self._add(*total)
+        ranked = sorted(range(self.size), key=lambda i: (weights[i], self.cuts[i][2]))
+        before, kept = self.cuts, sorted(ranked[-count:])
+        self.cuts, self.weights = [before[i] for i in kept], [weights[i] for i in kept]
+        if weights.any():
+            shares = weights / weights.sum()
+            self._add(
+                *(sum(w * cut[k] for w, cut in zip(shares, before, strict=True)) for k in (0, 1))
+            )
 
     def _begin(self):
         self.center = self.x0
@@ -123,7 +125,7 @@ class Run:
         low, high = start, None
         for _ in range(quasi_newton.MOST_TRIALS):
             value, gradient = self.evaluate(self.center + a * p, "search")
-            fell = value <= self.value + quasi_newton.FALL * a * s0
+            fell = self._fell(value, gradient @ p, a, s0)
             if fell and gradient @ p >= quasi_newton.STEEP * s0:
                 self._centre(self.center + a * p, value, gradient, paired=True)
                 self._note(missed=False)
@@ -139,6 +141,13 @@ class Run:
             a = self._beyond(before, low, p) if high is None else self._between(low, high, p)
         if low is not start:
             self._centre(self.center + low[0] * p, *low[1:], paired=True)
+
+    def _fell(self, value, slope, a, s0):
+        """Armijo's condition, or Hager and Zhang's where values are the same but for rounding."""
+        same = value <= self.value + quasi_newton.UNRESOLVED * abs(self.value)
+        return value <= self.value + quasi_newton.FALL * a * s0 or (
+            same and slope <= (2 * quasi_newton.FALL - 1) * s0
+        )
 
     def _slope(self, end, p):
         return (self.gradient if end[2] is None else end[2]) @ p
@@ -174,15 +183,32 @@ class Run:
         promise = float((errors + slopes @ step).min())
         slope = step / t
         length = np.linalg.norm(slope)
-        far = max(np.linalg.norm(self.center - self.x0), t * length)
-        if self.calls_insured:
-            far = max(far, self.insurance.radius)
-        return point, promise, promise - slope @ step + bundle.REACH * far * length
+        far = max(self._reach(), bundle.REACH * t * length)
+        return point, promise, promise - slope @ step + far * length
+
+    def _distance(self, point):
+        return np.linalg.norm(point - self.center)
+
+    def _reach(self):
+        """Roughly how far a minimiser is."""
+        insured = self.insurance.radius if self.calls_insured else 0.0
+        return bundle.REACH * max(np.linalg.norm(self.center - self.x0), insured)
 
     def _follow_model(self):
+        if self.gap == inf:
+            self.t = max(self.t, bundle.FIRST_IN_FLATTEST * self.flattest)
+        t, least = self.t, bundle.ROUNDING_SHARE * abs(self.value)
+        for _ in range(bundle.MOST_LENGTHENED):
+            point, promise, gap = self._lowest(t)
+            if promise > least or self._distance(point) >= self._reach():
+                break
+            t *= bundle.LARGEST_GROWTH
+        self.gap = gap
+        if not promise > least:
+            self.t = t
+            self._insure()
+            return
         self.in_turn = 0
-        t = self.t
-        point, promise, self.gap = self._lowest(t)
         value, gradient = self.evaluate(point, "model")
         fall = self.value - value
         lowest = t * promise / (2 * (promise - fall)) if promise > fall else inf
@@ -196,7 +222,11 @@ class Run:
         error = self.value - value - gradient @ (self.center - point)
         if error > promise and self.misses >= bundle.PATIENCE:
             self.misses = 0
-            self.t = max(bundle.LARGEST_CUT * t, min(lowest, t))
+            self.t = max(bundle.LARGEST_CUT * t, min(lowest, t), min(t, self.flattest))
+        elif self.misses >= self.size:
+            self.misses = 0
+            if self._distance(point) < self._reach():
+                self.t = bundle.LARGEST_GROWTH * t
 
     # -- AcceleGrad --------------------------------------------------------------------------------
 

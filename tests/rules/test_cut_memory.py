@@ -119,7 +119,10 @@ def test_sums_know_how_far_rounding_takes_them():
     for _ in range(20):
         memory = CutMemory(np.zeros(D), 30)
         for _ in range(30):
-            level, slope = rng.standard_normal() * 10.0 ** rng.uniform(-8, 8), rng.standard_normal(D)
+            level, slope = (
+                rng.standard_normal() * 10.0 ** rng.uniform(-8, 8),
+                rng.standard_normal(D),
+            )
             memory.add_at(np.zeros(D), level, slope * 10.0 ** rng.uniform(-8, 8))
         weights = rng.exponential(size=30) * (rng.random(30) < 0.7)
         weights /= weights.sum()

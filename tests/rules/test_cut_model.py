@@ -57,7 +57,9 @@ TERMS = {
     ),
 }
 CASES = [(name, "none") for name in SETS] + [("none", name) for name in TERMS if name != "none"]
-CASES.append(("box", "l1"))  # coordinate by coordinate, so prox and projection may follow each other
+CASES.append(
+    ("box", "l1")
+)  # coordinate by coordinate, so prox and projection may follow each other
 cases = pytest.mark.parametrize(("constraint", "penalty"), CASES)
 
 

@@ -69,13 +69,15 @@ def miss(K, e, weights):
 def allowed(K, e, weights):
     """What the ridge, the threshold for entering and rounding let the weights miss.
 
-    The best weights of the active vectors meet (K + RIDGE s) w + e = constant, so that their slopes
-    differ by RIDGE s at most; a vector that would enter is WORTH_ENTERING of the terms below.
+    The best weights of the active vectors meet (K + s + D) w + e = constant with a diagonal D of
+    RIDGE (K_ii + s), so that their slopes differ by its largest entry at most; s is a mean of
+    squares that may be older by a factor of 100. A vector that would enter is WORTH_ENTERING of
+    the terms below.
     """
-    scale, level = float(K.diagonal().max()), abs(float(weights @ (K @ weights + e)))
-    terms = scale + level + float(e[weights > 0.0].max())
-    entering = WORTH_ENTERING * (level + SMALL_TERMS * (scale or 1.0))
-    return RIDGE * scale + entering + 8 * len(e) * UNIT * terms
+    largest, level = float(K.diagonal().max()), abs(float(weights @ (K @ weights + e)))
+    terms = largest + level + float(e[weights > 0.0].max())
+    entering = WORTH_ENTERING * (level + SMALL_TERMS * 100 * (largest or 1.0))
+    return 101 * RIDGE * largest + entering + 8 * len(e) * UNIT * terms
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -152,7 +152,8 @@ class CutProgramme:
         total = float(level.sum())
         if not (total > 0.0 and math.isfinite(total)):
             return None
-        best: Vector = free + (1.0 - float(free.sum())) / total * level
+        with np.errstate(over="ignore", invalid="ignore"):
+            best: Vector = free + (1.0 - float(free.sum())) / total * level
         return best if np.isfinite(best).all() else None
 
     def _entering(self, K: np.ndarray, linear: Vector, best: Vector) -> int | None:
