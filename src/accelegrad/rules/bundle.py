@@ -93,7 +93,7 @@ class BundleState(NamedTuple):
     cuts: CutMemory
     pairs: Pairs
     insurance: Any  # AcceleGrad's state
-    insured_value: float  # the lowest value that AcceleGrad has found
+    insured_value: float  # the lowest value that AcceleGrad has found; inf: it cannot go on
 
     @property
     def smooth(self) -> bool:
@@ -405,7 +405,14 @@ class Bundle(StepRule):
 
     def _insure(self, state: BundleState, oracle: Recorder) -> tuple[BundleState, Evaluated]:
         """Do a step of AcceleGrad; if it finds a lower value, that is the new centre."""
-        step = self.accelegrad.step(state.insurance, oracle)
+        if state.insured_value == math.inf:
+            return state, oracle(state.center)
+        try:
+            step = self.accelegrad.step(state.insurance, oracle)
+        except NonFiniteError:
+            # It has left the domain, where it would end; the bundle goes on without it.
+            counts = state.counts._replace(insured=state.counts.insured + oracle.calls)
+            return self._follow_model(state._replace(insured_value=math.inf, counts=counts), oracle)
         best = oracle.best
         assert best is not None
         counts = state.counts

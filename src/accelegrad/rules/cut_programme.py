@@ -144,13 +144,16 @@ class CutProgramme:
     def _best_of_active(self, linear: Vector) -> Vector | None:
         """Return the best weights of the active vectors, of any sign, that add up to 1."""
         right = np.empty((len(self.active), 2), order="F")
-        right[:, 0], right[:, 1] = -linear[self.active], 1.0
+        # As weights add up to 1, a constant may be taken off; a large one would take all digits.
+        active = linear[self.active]
+        right[:, 0], right[:, 1] = active.min() - active, 1.0
         solved, _ = dpotrs(self._factor, right, lower=1)
         free, level = solved[:, 0], solved[:, 1]
         total = float(level.sum())
         if not (total > 0.0 and math.isfinite(total)):
             return None
-        best: Vector = free + (1.0 - float(free.sum())) / total * level
+        with np.errstate(over="ignore", invalid="ignore"):
+            best: Vector = free + (1.0 - float(free.sum())) / total * level
         return best if np.isfinite(best).all() else None
 
     def _entering(self, K: np.ndarray, linear: Vector, best: Vector) -> int | None:
@@ -185,6 +188,8 @@ class CutProgramme:
         first = int(share.argmin())
         moved = np.maximum(old + min(float(share[first]), 1.0) * (best - old), 0.0)
         moved[first] = 0.0
+        if not moved.any():
+            return False
         weights[active] = moved
         self.active = [i for i, weight in zip(active, moved, strict=True) if weight > 0.0]
-        return bool(self.active) and self._factored(K)
+        return self._factored(K)

@@ -132,7 +132,13 @@ class Stopping(Saved):
         return self._pause() if self._exact_values else self.progress.oracle.steps_per_epoch
 
     def _diverges(self, evaluation: Any) -> bool:
-        """Return whether values (or, without values, points) grew beyond the limit."""
+        """Return whether values (or, without values, points) grew beyond the limit.
+
+        A rule that goes on from its best point may try points with any value.
+        """
+        best = self.progress.best
+        if best is not None and "cuts" in self.progress.rule.can:
+            evaluation = best
         size = abs(evaluation.value)
         if math.isnan(size):
             size = float(evaluation.point @ evaluation.point)
