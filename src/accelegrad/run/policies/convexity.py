@@ -51,27 +51,27 @@ class Convexity(Policy):
         points, gradients, values = self._points[:n], self._gradients[:n], self._values[:n]
         offsets = point - points
         # the rise of the earlier tangents to this point, and of this one's to the earlier points
-        rises = np.einsum("ij,ij->i", gradients, offsets)
-        returns = offsets @ gradient
-        size = np.abs(values) + abs(value)
-        few_bits = getattr(self.progress.oracle, "few_bits", False)
-        share = ALLOWED_OF_FEW_BITS if few_bits else ALLOWED
-        fixed = share * size + ALLOWED_OF_LARGEST * self._largest
-        before = values + rises - value - fixed - share * np.abs(rises)
-        after = value - returns - values - fixed - share * np.abs(returns)
-        self._refuse(point, before, values + rises - value, tangent_is_new=False)
-        self._refuse(point, after, value - returns - values, tangent_is_new=True)
+        rises, returns = np.einsum("ij,ij->i", gradients, offsets), offsets @ gradient
+        excess = np.stack((values + rises - value, value - returns - values))
+        # Less than that is always allowed, and most often there is no more.
+        if n and not excess.max() <= ALLOWED_OF_LARGEST * self._largest:
+            self._judge(at, value, excess, np.stack((rises, returns)))
         row = self._seen % COMPARED
         self._points[row], self._gradients[row], self._values[row] = point, gradient, value
         self._seen += 1
 
-    def _refuse(
-        self, point: Vector, beyond: Vector, excess: Vector, *, tangent_is_new: bool
-    ) -> None:
-        """End the run if a tangent lies above a value by more than is allowed."""
-        if not beyond.size or not beyond.max() > 0.0:
-            return
-        i = int(beyond.argmax())
-        earlier = self._points[i].copy()
-        pair = (point, earlier) if tangent_is_new else (earlier, point)
-        raise NotConvexError(*pair, by=float(excess[i]))
+    def _judge(self, at: Evaluated, value: float, excess: Vector, rises: Vector) -> None:
+        """End the run if a tangent lies above a value by more than is allowed.
+
+        The first row is of earlier tangents at this point, the second of this one's at the others.
+        """
+        size = np.abs(self._values[: excess.shape[1]]) + abs(value)
+        few_bits = getattr(self.progress.oracle, "few_bits", False)
+        share = ALLOWED_OF_FEW_BITS if few_bits else ALLOWED
+        allowed = share * (size + np.abs(rises)) + ALLOWED_OF_LARGEST * self._largest
+        for row, beyond in enumerate(excess - allowed):
+            if beyond.max() > 0.0:
+                i = int(beyond.argmax())
+                earlier = self._points[i].copy()
+                pair = (at.point, earlier) if row == 1 else (earlier, at.point)
+                raise NotConvexError(*pair, by=float(excess[row, i]))
