@@ -154,7 +154,7 @@ class CutMemory:
     def active_programme(self) -> CutProgramme:
         """Return another programme that begins with the weights of the last combination."""
         programme = CutProgramme()
-        programme.active = [int(i) for i in np.flatnonzero(self.last_weights)]
+        programme.renumber(np.flatnonzero(self.last_weights))
         return programme
 
     def summed(self, weights: Vector) -> tuple[Vector, tuple[float, ...]]:

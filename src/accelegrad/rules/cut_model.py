@@ -142,7 +142,7 @@ class CutModel(NamedTuple):
         gram.flat[:: len(considered) + 1] = np.maximum(gram.diagonal(), 0.0)
         linear = -(at.cuts[considered] / step + gram @ weights)
         programme = CutProgramme()
-        programme.active = [int(i) for i in np.flatnonzero(weights)]
+        programme.renumber(np.flatnonzero(weights))
         best = programme.weights(gram, linear - linear.min(), weights)
         share = 1.0
         for _ in range(MOST_HALVINGS):

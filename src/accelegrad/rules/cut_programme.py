@@ -17,11 +17,12 @@ The result need not be exact: any weights on the simplex prove a lower bound.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from scipy.linalg.lapack import dpotrf, dpotrs, dtrtrs
+from scipy.linalg.blas import ddot  # much faster than @ for short vectors
+from scipy.linalg.lapack import dpotrf, dtrtrs
 
 from accelegrad.errors import Vector
 
@@ -29,42 +30,48 @@ from accelegrad.errors import Vector
 #: instead of no limit, functions of 500 separate kinks take a seventh of the time and no more
 #: calls).
 MOST_CHANGES = 40
-#: Added to the diagonal, as a share of it, so that dependent vectors can be factored
-RIDGE = 1e-13
-SMALLEST = float(np.finfo(np.float64).tiny)
+#: Added to the diagonal, relative to the largest entry, so that dependent vectors can be factored
+RIDGE = 1e-12
 #: A vector enters if that lowers the sum by more than this share of its terms; these are taken to
 #: be no smaller than the second number times the largest square.
 WORTH_ENTERING, SMALL_TERMS = 1e-11, 1e-3
+#: Rows of the factor beyond the active ones: at least, and as a share of these
+SPARE_ROWS, SPARE_SHARE = 8, 4
+#: With fewer active rows than this share of all, a copy of them is multiplied, not the whole.
+FEW_ROWS = 0.5
 
 
 class CutProgramme:
-    """The programme, with the active vectors and their factor of the last call.
-
-    Attributes
-    ----------
-    active : list of int
-        The vectors whose weights were positive last.
-    """
+    """The programme, with the active vectors and their factor of the last call."""
 
     def __init__(self) -> None:
-        self.active: list[int] = []
-        self._factor: np.ndarray | None = None  # lower Cholesky factor of K + ones, active rows
+        self._active = np.empty(0, dtype=np.intp)
+        #: the lower Cholesky factor of K + ones, active rows; below, rows of the identity, so that
+        #: vectors enter in place and LAPACK takes the whole
+        self._factor: np.ndarray | None = None
         self._scale = 0.0
+        #: the factor's inverse times minus the linear term, and times ones: of one call
+        self._solved = np.empty((0, 2), order="F")
 
-    def renumber(self, active: list[int]) -> None:
-        """Go on with vectors that have other numbers now."""
-        self.active, self._factor = active, None
+    @property
+    def active(self) -> list[int]:
+        """The vectors whose weights were positive last."""
+        return [int(i) for i in self._active]
+
+    def renumber(self, active: Sequence[int] | np.ndarray) -> None:
+        """Go on with other vectors, or with vectors that have other numbers now."""
+        self._active, self._factor = np.array(active, dtype=np.intp), None
 
     def state(self) -> dict[str, Any]:
         """Return all that has to be kept to go on, bit for bit."""
-        active = np.array(self.active, dtype=np.int64)
-        return {"active": active, "factor": self._factor, "scale": self._scale}
+        factor = None if self._factor is None else self._factor.copy()
+        return {"active": self._active, "factor": factor, "scale": self._scale}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from there."""
-        self.active, self._scale = [int(i) for i in state["active"]], state["scale"]
-        factor = state["factor"]
-        self._factor = None if factor is None else np.asfortranarray(factor)
+        self.renumber(state["active"])
+        self._scale, factor = state["scale"], state["factor"]
+        self._factor = None if factor is None else np.array(factor, order="F")
 
     def weights(self, K: np.ndarray, linear: Vector, last: Vector) -> Vector:
         """Return the weights, from those of the last call on.
@@ -81,110 +88,129 @@ class CutProgramme:
         weights = self._start(K, linear, last)
         if self._factor is None and not self._factored(K):
             return weights
+        self._solve(linear)
         for _ in range(MOST_CHANGES):
-            best = self._best_of_active(linear)
+            best = self._best_of_active()
             if best is None:
                 break
-            if best.min() > 0.0:
-                weights[self.active] = best
-                entering = self._entering(K, linear, best)
+            if best[best.argmin()] > 0.0:
+                weights[self._active] = best
+                entering = self._entering(K, linear, weights)
                 if entering is None or weights[entering] > 0.0:
                     break
-                self._enter(K, entering)
-            elif not self._leave(K, weights, best):
+                self._enter(K, linear, entering)
+            elif not self._leave(K, linear, weights, best):
                 break
         total: Vector = weights / weights.sum()
         return total
 
-    def corrected(self, weights: Vector, slopes: Vector) -> Vector:
-        """Return better weights, given the sum's slopes along the vectors, to more digits.
-
-        Sums of products of long vectors lose half of the digits of a short sum. Slopes that were
-        computed with the sum itself have them, and the factor is good enough to use them.
-        """
-        active = self.active
-        if self._factor is None or len(active) < 2:
-            return weights
-        right = np.empty((len(active), 2), order="F")
-        right[:, 0], right[:, 1] = -slopes[active], 1.0
-        solved, _ = dpotrs(self._factor, right, lower=1)
-        change = solved[:, 0] - solved[:, 0].sum() / solved[:, 1].sum() * solved[:, 1]
-        better = weights.copy()
-        better[active] += change
-        good = np.isfinite(change).all() and better[active].min() > 0.0
-        return better / better.sum() if good else weights
-
     def _start(self, K: np.ndarray, linear: Vector, last: Vector) -> Vector:
         """Return weights to begin with: the last ones, or all of it on one vector."""
         diagonal = K.diagonal()
-        if not self.active:
-            self.renumber([int((0.5 * diagonal + linear).argmin())])
-        # Of the active vectors alone: others may be much longer, and would drown them in rounding.
-        scale = float(diagonal[self.active].mean()) or float(diagonal.max()) or 1.0
-        if not 0.01 * scale <= self._scale <= 100.0 * scale:
+        scale = float(diagonal.max()) or 1.0
+        if not 0.1 * scale <= self._scale <= 10.0 * scale:
             self._scale, self._factor = scale, None
+        if not self._active.size:
+            self.renumber([int((0.5 * diagonal + linear).argmin())])
+        active = self._active
         weights = np.zeros(linear.size)
-        weights[self.active] = last[self.active]
+        weights[active] = last[active]
         total = float(weights.sum())
         if not total > 0.0:
-            weights[self.active], total = 1.0, float(len(self.active))
-        return weights / total
+            weights[active], total = 1.0, float(active.size)
+        weights /= total
+        return weights
 
     def _factored(self, K: np.ndarray) -> bool:
         """Factor the active part anew, and say whether that is possible."""
-        active = self.active
-        matrix = K[np.ix_(active, active)] + self._scale
-        matrix.flat[:: len(active) + 1] *= 1.0 + RIDGE
-        factor, info = dpotrf(matrix, lower=1, clean=1)
-        self._factor = factor if info == 0 else None
+        active, n = self._active, self._active.size
+        matrix = K[active[:, None], active]
+        matrix += self._scale
+        matrix.flat[:: n + 1] += RIDGE * self._scale
+        # The matrix is symmetric, and read by columns without a copy.
+        factor, info = dpotrf(matrix.T, lower=1, clean=1, overwrite_a=1)
         if info != 0:
-            self.active = []
-        return bool(info == 0)
+            self.renumber([])
+            return False
+        self._factor = self._spread(factor)
+        return True
 
-    def _best_of_active(self, linear: Vector) -> Vector | None:
+    def _spread(self, factor: np.ndarray) -> np.ndarray:
+        """Return a factor in a larger one, the rest of which is the identity."""
+        n = self._active.size
+        rows = self._factor.shape[0] if self._factor is not None else 0
+        if not n < rows <= 2 * n + SPARE_ROWS:
+            rows = n + max(SPARE_ROWS, n // SPARE_SHARE)
+        spread = np.zeros((rows, rows), order="F")
+        spread.T.flat[:: rows + 1] = 1.0
+        spread[:n, :n] = factor[:n, :n]
+        return spread
+
+    def _solve(self, linear: Vector) -> None:
+        """Solve with the factor, for the linear term and for ones."""
+        assert self._factor is not None
+        n = self._active.size
+        right = np.zeros((self._factor.shape[0], 2), order="F")
+        right[:n, 0], right[:n, 1] = -linear[self._active], 1.0
+        self._solved, _ = dtrtrs(self._factor, right, lower=1, overwrite_b=1)
+
+    def _best_of_active(self) -> Vector | None:
         """Return the best weights of the active vectors, of any sign, that add up to 1."""
-        right = np.empty((len(self.active), 2), order="F")
-        right[:, 0], right[:, 1] = -linear[self.active], 1.0
-        solved, _ = dpotrs(self._factor, right, lower=1)
-        free, level = solved[:, 0], solved[:, 1]
-        total = float(level.sum())
+        free, level = self._solved[:, 0], self._solved[:, 1]
+        total = ddot(level, level)
         if not (total > 0.0 and math.isfinite(total)):
             return None
-        best: Vector = free + (1.0 - float(free.sum())) / total * level
-        return best if np.isfinite(best).all() else None
+        right = level * ((1.0 - ddot(level, free)) / total)
+        right += free
+        solved, _ = dtrtrs(self._factor, right, lower=1, trans=1, overwrite_b=1)
+        best: Vector = solved[: self._active.size]
+        return best if math.isfinite(ddot(best, best)) else None
 
-    def _entering(self, K: np.ndarray, linear: Vector, best: Vector) -> int | None:
+    def _entering(self, K: np.ndarray, linear: Vector, weights: Vector) -> int | None:
         """Return the vector that lowers the sum most when it enters; None if there is none."""
-        reduced = K[:, self.active] @ best + linear
-        level = float(reduced[self.active] @ best)
+        active = self._active
+        best = weights[active]
+        few = active.size < FEW_ROWS * linear.size
+        reduced = best @ K[active] if few else weights @ K
+        reduced += linear
+        level = ddot(reduced[active], best)
         entering = int(reduced.argmin())
         terms = abs(level) + SMALL_TERMS * self._scale
         return entering if reduced[entering] < level - WORTH_ENTERING * terms else None
 
-    def _enter(self, K: np.ndarray, entering: int) -> None:
-        """Add a row to the factor."""
+    def _enter(self, K: np.ndarray, linear: Vector, entering: int) -> None:
+        """Add a row to the factor, and what follows for the solutions."""
         assert self._factor is not None
-        active, n = self.active, len(self.active)
-        row, _ = dtrtrs(self._factor, K[active, entering] + self._scale, lower=1)
-        size = (K[entering, entering] + self._scale) * (1.0 + RIDGE)
-        square = max(size - float(row @ row), 1e-2 * RIDGE * size, SMALLEST)
-        factor = np.zeros((n + 1, n + 1), order="F")
-        factor[:n, :n] = self._factor
-        factor[n, :n] = row
-        factor[n, n] = math.sqrt(square)
-        self._factor = factor
-        active.append(entering)
+        active, n = self._active, self._active.size
+        rows = self._factor.shape[0]
+        right = np.zeros(rows)
+        right[:n] = K[entering, active]
+        right[:n] += self._scale
+        row, _ = dtrtrs(self._factor, right, lower=1, overwrite_b=1)
+        size = float(K[entering, entering]) + self._scale * (1.0 + RIDGE)
+        last = math.sqrt(max(size - ddot(row, row), 1e-2 * RIDGE * self._scale))
+        free, level = self._solved[:, 0], self._solved[:, 1]
+        free[n] = (-linear[entering] - ddot(row, free)) / last
+        level[n] = (1.0 - ddot(row, level)) / last
+        self._factor[n, :n], self._factor[n, n] = row[:n], last
+        self._active = np.concatenate((active, (entering,)))
+        if n + 1 == rows:
+            self._factor = self._spread(self._factor)
+            solved, self._solved = self._solved, np.zeros((self._factor.shape[0], 2), order="F")
+            self._solved[:rows] = solved
 
-    def _leave(self, K: np.ndarray, weights: Vector, best: Vector) -> bool:
+    def _leave(self, K: np.ndarray, linear: Vector, weights: Vector, best: Vector) -> bool:
         """Go towards the best weights until the first one is zero, and let its vector leave."""
-        active = self.active
+        active = self._active
         old = weights[active]
-        falling = best <= 0.0
-        share = np.full(len(active), math.inf)
-        share[falling] = old[falling] / np.maximum(old[falling] - best[falling], 1e-300)
-        first = int(share.argmin())
-        moved = np.maximum(old + min(float(share[first]), 1.0) * (best - old), 0.0)
-        moved[first] = 0.0
+        falling = np.flatnonzero(best <= 0.0)
+        shares = old[falling] / np.maximum(old[falling] - best[falling], 1e-300)
+        place = int(shares.argmin())
+        moved = np.maximum(old + min(float(shares[place]), 1.0) * (best - old), 0.0)
+        moved[falling[place]] = 0.0
         weights[active] = moved
-        self.active = [i for i, weight in zip(active, moved, strict=True) if weight > 0.0]
-        return bool(self.active) and self._factored(K)
+        self._active = active[moved > 0.0]
+        if not self._active.size or not self._factored(K):
+            return False
+        self._solve(linear)
+        return True
