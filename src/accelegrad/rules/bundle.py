@@ -251,7 +251,8 @@ class Bundle(StepRule):
             state.pairs.add(step, change)
             square, growth = float(change @ change), float(step @ change)
             if square > 0.0 and growth > 0.0:
-                curvature = np.append(curvature[1 - CURVATURE_STEPS :], growth / square)
+                newest = (growth / square,)
+                curvature = np.concatenate((curvature[1 - CURVATURE_STEPS :], newest))
                 if curvature.size == CURVATURE_STEPS:
                     flattest = max(flattest, _median(curvature))
         return state._replace(

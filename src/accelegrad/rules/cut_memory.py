@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from accelegrad.errors import Vector
-from accelegrad.rules.cut_programme import CutProgramme
+from accelegrad.rules.cut_programme import CutProgramme, Effort
 
 #: The memory that cuts take by default, in bytes
 DEFAULT_BYTES = 64 * 2**20
@@ -38,11 +38,6 @@ def default_size(dimension: int) -> int:
 LEVEL, WEIGHT, ADDED, SIZE, LENGTH, LOST, BLURRED = range(7)
 N_NUMBERS = 7
 UNIT = float(np.finfo(np.float64).eps)
-
-
-#: Where the square of a combination's slope is a smaller share of the squares of its parts, digits
-#: are lost in the Gram matrix, and the weights are corrected, this often at most.
-CANCELLED, MOST_CORRECTIONS = 1e-6, 3
 
 
 class Combination(NamedTuple):
@@ -74,6 +69,11 @@ class CutMemory:
         self._gram_rows = 0  # those that are up to date
         self._added = 0
         self._programme = CutProgramme()
+
+    @property
+    def effort(self) -> Effort:
+        """What programmes with these cuts have taken so far."""
+        return self._programme.effort
 
     @property
     def slopes(self) -> np.ndarray:
@@ -128,24 +128,11 @@ class CutMemory:
         With a programme of the caller's the memory keeps nothing of it.
         """
         solver = self._programme if programme is None else programme
-        weights = solver.weights(self.gram(), errors / step, self.last_weights.copy())
-        slope = weights @ self.slopes
-        for _ in range(MOST_CORRECTIONS):
-            square, largest = float(slope @ slope), float(self.gram().diagonal() @ weights)
-            if not square < CANCELLED * largest:
-                break
-            better = solver.corrected(weights, self.slopes @ slope + errors / step)
-            shorter = better @ self.slopes
-            before, after = (
-                0.5 * step * float(s @ s) + float(w @ errors)
-                for s, w in ((slope, weights), (shorter, better))
-            )
-            if not after < before:
-                break
-            weights, slope = better, shorter
+        self.gram()
+        weights = solver.weights(self._gram[: self.count], errors / step, self.last_weights)
         if programme is None:
             self.keep_weights(weights)
-        return Combination(weights, slope, float(weights @ errors))
+        return Combination(weights, weights @ self.slopes, float(weights @ errors))
 
     def keep_weights(self, weights: Vector) -> None:
         """Begin the next combination with these weights; cuts that have one are kept longest."""
@@ -153,7 +140,7 @@ class CutMemory:
 
     def active_programme(self) -> CutProgramme:
         """Return another programme that begins with the weights of the last combination."""
-        programme = CutProgramme()
+        programme = CutProgramme(self.effort)
         programme.renumber(np.flatnonzero(self.last_weights))
         return programme
 
@@ -196,11 +183,11 @@ class CutMemory:
         keep = np.sort(order[:kept])
         total = self.summed(weights) if weights.any() else None
         new_number = {int(old): new for new, old in enumerate(keep)}
-        gram = self.gram()[np.ix_(keep, keep)]
         n = len(keep)
+        known = int(np.searchsorted(keep, self._gram_rows))  # of these the products are up to date
+        self._gram[:known, :known] = self._gram[keep[:known, None], keep[:known]]
         self._slopes[:n], self._numbers[:n] = self._slopes[keep], self._numbers[keep]
-        self._gram[:n, :n] = gram
-        self.count = self._gram_rows = n
+        self.count, self._gram_rows = n, known
         active = self._programme.active
         self._programme.renumber([new_number[i] for i in active if i in new_number])
         if total is not None:

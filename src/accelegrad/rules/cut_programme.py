@@ -24,6 +24,7 @@ import numpy as np
 from scipy.linalg.blas import ddot  # much faster than @ for short vectors
 from scipy.linalg.lapack import dpotrf, dtrtrs
 
+from accelegrad import kernels
 from accelegrad.errors import Vector
 
 #: Changes of the active set in one call: more gain less than the next cut does (measured: with 40
@@ -39,15 +40,43 @@ WORTH_ENTERING, SMALL_TERMS = 1e-11, 1e-3
 SPARE_ROWS, SPARE_SHARE = 8, 4
 #: With fewer active rows than this share of all, a copy of them is multiplied, not the whole.
 FEW_ROWS = 0.5
+#: What plain code takes for a change, in seconds: the calls, for each product of two numbers, and
+#: for each of those of a new factor (measured). Compiled code takes a fifth of it, but seconds to
+#: be loaded or compiled: it is used once plain code has taken about as long.
+CHANGE_SECONDS, PRODUCT_SECONDS, FACTOR_SECONDS = 1.5e-5, 1e-9, 1e-10
+COMPILING_SECONDS = 3.0
+
+
+class Effort:
+    """What plain code has taken so far for programmes of one run, estimated from their sizes.
+
+    A clock would make results depend, in their last digits, on how busy the machine is.
+    """
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    @property
+    def compiled_pays(self) -> bool:
+        """Whether compiled code is to go on."""
+        mode = kernels.mode()
+        return mode == "always" or (mode == "auto" and self.seconds > COMPILING_SECONDS)
 
 
 class CutProgramme:
-    """The programme, with the active vectors and their factor of the last call."""
+    """The programme, with the active vectors and their factor of the last call.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    effort : Effort, optional
+        What programmes of the same run have taken so far.
+    """
+
+    def __init__(self, effort: Effort | None = None) -> None:
+        self.effort = Effort() if effort is None else effort
         self._active = np.empty(0, dtype=np.intp)
         #: the lower Cholesky factor of K + ones, active rows; below, rows of the identity, so that
-        #: vectors enter in place and LAPACK takes the whole
+        #: vectors enter in place and LAPACK takes the whole (transposed: it wants columns)
         self._factor: np.ndarray | None = None
         self._scale = 0.0
         #: the factor's inverse times minus the linear term, and times ones: of one call
@@ -65,21 +94,27 @@ class CutProgramme:
     def state(self) -> dict[str, Any]:
         """Return all that has to be kept to go on, bit for bit."""
         factor = None if self._factor is None else self._factor.copy()
-        return {"active": self._active, "factor": factor, "scale": self._scale}
+        return {
+            "active": self._active,
+            "factor": factor,
+            "scale": self._scale,
+            "effort": self.effort.seconds,
+        }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from there."""
         self.renumber(state["active"])
         self._scale, factor = state["scale"], state["factor"]
-        self._factor = None if factor is None else np.array(factor, order="F")
+        self._factor = None if factor is None else np.array(factor, order="C")
+        self.effort.seconds = state["effort"]
 
     def weights(self, K: np.ndarray, linear: Vector, last: Vector) -> Vector:
         """Return the weights, from those of the last call on.
 
         Parameters
         ----------
-        K : array of shape (n, n)
-            The Gram matrix.
+        K : array of shape (n, n), or with more columns
+            The Gram matrix; what is beyond column n does not count.
         linear : array of shape (n,)
             The numbers e_i.
         last : array of shape (n,)
@@ -88,8 +123,19 @@ class CutProgramme:
         weights = self._start(K, linear, last)
         if self._factor is None and not self._factored(K):
             return weights
+        if self.effort.compiled_pays:
+            self._improve_compiled(K, linear, weights)
+        else:
+            self._improve(K[:, : linear.size], linear, weights)
+        weights /= weights.sum()
+        return weights
+
+    def _improve(self, K: np.ndarray, linear: Vector, weights: Vector) -> None:
+        """Let vectors enter and leave until the weights are the best, or often enough."""
         self._solve(linear)
         for _ in range(MOST_CHANGES):
+            n = self._active.size
+            self.effort.seconds += CHANGE_SECONDS + PRODUCT_SECONDS * n * (n + linear.size)
             best = self._best_of_active()
             if best is None:
                 break
@@ -101,8 +147,24 @@ class CutProgramme:
                 self._enter(K, linear, entering)
             elif not self._leave(K, linear, weights, best):
                 break
-        total: Vector = weights / weights.sum()
-        return total
+
+    def _improve_compiled(self, K: np.ndarray, linear: Vector, weights: Vector) -> None:
+        """Do the same in compiled code."""
+        from accelegrad.kernels.cut_programme import improve
+
+        n, scale = self._active.size, self._scale
+        assert self._factor is not None
+        if self._factor.shape[0] <= n + MOST_CHANGES:
+            self._factor = self._spread(self._factor, 2 * MOST_CHANGES)
+        active = np.zeros(self._factor.shape[0], dtype=np.intp)
+        active[:n] = self._active
+        numbers = np.array((scale, scale * (1.0 + RIDGE), 1e-2 * RIDGE * scale))
+        tolerances = np.array((WORTH_ENTERING, SMALL_TERMS * scale))
+        rows = np.ascontiguousarray(K)
+        n = improve(
+            rows, linear, weights, active, n, self._factor, numbers, tolerances, MOST_CHANGES
+        )
+        self._active = active[:n].copy()
 
     def _start(self, K: np.ndarray, linear: Vector, last: Vector) -> Vector:
         """Return weights to begin with: the last ones, or all of it on one vector."""
@@ -127,22 +189,20 @@ class CutProgramme:
         matrix = K[active[:, None], active]
         matrix += self._scale
         matrix.flat[:: n + 1] += RIDGE * self._scale
-        # The matrix is symmetric, and read by columns without a copy.
-        factor, info = dpotrf(matrix.T, lower=1, clean=1, overwrite_a=1)
+        self.effort.seconds += FACTOR_SECONDS * n**3
+        factor, info = dpotrf(matrix.T, lower=0, clean=1, overwrite_a=1)
         if info != 0:
             self.renumber([])
             return False
-        self._factor = self._spread(factor)
+        self._factor = self._spread(factor.T)
         return True
 
-    def _spread(self, factor: np.ndarray) -> np.ndarray:
+    def _spread(self, factor: np.ndarray, spare: int | None = None) -> np.ndarray:
         """Return a factor in a larger one, the rest of which is the identity."""
         n = self._active.size
-        rows = self._factor.shape[0] if self._factor is not None else 0
-        if not n < rows <= 2 * n + SPARE_ROWS:
-            rows = n + max(SPARE_ROWS, n // SPARE_SHARE)
-        spread = np.zeros((rows, rows), order="F")
-        spread.T.flat[:: rows + 1] = 1.0
+        rows = n + (max(SPARE_ROWS, n // SPARE_SHARE) if spare is None else spare)
+        spread = np.zeros((rows, rows))
+        spread.flat[:: rows + 1] = 1.0
         spread[:n, :n] = factor[:n, :n]
         return spread
 
@@ -152,7 +212,7 @@ class CutProgramme:
         n = self._active.size
         right = np.zeros((self._factor.shape[0], 2), order="F")
         right[:n, 0], right[:n, 1] = -linear[self._active], 1.0
-        self._solved, _ = dtrtrs(self._factor, right, lower=1, overwrite_b=1)
+        self._solved, _ = dtrtrs(self._factor.T, right, trans=1, overwrite_b=1)
 
     def _best_of_active(self) -> Vector | None:
         """Return the best weights of the active vectors, of any sign, that add up to 1."""
@@ -162,7 +222,8 @@ class CutProgramme:
             return None
         right = level * ((1.0 - ddot(level, free)) / total)
         right += free
-        solved, _ = dtrtrs(self._factor, right, lower=1, trans=1, overwrite_b=1)
+        assert self._factor is not None
+        solved, _ = dtrtrs(self._factor.T, right, overwrite_b=1)
         best: Vector = solved[: self._active.size]
         return best if math.isfinite(ddot(best, best)) else None
 
@@ -186,7 +247,7 @@ class CutProgramme:
         right = np.zeros(rows)
         right[:n] = K[entering, active]
         right[:n] += self._scale
-        row, _ = dtrtrs(self._factor, right, lower=1, overwrite_b=1)
+        row, _ = dtrtrs(self._factor.T, right, trans=1, overwrite_b=1)
         size = float(K[entering, entering]) + self._scale * (1.0 + RIDGE)
         last = math.sqrt(max(size - ddot(row, row), 1e-2 * RIDGE * self._scale))
         free, level = self._solved[:, 0], self._solved[:, 1]

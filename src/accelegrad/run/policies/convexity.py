@@ -52,10 +52,11 @@ class Convexity(Policy):
         offsets = point - points
         # the rise of the earlier tangents to this point, and of this one's to the earlier points
         rises, returns = np.einsum("ij,ij->i", gradients, offsets), offsets @ gradient
-        excess = np.stack((values + rises - value, value - returns - values))
+        excess = values + rises - value, value - returns - values
         # Less than that is always allowed, and most often there is no more.
-        if n and not excess.max() <= ALLOWED_OF_LARGEST * self._largest:
-            self._judge(at, value, excess, np.stack((rises, returns)))
+        least = ALLOWED_OF_LARGEST * self._largest
+        if n and not all(above[above.argmax()] <= least for above in excess):
+            self._judge(at, value, np.stack(excess), np.stack((rises, returns)))
         row = self._seen % COMPARED
         self._points[row], self._gradients[row], self._values[row] = point, gradient, value
         self._seen += 1
