@@ -27,6 +27,7 @@ import accelegrad as ag
 from accelegrad.errors import Vector
 from accelegrad.lab.functions.minima import minima
 from accelegrad.lab.functions.problem import Function
+from accelegrad.lab.functions.recorder import Enough
 from accelegrad.lab.functions.stated import by_clarabel, has_cvxpy
 from accelegrad.lab.functions.suite import SUITE
 from accelegrad.rules import Bundle
@@ -39,10 +40,6 @@ STEPS = {"_search": "smooth", "_follow_model": "model", "_insure": "insured"}
 #: f - f* that is wanted, relative to f(x0) - f*, and tolerances that Clarabel is given in turn
 ACCURACY, TOLERANCES = 1e-4, (1e-3, 1e-5, 1e-7)
 SECONDS = 20.0
-
-
-class Reached(Exception):
-    """The accuracy is reached."""
 
 
 class Timed:
@@ -62,7 +59,7 @@ class Timed:
         self.between[self.kind].append(entered - self.left)
         found = self.fun(x)
         if found[0] <= self.enough:
-            raise Reached
+            raise Enough
         self.calls += 1
         self.left = time.thread_time()
         self.inside += self.left - entered
@@ -115,7 +112,7 @@ def seconds_of_ours(function: Function, least: float) -> float:
     begun = time.thread_time()
     try:
         ag.minimize(Timed(function.fun, enough), function.x0, max_iter=10**6, time_limit=SECONDS)
-    except Reached:
+    except Enough:
         return time.thread_time() - begun
     return np.inf
 
@@ -143,7 +140,10 @@ def chosen(names: list[str]) -> dict[str, Function]:
 def middle(measure: Callable[..., Any], *arguments: Any) -> dict[str, tuple[float, int]]:
     """Return the middle one of some measurements, for each kind."""
     runs = [measure(*arguments) for _ in range(REPEATS)]
-    return {kind: (statistics.median(run[kind][0] for run in runs), runs[0][kind][1]) for kind in runs[0]}
+    return {
+        kind: (statistics.median(run[kind][0] for run in runs), runs[0][kind][1])
+        for kind in runs[0]
+    }
 
 
 def main() -> None:

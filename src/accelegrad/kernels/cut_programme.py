@@ -109,8 +109,8 @@ def _remove(factor: Any, place: int, n: int, turns: Any) -> None:
 
 
 @compiled
-def _move(weights: Any, active: Any, best: Any, n: int) -> None:
-    """Go towards the best weights until the first one is zero."""
+def _move(weights: Any, active: Any, best: Any, n: int) -> bool:
+    """Go towards the best weights until the first one is zero; say whether others are not."""
     share, first = math.inf, 0
     for i in range(n):
         if best[i] <= 0.0:
@@ -119,10 +119,15 @@ def _move(weights: Any, active: Any, best: Any, n: int) -> None:
             if longest < share:
                 share, first = longest, i
     share = min(share, 1.0)
+    left = False
     for i in range(n):
         old = weights[active[i]]
-        weights[active[i]] = max(old + share * (best[i] - old), 0.0)
-    weights[active[first]] = 0.0
+        best[i] = 0.0 if i == first else max(old + share * (best[i] - old), 0.0)
+        left = left or best[i] > 0.0
+    if left:
+        for i in range(n):
+            weights[active[i]] = best[i]
+    return left
 
 
 @kernel
@@ -178,7 +183,8 @@ def improve(
             n += 1
             _solve(factor, active, linear, solved, n - 1, n)
             continue
-        _move(weights, active, best, n)
+        if not _move(weights, active, best, n):
+            break
         first = n
         for place in range(n - 1, -1, -1):
             if not weights[active[place]] > 0.0:
@@ -186,8 +192,6 @@ def improve(
                 for i in range(place, n - 1):
                     active[i] = active[i + 1]
                 n, first = n - 1, place
-        if n == 0:
-            break
         _solve(factor, active, linear, solved, first, n)
     return n
 

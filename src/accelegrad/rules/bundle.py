@@ -99,9 +99,7 @@ class BundleState(NamedTuple):
     def smooth(self) -> bool:
         """Whether the function has looked smooth lately."""
         newest = self.curvature[-CURVATURE_STEPS:]
-        bent = (
-            newest.size == CURVATURE_STEPS and CURVATURE_GROWTH * _median(newest) < self.flattest
-        )
+        bent = newest.size == CURVATURE_STEPS and CURVATURE_GROWTH * _median(newest) < self.flattest
         return self.counts.recent.bit_count() <= MAY_MISS and not bent
 
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.linalg.blas import ddot  # @ takes longer to begin
 
 from accelegrad.errors import Vector
 from accelegrad.rules.cut_programme import CutProgramme, Effort
@@ -24,6 +25,8 @@ SPARE_CUTS = 20
 FEWEST_CUTS = 4
 #: The share of the memory that is kept when it is full
 KEPT_SHARE = 0.8
+#: Up to this share of active cuts, copying their slopes takes less than multiplying all (measured).
+FEW_ACTIVE = 0.125
 
 
 def default_size(dimension: int) -> int:
@@ -96,9 +99,9 @@ class CutMemory:
         `size` is that of the terms of the value, where it is larger than the value.
         """
         offset = point - self.origin
-        length, away = math.sqrt(float(slope @ slope)), math.sqrt(float(offset @ offset))
+        length, away = math.sqrt(ddot(slope, slope)), math.sqrt(ddot(offset, offset))
         size = max(abs(value), size) + length * away
-        level = value - float(slope @ offset)
+        level = value - ddot(slope, offset)
         self._add(slope, (level, 0.0, 0.0, size, length, 0.0, 0.0))
 
     def _add(self, slope: Vector, numbers: tuple[float, ...]) -> None:
@@ -132,7 +135,15 @@ class CutMemory:
         weights = solver.weights(self._gram[: self.count], errors / step, self.last_weights)
         if programme is None:
             self.keep_weights(weights)
-        return Combination(weights, weights @ self.slopes, float(weights @ errors))
+        return Combination(weights, self._combined_slope(weights), ddot(weights, errors))
+
+    def _combined_slope(self, weights: Vector) -> Vector:
+        active = np.flatnonzero(weights)
+        if active.size > FEW_ACTIVE * weights.size:
+            whole: Vector = weights @ self.slopes
+            return whole
+        few: Vector = weights[active] @ self._slopes[active]
+        return few
 
     def keep_weights(self, weights: Vector) -> None:
         """Begin the next combination with these weights; cuts that have one are kept longest."""

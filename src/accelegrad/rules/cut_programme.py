@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from scipy.linalg.blas import ddot  # much faster than @ for short vectors
+from scipy.linalg.blas import ddot  # @ takes longer to begin
 from scipy.linalg.lapack import dpotrf, dtrtrs
 
 from accelegrad import kernels
@@ -123,6 +123,8 @@ class CutProgramme:
         weights = self._start(K, linear, last)
         if self._factor is None and not self._factored(K):
             return weights
+        # As weights add up to 1, a constant may be taken off; a large one would take all digits.
+        linear = linear - linear[self._active].min()
         if self.effort.compiled_pays:
             self._improve_compiled(K, linear, weights)
         else:
@@ -269,9 +271,11 @@ class CutProgramme:
         place = int(shares.argmin())
         moved = np.maximum(old + min(float(shares[place]), 1.0) * (best - old), 0.0)
         moved[falling[place]] = 0.0
+        if not moved.any():
+            return False
         weights[active] = moved
         self._active = active[moved > 0.0]
-        if not self._active.size or not self._factored(K):
+        if not self._factored(K):
             return False
         self._solve(linear)
         return True

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.linalg.blas import ddot  # @ takes longer to begin
 from scipy.linalg.lapack import dtrtrs
 
 from accelegrad.errors import Vector
@@ -48,10 +49,20 @@ class Pairs:
         self._steps = self._changes = np.empty((0, 0))
         self._products = np.empty((0, 0))  # of step i and change j, the oldest first; 0 if j < i
 
+    @property
+    def steps(self) -> list[Vector]:
+        """The steps, the oldest first."""
+        return list(np.roll(self._steps[: self.count], -self._oldest, axis=0))
+
+    @property
+    def changes(self) -> list[Vector]:
+        """The changes of the gradient, the oldest first."""
+        return list(np.roll(self._changes[: self.count], -self._oldest, axis=0))
+
     def add(self, step: Vector, change: Vector) -> None:
         """Keep a pair, if the function is curved along it."""
-        growth = float(step @ change)
-        least = LEAST_CURVATURE * math.sqrt(float(step @ step)) * math.sqrt(float(change @ change))
+        growth = ddot(step, change)
+        least = LEAST_CURVATURE * math.sqrt(ddot(step, step)) * math.sqrt(ddot(change, change))
         if not growth > least > 0.0:
             return
         if self.count == 0:
@@ -91,7 +102,7 @@ class Pairs:
         # The first loop: shares of the changes, from the newest pair to the oldest
         shares, _ = dtrtrs(products, self._in_order(steps @ gradient))
         last = changes[(self._oldest - 1) % n]
-        scale = float(products[-1, -1]) / float(last @ last)
+        scale = float(products[-1, -1]) / ddot(last, last)
         left: Vector = scale * (self._in_rows(shares) @ changes - gradient)
         # The second: shares of the steps, from the oldest pair to the newest
         right = products.diagonal() * shares + self._in_order(changes @ left)

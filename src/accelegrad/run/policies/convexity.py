@@ -34,6 +34,7 @@ class Convexity(Policy):
         super().begin(progress)
         size = progress.rule.output(progress.rule_state).size
         self._points, self._gradients = np.zeros((COMPARED, size)), np.zeros((COMPARED, size))
+        self._offsets = np.empty((COMPARED, size))
         self._values = np.zeros(COMPARED)
         self._seen = 0
         self._largest = 0.0
@@ -49,7 +50,7 @@ class Convexity(Policy):
         self._largest = max(self._largest, abs(value))
         n = min(self._seen, COMPARED)
         points, gradients, values = self._points[:n], self._gradients[:n], self._values[:n]
-        offsets = point - points
+        offsets = np.subtract(point, points, out=self._offsets[:n])
         # the rise of the earlier tangents to this point, and of this one's to the earlier points
         rises, returns = np.einsum("ij,ij->i", gradients, offsets), offsets @ gradient
         excess = values + rises - value, value - returns - values
