@@ -8,7 +8,7 @@ from accelegrad.rules import cut_programme
 from accelegrad.rules.cut_programme import CutProgramme, Effort
 
 # In a convex programme an error e in the weights' conditions leaves an error of e^2 in the sum. The
-# ridge (1e-12) and rounding, both relative to the terms, are far below.
+# ridge (1e-13) and rounding, both relative to the terms, are far below.
 TOLERANCE = 1e-10
 
 

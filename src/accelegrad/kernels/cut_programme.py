@@ -82,8 +82,9 @@ def _enter(K: Any, active: Any, factor: Any, entering: int, n: int, scale: Any) 
     for i in range(n):
         entry = K[entering, active[i]] + scale[0]
         row[i] = (entry - _product(factor[i], row, i)) / factor[i, i]
-    square = K[entering, entering] + scale[1] - _product(row, row, n)
-    row[n] = math.sqrt(max(square, scale[2]))
+    size = (K[entering, entering] + scale[0]) * (1.0 + scale[1])
+    square = size - _product(row, row, n)
+    row[n] = math.sqrt(max(square, 1e-2 * scale[1] * size, scale[2]))
     active[n] = entering
 
 
@@ -157,7 +158,7 @@ def improve(
     factor : array of shape (k, k)
         The lower Cholesky factor of the active part of K plus scale[0], and of the identity.
     scale : array of shape (3,)
-        What is added to K, what to its diagonal, and the least square of a factor's diagonal.
+        What is added to K, what to its diagonal as a share of it, and the smallest number.
     tolerances : array of shape (2,)
         A vector enters if that lowers the sum by this share of its terms, and of this number.
     most_changes : int

@@ -43,6 +43,11 @@ N_NUMBERS = 7
 UNIT = float(np.finfo(np.float64).eps)
 
 
+#: Where the square of a combination's slope is a smaller share of the squares of its parts, digits
+#: are lost in the Gram matrix, and the weights are corrected, this often at most.
+CANCELLED, MOST_CORRECTIONS = 1e-6, 3
+
+
 class Combination(NamedTuple):
     """A sum of cuts whose weights add up to 1: a cut again."""
 
@@ -133,9 +138,23 @@ class CutMemory:
         solver = self._programme if programme is None else programme
         self.gram()
         weights = solver.weights(self._gram[: self.count], errors / step, self.last_weights)
+        slope = self._combined_slope(weights)
+        for _ in range(MOST_CORRECTIONS):
+            square, largest = ddot(slope, slope), float(self.gram().diagonal().dot(weights))
+            if not square < CANCELLED * largest:
+                break
+            better = solver.corrected(weights, self.slopes @ slope + errors / step)
+            shorter = self._combined_slope(better)
+            before, after = (
+                0.5 * step * ddot(s, s) + ddot(w, errors)
+                for s, w in ((slope, weights), (shorter, better))
+            )
+            if not after < before:
+                break
+            weights, slope = better, shorter
         if programme is None:
             self.keep_weights(weights)
-        return Combination(weights, self._combined_slope(weights), ddot(weights, errors))
+        return Combination(weights, slope, ddot(weights, errors))
 
     def _combined_slope(self, weights: Vector) -> Vector:
         active = np.flatnonzero(weights)

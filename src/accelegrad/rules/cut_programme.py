@@ -31,8 +31,9 @@ from accelegrad.errors import Vector
 #: instead of no limit, functions of 500 separate kinks take a seventh of the time and no more
 #: calls).
 MOST_CHANGES = 40
-#: Added to the diagonal, relative to the largest entry, so that dependent vectors can be factored
-RIDGE = 1e-12
+#: Added to the diagonal, as a share of it, so that dependent vectors can be factored
+RIDGE = 1e-13
+SMALLEST = float(np.finfo(np.float64).tiny)
 #: A vector enters if that lowers the sum by more than this share of its terms; these are taken to
 #: be no smaller than the second number times the largest square.
 WORTH_ENTERING, SMALL_TERMS = 1e-11, 1e-3
@@ -160,7 +161,7 @@ class CutProgramme:
             self._factor = self._spread(self._factor, 2 * MOST_CHANGES)
         active = np.zeros(self._factor.shape[0], dtype=np.intp)
         active[:n] = self._active
-        numbers = np.array((scale, scale * (1.0 + RIDGE), 1e-2 * RIDGE * scale))
+        numbers = np.array((scale, RIDGE, SMALLEST))
         tolerances = np.array((WORTH_ENTERING, SMALL_TERMS * scale))
         rows = np.ascontiguousarray(K)
         n = improve(
@@ -168,15 +169,34 @@ class CutProgramme:
         )
         self._active = active[:n].copy()
 
+    def corrected(self, weights: Vector, slopes: Vector) -> Vector:
+        """Return better weights, given the sum's slopes along the vectors, to more digits.
+
+        Sums of products of long vectors lose half of the digits of a short sum. Slopes that were
+        computed with the sum itself have them, and the factor is good enough to use them.
+        """
+        active = self._active
+        if self._factor is None or active.size < 2:
+            return weights
+        self._solve(slopes)
+        solved, _ = dtrtrs(self._factor.T, self._solved)
+        free, level = solved[: active.size].T
+        change = free - free.sum() / level.sum() * level
+        better = weights.copy()
+        better[active] += change
+        good = np.isfinite(change).all() and better[active].min() > 0.0
+        return better / better.sum() if good else weights
+
     def _start(self, K: np.ndarray, linear: Vector, last: Vector) -> Vector:
         """Return weights to begin with: the last ones, or all of it on one vector."""
         diagonal = K.diagonal()
-        scale = float(diagonal.max()) or 1.0
-        if not 0.1 * scale <= self._scale <= 10.0 * scale:
-            self._scale, self._factor = scale, None
         if not self._active.size:
             self.renumber([int((0.5 * diagonal + linear).argmin())])
         active = self._active
+        # Of the active vectors alone: others may be much longer, and would drown them in rounding.
+        scale = float(diagonal[active].mean()) or float(diagonal.max()) or 1.0
+        if not 0.01 * scale <= self._scale <= 100.0 * scale:
+            self._scale, self._factor = scale, None
         weights = np.zeros(linear.size)
         weights[active] = last[active]
         total = float(weights.sum())
@@ -190,7 +210,7 @@ class CutProgramme:
         active, n = self._active, self._active.size
         matrix = K[active[:, None], active]
         matrix += self._scale
-        matrix.flat[:: n + 1] += RIDGE * self._scale
+        matrix.flat[:: n + 1] *= 1.0 + RIDGE
         self.effort.seconds += FACTOR_SECONDS * n**3
         factor, info = dpotrf(matrix.T, lower=0, clean=1, overwrite_a=1)
         if info != 0:
@@ -250,8 +270,8 @@ class CutProgramme:
         right[:n] = K[entering, active]
         right[:n] += self._scale
         row, _ = dtrtrs(self._factor.T, right, trans=1, overwrite_b=1)
-        size = float(K[entering, entering]) + self._scale * (1.0 + RIDGE)
-        last = math.sqrt(max(size - ddot(row, row), 1e-2 * RIDGE * self._scale))
+        size = (float(K[entering, entering]) + self._scale) * (1.0 + RIDGE)
+        last = math.sqrt(max(size - ddot(row, row), 1e-2 * RIDGE * size, SMALLEST))
         free, level = self._solved[:, 0], self._solved[:, 1]
         free[n] = (-linear[entering] - ddot(row, free)) / last
         level[n] = (1.0 - ddot(row, level)) / last
