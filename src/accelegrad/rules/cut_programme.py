@@ -41,9 +41,10 @@ WORTH_ENTERING, SMALL_TERMS = 1e-11, 1e-3
 SPARE_ROWS, SPARE_SHARE = 8, 4
 #: With fewer active rows than this share of all, a copy of them is multiplied, not the whole.
 FEW_ROWS = 0.5
-#: What plain code takes for a change, in seconds: the calls, for each product of two numbers, and
-#: for each of those of a new factor (measured). Compiled code takes a fifth of it, but seconds to
-#: be loaded or compiled: it is used once plain code has taken about as long.
+#: Roughly what plain code takes for a change, in seconds: the calls, for each product of two
+#: numbers, and for each of those of a new factor (added up from timings of single operations, not
+#: fitted). Compiled code takes less, but some seconds to be compiled (measured: 3.8, and 0.4 to be
+#: loaded): it is used once plain code has taken about as long.
 CHANGE_SECONDS, PRODUCT_SECONDS, FACTOR_SECONDS = 1.5e-5, 1e-9, 1e-10
 COMPILING_SECONDS = 3.0
 
