@@ -126,6 +126,8 @@ class CutCertificate:
             self.kept.add_at(evaluation.point, value, evaluation.gradient, size=size)
         if not self.region.costly:
             self._raise_to(self._bound(cut))
+            if weight == 0 and not self._pending:
+                return  # it adds nothing to the average
         self._pending.append(cut)
         if weight == 0 or len(self._pending) >= self._block:
             self.refresh()

@@ -141,8 +141,8 @@ class CutModel(NamedTuple):
         # Differences are not exact: what should be squares may be below zero.
         gram.flat[:: len(considered) + 1] = np.maximum(gram.diagonal(), 0.0)
         linear = -(at.cuts[considered] / step + gram @ weights)
-        programme = CutProgramme()
-        programme.active = [int(i) for i in np.flatnonzero(weights)]
+        programme = CutProgramme(self.cuts.effort)
+        programme.renumber(np.flatnonzero(weights))
         best = programme.weights(gram, linear - linear.min(), weights)
         share = 1.0
         for _ in range(MOST_HALVINGS):

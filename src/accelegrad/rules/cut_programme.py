@@ -17,12 +17,14 @@ The result need not be exact: any weights on the simplex prove a lower bound.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from scipy.linalg.lapack import dpotrf, dpotrs, dtrtrs
+from scipy.linalg.blas import ddot  # @ takes longer to begin
+from scipy.linalg.lapack import dpotrf, dtrtrs
 
+from accelegrad import kernels
 from accelegrad.errors import Vector
 
 #: Changes of the active set in one call: more gain less than the next cut does (measured: with 40
@@ -35,44 +37,86 @@ SMALLEST = float(np.finfo(np.float64).tiny)
 #: A vector enters if that lowers the sum by more than this share of its terms; these are taken to
 #: be no smaller than the second number times the largest square.
 WORTH_ENTERING, SMALL_TERMS = 1e-11, 1e-3
+#: Rows of the factor beyond the active ones: at least, and as a share of these
+SPARE_ROWS, SPARE_SHARE = 8, 4
+#: With fewer active rows than this share of all, a copy of them is multiplied, not the whole.
+FEW_ROWS = 0.5
+#: Roughly what plain code takes for a change, in seconds: the calls, for each product of two
+#: numbers, and for each of those of a new factor (added up from timings of single operations, not
+#: fitted). Compiled code takes less, but some seconds to be compiled (measured: 3.8, and 0.4 to be
+#: loaded): it is used once plain code has taken about as long.
+CHANGE_SECONDS, PRODUCT_SECONDS, FACTOR_SECONDS = 1.5e-5, 1e-9, 1e-10
+COMPILING_SECONDS = 3.0
+
+
+class Effort:
+    """What plain code has taken so far for programmes of one run, estimated from their sizes.
+
+    A clock would make results depend, in their last digits, on how busy the machine is.
+    """
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    @property
+    def compiled_pays(self) -> bool:
+        """Whether compiled code is to go on."""
+        mode = kernels.mode()
+        return mode == "always" or (mode == "auto" and self.seconds > COMPILING_SECONDS)
 
 
 class CutProgramme:
     """The programme, with the active vectors and their factor of the last call.
 
-    Attributes
+    Parameters
     ----------
-    active : list of int
-        The vectors whose weights were positive last.
+    effort : Effort, optional
+        What programmes of the same run have taken so far.
     """
 
-    def __init__(self) -> None:
-        self.active: list[int] = []
-        self._factor: np.ndarray | None = None  # lower Cholesky factor of K + ones, active rows
+    def __init__(self, effort: Effort | None = None) -> None:
+        self.effort = Effort() if effort is None else effort
+        self._active = np.empty(0, dtype=np.intp)
+        #: the lower Cholesky factor of K + ones, active rows; below, rows of the identity, so that
+        #: vectors enter in place and LAPACK takes the whole (transposed: it wants columns)
+        self._factor: np.ndarray | None = None
         self._scale = 0.0
+        #: the factor's inverse times minus the linear term, and times ones: of one call
+        self._solved = np.empty((0, 2), order="F")
 
-    def renumber(self, active: list[int]) -> None:
-        """Go on with vectors that have other numbers now."""
-        self.active, self._factor = active, None
+    @property
+    def active(self) -> list[int]:
+        """The vectors whose weights were positive last."""
+        return [int(i) for i in self._active]
+
+    def renumber(self, active: Sequence[int] | np.ndarray) -> None:
+        """Go on with other vectors, or with vectors that have other numbers now."""
+        self._active, self._factor = np.array(active, dtype=np.intp), None
 
     def state(self) -> dict[str, Any]:
         """Return all that has to be kept to go on, bit for bit."""
-        active = np.array(self.active, dtype=np.int64)
-        return {"active": active, "factor": self._factor, "scale": self._scale}
+        factor = None if self._factor is None else self._factor.copy()
+        return {
+            "active": self._active,
+            "factor": factor,
+            "scale": self._scale,
+            "effort": self.effort.seconds,
+        }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from there."""
-        self.active, self._scale = [int(i) for i in state["active"]], state["scale"]
-        factor = state["factor"]
-        self._factor = None if factor is None else np.asfortranarray(factor)
+        self.renumber(state["active"])
+        self._scale, factor = state["scale"], state["factor"]
+        self._factor = None if factor is None else np.array(factor, order="C")
+        self.effort.seconds = state["effort"]
 
     def weights(self, K: np.ndarray, linear: Vector, last: Vector) -> Vector:
         """Return the weights, from those of the last call on.
 
         Parameters
         ----------
-        K : array of shape (n, n)
-            The Gram matrix.
+        K : array of shape (n, n), or with more columns
+            The Gram matrix; what is beyond column n does not count.
         linear : array of shape (n,)
             The numbers e_i.
         last : array of shape (n,)
@@ -81,20 +125,50 @@ class CutProgramme:
         weights = self._start(K, linear, last)
         if self._factor is None and not self._factored(K):
             return weights
+        # As weights add up to 1, a constant may be taken off; a large one would take all digits.
+        linear = linear - linear[self._active].min()
+        if self.effort.compiled_pays:
+            self._improve_compiled(K, linear, weights)
+        else:
+            self._improve(K[:, : linear.size], linear, weights)
+        weights /= weights.sum()
+        return weights
+
+    def _improve(self, K: np.ndarray, linear: Vector, weights: Vector) -> None:
+        """Let vectors enter and leave until the weights are the best, or often enough."""
+        self._solve(linear)
         for _ in range(MOST_CHANGES):
-            best = self._best_of_active(linear)
+            n = self._active.size
+            self.effort.seconds += CHANGE_SECONDS + PRODUCT_SECONDS * n * (n + linear.size)
+            best = self._best_of_active()
             if best is None:
                 break
-            if best.min() > 0.0:
-                weights[self.active] = best
-                entering = self._entering(K, linear, best)
+            if best[best.argmin()] > 0.0:
+                weights[self._active] = best
+                entering = self._entering(K, linear, weights)
                 if entering is None or weights[entering] > 0.0:
                     break
-                self._enter(K, entering)
-            elif not self._leave(K, weights, best):
+                self._enter(K, linear, entering)
+            elif not self._leave(K, linear, weights, best):
                 break
-        total: Vector = weights / weights.sum()
-        return total
+
+    def _improve_compiled(self, K: np.ndarray, linear: Vector, weights: Vector) -> None:
+        """Do the same in compiled code."""
+        from accelegrad.kernels.cut_programme import improve
+
+        n, scale = self._active.size, self._scale
+        assert self._factor is not None
+        if self._factor.shape[0] <= n + MOST_CHANGES:
+            self._factor = self._spread(self._factor, 2 * MOST_CHANGES)
+        active = np.zeros(self._factor.shape[0], dtype=np.intp)
+        active[:n] = self._active
+        numbers = np.array((scale, RIDGE, SMALLEST))
+        tolerances = np.array((WORTH_ENTERING, SMALL_TERMS * scale))
+        rows = np.ascontiguousarray(K)
+        n = improve(
+            rows, linear, weights, active, n, self._factor, numbers, tolerances, MOST_CHANGES
+        )
+        self._active = active[:n].copy()
 
     def corrected(self, weights: Vector, slopes: Vector) -> Vector:
         """Return better weights, given the sum's slopes along the vectors, to more digits.
@@ -102,13 +176,13 @@ class CutProgramme:
         Sums of products of long vectors lose half of the digits of a short sum. Slopes that were
         computed with the sum itself have them, and the factor is good enough to use them.
         """
-        active = self.active
-        if self._factor is None or len(active) < 2:
+        active = self._active
+        if self._factor is None or active.size < 2:
             return weights
-        right = np.empty((len(active), 2), order="F")
-        right[:, 0], right[:, 1] = -slopes[active], 1.0
-        solved, _ = dpotrs(self._factor, right, lower=1)
-        change = solved[:, 0] - solved[:, 0].sum() / solved[:, 1].sum() * solved[:, 1]
+        self._solve(slopes)
+        solved, _ = dtrtrs(self._factor.T, self._solved)
+        free, level = solved[: active.size].T
+        change = free - free.sum() / level.sum() * level
         better = weights.copy()
         better[active] += change
         good = np.isfinite(change).all() and better[active].min() > 0.0
@@ -117,79 +191,112 @@ class CutProgramme:
     def _start(self, K: np.ndarray, linear: Vector, last: Vector) -> Vector:
         """Return weights to begin with: the last ones, or all of it on one vector."""
         diagonal = K.diagonal()
-        if not self.active:
+        if not self._active.size:
             self.renumber([int((0.5 * diagonal + linear).argmin())])
+        active = self._active
         # Of the active vectors alone: others may be much longer, and would drown them in rounding.
-        scale = float(diagonal[self.active].mean()) or float(diagonal.max()) or 1.0
+        scale = float(diagonal[active].mean()) or float(diagonal.max()) or 1.0
         if not 0.01 * scale <= self._scale <= 100.0 * scale:
             self._scale, self._factor = scale, None
         weights = np.zeros(linear.size)
-        weights[self.active] = last[self.active]
+        weights[active] = last[active]
         total = float(weights.sum())
         if not total > 0.0:
-            weights[self.active], total = 1.0, float(len(self.active))
-        return weights / total
+            weights[active], total = 1.0, float(active.size)
+        weights /= total
+        return weights
 
     def _factored(self, K: np.ndarray) -> bool:
         """Factor the active part anew, and say whether that is possible."""
-        active = self.active
-        matrix = K[np.ix_(active, active)] + self._scale
-        matrix.flat[:: len(active) + 1] *= 1.0 + RIDGE
-        factor, info = dpotrf(matrix, lower=1, clean=1)
-        self._factor = factor if info == 0 else None
+        active, n = self._active, self._active.size
+        matrix = K[active[:, None], active]
+        matrix += self._scale
+        matrix.flat[:: n + 1] *= 1.0 + RIDGE
+        self.effort.seconds += FACTOR_SECONDS * n**3
+        factor, info = dpotrf(matrix.T, lower=0, clean=1, overwrite_a=1)
         if info != 0:
-            self.active = []
-        return bool(info == 0)
+            self.renumber([])
+            return False
+        self._factor = self._spread(factor.T)
+        return True
 
-    def _best_of_active(self, linear: Vector) -> Vector | None:
+    def _spread(self, factor: np.ndarray, spare: int | None = None) -> np.ndarray:
+        """Return a factor in a larger one, the rest of which is the identity."""
+        n = self._active.size
+        rows = n + (max(SPARE_ROWS, n // SPARE_SHARE) if spare is None else spare)
+        spread = np.zeros((rows, rows))
+        spread.flat[:: rows + 1] = 1.0
+        spread[:n, :n] = factor[:n, :n]
+        return spread
+
+    def _solve(self, linear: Vector) -> None:
+        """Solve with the factor, for the linear term and for ones."""
+        assert self._factor is not None
+        n = self._active.size
+        right = np.zeros((self._factor.shape[0], 2), order="F")
+        right[:n, 0], right[:n, 1] = -linear[self._active], 1.0
+        self._solved, _ = dtrtrs(self._factor.T, right, trans=1, overwrite_b=1)
+
+    def _best_of_active(self) -> Vector | None:
         """Return the best weights of the active vectors, of any sign, that add up to 1."""
-        right = np.empty((len(self.active), 2), order="F")
-        # As weights add up to 1, a constant may be taken off; a large one would take all digits.
-        active = linear[self.active]
-        right[:, 0], right[:, 1] = active.min() - active, 1.0
-        solved, _ = dpotrs(self._factor, right, lower=1)
-        free, level = solved[:, 0], solved[:, 1]
-        total = float(level.sum())
+        free, level = self._solved[:, 0], self._solved[:, 1]
+        total = ddot(level, level)
         if not (total > 0.0 and math.isfinite(total)):
             return None
-        with np.errstate(over="ignore", invalid="ignore"):
-            best: Vector = free + (1.0 - float(free.sum())) / total * level
-        return best if np.isfinite(best).all() else None
+        right = level * ((1.0 - ddot(level, free)) / total)
+        right += free
+        assert self._factor is not None
+        solved, _ = dtrtrs(self._factor.T, right, overwrite_b=1)
+        best: Vector = solved[: self._active.size]
+        return best if math.isfinite(ddot(best, best)) else None
 
-    def _entering(self, K: np.ndarray, linear: Vector, best: Vector) -> int | None:
+    def _entering(self, K: np.ndarray, linear: Vector, weights: Vector) -> int | None:
         """Return the vector that lowers the sum most when it enters; None if there is none."""
-        reduced = K[:, self.active] @ best + linear
-        level = float(reduced[self.active] @ best)
+        active = self._active
+        best = weights[active]
+        few = active.size < FEW_ROWS * linear.size
+        reduced = best @ K[active] if few else weights @ K
+        reduced += linear
+        level = ddot(reduced[active], best)
         entering = int(reduced.argmin())
         terms = abs(level) + SMALL_TERMS * self._scale
         return entering if reduced[entering] < level - WORTH_ENTERING * terms else None
 
-    def _enter(self, K: np.ndarray, entering: int) -> None:
-        """Add a row to the factor."""
+    def _enter(self, K: np.ndarray, linear: Vector, entering: int) -> None:
+        """Add a row to the factor, and what follows for the solutions."""
         assert self._factor is not None
-        active, n = self.active, len(self.active)
-        row, _ = dtrtrs(self._factor, K[active, entering] + self._scale, lower=1)
-        size = (K[entering, entering] + self._scale) * (1.0 + RIDGE)
-        square = max(size - float(row @ row), 1e-2 * RIDGE * size, SMALLEST)
-        factor = np.zeros((n + 1, n + 1), order="F")
-        factor[:n, :n] = self._factor
-        factor[n, :n] = row
-        factor[n, n] = math.sqrt(square)
-        self._factor = factor
-        active.append(entering)
+        active, n = self._active, self._active.size
+        rows = self._factor.shape[0]
+        right = np.zeros(rows)
+        right[:n] = K[entering, active]
+        right[:n] += self._scale
+        row, _ = dtrtrs(self._factor.T, right, trans=1, overwrite_b=1)
+        size = (float(K[entering, entering]) + self._scale) * (1.0 + RIDGE)
+        last = math.sqrt(max(size - ddot(row, row), 1e-2 * RIDGE * size, SMALLEST))
+        free, level = self._solved[:, 0], self._solved[:, 1]
+        free[n] = (-linear[entering] - ddot(row, free)) / last
+        level[n] = (1.0 - ddot(row, level)) / last
+        self._factor[n, :n], self._factor[n, n] = row[:n], last
+        self._active = np.concatenate((active, (entering,)))
+        if n + 1 == rows:
+            self._factor = self._spread(self._factor)
+            solved, self._solved = self._solved, np.zeros((self._factor.shape[0], 2), order="F")
+            self._solved[:rows] = solved
 
-    def _leave(self, K: np.ndarray, weights: Vector, best: Vector) -> bool:
+    def _leave(self, K: np.ndarray, linear: Vector, weights: Vector, best: Vector) -> bool:
         """Go towards the best weights until the first one is zero, and let its vector leave."""
-        active = self.active
+        active = self._active
         old = weights[active]
-        falling = best <= 0.0
-        share = np.full(len(active), math.inf)
-        share[falling] = old[falling] / np.maximum(old[falling] - best[falling], 1e-300)
-        first = int(share.argmin())
-        moved = np.maximum(old + min(float(share[first]), 1.0) * (best - old), 0.0)
-        moved[first] = 0.0
+        falling = np.flatnonzero(best <= 0.0)
+        shares = old[falling] / np.maximum(old[falling] - best[falling], 1e-300)
+        place = int(shares.argmin())
+        moved = np.maximum(old + min(float(shares[place]), 1.0) * (best - old), 0.0)
+        moved[falling[place]] = 0.0
         if not moved.any():
             return False
         weights[active] = moved
-        self.active = [i for i, weight in zip(active, moved, strict=True) if weight > 0.0]
-        return self._factored(K)
+        self._active = active[moved > 0.0]
+        if not self._factored(K):
+            return False
+        self._solve(linear)
+        return True

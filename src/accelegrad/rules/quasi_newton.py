@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.linalg.blas import ddot  # @ takes longer to begin
+from scipy.linalg.lapack import dtrtrs
 
 from accelegrad.errors import Vector
 
@@ -35,43 +37,97 @@ PROLONGED, INNER_SHARE = (2.0, 10.0), 0.1
 
 
 class Pairs:
-    """The last steps and the changes of the gradient over them."""
+    """The last steps and the changes of the gradient over them.
+
+    They stand in the rows of two matrices; a new pair takes the place of the oldest. The loops over
+    pairs of L-BFGS are then two triangular systems in the products of steps and later changes.
+    """
 
     def __init__(self) -> None:
-        self.steps: list[Vector] = []
-        self.changes: list[Vector] = []
+        self.count = 0
+        self._oldest = 0  # its row
+        self._steps = self._changes = np.empty((0, 0))
+        self._products = np.empty((0, 0))  # of step i and change j, the oldest first; 0 if j < i
+
+    @property
+    def steps(self) -> list[Vector]:
+        """The steps, the oldest first."""
+        return list(np.roll(self._steps[: self.count], -self._oldest, axis=0))
+
+    @property
+    def changes(self) -> list[Vector]:
+        """The changes of the gradient, the oldest first."""
+        return list(np.roll(self._changes[: self.count], -self._oldest, axis=0))
 
     def add(self, step: Vector, change: Vector) -> None:
         """Keep a pair, if the function is curved along it."""
-        growth = float(step @ change)
-        least = LEAST_CURVATURE * math.sqrt(float(step @ step)) * math.sqrt(float(change @ change))
-        if growth > least > 0.0:
-            self.steps, self.changes = [*self.steps, step], [*self.changes, change]
-            held = max(FEWEST_PAIRS, min(MOST_PAIRS, PAIRS_BYTES // (16 * step.size)))
-            del self.steps[:-held], self.changes[:-held]
+        growth = ddot(step, change)
+        least = LEAST_CURVATURE * math.sqrt(ddot(step, step)) * math.sqrt(ddot(change, change))
+        if not growth > least > 0.0:
+            return
+        if self.count == 0:
+            self._take_memory(step.size)
+        if self.count < len(self._steps):
+            row, n = self.count, self.count + 1
+        else:
+            row, n = self._oldest, self.count
+            self._oldest = (row + 1) % n
+            self._products[:-1, :-1] = self._products[1:, 1:]
+            self._products[-1] = 0.0
+        self.count = n
+        self._steps[row], self._changes[row] = step, change
+        self._products[:n, n - 1] = self._in_order(self._steps[:n] @ change)
+
+    def _take_memory(self, size: int) -> None:
+        held = max(FEWEST_PAIRS, min(MOST_PAIRS, PAIRS_BYTES // (16 * size)))
+        self._steps, self._changes = np.empty((held, size)), np.empty((held, size))
+        self._products = np.zeros((held, held), order="F")
+
+    def _in_order(self, numbers: Vector) -> Vector:
+        """Return numbers of the rows, that of the oldest pair first."""
+        oldest = self._oldest
+        return np.concatenate((numbers[oldest:], numbers[:oldest])) if oldest else numbers
+
+    def _in_rows(self, numbers: Vector) -> Vector:
+        """Return numbers of the pairs, the oldest first, as the rows stand."""
+        newest = self.count - self._oldest
+        return np.concatenate((numbers[newest:], numbers[:newest])) if self._oldest else numbers
 
     def direction(self, gradient: Vector) -> Vector:
         """Return minus the inverse of the curvature times the gradient."""
-        direction = -gradient
-        shares = []
-        products = [float(s @ y) for s, y in zip(self.steps, self.changes, strict=True)]
-        for s, y, product in zip(self.steps[::-1], self.changes[::-1], products[::-1], strict=True):
-            shares.append(float(s @ direction) / product)
-            direction = direction - shares[-1] * y
-        if products:
-            last = self.changes[-1]
-            direction = direction * (products[-1] / float(last @ last))
-        for s, y, product in zip(self.steps, self.changes, products, strict=True):
-            direction = direction + (shares.pop() - float(y @ direction) / product) * s
-        return direction
+        n = self.count
+        if n == 0:
+            return -gradient
+        steps, changes, products = self._steps[:n], self._changes[:n], self._products[:n, :n]
+        # The first loop: shares of the changes, from the newest pair to the oldest
+        shares, _ = dtrtrs(products, self._in_order(steps @ gradient))
+        last = changes[(self._oldest - 1) % n]
+        scale = float(products[-1, -1]) / ddot(last, last)
+        left: Vector = scale * (self._in_rows(shares) @ changes - gradient)
+        # The second: shares of the steps, from the oldest pair to the newest
+        right = products.diagonal() * shares + self._in_order(changes @ left)
+        shares, _ = dtrtrs(products, right, trans=1)
+        left -= self._in_rows(shares) @ steps
+        return left
 
     def state(self) -> dict[str, Any]:
-        """Return all that has to be kept to go on."""
-        return {"steps": np.array(self.steps), "changes": np.array(self.changes)}
+        """Return all that has to be kept to go on, bit for bit."""
+        n = self.count
+        return {
+            "steps": self._steps[:n].copy(),
+            "changes": self._changes[:n].copy(),
+            "products": self._products[:n, :n].copy(),
+            "oldest": self._oldest,
+        }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from there."""
-        self.steps, self.changes = list(state["steps"]), list(state["changes"])
+        n = self.count = len(state["steps"])
+        self._oldest = int(state["oldest"])
+        if n > 0:
+            self._take_memory(state["steps"].shape[1])
+        self._steps[:n], self._changes[:n] = state["steps"], state["changes"]
+        self._products[:n, :n] = state["products"]
 
 
 class End(NamedTuple):

@@ -1,0 +1,206 @@
+"""The small quadratic programme of a bundle method: see `accelegrad.rules.cut_programme`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from accelegrad.kernels.compile import Call, announces, compiled, kernel, summing
+
+#: No share of a step is divided by less.
+SMALLEST = 1e-300
+
+
+@summing
+def _product(one: Any, other: Any, n: int) -> Any:
+    """Return the product of the first entries of two vectors."""
+    total = 0.0
+    for i in range(n):
+        total += one[i] * other[i]
+    return total
+
+
+@compiled
+def _add(target: Any, factor: float, vector: Any, n: int) -> None:
+    """Add a multiple of the first entries of a vector."""
+    for i in range(n):
+        target[i] += factor * vector[i]
+
+
+@compiled
+def _solve(factor: Any, active: Any, linear: Any, solved: Any, first: int, n: int) -> None:
+    """Solve with the factor, for minus the linear term and for ones, from one entry on."""
+    for i in range(first, n):
+        row = factor[i]
+        solved[0, i] = (-linear[active[i]] - _product(row, solved[0], i)) / row[i]
+        solved[1, i] = (1.0 - _product(row, solved[1], i)) / row[i]
+
+
+@compiled
+def _find_best(factor: Any, solved: Any, best: Any, n: int) -> bool:
+    """Find the best weights of the active vectors, of any sign; say whether there are any."""
+    total = _product(solved[1], solved[1], n)
+    if not (total > 0.0 and math.isfinite(total)):
+        return False
+    share = (1.0 - _product(solved[1], solved[0], n)) / total
+    for i in range(n):
+        best[i] = solved[0, i] + share * solved[1, i]
+    for i in range(n - 1, -1, -1):
+        best[i] /= factor[i, i]
+        _add(best, -best[i], factor[i], i)
+    return math.isfinite(_product(best, best, n))
+
+
+@compiled
+def _entering(
+    K: Any, linear: Any, active: Any, best: Any, reduced: Any, n: int, tolerances: Any
+) -> int:
+    """Return the vector that lowers the sum most when it enters, -1 if there is none."""
+    m = linear.size
+    for j in range(m):
+        reduced[j] = linear[j]
+    for i in range(n):
+        _add(reduced, best[i], K[active[i]], m)
+    level = 0.0
+    for i in range(n):
+        level += reduced[active[i]] * best[i]
+    lowest = 0
+    for j in range(m):
+        if reduced[j] < reduced[lowest]:
+            lowest = j
+    enough = level - tolerances[0] * (abs(level) + tolerances[1])
+    return lowest if reduced[lowest] < enough else -1
+
+
+@compiled
+def _enter(K: Any, active: Any, factor: Any, entering: int, n: int, scale: Any) -> None:
+    """Add a row to the factor."""
+    row = factor[n]
+    for i in range(n):
+        entry = K[entering, active[i]] + scale[0]
+        row[i] = (entry - _product(factor[i], row, i)) / factor[i, i]
+    size = (K[entering, entering] + scale[0]) * (1.0 + scale[1])
+    square = size - _product(row, row, n)
+    row[n] = math.sqrt(max(square, 1e-2 * scale[1] * size, scale[2]))
+    active[n] = entering
+
+
+@compiled
+def _remove(factor: Any, place: int, n: int, turns: Any) -> None:
+    """Remove a row of the factor by rotations of its columns; the last becomes the identity's."""
+    for i in range(place + 1, n):
+        old, new = factor[i], factor[i - 1]
+        for j in range(place):
+            new[j] = old[j]
+        carried = old[place]
+        for j in range(place, i - 1):
+            entry = old[j + 1]
+            new[j] = turns[0, j] * carried + turns[1, j] * entry
+            carried = turns[0, j] * entry - turns[1, j] * carried
+        length = math.hypot(carried, old[i])
+        turns[0, i - 1], turns[1, i - 1] = carried / length, old[i] / length
+        new[i - 1] = length
+        new[i] = 0.0
+    for j in range(n - 1):
+        factor[n - 1, j] = 0.0
+    factor[n - 1, n - 1] = 1.0
+
+
+@compiled
+def _move(weights: Any, active: Any, best: Any, n: int) -> bool:
+    """Go towards the best weights until the first one is zero; say whether others are not."""
+    share, first = math.inf, 0
+    for i in range(n):
+        if best[i] <= 0.0:
+            old = weights[active[i]]
+            longest = old / max(old - best[i], SMALLEST)
+            if longest < share:
+                share, first = longest, i
+    share = min(share, 1.0)
+    left = False
+    for i in range(n):
+        old = weights[active[i]]
+        best[i] = 0.0 if i == first else max(old + share * (best[i] - old), 0.0)
+        left = left or best[i] > 0.0
+    if left:
+        for i in range(n):
+            weights[active[i]] = best[i]
+    return left
+
+
+@kernel
+def improve(
+    K: Any,
+    linear: Any,
+    weights: Any,
+    active: Any,
+    n: int,
+    factor: Any,
+    scale: Any,
+    tolerances: Any,
+    most_changes: int,
+) -> int:
+    """Improve the weights, in place, and return how many vectors are active then.
+
+    Parameters
+    ----------
+    K : array of shape (m, m) or with more columns
+        The Gram matrix.
+    linear, weights : arrays of shape (m,)
+        The linear term, and the weights to begin with.
+    active : array of int, of shape (k,)
+        The numbers of the active vectors, the first n; at least `most_changes` more fit in.
+    n : int
+        How many they are.
+    factor : array of shape (k, k)
+        The lower Cholesky factor of the active part of K plus scale[0], and of the identity.
+    scale : array of shape (3,)
+        What is added to K, what to its diagonal as a share of it, and the smallest number.
+    tolerances : array of shape (2,)
+        A vector enters if that lowers the sum by this share of its terms, and of this number.
+    most_changes : int
+        How many vectors may enter or leave.
+    """
+    rows = factor.shape[0]
+    solved, turns = np.empty((2, rows)), np.empty((2, rows))
+    best, reduced = np.empty(rows), np.empty(linear.size)
+    _solve(factor, active, linear, solved, 0, n)
+    for _ in range(most_changes):
+        if not _find_best(factor, solved, best, n):
+            break
+        least = best[0]
+        for i in range(n):
+            least = min(least, best[i])
+        if least > 0.0:
+            for i in range(n):
+                weights[active[i]] = best[i]
+            entering = _entering(K, linear, active, best, reduced, n, tolerances)
+            if entering < 0 or weights[entering] > 0.0:
+                break
+            _enter(K, active, factor, entering, n, scale)
+            n += 1
+            _solve(factor, active, linear, solved, n - 1, n)
+            continue
+        if not _move(weights, active, best, n):
+            break
+        first = n
+        for place in range(n - 1, -1, -1):
+            if not weights[active[place]] > 0.0:
+                _remove(factor, place, n, turns)
+                for i in range(place, n - 1):
+                    active[i] = active[i + 1]
+                n, first = n - 1, place
+        _solve(factor, active, linear, solved, first, n)
+    return n
+
+
+@announces
+def _calls() -> Iterator[Call]:
+    """Yield the one call: all numbers are float64."""
+    one = np.ones((1, 1))
+    numbers = (np.ones(3), np.ones(2))
+    arguments = (one, np.ones(1), np.ones(1), np.zeros(1, np.intp), 1, one.copy(), *numbers, 0)
+    yield Call("programme of cuts", improve, arguments)
