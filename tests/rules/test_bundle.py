@@ -292,7 +292,7 @@ def test_memory_in_many_dimensions(kind):
 def test_a_zero_gradient_at_the_start_ends_the_run(feasible_set):
     result = solve(lambda x: (float(x @ x), 2 * x), np.zeros(3), feasible_set=feasible_set)
     assert result.status is Status.STATIONARY
-    assert result.nfev == 1
+    assert result.nit == 1
     assert result.fun == result.lower_bound == 0.0
 
 
@@ -396,7 +396,8 @@ def test_steep_trials_are_no_divergence():
         x0 = 3 * np.random.default_rng(seed).standard_normal(6)
 
         def fun(x, power=power):
-            return float((x**power).sum()), power * x ** (power - 1)
+            with np.errstate(over="ignore"):  # beyond 1e308 it is infinite
+                return float((x**power).sum()), power * x ** (power - 1)
 
         result = solve(fun, x0, tol=1e-8)
         assert result.success, (seed, power, result.message)
