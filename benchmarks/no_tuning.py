@@ -23,7 +23,7 @@ import dataclasses
 import math
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -107,6 +107,12 @@ class Pair(NamedTuple):
         return None if self.exact is None else (self.auto or self.budget) / self.exact
 
 
+def of_accelegrad(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options that ask for AcceleGrad where nothing else is said: it is what is studied."""
+    said = "method" in options or "diameter" in options
+    return dict(options) if said else {"method": "accelegrad", **options}
+
+
 def calls_to(problem: Problem, thresholds: Iterable[float], budget: int, **options: Any) -> Calls:
     """Return for each accuracy the call of `minimize` that reached it, the probe's included."""
 
@@ -116,7 +122,7 @@ def calls_to(problem: Problem, thresholds: Iterable[float], budget: int, **optio
             problem.x0,
             feasible_set=problem.feasible_set,
             max_iter=budget,
-            **options,
+            **of_accelegrad(options),
         )
 
     return first_call_below(problem, thresholds, run, max_calls=budget)
@@ -656,7 +662,7 @@ def gap_curve(problem: Problem, horizon: int, **options: Any) -> Vector:
         feasible_set=problem.feasible_set,
         max_iter=horizon,
         callback=callback,
-        **options,
+        **of_accelegrad(options),
     )
     return np.array(rows)
 

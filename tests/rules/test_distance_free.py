@@ -251,6 +251,7 @@ def test_non_smooth_rate():
     ag.minimize(
         problem,
         np.zeros(5),
+        method="accelegrad",
         max_iter=int(T[-1]),
         callback=lambda intermediate_result: gaps.update(
             {intermediate_result.nit: problem(intermediate_result.x_average)[0] - minimum}
@@ -427,7 +428,7 @@ class TestProbe:
             seen.append(x)
             return problem(x)
 
-        result = ag.minimize(counted, np.zeros(8), max_iter=1)
+        result = ag.minimize(counted, np.zeros(8), method="accelegrad", max_iter=1)
         assert result.nfev == len(seen)
         assert 3 <= len(seen) <= 6
         told = ag.minimize(problem, np.zeros(8), max_iter=1, initial_radius=0.5)

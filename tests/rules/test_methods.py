@@ -30,11 +30,12 @@ BOX = ag.Box(np.full(D, -1.0), np.full(D, 2.0))
 @pytest.mark.parametrize(
     ("wish", "rule"),
     [
-        ({}, ag.DistanceFreeAcceleGrad),
+        ({}, ag.Bundle),
+        ({"restart": "adaptive"}, ag.DistanceFreeAcceleGrad),
         ({"diameter": 2.0}, ag.AcceleGrad),
-        ({"feasible_set": BOX}, ag.DistanceFreeAcceleGrad),
+        ({"feasible_set": BOX}, ag.Bundle),
         ({"feasible_set": BOX, "diameter": 2.0}, ag.UniXGrad),
-        ({"penalty": ag.L1(1.0)}, ag.DistanceFreeAcceleGrad),
+        ({"penalty": ag.L1(1.0)}, ag.Bundle),
         ({"penalty": ag.L1(1.0), "diameter": 2.0}, ag.UniXGrad),
         ({"feasible_set": ag.WholeSpace(), "diameter": 2.0}, ag.AcceleGrad),
         ({"method": "accelegrad"}, ag.DistanceFreeAcceleGrad),
@@ -55,13 +56,14 @@ def test_the_rule_that_is_chosen(wish, rule):
 
 
 def test_values_decide_about_the_probe():
-    assert setting().rule.probe is True
-    assert setting(values=False).rule.probe is False
+    assert setting("accelegrad").rule.probe is True
+    assert setting("accelegrad", values=False).rule.probe is False
     assert setting(ag.DistanceFreeAcceleGrad(probe=False)).rule.probe is False
 
 
 def test_what_the_problem_tells_is_a_cap():
-    assert setting(feasible_set=BOX).rule.largest_radius == pytest.approx(3 * np.sqrt(D))
+    chosen = setting("accelegrad", feasible_set=BOX)
+    assert chosen.rule.largest_radius == pytest.approx(3 * np.sqrt(D))
     model = linear_model(l2=0.5)
     chosen = setting("accelegrad", model)
     assert chosen.rule.largest_radius == model.distance_bound(np.zeros(D)) < np.inf
@@ -175,7 +177,7 @@ def test_scale_needs_a_model():
         (
             {"method": "universal", "epsilon": 0.1, "penalty": ag.L1(1.0)},
             ValueError,
-            "penalty cannot be used with UniversalGradient.*'accelegrad', 'unixgrad', 'u-dog'",
+            "penalty cannot be used with UniversalGradient.*'accelegrad', 'unixgrad', 'bundle', 'u-dog'",
         ),
         (
             {"feasible_set": ag.Ball(np.zeros(D), 1.0), "penalty": ag.L1(1.0)},

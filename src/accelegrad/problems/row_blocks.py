@@ -52,12 +52,15 @@ class MatrixRows:
     def margins(self, w: Vector) -> Vector:
         """Return <a_i, w> in float64."""
         features = w.astype(self.matrix.dtype, copy=False)
-        margins: Vector = (self.matrix @ features).astype(np.float64, copy=False)
+        # BLAS may set flags of numbers beside those of small matrices, which no result has.
+        with np.errstate(invalid="ignore"):
+            margins: Vector = (self.matrix @ features).astype(np.float64, copy=False)
         return margins
 
     def add_combination(self, coefficients: Vector, target: Vector) -> None:
         """Add sum_i coefficients_i a_i to a vector, in place."""
-        target += self.matrix.T @ coefficients.astype(self.matrix.dtype, copy=False)
+        with np.errstate(invalid="ignore"):  # as above
+            target += self.matrix.T @ coefficients.astype(self.matrix.dtype, copy=False)
 
 
 class GatheredRows:
