@@ -51,7 +51,8 @@ def test_calls_are_those_of_a_plain_count(by_name: dict[str, Any]) -> None:
         gaps.append(problem.relative_gap(value) if inside else np.inf)
         return value, gradient
 
-    ag.minimize(fun, problem.x0, feasible_set=problem.feasible_set, max_iter=300)
+    options = {"method": "accelegrad", "max_iter": 300}
+    ag.minimize(fun, problem.x0, feasible_set=problem.feasible_set, **options)
     expected = {
         threshold: next(i + 1 for i, gap in enumerate(gaps) if gap <= threshold)
         for threshold in no_tuning.THRESHOLDS
