@@ -100,7 +100,8 @@ def test_no_certified_bound_is_above_a_minimum(name: str) -> None:
         penalty=function.penalty,
         max_iter=200,
     )
-    slack = kept.error * (kept.start - kept.value) + ROUNDING * abs(kept.value)
+    # Minima are other solvers' answers: right to a tenth of the last accuracy, see above.
+    slack = 1e-9 * (kept.start - kept.value) + ROUNDING * abs(kept.value)
     assert result.fun >= kept.value - slack
     if result.certified_radius >= kept.distance:
         assert result.lower_bound <= kept.value + slack
