@@ -239,7 +239,7 @@ class Run:
             return True
         behind = self.insured_value - self.value + self.gap
         share = bundle.INSURED * self.calls_insured / len(self.points)
-        return behind * share**bundle.INSURED_POWER < self.gap
+        return behind * share < self.gap
 
     def _insure(self):
         found = []

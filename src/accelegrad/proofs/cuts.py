@@ -121,9 +121,7 @@ class CutCertificate:
         """Take in the cut at an evaluation with its weight in the average (zero: not in it)."""
         cut = self._cut(evaluation, weight)
         if self.kept is not None and not self._shared:
-            value = evaluation.value - term_of(evaluation)
-            size = abs(evaluation.value) + abs(term_of(evaluation))
-            self.kept.add_at(evaluation.point, value, evaluation.gradient, size=size)
+            self.kept.take(evaluation)
         if not self.region.costly:
             self._raise_to(self._bound(cut))
             if weight == 0 and not self._pending:

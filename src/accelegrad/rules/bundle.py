@@ -38,8 +38,8 @@ GOOD, LARGEST_GROWTH = 0.5, 10.0
 #: each of them, by up to ten: 1.3 times as many calls to 1e-6).
 PATIENCE, LARGEST_CUT = 10, 0.3
 #: The first step of the model is at least this many times the largest inverse curvature seen, and
-#: none is cut below that: too short steps are seldom found out (28 functions with kinks, geometric
-#: means of calls to 1e-4 and 1e-6: 64 and 93 without, 60 and 86 with).
+#: none is cut below that inverse itself: too short steps are seldom found out (28 functions with
+#: kinks, geometric means of calls to 1e-4 and 1e-6: 64 and 93 without, 60 and 86 with).
 FIRST_IN_FLATTEST = 10.0
 #: Trials that count as recent, and those among them that may miss on a smooth function
 RECENT, MAY_MISS = 10, 2
@@ -47,8 +47,8 @@ RECENT, MAY_MISS = 10, 2
 #: this many times what it was at its flattest: at kinks it grows without end.
 CURVATURE_STEPS, CURVATURE_GROWTH = 5, 10.0
 #: AcceleGrad's calls are to be a share of all calls, so that the whole takes at most this many
-#: times the calls of AcceleGrad alone, if its gap falls as this power of the calls.
-INSURED, INSURED_POWER = 2.2, 1.0
+#: times the calls of AcceleGrad alone, if its gap falls as the inverse of the calls.
+INSURED = 2.2
 #: AcceleGrad's steps between two of the bundle's, at most
 MOST_INSURED = 2
 #: The gap is estimated for a minimiser within this many times the distance travelled.
@@ -99,8 +99,10 @@ class BundleState(NamedTuple):
     def smooth(self) -> bool:
         """Whether the function has looked smooth lately."""
         newest = self.curvature[-CURVATURE_STEPS:]
-        bent = newest.size == CURVATURE_STEPS and CURVATURE_GROWTH * _median(newest) < self.flattest
-        return self.counts.recent.bit_count() <= MAY_MISS and not bent
+        if self.counts.recent.bit_count() > MAY_MISS:
+            return False
+        known = newest.size == CURVATURE_STEPS
+        return not known or CURVATURE_GROWTH * _median(newest) >= self.flattest
 
 
 class Trial(NamedTuple):
@@ -124,12 +126,10 @@ class Recorder:
         """Evaluate at the point."""
         self.calls += 1
         evaluation = self._oracle(point)
-        gradient = evaluation.gradient
+        _ = evaluation.gradient  # it may come late, and its norm with it
         if not math.isfinite(evaluation.squared_norm):
             raise NonFiniteError("the gradient is not finite")
-        term = term_of(evaluation)
-        value, size = evaluation.value - term, abs(evaluation.value) + abs(term)
-        self._cuts.add_at(point, value, gradient, size=size)
+        self._cuts.take(evaluation)
         if self.best is None or evaluation.value < self.best.value:
             self.best = evaluation
         return evaluation
@@ -155,8 +155,8 @@ class Bundle(StepRule):
     Where bundle steps might gain less than AcceleGrad would, its steps take turns with them, on the
     same cuts and best point. Its share is such that the whole takes about twice its calls at most.
 
-    With a feasible set or a penalty the model's minimiser is found by cuts of these as well, from
-    projections or proximal maps alone; no evaluation is spent on it.
+    With a feasible set or a penalty the model's minimiser is found by Newton's method on its dual,
+    with projections or proximal maps alone; no evaluation is spent on it.
 
     Parameters
     ----------
@@ -217,10 +217,10 @@ class Bundle(StepRule):
         recorder = Recorder(oracle, state.cuts)
         if state.iteration == 0:
             following, evaluation = self._begin(state, recorder)
+        elif self._searches(state):
+            following, evaluation = self._search(state, recorder)
         elif self._owes(state):
             following, evaluation = self._insure(state, recorder)
-        elif self._plain and (state.smooth or state.search.direction is not None):
-            following, evaluation = self._search(state, recorder)
         else:
             following, evaluation = self._follow_model(state, recorder)
         counts = following.counts
@@ -263,6 +263,10 @@ class Bundle(StepRule):
         )
 
     # -- steps of L-BFGS ---------------------------------------------------------------------------
+
+    def _searches(self, state: BundleState) -> bool:
+        """Return whether the next step is a trial of a line search."""
+        return self._plain and (state.search.direction is not None or state.smooth)
 
     def _search(self, state: BundleState, oracle: Recorder) -> tuple[BundleState, Evaluated]:
         """Do a trial of a line search; where none goes on, begin one."""
@@ -387,19 +391,17 @@ class Bundle(StepRule):
     def _owes(self, state: BundleState) -> bool:
         """Return whether AcceleGrad is to have the next step.
 
-        Alone it would have had all the calls. Its gap then, estimated by a power of the calls, is
-        to be no less than the present one.
+        Alone it would have had all the calls. Its gap then, if it falls as the inverse of the
+        calls, is to be no less than the present one.
         """
         counts = state.counts
-        busy = self._plain and (state.smooth or state.search.direction is not None)
-        if busy or counts.in_turn >= MOST_INSURED or state.estimated_gap == math.inf:
+        if counts.in_turn >= MOST_INSURED or state.estimated_gap == math.inf:
             return False
         if counts.insured == 0:
             return True
         gap = state.estimated_gap
         behind = state.insured_value - state.value + gap
-        share = INSURED * counts.insured / counts.calls
-        return bool(behind * share**INSURED_POWER < gap)
+        return bool(behind * (INSURED * counts.insured / counts.calls) < gap)
 
     def _insure(self, state: BundleState, oracle: Recorder) -> tuple[BundleState, Evaluated]:
         """Do a step of AcceleGrad; if it finds a lower value, that is the new centre."""

@@ -13,6 +13,7 @@ import numpy as np
 from scipy.linalg.blas import ddot, dnrm2  # @ takes longer to begin
 
 from accelegrad.errors import Vector
+from accelegrad.rules.base import Evaluated, term_of
 from accelegrad.rules.cut_programme import CutProgramme, Effort
 
 #: The memory that cuts take by default, in bytes
@@ -112,6 +113,12 @@ class CutMemory:
         size = max(abs(value), size) + length * _norm(offset)
         level = value - ddot(slope, offset)
         self._add(slope, (level, 0.0, 0.0, size, length, 0.0, 0.0))
+
+    def take(self, evaluation: Evaluated) -> None:
+        """Keep the cut at an evaluation: that of the function alone, without a penalty."""
+        term = term_of(evaluation)
+        value, size = evaluation.value - term, abs(evaluation.value) + abs(term)
+        self.add_at(evaluation.point, value, evaluation.gradient, size)
 
     def _add(self, slope: Vector, numbers: tuple[float, ...]) -> None:
         """Keep a cut; where there is no room, forget those that matter least."""

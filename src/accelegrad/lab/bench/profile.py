@@ -70,3 +70,35 @@ def geometric_mean(values: Iterable[float]) -> float:
     """Return the geometric mean of finite numbers, NaN where there are none."""
     finite = [value for value in values if math.isfinite(value)]
     return float(np.exp(np.mean(np.log(finite)))) if finite else math.nan
+
+
+def profile_facts(
+    found: Mapping[str, Mapping[str, float]], shown: Mapping[str, str], done: str, price: str
+) -> dict[str, str]:
+    """Return for each solver, as it is shown, how often it got there and at which price.
+
+    Parameters
+    ----------
+    found : mapping
+        For each problem the factors by which solvers are behind the best.
+    shown : mapping
+        The solvers' names, as they are to be shown.
+    done, price : str
+        What a solver did with a problem, and what the factors are of.
+    """
+    told = {}
+    for name, label in shown.items():
+        curve = profile(found, name)
+        if not curve.problems:
+            continue
+        factors = [by[name] for by in found.values() if name in by]
+        solved = sum(map(math.isfinite, factors))
+        words = f"{solved} of {curve.problems} {done}"
+        if solved:
+            words += (
+                f", first on {curve.share(1):.0%}, within 2 times the best on "
+                f"{curve.share(2):.0%}, "
+                f"{price} {geometric_mean(factors):.3g} (geometric mean)"
+            )
+        told[label] = words
+    return told

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from accelegrad.lab.bench.problems import SUITE_LOSSES
-from accelegrad.lab.bench.profile import geometric_mean, profile
+from accelegrad.lab.bench.profile import geometric_mean, profile, profile_facts
 from accelegrad.lab.bench.results import KNOWN, Suite
 from accelegrad.lab.bench.runs import CUTOFF, JUDGED, LEAST_LIMIT
 from accelegrad.lab.bench.summary import claims, figure_name, losses_of_ours
@@ -175,22 +175,8 @@ def _run_facts(
 
 def _solver_facts(suite: Suite, accuracy: float) -> dict[str, str]:
     """Return for each solver how often it solved a problem, and how fast."""
-    found = suite.ratios(accuracy)
-    facts = {}
-    for name in suite.solvers:
-        own = profile(found, name)
-        if not own.problems:
-            continue
-        ratios = [by[name] for by in found.values() if name in by]
-        solved = sum(map(math.isfinite, ratios))
-        words = f"{solved} of {own.problems} solved"
-        if solved:
-            words += (
-                f", first on {own.share(1):.0%}, within 2 times the best on {own.share(2):.0%}, "
-                f"time over the best {geometric_mean(ratios):.3g} (geometric mean)"
-            )
-        facts[SOLVERS[name].shown] = words
-    return facts
+    shown = {name: SOLVERS[name].shown for name in suite.solvers}
+    return profile_facts(suite.ratios(accuracy), shown, "solved", "time over the best")
 
 
 def _calls(suite: Suite) -> dict[str, str]:

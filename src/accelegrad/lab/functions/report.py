@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from accelegrad.lab.bench.profile import geometric_mean, profile, ratios
+from accelegrad.lab.bench.profile import profile, profile_facts, ratios
 from accelegrad.lab.engine.content import Curve, Figure, Panel, Report
 from accelegrad.lab.functions.methods import METHODS
 from accelegrad.lab.functions.problem import (
@@ -152,22 +152,9 @@ def _panel(
 
 def _method_facts(found: Comparison, measure: str, accuracy: float) -> dict[str, str]:
     """Return for each method how often it reached an accuracy, and at which price."""
+    shown = {name: METHODS[name].label for name in found.methods}
     relative = ratios(costs(found, measure, accuracy))
-    facts = {}
-    for name in found.methods:
-        own = profile(relative, name)
-        if not own.problems:
-            continue
-        factors = [by[name] for by in relative.values() if name in by]
-        solved = sum(map(math.isfinite, factors))
-        words = f"{solved} of {own.problems} reached"
-        if solved:
-            words += (
-                f", first on {own.share(1):.0%}, within 2 times the best on {own.share(2):.0%}, "
-                f"{measure} over the fewest {geometric_mean(factors):.3g} (geometric mean)"
-            )
-        facts[METHODS[name].label] = words
-    return facts
+    return profile_facts(relative, shown, "reached", f"{measure} over the fewest")
 
 
 def _calls_in_words(found: Comparison) -> dict[str, str]:

@@ -213,8 +213,7 @@ class GuessedRegion(AssumedRegion):
             if self.progress.certificate.refuted(trial):
                 self._widen(2 * max(region.radius, math.dist(trial.point, region.center)))
                 return False
-            value = trial.value - trial.penalty
-            kept.add_at(trial.point, value, trial.gradient, size=abs(trial.value))
+            kept.take(trial)
             step *= share if share < 1.0 else min(STEP_GROWTH, far / length)
         return True
 
