@@ -132,9 +132,9 @@ class Facts:
 
     @property
     def small_dual(self) -> bool:
-        """Whether the dual is free of constraints that couple rows, and has few coordinates."""
+        """Whether the dual can be climbed row by row, and has few coordinates."""
         model = self._model
-        if model.l2 == 0.0 or model.fit_intercept or model.in_memory is None:
+        if model.l2 == 0.0 or model.in_memory is None:
             return False
         most = MOST_ROWS_LOGISTIC if model.loss.name == "logistic" else MOST_ROWS
         return model.n_samples <= most * model.n_features and not self.cheap_curvature

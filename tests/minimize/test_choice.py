@@ -69,10 +69,7 @@ def test_more_columns_than_rows_are_a_matter_for_the_dual():
     nearly = text(2000, 2200)
     assert chosen(nearly)[0] == "accelegrad-newton"
     assert chosen(nearly.with_loss(ag.LinearModel(nearly.X, nearly.y, "hinge").loss))[0] == method
-    # An intercept has no l2 term, so that the dual is constrained.
-    method, reason = chosen(text(600, 3000, fit_intercept=True))
-    assert method == "accelegrad-newton"
-    assert "full gradients learn the curvature" in reason
+    assert chosen(text(600, 3000, fit_intercept=True))[0] == method
 
 
 OTHERS = {
@@ -207,11 +204,6 @@ REFUSED = {
         dict(method="accelegrad-newton"),
         "l2 > 0, or few columns",
     ),
-    "the dual with an intercept": (
-        model(fit_intercept=True),
-        dict(method="dual-ascent"),
-        "without an intercept",
-    ),
     "a radius": (model(), dict(method="dual-ascent", initial_radius=1.0), "initial_radius"),
 }
 
@@ -278,7 +270,7 @@ CALLS = {
     "uneven columns": lambda: chosen(uneven()),
     "many columns": lambda: chosen(text(600, 3000)),
     "few columns": lambda: chosen(model()),
-    "many columns, intercept": lambda: chosen(text(600, 3000, fit_intercept=True)),
+    "many rows and columns": lambda: chosen(text(6000, 2500)),
 }
 
 
