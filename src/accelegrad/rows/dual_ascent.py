@@ -85,8 +85,8 @@ class DualAscent(Rule):
     loss need not be smooth. A row whose slope did not change, as at an end of the conjugate's
     domain, rests for an epoch; each further time for about twice as many.
 
-    An intercept b without an l2 term adds the constraint :math:`\sum_i p_i \theta_i = 0`, and is its
-    multiplier. By the method of multipliers the objective gets the term
+    An intercept b without an l2 term adds the constraint :math:`\sum_i p_i \theta_i = 0`, and is
+    its multiplier. By the method of multipliers the objective gets the term
     :math:`\frac\rho2 (b - b_k)^2`: then b is a weight like the others,
 
     .. math:: b = b_k - \frac1\rho \sum_i p_i \theta_i, \qquad

@@ -22,8 +22,8 @@ from accelegrad.run.oracle import QUIET, Evaluation
 
 # How exactly margins are found, relative to their size: four units of rounding.
 _PRECISION = 4 * float(np.finfo(np.float64).eps)
-#: rho, in l2 over the median of the rows' squared norms (measured on seven sets of text, scaled and
-#: raw, hinge loss: 10 to 40 take as many epochs but for a tenth, 3 and 300 up to four times as many)
+#: rho, in l2 over the median of the rows' squared norms (measured on seven sets of text, hinge
+#: loss: 10 to 40 take as many epochs but for a tenth, 3 and 300 up to four times as many)
 INTERCEPT_L2 = 20.0
 #: Epochs that a row rests at most: 15 instead take a twelfth more visits, 255 as many (same sets)
 LONGEST_REST = 63
