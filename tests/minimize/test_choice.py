@@ -15,8 +15,8 @@ import accelegrad as ag
 import accelegrad.choose
 from accelegrad.catalogue import METHODS
 from accelegrad.choose import TABLE, Facts, choose, first
-from accelegrad.problems.scaling import unevenness
 from accelegrad.problems.losses import make_loss
+from accelegrad.problems.scaling import unevenness
 from accelegrad.rows import DualAscent, FinishedByNewton, SketchedNewton, VarianceReducedAcceleGrad
 from accelegrad.sklearn import AcceleGradClassifier
 
