@@ -15,6 +15,7 @@ import accelegrad as ag
 import accelegrad.choose
 from accelegrad.catalogue import METHODS
 from accelegrad.choose import TABLE, Facts, choose, first
+from accelegrad.problems.losses import make_loss
 from accelegrad.problems.scaling import unevenness
 from accelegrad.rows import DualAscent, FinishedByNewton, SketchedNewton, VarianceReducedAcceleGrad
 from accelegrad.sklearn import AcceleGradClassifier
@@ -65,14 +66,15 @@ def test_more_columns_than_rows_are_a_matter_for_the_dual():
     method, reason = chosen(text(600, 3000))
     assert method == "dual-ascent"
     assert "the dual has 600 coordinates, the primal 3000" in reason
-    # Steps of the logistic loss are dear: those of others do where rows are nearly as many.
+    # Steps of the logistic loss are expensive: those of others pay where there are more rows.
     nearly = text(2000, 2200)
     assert chosen(nearly)[0] == "accelegrad-newton"
-    assert chosen(nearly.with_loss(ag.LinearModel(nearly.X, nearly.y, "hinge").loss))[0] == method
-    # An intercept has no l2 term, so that the dual is constrained.
-    method, reason = chosen(text(600, 3000, fit_intercept=True))
-    assert method == "accelegrad-newton"
-    assert "full gradients learn the curvature" in reason
+    assert chosen(nearly.with_loss(make_loss("squared_hinge")))[0] == method
+    # Losses with kinks have no curvature that Newton's steps could use.
+    more = text(6000, 2500)
+    assert chosen(more.with_loss(make_loss("squared_hinge")))[0] == "accelegrad-newton"
+    assert chosen(more.with_loss(make_loss("hinge")))[0] == method
+    assert chosen(text(600, 3000, fit_intercept=True))[0] == method
 
 
 OTHERS = {
@@ -207,11 +209,6 @@ REFUSED = {
         dict(method="accelegrad-newton"),
         "l2 > 0, or few columns",
     ),
-    "the dual with an intercept": (
-        model(fit_intercept=True),
-        dict(method="dual-ascent"),
-        "without an intercept",
-    ),
     "a radius": (model(), dict(method="dual-ascent", initial_radius=1.0), "initial_radius"),
 }
 
@@ -278,7 +275,7 @@ CALLS = {
     "uneven columns": lambda: chosen(uneven()),
     "many columns": lambda: chosen(text(600, 3000)),
     "few columns": lambda: chosen(model()),
-    "many columns, intercept": lambda: chosen(text(600, 3000, fit_intercept=True)),
+    "many rows and columns": lambda: chosen(text(6000, 2500)),
 }
 
 

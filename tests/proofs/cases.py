@@ -743,9 +743,9 @@ def _rows_case(rng: np.random.Generator, seed: int) -> Case:
 
 def _model_methods(data: Data, terms: Terms, batch: bool) -> list[str]:
     methods = list(METHODS)
-    l2, intercept = data.keywords["l2"], data.keywords["fit_intercept"]
+    l2 = data.keywords["l2"]
     kinks = CURVATURES[data.keywords["loss"]] == np.inf
-    if l2 == 0 or intercept:
+    if l2 == 0:
         methods.remove("dual-ascent")
     unable: tuple[str, ...] = ()
     if l2 == 0 and kinks and data.X.shape[0] <= data.n_parameters:

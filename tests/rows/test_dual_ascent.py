@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from numpy.testing import assert_allclose
-from sklearn.svm import LinearSVC
+from sklearn.svm import SVC, LinearSVC
 
 import accelegrad as ag
 from accelegrad import kernels
 from accelegrad.problems.losses import LOSSES, make_loss
 from accelegrad.rows import DualAscent
+from accelegrad.rows.dual_ascent import Gap, epochs_to
 from accelegrad.rows.dual_ascent_oracle import DualOracle, proximal_slopes
 from reference.dual_ascent import dual_ascent
 from toys import linear_problem
@@ -18,6 +19,14 @@ from toys import linear_problem
 def problem(loss="hinge", kind="csr", rows=60, columns=25, l2=2e-2, seed=5, **options):
     more = dict(density=0.3, noise=0.5, l2=l2, seed=seed, **options)
     return linear_problem(loss, kind, (rows, columns), **more)
+
+
+def synthetic_text():
+    """Return 300 short rows of 900 words, and labels that some of the words go with."""
+    rng = np.random.default_rng(8)
+    X = sp.random(300, 900, density=0.03, format="csr", rng=rng)
+    y = np.where(X @ rng.standard_normal(900) + 0.3 * rng.standard_normal(300) > 0.2, 1.0, -1.0)
+    return X, y
 
 
 def bound(evaluation):
@@ -64,9 +73,89 @@ def test_proximal_slopes_solve_their_equation(loss):
         assert_allclose(gap, 0.0, atol=1e-9 * (1 + np.abs(theta * margins).max()))
 
 
+@pytest.mark.parametrize("loss", ["logistic", "hinge", "huber", "quantile"])
+def test_an_epoch_with_an_intercept_is_its_transcription(loss):
+    """An intercept is one more column of ones, whose weight has its own l2 term and centre."""
+    model = problem(loss, "dense", rows=12, columns=4, l2=0.3, fit_intercept=True)
+    n, l2 = model.n_samples, model.l2
+    conjugates = [lambda t, y=y: float(model.loss.conjugate(t, y)) for y in model.y]
+    low, high = (np.broadcast_to(end, n) for end in model.loss.domain(model.y))
+    domains = list(zip(low, high, strict=True))
+    orders = [np.random.default_rng(2).permutation(n)]
+    squares = (model.X**2).sum(axis=1)
+    rho = 20.0 * l2 / np.median(squares[squares > 0.0])
+    # With b = b' sqrt(l2 / rho) and b_k = 0 the l2 term of b' is that of the weights.
+    scaled = np.column_stack([model.X, np.full(n, np.sqrt(l2 / rho))])
+    (theta,) = dual_ascent(scaled, np.full(n, 1 / n), l2, conjugates, domains, orders)
+    steps, _ = run(model, 1, "never")
+    ascent = steps[0].state
+    assert_allclose(ascent.slopes, theta, atol=2e-6)
+    # b at the end of the epoch is the next centre, from which b begins the next epoch.
+    assert_allclose(ascent.point[-1], -2.0 * theta.mean() / rho, atol=1e-4)
+
+
+def test_rows_at_their_best_rest_longer_each_time():
+    model = problem("hinge", rows=30, columns=60, l2=1.0)
+    steps, _ = run(model, 40, "never")
+    rests = np.array([step.state.rests[1] for step in steps])
+    slopes = np.array([step.state.slopes for step in steps])
+    assert rests.max() > 7  # with so much l2 most rows are at an end of their domain
+    for row in range(30):
+        lengths = [int(k) for k in dict.fromkeys(rests[:, row])]
+        assert set(lengths) <= {0, 1, 3, 7, 15, 31, 63}
+        changed = np.flatnonzero(np.diff(slopes[:, row]) != 0.0) + 1
+        assert (rests[changed, row] == 0).all()
+
+
+def test_evaluations_come_when_the_gap_is_expected_to_be_small_enough():
+    assert epochs_to(1e-3, Gap(0, np.inf), Gap(1, 1.0)) == 1
+    # It fell by 10 in 10 epochs, and has to fall by 10 again; but no more than a quarter at once.
+    assert epochs_to(1e-3, Gap(90, 1e-1), Gap(100, 1e-2)) == 10
+    assert epochs_to(1e-4, Gap(90, 1e-1), Gap(100, 1e-2)) == 20
+    assert epochs_to(1e-9, Gap(90, 1e-1), Gap(100, 1e-2)) == 25
+    assert epochs_to(9e-3, Gap(90, 1e-1), Gap(100, 1e-2)) == 10
+    assert epochs_to(0.0, Gap(90, 1e-1), Gap(100, 1e-2)) == 25
+    assert epochs_to(1e-3, Gap(90, 1e-2), Gap(100, 1e-1)) == 25
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_with_an_intercept_it_ends_where_newton_does(loss):
+    model = problem(loss, rows=40, columns=120, l2=5e-2, fit_intercept=True)
+    climbed = ag.minimize(model, method="dual-ascent", rtol=1e-7, max_iter=20_000, rng=0)
+    other = ag.minimize(model, method="accelegrad-newton", rtol=1e-9, rng=0)
+    assert climbed.success
+    assert climbed.lower_bound <= other.fun * (1.0 + 1e-12)
+    assert other.lower_bound <= climbed.fun * (1.0 + 1e-12)
+    assert climbed.nit > 10 * climbed.nfev > 0 or climbed.nit < 60
+
+
+def test_a_hinge_fit_of_text_with_an_intercept_is_certified():
+    X, y = synthetic_text()
+    model = ag.LinearModel(X, y, "hinge", l2=1e-4, fit_intercept=True)
+    result = ag.minimize(model, rtol=1e-3, rng=0)
+    assert result.method == "dual-ascent"
+    assert result.success
+    peer = SVC(kernel="linear", C=1.0 / (1e-4 * X.shape[0]), tol=1e-6).fit(X, y)
+    best = np.append(peer.coef_.toarray().ravel(), peer.intercept_)
+    assert result.lower_bound <= model.value(best)
+    assert model.value(best) >= result.fun * (1.0 - 1e-3)
+
+
+def test_a_run_cut_by_max_iter_goes_on_as_if_nobody_had_looked(tmp_path):
+    model = problem("hinge", rows=60, columns=90, l2=1e-3, fit_intercept=True)
+    options = dict(method="dual-ascent", rtol=1e-9, rng=3)
+    whole = ag.minimize(model, max_iter=200, **options)
+    file = tmp_path / "run.agc"
+    ag.minimize(model, max_iter=61, checkpoint=file, **options)
+    resumed = ag.minimize(model, max_iter=200, resume=file, **options)
+    assert (resumed.x_last == whole.x_last).all()
+    assert resumed.nit == whole.nit
+
+
 CASES = {
     "csr": {},
     "dense": dict(kind="dense"),
+    "intercept": dict(fit_intercept=True),
     "weights": dict(sample_weight=np.random.default_rng(1).random(60) * (np.arange(60) % 5 > 0)),
 }
 
@@ -125,9 +214,9 @@ def test_a_start_that_helps_is_used():
     rule, oracle = DualAscent(), DualOracle(model, np.random.default_rng(0))
     first = rule.step(rule.init(solution), oracle)
     assert 0.0 <= first.evaluation.value - bound(first.evaluation) < 1e-6
-    slopes, point = oracle.feasible(np.full(25, 1e6))
-    assert not slopes.any()
-    assert not point.any()
+    start = oracle.feasible(np.full(25, 1e6))
+    assert not start.slopes.any()
+    assert not start.point.any()
 
 
 def test_runs_go_on_bit_for_bit():
@@ -162,5 +251,3 @@ def test_models_that_have_no_such_dual_are_refused():
     rng = np.random.default_rng(0)
     with pytest.raises(ValueError, match="model must have an l2 term"):
         DualOracle(problem(l2=0.0), rng)
-    with pytest.raises(ValueError, match="model must have no intercept"):
-        DualOracle(problem(fit_intercept=True), rng)

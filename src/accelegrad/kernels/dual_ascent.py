@@ -19,11 +19,15 @@ from accelegrad.kernels.sparse_rows import add_sparse_row, look_ahead, sparse_pr
 
 
 class DualRows(NamedTuple):
-    """The rows' targets and weights, and the loss."""
+    """The rows' targets, weights and squared norms, the loss, and what holds the weights."""
 
     y: Vector
     shares: Vector  # p_i, or nothing where all are equal
+    squares: Vector  # ||a_i||^2
     loss: Shape
+    l2: float
+    pull: float  # 1 / rho, with an intercept after the weights; 0: there is none
+    longest_rest: int  # in epochs
 
 
 TRIALS = 60  # Newton or bisection steps at most: enough to halve any bracket to the precision
@@ -67,39 +71,37 @@ def proximal_slope(loss: Any, z: float, q: float, y: float) -> Any:
 
 
 @compiled
-def _ascended(given: Any, l2: float, i: int, margin: float, square: float, theta: Any) -> Any:
-    """Move one slope to its best; return the factor of the row in w's change."""
+def _ascended(given: Any, i: int, product: float, theta: Any, w: Any, rests: Any) -> Any:
+    """Move one slope to its best, and the intercept; return the factor of the row in w's change."""
     share = given.shares[i] if given.shares.size > 0 else 1.0 / given.y.size
-    q = share * square / l2
+    margin = product + w[w.size - 1] if given.pull > 0.0 else product
+    q = share * (given.squares[i] / given.l2 + given.pull)
     best = proximal_slope(given.loss, margin + q * theta[i], q, given.y[i])
-    change = best - theta[i]
+    fall = share * (theta[i] - best)
     theta[i] = best
-    return -share * change / l2
+    if fall == 0.0:
+        rest = min(2 * rests[1, i] + 1, given.longest_rest)
+        rests[0, i], rests[1, i] = rest, rest
+    else:
+        rests[0, i], rests[1, i] = 0, 0
+    if given.pull > 0.0:
+        w[w.size - 1] += given.pull * fall
+    return fall / given.l2
 
 
 @kernel
-def dense_ascent(
-    X: Any, given: Any, squares: Any, l2: float, theta: Any, w: Any, order: Any
-) -> None:
+def dense_ascent(X: Any, given: Any, theta: Any, w: Any, rests: Any, order: Any) -> None:
     """Go through the rows in this order."""
     for k in range(order.size):
         i = order[k]
-        c = _ascended(given, l2, i, row_product(X, i, w), squares[i], theta)
+        c = _ascended(given, i, row_product(X, i, w), theta, w, rests)
         if c != 0.0:
             add_row(X, i, c, w)
 
 
 @kernel
 def sparse_ascent(
-    data: Any,
-    indices: Any,
-    indptr: Any,
-    given: Any,
-    squares: Any,
-    l2: float,
-    theta: Any,
-    w: Any,
-    order: Any,
+    data: Any, indices: Any, indptr: Any, given: Any, theta: Any, w: Any, rests: Any, order: Any
 ) -> None:
     """Go through the rows in this order."""
     for k in range(order.size):
@@ -107,7 +109,7 @@ def sparse_ascent(
         i = order[k]
         start, stop = indptr[i], indptr[i + 1]
         margin = sparse_product(data, indices, start, stop, w)
-        c = _ascended(given, l2, i, margin, squares[i], theta)
+        c = _ascended(given, i, margin, theta, w, rests)
         if c != 0.0:
             add_sparse_row(data, indices, start, stop, c, w)
 
@@ -115,8 +117,9 @@ def sparse_ascent(
 @announces
 def _calls() -> Iterator[Call]:
     """Yield a call for rows of all the types that there are kernels for."""
-    none, given = read_only(np.empty(0)), DualRows(*(read_only(np.empty(0)),) * 2, LOGISTIC_SHAPE)
-    rest = (given, none, 1.0, np.zeros(1), np.zeros(1), NO_ROWS)
+    none = read_only(np.empty(0))
+    given = DualRows(none, none, none, LOGISTIC_SHAPE, 1.0, 0.0, 0)
+    rest = (given, np.zeros(1), np.zeros(1), np.zeros((2, 1), dtype=np.uint8), NO_ROWS)
     for end, matrix in dense_layouts():
         yield Call(f"dual ascent, {end}", dense_ascent, (*matrix, *rest))
     for end, matrix in csr_layouts():

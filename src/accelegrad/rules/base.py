@@ -35,6 +35,7 @@ ABILITIES = {
     "probe": "look for its first radius by comparing values: the parameter `probe`",
     "coarsen": "go on with larger batches: `coarsened`, as its steps follow the gradients' noise",
     "cuts": "keep cuts: `cuts`, and the gap that they let expect, `estimated_gap`, in its states",
+    "unevaluated": "do several steps for one evaluation: `advance` decides how many",
     "values": "compare values, without which (and under noise) it does not work",
 }
 

@@ -141,15 +141,14 @@ class Run(Saved):
         if self.ended is not None and self.stopping.still_holds(Status(self.ended)):
             return Status(self.ended)
         progress, oracle, verdict = self.progress, self.progress.oracle, self.stopping.verdict
-        every_step = oracle.exact_values  # then every step adds to the certificate
-        certify = progress.certificate.adders if every_step else ()
+        certify = progress.certificate.adders if oracle.exact_values else ()
         following = [policy.after for policy in self._followers()]
         policies = list(self.policies.values())
         observed, due = bool(self.observers.present), progress.iteration
         max_iter, checkpointed = self.options.max_iter, self.options.checkpoint is not None
         while progress.iteration < max_iter:
             if progress.iteration >= due:
-                due = progress.iteration + 1 if every_step else self._next_look()
+                due = self._next_look()
             before = progress.rule_state
             step = progress.rule.advance(before, oracle, due - progress.iteration)
             for add in certify:
@@ -165,7 +164,7 @@ class Run(Saved):
                 for policy in policies:
                     policy.before_next()
             # The last thing in an iteration: a run resumed from here begins with the next one.
-            if checkpointed and progress.iteration % self.options.checkpoint_every == 0:
+            if checkpointed and progress.iteration % self.options.checkpoint_every < step.steps:
                 self._save_checkpoint(status)
             if status is not None:
                 return status
@@ -179,6 +178,9 @@ class Run(Saved):
     def _next_look(self) -> int:
         """Return the iteration after which something has to happen, at the latest."""
         options, now = self.options, self.progress.iteration
+        if self.progress.oracle.exact_values:  # every evaluation adds to the certificate
+            spaced = "unevaluated" in self.progress.rule.can  # by the rule itself, whoever looks on
+            return options.max_iter if spaced else now + 1
         every = options.checkpoint_every
         saving = now - now % every + every if options.checkpoint is not None else math.inf
         looks = [policy.next_look() for policy in self._followers()]
