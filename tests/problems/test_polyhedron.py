@@ -208,3 +208,40 @@ def test_rows_too_near_to_each_other_are_refused_and_not_missed_in_silence():
         except (ValueError, ArithmeticError):
             continue
         assert (A @ found - upper).max() <= 1e-8 * np.abs(x).sum()
+
+
+def hard(seed, kind):
+    """Return rows and bounds around a point, many of which meet there, and a point to project.
+
+    The rows are those of a third as many directions, nearly, or their columns differ in size.
+    """
+    rng = np.random.default_rng(seed)
+    d, m = int(rng.integers(20, 61)), int(rng.integers(60, 121))
+    A = rng.standard_normal((m, d))
+    if kind == "twins":
+        A = A[rng.integers(0, m // 3, m)] + 10.0 ** rng.uniform(-8, -4) * A
+    else:
+        A *= 10.0 ** rng.uniform(-4, 4, d)
+    inside = rng.standard_normal(d) * 10.0 ** rng.uniform(-2, 2)
+    slack = np.abs(A) @ np.abs(inside) * rng.exponential(0.1, (2, m)) * (rng.random((2, m)) < 0.5)
+    low, high = A @ inside - slack[0], A @ inside + slack[1]
+    low[rng.random(m) < 0.3], high[rng.random(m) < 0.3] = -INF, INF
+    bounds = (inside - rng.exponential(1.0, d), inside + rng.exponential(1.0, d))
+    return A, low, high, bounds, inside, inside + 10.0 * rng.standard_normal(d)
+
+
+@pytest.mark.parametrize(
+    ("kind", "seed"),
+    [*(("twins", seed) for seed in (1, 2, 3, 5, 8)), *(("columns", seed) for seed in (0, 4, 7))],
+)
+def test_hard_rows_are_projected_on(kind, seed):
+    """Most of the twins were refused, with a row missed by 1e-6 to 0.1 that a point does meet."""
+    A, low, high, bounds, inside, x = hard(seed, kind)
+    found = Polyhedron(A, low, high, bounds).project(x)
+    terms = np.abs(A) @ (np.abs(found) + np.abs(inside))
+    assert (np.maximum(A @ found - high, low - A @ found) <= 1e-13 * terms).all()
+    assert ((bounds[0] <= found) & (found <= bounds[1])).all()
+    distance = np.linalg.norm(found - x)
+    assert distance <= np.linalg.norm(inside - x) * (1 + 1e-12)
+    # No feasible point lies beyond the plane through the nearest one.
+    assert (x - found) @ (inside - found) <= 1e-8 * distance * np.linalg.norm(inside - x)
