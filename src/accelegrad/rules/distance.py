@@ -39,8 +39,8 @@ LEAST_GAIN = 0.01
 MOST_PROBES = 40  # calls: a linear function is followed to 1e34 times the size of x0
 #: Of the distance found on a sample of the rows: an overestimate ruins a noisy run.
 SAMPLE_SHARE = 0.1
-#: Subgradients at most that are looked for at a kink, about as many as there are dimensions (where
-#: 60 pieces meet in 40 of them it took 46), and the share of the slope by which a value has to fall.
+#: Subgradients at most that are looked for at a kink (where 60 pieces meet in 40 dimensions it took
+#: 46), and the share of the slope by which a value has to fall
 MOST_SUBGRADIENTS, LEAST_FALL = 100, 0.1
 #: A combination whose square is this share of the largest one's is none: a minimiser, it seems.
 NO_SLOPE = 1e-12
