@@ -43,8 +43,8 @@ NEIGHBOURS, NEIGHBOURHOOD = 8, 4.0
 #: enough for curvature not to hide a wrong slope, and far enough for rounding not to do so; and as
 #: far as a guessed region reaches, because a function may be convex near its point alone.
 LOOKS_AROUND = (3.0, 1e-3, 1e-6)
-#: The first of these in a bounded set, in diameters
-LOOKS_ACROSS = 0.5
+#: The first of these in a bounded set, in diameters, and another one there
+LOOKS_ACROSS, LOOKS_INSIDE = 0.5, 0.2
 #: The shortest distance from the start that counts, relative to 1 + ||x||
 SHORTEST_WAY = 1e-3
 
@@ -145,7 +145,11 @@ class Convexity(Policy):
         cuts = self.progress.certificate.cuts
         if cuts is not None and not cuts.region.assumed:
             ways[0] = LOOKS_ACROSS * cuts.region.radius
+            ways.append(LOOKS_INSIDE * cuts.region.radius)
         signs = np.random.default_rng(0).choice([-1.0, 1.0], (len(ways), point.size))
+        if len(ways) > len(LOOKS_AROUND):
+            signs[-1] = signs[0]
+            signs[-1, ::2] *= -1.0  # about at right angles to the first direction
         for distance, direction in zip(ways, signs, strict=True):
             offset = distance / math.sqrt(point.size) * direction
             for trial in (point + offset, point - offset):
