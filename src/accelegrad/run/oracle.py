@@ -35,7 +35,7 @@ LARGEST_SQUARE = 1e290  # can still be multiplied with squared weights of up to 
 FEW_BITS = {"float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 #: A number of no more bits says nothing of the type in which it was computed: it may be exact.
 SIMPLE_BITS, FLOAT32_BITS = 12, 24
-#: After this many different values that float32 can hold, and none that it cannot, a function is
+#: After this many different values that float32 can hold, at points that it cannot, a function is
 #: taken to compute in float32: the first values alone may be those of data in float32.
 TELLING_VALUES = 3
 
@@ -221,7 +221,7 @@ class FunctionOracle(Oracle):
     `shape` is that of the points they take, where it is not flat; () stands for a number.
     """
 
-    saved = (*Oracle.saved, "unit", "_full_bits", "_short_values", "_last_short")
+    saved = (*Oracle.saved, "unit", "_full_bits", "_short_values", "_last_short", "_short_slopes")
 
     def __init__(
         self,
@@ -242,7 +242,7 @@ class FunctionOracle(Oracle):
         self.exact_values = exact and self.has_values
         #: whether a number came that float32 cannot hold
         self._full_bits = False
-        self._short_values, self._last_short = 0, math.nan
+        self._short_values, self._last_short, self._short_slopes = 0, math.nan, False
 
     def __call__(self, point: Vector) -> Evaluation:
         """Evaluate at the point."""
@@ -253,23 +253,30 @@ class FunctionOracle(Oracle):
         with np.errstate(**self._errors):
             returned = self._fun(self._shaped(point), *self._args)
         if self._jac is not None:
-            value = self._value(returned)
+            value = self._value(returned, point)
             late = self._late_gradient
             return self._finish(Evaluation(point, value, late_gradient=late, unit=self.unit))
         self.njev += 1
         value, gradient = split_pair(returned)
         gradient = self._gradient(gradient, point, "fun")
-        value = self._value(value)
+        value = self._value(value, point)
         return self._finish(Evaluation(point, value, gradient, unit=self.unit))
 
     @property
     def suspected_unit(self) -> float:
         """The unit of rounding, float32's where it holds all numbers so far."""
-        return self.unit if self._full_bits or not self._short_values else FEW_BITS["float32"]
+        short = self._short_values > 0 and self._short_slopes and not self._full_bits
+        return FEW_BITS["float32"] if short else self.unit
 
-    def _value(self, returned: Any) -> float:
+    def _value(self, returned: Any, point: Vector) -> float:
         value = checked_value(returned)
         self._note_bits(unit_of(returned), value)
+        if not self._full_bits and value != self._last_short:
+            # At a point of few bits exact values may have few, too.
+            if most_bits(value) == FLOAT32_BITS and most_bits(point) > FLOAT32_BITS:
+                self._short_values, self._last_short = self._short_values + 1, value
+            if self._short_values >= TELLING_VALUES and self._short_slopes:
+                self.unit = FEW_BITS["float32"]
         return value
 
     def _gradient(self, returned: Any, point: Vector, source: str) -> Vector:
@@ -288,11 +295,9 @@ class FunctionOracle(Oracle):
             self.unit = max(self.unit, unit)
         elif not self._full_bits:
             bits = most_bits(numbers)
-            self._full_bits = bits > FLOAT32_BITS and self._short_values < TELLING_VALUES
-            if bits == FLOAT32_BITS and isinstance(numbers, float) and numbers != self._last_short:
-                self._short_values, self._last_short = self._short_values + 1, numbers
-            if self._short_values >= TELLING_VALUES and not self._full_bits:
-                self.unit = FEW_BITS["float32"]
+            self._full_bits = self.unit == UNIT and bits > FLOAT32_BITS
+            # Slopes of few bits, such as signs, say nothing.
+            self._short_slopes |= bits == FLOAT32_BITS and not isinstance(numbers, float)
 
     def _shaped(self, point: Vector) -> Any:
         """Return a copy as the user's functions want it."""
