@@ -10,7 +10,7 @@ import numpy as np
 from accelegrad.errors import Vector
 
 #: fun(x, *args) -> (value, gradient)
-ValueAndGradient = Callable[..., tuple[float, Vector]]
+ValueAndGradient = Callable[..., tuple[Any, Vector]]
 
 
 def with_jax(fun: Callable[..., Any]) -> ValueAndGradient:
@@ -18,10 +18,10 @@ def with_jax(fun: Callable[..., Any]) -> ValueAndGradient:
     jax = _imported("jax")
     both = jax.value_and_grad(fun)
 
-    def value_and_gradient(x: Any, *args: Any) -> tuple[float, Vector]:
+    def value_and_gradient(x: Any, *args: Any) -> tuple[Any, Vector]:
         with jax.enable_x64(True):
             value, gradient = both(jax.numpy.asarray(x, dtype=np.float64), *args)
-        return float(value), np.asarray(gradient, dtype=np.float64)
+        return value, np.asarray(gradient, dtype=np.float64)
 
     return value_and_gradient
 
@@ -30,7 +30,7 @@ def with_torch(fun: Callable[..., Any]) -> ValueAndGradient:
     """Return value and gradient of a function of torch, of a float64 tensor."""
     torch = _imported("torch")
 
-    def value_and_gradient(x: Any, *args: Any) -> tuple[float, Vector]:
+    def value_and_gradient(x: Any, *args: Any) -> tuple[Any, Vector]:
         tensor = torch.tensor(np.asarray(x), dtype=torch.float64, requires_grad=True)
         with torch.enable_grad():
             value = fun(tensor, *args)
@@ -44,7 +44,7 @@ def with_torch(fun: Callable[..., Any]) -> ValueAndGradient:
                 gradient = None  # a constant
         if gradient is None:
             gradient = torch.zeros_like(tensor)
-        return float(value.detach()), gradient.numpy()
+        return value.detach(), gradient.numpy()
 
     return value_and_gradient
 

@@ -151,3 +151,97 @@ def test_errors(arguments, message):
         Polyhedron(*arguments)
     with pytest.raises(TypeError, match="bounds must be a Box or a pair"):
         Polyhedron([[1.0]], 0, 1, bounds=3.0)
+
+
+# -- rows that nearly depend on each other ---------------------------------------------------------
+
+
+def nearly_dependent(seed, rows, size, groups, apart):
+    """Return rows of a few directions, nearly, that meet at a known point, and a point to project.
+
+    Many of them hold at the nearest point, and Newton's equations are singular but for rounding.
+    """
+    rng = np.random.default_rng(seed)
+    A = rng.standard_normal((groups, size))[rng.integers(0, groups, rows)]
+    A += apart * rng.standard_normal((rows, size))
+    inside = rng.standard_normal(size)
+    upper = A @ inside + rng.exponential(0.1, rows) * (rng.random(rows) < 0.5)
+    return A, upper, inside, inside + 10.0 * rng.standard_normal(size)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_rows_that_nearly_depend_on_each_other_are_projected_on(seed):
+    """Newton's steps alone missed rows by up to 1e-3, or took hundreds of steps for that."""
+    A, upper, inside, x = nearly_dependent(seed, 60, 30, 12, 1e-4)
+    found = Polyhedron(A, -np.inf, upper).project(x)
+    assert (A @ found - upper).max() <= 1e-12 * np.abs(x).sum()
+    # No feasible point is nearer: x - found makes an obtuse angle with the ways to these points.
+    scale = np.linalg.norm(x - found) * np.linalg.norm(inside - found)
+    assert (x - found) @ (inside - found) <= 1e-7 * scale
+    peer = scipy_nearest(A, upper, x)
+    assert np.linalg.norm(found - x) <= np.linalg.norm(peer - x) * (1 + 1e-7)
+
+
+def scipy_nearest(A, upper, x):
+    """Return the nearest point by Lawson and Hanson's method, with SciPy's least squares."""
+    gap = A @ x - upper
+    system = np.vstack([-A.T, gap / np.abs(gap).max()])
+    y, _ = nnls(system, np.append(np.zeros(x.size), 1.0), maxiter=10_000)
+    rest = system @ y
+    return x + np.abs(gap).max() * rest[:-1] / (1.0 - rest[-1])
+
+
+def test_a_point_where_many_whole_numbered_rows_meet_takes_few_steps():
+    rng = np.random.default_rng(158)
+    A = np.round(rng.standard_normal((117, 26)))
+    start = rng.standard_normal(26)
+    found = Polyhedron(A, 0.0, 0.0).project(start)
+    assert np.abs(found).max() <= 1e-15
+
+
+def test_rows_too_near_to_each_other_are_refused_and_not_missed_in_silence():
+    """Newton's steps alone missed rows here by 1e-4 and more without a word."""
+    for seed in range(4):
+        A, upper, _, x = nearly_dependent(seed, 60, 30, 12, 1e-11)
+        try:
+            found = Polyhedron(A, -np.inf, upper).project(x)
+        except (ValueError, ArithmeticError):
+            continue
+        assert (A @ found - upper).max() <= 1e-8 * np.abs(x).sum()
+
+
+def hard(seed, kind):
+    """Return rows and bounds around a point, many of which meet there, and a point to project.
+
+    The rows are those of a third as many directions, nearly, or their columns differ in size.
+    """
+    rng = np.random.default_rng(seed)
+    d, m = int(rng.integers(20, 61)), int(rng.integers(60, 121))
+    A = rng.standard_normal((m, d))
+    if kind == "twins":
+        A = A[rng.integers(0, m // 3, m)] + 10.0 ** rng.uniform(-8, -4) * A
+    else:
+        A *= 10.0 ** rng.uniform(-4, 4, d)
+    inside = rng.standard_normal(d) * 10.0 ** rng.uniform(-2, 2)
+    slack = np.abs(A) @ np.abs(inside) * rng.exponential(0.1, (2, m)) * (rng.random((2, m)) < 0.5)
+    low, high = A @ inside - slack[0], A @ inside + slack[1]
+    low[rng.random(m) < 0.3], high[rng.random(m) < 0.3] = -INF, INF
+    bounds = (inside - rng.exponential(1.0, d), inside + rng.exponential(1.0, d))
+    return A, low, high, bounds, inside, inside + 10.0 * rng.standard_normal(d)
+
+
+@pytest.mark.parametrize(
+    ("kind", "seed"),
+    [*(("twins", seed) for seed in (1, 2, 3, 5, 8)), *(("columns", seed) for seed in (0, 4, 7))],
+)
+def test_hard_rows_are_projected_on(kind, seed):
+    """Most of the twins were refused, with a row missed by 1e-6 to 0.1 that a point does meet."""
+    A, low, high, bounds, inside, x = hard(seed, kind)
+    found = Polyhedron(A, low, high, bounds).project(x)
+    terms = np.abs(A) @ (np.abs(found) + np.abs(inside))
+    assert (np.maximum(A @ found - high, low - A @ found) <= 1e-13 * terms).all()
+    assert ((bounds[0] <= found) & (found <= bounds[1])).all()
+    distance = np.linalg.norm(found - x)
+    assert distance <= np.linalg.norm(inside - x) * (1 + 1e-12)
+    # No feasible point lies beyond the plane through the nearest one.
+    assert (x - found) @ (inside - found) <= 1e-8 * distance * np.linalg.norm(inside - x)

@@ -213,3 +213,18 @@ def test_a_chunk_whose_weights_are_all_zero_counts_for_nothing():
     assert streamed.value([0.3, -0.2]) == pytest.approx(whole.value([0.3, -0.2]), rel=1e-14)
     with pytest.raises(ValueError, match="sample_weight must have an entry > 0"):
         ag.StreamedModel([(X, y, np.zeros(4))], l2=0.1)
+
+
+def test_the_value_of_an_elastic_net_does_not_vanish_with_a_square():
+    """The square of 1e-170 is zero, but not that times 1e40: `fun` was 0 where f is 1e-300."""
+    assert ag.ElasticNet(0.0, 2e40).value(np.array([3e-170])) == pytest.approx(9e-300, rel=1e-12)
+    assert ag.ElasticNet(0.0, 2e-40).value(np.array([3e160])) == pytest.approx(9e280, rel=1e-12)
+    penalty, x0 = ag.ElasticNet(0.0, 2e40), np.array([1e-170, -2e-170])
+    found = ag.minimize(
+        lambda x: (0.0 * float(x.sum()), 0.0 * x),
+        x0,
+        penalty=penalty,
+        method="accelegrad",
+        max_iter=1,
+    )
+    assert found.fun == penalty.value(found.x)

@@ -690,3 +690,40 @@ class TestNearStart:
             for x0 in (far, near_start(model, far))
         ]
         assert gaps[1] < 0.2 * gaps[0]
+
+
+def highest(seed, pieces, size):
+    """Return max_i (P x)_i + 0.1 ||x - g||_1: at zero all pieces meet, and none leads down."""
+    rng = np.random.default_rng(seed)
+    P, g = rng.standard_normal((pieces, size)), rng.standard_normal(size)
+
+    def fun(x):
+        heights = P @ x
+        i = int(heights.argmax())
+        return heights[i] + 0.1 * np.abs(x - g).sum(), P[i] + 0.1 * np.sign(x - g)
+
+    return fun
+
+
+@pytest.mark.parametrize(("seed", "pieces", "size"), [(0, 60, 40), (1, 60, 40), (2, 30, 10)])
+def test_a_start_at_a_kink_finds_its_radius(seed, pieces, size):
+    """Along one subgradient nothing is lower: the radius stayed at 1e-6, and the run at its start."""
+    fun, x0 = highest(seed, pieces, size), np.zeros(size)
+    found = ag.minimize(fun, x0, method="accelegrad", diameter="auto", max_iter=300)
+    least = ag.minimize(fun, x0, tol=1e-4).fun
+    assert found.nfev <= 300 + 100
+    assert found.fun - least <= 0.3 * (fun(x0)[0] - least)
+
+
+def test_a_minimiser_at_a_kink_is_left_alone():
+    rng = np.random.default_rng(3)
+    P = rng.standard_normal((20, 5))
+    P -= P.mean(axis=0)  # zero is a mean of the slopes
+
+    def fun(x):
+        i = int((P @ x).argmax())
+        return 1.0 + P[i] @ x, P[i]
+
+    found = ag.minimize(fun, np.zeros(5), method="accelegrad", diameter="auto", max_iter=50)
+    assert found.fun == 1.0
+    assert found.nfev <= 50 + 30

@@ -139,18 +139,17 @@ def succeeds_falsely(name, start, method, tol, **keywords):
 @pytest.mark.parametrize("name", ["rosenbrock", "sines", "cap", "logarithm"])
 def test_a_function_that_is_not_convex_does_not_succeed_falsely(name):
     box = ag.Box(np.full(2, -4.0), np.full(2, 4.0))
-    starts = STARTS[:2] if name == "rosenbrock" else STARTS
-    for start, method, tol in itertools.product(starts, METHODS[:3], (1e-4, None)):
+    for start, method, tol in itertools.product(STARTS, METHODS[:3], (1e-4, None)):
         assert not succeeds_falsely(name, start, method, tol, feasible_set=box)
-        if name != "cap":
+        # Near Rosenbrock's end nothing but a set says how far to look.
+        if name != "cap" and not (name == "rosenbrock" and start is STARTS[2]):
             assert not succeeds_falsely(name, start, method, tol)
 
 
 @pytest.mark.xfail(reason="a few evaluations do not show it: the run was where it looks convex")
-@pytest.mark.parametrize(("name", "start"), [("two bowls", STARTS[1]), ("rosenbrock", STARTS[2])])
-def test_what_is_not_noticed(name, start):
+def test_what_is_not_noticed():
     box = ag.Box(np.full(2, -4.0), np.full(2, 4.0))
-    assert not succeeds_falsely(name, start, METHODS[0], None, feasible_set=box)
+    assert not succeeds_falsely("two bowls", STARTS[1], METHODS[0], None, feasible_set=box)
 
 
 def test_the_message_names_the_points_and_the_causes():

@@ -23,9 +23,11 @@ import numpy.typing as npt
 
 from accelegrad.errors import Vector
 from accelegrad.problems.rounding import UNIT, growth
+from accelegrad.problems.squares import norm
 
-#: Newton's steps at most: random and degenerate polyhedra of up to 60 rows took up to 300.
-MOST_STEPS = 1000
+#: Newton's steps at most: most polyhedra of up to 60 dimensions take fewer than 30. Where rows
+#: nearly depend on each other it may be hundreds, and the other method is faster.
+MOST_STEPS = 100
 #: After so many steps a row that is missed is held only when those held before are met. Steps are
 #: more then, but no set of held rows comes twice, so that they end.
 EASY_STEPS = 30
@@ -34,6 +36,12 @@ DIAGONAL = 1e-10
 #: How often the equations that hold are solved: the second time removes what rounding of the first
 #: time left, and the third is for equations that nearly depend on each other.
 SOLVED = 3
+#: How often the other method is scaled anew, and beyond what length of its answer.
+MOST_SCALINGS, LONG = 4, 100.0
+#: Changes of the rows that it holds, at most, per row: random ones took up to 1.
+MOST_CHANGES = 3
+#: How far a distance found may be from its lower bound, relative to the terms of both.
+PROVED = 1e-11
 #: A row is met if rounding can explain this part of what it is missed by.
 EXPLAINED = 4.0
 
@@ -83,14 +91,144 @@ def nearest_point(rows: Rows, x: Vector) -> Nearest:
 
     Where there is none, one comes back that misses some of them.
     """
-    found = _solved(rows, x)
+    found = _refined(_solved, rows, x)
+    done = _is_done(rows, x, found.point)
+    if done and _is_nearest(rows, x, found):
+        return found
+    other = _refined(_least_distance, rows, x)
+    if done and _is_done(rows, x, other.point):
+        return min(found, other, key=lambda each: norm(each.point - x))
+    return min(found, other, key=lambda each: norm(rows.excess(each.point)))
+
+
+def _is_nearest(rows: Rows, x: Vector, found: Nearest) -> bool:
+    """Say whether the multipliers prove that no point is much nearer."""
+    if not found.multipliers.any():
+        return True  # of all the points of the box it is the nearest
+    held = found.multipliers != 0.0
+    m, A = found.multipliers[held], rows.A[held]
+    with np.errstate(over="ignore", invalid="ignore"):
+        lowest = rows.clip(x - A.T @ m)
+        limits = m * np.where(m > 0.0, rows.high[held], rows.low[held])
+        rises = m * (A @ lowest)
+        square, least = (0.5 * norm(u - x) ** 2 for u in (found.point, lowest))
+        terms = square + least + float(np.abs(rises).sum() + np.abs(limits).sum())
+        return bool(square - least - float((rises - limits).sum()) <= PROVED * terms)
+
+
+def _is_done(rows: Rows, x: Vector, point: Vector) -> bool:
+    """Say whether a point found meets the rows, up to rounding twice of numbers as large as x's."""
+    if not np.isfinite(point).all():
+        return True
+    missed = np.abs(rows.excess(point))
+    return bool((missed <= np.maximum(rows.rounding(point), UNIT * rows.rounding(x))).all())
+
+
+def _refined(solve: Callable[[Rows, Vector], Nearest], rows: Rows, x: Vector) -> Nearest:
+    """Return the nearest point, moved to the rows again where rounding took it off them."""
+    found = solve(rows, x)
     point = found.point
     for _ in range(2):
         # From far away the first time leaves the rounding of large numbers.
-        if rows.meets(point) or not np.isfinite(point).all():
+        if _is_done(rows, x, point):
             break
-        point = _solved(rows, point).point
+        point = solve(rows, point).point
     return Nearest(point, found.multipliers)
+
+
+def _least_distance(rows: Rows, x: Vector) -> Nearest:
+    """Return the same by Lawson and Hanson's method for the shortest z with G z >= e.
+
+    It takes one problem of least squares with bounds, min ||(G' y, <e, y> - 1)|| over y >= 0 (any
+    y for equations), whose residual has the direction (z, -1). An active-set method solves that,
+    which ends, and stands rows that nearly depend on each other; Newton's method is faster. The
+    scale s of z = s w is chosen such that w is about as long as 1: else digits are lost.
+    """
+    sides = _sides(rows)
+    e = sides.limits - sides.G @ x
+    scale = float(np.where(sides.free, np.abs(e), e).max(initial=0.0))
+    nothing = Nearest(rows.clip(x), np.zeros(rows.low.size))
+    if not 0.0 < scale < math.inf:
+        return nothing
+    target = np.append(np.zeros(x.size), 1.0)
+    for _ in range(MOST_SCALINGS):
+        matrix = np.vstack([sides.G.T, e / scale])
+        y = _nonnegative(matrix, target, sides.free)
+        along, rest = sides.G.T @ y, 1.0 - float(e / scale @ y)
+        if not rest > 0.0:  # no point meets the rows
+            return nothing
+        length = norm(along) / rest
+        if length <= LONG:
+            break
+        scale *= length
+    if not scale / rest < math.inf:
+        return nothing
+    y *= scale / rest
+    m, on_box = y @ sides.of_row, y @ sides.of_bound
+    u = np.where(
+        on_box > 0.0, rows.box_high, np.where(on_box < 0.0, rows.box_low, x - rows.A.T @ m)
+    )
+    held = (m != 0.0) | (rows.low == rows.high)
+    return Nearest(_polished(rows, x, on_box == 0.0, rows.clip(u), held, m > 0.0), m)
+
+
+def _nonnegative(matrix: Vector, target: Vector, free: Mask) -> Vector:
+    """Return the y of least ||matrix y - target|| whose entries are nonnegative, but for free ones.
+
+    Lawson and Hanson's method; SciPy's squares the condition of the matrix and loses digits.
+    """
+
+    def solved(held: Mask) -> Vector:
+        y = np.zeros(free.size)
+        y[held] = np.linalg.lstsq(matrix[:, held], target, rcond=None)[0]
+        return y
+
+    held = free.copy()
+    y = solved(held) if held.any() else np.zeros(free.size)
+    refused = np.zeros(free.size, dtype=bool)
+    for _ in range(MOST_CHANGES * free.size):
+        rest = target - matrix @ y
+        slope = np.where(held | refused, 0.0, matrix.T @ rest)
+        enters = int(slope.argmax())
+        if not slope[enters] > growth(target.size) * norm(rest):
+            break
+        held[enters] = True
+        following = solved(held)
+        if not following[enters] > 0.0:  # rounding: it would leave at once
+            held[enters], refused[enters] = False, True
+            continue
+        while (below := held & ~free & (following <= 0.0)).any():
+            share = float((y[below] / (y[below] - following[below])).min())
+            y = y + share * (following - y)
+            held &= free | ~(below & (y <= UNIT * np.abs(y).max()))
+            y[~held] = 0.0
+            following = solved(held)
+        y = following
+        refused[:] = False
+    return y
+
+
+class Sides(NamedTuple):
+    """All constraints as G u >= limits, with equality where `free`, and what each of them is."""
+
+    G: Vector
+    limits: Vector
+    free: Mask
+    of_row: Vector  # -1 where it is the lower side of a row, 1 where it is the upper one
+    of_bound: Vector  # the same for bounds of coordinates
+
+
+def _sides(rows: Rows) -> Sides:
+    """Return the constraints one by one."""
+    count, size = rows.A.shape
+    both = np.vstack([rows.A, np.eye(size)])
+    low, high = np.append(rows.low, rows.box_low), np.append(rows.high, rows.box_high)
+    equal = low == high
+    below, above = np.isfinite(low), np.isfinite(high) & ~equal
+    signs = np.vstack([-np.eye(count + size)[below], np.eye(count + size)[above]])
+    limits = np.append(low[below], -high[above])
+    free = np.append(equal[below], np.zeros(np.count_nonzero(above), dtype=bool))
+    return Sides(-signs @ both, limits, free, signs[:, :count], signs[:, count:])
 
 
 def _solved(rows: Rows, x: Vector) -> Nearest:
@@ -119,7 +257,8 @@ def _solved(rows: Rows, x: Vector) -> Nearest:
         y = _moved(y, step, length)
         z = x - rows.A.T @ y
         u = rows.clip(z)
-    return Nearest(_polished(rows, x, z, u, (y != 0.0) | equal, y > 0.0), y)
+    free = (z > rows.box_low) & (z < rows.box_high)
+    return Nearest(_polished(rows, x, free, u, (y != 0.0) | equal, y > 0.0), y)
 
 
 def _newton_step(A: Vector, free: Mask, over: Vector, held: Mask, at_zero: Mask) -> Vector:
@@ -197,11 +336,10 @@ def _moved(y: Vector, step: Vector, length: float) -> Vector:
     return moved
 
 
-def _polished(rows: Rows, x: Vector, z: Vector, u: Vector, held: Mask, at_high: Mask) -> Vector:
+def _polished(rows: Rows, x: Vector, free: Mask, u: Vector, held: Mask, at_high: Mask) -> Vector:
     """Return the nearest point that meets the rows held as equations, if it meets the rest."""
     if not held.any():
         return u
-    free = (z > rows.box_low) & (z < rows.box_high)
     equations = rows.A[held]
     target = np.where(at_high, rows.high, rows.low)[held]
     part = equations[:, free]

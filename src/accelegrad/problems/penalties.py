@@ -22,7 +22,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.linalg.blas import ddot
 
 from accelegrad.errors import (
     NonFiniteError,
@@ -33,6 +32,7 @@ from accelegrad.errors import (
     real_number,
     whole_number,
 )
+from accelegrad.problems.squares import scaled_square
 from accelegrad.problems.vectors import (
     OnVectors,
     check_users_object,
@@ -182,7 +182,7 @@ class ElasticNet(Penalty):
 
     def value(self, x: Vector) -> float:
         """Return l1 ||x||_1 + l2 / 2 ||x||^2."""
-        return self._l1 * float(np.abs(x).sum()) + 0.5 * self._l2 * float(ddot(x, x))
+        return self._l1 * float(np.abs(x).sum()) + scaled_square(0.5 * self._l2, x)
 
     def prox(self, x: Vector, step: float) -> Vector:
         """Return sign(x) max(|x| - step * l1, 0) / (1 + step * l2)."""

@@ -70,15 +70,13 @@ class Polyhedron(FeasibleSet):
 
     def _refuse_empty(self) -> None:
         rows = self._rows
-        point = nearest_point(rows, rows.clip(np.zeros(rows.A.shape[1]))).point
-        missed = np.abs(rows.excess(point))
-        terms = np.abs(rows.A) @ np.abs(point) + _levels(rows)
-        wrong = missed > INCONSISTENT * np.maximum(terms, SMALLEST)
-        if wrong.any() or not np.isfinite(point).all():
-            worst = int(np.argmax(missed))
+        origin = rows.clip(np.zeros(rows.A.shape[1]))
+        missed = _missed(rows, origin, nearest_point(rows, origin).point)
+        if missed > 0.0:
             raise ValueError(
                 "no point meets all the constraints: the nearest one found misses a row by "
-                f"{missed[worst]:.3g} (row scaled to about unit length)."
+                f"{missed:.3g} (row scaled to about unit length). If there is one, rows depend on "
+                "each other too nearly to find it: leave out those that say nothing new."
             )
 
     @property
@@ -99,7 +97,15 @@ class Polyhedron(FeasibleSet):
         clipped = rows.clip(x)
         if np.array_equal(clipped, x) and not rows.excess(x).any():
             return x
-        return nearest_point(rows, x).point
+        point = nearest_point(rows, x).point
+        missed = _missed(rows, x, point)
+        if missed > 0.0 and np.isfinite(x).all():
+            raise ArithmeticError(
+                f"the projection onto {self!r} misses a row by {missed:.3g} (row scaled to about "
+                "unit length): rows depend on each other too nearly; leave out those that say "
+                "nothing new."
+            )
+        return point
 
     def linear_minimum(self, g: Vector) -> float:
         """Return a lower bound on the minimum from HiGHS's multipliers, -inf where there is none.
@@ -413,6 +419,16 @@ def _linear_bound(
     # What rounding can hide in a coordinate without bounds is neglected too.
     unsure = np.where(neglected, np.abs(rest) + off, np.where(bounded, 0.0, off))
     return (bound if math.isfinite(bound) else -math.inf), norm(unsure)
+
+
+def _missed(rows: Rows, x: Vector, point: Vector) -> float:
+    """Return by how much the point found for x misses a row, zero where rounding may explain it."""
+    if not np.isfinite(point).all():
+        return math.inf
+    missed = np.abs(rows.excess(point))
+    terms = np.abs(rows.A) @ (np.abs(point) + UNIT * np.abs(x)) + _levels(rows)
+    wrong = missed > INCONSISTENT * np.maximum(terms, SMALLEST)
+    return float(missed[wrong].max(initial=0.0))
 
 
 def _levels(rows: Rows) -> Vector:

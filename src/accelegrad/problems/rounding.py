@@ -30,9 +30,9 @@ FEW = 8.0
 ROUNDED_UP = 1.0 + 1e-9
 
 
-def growth(terms: int) -> float:
+def growth(terms: int, unit: float = UNIT) -> float:
     """Return how far a sum can be off, relative to the sum of the sizes of its terms."""
-    return (FEW + 0.5 * terms) * UNIT
+    return (FEW + 0.5 * terms) * unit
 
 
 def pairwise_growth(terms: int) -> float:
@@ -49,6 +49,26 @@ class PointRounding(NamedTuple):
     value: float  # of the objective
     gradient: float  # the norm of the gradient's error
     level: float  # of sum_i p_i (l(m_i) - l'(m_i) m_i), from loss and gradient
+
+
+def few_bits_rounding(unit: float, size: float, steep: float, point: Vector) -> PointRounding:
+    """Return how far a function of the user's can be off that computes in less than 64 bits.
+
+    Its value and gradient are taken to be right to some units of rounding of their sizes, as those
+    of other functions are; and they are those at the nearest point that has so few bits.
+
+    Parameters
+    ----------
+    unit : float
+        The unit of rounding of the numbers that it computes with.
+    size, steep : float
+        The sizes of value and gradient.
+    point : Vector
+        Where.
+    """
+    share = growth(point.size, unit)
+    value = share * size + unit * steep * norm(point)
+    return PointRounding(value, share * steep, value)
 
 
 class DataRounding:

@@ -25,6 +25,15 @@ def norm(v: Vector) -> float:
     return math.sqrt(square) if 1e-280 < square < 1e300 else float(dnrm2(v))
 
 
+def scaled_square(factor: float, v: Vector) -> float:
+    """Return factor * ||v||^2, correct also where the square alone leaves the range of floats."""
+    square = float(ddot(v, v))
+    if 1e-280 < square < 1e300:
+        return factor * square
+    length = float(dnrm2(v))
+    return factor * length * length
+
+
 def row_chunks(X: Any) -> Iterator[tuple[slice, Any]]:
     """Yield the parts of a matrix that are in memory, one after the other, with their rows.
 

@@ -30,7 +30,7 @@ from accelegrad.proofs.cuts import (
 from accelegrad.proofs.fenchel import SlopeSums
 from accelegrad.proofs.model_dual import ModelDual
 from accelegrad.proofs.region import Region
-from accelegrad.rules.base import Evaluated
+from accelegrad.rules.base import Evaluated, lost_of
 
 # How often bounds are computed: chosen, not measured.
 #: The least number of steps before an expensive bound (in the null space), and between two of them
@@ -470,14 +470,15 @@ class Certificate:
         for add in self.adders:
             add(evaluation, weight)
 
-    def add_minimiser(self, value: float) -> None:
-        """Note that the gradient at a point with this value is zero.
+    def add_minimiser(self, at: Evaluated) -> None:
+        """Note that the gradient at a point is zero.
 
         A linear model's is zero only up to rounding: its dual proves more.
         """
         if self._model is not None:
             return
-        self._everywhere = max(self._everywhere, value - FEW * UNIT * abs(value))
+        lost, _ = lost_of(at)
+        self._everywhere = max(self._everywhere, at.value - FEW * UNIT * abs(at.value) - lost)
 
     def refresh(self) -> None:
         """Bring the cheap bounds up to date."""
@@ -545,10 +546,10 @@ class Certificate:
         return bound - self._value_error(final)
 
     def _value_error(self, final: Evaluated) -> float:
-        """Return how far rounding can have taken a value; nothing is known of a user's function."""
+        """Return how far rounding can have taken a value: of a user's function its type says it."""
         model = self._model
         if model is None:
-            return 0.0
+            return max(lost_of(final)[0], 0.0 if self.cuts is None else self.cuts.lost_at(final))
         penalty = float(getattr(final, "penalty", 0.0))
         return rounding_of(model, final).value + growth(final.point.size) * abs(penalty)
 

@@ -7,7 +7,8 @@ functions the average. The best average of the cuts that are kept, whatever the 
 more than both: it is looked for where it may end the run, and at the end.
 
 Every bound is lowered by what rounding can have added to it: see `accelegrad.problems.rounding`.
-Of a user's function value and gradient are taken to be right to some units of rounding.
+Of a user's function value and gradient are taken to be right to some units of rounding, of the
+type of number that it computes with.
 """
 
 from __future__ import annotations
@@ -22,7 +23,14 @@ import numpy.typing as npt
 from accelegrad.errors import NonFiniteError, Vector
 from accelegrad.problems.linear_model import LinearModel
 from accelegrad.problems.penalties import Penalty
-from accelegrad.problems.rounding import FEW, SMALLEST, UNIT, PointRounding, growth
+from accelegrad.problems.rounding import (
+    FEW,
+    SMALLEST,
+    UNIT,
+    PointRounding,
+    few_bits_rounding,
+    growth,
+)
 from accelegrad.problems.squares import norm
 from accelegrad.proofs.region import Region
 from accelegrad.rules.base import Evaluated, inner, term_of
@@ -106,6 +114,7 @@ class CutCertificate:
         self.lower_bound = -math.inf
         size = region.center.size
         self._growth = growth(size)
+        self._unit = UNIT  # of rounding, of the numbers that a user's function returns
         self._sum = Cut(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, np.zeros_like(region.center))
         self._count = 0
         self._pending: list[Cut] = []
@@ -138,19 +147,40 @@ class CutCertificate:
         length = math.sqrt(square) if square > 1e-280 else norm(gradient)
         away = norm(offset)
         penalty = term_of(evaluation)  # the cuts are those of the function alone
-        off, slack = self._rounding(evaluation)
+        off, slack = self._rounding(evaluation, length)
         # The product is at most `size`; so may each of its terms be.
         size = abs(value) + abs(penalty) + length * away
         error = self._growth * size + off + slack * away + offset.size * SMALLEST
         level = value - penalty - slope
         return Cut(weight, level, abs(level), error, slack, length, gradient)
 
-    def _rounding(self, evaluation: Evaluated) -> tuple[float, float]:
-        """Return how far value and gradient can be off: nothing is known of a user's function."""
+    def _rounding(self, evaluation: Evaluated, length: float) -> tuple[float, float]:
+        """Return how far value and gradient can be off: of a user's function its type says it."""
         if self.model is None:
-            return 0.0, 0.0
+            # One that a rule carried over does not know its type, but others of the run do.
+            unit = getattr(evaluation, "unit", UNIT)
+            if unit > self._unit:
+                self._blur(unit)
+            if self._unit == UNIT:
+                return 0.0, 0.0
+            size = abs(evaluation.value) + abs(term_of(evaluation))
+            lost = few_bits_rounding(self._unit, size, length, evaluation.point)
+            return lost.value, lost.gradient
         rounding = rounding_of(self.model, evaluation)
         return rounding.value, rounding.gradient
+
+    def lost_at(self, evaluation: Evaluated) -> float:
+        """Return how far a value of a user's function can be off that computes in few bits."""
+        if self._unit == UNIT:
+            return 0.0
+        return self._rounding(evaluation, norm(evaluation.gradient))[0]
+
+    def _blur(self, unit: float) -> None:
+        """Take numbers for less exact than those seen so far; what these proved counts no more."""
+        if self.kept is not None:
+            self.kept.blur(growth(self.region.center.size, unit) - self._growth)
+        self._unit, self.lower_bound, self._pending = unit, -math.inf, []
+        self.forget()
 
     def resolution(self, evaluation: Evaluated) -> float:
         """Return roughly the smallest gap that a cut can prove at a point, given rounding."""
@@ -311,6 +341,7 @@ class CutCertificate:
             "sum": self._sum._asdict(),
             "count": self._count,
             "lost_in_average": self._lost_in_average,
+            "unit": self._unit,
             "pending": columns_of(Cut, self._pending),
             "kept": None if self.kept is None or self._shared else self.kept.state(),
         }
@@ -320,7 +351,7 @@ class CutCertificate:
         self.lower_bound = state["lower_bound"]
         self.region.radius = state["radius"]
         self._sum, self._count = Cut(**state["sum"]), state["count"]
-        self._lost_in_average = state["lost_in_average"]
+        self._lost_in_average, self._unit = state["lost_in_average"], state["unit"]
         if self.kept is not None and not self._shared:
             self.kept.restore(state["kept"])
         self._pending = rows_of(Cut, state["pending"])

@@ -76,6 +76,12 @@ def term_of(evaluation: Evaluated) -> float:
     return float(getattr(evaluation, "penalty", 0.0))
 
 
+def lost_of(evaluation: Evaluated) -> tuple[float, float]:
+    """Return how far value and gradient can be off where they come in less than 64 bits."""
+    value, gradient = getattr(evaluation, "lost_to_few_bits", (0.0, 0.0))
+    return float(value), float(gradient)
+
+
 class KnownEvaluation(NamedTuple):
     """An evaluation carried over from an earlier step: it costs no call."""
 

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.linalg.blas import ddot, dnrm2  # @ takes longer to begin
 
 from accelegrad.errors import Vector
-from accelegrad.rules.base import Evaluated, term_of
+from accelegrad.rules.base import Evaluated, lost_of, term_of
 from accelegrad.rules.cut_programme import CutProgramme, Effort
 
 #: The memory that cuts take by default, in bytes
@@ -40,7 +40,7 @@ def default_size(dimension: int) -> int:
 
 #: What is known of a cut besides its slope: its value at the origin; its weight in the last
 #: combination; when it was added; the size of the terms of its value; the length of its slope; and
-#: of a sum of cuts, how far adding up can have taken the first, and the slope.
+#: how far the first and the slope can be off, because of adding up cuts or of few bits.
 LEVEL, WEIGHT, ADDED, SIZE, LENGTH, LOST, BLURRED = range(7)
 N_NUMBERS = 7
 UNIT = float(np.finfo(np.float64).eps)
@@ -103,22 +103,38 @@ class CutMemory:
         """The weights of the last combination."""
         return self._numbers[: self.count, WEIGHT]
 
-    def add_at(self, point: Vector, value: float, slope: Vector, size: float = 0.0) -> None:
+    def add_at(
+        self,
+        point: Vector,
+        value: float,
+        slope: Vector,
+        size: float = 0.0,
+        lost: tuple[float, float] = (0.0, 0.0),
+    ) -> None:
         """Keep the cut of a function with this value and slope at a point.
 
-        `size` is that of the terms of the value, where it is larger than the value.
+        `size` is that of the terms of the value, where it is larger than the value; `lost` says how
+        far value and slope can be off where they come in few bits.
         """
         offset = point - self.origin
-        length = _norm(slope)
-        size = max(abs(value), size) + length * _norm(offset)
+        length, away = _norm(slope), _norm(offset)
+        size = max(abs(value), size) + length * away
         level = value - ddot(slope, offset)
-        self._add(slope, (level, 0.0, 0.0, size, length, 0.0, 0.0))
+        off, blurred = lost
+        self._add(slope, (level, 0.0, 0.0, size, length, off + blurred * away, blurred))
 
     def take(self, evaluation: Evaluated) -> None:
         """Keep the cut at an evaluation: that of the function alone, without a penalty."""
         term = term_of(evaluation)
         value, size = evaluation.value - term, abs(evaluation.value) + abs(term)
-        self.add_at(evaluation.point, value, evaluation.gradient, size)
+        slope = evaluation.gradient
+        self.add_at(evaluation.point, value, slope, size, lost_of(evaluation))
+
+    def blur(self, share: float) -> None:
+        """Take the cuts so far for less exact: by this share of value, rise and slope."""
+        numbers = self._numbers[: self.count]
+        numbers[:, LOST] += share * (numbers[:, SIZE] + numbers[:, LENGTH] * _norm(self.origin))
+        numbers[:, BLURRED] += share * numbers[:, LENGTH]
 
     def _add(self, slope: Vector, numbers: tuple[float, ...]) -> None:
         """Keep a cut; where there is no room, forget those that matter least."""

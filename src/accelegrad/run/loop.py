@@ -76,8 +76,8 @@ class Run(Saved):
             finally:
                 self.observers.close()
             result = report(self.progress, self.region, status, self._detail)
-            if result["success"] and not self._is_confirmed(result):
-                result = report(self.progress, self.region, Status.NOT_CONVEX, self._detail)
+            if result["success"]:
+                result = self._confirmed(result, status)
         result.update(self.progress.counters())
         result["n_restarts"] = 0
         if self._violation is not None:
@@ -118,6 +118,18 @@ class Run(Saved):
             "gradient is wrong (ag.check_gradient says more), or its values are noisy (give "
             "exact=False)."
         )
+
+    def _confirmed(self, result: OptimizeResult, status: Status) -> OptimizeResult:
+        """Return a result that is to be called a success, or what a closer look makes of it."""
+        progress = self.progress
+        if not self._is_confirmed(result):
+            return report(progress, self.region, Status.NOT_CONVEX, self._detail)
+        final = progress.final_evaluation()
+        if final is None or not progress.turned_out_short(final):
+            return result
+        if status is Status.CONVERGED and not progress.is_good_enough(final):
+            status = Status.AT_ROUNDING
+        return report(progress, self.region, status, self._detail)
 
     def _is_confirmed(self, result: OptimizeResult) -> bool:
         """Return whether no policy objects to a proof, after some more evaluations.

@@ -18,10 +18,11 @@ from scipy.linalg.blas import ddot
 from accelegrad.errors import NonFiniteError, Vector
 from accelegrad.problems.linear_model import LinearModel
 from accelegrad.problems.penalties import Penalty
-from accelegrad.problems.rounding import UNIT, PointRounding
+from accelegrad.problems.rounding import UNIT, PointRounding, few_bits_rounding
 from accelegrad.problems.row_blocks import RowNumbers
 from accelegrad.problems.row_sum import RowPoint, RowSum
 from accelegrad.problems.sampling import BatchSampler
+from accelegrad.problems.squares import norm
 from accelegrad.run.checkpoint import Saved
 
 # An overflow ends the run with a status that says so; a warning would add nothing.
@@ -32,6 +33,11 @@ LARGEST_SQUARE = 1e290  # can still be multiplied with squared weights of up to 
 
 #: The units of rounding of floats of less than 64 bits
 FEW_BITS = {"float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
+#: A number of no more bits says nothing of the type in which it was computed: it may be exact.
+SIMPLE_BITS, FLOAT32_BITS = 12, 24
+#: After this many different values that float32 can hold, at points that it cannot, a function is
+#: taken to compute in float32: the first values alone may be those of data in float32.
+TELLING_VALUES = 3
 
 Sample: TypeAlias = Callable[[Vector], "Evaluation"]
 
@@ -49,6 +55,7 @@ class Evaluation:
         "point",
         "rounding",
         "squared_norm",
+        "unit",
         "value",
     )
 
@@ -60,6 +67,7 @@ class Evaluation:
         late_gradient: Callable[[Evaluation], Vector] | None = None,
         model: RowPoint | None = None,
         penalty: float = 0.0,
+        unit: float = UNIT,
     ) -> None:
         self.point = point
         self.value = value
@@ -72,6 +80,17 @@ class Evaluation:
         self.model = model
         self._gradient = gradient
         self._late_gradient = late_gradient
+        #: the unit of rounding of the numbers that value and gradient came as
+        self.unit = unit
+
+    @property
+    def lost_to_few_bits(self) -> tuple[float, float]:
+        """How far value and gradient can be off where they come in less than 64 bits."""
+        if self.unit == UNIT:
+            return 0.0, 0.0
+        size, steep = abs(self.value) + abs(self.penalty), norm(self.gradient)
+        lost = few_bits_rounding(self.unit, size, steep, self.point)
+        return lost.value, lost.gradient
 
     @property
     def has_gradient(self) -> bool:
@@ -125,15 +144,15 @@ class Oracle(Saved, ABC):
     #: the unit of rounding of the numbers that values and gradients come as
     unit: float = UNIT
 
+    @property
+    def suspected_unit(self) -> float:
+        """The same, or a larger one that the numbers so far would allow."""
+        return self.unit
+
     def __init__(self, penalty: Penalty | None = None) -> None:
         self.penalty = penalty
         self.nfev = self.njev = self.points = self.rows = 0
         self.best: Evaluation | None = None
-
-    @property
-    def few_bits(self) -> bool:
-        """Whether values or gradients come as numbers of less than 64 bits."""
-        return self.unit > UNIT
 
     @property
     def steps_per_epoch(self) -> int:
@@ -175,6 +194,7 @@ class Oracle(Saved, ABC):
             "value": best.value,
             "penalty": best.penalty,
             "gradient": best.gradient if best.has_gradient else None,
+            "unit": best.unit,
         }
 
     @best_content.setter
@@ -201,7 +221,7 @@ class FunctionOracle(Oracle):
     `shape` is that of the points they take, where it is not flat; () stands for a number.
     """
 
-    saved = (*Oracle.saved, "unit")
+    saved = (*Oracle.saved, "unit", "_full_bits", "_short_values", "_last_short", "_short_slopes")
 
     def __init__(
         self,
@@ -220,6 +240,9 @@ class FunctionOracle(Oracle):
         self._errors: Any = np.geterr()
         self.has_values = fun is not None
         self.exact_values = exact and self.has_values
+        #: whether a number came that float32 cannot hold
+        self._full_bits = False
+        self._short_values, self._last_short, self._short_slopes = 0, math.nan, False
 
     def __call__(self, point: Vector) -> Evaluation:
         """Evaluate at the point."""
@@ -230,21 +253,51 @@ class FunctionOracle(Oracle):
         with np.errstate(**self._errors):
             returned = self._fun(self._shaped(point), *self._args)
         if self._jac is not None:
-            value = self._value(returned)
-            return self._finish(Evaluation(point, value, late_gradient=self._late_gradient))
+            value = self._value(returned, point)
+            late = self._late_gradient
+            return self._finish(Evaluation(point, value, late_gradient=late, unit=self.unit))
         self.njev += 1
         value, gradient = split_pair(returned)
         gradient = self._gradient(gradient, point, "fun")
-        return self._finish(Evaluation(point, self._value(value), gradient))
+        value = self._value(value, point)
+        return self._finish(Evaluation(point, value, gradient, unit=self.unit))
 
-    def _value(self, returned: Any) -> float:
-        self.unit = max(self.unit, unit_of(returned))
-        return checked_value(returned)
+    @property
+    def suspected_unit(self) -> float:
+        """The unit of rounding, float32's where it holds all numbers so far."""
+        short = self._short_values > 0 and self._short_slopes and not self._full_bits
+        return FEW_BITS["float32"] if short else self.unit
+
+    def _value(self, returned: Any, point: Vector) -> float:
+        value = checked_value(returned)
+        self._note_bits(unit_of(returned), value)
+        if not self._full_bits and value != self._last_short:
+            # At a point of few bits exact values may have few, too.
+            if most_bits(value) == FLOAT32_BITS and most_bits(point) > FLOAT32_BITS:
+                self._short_values, self._last_short = self._short_values + 1, value
+            if self._short_values >= TELLING_VALUES and self._short_slopes:
+                self.unit = FEW_BITS["float32"]
+        return value
 
     def _gradient(self, returned: Any, point: Vector, source: str) -> Vector:
-        self.unit = max(self.unit, unit_of(returned))
         shape = point.shape if self._shape is None else self._shape
-        return checked_gradient(returned, shape, source)
+        gradient = checked_gradient(returned, shape, source)
+        self._note_bits(unit_of(returned), gradient)
+        return gradient
+
+    def _note_bits(self, unit: float, numbers: float | Vector) -> None:
+        """Note the unit of rounding: the type's, or float32's if that holds all the first numbers.
+
+        A function may compute in float32 and return the numbers as float64.
+        """
+        if unit > UNIT:
+            self._full_bits = True  # the type says enough
+            self.unit = max(self.unit, unit)
+        elif not self._full_bits:
+            bits = most_bits(numbers)
+            self._full_bits = self.unit == UNIT and bits > FLOAT32_BITS
+            # Slopes of few bits, such as signs, say nothing.
+            self._short_slopes |= bits == FLOAT32_BITS and not isinstance(numbers, float)
 
     def _shaped(self, point: Vector) -> Any:
         """Return a copy as the user's functions want it."""
@@ -253,7 +306,9 @@ class FunctionOracle(Oracle):
         return point.copy().reshape(self._shape)[()]  # a number, where the shape is ()
 
     def _late_gradient(self, evaluation: Evaluation) -> Vector:
-        return self._gradient_at(evaluation.point)
+        gradient = self._gradient_at(evaluation.point)
+        evaluation.unit = self.unit
+        return gradient
 
     def _gradient_at(self, point: Vector) -> Vector:
         assert self._jac is not None
@@ -374,10 +429,21 @@ def unit_of(returned: Any) -> float:
     return FEW_BITS.get(str(kind).rpartition(".")[2], UNIT)
 
 
+def most_bits(numbers: float | Vector) -> int:
+    """Return how many bits the numbers take, roughly: `SIMPLE_BITS`, float32's, or more."""
+    with np.errstate(over="ignore", under="ignore"):
+        if (np.float32(numbers) != numbers).any():
+            return FLOAT32_BITS + 1
+    mantissas = np.ldexp(np.frexp(numbers)[0], SIMPLE_BITS)
+    return FLOAT32_BITS if (mantissas != np.rint(mantissas)).any() else SIMPLE_BITS
+
+
 def checked_value(value: Any) -> float:
     """Return a function value as a float, or say what is wrong with it."""
     if type(value) is float or isinstance(value, np.floating):
         return float(value)
+    if unit_of(value) > UNIT and math.prod(value.shape) == 1:
+        return float(value)  # NumPy does not know every type of few bits
     array = np.asarray(value)
     if array.dtype.kind not in "fiub" or array.size != 1:
         raise TypeError(f"fun's value must be one real number, but it is {_kind(value)}.")

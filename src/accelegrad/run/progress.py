@@ -195,6 +195,14 @@ class Progress(Saved):
         """Return whether the certified gap at a point is what was asked for."""
         return self.options.has_goal and 0 <= self.gap_at(final) <= self.options.goal(final.value)
 
+    def turned_out_short(self, final: Evaluation) -> bool:
+        """Return whether it is news that the function computes in few bits: it then proves less."""
+        if not self.oracle.unit > final.unit:
+            return False
+        final.unit = self.oracle.unit
+        self.certificate.add(final, 0.0)
+        return True
+
     def tightened(self, final: Evaluation) -> bool:
         """Bring the bound of the kept cuts up to date, if that may end the run."""
         cuts = self.certificate.cuts

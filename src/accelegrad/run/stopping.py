@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from accelegrad.problems.rounding import UNIT
 from accelegrad.rules.base import Step
 from accelegrad.run.checkpoint import Saved
 from accelegrad.run.oracle import Evaluation
@@ -59,6 +60,8 @@ class Stopping(Saved):
             return status
         if self._proves and self._is_proved():
             final = self.progress.final_evaluation()
+            if final is not None and self.progress.turned_out_short(final):
+                return None
             reached = final is not None and self.progress.is_good_enough(final)
             return Status.CONVERGED if reached else Status.AT_ROUNDING
         limit = self.progress.options.time_limit
@@ -84,7 +87,7 @@ class Stopping(Saved):
         if not self._zero_ends or evaluation.gradient.any():  # its square may have vanished
             return False
         if self._exact_values:
-            progress.certificate.add_minimiser(evaluation.value)
+            progress.certificate.add_minimiser(evaluation)
         if progress.output == "best":
             return True
         if progress.iteration < progress.next_judgement:
@@ -172,5 +175,6 @@ class Stopping(Saved):
         gap = progress.gap_at(final)
         if 0 <= gap <= progress.options.goal(value):
             return True
-        at_rounding = 0 <= gap <= ROUNDING_LEVEL * abs(value)
-        return at_rounding and gap <= progress.certificate.resolution(final)
+        few_bits = progress.oracle.unit > UNIT  # which lose more
+        at_rounding = few_bits or gap <= ROUNDING_LEVEL * abs(value)
+        return 0 <= gap <= (progress.certificate.resolution(final) if at_rounding else -1.0)

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from accelegrad.errors import NonFiniteError, NotConvexError, Vector
+from accelegrad.problems.rounding import UNIT
 from accelegrad.problems.squares import norm
 from accelegrad.rules.base import Evaluated, State, Step, term_of
 from accelegrad.run.oracle import Evaluation
@@ -28,21 +29,22 @@ COMPARED = 20
 #: generous, as nothing is known of how a function is computed. Of one that returns numbers of less
 #: than 64 bits, in units of their rounding: 1e-4 for float32
 ALLOWED, ALLOWED_UNITS_OF_FEW_BITS = 1e-9, 1e3
-#: Relative to the largest value so far, whose terms may have been that large all along,
-ALLOWED_OF_LARGEST = 1e-12
+#: Relative to the largest value so far, whose terms may have been that large all along; of few bits
+#: in units again,
+ALLOWED_OF_LARGEST, ALLOWED_UNITS_OF_LARGEST = 1e-12, 8.0
 #: and of numbers so small that digits of their products vanish
 VANISHING = 1e-290
 #: How much larger than the differences between values at neighbouring numbers rounding may be
 ALLOWED_OF_JITTER = 100.0
-#: How many neighbours are looked at, and how far they are, relative to each coordinate: some units
-#: of rounding
-NEIGHBOURS, NEIGHBOURHOOD = 8, 2.0**-50
+#: How many neighbours are looked at, and how far they are, relative to each coordinate, in units of
+#: rounding
+NEIGHBOURS, NEIGHBOURHOOD = 8, 4.0
 #: How far around a point that is to be returned a run looks, in distances from the start: near
 #: enough for curvature not to hide a wrong slope, and far enough for rounding not to do so; and as
 #: far as a guessed region reaches, because a function may be convex near its point alone.
 LOOKS_AROUND = (3.0, 1e-3, 1e-6)
-#: The first of these in a bounded set, in diameters
-LOOKS_ACROSS = 0.5
+#: The first of these in a bounded set, in diameters, and another one there
+LOOKS_ACROSS, LOOKS_INSIDE = 0.5, 0.2
 #: The shortest distance from the start that counts, relative to 1 + ||x||
 SHORTEST_WAY = 1e-3
 
@@ -78,9 +80,11 @@ class Convexity(Policy):
         # the rise of the earlier tangents to this point, and of this one's to the earlier points
         rises = np.einsum("ij,ij->i", gradients, offsets)
         returns = offsets @ gradient
-        oracle = self.progress.oracle
-        share = ALLOWED_UNITS_OF_FEW_BITS * oracle.unit if oracle.few_bits else ALLOWED
-        fixed = share * (self._sizes[:n] + size) + ALLOWED_OF_LARGEST * self._largest + VANISHING
+        unit = self.progress.oracle.suspected_unit
+        share, of_largest = ALLOWED, ALLOWED_OF_LARGEST
+        if unit > UNIT:
+            share, of_largest = ALLOWED_UNITS_OF_FEW_BITS * unit, ALLOWED_UNITS_OF_LARGEST * unit
+        fixed = share * (self._sizes[:n] + size) + of_largest * self._largest + VANISHING
         excess = values + rises - value
         self._refuse(at, excess, fixed + share * np.abs(rises), tangent_is_new=False)
         excess = value - returns - values
@@ -115,9 +119,9 @@ class Convexity(Policy):
         if again is None or not abs(again.value - at.value) <= allowed:
             return False
         signs = np.random.default_rng(0).choice([-1.0, 1.0], (NEIGHBOURS, at.point.size))
-        jitter = 0.0
+        jitter, nearest = 0.0, NEIGHBOURHOOD * self.progress.oracle.suspected_unit
         for k in range(NEIGHBOURS):
-            near = self._evaluated(at.point * (1.0 + (k + 1) * NEIGHBOURHOOD * signs[k]))
+            near = self._evaluated(at.point * (1.0 + (k + 1) * nearest * signs[k]))
             if near is not None:
                 jitter = max(jitter, abs(near.value - at.value))
         return by <= ALLOWED_OF_JITTER * jitter
@@ -141,7 +145,11 @@ class Convexity(Policy):
         cuts = self.progress.certificate.cuts
         if cuts is not None and not cuts.region.assumed:
             ways[0] = LOOKS_ACROSS * cuts.region.radius
+            ways.append(LOOKS_INSIDE * cuts.region.radius)
         signs = np.random.default_rng(0).choice([-1.0, 1.0], (len(ways), point.size))
+        if len(ways) > len(LOOKS_AROUND):
+            signs[-1] = signs[0]
+            signs[-1, ::2] *= -1.0  # about at right angles to the first direction
         for distance, direction in zip(ways, signs, strict=True):
             offset = distance / math.sqrt(point.size) * direction
             for trial in (point + offset, point - offset):
