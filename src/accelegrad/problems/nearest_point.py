@@ -25,8 +25,8 @@ from accelegrad.errors import Vector
 from accelegrad.problems.rounding import UNIT, growth
 from accelegrad.problems.squares import norm
 
-#: Newton's steps at most: most polyhedra of up to 60 dimensions take fewer than 30. Where rows
-#: nearly depend on each other it may be hundreds, and the other method is faster.
+#: Newton's steps at most; chosen. Where rows nearly depend on each other it may take hundreds, and
+#: the other method is faster.
 MOST_STEPS = 100
 #: After so many steps a row that is missed is held only when those held before are met. Steps are
 #: more then, but no set of held rows comes twice, so that they end.
@@ -38,7 +38,7 @@ DIAGONAL = 1e-10
 SOLVED = 3
 #: How often the other method is scaled anew, and beyond what length of its answer.
 MOST_SCALINGS, LONG = 4, 100.0
-#: Changes of the rows that it holds, at most, per row: random ones took up to 1.
+#: Changes of the rows that it holds, at most, per row; chosen.
 MOST_CHANGES = 3
 #: How far a distance found may be from its lower bound, relative to the terms of both.
 PROVED = 1e-11
