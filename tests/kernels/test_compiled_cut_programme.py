@@ -25,8 +25,9 @@ def growing(seed, dimension, count):
 
 def solved(mode, problems, count):
     """Return the weights of all programmes, each begun with those before."""
-    programme, last, found = CutProgramme(), np.zeros(count), []
+    last, found = np.zeros(count), []
     with kernels.use(mode):
+        programme = CutProgramme()
         for gram, linear in problems:
             m = linear.size
             last[:m] = programme.weights(gram, linear, last[:m])
@@ -60,27 +61,31 @@ def test_vectors_that_depend_on_each_other(mode):
 
 @pytest.mark.parametrize("mode", ["never", "always"])
 def test_it_goes_on_bit_for_bit_from_a_saved_state(mode):
-    programme, last = CutProgramme(), np.zeros(40)
+    """Whatever the kernels' mode is then: a run keeps that which it was begun with."""
+    last = np.zeros(40)
     with kernels.use(mode):
-        for gram, linear in growing(3, 12, 40):
-            m = linear.size
+        programme = CutProgramme()
+    for gram, linear in growing(3, 12, 40):
+        m = linear.size
+        with kernels.use("always" if m % 2 else "never"):
             again = CutProgramme()
-            again.restore(programme.state())
-            found = programme.weights(gram, linear, last[:m])
-            assert np.array_equal(again.weights(gram, linear, last[:m]), found)
-            last[:m] = found
+        again.restore(programme.state())
+        found = programme.weights(gram, linear, last[:m])
+        assert np.array_equal(again.weights(gram, linear, last[:m]), found)
+        last[:m] = found
 
 
 def test_compiled_code_is_used_once_plain_code_has_taken_as_long_as_compiling(monkeypatch):
-    effort = Effort()
     with kernels.use("auto"):
-        assert not effort.compiled_pays
-        solved_before = effort.seconds
-        programme = CutProgramme(effort)
+        effort = Effort()
+    with kernels.use("never"):
+        never = Effort()
+    assert not effort.compiled_pays
+    for each in (effort, never):
+        before, programme = each.seconds, CutProgramme(each)
         for gram, linear in growing(1, 10, 20):
             programme.weights(gram, linear, np.zeros(linear.size))
-        assert effort.seconds > solved_before
-        monkeypatch.setattr(cut_programme, "COMPILING_SECONDS", 0.5 * effort.seconds)
-        assert effort.compiled_pays
-    with kernels.use("never"):
-        assert not effort.compiled_pays
+        assert each.seconds > before
+    monkeypatch.setattr(cut_programme, "COMPILING_SECONDS", 0.5 * effort.seconds)
+    assert effort.compiled_pays
+    assert not never.compiled_pays

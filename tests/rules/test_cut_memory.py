@@ -165,14 +165,6 @@ def test_a_state_is_a_copy():
     np.testing.assert_array_equal(state["slopes"], slopes)
 
 
-def test_the_newest_cuts_alone():
-    memory = filled(20, 12, np.random.default_rng(8))
-    point = np.full(D, 0.3)
-    values = memory.values_at(point)
-    np.testing.assert_allclose(memory.values_at(point, newest=3), values[-3:], rtol=1e-14)
-    np.testing.assert_allclose(memory.values_at(point, newest=99), values, rtol=1e-14)
-
-
 def test_a_programme_of_the_callers_leaves_the_memory_alone():
     memory = filled(20, 15, np.random.default_rng(9), 5)
     before = memory.last_weights.copy()

@@ -48,9 +48,10 @@ UNIT = float(np.finfo(np.float64).eps)
 SMALLEST = float(np.nextafter(0.0, 1.0))
 
 
-#: Where the square of a combination's slope is a smaller share of the squares of its parts, digits
-#: are lost in the Gram matrix, and the weights are corrected, this often at most.
-CANCELLED, MOST_CORRECTIONS = 1e-6, 3
+#: Where what is minimised is a smaller share of the squares of its parts, digits are lost in the
+#: Gram matrix, and the weights are corrected, this often at most, and no longer than that lowers it
+#: by the last share.
+CANCELLED, MOST_CORRECTIONS, WORTH_CORRECTING = 1e-6, 3, 1e-6
 
 
 class Combination(NamedTuple):
@@ -132,11 +133,10 @@ class CutMemory:
         self._numbers[i, ADDED] = self._added
         self.count = i + 1
 
-    def values_at(self, point: Vector, newest: int | None = None) -> Vector:
-        """Return the cuts at a point; all of them, or the newest."""
-        first = 0 if newest is None else max(0, self.count - newest)
-        slopes = self._slopes[first : self.count]
-        values: Vector = self._numbers[first : self.count, LEVEL] + slopes @ (point - self.origin)
+    def values_at(self, point: Vector) -> Vector:
+        """Return the cuts at a point."""
+        values: Vector = self.slopes @ (point - self.origin)
+        values += self.levels
         return values
 
     def combined(
@@ -147,25 +147,27 @@ class CutMemory:
         With a programme of the caller's the memory keeps nothing of it.
         """
         solver = self._programme if programme is None else programme
-        self.gram()
-        weights = solver.weights(self._gram[: self.count], errors / step, self.last_weights)
+        linear = errors / step
+        gram = self.gram()
+        weights = solver.weights(self._gram[: self.count], linear, self.last_weights)
         slope = self._combined_slope(weights)
-        for _ in range(MOST_CORRECTIONS):
-            square, largest = ddot(slope, slope), float(self.gram().diagonal().dot(weights))
-            if not square < CANCELLED * largest:
-                break
-            better = solver.corrected(weights, self.slopes @ slope + errors / step)
-            shorter = self._combined_slope(better)
-            before, after = (
-                0.5 * step * ddot(s, s) + ddot(w, errors)
-                for s, w in ((slope, weights), (shorter, better))
-            )
-            if not after < before:
-                break
-            weights, slope = better, shorter
+        error = ddot(weights, errors)
+        total = 0.5 * step * ddot(slope, slope) + error
+        if total < CANCELLED * step * float(gram.diagonal().dot(weights)):
+            for _ in range(MOST_CORRECTIONS):
+                better = solver.corrected(weights, self.slopes @ slope + linear)
+                if better is weights:
+                    break
+                shorter, lower = self._combined_slope(better), ddot(better, errors)
+                before, total = total, 0.5 * step * ddot(shorter, shorter) + lower
+                if not total < before:
+                    break
+                weights, slope, error = better, shorter, lower
+                if total > (1.0 - WORTH_CORRECTING) * before:
+                    break
         if programme is None:
             self.keep_weights(weights)
-        return Combination(weights, slope, ddot(weights, errors))
+        return Combination(weights, slope, error)
 
     def _combined_slope(self, weights: Vector) -> Vector:
         active = np.flatnonzero(weights)
