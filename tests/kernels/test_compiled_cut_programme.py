@@ -52,6 +52,27 @@ def test_compiled_and_plain_give_the_same_sum(seed, dimension, count):
         assert ours == pytest.approx(theirs, abs=TOLERANCE * size)
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_compiled_and_plain_correct_weights_alike(seed):
+    """By slopes that were computed to more digits: here, by those of another linear term."""
+    *_, (gram, linear) = growing(seed, 20, 30)
+    found = []
+    for mode in ("never", "always"):
+        with kernels.use(mode):
+            programme = CutProgramme()
+            weights = programme.weights(gram, linear, np.zeros(30))
+            for _ in range(4):  # until the best vectors are active
+                weights = programme.weights(gram, linear, weights)
+            slopes = gram @ weights + linear + 1e-6 * np.arange(30)
+            found.append((weights, programme.corrected(weights, slopes)))
+    for weights, better in found:
+        assert better is not weights
+        assert better.sum() == pytest.approx(1.0, abs=1e-12)
+        moved = value(gram, linear + 1e-6 * np.arange(30), better)
+        assert moved < value(gram, linear + 1e-6 * np.arange(30), weights)
+    np.testing.assert_allclose(found[0][1], found[1][1], rtol=0, atol=1e-9)
+
+
 @pytest.mark.parametrize("mode", ["never", "always"])
 def test_vectors_that_depend_on_each_other(mode):
     slopes = np.array([[1.0, 0.0], [-1.0, 0.0], [1.0, 0.0], [0.0, 0.0], [-1.0, 1e-9]])

@@ -165,6 +165,18 @@ def test_a_state_is_a_copy():
     np.testing.assert_array_equal(state["slopes"], slopes)
 
 
+def test_cuts_at_a_centre_are_those_at_the_point():
+    """Though those that are known there are not computed again: cuts come and go, centres move."""
+    rng, centers = np.random.default_rng(8), np.random.default_rng(9).standard_normal((3, D))
+
+    def check(memory):
+        center = centers[rng.integers(3)] if rng.random() < 0.2 else centers[0].copy()
+        found, sizes = memory.values_at_center(center), np.abs(memory.levels) + 1e3
+        np.testing.assert_array_less(np.abs(found - memory.values_at(center)), 100 * UNIT * sizes)
+
+    filled(20, 80, rng, 3, check)
+
+
 def test_a_programme_of_the_callers_leaves_the_memory_alone():
     memory = filled(20, 15, np.random.default_rng(9), 5)
     before = memory.last_weights.copy()

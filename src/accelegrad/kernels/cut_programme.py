@@ -43,12 +43,15 @@ def _solve(
 
 
 @compiled
-def _find_best(factor: Any, solved: Any, best: Any, n: int) -> bool:
-    """Find the best weights of the active vectors, of any sign; say whether there are any."""
-    total = _product(solved[1], solved[1], n)
-    if not (total > 0.0 and math.isfinite(total)):
+def _find_best(factor: Any, solved: Any, best: Any, n: int, total: float) -> bool:
+    """Find the best weights of the active vectors, of any sign, that add up to a total.
+
+    Say whether there are any.
+    """
+    square = _product(solved[1], solved[1], n)
+    if not (square > 0.0 and math.isfinite(square)):
         return False
-    share = (1.0 - _product(solved[1], solved[0], n)) / total
+    share = (total - _product(solved[1], solved[0], n)) / square
     for i in range(n):
         best[i] = solved[0, i] + share * solved[1, i]
     for i in range(n - 1, -1, -1):
@@ -174,7 +177,7 @@ def improve(
         constant = min(constant, linear[active[i]])
     _solve(factor, active, linear, constant, solved, 0, n)
     for _ in range(most_changes):
-        if not _find_best(factor, solved, best, n):
+        if not _find_best(factor, solved, best, n, 1.0):
             break
         least = best[0]
         for i in range(n):
@@ -202,10 +205,41 @@ def improve(
     return n
 
 
+@kernel
+def correct(factor: Any, active: Any, slopes: Any, weights: Any) -> bool:
+    """Correct the weights, in place, by slopes along the vectors; say whether that was possible.
+
+    Parameters
+    ----------
+    factor, weights : arrays
+        As above.
+    active : array of int, of shape (n,)
+        The numbers of the active vectors.
+    slopes : array of shape (m,)
+        How the sum grows with each weight.
+    """
+    n = active.size
+    solved, change = np.empty((2, n)), np.empty(n)
+    _solve(factor, active, slopes, 0.0, solved, 0, n)
+    if not _find_best(factor, solved, change, n, 0.0):
+        return False
+    total = 0.0
+    for i in range(n):
+        change[i] += weights[active[i]]
+        if not change[i] > 0.0:
+            return False
+        total += change[i]
+    for i in range(n):
+        weights[active[i]] = change[i] / total
+    return True
+
+
 @announces
 def _calls() -> Iterator[Call]:
-    """Yield the one call: all numbers are float64."""
+    """Yield the two calls: all numbers are float64."""
     one = np.ones((1, 1))
     numbers = (1.0,) * 5
     arguments = (one, np.ones(1), np.ones(1), np.zeros(1, np.intp), 1, one.copy(), numbers, 0)
     yield Call("programme of cuts", improve, arguments)
+    arguments = (one, np.zeros(1, np.intp), np.ones(1), np.ones(1))
+    yield Call("correction of weights of cuts", correct, arguments)

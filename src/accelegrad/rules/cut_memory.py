@@ -29,7 +29,7 @@ SMALLEST_TOTAL = 1e-200
 #: The share of the memory that is kept when it is full
 KEPT_SHARE = 0.8
 #: Up to this share of active cuts, copying their slopes takes less than multiplying all (measured).
-FEW_ACTIVE = 0.125
+FEW_ACTIVE = 0.25
 
 
 def default_size(dimension: int) -> int:
@@ -83,6 +83,9 @@ class CutMemory:
         self._gram_rows = 0  # those that are up to date
         self._added = 0
         self._programme = CutProgramme()
+        #: where cuts were asked for last by `values_at_center`, and the first of them there
+        self._center: Vector | None = None
+        self._center_values = np.empty(0)
 
     @property
     def effort(self) -> Effort:
@@ -138,6 +141,19 @@ class CutMemory:
         values: Vector = self.slopes @ (point - self.origin)
         values += self.levels
         return values
+
+    def values_at_center(self, center: Vector) -> Vector:
+        """Return the cuts at a point that is asked for again and again, while cuts are added."""
+        same = self._center is center or (
+            self._center is not None and np.array_equal(self._center, center)
+        )
+        first = self._center_values.size if same else 0
+        if first < self.count:
+            new = self._slopes[first : self.count] @ (center - self.origin)
+            new += self._numbers[first : self.count, LEVEL]
+            self._center_values = np.concatenate((self._center_values, new)) if first else new
+        self._center = center
+        return self._center_values
 
     def combined(
         self, errors: Vector, step: float, programme: CutProgramme | None = None
@@ -195,14 +211,15 @@ class CutMemory:
         Their sum with the cuts is off by k / 2 units more, relative to the sizes of its terms. The
         sizes are sums too, so that twice as much is allowed for. Products that vanish come on top.
         """
-        active = np.flatnonzero(weights > 0.0)
-        total = float(weights[active].sum())
+        positive = np.maximum(weights, 0.0)
+        total = float(np.add.reduce(positive))
         if not (SMALLEST_TOTAL < total < math.inf):
             return None
-        shares, numbers = weights[active] / total, self._numbers[active]
-        level, _, _, size, length, lost, blurred = (float(part) for part in shares @ numbers)
-        slope: Vector = shares @ self._slopes[active]
-        count = len(shares) + 1
+        shares = positive / total
+        numbers = (shares @ self._numbers[: self.count]).tolist()
+        level, _, _, size, length, lost, blurred = numbers
+        slope = self._combined_slope(shares)
+        count = np.count_nonzero(shares) + 1
         rounded, vanished = 2 * count * UNIT, count * SMALLEST
         lost += rounded * (size + lost) + vanished
         blurred += rounded * (length + blurred) + slope.size * vanished
@@ -240,7 +257,7 @@ class CutMemory:
         known = int(np.searchsorted(keep, self._gram_rows))  # of these the products are up to date
         self._gram[:known, :known] = self._gram[keep[:known, None], keep[:known]]
         self._slopes[:n], self._numbers[:n] = self._slopes[keep], self._numbers[keep]
-        self.count, self._gram_rows = n, known
+        self.count, self._gram_rows, self._center = n, known, None
         active = self._programme.active
         self._programme.renumber([new_number[i] for i in active if i in new_number])
         if total is not None:
@@ -255,6 +272,8 @@ class CutMemory:
             "gram": self._gram[:known, :known].copy(),
             "added": self._added,
             "programme": self._programme.state(),
+            "center": self._center,
+            "center_values": self._center_values,
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -267,6 +286,7 @@ class CutMemory:
         self._slopes[:n], self._numbers[:n] = state["slopes"], state["numbers"]
         self._gram[:known, :known] = state["gram"]
         self._programme.restore(state["programme"])
+        self._center, self._center_values = state["center"], state["center_values"]
 
 
 def _norm(v: Vector) -> float:

@@ -79,7 +79,7 @@ class CutModel(NamedTuple):
         """
         if not self.is_plain:
             return self._lowest_feasible(center, step, keep=programme is None)
-        below = np.maximum(center.value - self.cuts.values_at(center.point), 0.0)
+        below = np.maximum(center.value - self.cuts.values_at_center(center.point), 0.0)
         combination = self.cuts.combined(below, step, programme)
         square = float(combination.slope @ combination.slope)
         promise = combination.error + step * square

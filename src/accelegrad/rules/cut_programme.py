@@ -41,8 +41,9 @@ WORTH_ENTERING, SMALL_TERMS = 1e-11, 1e-3
 SPARE_ROWS, SPARE_SHARE = 8, 4
 #: Columns that LAPACK takes at a time where a vector leaves (measured: 4 to 8 take least)
 REMOVED_BLOCK = 8
-#: With fewer active rows than this share of all, a copy of them is multiplied, not the whole.
-FEW_ROWS = 0.5
+#: With fewer active rows than this share of all, a copy of them is multiplied, not the whole
+#: (measured: from there on copying takes longer).
+FEW_ROWS = 0.25
 #: Roughly what plain code takes for a change, in seconds: the calls, for each product of two
 #: numbers, and for each of those of a new factor (added up from timings of single operations, not
 #: fitted). Compiled code takes less, but some seconds to be compiled (measured: 3.8, and 0.4 to be
@@ -170,7 +171,7 @@ class CutProgramme:
         n, scale = self._active.size, self._scale
         assert self._factor is not None
         if self._factor.shape[0] <= n + MOST_CHANGES:
-            self._factor = self._spread(self._factor, 2 * MOST_CHANGES)
+            self._factor = self._spread(self._factor, MOST_CHANGES + SPARE_ROWS)
         active = np.empty(self._factor.shape[0], dtype=np.intp)
         active[:n] = self._active
         numbers = (scale, RIDGE, SMALLEST, WORTH_ENTERING, SMALL_TERMS * scale)
@@ -184,20 +185,28 @@ class CutProgramme:
         Sums of products of long vectors lose half of the digits of a short sum. Slopes that were
         computed with the sum itself have them, and the factor is good enough to use them.
         """
-        active = self._active
-        if self._factor is None or active.size < 2:
+        if self._factor is None or self._active.size < 2:
             return weights
+        better = weights.copy()
+        if self.effort.compiled_pays:
+            from accelegrad.kernels.cut_programme import correct
+
+            good = correct(self._factor, self._active, slopes, better)
+        else:
+            good = self._correct(slopes, better)
+        return better if good else weights
+
+    def _correct(self, slopes: Vector, weights: Vector) -> bool:
+        """Correct the weights, in place, and say whether that was possible."""
         self._solve(slopes)
         change = self._best_of_active(total=0.0)
         if change is None:
-            return weights
-        changed = weights[active] + change
-        if not changed[changed.argmin()] > 0.0:
-            return weights
-        better = weights.copy()
-        better[active] = changed
-        better /= np.add.reduce(better)
-        return better
+            return False
+        change += weights[self._active]
+        if not change[change.argmin()] > 0.0:
+            return False
+        weights[self._active] = change / np.add.reduce(change)
+        return True
 
     def _start(self, K: np.ndarray, linear: Vector, last: Vector) -> Vector:
         """Return weights to begin with: the last ones, or all of it on one vector."""

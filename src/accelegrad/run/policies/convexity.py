@@ -57,6 +57,7 @@ class Convexity(Policy):
         super().begin(progress)
         size = progress.rule.output(progress.rule_state).size
         self._points, self._gradients = np.zeros((COMPARED, size)), np.zeros((COMPARED, size))
+        self._offsets = np.empty((COMPARED, size))  # of one comparison
         self._values, self._sizes = np.zeros(COMPARED), np.zeros(COMPARED)
         self._seen = 0
         self._largest = 0.0
@@ -74,26 +75,39 @@ class Convexity(Policy):
         self._largest = max(self._largest, size)
         n = min(self._seen, COMPARED)
         points, gradients, values = self._points[:n], self._gradients[:n], self._values[:n]
-        offsets = point - points
+        offsets = np.subtract(point, points, out=self._offsets[:n])
         # the rise of the earlier tangents to this point, and of this one's to the earlier points
         rises = np.einsum("ij,ij->i", gradients, offsets)
         returns = offsets @ gradient
-        oracle = self.progress.oracle
-        share = ALLOWED_UNITS_OF_FEW_BITS * oracle.unit if oracle.few_bits else ALLOWED
-        fixed = share * (self._sizes[:n] + size) + ALLOWED_OF_LARGEST * self._largest + VANISHING
-        excess = values + rises - value
-        self._refuse(at, excess, fixed + share * np.abs(rises), tangent_is_new=False)
-        excess = value - returns - values
-        self._refuse(at, excess, fixed + share * np.abs(returns), tangent_is_new=True)
+        if not self._is_below(values - value, rises, returns):
+            fixed = self._allowed * (self._sizes[:n] + size)
+            fixed += ALLOWED_OF_LARGEST * self._largest + VANISHING
+            self._refuse(at, values + rises - value, fixed, rises, tangent_is_new=False)
+            self._refuse(at, value - returns - values, fixed, returns, tangent_is_new=True)
         row = self._seen % COMPARED
         self._points[row], self._gradients[row] = point, gradient
         self._values[row], self._sizes[row] = value, size
         self._seen += 1
 
+    @staticmethod
+    def _is_below(lower: Vector, rises: Vector, returns: Vector) -> bool:
+        """Return whether no tangent is above a value: then rounding need not be looked at."""
+        if not lower.size:
+            return True
+        one, other = rises + lower, returns + lower
+        return bool(one[one.argmax()] <= 0.0 <= other[other.argmin()])
+
+    @property
+    def _allowed(self) -> float:
+        """What rounding may amount to, relative to values and rises."""
+        oracle = self.progress.oracle
+        return ALLOWED_UNITS_OF_FEW_BITS * oracle.unit if oracle.few_bits else ALLOWED
+
     def _refuse(
-        self, at: Evaluated, excess: Vector, allowed: Vector, *, tangent_is_new: bool
+        self, at: Evaluated, excess: Vector, fixed: Vector, rises: Vector, *, tangent_is_new: bool
     ) -> None:
         """End the run if a tangent lies above a value by more than is allowed."""
+        allowed = fixed + self._allowed * np.abs(rises)
         beyond = excess - np.maximum(allowed, self._rounding)
         if not beyond.size or not beyond.max() > 0.0:
             return
