@@ -204,20 +204,20 @@ class Progress(Saved):
         if cuts is None or cuts.kept is None:
             return False
         options, last = self.options, self.last_tightening
-        pause = last // STEPS_PER_TIGHTENING
-        pause += 1 if options.has_goal else FEWEST_STEPS
-        if self.iteration < last + pause:
+        pause = 1 if options.has_goal else FEWEST_STEPS
+        if self.iteration < last + pause + last // STEPS_PER_TIGHTENING:
             return False
         expected = min(
             EXPECTED_SHARE * self.gap_at(final),
             getattr(self.rule_state, "estimated_gap", math.inf),
         )
         if options.has_goal:
-            if not expected <= TIGHTENED_EARLY * options.goal(final.value):
-                return False
-        elif expected > FAR_FROM_ROUNDING * abs(final.value):  # yet any time may be the last
-            if self.iteration < last + FEWEST_STEPS + last // STEPS_FAR:
-                return False
+            is_due = expected <= TIGHTENED_EARLY * options.goal(final.value)
+        else:  # any time may be the last
+            is_far = expected > FAR_FROM_ROUNDING * abs(final.value)
+            is_due = not is_far or self.iteration >= last + FEWEST_STEPS + last // STEPS_FAR
+        if not is_due:
+            return False
         self.last_tightening = self.iteration
         cuts.tighten(final)
         return True
