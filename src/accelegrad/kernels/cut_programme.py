@@ -241,5 +241,5 @@ def _calls() -> Iterator[Call]:
     numbers = (1.0,) * 5
     arguments = (one, np.ones(1), np.ones(1), np.zeros(1, np.intp), 1, one.copy(), numbers, 0)
     yield Call("programme of cuts", improve, arguments)
-    arguments = (one, np.zeros(1, np.intp), np.ones(1), np.ones(1))
-    yield Call("correction of weights of cuts", correct, arguments)
+    active = np.zeros(1, np.intp)
+    yield Call("weights of cuts", correct, (one, active, np.ones(1), np.ones(1)))

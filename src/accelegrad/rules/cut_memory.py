@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg.blas import ddot, dnrm2  # @ takes longer to begin
+from scipy.linalg.blas import ddot  # @ takes longer to begin
 
 from accelegrad.errors import Vector
+from accelegrad.norms import norm
 from accelegrad.rules.base import Evaluated, term_of
 from accelegrad.rules.cut_programme import CutProgramme, Effort
 
@@ -113,8 +114,8 @@ class CutMemory:
         `size` is that of the terms of the value, where it is larger than the value.
         """
         offset = point - self.origin
-        length = _norm(slope)
-        size = max(abs(value), size) + length * _norm(offset)
+        length = norm(slope)
+        size = max(abs(value), size) + length * norm(offset)
         level = value - ddot(slope, offset)
         self._add(slope, (level, 0.0, 0.0, size, length, 0.0, 0.0))
 
@@ -287,9 +288,3 @@ class CutMemory:
         self._gram[:known, :known] = state["gram"]
         self._programme.restore(state["programme"])
         self._center, self._center_values = state["center"], state["center_values"]
-
-
-def _norm(v: Vector) -> float:
-    """Return the Euclidean norm, also where squares leave the range of floats."""
-    square = float(v @ v)
-    return math.sqrt(square) if 1e-280 < square < 1e300 else float(dnrm2(v))

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from accelegrad.errors import NonFiniteError, NotConvexError, Vector
-from accelegrad.problems.squares import norm
+from accelegrad.norms import norm
 from accelegrad.rules.base import Evaluated, State, Step, term_of
 from accelegrad.run.oracle import Evaluation
 from accelegrad.run.policies.base import Policy
