@@ -187,9 +187,9 @@ class CutMemory:
         return Combination(weights, slope, error)
 
     def _combined_slope(self, weights: Vector) -> Vector:
-        active = np.flatnonzero(weights)
+        (active,) = weights.nonzero()
         if active.size > FEW_ACTIVE * weights.size:
-            whole: Vector = weights @ self.slopes
+            whole: Vector = weights @ self._slopes[: self.count]
             return whole
         few: Vector = weights[active] @ self._slopes[active]
         return few
