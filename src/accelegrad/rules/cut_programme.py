@@ -309,26 +309,29 @@ class CutProgramme:
         """Go towards the best weights until the first one is zero, and let its vector leave."""
         active = self._active
         old = weights[active]
-        falling = np.flatnonzero(best <= 0.0)
-        shares = old[falling] / np.maximum(old[falling] - best[falling], 1e-300)
+        (falling,) = (best <= 0.0).nonzero()
+        lost = old[falling]
+        shares = lost / np.maximum(lost - best[falling], 1e-300)
         place = int(shares.argmin())
         moved = np.maximum(old + min(float(shares[place]), 1.0) * (best - old), 0.0)
         moved[falling[place]] = 0.0
         if not moved.any():
             return False
         weights[active] = moved
-        for gone in np.flatnonzero(moved == 0.0)[::-1].tolist():
-            self._remove(gone)
+        (gone,) = (moved == 0.0).nonzero()
+        for left, each in enumerate(gone[::-1].tolist()):
+            self._remove(each, active.size - left)
+        self._active = active[moved > 0.0]
         self._solve(linear)
         return True
 
-    def _remove(self, place: int) -> None:
-        """Remove a vector, and its row of the factor; the last row becomes the identity's.
+    def _remove(self, place: int, n: int) -> None:
+        """Remove a vector's row from the n rows of the factor; the last becomes the identity's.
 
         Without row and column of the vector, rows below are those of the factor of
         B B' + b b', with the part B of the factor that is below and b the column that is gone.
         """
-        factor, n = self._factor, self._active.size
+        factor = self._factor
         assert factor is not None
         if place < n - 1:
             below = slice(place + 1, n)
@@ -339,4 +342,3 @@ class CutProgramme:
             factor[place : n - 1, place : n - 1] = triangle.T
         factor[n - 1, : n - 1] = 0.0
         factor[n - 1, n - 1] = 1.0
-        self._active = np.delete(self._active, place)
