@@ -25,8 +25,9 @@ def growing(seed, dimension, count):
 
 def solved(mode, problems, count):
     """Return the weights of all programmes, each begun with those before."""
-    programme, last, found = CutProgramme(), np.zeros(count), []
+    last, found = np.zeros(count), []
     with kernels.use(mode):
+        programme = CutProgramme()
         for gram, linear in problems:
             m = linear.size
             last[:m] = programme.weights(gram, linear, last[:m])
@@ -51,6 +52,27 @@ def test_compiled_and_plain_give_the_same_sum(seed, dimension, count):
         assert ours == pytest.approx(theirs, abs=TOLERANCE * size)
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_compiled_and_plain_correct_weights_alike(seed):
+    """By slopes that were computed to more digits: here, by those of another linear term."""
+    *_, (gram, linear) = growing(seed, 20, 30)
+    found = []
+    for mode in ("never", "always"):
+        with kernels.use(mode):
+            programme = CutProgramme()
+            weights = programme.weights(gram, linear, np.zeros(30))
+            for _ in range(4):  # until the best vectors are active
+                weights = programme.weights(gram, linear, weights)
+            slopes = gram @ weights + linear + 1e-6 * np.arange(30)
+            found.append((weights, programme.corrected(weights, slopes)))
+    for weights, better in found:
+        assert better is not weights
+        assert better.sum() == pytest.approx(1.0, abs=1e-12)
+        moved = value(gram, linear + 1e-6 * np.arange(30), better)
+        assert moved < value(gram, linear + 1e-6 * np.arange(30), weights)
+    np.testing.assert_allclose(found[0][1], found[1][1], rtol=0, atol=1e-9)
+
+
 @pytest.mark.parametrize("mode", ["never", "always"])
 def test_vectors_that_depend_on_each_other(mode):
     slopes = np.array([[1.0, 0.0], [-1.0, 0.0], [1.0, 0.0], [0.0, 0.0], [-1.0, 1e-9]])
@@ -60,27 +82,31 @@ def test_vectors_that_depend_on_each_other(mode):
 
 @pytest.mark.parametrize("mode", ["never", "always"])
 def test_it_goes_on_bit_for_bit_from_a_saved_state(mode):
-    programme, last = CutProgramme(), np.zeros(40)
+    """Whatever the kernels' mode is then: a run keeps that which it was begun with."""
+    last = np.zeros(40)
     with kernels.use(mode):
-        for gram, linear in growing(3, 12, 40):
-            m = linear.size
+        programme = CutProgramme()
+    for gram, linear in growing(3, 12, 40):
+        m = linear.size
+        with kernels.use("always" if m % 2 else "never"):
             again = CutProgramme()
-            again.restore(programme.state())
-            found = programme.weights(gram, linear, last[:m])
-            assert np.array_equal(again.weights(gram, linear, last[:m]), found)
-            last[:m] = found
+        again.restore(programme.state())
+        found = programme.weights(gram, linear, last[:m])
+        assert np.array_equal(again.weights(gram, linear, last[:m]), found)
+        last[:m] = found
 
 
 def test_compiled_code_is_used_once_plain_code_has_taken_as_long_as_compiling(monkeypatch):
-    effort = Effort()
     with kernels.use("auto"):
-        assert not effort.compiled_pays
-        solved_before = effort.seconds
-        programme = CutProgramme(effort)
+        effort = Effort()
+    with kernels.use("never"):
+        never = Effort()
+    assert not effort.compiled_pays
+    for each in (effort, never):
+        before, programme = each.seconds, CutProgramme(each)
         for gram, linear in growing(1, 10, 20):
             programme.weights(gram, linear, np.zeros(linear.size))
-        assert effort.seconds > solved_before
-        monkeypatch.setattr(cut_programme, "COMPILING_SECONDS", 0.5 * effort.seconds)
-        assert effort.compiled_pays
-    with kernels.use("never"):
-        assert not effort.compiled_pays
+        assert each.seconds > before
+    monkeypatch.setattr(cut_programme, "COMPILING_SECONDS", 0.5 * effort.seconds)
+    assert effort.compiled_pays
+    assert not never.compiled_pays

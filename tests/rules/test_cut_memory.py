@@ -165,12 +165,16 @@ def test_a_state_is_a_copy():
     np.testing.assert_array_equal(state["slopes"], slopes)
 
 
-def test_the_newest_cuts_alone():
-    memory = filled(20, 12, np.random.default_rng(8))
-    point = np.full(D, 0.3)
-    values = memory.values_at(point)
-    np.testing.assert_allclose(memory.values_at(point, newest=3), values[-3:], rtol=1e-14)
-    np.testing.assert_allclose(memory.values_at(point, newest=99), values, rtol=1e-14)
+def test_cuts_at_a_centre_are_those_at_the_point():
+    """Though those that are known there are not computed again: cuts come and go, centres move."""
+    rng, centers = np.random.default_rng(8), np.random.default_rng(9).standard_normal((3, D))
+
+    def check(memory):
+        center = centers[rng.integers(3)] if rng.random() < 0.2 else centers[0].copy()
+        found, sizes = memory.values_at_center(center), np.abs(memory.levels) + 1e3
+        np.testing.assert_array_less(np.abs(found - memory.values_at(center)), 100 * UNIT * sizes)
+
+    filled(20, 80, rng, 3, check)
 
 
 def test_a_programme_of_the_callers_leaves_the_memory_alone():

@@ -117,6 +117,20 @@ def test_warm_starts_end_where_cold_ones_do(kind):
         assert miss(K, linear, weights) <= allowed(K, linear, weights)
 
 
+def test_vectors_that_come_and_go_leave_the_factor_right():
+    """Each leaves by an update of the factor; after hundreds of them it is as good as new."""
+    rng = np.random.default_rng(8)
+    A = rng.standard_normal((60, 40))
+    K, programme, weights, left = A @ A.T, CutProgramme(), np.zeros(60), 0
+    for _ in range(60):
+        before, e = set(programme.active), 30.0 * rng.exponential(size=60)
+        weights = solved(programme, K, e, weights)
+        left += len(before - set(programme.active))
+        assert_on_simplex(weights)
+        assert miss(K, e, weights) <= allowed(K, e, weights)
+    assert left > 200
+
+
 def test_renumbered_vectors_go_on():
     rng = np.random.default_rng(3)
     A, e = vectors("plain", rng)

@@ -31,21 +31,27 @@ def _add(target: Any, factor: float, vector: Any, n: int) -> None:
 
 
 @compiled
-def _solve(factor: Any, active: Any, linear: Any, solved: Any, first: int, n: int) -> None:
+def _solve(
+    factor: Any, active: Any, linear: Any, constant: float, solved: Any, first: int, n: int
+) -> None:
     """Solve with the factor, for minus the linear term and for ones, from one entry on."""
     for i in range(first, n):
         row = factor[i]
-        solved[0, i] = (-linear[active[i]] - _product(row, solved[0], i)) / row[i]
+        least = constant - linear[active[i]]
+        solved[0, i] = (least - _product(row, solved[0], i)) / row[i]
         solved[1, i] = (1.0 - _product(row, solved[1], i)) / row[i]
 
 
 @compiled
-def _find_best(factor: Any, solved: Any, best: Any, n: int) -> bool:
-    """Find the best weights of the active vectors, of any sign; say whether there are any."""
-    total = _product(solved[1], solved[1], n)
-    if not (total > 0.0 and math.isfinite(total)):
+def _find_best(factor: Any, solved: Any, best: Any, n: int, total: float) -> bool:
+    """Find the best weights of the active vectors, of any sign, that add up to a total.
+
+    Say whether there are any.
+    """
+    square = _product(solved[1], solved[1], n)
+    if not (square > 0.0 and math.isfinite(square)):
         return False
-    share = (1.0 - _product(solved[1], solved[0], n)) / total
+    share = (total - _product(solved[1], solved[0], n)) / square
     for i in range(n):
         best[i] = solved[0, i] + share * solved[1, i]
     for i in range(n - 1, -1, -1):
@@ -56,12 +62,12 @@ def _find_best(factor: Any, solved: Any, best: Any, n: int) -> bool:
 
 @compiled
 def _entering(
-    K: Any, linear: Any, active: Any, best: Any, reduced: Any, n: int, tolerances: Any
+    K: Any, linear: Any, constant: float, active: Any, best: Any, reduced: Any, n: int, numbers: Any
 ) -> int:
     """Return the vector that lowers the sum most when it enters, -1 if there is none."""
     m = linear.size
     for j in range(m):
-        reduced[j] = linear[j]
+        reduced[j] = linear[j] - constant
     for i in range(n):
         _add(reduced, best[i], K[active[i]], m)
     level = 0.0
@@ -71,20 +77,20 @@ def _entering(
     for j in range(m):
         if reduced[j] < reduced[lowest]:
             lowest = j
-    enough = level - tolerances[0] * (abs(level) + tolerances[1])
+    enough = level - numbers[3] * (abs(level) + numbers[4])
     return lowest if reduced[lowest] < enough else -1
 
 
 @compiled
-def _enter(K: Any, active: Any, factor: Any, entering: int, n: int, scale: Any) -> None:
+def _enter(K: Any, active: Any, factor: Any, entering: int, n: int, numbers: Any) -> None:
     """Add a row to the factor."""
     row = factor[n]
     for i in range(n):
-        entry = K[entering, active[i]] + scale[0]
+        entry = K[entering, active[i]] + numbers[0]
         row[i] = (entry - _product(factor[i], row, i)) / factor[i, i]
-    size = (K[entering, entering] + scale[0]) * (1.0 + scale[1])
+    size = (K[entering, entering] + numbers[0]) * (1.0 + numbers[1])
     square = size - _product(row, row, n)
-    row[n] = math.sqrt(max(square, 1e-2 * scale[1] * size, scale[2]))
+    row[n] = math.sqrt(max(square, 1e-2 * numbers[1] * size, numbers[2]))
     active[n] = entering
 
 
@@ -139,8 +145,7 @@ def improve(
     active: Any,
     n: int,
     factor: Any,
-    scale: Any,
-    tolerances: Any,
+    numbers: Any,
     most_changes: int,
 ) -> int:
     """Improve the weights, in place, and return how many vectors are active then.
@@ -156,20 +161,23 @@ def improve(
     n : int
         How many they are.
     factor : array of shape (k, k)
-        The lower Cholesky factor of the active part of K plus scale[0], and of the identity.
-    scale : array of shape (3,)
-        What is added to K, what to its diagonal as a share of it, and the smallest number.
-    tolerances : array of shape (2,)
-        A vector enters if that lowers the sum by this share of its terms, and of this number.
+        The lower Cholesky factor of the active part of K plus numbers[0], and of the identity.
+    numbers : tuple of five floats
+        What is added to K, what to its diagonal as a share of it, the smallest number; and a vector
+        enters if that lowers the sum by this share of its terms, and of the last number.
     most_changes : int
         How many vectors may enter or leave.
     """
     rows = factor.shape[0]
     solved, turns = np.empty((2, rows)), np.empty((2, rows))
     best, reduced = np.empty(rows), np.empty(linear.size)
-    _solve(factor, active, linear, solved, 0, n)
+    # As weights add up to 1, a constant may be taken off; a large one would take all digits.
+    constant = linear[active[0]]
+    for i in range(n):
+        constant = min(constant, linear[active[i]])
+    _solve(factor, active, linear, constant, solved, 0, n)
     for _ in range(most_changes):
-        if not _find_best(factor, solved, best, n):
+        if not _find_best(factor, solved, best, n, 1.0):
             break
         least = best[0]
         for i in range(n):
@@ -177,12 +185,12 @@ def improve(
         if least > 0.0:
             for i in range(n):
                 weights[active[i]] = best[i]
-            entering = _entering(K, linear, active, best, reduced, n, tolerances)
+            entering = _entering(K, linear, constant, active, best, reduced, n, numbers)
             if entering < 0 or weights[entering] > 0.0:
                 break
-            _enter(K, active, factor, entering, n, scale)
+            _enter(K, active, factor, entering, n, numbers)
             n += 1
-            _solve(factor, active, linear, solved, n - 1, n)
+            _solve(factor, active, linear, constant, solved, n - 1, n)
             continue
         if not _move(weights, active, best, n):
             break
@@ -193,14 +201,45 @@ def improve(
                 for i in range(place, n - 1):
                     active[i] = active[i + 1]
                 n, first = n - 1, place
-        _solve(factor, active, linear, solved, first, n)
+        _solve(factor, active, linear, constant, solved, first, n)
     return n
+
+
+@kernel
+def correct(factor: Any, active: Any, slopes: Any, weights: Any) -> bool:
+    """Correct the weights, in place, by slopes along the vectors; say whether that was possible.
+
+    Parameters
+    ----------
+    factor, weights : arrays
+        As above.
+    active : array of int, of shape (n,)
+        The numbers of the active vectors.
+    slopes : array of shape (m,)
+        How the sum grows with each weight.
+    """
+    n = active.size
+    solved, change = np.empty((2, n)), np.empty(n)
+    _solve(factor, active, slopes, 0.0, solved, 0, n)
+    if not _find_best(factor, solved, change, n, 0.0):
+        return False
+    total = 0.0
+    for i in range(n):
+        change[i] += weights[active[i]]
+        if not change[i] > 0.0:
+            return False
+        total += change[i]
+    for i in range(n):
+        weights[active[i]] = change[i] / total
+    return True
 
 
 @announces
 def _calls() -> Iterator[Call]:
-    """Yield the one call: all numbers are float64."""
+    """Yield the two calls: all numbers are float64."""
     one = np.ones((1, 1))
-    numbers = (np.ones(3), np.ones(2))
-    arguments = (one, np.ones(1), np.ones(1), np.zeros(1, np.intp), 1, one.copy(), *numbers, 0)
+    numbers = (1.0,) * 5
+    arguments = (one, np.ones(1), np.ones(1), np.zeros(1, np.intp), 1, one.copy(), numbers, 0)
     yield Call("programme of cuts", improve, arguments)
+    active = np.zeros(1, np.intp)
+    yield Call("weights of cuts", correct, (one, active, np.ones(1), np.ones(1)))

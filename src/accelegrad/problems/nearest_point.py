@@ -22,8 +22,8 @@ import numpy as np
 import numpy.typing as npt
 
 from accelegrad.errors import Vector
+from accelegrad.norms import norm
 from accelegrad.problems.rounding import UNIT, growth
-from accelegrad.problems.squares import norm
 
 #: Newton's steps at most; chosen. Where rows nearly depend on each other it may take hundreds, and
 #: the other method is faster.

@@ -32,7 +32,7 @@ from accelegrad.errors import (
     real_number,
     whole_number,
 )
-from accelegrad.problems.squares import scaled_square
+from accelegrad.norms import scaled_square
 from accelegrad.problems.vectors import (
     OnVectors,
     check_users_object,

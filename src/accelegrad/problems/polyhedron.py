@@ -11,10 +11,10 @@ import scipy.sparse as sp
 from scipy.optimize import linprog
 
 from accelegrad.errors import Vector, real_array
+from accelegrad.norms import norm
 from accelegrad.problems.nearest_point import Rows, nearest_point
 from accelegrad.problems.rounding import FEW, ROUNDED_UP, SMALLEST, UNIT, growth
 from accelegrad.problems.sets import NEGLIGIBLE, Box, FeasibleSet
-from accelegrad.problems.squares import norm
 from accelegrad.problems.vectors import read_only
 
 __all__ = ["Polyhedron"]

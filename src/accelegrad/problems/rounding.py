@@ -17,8 +17,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from accelegrad.errors import Vector
+from accelegrad.norms import norm
 from accelegrad.problems.losses import Loss
-from accelegrad.problems.squares import column_squares, norm
+from accelegrad.problems.squares import column_squares
 
 #: Twice the largest relative error of one operation
 UNIT = float(np.finfo(np.float64).eps)

@@ -25,7 +25,7 @@ from accelegrad.errors import (
     real_number,
     whole_number,
 )
-from accelegrad.problems.squares import norm
+from accelegrad.norms import norm
 from accelegrad.problems.vectors import (
     OnVectors,
     check_users_object,

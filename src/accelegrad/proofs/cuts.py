@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from accelegrad.errors import NonFiniteError, Vector
+from accelegrad.norms import norm
 from accelegrad.problems.linear_model import LinearModel
 from accelegrad.problems.penalties import Penalty
 from accelegrad.problems.rounding import (
@@ -31,7 +32,6 @@ from accelegrad.problems.rounding import (
     few_bits_rounding,
     growth,
 )
-from accelegrad.problems.squares import norm
 from accelegrad.proofs.region import Region
 from accelegrad.rules.base import Evaluated, inner, term_of
 from accelegrad.rules.cut_memory import CutMemory

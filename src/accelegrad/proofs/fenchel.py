@@ -26,6 +26,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from accelegrad.errors import Vector
+from accelegrad.norms import norm
 from accelegrad.problems.linear_model import LinearModel
 from accelegrad.problems.losses import Loss
 from accelegrad.problems.penalties import L1, ElasticNet, OnLeading, Penalty
@@ -38,7 +39,6 @@ from accelegrad.problems.sets import (
     Product,
     WholeSpace,
 )
-from accelegrad.problems.squares import norm
 
 #: l* of a loss with logarithms is off by up to this many units of rounding times |theta|, near the
 #: ends of its domain.

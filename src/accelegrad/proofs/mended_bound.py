@@ -21,10 +21,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from accelegrad.errors import Vector
+from accelegrad.norms import norm
 from accelegrad.problems.linear_model import ModelPoint
 from accelegrad.problems.rounding import growth
 from accelegrad.problems.sampled_rows import LocalRows
-from accelegrad.problems.squares import norm
 from accelegrad.rules.base import inner
 
 # Chosen, not measured.

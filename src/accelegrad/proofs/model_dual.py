@@ -17,9 +17,9 @@ import numpy.typing as npt
 from scipy.optimize import brentq
 
 from accelegrad.errors import Vector, finite_vector
+from accelegrad.norms import norm
 from accelegrad.problems.linear_model import LinearModel, ModelPoint
 from accelegrad.problems.rounding import ROUNDED_UP, growth, pairwise_growth, slopes_norm
-from accelegrad.problems.squares import norm
 from accelegrad.proofs.fenchel import DataSums, Reach, SlopeSums, Terms, level
 from accelegrad.proofs.null_space import AllRows, DualBounds, NullSpace, obstacle, slopes_reaching
 

@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg.blas import ddot, dnrm2  # @ takes longer to begin
+from scipy.linalg.blas import ddot  # @ takes longer to begin
 
 from accelegrad.errors import Vector
+from accelegrad.norms import norm
 from accelegrad.rules.base import Evaluated, lost_of, term_of
 from accelegrad.rules.cut_programme import CutProgramme, Effort
 
@@ -29,7 +30,7 @@ SMALLEST_TOTAL = 1e-200
 #: The share of the memory that is kept when it is full
 KEPT_SHARE = 0.8
 #: Up to this share of active cuts, copying their slopes takes less than multiplying all (measured).
-FEW_ACTIVE = 0.125
+FEW_ACTIVE = 0.25
 
 
 def default_size(dimension: int) -> int:
@@ -48,9 +49,10 @@ UNIT = float(np.finfo(np.float64).eps)
 SMALLEST = float(np.nextafter(0.0, 1.0))
 
 
-#: Where the square of a combination's slope is a smaller share of the squares of its parts, digits
-#: are lost in the Gram matrix, and the weights are corrected, this often at most.
-CANCELLED, MOST_CORRECTIONS = 1e-6, 3
+#: Where what is minimised is a smaller share of the squares of its parts, digits are lost in the
+#: Gram matrix, and the weights are corrected, this often at most, and no longer than that lowers it
+#: by the last share.
+CANCELLED, MOST_CORRECTIONS, WORTH_CORRECTING = 1e-6, 3, 1e-6
 
 
 class Combination(NamedTuple):
@@ -82,6 +84,9 @@ class CutMemory:
         self._gram_rows = 0  # those that are up to date
         self._added = 0
         self._programme = CutProgramme()
+        #: where cuts were asked for last by `values_at_center`, and the first of them there
+        self._center: Vector | None = None
+        self._center_values = np.empty(0)
 
     @property
     def effort(self) -> Effort:
@@ -117,7 +122,7 @@ class CutMemory:
         far value and slope can be off where they come in few bits.
         """
         offset = point - self.origin
-        length, away = _norm(slope), _norm(offset)
+        length, away = norm(slope), norm(offset)
         size = max(abs(value), size) + length * away
         level = value - ddot(slope, offset)
         off, blurred = lost
@@ -133,7 +138,7 @@ class CutMemory:
     def blur(self, share: float) -> None:
         """Take the cuts so far for less exact: by this share of value, rise and slope."""
         numbers = self._numbers[: self.count]
-        numbers[:, LOST] += share * (numbers[:, SIZE] + numbers[:, LENGTH] * _norm(self.origin))
+        numbers[:, LOST] += share * (numbers[:, SIZE] + numbers[:, LENGTH] * norm(self.origin))
         numbers[:, BLURRED] += share * numbers[:, LENGTH]
 
     def _add(self, slope: Vector, numbers: tuple[float, ...]) -> None:
@@ -148,12 +153,24 @@ class CutMemory:
         self._numbers[i, ADDED] = self._added
         self.count = i + 1
 
-    def values_at(self, point: Vector, newest: int | None = None) -> Vector:
-        """Return the cuts at a point; all of them, or the newest."""
-        first = 0 if newest is None else max(0, self.count - newest)
-        slopes = self._slopes[first : self.count]
-        values: Vector = self._numbers[first : self.count, LEVEL] + slopes @ (point - self.origin)
+    def values_at(self, point: Vector) -> Vector:
+        """Return the cuts at a point."""
+        values: Vector = self.slopes @ (point - self.origin)
+        values += self.levels
         return values
+
+    def values_at_center(self, center: Vector) -> Vector:
+        """Return the cuts at a point that is asked for again and again, while cuts are added."""
+        same = self._center is center or (
+            self._center is not None and np.array_equal(self._center, center)
+        )
+        first = self._center_values.size if same else 0
+        if first < self.count:
+            new = self._slopes[first : self.count] @ (center - self.origin)
+            new += self._numbers[first : self.count, LEVEL]
+            self._center_values = np.concatenate((self._center_values, new)) if first else new
+        self._center = center
+        return self._center_values
 
     def combined(
         self, errors: Vector, step: float, programme: CutProgramme | None = None
@@ -163,30 +180,32 @@ class CutMemory:
         With a programme of the caller's the memory keeps nothing of it.
         """
         solver = self._programme if programme is None else programme
-        self.gram()
-        weights = solver.weights(self._gram[: self.count], errors / step, self.last_weights)
+        linear = errors / step
+        gram = self.gram()
+        weights = solver.weights(self._gram[: self.count], linear, self.last_weights)
         slope = self._combined_slope(weights)
-        for _ in range(MOST_CORRECTIONS):
-            square, largest = ddot(slope, slope), float(self.gram().diagonal().dot(weights))
-            if not square < CANCELLED * largest:
-                break
-            better = solver.corrected(weights, self.slopes @ slope + errors / step)
-            shorter = self._combined_slope(better)
-            before, after = (
-                0.5 * step * ddot(s, s) + ddot(w, errors)
-                for s, w in ((slope, weights), (shorter, better))
-            )
-            if not after < before:
-                break
-            weights, slope = better, shorter
+        error = ddot(weights, errors)
+        total = 0.5 * step * ddot(slope, slope) + error
+        if total < CANCELLED * step * float(gram.diagonal().dot(weights)):
+            for _ in range(MOST_CORRECTIONS):
+                better = solver.corrected(weights, self.slopes @ slope + linear)
+                if better is weights:
+                    break
+                shorter, lower = self._combined_slope(better), ddot(better, errors)
+                before, total = total, 0.5 * step * ddot(shorter, shorter) + lower
+                if not total < before:
+                    break
+                weights, slope, error = better, shorter, lower
+                if total > (1.0 - WORTH_CORRECTING) * before:
+                    break
         if programme is None:
             self.keep_weights(weights)
-        return Combination(weights, slope, ddot(weights, errors))
+        return Combination(weights, slope, error)
 
     def _combined_slope(self, weights: Vector) -> Vector:
-        active = np.flatnonzero(weights)
+        (active,) = weights.nonzero()
         if active.size > FEW_ACTIVE * weights.size:
-            whole: Vector = weights @ self.slopes
+            whole: Vector = weights @ self._slopes[: self.count]
             return whole
         few: Vector = weights[active] @ self._slopes[active]
         return few
@@ -209,14 +228,15 @@ class CutMemory:
         Their sum with the cuts is off by k / 2 units more, relative to the sizes of its terms. The
         sizes are sums too, so that twice as much is allowed for. Products that vanish come on top.
         """
-        active = np.flatnonzero(weights > 0.0)
-        total = float(weights[active].sum())
+        positive = np.maximum(weights, 0.0)
+        total = float(np.add.reduce(positive))
         if not (SMALLEST_TOTAL < total < math.inf):
             return None
-        shares, numbers = weights[active] / total, self._numbers[active]
-        level, _, _, size, length, lost, blurred = (float(part) for part in shares @ numbers)
-        slope: Vector = shares @ self._slopes[active]
-        count = len(shares) + 1
+        shares = positive / total
+        numbers = (shares @ self._numbers[: self.count]).tolist()
+        level, _, _, size, length, lost, blurred = numbers
+        slope = self._combined_slope(shares)
+        count = np.count_nonzero(shares) + 1
         rounded, vanished = 2 * count * UNIT, count * SMALLEST
         lost += rounded * (size + lost) + vanished
         blurred += rounded * (length + blurred) + slope.size * vanished
@@ -254,7 +274,7 @@ class CutMemory:
         known = int(np.searchsorted(keep, self._gram_rows))  # of these the products are up to date
         self._gram[:known, :known] = self._gram[keep[:known, None], keep[:known]]
         self._slopes[:n], self._numbers[:n] = self._slopes[keep], self._numbers[keep]
-        self.count, self._gram_rows = n, known
+        self.count, self._gram_rows, self._center = n, known, None
         active = self._programme.active
         self._programme.renumber([new_number[i] for i in active if i in new_number])
         if total is not None:
@@ -269,6 +289,8 @@ class CutMemory:
             "gram": self._gram[:known, :known].copy(),
             "added": self._added,
             "programme": self._programme.state(),
+            "center": self._center,
+            "center_values": self._center_values,
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -281,9 +303,4 @@ class CutMemory:
         self._slopes[:n], self._numbers[:n] = state["slopes"], state["numbers"]
         self._gram[:known, :known] = state["gram"]
         self._programme.restore(state["programme"])
-
-
-def _norm(v: Vector) -> float:
-    """Return the Euclidean norm, also where squares leave the range of floats."""
-    square = float(v @ v)
-    return math.sqrt(square) if 1e-280 < square < 1e300 else float(dnrm2(v))
+        self._center, self._center_values = state["center"], state["center_values"]

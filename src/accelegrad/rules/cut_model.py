@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+from scipy.linalg.blas import ddot  # @ takes longer to begin
 
 from accelegrad.errors import Vector
 from accelegrad.rules.base import Projection, Prox
@@ -79,11 +80,12 @@ class CutModel(NamedTuple):
         """
         if not self.is_plain:
             return self._lowest_feasible(center, step, keep=programme is None)
-        below = np.maximum(center.value - self.cuts.values_at(center.point), 0.0)
+        below = center.value - self.cuts.values_at_center(center.point)
+        np.maximum(below, 0.0, out=below)
         combination = self.cuts.combined(below, step, programme)
-        square = float(combination.slope @ combination.slope)
-        promise = combination.error + step * square
-        return Lowest(center.point - step * combination.slope, promise, combination)
+        slope = combination.slope
+        promise = combination.error + step * ddot(slope, slope)
+        return Lowest(center.point - step * slope, promise, combination)
 
     def _lowest_feasible(self, center: Center, step: float, *, keep: bool) -> Lowest:
         """Maximise the dual over weights of the cuts, by Newton's method.

@@ -21,8 +21,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from scipy.linalg.blas import ddot  # @ takes longer to begin
-from scipy.linalg.lapack import dpotrf, dtrtrs
+from scipy.linalg.blas import ddot, dtrsv  # @ takes longer to begin
+from scipy.linalg.lapack import dpotrf, dtpqrt
 
 from accelegrad import kernels
 from accelegrad.errors import Vector
@@ -39,8 +39,11 @@ SMALLEST = float(np.finfo(np.float64).tiny)
 WORTH_ENTERING, SMALL_TERMS = 1e-11, 1e-3
 #: Rows of the factor beyond the active ones: at least, and as a share of these
 SPARE_ROWS, SPARE_SHARE = 8, 4
-#: With fewer active rows than this share of all, a copy of them is multiplied, not the whole.
-FEW_ROWS = 0.5
+#: Columns that LAPACK takes at a time where a vector leaves (measured: 4 to 8 take least)
+REMOVED_BLOCK = 8
+#: With fewer active rows than this share of all, a copy of them is multiplied, not the whole
+#: (measured: from there on copying takes longer).
+FEW_ROWS = 0.25
 #: Roughly what plain code takes for a change, in seconds: the calls, for each product of two
 #: numbers, and for each of those of a new factor (added up from timings of single operations, not
 #: fitted). Compiled code takes less, but some seconds to be compiled (measured: 3.8, and 0.4 to be
@@ -52,17 +55,26 @@ COMPILING_SECONDS = 3.0
 class Effort:
     """What plain code has taken so far for programmes of one run, estimated from their sizes.
 
-    A clock would make results depend, in their last digits, on how busy the machine is.
+    A clock would make results depend, in their last digits, on how busy the machine is. So would
+    the kernels' mode, had a run that is resumed not that which it was begun with.
     """
 
     def __init__(self) -> None:
         self.seconds = 0.0
+        self.mode = kernels.mode()
 
     @property
     def compiled_pays(self) -> bool:
         """Whether compiled code is to go on."""
-        mode = kernels.mode()
-        return mode == "always" or (mode == "auto" and self.seconds > COMPILING_SECONDS)
+        return self.mode == "always" or (self.mode == "auto" and self.seconds > COMPILING_SECONDS)
+
+    def state(self) -> dict[str, Any]:
+        """Return all that has to be kept to go on, bit for bit."""
+        return {"seconds": self.seconds, "mode": self.mode}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from there."""
+        self.seconds, self.mode = float(state["seconds"]), str(state["mode"])
 
 
 class CutProgramme:
@@ -82,7 +94,7 @@ class CutProgramme:
         self._factor: np.ndarray | None = None
         self._scale = 0.0
         #: the factor's inverse times minus the linear term, and times ones: of one call
-        self._solved = np.empty((0, 2), order="F")
+        self._free = self._level = np.empty(0)
 
     @property
     def active(self) -> list[int]:
@@ -100,7 +112,7 @@ class CutProgramme:
             "active": self._active,
             "factor": factor,
             "scale": self._scale,
-            "effort": self.effort.seconds,
+            "effort": self.effort.state(),
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -108,7 +120,7 @@ class CutProgramme:
         self.renumber(state["active"])
         self._scale, factor = state["scale"], state["factor"]
         self._factor = None if factor is None else np.array(factor, order="C")
-        self.effort.seconds = state["effort"]
+        self.effort.restore(state["effort"])
 
     def weights(self, K: np.ndarray, linear: Vector, last: Vector) -> Vector:
         """Return the weights, from those of the last call on.
@@ -125,17 +137,17 @@ class CutProgramme:
         weights = self._start(K, linear, last)
         if self._factor is None and not self._factored(K):
             return weights
-        # As weights add up to 1, a constant may be taken off; a large one would take all digits.
-        linear = linear - linear[self._active].min()
         if self.effort.compiled_pays:
             self._improve_compiled(K, linear, weights)
         else:
             self._improve(K[:, : linear.size], linear, weights)
-        weights /= weights.sum()
+        weights /= np.add.reduce(weights)
         return weights
 
     def _improve(self, K: np.ndarray, linear: Vector, weights: Vector) -> None:
         """Let vectors enter and leave until the weights are the best, or often enough."""
+        # As weights add up to 1, a constant may be taken off; a large one would take all digits.
+        linear = linear - linear[self._active].min()
         self._solve(linear)
         for _ in range(MOST_CHANGES):
             n = self._active.size
@@ -149,7 +161,7 @@ class CutProgramme:
                 if entering is None or weights[entering] > 0.0:
                     break
                 self._enter(K, linear, entering)
-            elif not self._leave(K, linear, weights, best):
+            elif not self._leave(linear, weights, best):
                 break
 
     def _improve_compiled(self, K: np.ndarray, linear: Vector, weights: Vector) -> None:
@@ -159,16 +171,13 @@ class CutProgramme:
         n, scale = self._active.size, self._scale
         assert self._factor is not None
         if self._factor.shape[0] <= n + MOST_CHANGES:
-            self._factor = self._spread(self._factor, 2 * MOST_CHANGES)
-        active = np.zeros(self._factor.shape[0], dtype=np.intp)
+            self._factor = self._spread(self._factor, MOST_CHANGES + SPARE_ROWS)
+        active = np.empty(self._factor.shape[0], dtype=np.intp)
         active[:n] = self._active
-        numbers = np.array((scale, RIDGE, SMALLEST))
-        tolerances = np.array((WORTH_ENTERING, SMALL_TERMS * scale))
+        numbers = (scale, RIDGE, SMALLEST, WORTH_ENTERING, SMALL_TERMS * scale)
         rows = np.ascontiguousarray(K)
-        n = improve(
-            rows, linear, weights, active, n, self._factor, numbers, tolerances, MOST_CHANGES
-        )
-        self._active = active[:n].copy()
+        n = improve(rows, linear, weights, active, n, self._factor, numbers, MOST_CHANGES)
+        self._active = active[:n]
 
     def corrected(self, weights: Vector, slopes: Vector) -> Vector:
         """Return better weights, given the sum's slopes along the vectors, to more digits.
@@ -176,34 +185,43 @@ class CutProgramme:
         Sums of products of long vectors lose half of the digits of a short sum. Slopes that were
         computed with the sum itself have them, and the factor is good enough to use them.
         """
-        active = self._active
-        if self._factor is None or active.size < 2:
+        if self._factor is None or self._active.size < 2:
             return weights
-        self._solve(slopes)
-        solved, _ = dtrtrs(self._factor.T, self._solved)
-        free, level = solved[: active.size].T
-        change = free - free.sum() / level.sum() * level
         better = weights.copy()
-        better[active] += change
-        good = np.isfinite(change).all() and better[active].min() > 0.0
-        return better / better.sum() if good else weights
+        if self.effort.compiled_pays:
+            from accelegrad.kernels.cut_programme import correct
+
+            good = correct(self._factor, self._active, slopes, better)
+        else:
+            good = self._correct(slopes, better)
+        return better if good else weights
+
+    def _correct(self, slopes: Vector, weights: Vector) -> bool:
+        """Correct the weights, in place, and say whether that was possible."""
+        self._solve(slopes)
+        change = self._best_of_active(total=0.0)
+        if change is None:
+            return False
+        change += weights[self._active]
+        if not change[change.argmin()] > 0.0:
+            return False
+        weights[self._active] = change / np.add.reduce(change)
+        return True
 
     def _start(self, K: np.ndarray, linear: Vector, last: Vector) -> Vector:
         """Return weights to begin with: the last ones, or all of it on one vector."""
-        diagonal = K.diagonal()
         if not self._active.size:
-            self.renumber([int((0.5 * diagonal + linear).argmin())])
+            self.renumber([int((0.5 * K.diagonal() + linear).argmin())])
         active = self._active
         # Of the active vectors alone: others may be much longer, and would drown them in rounding.
-        scale = float(diagonal[active].mean()) or float(diagonal.max()) or 1.0
+        squares = K[active, active]
+        scale = float(np.add.reduce(squares)) / active.size or float(K.diagonal().max()) or 1.0
         if not 0.01 * scale <= self._scale <= 100.0 * scale:
             self._scale, self._factor = scale, None
         weights = np.zeros(linear.size)
-        weights[active] = last[active]
-        total = float(weights.sum())
-        if not total > 0.0:
-            weights[active], total = 1.0, float(active.size)
-        weights /= total
+        begun = last[active]
+        total = float(np.add.reduce(begun))
+        weights[active] = begun / total if total > 0.0 else 1.0 / active.size
         return weights
 
     def _factored(self, K: np.ndarray) -> bool:
@@ -229,24 +247,29 @@ class CutProgramme:
         spread[:n, :n] = factor[:n, :n]
         return spread
 
+    # One right side at a time: LAPACK gives each of two a thread, which may be long in coming.
+
     def _solve(self, linear: Vector) -> None:
         """Solve with the factor, for the linear term and for ones."""
         assert self._factor is not None
-        n = self._active.size
-        right = np.zeros((self._factor.shape[0], 2), order="F")
-        right[:n, 0], right[:n, 1] = -linear[self._active], 1.0
-        self._solved, _ = dtrtrs(self._factor.T, right, trans=1, overwrite_b=1)
+        n, rows = self._active.size, self._factor.shape[0]
+        right = np.zeros((2, rows))
+        free, level = right
+        np.negative(linear[self._active], out=free[:n])
+        level[:n] = 1.0
+        self._free = dtrsv(self._factor.T, free, trans=1, overwrite_x=1)
+        self._level = dtrsv(self._factor.T, level, trans=1, overwrite_x=1)
 
-    def _best_of_active(self) -> Vector | None:
-        """Return the best weights of the active vectors, of any sign, that add up to 1."""
-        free, level = self._solved[:, 0], self._solved[:, 1]
-        total = ddot(level, level)
-        if not (total > 0.0 and math.isfinite(total)):
+    def _best_of_active(self, total: float = 1.0) -> Vector | None:
+        """Return the best weights of the active vectors, of any sign, that add up to a total."""
+        free, level = self._free, self._level
+        square = ddot(level, level)
+        if not (square > 0.0 and math.isfinite(square)):
             return None
-        right = level * ((1.0 - ddot(level, free)) / total)
+        right = level * ((total - ddot(level, free)) / square)
         right += free
         assert self._factor is not None
-        solved, _ = dtrtrs(self._factor.T, right, overwrite_b=1)
+        solved = dtrsv(self._factor.T, right, overwrite_x=1)
         best: Vector = solved[: self._active.size]
         return best if math.isfinite(ddot(best, best)) else None
 
@@ -268,35 +291,54 @@ class CutProgramme:
         active, n = self._active, self._active.size
         rows = self._factor.shape[0]
         right = np.zeros(rows)
-        right[:n] = K[entering, active]
-        right[:n] += self._scale
-        row, _ = dtrtrs(self._factor.T, right, trans=1, overwrite_b=1)
+        np.add(K[entering, active], self._scale, out=right[:n])
+        row = dtrsv(self._factor.T, right, trans=1, overwrite_x=1)
         size = (float(K[entering, entering]) + self._scale) * (1.0 + RIDGE)
         last = math.sqrt(max(size - ddot(row, row), 1e-2 * RIDGE * size, SMALLEST))
-        free, level = self._solved[:, 0], self._solved[:, 1]
+        free, level = self._free, self._level
         free[n] = (-linear[entering] - ddot(row, free)) / last
         level[n] = (1.0 - ddot(row, level)) / last
         self._factor[n, :n], self._factor[n, n] = row[:n], last
         self._active = np.concatenate((active, (entering,)))
         if n + 1 == rows:
             self._factor = self._spread(self._factor)
-            solved, self._solved = self._solved, np.zeros((self._factor.shape[0], 2), order="F")
-            self._solved[:rows] = solved
+            spare = np.zeros(self._factor.shape[0] - rows)
+            self._free, self._level = (np.concatenate((part, spare)) for part in (free, level))
 
-    def _leave(self, K: np.ndarray, linear: Vector, weights: Vector, best: Vector) -> bool:
+    def _leave(self, linear: Vector, weights: Vector, best: Vector) -> bool:
         """Go towards the best weights until the first one is zero, and let its vector leave."""
         active = self._active
         old = weights[active]
-        falling = np.flatnonzero(best <= 0.0)
-        shares = old[falling] / np.maximum(old[falling] - best[falling], 1e-300)
+        (falling,) = (best <= 0.0).nonzero()
+        lost = old[falling]
+        shares = lost / np.maximum(lost - best[falling], 1e-300)
         place = int(shares.argmin())
         moved = np.maximum(old + min(float(shares[place]), 1.0) * (best - old), 0.0)
         moved[falling[place]] = 0.0
         if not moved.any():
             return False
         weights[active] = moved
+        (gone,) = (moved == 0.0).nonzero()
+        for left, each in enumerate(gone[::-1].tolist()):
+            self._remove(each, active.size - left)
         self._active = active[moved > 0.0]
-        if not self._factored(K):
-            return False
         self._solve(linear)
         return True
+
+    def _remove(self, place: int, n: int) -> None:
+        """Remove a vector's row from the n rows of the factor; the last becomes the identity's.
+
+        Without row and column of the vector, rows below are those of the factor of
+        B B' + b b', with the part B of the factor that is below and b the column that is gone.
+        """
+        factor = self._factor
+        assert factor is not None
+        if place < n - 1:
+            below = slice(place + 1, n)
+            column = factor[below, place].copy()
+            factor[place : n - 1, :place] = factor[below, :place]
+            block = min(REMOVED_BLOCK, n - 1 - place)
+            triangle, _, _, _ = dtpqrt(0, block, factor[below, below].T, column[None])
+            factor[place : n - 1, place : n - 1] = triangle.T
+        factor[n - 1, : n - 1] = 0.0
+        factor[n - 1, n - 1] = 1.0

@@ -20,8 +20,10 @@ EXPECTED_SHARE = 0.1
 #: It is looked for where it is expected to leave this many times the gap that is wanted, and again
 #: after this share of the steps done.
 TIGHTENED_EARLY, STEPS_PER_TIGHTENING = 2.0, 20
-#: Without a goal it is looked for now and then, after this many steps at least.
-FEWEST_STEPS = 20
+#: Without a goal it is looked for now and then, after this many steps at least, and as long as the
+#: gap is expected to be more than this share of the value, which no rounding is, after this share
+#: of the steps done.
+FEWEST_STEPS, FAR_FROM_ROUNDING, STEPS_FAR = 20, 1e-8, 4
 
 
 class Clock(Saved):
@@ -77,12 +79,12 @@ class Progress(Saved):
         Those of them that the rule's state does not count, because batches have grown since.
     next_judgement : int
         The iteration from which on an output point that has to be evaluated is judged again.
-    next_tightening : int
-        The iteration from which on the best average of the kept cuts is looked for again.
+    last_tightening : int
+        The iteration at which the best average of the kept cuts was looked for last.
     """
 
     saved = (
-        *("iteration", "uncounted", "next_judgement", "next_tightening", "rule_state"),
+        *("iteration", "uncounted", "next_judgement", "last_tightening", "rule_state"),
         *("oracle", "separate_judge", "certificate", "clock"),
     )
 
@@ -105,7 +107,8 @@ class Progress(Saved):
         if "cuts" in rule.can and cuts is not None and cuts.model is None:
             cuts.share(self.rule_state.cuts)
         self.clock = Clock()
-        self.iteration = self.uncounted = self.next_judgement = self.next_tightening = 0
+        self.iteration = self.uncounted = self.next_judgement = 0
+        self.last_tightening = -FEWEST_STEPS
         #: what is returned: "average", "last" or "best"
         self.output = options.output
         if options.output == "auto":
@@ -206,19 +209,24 @@ class Progress(Saved):
     def tightened(self, final: Evaluation) -> bool:
         """Bring the bound of the kept cuts up to date, if that may end the run."""
         cuts = self.certificate.cuts
-        if cuts is None or cuts.kept is None or self.iteration < self.next_tightening:
+        if cuts is None or cuts.kept is None:
             return False
-        options, steps = self.options, self.iteration
+        options, last = self.options, self.last_tightening
+        pause = 1 if options.has_goal else FEWEST_STEPS
+        if self.iteration < last + pause + last // STEPS_PER_TIGHTENING:
+            return False
+        expected = min(
+            EXPECTED_SHARE * self.gap_at(final),
+            getattr(self.rule_state, "estimated_gap", math.inf),
+        )
         if options.has_goal:
-            expected = min(
-                EXPECTED_SHARE * self.gap_at(final),
-                getattr(self.rule_state, "estimated_gap", math.inf),
-            )
-            if not expected <= TIGHTENED_EARLY * options.goal(final.value):
-                return False
-            self.next_tightening = steps + 1 + steps // STEPS_PER_TIGHTENING
+            is_due = expected <= TIGHTENED_EARLY * options.goal(final.value)
         else:  # any time may be the last
-            self.next_tightening = steps + FEWEST_STEPS + steps // STEPS_PER_TIGHTENING
+            is_far = expected > FAR_FROM_ROUNDING * abs(final.value)
+            is_due = not is_far or self.iteration >= last + FEWEST_STEPS + last // STEPS_FAR
+        if not is_due:
+            return False
+        self.last_tightening = self.iteration
         cuts.tighten(final)
         return True
 

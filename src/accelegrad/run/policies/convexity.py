@@ -16,8 +16,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from accelegrad.errors import NonFiniteError, NotConvexError, Vector
+from accelegrad.norms import norm
 from accelegrad.problems.rounding import UNIT
-from accelegrad.problems.squares import norm
 from accelegrad.rules.base import Evaluated, State, Step, term_of
 from accelegrad.run.oracle import Evaluation
 from accelegrad.run.policies.base import Policy
@@ -59,6 +59,7 @@ class Convexity(Policy):
         super().begin(progress)
         size = progress.rule.output(progress.rule_state).size
         self._points, self._gradients = np.zeros((COMPARED, size)), np.zeros((COMPARED, size))
+        self._offsets = np.empty((COMPARED, size))  # of one comparison
         self._values, self._sizes = np.zeros(COMPARED), np.zeros(COMPARED)
         self._seen = 0
         self._largest = 0.0
@@ -76,23 +77,36 @@ class Convexity(Policy):
         self._largest = max(self._largest, size)
         n = min(self._seen, COMPARED)
         points, gradients, values = self._points[:n], self._gradients[:n], self._values[:n]
-        offsets = point - points
+        offsets = np.subtract(point, points, out=self._offsets[:n])
         # the rise of the earlier tangents to this point, and of this one's to the earlier points
         rises = np.einsum("ij,ij->i", gradients, offsets)
         returns = offsets @ gradient
-        unit = self.progress.oracle.suspected_unit
-        share, of_largest = ALLOWED, ALLOWED_OF_LARGEST
-        if unit > UNIT:
-            share, of_largest = ALLOWED_UNITS_OF_FEW_BITS * unit, ALLOWED_UNITS_OF_LARGEST * unit
-        fixed = share * (self._sizes[:n] + size) + of_largest * self._largest + VANISHING
-        excess = values + rises - value
-        self._refuse(at, excess, fixed + share * np.abs(rises), tangent_is_new=False)
-        excess = value - returns - values
-        self._refuse(at, excess, fixed + share * np.abs(returns), tangent_is_new=True)
+        if not self._is_below(values - value, rises, returns):
+            share, of_largest = self._allowances()
+            fixed = share * (self._sizes[:n] + size) + of_largest * self._largest + VANISHING
+            allowed = fixed + share * np.abs(rises)
+            self._refuse(at, values + rises - value, allowed, tangent_is_new=False)
+            allowed = fixed + share * np.abs(returns)
+            self._refuse(at, value - returns - values, allowed, tangent_is_new=True)
         row = self._seen % COMPARED
         self._points[row], self._gradients[row] = point, gradient
         self._values[row], self._sizes[row] = value, size
         self._seen += 1
+
+    @staticmethod
+    def _is_below(lower: Vector, rises: Vector, returns: Vector) -> bool:
+        """Return whether no tangent is above a value: then rounding need not be looked at."""
+        if not lower.size:
+            return True
+        one, other = rises + lower, returns + lower
+        return bool(one[one.argmax()] <= 0.0 <= other[other.argmin()])
+
+    def _allowances(self) -> tuple[float, float]:
+        """Return what rounding may amount to, relative to values and rises and to the largest."""
+        unit = self.progress.oracle.suspected_unit
+        if unit > UNIT:
+            return ALLOWED_UNITS_OF_FEW_BITS * unit, ALLOWED_UNITS_OF_LARGEST * unit
+        return ALLOWED, ALLOWED_OF_LARGEST
 
     def _refuse(
         self, at: Evaluated, excess: Vector, allowed: Vector, *, tangent_is_new: bool

@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 
 from accelegrad.errors import NonFiniteError, Vector
+from accelegrad.norms import norm
 from accelegrad.problems.rounding import SMALLEST
-from accelegrad.problems.squares import norm
 from accelegrad.proofs.region import Region
 from accelegrad.rules.base import State, Step
 from accelegrad.rules.cut_model import Center
