@@ -224,7 +224,7 @@ class Run:
                 self.t = min(bundle.LARGEST_GROWTH * t, max(t, lowest))
             self._centre(point, value, gradient, paired=True)
             self._note(missed=False)
-            if not any(self.recent[-bundle.IN_A_ROW :]):
+            if self.box is None and not any(self.recent[-bundle.IN_A_ROW :]):
                 self.t = max(self.t, bundle.GROWN * t)
             return
         self._note(missed=True)
@@ -245,7 +245,7 @@ class Run:
         if self.box is None and self._smooth():
             return False
         behind = self.insured_value - self.value + self.gap
-        calls = self.calls_insured + bundle.UNINSURED
+        calls = self.calls_insured + (bundle.UNINSURED if self.box is None else 0)
         return behind * bundle.INSURED * calls / len(self.points) < self.gap
 
     def _insure(self):

@@ -29,6 +29,18 @@ def max_linear(seed, d=6, n=30):
     return fun
 
 
+def curved_max(seed, d=14, n=20):
+    """Return the largest of some linear functions plus ||x||^2 / 20."""
+    rng = np.random.default_rng(seed)
+    A, b = rng.standard_normal((n, d)), rng.standard_normal(n)
+
+    def fun(x):
+        heights = A @ x + b
+        return float(heights.max() + 0.05 * x @ x), A[heights.argmax()] + 0.1 * x
+
+    return fun
+
+
 def separate_kinks(d, seed):
     """Return sum_j w_j |x_j - a_j| with weights from 0.01 to 1: cuts say little of such functions."""
     a, w = np.random.default_rng(seed).standard_normal(d), np.logspace(-2, 0, d)
@@ -67,6 +79,8 @@ TRANSCRIBED = {
     # (function, dimension, box, cuts, evaluations to compare, steps that have to be among them)
     "smooth": (ILL_CONDITIONED, 10, None, None, 30, {"start", "search"}),
     "max-type": (max_linear(6, 14, 60), 14, None, 20, 26, {"search", "model", "insurance"}),
+    # its steps succeed three times in a row, and grow
+    "curved": (curved_max(4), 14, None, None, 30, {"search", "model", "insurance"}),
     "kinks": (
         *(AbsoluteDeviations.random(30, 10, 0), 10, None, 12, 24),
         {"search", "model", "insurance"},
