@@ -91,9 +91,9 @@ class Run:
                 self.flattest = max(self.flattest, float(np.median(newest)))
         self.center, self.value, self.gradient = x, value, gradient
 
-    def _note(self, missed):
-        self.misses = self.misses + 1 if missed else 0
-        self.recent = [*self.recent, missed][-bundle.RECENT :]
+    def _note(self, missed, counts=1):
+        self.misses = self.misses + counts if missed else 0
+        self.recent = [*self.recent, *(counts * [missed])][-bundle.RECENT :]
 
     def _smooth(self):
         newest = self.curvature[-bundle.CURVATURE_STEPS :]
@@ -135,7 +135,8 @@ class Run:
                 low = (a, value, gradient)
             else:
                 high = (a, value, gradient)
-                self._note(missed=True)
+                uneven = self.pairs and self._uneven(value, gradient @ p, a, s0)
+                self._note(missed=True, counts=bundle.UNEVEN_MISSES if uneven else 1)
             if not self._smooth():
                 break
             a = self._beyond(before, low, p) if high is None else self._between(low, high, p)
@@ -148,6 +149,11 @@ class Run:
         return value <= self.value + quasi_newton.FALL * a * s0 or (
             same and slope <= (2 * quasi_newton.FALL - 1) * s0
         )
+
+    def _uneven(self, value, slope, a, s0):
+        """Whether the first cut's error at the trial is much more than that of the trial's here."""
+        first, second = value - self.value - a * s0, self.value - value + a * slope
+        return first - second > quasi_newton.UNEVEN * (first + second)
 
     def _slope(self, end, p):
         return (self.gradient if end[2] is None else end[2]) @ p
@@ -213,10 +219,13 @@ class Run:
         fall = self.value - value
         lowest = t * promise / (2 * (promise - fall)) if promise > fall else inf
         if fall >= bundle.SERIOUS * promise:
+            self.t = t
             if fall >= bundle.GOOD * promise:
                 self.t = min(bundle.LARGEST_GROWTH * t, max(t, lowest))
             self._centre(point, value, gradient, paired=True)
             self._note(missed=False)
+            if self.box is None and not any(self.recent[-bundle.IN_A_ROW :]):
+                self.t = max(self.t, bundle.GROWN * t)
             return
         self._note(missed=True)
         error = self.value - value - gradient @ (self.center - point)
@@ -235,11 +244,9 @@ class Run:
             return False
         if self.box is None and self._smooth():
             return False
-        if not self.calls_insured:
-            return True
         behind = self.insured_value - self.value + self.gap
-        share = bundle.INSURED * self.calls_insured / len(self.points)
-        return behind * share < self.gap
+        calls = self.calls_insured + (bundle.UNINSURED if self.box is None else 0)
+        return behind * bundle.INSURED * calls / len(self.points) < self.gap
 
     def _insure(self):
         found = []

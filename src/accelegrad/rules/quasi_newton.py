@@ -29,6 +29,10 @@ FALL = 1e-4
 UNRESOLVED = 1e-14
 #: How steep the slope may still be, as a share of that at the start
 STEEP = 0.9
+#: A trial is uneven where the cut at the start is further below the value at the trial than the
+#: other way round, by more than this share of both together. On a parabola they are the same, and
+#: of 24 misses on smooth functions none exceeded 0.16 (after the first step); at kinks most do.
+UNEVEN = 0.4
 #: Trials of one search: what is not found by then is better found by other means.
 MOST_TRIALS = 4
 #: A step is prolonged by at least and at most these factors, and cut back to no less than a share
@@ -170,6 +174,13 @@ class LineSearch(NamedTuple):
     def is_over(self, end: End) -> bool:
         """Return whether a point is good enough to end the search."""
         return self.fell(end) and end.slope >= STEEP * self.start.slope
+
+    def is_uneven(self, end: End) -> bool:
+        """Return whether the slope has changed soon after the start, and not on the way."""
+        start = self.start
+        ahead = end.value - (start.value + end.at * start.slope)
+        back = start.value - (end.value - end.at * end.slope)
+        return ahead - back > UNEVEN * (ahead + back)
 
     def after(self, end: End, gradient: Vector) -> LineSearch:
         """Return the search with its next trial, after one that was not good enough."""
