@@ -25,6 +25,7 @@ from accelegrad.problems.penalties import Penalty
 from accelegrad.problems.rounding import FEW, SMALLEST, UNIT, PointRounding, growth
 from accelegrad.problems.squares import norm
 from accelegrad.proofs.region import Region
+from accelegrad.proofs.sharp_average import SharpAverage
 from accelegrad.rules.base import Evaluated, inner, term_of
 from accelegrad.rules.cut_memory import CutMemory
 from accelegrad.rules.cut_model import Center, CutModel, Lowest
@@ -44,6 +45,9 @@ PROVABLE = 2.0
 #: The best average is looked for in this many rounds at most, and no longer than each of them
 #: closes this share of the gap.
 MOST_TIGHTENED, WORTH_TIGHTENING = 8, 0.05
+#: Where the best average's slope is a smaller share of the cuts' slopes, the Gram matrix that it
+#: comes from lacks digits.
+CANCELLED = 1e-5
 
 
 def rounding_of(model: LinearModel, evaluation: Any) -> PointRounding:
@@ -196,10 +200,30 @@ class CutCertificate:
             self._raise_by_average(kept, weights)
             length = norm(slope)
             wanted = region.radius / length if length > 0.0 else math.inf
-            closed = not best.value - self.lower_bound < (1.0 - WORTH_TIGHTENING) * gap
-            if closed and wanted <= 2.0 * step:
-                return
+            if not self._closed_more(best, gap) and wanted <= 2.0 * step:
+                break
             step = min(max(wanted, 0.1 * step), 100.0 * step, LONGEST_STEP)
+        if region.is_ball and region.penalty is None and region.scaling is None:
+            self._sharpen(kept, best, weights)
+
+    def _closed_more(self, best: Evaluated, gap: float) -> bool:
+        """Return whether a round has closed enough of a gap for another one."""
+        return best.value - self.lower_bound < (1.0 - WORTH_TIGHTENING) * gap
+
+    def _sharpen(self, kept: CutMemory, best: Evaluated, weights: Vector) -> None:
+        """Go on to all digits that the slopes have, where those of their products do not do."""
+        radius, slope = self.region.radius, weights @ kept.slopes
+        below = np.maximum(best.value - kept.values_at(best.point), 0.0)
+        for _ in range(MOST_TIGHTENED):
+            gap, length = best.value - self.lower_bound, norm(slope)
+            if not 0.0 < length < CANCELLED * float(weights @ kept.lengths):
+                return
+            linear = below * (length / radius)
+            weights = SharpAverage(kept.slopes, linear, weights).improve()
+            self._raise_by_average(kept, weights)
+            slope = weights @ kept.slopes
+            if not self._closed_more(best, gap) and norm(slope) > 0.5 * length:
+                return
 
     def lowest(
         self, center: Center, step: float, programme: CutProgramme | None = None
