@@ -1,14 +1,15 @@
 """How tight the certified gap is at the end of a run, over the suite of functions.
 
-Run: python benchmarks/certified_gap.py [--only NAME ...] [--calls 3000] [--seconds 60]
+Run: python benchmarks/certified_gap.py [--only NAME ...] [--calls 5000] [--seconds 60]
 [--tol none 1e-4 1e-6] [--json FILE]. Every function of the suite (`accelegrad bench --functions`)
 is minimised by the default method, without a tol to the limit of calls, and with each tol.
 
 "true" is the value returned less the minimum, which other solvers found; "proved" is the certified
 gap. The proof is tight where it is at most twice the true gap, or twice the floor: below it neither
-is known. The floor is the error of the stored minimum plus `FLOOR_UNITS` units of rounding of the
-values' size: sums of hundreds of products carry that much, and a proof allows for it. It is false
-where it is below the true gap by more than that floor.
+is known. The floor is the error of the stored minimum plus rounding: `FLOOR_UNITS` units, and one
+for each coordinate (an inner product is off by half of that, and values of such functions are
+sums), of the largest term of a cut: values, and the slope times the way from x0. A proof is false
+where it is below the true gap by more than the floor.
 
 With a tol a run ends as soon as the proof is within it; the true gap is often far smaller by then.
 So tightness is asked of runs without a tol, and of the others that they end by their own proof.
@@ -30,7 +31,7 @@ from accelegrad.lab.functions.minima import minima
 from accelegrad.lab.functions.suite import SUITE
 
 TIGHT = 2.0
-#: What values are taken to be known to, in units of rounding of their size
+#: What a cut's terms are taken to be known to, in units of rounding of their size
 FLOOR_UNITS = 400
 UNIT = float(np.finfo(np.float64).eps)
 
@@ -85,8 +86,9 @@ def ended(name: str, tol: float | None, calls: int, seconds: float) -> Ended:
         time_limit=seconds,
         tol=tol,
     )
-    size = max(abs(least.start), abs(least.value), abs(result.fun))
-    floor = least.error * (least.start - least.value) + FLOOR_UNITS * UNIT * size
+    rise = float(np.linalg.norm(result.jac) * np.linalg.norm(result.x - function.x0))
+    size = max(abs(least.start), abs(least.value), abs(result.fun), rise)
+    rounding = (FLOOR_UNITS + function.x0.size) * UNIT * size
     return Ended(
         name=name,
         size=function.x0.size,
@@ -95,7 +97,7 @@ def ended(name: str, tol: float | None, calls: int, seconds: float) -> Ended:
         status=result.status.name,
         true=result.fun - least.value,
         proved=result.gap,
-        floor=floor,
+        floor=least.error * (least.start - least.value) + rounding,
         radius=result.certified_radius,
         distance=least.distance,
         seconds=time.process_time() - begun,
@@ -128,7 +130,7 @@ def main() -> None:
     """Print a table for each tol."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", nargs="*", default=list(SUITE))
-    parser.add_argument("--calls", type=int, default=3000)
+    parser.add_argument("--calls", type=int, default=5000)
     parser.add_argument("--seconds", type=float, default=60.0, help="a run's limit")
     parser.add_argument("--tol", nargs="*", default=["none", "1e-4", "1e-6"])
     parser.add_argument("--json", type=Path, help="write all numbers to this file")

@@ -127,7 +127,9 @@ class CutCertificate:
         if self.kept is not None and not self._shared:
             self.kept.take(evaluation)
         if not self.region.costly:
-            self._raise_to(self._bound(cut))
+            if (bound := self._bound(cut)) > self.lower_bound:
+                self.lower_bound = bound
+                self._lost_in_average = 0.0  # this cut proves more by itself
             if weight == 0 and not self._pending:
                 return  # it adds nothing to the average
         self._pending.append(cut)
@@ -159,6 +161,8 @@ class CutCertificate:
     def resolution(self, evaluation: Evaluated) -> float:
         """Return roughly the smallest gap that a cut can prove at a point, given rounding."""
         cut, radius = self._cut(evaluation, 0.0), self.region.radius
+        if self.region.penalty is not None and self.region.minorant_suffices:
+            cut = self._with_penalty(cut, self.region.penalty)  # at a minimiser both slopes cancel
         slack = cut.slack * self.region.stretch + self._growth * cut.length
         lost = cut.error + self._growth * cut.size + slack * radius
         return PROVABLE * max(lost, self._lost_in_average)
