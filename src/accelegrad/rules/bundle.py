@@ -158,7 +158,9 @@ class Bundle(StepRule):
     same cuts and best point. Its share is such that the whole takes about twice its calls at most.
 
     With a feasible set or a penalty the model's minimiser is found by Newton's method on its dual,
-    with projections or proximal maps alone; no evaluation is spent on it.
+    with projections or proximal maps alone; no evaluation is spent on it. Where the model lacks
+    digits, spectral steps (Barzilai and Borwein's, projected or proximal) take its place while they
+    pay.
 
     Parameters
     ----------
@@ -365,10 +367,8 @@ class Bundle(StepRule):
             return self._insure(state._replace(spectral=waited), oracle)
         seen = float(state.curvature[-1]) if state.curvature.size else state.step_size
         spectral = spectral.begun(state.center, state.gradient, seen)
-        assert spectral.point is not None
-        target = spectral.point - spectral.length * spectral.gradient
         try:
-            at = oracle(self._model(state.cuts).feasible(target, spectral.length))
+            at = oracle(self._model(state.cuts).feasible(spectral.target, spectral.length))
         except NonFiniteError:
             return self._insure(state._replace(spectral=spectral.given_up()), oracle)
         counts = state.counts._replace(in_turn=0)

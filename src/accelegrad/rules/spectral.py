@@ -44,6 +44,13 @@ class Spectral(NamedTuple):
         """Whether it is not to have a step."""
         return self.pause > 0
 
+    @property
+    def target(self) -> Vector:
+        """Where the next step leads, before projection or prox."""
+        assert self.point is not None
+        assert self.gradient is not None
+        return self.point - self.length * self.gradient
+
     def waited(self) -> Spectral:
         """Return the pause, a turn shorter."""
         return self._replace(pause=self.pause - 1)
