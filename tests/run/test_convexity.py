@@ -146,11 +146,15 @@ def test_a_function_that_is_not_convex_does_not_succeed_falsely(name):
             assert not succeeds_falsely(name, start, method, tol)
 
 
-@pytest.mark.xfail(reason="a few evaluations do not show it: the run was where it looks convex")
-@pytest.mark.parametrize(("name", "start"), [("two bowls", STARTS[1]), ("rosenbrock", STARTS[2])])
-def test_what_is_not_noticed(name, start):
+def test_rosenbrock_near_its_end_does_not_succeed_falsely():
     box = ag.Box(np.full(2, -4.0), np.full(2, 4.0))
-    assert not succeeds_falsely(name, start, METHODS[0], None, feasible_set=box)
+    assert not succeeds_falsely("rosenbrock", STARTS[2], METHODS[0], None, feasible_set=box)
+
+
+@pytest.mark.xfail(reason="a few evaluations do not show it: the run was where it looks convex")
+def test_what_is_not_noticed():
+    box = ag.Box(np.full(2, -4.0), np.full(2, 4.0))
+    assert not succeeds_falsely("two bowls", STARTS[1], METHODS[0], None, feasible_set=box)
 
 
 def test_the_message_names_the_points_and_the_causes():
