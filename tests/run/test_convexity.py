@@ -146,6 +146,11 @@ def test_a_function_that_is_not_convex_does_not_succeed_falsely(name):
             assert not succeeds_falsely(name, start, method, tol)
 
 
+def test_rosenbrock_near_its_end_does_not_succeed_falsely():
+    box = ag.Box(np.full(2, -4.0), np.full(2, 4.0))
+    assert not succeeds_falsely("rosenbrock", STARTS[2], METHODS[0], None, feasible_set=box)
+
+
 @pytest.mark.xfail(reason="a few evaluations do not show it: the run was where it looks convex")
 def test_what_is_not_noticed():
     box = ag.Box(np.full(2, -4.0), np.full(2, 4.0))

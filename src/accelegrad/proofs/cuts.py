@@ -33,6 +33,7 @@ from accelegrad.problems.rounding import (
     growth,
 )
 from accelegrad.proofs.region import Region
+from accelegrad.proofs.sharp_average import SharpAverage
 from accelegrad.rules.base import Evaluated, inner, term_of
 from accelegrad.rules.cut_memory import CutMemory
 from accelegrad.rules.cut_model import Center, CutModel, Lowest
@@ -52,6 +53,9 @@ PROVABLE = 2.0
 #: The best average is looked for in this many rounds at most, and no longer than each of them
 #: closes this share of the gap.
 MOST_TIGHTENED, WORTH_TIGHTENING = 8, 0.05
+#: Where the best average's slope is a smaller share of the cuts' slopes, the Gram matrix that it
+#: comes from lacks digits.
+CANCELLED = 1e-5
 
 
 def rounding_of(model: LinearModel, evaluation: Any) -> PointRounding:
@@ -132,7 +136,9 @@ class CutCertificate:
         if self.kept is not None and not self._shared:
             self.kept.take(evaluation)
         if not self.region.costly:
-            self._raise_to(self._bound(cut))
+            if (bound := self._bound(cut)) > self.lower_bound:
+                self.lower_bound = bound
+                self._lost_in_average = 0.0  # this cut proves more by itself
             if weight == 0 and not self._pending:
                 return  # it adds nothing to the average
         self._pending.append(cut)
@@ -185,6 +191,8 @@ class CutCertificate:
     def resolution(self, evaluation: Evaluated) -> float:
         """Return roughly the smallest gap that a cut can prove at a point, given rounding."""
         cut, radius = self._cut(evaluation, 0.0), self.region.radius
+        if self.region.penalty is not None and self.region.minorant_suffices:
+            cut = self._with_penalty(cut, self.region.penalty)  # at a minimiser both slopes cancel
         slack = cut.slack * self.region.stretch + self._growth * cut.length
         lost = cut.error + self._growth * cut.size + slack * radius
         return PROVABLE * max(lost, self._lost_in_average)
@@ -226,10 +234,30 @@ class CutCertificate:
             self._raise_by_average(kept, weights)
             length = norm(slope)
             wanted = region.radius / length if length > 0.0 else math.inf
-            closed = not best.value - self.lower_bound < (1.0 - WORTH_TIGHTENING) * gap
-            if closed and wanted <= 2.0 * step:
-                return
+            if not self._closed_more(best, gap) and wanted <= 2.0 * step:
+                break
             step = min(max(wanted, 0.1 * step), 100.0 * step, LONGEST_STEP)
+        if region.is_ball and region.penalty is None and region.scaling is None:
+            self._sharpen(kept, best, weights)
+
+    def _closed_more(self, best: Evaluated, gap: float) -> bool:
+        """Return whether a round has closed enough of a gap for another one."""
+        return best.value - self.lower_bound < (1.0 - WORTH_TIGHTENING) * gap
+
+    def _sharpen(self, kept: CutMemory, best: Evaluated, weights: Vector) -> None:
+        """Go on to all digits that the slopes have, where those of their products do not do."""
+        radius, slope = self.region.radius, weights @ kept.slopes
+        below = np.maximum(best.value - kept.values_at(best.point), 0.0)
+        for _ in range(MOST_TIGHTENED):
+            gap, length = best.value - self.lower_bound, norm(slope)
+            if not 0.0 < length < CANCELLED * float(weights @ kept.lengths):
+                return
+            linear = below * (length / radius)
+            weights = SharpAverage(kept.slopes, linear, weights).improve()
+            self._raise_by_average(kept, weights)
+            slope = weights @ kept.slopes
+            if not self._closed_more(best, gap) and norm(slope) > 0.5 * length:
+                return
 
     def lowest(
         self, center: Center, step: float, programme: CutProgramme | None = None

@@ -27,6 +27,7 @@ from accelegrad.rules.cut_model import Center, CutModel
 from accelegrad.rules.distance import check_radius, distance, smallest_radius
 from accelegrad.rules.distance_free import DistanceFreeAcceleGrad
 from accelegrad.rules.quasi_newton import MOST_TRIALS, End, LineSearch, Pairs
+from accelegrad.rules.spectral import Spectral
 
 # The recipe and its constants were measured on 35 functions, smooth and not, in 2 to 2000
 # dimensions; `accelegrad bench --functions` compares methods on others.
@@ -109,6 +110,7 @@ class BundleState(NamedTuple):
     pairs: Pairs
     insurance: Any  # AcceleGrad's state
     insured_value: float  # the lowest value that AcceleGrad has found; inf: it cannot go on
+    spectral: Spectral = Spectral()
 
     @property
     def smooth(self) -> bool:
@@ -171,7 +173,9 @@ class Bundle(StepRule):
     same cuts and best point. Its share is such that the whole takes about twice its calls at most.
 
     With a feasible set or a penalty the model's minimiser is found by Newton's method on its dual,
-    with projections or proximal maps alone; no evaluation is spent on it.
+    with projections or proximal maps alone; no evaluation is spent on it. Where the model lacks
+    digits, spectral steps (Barzilai and Borwein's, projected or proximal) take its place while they
+    pay.
 
     Parameters
     ----------
@@ -334,10 +338,10 @@ class Bundle(StepRule):
             state = state._replace(step_size=first)
         trial, t = self._worthwhile(state)
         if trial.is_rough:
-            return self._insure(state, oracle)
+            return self._without_model(state, oracle)
         if not self._is_resolved(state, trial):
             done = state._replace(step_size=t, estimated_gap=trial.estimated_gap)
-            return self._insure(done, oracle)
+            return self._without_model(done, oracle)
         at, share = _finite_trial(
             oracle,
             lambda share: (
@@ -371,6 +375,27 @@ class Bundle(StepRule):
             near = distance(at.point, state.center) < self._reach(state, 0.0)
             moved = moved._replace(step_size=LARGEST_GROWTH * t if near else t, counts=counts)
         return moved, at
+
+    def _without_model(self, state: BundleState, oracle: Recorder) -> tuple[BundleState, Evaluated]:
+        """Do a step where the model tells nothing: a spectral one with a set or a term, if it pays.
+
+        It may be the last digits that the model lacks. AcceleGrad's share stays what it is to be.
+        """
+        spectral = state.spectral
+        if self._plain or spectral.waits:
+            waited = spectral if self._plain else spectral.waited()
+            return self._insure(state._replace(spectral=waited), oracle)
+        seen = float(state.curvature[-1]) if state.curvature.size else state.step_size
+        spectral = spectral.begun(state.center, state.gradient, seen)
+        try:
+            at = oracle(self._model(state.cuts).feasible(spectral.target, spectral.length))
+        except NonFiniteError:
+            return self._insure(state._replace(spectral=spectral.given_up()), oracle)
+        counts = state.counts._replace(in_turn=0)
+        following = state._replace(spectral=spectral.after(at), counts=counts)
+        if at.value < state.value:
+            following = self._centred(following, at, paired=False)
+        return following, at
 
     def _worthwhile(self, state: BundleState) -> tuple[Trial, float]:
         """Return a trial and its step; a longer one than before, where it promises too little.

@@ -104,6 +104,11 @@ class CutMemory:
         return self._numbers[: self.count, LEVEL]
 
     @property
+    def lengths(self) -> Vector:
+        """The lengths of the slopes."""
+        return self._numbers[: self.count, LENGTH]
+
+    @property
     def last_weights(self) -> Vector:
         """The weights of the last combination."""
         return self._numbers[: self.count, WEIGHT]

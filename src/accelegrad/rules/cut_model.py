@@ -119,14 +119,14 @@ class CutModel(NamedTuple):
 
     def _dual(self, center: Center, step: float, weights: Vector) -> DualPoint:
         target = center.point - step * (weights @ self.cuts.slopes)
-        point = self._feasible(target, step)
+        point = self.feasible(target, step)
         term = 0.0 if self.term is None else float(self.term(point))
         values = self.cuts.values_at(point)
         offset = point - center.point
         value = float(weights @ values) + term + float(offset @ offset) / (2.0 * step)
         return DualPoint(weights, target, point, term, values, value)
 
-    def _feasible(self, target: Vector, step: float) -> Vector:
+    def feasible(self, target: Vector, step: float) -> Vector:
         """Return the point of the set, or the prox, nearest to a target."""
         point = target if self.prox is None else self.prox(target, step)
         return point if self.project is None else self.project(point)
@@ -163,5 +163,5 @@ class CutModel(NamedTuple):
         for row, slope in zip(moved, slopes, strict=True):
             length = math.sqrt(float(slope @ slope)) or 1.0
             share = DIFFERENCE * size / length
-            row[:] = (self._feasible(at.target + share * slope, step) - at.point) / share
+            row[:] = (self.feasible(at.target + share * slope, step) - at.point) / share
         return moved

@@ -1,0 +1,83 @@
+"""The best average of cuts to all digits: its conditions, degenerate slopes, and what it proves."""
+
+import numpy as np
+import pytest
+
+import accelegrad as ag
+from accelegrad.lab.functions.suite import SUITE
+from accelegrad.proofs.sharp_average import DEPENDENT, WORTH_ENTERING, SharpAverage
+
+UNIT = float(np.finfo(float).eps)
+
+
+def slopes_and_numbers(kind, rng):
+    """Return slopes, one a row, and the numbers of the linear term."""
+    n, d = int(rng.integers(2, 30)), int(rng.integers(2, 40))
+    A, e = rng.standard_normal((n, d)), rng.exponential(size=n) * (rng.random(n) < 0.8)
+    if kind == "dependent":
+        A = A[:, :2] @ rng.standard_normal((2, d))
+    elif kind == "equal":
+        A = A[rng.integers(0, 1 + n // 3, n)]
+    elif kind == "nearly equal":
+        A, e = A[:1] + 1e-7 * A, 1e-7 * e
+    elif kind == "two bunches":
+        A, e = np.where(rng.random((n, 1)) < 0.5, 1.0, -1.0) * A[:1] + 1e-7 * A, 1e-14 * e
+    elif kind == "some zero":
+        A[rng.random(n) < 0.4] = 0.0
+    elif kind == "one dimension":
+        A = A[:, :1]
+    elif kind == "one cut":
+        A, e = A[:1], e[:1]
+    elif kind == "no linear term":
+        e[:] = 0.0
+    return A, e
+
+
+KINDS = (
+    *("plain", "dependent", "equal", "nearly equal", "two bunches", "some zero", "one dimension"),
+    *("one cut", "no linear term"),
+)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_cut_lowers_the_sum_any_more(kind, seed):
+    """It is convex, so that this makes the weights the best ones."""
+    rng = np.random.default_rng((seed, KINDS.index(kind)))
+    A, e = slopes_and_numbers(kind, rng)
+    begin = rng.random(len(e)) * (rng.random(len(e)) < 0.5)
+    begin[0] += 1.0
+    weights = SharpAverage(A, e, begin).improve()
+    assert (weights >= 0.0).all()
+    assert abs(weights.sum() - 1.0) <= 2 * len(e) * UNIT
+    slope = weights @ A
+    reduced = A @ slope + e
+    length, longest = np.linalg.norm(slope), np.linalg.norm(A, axis=1).max()
+    # A cut enters where it is worth this, unless it depends on others; and the sum of slopes is off
+    # by rounding of its terms.
+    lost = WORTH_ENTERING * length**2 + DEPENDENT * longest * length
+    lost += 4 * len(e) * UNIT * (longest**2 + e.max())
+    assert reduced.min() >= weights @ reduced - lost
+
+
+def test_a_sum_that_cancels_has_all_its_digits():
+    """Cuts of max(|x_1|) + a parabola, next to the minimiser: products hold 1e-14 of squares."""
+    rng = np.random.default_rng(0)
+    A = np.repeat([[1.0], [-1.0]], 10, axis=0) * np.eye(1, 6) + 1e-7 * rng.standard_normal((20, 6))
+    shares = rng.dirichlet(np.ones(19))
+    A[19] = -(shares @ A[:19]) / 0.5  # half of it and half of the others add up to zero
+    weights = SharpAverage(A, np.zeros(20), np.eye(1, 20)[0]).improve()
+    # rounding of twenty terms
+    assert np.linalg.norm(weights @ A) <= 20 * UNIT * np.linalg.norm(A, axis=1).max()
+
+
+@pytest.mark.parametrize(
+    ("name", "proved", "minimum"),
+    [("chained-cb3-two", 3e-10, 198.0), ("l1hilb", 1e-10, 0.0), ("mxhilb", 5e-9, 0.0)],
+)
+def test_curved_kinks_are_proved_to_the_last_digits(name, proved, minimum):
+    """From products of slopes alone 2e-6, 2e-7 and 9e-8 were proved."""
+    function = SUITE[name].build()
+    result = ag.minimize(function.fun, function.x0, max_iter=500)
+    assert result.gap <= proved
+    assert result.lower_bound <= minimum
