@@ -16,7 +16,7 @@ from accelegrad.errors import Vector
 from accelegrad.rules.base import Evaluated
 
 #: Steps are worth it while the shortest movement, relative to its length, falls to this share
-#: within so many steps: on the smooth functions of the suite it falls to a hundredth or less.
+#: within so many steps; chosen.
 WORTH, PATIENCE = 0.5, 30
 #: It is never this many times the shortest so far where they converge.
 LOST = 1e4
