@@ -439,9 +439,10 @@ def compare_models(first: Any, second: Any, how: str) -> None:
         same = np.array_equal(first.classes_, second.classes_)
         assert same, f"{how}: classes {first.classes_} in place of {second.classes_}"
     largest = max(1.0, float(np.abs(second.coef_).max()))
-    # The numbers are the same; sparse sums may be taken in another order.
+    # The numbers are the same; sparse sums may be taken in another order, and twenty quasi-Newton
+    # steps make some millions of the rounding. A number that was misread differs in its digits.
     error = float(np.abs(first.coef_ - second.coef_).max())
-    assert error <= 1e-9 * largest, f"{how}: coefficients differ by {error}"
+    assert error <= 1e-6 * largest, f"{how}: coefficients differ by {error}"
 
 
 def check(seed: int) -> None:
