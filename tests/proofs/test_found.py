@@ -228,3 +228,18 @@ def test_the_value_of_an_elastic_net_does_not_vanish_with_a_square():
         max_iter=1,
     )
     assert found.fun == penalty.value(found.x)
+
+
+def test_a_projection_from_very_far_lies_in_the_polyhedron():
+    """What rounding of x leaves after two rounds was accepted, though 1e31 leaves a half."""
+    A = np.array([[1.0, 0.0], [1.0, 1.0], [0.0, 1.0], [-1.0, 1.0]])
+    lower = np.array([-0.5872373118722226, 0.916982641638015, -np.inf, -np.inf])
+    upper = np.array([-0.5872373118722226, 0.9214840178447684, 2.9647, 3.067])
+    bounds = np.array([-0.72, 0.26]), np.array([-0.5, 1.51])
+    chosen = ag.Polyhedron(A, lower, upper, bounds)
+    for x in ([9.0861e28, -1.8893e31], [-3e60, 2e75], [1e99, -1e99]):
+        point = chosen.project(np.array(x))
+        row = A @ point
+        assert (row >= lower - 1e-12).all()
+        assert (row <= upper + 1e-12).all()
+        assert (np.clip(point, *bounds) == point).all()
