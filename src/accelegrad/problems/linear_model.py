@@ -265,6 +265,26 @@ class LinearModel:
         X = self.X[rows] if self._is_sparse else np.take(self.X, rows, axis=0)
         return self._of_data(X, self.y[rows], weights, row_shares(weights, rows.size), l2)
 
+    def of_columns(self, columns: Any, l2: float) -> LinearModel:
+        """Return a model of some columns, which are copied but not checked again.
+
+        Parameters
+        ----------
+        columns : array of int or None
+            Their numbers; None: all of them, which are not copied.
+        l2 : float
+            The weight of the l2 term.
+        """
+        if columns is None:
+            other = copy(self)
+            other.l2, other._proved = l2, {}
+            return other
+        X = self.X[:, columns]
+        other = self._of_data(X, self.y, self.sample_weight, self.shares, l2)
+        other.n_features = int(columns.size)
+        other.n_parameters = other.n_features + self.fit_intercept
+        return other
+
     def _of_data(
         self, X: Any, y: Vector, weights: Vector | None, shares: Vector, l2: float
     ) -> LinearModel:
@@ -285,6 +305,7 @@ class LinearModel:
         self._readable = kernels.readable(X)
         self._pairs_per_row: float | None = None
         self._column_squares: Vector | None = None
+        self._gram_of_columns: Matrix | None = None
         self._rounding: DataRounding | None = None
         self._proved: dict[str, Any] = {}  # what `dual` keeps
         self._kernel_data: one_pass_gradient.Data | None = None
@@ -355,6 +376,12 @@ class LinearModel:
         by_pairs = self.storage.is_faster_by_pairs(self.n_parameters)
         parts = self.kernel_data().matrix if by_pairs else None
         return gram_matrix(self.X, rows, weights, intercept=self.fit_intercept, pairs_of=parts)
+
+    def gram_of_columns(self) -> Matrix:
+        """Return sum_i p_i a_i a_i', found at the first call: least squares are this everywhere."""
+        if self._gram_of_columns is None:
+            self._gram_of_columns = self._gram(None, self.shares)
+        return self._gram_of_columns
 
     def column_squares(self) -> Vector:
         """Return sum_i p_i x_ij^2 for the columns of X, found at the first call."""

@@ -27,6 +27,9 @@ from accelegrad.proofs.null_space import AllRows, DualBounds, NullSpace, obstacl
 #: how many times the step grows by a factor of 8: from 1e-6 to 3e8 times that size.
 _FIRST_SHIFT, _FARTHER, _BRACKET_TRIALS = 1e-6, 8.0, 16
 
+#: Slopes whose sum is at most this share of the sum of their sizes are balanced, up to rounding.
+BALANCED = 1e-13
+
 
 class ModelDual:
     """Lower bounds of a linear model's minimum, with a penalty and a constraint where given.
@@ -103,14 +106,35 @@ class ModelDual:
         """
         if self.needs_null_space:
             return self.without_terms("dual_value_by").at(known.derivatives)
-        if self.model.fit_intercept:
-            bound = 0.0
-            for theta in self._slopes_with_intercept(known):
-                bound = max(bound, self.bound(theta, least=bound))
-            return bound
-        l2, w = known.model.l2, known.w
-        combination = known.gradient - l2 * w
+        if self._is_balanced(known.derivatives):
+            return self._as_they_are(known)
+        bound = 0.0
+        for theta in self._slopes_with_intercept(known):
+            bound = max(bound, self.bound(theta, least=bound))
+        return bound
+
+    def by_balanced(self, known: ModelPoint) -> float:
+        """Return the bound by the slopes at a point, one side of them scaled down where need be.
+
+        It costs a product with the data, and none where they are balanced.
+        """
+        if self._is_balanced(known.derivatives):
+            return self._as_they_are(known)
+        return self.bound(self.balanced(known.derivatives))
+
+    def _as_they_are(self, known: ModelPoint) -> float:
+        """Return the bound by the slopes at a point, whose combination the gradient has."""
+        l2, d = known.model.l2, self.model.n_features
+        w = known.w[:d]
+        combination = known.gradient[:d] - l2 * w
         return self.bound(known.derivatives, combination, slack=growth(0) * l2 * np.abs(w))
+
+    def _is_balanced(self, theta: Vector) -> bool:
+        """Return whether no intercept, or next to nothing of it, is left in the slopes."""
+        if not self.model.fit_intercept:
+            return True
+        weighted = self.model.shares * theta
+        return abs(float(weighted.sum())) <= BALANCED * float(np.abs(weighted).sum())
 
     def at_slopes(self, theta: Vector, least: float = 0.0) -> float:
         """Return the bound by given slopes, or by balanced ones near them."""
