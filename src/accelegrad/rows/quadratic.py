@@ -109,19 +109,19 @@ def _minimum(matrix: Matrix, slope: Vector, limits: Limits, start: Vector) -> Mi
     """Return the minimum for a matrix with ones on the diagonal."""
     l1, lower, upper = limits
     kinked = l1 > 0.0
+    # The ends of the piece on either side of 0.
+    above = np.where(kinked, np.maximum(lower, 0.0), lower)
+    below = np.where(kinked, np.minimum(upper, 0.0), upper)
     u, r, fallen, shift = start, slope, 0.0, LEAST_SHIFT
     steepest = float(np.abs(slope).max() + l1.max())
     for _ in range(MOST_STEPS):
         # The side of 0 that a coordinate is on, or goes to.
-        signs = np.where(u == 0.0, np.where(r < 0.0, 1.0, -1.0), np.sign(u))
-        slopes = r + l1 * signs
-        low = np.where(kinked & (signs > 0.0), np.maximum(lower, 0.0), lower)
-        high = np.where(kinked & (signs < 0.0), np.minimum(upper, 0.0), upper)
+        signs = np.copysign(1.0, np.where(u == 0.0, -r, u))
+        rises = signs > 0.0
+        slopes, low, high = r + l1 * signs, np.where(rises, above, lower), np.where(rises, upper, below)
         least = SLOPE_ROUNDING * UNIT * (steepest + float(np.abs(u).sum()))
-        at_low, at_high = u <= low, u >= high
-        stays = (at_low & (slopes >= -least)) | (at_high & (slopes <= least))
-        free = _few(~stays, at_low | at_high, slopes)
-        if free.size == 0 or np.abs(slopes[free]).max() <= least:
+        free = _free(slopes, u <= low, u >= high, least)
+        if free.size == 0:
             break
         move = _newton_step(matrix, slopes, free, shift)
         found = _stopped_at_kinks(matrix, slopes, u, move, free, low, high)
@@ -135,16 +135,27 @@ def _minimum(matrix: Matrix, slope: Vector, limits: Limits, start: Vector) -> Mi
     return Minimum(u, fallen)
 
 
-def _few(movable: Any, at_kink: Any, slopes: Vector) -> Any:
-    """Return which coordinates move: those between kinks, and the steepest of those at kinks."""
-    free = np.flatnonzero(movable)
-    most = max(MOST_RELEASED, at_kink.size - int(np.count_nonzero(at_kink)))
-    leaving = at_kink[free]
-    excess = int(np.count_nonzero(leaving)) - most
+def _free(slopes: Vector, at_low: Any, at_high: Any, least: float) -> Any:
+    """Return which coordinates move; none at the minimum, where slopes are at most `least`.
+
+    They are those between kinks, and the steepest of those that would fall from a kink. The latter
+    wait while one of the former is steeper than all of them.
+    """
+    falls = np.where(at_low, -slopes, np.where(at_high, slopes, np.abs(slopes)))
+    at_kink = at_low | at_high
+    leaving = falls * at_kink
+    steepest, steep = float(leaving.max()), float((falls - leaving).max())
+    if max(steepest, steep) <= least:
+        return np.empty(0, dtype=np.intp)
+    if steepest < steep or steepest <= least:
+        return np.flatnonzero(~at_kink)
+    free = np.flatnonzero(~at_kink | (leaving > least))
+    most = max(MOST_RELEASED, slopes.size - int(np.count_nonzero(at_kink)))
+    excess = int(np.count_nonzero(leaving[free] > least)) - most
     if excess <= 0:
         return free
-    steep = np.where(leaving, np.abs(slopes[free]), np.inf)
-    return np.sort(free[np.argpartition(steep, excess)[excess:]])
+    order = np.where(at_kink[free], leaving[free], np.inf)
+    return np.sort(free[np.argpartition(order, excess)[excess:]])
 
 
 def _newton_step(matrix: Matrix, slopes: Vector, free: Any, shift: float) -> Vector:
