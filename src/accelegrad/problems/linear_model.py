@@ -268,6 +268,8 @@ class LinearModel:
     def of_columns(self, columns: Any, l2: float) -> LinearModel:
         """Return a model of some columns, which are copied but not checked again.
 
+        It uses kernels only where this one does.
+
         Parameters
         ----------
         columns : array of int or None
@@ -278,11 +280,13 @@ class LinearModel:
         if columns is None:
             other = copy(self)
             other.l2, other._proved = l2, {}
-            return other
-        X = self.X[:, columns]
-        other = self._of_data(X, self.y, self.sample_weight, self.shares, l2)
-        other.n_features = int(columns.size)
-        other.n_parameters = other.n_features + self.fit_intercept
+        else:
+            X = self.X[:, columns]
+            other = self._of_data(X, self.y, self.sample_weight, self.shares, l2)
+            other.n_features = int(columns.size)
+            other.n_parameters = other.n_features + self.fit_intercept
+        if not self._has_kernel:  # then some columns are not worth compiling one
+            other._readable, other._pairs_per_row = None, None
         return other
 
     def _of_data(

@@ -26,6 +26,9 @@ from accelegrad.run.oracle import QUIET, Evaluation
 FEW_COLUMNS = 100
 #: Of more, those that are not at a kink, and as many others as that, but this many at least.
 FEWEST_ADDED = 100
+#: Columns are copied for a model, and used again while they are at most this many times as many as
+#: are wanted.
+KEPT_COLUMNS = 2
 #: The most columns that move at a time: a matrix of their curvature takes 72 MB.
 MOST_COLUMNS = 3000
 #: A bound that leaves at most this many times the wanted gap is worth a better one.
@@ -48,7 +51,7 @@ class PenalisedOracle(RowOracle):
 
     needs_rows_in_memory = True
     changed = False
-    saved = (*RowOracle.saved, "_seed")
+    saved = (*RowOracle.saved, "_seed", "_kept")
     model: LinearModel
 
     def __init__(
@@ -68,6 +71,7 @@ class PenalisedOracle(RowOracle):
             np.broadcast_to(np.asarray(terms.l1, dtype=np.float64), d), terms.lower, terms.upper
         )
         self._latest: list[Evaluation] = []  # the last two
+        self._kept: Any = np.empty(0, dtype=np.intp)  # the columns of the last model
         self._part: tuple[Any, LinearModel] | None = None  # some columns, and the model of them
         self._matrix: Matrix | None = None  # its curvature, where that is the same everywhere
 
@@ -158,16 +162,25 @@ class PenalisedOracle(RowOracle):
         left = np.where(w > lower, g - np.where(w > 0.0, -l1, l1), 0.0)
         steepness = np.maximum(np.maximum(right, left), 0.0)
         between = ~kink & (w > lower) & (w < upper)
-        moving = int(np.count_nonzero(between))
-        most = min(moving + max(FEWEST_ADDED, moving), MOST_COLUMNS)
-        if d <= most:
-            return None
-        with np.errstate(divide="ignore", invalid="ignore"):
-            gain = np.where(steepness > 0.0, steepness / np.sqrt(self._curvatures), 0.0)
-        if moving <= MOST_COLUMNS:
-            gain[between] = np.inf
-        best = np.argpartition(gain, d - most)[d - most :]
-        return np.sort(best[gain[best] > 0.0])
+        moving = np.flatnonzero(between)
+        others = np.flatnonzero(~between & (steepness > 0.0))
+        most = min(max(FEWEST_ADDED, moving.size), max(MOST_COLUMNS - moving.size, 0))
+        if moving.size > MOST_COLUMNS:
+            moving, others, most = others[:0], np.flatnonzero(steepness > 0.0), MOST_COLUMNS
+        if others.size > most:
+            # How far a column alone would let the function fall.
+            gain = steepness[others] ** 2 / self._curvatures[others]
+            others = others[np.argpartition(gain, others.size - most)[others.size - most :]]
+        return self._with_kept(np.sort(np.concatenate([moving, others])))
+
+    def _with_kept(self, chosen: Any) -> Any:
+        """Return the columns of the last model, if these are among them and not much fewer."""
+        kept = self._kept
+        few = kept.size <= KEPT_COLUMNS * max(chosen.size, FEWEST_ADDED)
+        if few and np.isin(chosen, kept, assume_unique=True).all():
+            return kept
+        self._kept = chosen
+        return chosen
 
     @property
     def _curvatures(self) -> Vector:
@@ -179,8 +192,7 @@ class PenalisedOracle(RowOracle):
         kept = self._part
         if kept is not None and (kept[0] is columns or np.array_equal(kept[0], columns)):
             return kept[1]
-        plain = columns is None and self.terms.l2 == self.model.l2
-        part = self.model if plain else self.model.of_columns(columns, self.terms.l2)
+        part = self.model.of_columns(columns, self.terms.l2)
         self._part, self._matrix = (columns, part), None
         return part
 
@@ -194,9 +206,7 @@ class PenalisedOracle(RowOracle):
 
     def _least_squares_matrix(self, part: LinearModel) -> Matrix:
         if self._matrix is None:
-            # Kept with the model, for other terms.
-            source = self.model if part.n_features == self.model.n_features else part
-            matrix = source.gram_of_columns().copy()
+            matrix = part.gram_of_columns().copy()
             ends = np.arange(part.n_features)
             matrix[ends, ends] += part.l2
             self._matrix = matrix
