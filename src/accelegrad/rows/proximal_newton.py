@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -19,6 +18,8 @@ from accelegrad.rules.base import Array, Evaluated, Step, StepRule
 
 #: After this many steps in a row that gain nothing, rounding hides any further fall.
 MOST_IDLE = 3
+#: A step of which less than this can be done was much too long.
+SHORT = 0.05
 
 
 class Aim(NamedTuple):
@@ -58,7 +59,6 @@ class ProximalNewtonState(NamedTuple):
 
     iteration: int
     point: Array
-    number: int  # of the samples of rows so far
     caution: float  # of the next model, from 0 to 1
     idle: int  # steps in a row that gained nothing
     step_size: float
@@ -95,28 +95,59 @@ class ProximalNewton(StepRule):
 
     def init(self, x0: Array) -> ProximalNewtonState:
         """Return the state before the first step."""
-        return ProximalNewtonState(0, x0, 0, 1.0, 0, 0.0)
+        return ProximalNewtonState(0, x0, 1.0, 0, 0.0)
 
     def step(self, state: ProximalNewtonState, oracle: Composite) -> Step:  # type: ignore[override]
         """Go to the minimum of the model, or as far towards it as the sum falls."""
-        number = state.number + 1
-        aim = oracle.aim(state.point, number, state.caution)
-        trial, share = oracle(aim.target), 1.0
-        if not self._acceptable(aim, trial.value, 1.0):
-            share = self._share(state.point, aim, oracle)
-            trial = oracle(state.point + share * (aim.target - state.point))
-        idle = state.idle + 1 if self._gains_nothing(aim, trial) else 0
+        aim, trial, share, caution = self._tried(state, oracle)
+        known = oracle.original(trial)
+        idle = state.idle + 1 if aim.value <= trial.value and not oracle.changed else 0
         if idle > MOST_IDLE:
             raise LineSearchError("the value falls no further: rounding has the last word.")
         moved = ProximalNewtonState(
             state.iteration + 1,
             trial.point,
-            0 if oracle.changed else number,
-            self._caution(state.caution, share),
+            1.0 if oracle.changed else self._next_caution(caution, share),
             idle,
             share,
         )
-        return Step(moved, oracle.original(trial), 0.0)
+        return Step(moved, known, 0.0)
+
+    def _tried(
+        self, state: ProximalNewtonState, oracle: Composite
+    ) -> tuple[Aim, Evaluated, float, float]:
+        """Return the model's minimum, the point to go to, how much of the way it is, the caution.
+
+        A step that is much too long comes from curvature that is much too small: then a model with
+        more caution takes its place, if there is one.
+        """
+        point, number, caution = state.point, state.iteration + 1, state.caution
+        while True:
+            aim = oracle.aim(point, number, caution)
+            trial, share = oracle(aim.target), 1.0
+            while not self._acceptable(aim, trial.value, share):
+                shorter = self._shorter(point, aim, oracle, SHORT if caution < 1.0 else 0.0)
+                if shorter == 0.0:
+                    break
+                share = min(shorter, 0.5 * share)
+                trial = oracle(point + share * (aim.target - point))
+            else:
+                return aim, trial, share, caution
+            caution = self._next_caution(caution, 0.0)
+
+    def _shorter(self, point: Array, aim: Aim, oracle: Composite, least: float) -> float:
+        """Return how much of a step that is too long to do; 0 if less than `least`."""
+        share = 0.5
+        while share >= least:
+            if share <= SHORTEST_STEP:
+                raise LineSearchError(
+                    "the value falls no further towards the minimum of the model: rounding has the "
+                    "last word."
+                )
+            if self._acceptable(aim, oracle.value_between(point, aim.target, share), share):
+                return share
+            share *= 0.5
+        return 0.0
 
     def _acceptable(self, aim: Aim, value: float, share: float) -> bool:
         """Return whether the value falls as it should; where the fall is rounding, it need not."""
@@ -124,22 +155,7 @@ class ProximalNewton(StepRule):
         allowed = rounding if aim.fall <= rounding else -DESCENT * share * aim.fall
         return value <= aim.value + allowed
 
-    def _gains_nothing(self, aim: Aim, trial: Evaluated) -> bool:
-        return aim.value < math.inf and not trial.value < aim.value
-
-    def _share(self, point: Array, aim: Aim, oracle: Composite) -> float:
-        """Return how much of a step that is too long to do."""
-        share = 0.5
-        while share > SHORTEST_STEP:
-            if self._acceptable(aim, oracle.value_between(point, aim.target, share), share):
-                return share
-            share *= 0.5
-        raise LineSearchError(
-            "the value falls no further towards the minimum of the model: rounding has the last "
-            "word."
-        )
-
-    def _caution(self, caution: float, share: float) -> float:
+    def _next_caution(self, caution: float, share: float) -> float:
         """Return the caution of the next model: less, unless a step was too long."""
         if share < 1.0:
             return min(max(caution / BOLDER, WARNED), 1.0)

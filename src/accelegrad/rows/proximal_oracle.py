@@ -171,7 +171,10 @@ class PenalisedOracle(RowOracle):
             # How far a column alone would let the function fall.
             gain = steepness[others] ** 2 / self._curvatures[others]
             others = others[np.argpartition(gain, others.size - most)[others.size - most :]]
-        return self._with_kept(np.sort(np.concatenate([moving, others])))
+        chosen = np.sort(np.concatenate([moving, others]))
+        if not chosen.size:  # nothing but an intercept moves
+            chosen = np.array([np.argmax(np.abs(g))])
+        return self._with_kept(chosen)
 
     def _with_kept(self, chosen: Any) -> Any:
         """Return the columns of the last model, if these are among them and not much fewer."""

@@ -142,6 +142,7 @@ def _free(slopes: Vector, at_low: Any, at_high: Any, least: float) -> Any:
     wait while one of the former is steeper than all of them.
     """
     falls = np.where(at_low, -slopes, np.where(at_high, slopes, np.abs(slopes)))
+    falls[at_low & at_high] = 0.0  # between two kinks in one place
     at_kink = at_low | at_high
     leaving = falls * at_kink
     steepest, steep = float(leaving.max()), float((falls - leaving).max())
