@@ -162,16 +162,16 @@ def minimize(
     method : str or rule
         "auto", the default, is "bundle" for a function with exact values, unless a diameter or
         parameters of other methods are given; else "accelegrad", "unixgrad" for a constraint or
-        penalty with a numeric diameter; for a LinearModel whose dual gap gets tight, unless a
-        constraint, a penalty or `batch_size` is given, "accelegrad-newton", or "dual-ascent" where
-        there are more columns than rows (``result.reason`` says why; the table is
-        `accelegrad.choose.TABLE`). By name:
+        penalty with a numeric diameter; for a LinearModel whose dual gap gets tight, unless
+        `batch_size` is given, "accelegrad-newton", "dual-ascent" where there are more columns than
+        rows, and with an l1 or elastic net penalty or a box "proximal-newton" (``result.reason``
+        says why; the table is `accelegrad.choose.TABLE`). By name:
         "bundle"; "accelegrad", "adagrad", "unixgrad", "diagonal" (AcceleGrad with one step size per
         coordinate), which need a diameter or find it; "u-dog", "a-dog", "dog", which never need
-        one; for a LinearModel "accelegrad-vr", whose iterations are epochs, "accelegrad-newton" and
-        "dual-ascent"; "universal", "universal-dual", "universal-fast" (these three need `epsilon`),
-        "linear-coupling" (needs `smoothness`), "subgradient" (needs `step_size`). Or a rule:
-        ``AcceleGrad(diameter=2.0)``.
+        one; for a LinearModel "accelegrad-vr", whose iterations are epochs, "accelegrad-newton",
+        "dual-ascent" and "proximal-newton"; "universal", "universal-dual", "universal-fast" (these
+        three need `epsilon`), "linear-coupling" (needs `smoothness`), "subgradient" (needs
+        `step_size`). Or a rule: ``AcceleGrad(diameter=2.0)``.
     diameter : "auto" or float
         "auto": nothing has to be known; see `DistanceFreeAcceleGrad` ("adagrad" then is `DoG`,
         "unixgrad" `UDoG`). What the problem itself says (a bounded feasible set, a LinearModel
@@ -545,8 +545,9 @@ def _certificate(
 ) -> Certificate:
     """Return what collects the proof.
 
-    `given` gives the model's bounds where a method has its own; `often` asks for expensive bounds more often, and far from the `goal` cheaper ones come less
-    often; `feasible` says whether all points are in the set.
+    `given` gives the model's bounds where a method has them; `often` asks for expensive bounds more
+    often, and far from the `goal` cheaper ones come less often; `feasible` says whether all points
+    are in the set.
     """
     if not judged:
         return Certificate(None, None)

@@ -94,7 +94,8 @@ def gram_matrix(
 def _is_faster_by_scipy(X: Any) -> bool:
     if isinstance(X, np.ndarray):
         return False
-    return SCIPY_PAIR * pairs_per_row(X) < X.shape[1] * (SPARSE_COPY + BLAS_PRODUCT * X.shape[1])
+    d = int(X.shape[1])
+    return SCIPY_PAIR * pairs_per_row(X) < d * (SPARSE_COPY + BLAS_PRODUCT * d)
 
 
 def _by_scipy(X: Any, rows: RowNumbers | None, weights: Vector) -> Matrix:

@@ -130,7 +130,9 @@ def _column_norms(X: Any, shares: Vector) -> Vector:
 def _largest_entries(X: Any, columns: Any) -> Vector:
     """Return the largest absolute value of some columns, or more where entries are in pieces."""
     if hasattr(X, "chunks"):
-        return np.asarray(np.max([_largest_entries(part, columns) for _, part in X.chunks()], axis=0))
+        return np.asarray(
+            np.max([_largest_entries(part, columns) for _, part in X.chunks()], axis=0)
+        )
     if isinstance(X, np.ndarray):
         some = X[:, columns]
         dense: Vector = np.maximum(some.max(axis=0), -some.min(axis=0)).astype(np.float64)

@@ -223,25 +223,23 @@ class PenalisedOracle(RowOracle):
         `matrix` is for these columns and the intercept, `gradient` and `point` are for all.
         """
         d, target = self.model.n_features, point.copy()
-        chosen: Any = slice(0, d) if columns is None else columns
+        places: Any = slice(0, d) if columns is None else columns
         limits = self._limits if columns is None else self._limits.at(columns)
-        if not self.model.fit_intercept:
-            found = box_minimum(matrix, gradient[chosen], limits, point[chosen])
-            target[chosen] = found.point
-            return Aim(target, found.fall, value)
-        if not self.terms.intercept_is_free:
+        free = self.model.fit_intercept and self.terms.intercept_is_free
+        if self.model.fit_intercept and not free:
             low, high = self.terms.intercept
-            added = Limits(*(np.append(*pair) for pair in zip(limits, (0.0, low, high))))
-            places = np.append(np.arange(d)[chosen], d)
-            found = box_minimum(matrix, gradient[places], added, point[places])
+            limits = limits.and_one(0.0, low, high)
+            places = np.append(np.arange(d)[places], d)
+        start, slopes = point[places], gradient[places]
+        if not free:
+            found = box_minimum(matrix, slopes, limits, start)
             target[places] = found.point
             return Aim(target, found.fall, value)
         sums, total, slope = matrix[:-1, -1], float(matrix[-1, -1]), float(gradient[-1])
         reduced = matrix[:-1, :-1] - np.outer(sums, sums / total)
-        found = box_minimum(reduced, gradient[chosen] - sums * (slope / total), limits, point[chosen])
-        moved = float(sums @ (found.point - point[chosen]))
-        target[chosen] = found.point
-        target[-1] = point[-1] - (slope + moved) / total
+        found = box_minimum(reduced, slopes - sums * (slope / total), limits, start)
+        target[places] = found.point
+        target[-1] = point[-1] - (slope + float(sums @ (found.point - start))) / total
         return Aim(target, found.fall + 0.5 * slope * (slope / total), value)
 
 

@@ -47,6 +47,12 @@ class Limits(NamedTuple):
         """Return those of some coordinates."""
         return Limits(self.l1[chosen], self.lower[chosen], self.upper[chosen])
 
+    def and_one(self, l1: float, lower: float, upper: float) -> Limits:
+        """Return them with those of a coordinate more."""
+        return Limits(
+            np.append(self.l1, l1), np.append(self.lower, lower), np.append(self.upper, upper)
+        )
+
     def in_units(self, units: Vector) -> Limits:
         """Return them for coordinates that are measured in these units."""
         return Limits(self.l1 * units, self.lower / units, self.upper / units)
@@ -118,7 +124,11 @@ def _minimum(matrix: Matrix, slope: Vector, limits: Limits, start: Vector) -> Mi
         # The side of 0 that a coordinate is on, or goes to.
         signs = np.copysign(1.0, np.where(u == 0.0, -r, u))
         rises = signs > 0.0
-        slopes, low, high = r + l1 * signs, np.where(rises, above, lower), np.where(rises, upper, below)
+        slopes, low, high = (
+            r + l1 * signs,
+            np.where(rises, above, lower),
+            np.where(rises, upper, below),
+        )
         least = SLOPE_ROUNDING * UNIT * (steepest + float(np.abs(u).sum()))
         free = _free(slopes, u <= low, u >= high, least)
         if free.size == 0:
