@@ -266,8 +266,13 @@ def test_a_start_at_the_minimum_stays():
     assert_allclose(again.x, first.x, atol=1e-10)
 
 
-def test_without_a_goal_a_run_ends_at_rounding():
-    result = ag.minimize(problem("logistic"), penalty=ag.L1(0.05), max_iter=500)
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+@pytest.mark.parametrize("intercept", [False, True])
+def test_without_a_goal_a_run_ends_at_rounding(loss, intercept):
+    model = problem(loss, fit_intercept=intercept)
+    result = ag.minimize(model, penalty=ag.L1(0.05), max_iter=500)
+    assert result.success
+    assert result.status == ag.Status.AT_ROUNDING
     assert result.nit < 50
     assert result.gap <= 1e-9 * result.fun
 

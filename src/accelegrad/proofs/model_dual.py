@@ -20,7 +20,14 @@ from accelegrad.errors import Vector, finite_vector
 from accelegrad.problems.linear_model import LinearModel, ModelPoint
 from accelegrad.problems.rounding import ROUNDED_UP, growth, pairwise_growth, slopes_norm
 from accelegrad.problems.squares import norm
-from accelegrad.proofs.fenchel import DataSums, Reach, SlopeSums, Terms, level
+from accelegrad.proofs.fenchel import (
+    MULTIPLE_ROUNDED_DOWN,
+    DataSums,
+    Reach,
+    SlopeSums,
+    Terms,
+    level,
+)
 from accelegrad.proofs.null_space import AllRows, DualBounds, NullSpace, obstacle, slopes_reaching
 
 #: Where the search for the best intercept begins, relative to the size of margins and targets, and
@@ -291,10 +298,21 @@ class ModelDual:
         model = self.model
         rounding = model.rounding_at(w, value)
         least = rounding.level + rounding.value
+        if self.terms.has_l1 and self.terms.l2 == 0.0:
+            # Slopes are scaled down until the l1 term holds them, whatever rounding has done.
+            off = model.rounding.combination(slopes_norm(model.loss, value))
+            with np.errstate(divide="ignore"):
+                shares = np.where(self._is_held, 0.0, off / self.terms.l1)
+            least += (float(shares.max()) + 1.0 - MULTIPLE_ROUNDED_DOWN) * value
         if model.fit_intercept:
             mean = pairwise_growth(model.n_samples) * slopes_norm(model.loss, value)
             least += mean * self.reach().intercept
         return least
+
+    @property
+    def _is_held(self) -> Any:
+        """Which weights have two ends."""
+        return np.isfinite(self.terms.lower) & np.isfinite(self.terms.upper)
 
     def distance_bound(self, x0: Vector) -> float:
         """Return a bound of the distance from x0 to the minimiser: `LinearModel.distance_bound`."""

@@ -18,7 +18,13 @@ from accelegrad.rows.curvature import Costs, second_derivative_matrix
 from accelegrad.rows.proximal_newton import Aim
 from accelegrad.rows.quadratic import Limits, box_minimum
 from accelegrad.rows.row_oracle import Goal, RowOracle, rows_in_memory
-from accelegrad.rows.smoothing import first_smoothing, shrunk_smoothing, smoothing_gap
+from accelegrad.rows.smoothing import (
+    LARGEST_SHRINK,
+    NEGLIGIBLE_GAP,
+    first_smoothing,
+    shrunk_smoothing,
+    smoothing_gap,
+)
 from accelegrad.run.oracle import QUIET, Evaluation
 
 # Chosen; benchmarks/penalised.py times the whole method.
@@ -31,6 +37,8 @@ FEWEST_ADDED = 100
 KEPT_COLUMNS = 2
 #: The most columns that move at a time: a matrix of their curvature takes 72 MB.
 MOST_COLUMNS = 3000
+#: A step that gains at most this share of the wanted gap gains next to nothing.
+SETTLED = 1e-3
 #: A bound that leaves at most this many times the wanted gap is worth a better one.
 PROMISING = 10.0
 
@@ -71,6 +79,7 @@ class PenalisedOracle(RowOracle):
             np.broadcast_to(np.asarray(terms.l1, dtype=np.float64), d), terms.lower, terms.upper
         )
         self._latest: list[Evaluation] = []  # the last two
+        self._before = math.nan  # the value at the point of the last model, infinite if not known
         self._kept: Any = np.empty(0, dtype=np.intp)  # the columns of the last model
         self._part: tuple[Any, LinearModel] | None = None  # some columns, and the model of them
         self._matrix: Matrix | None = None  # its curvature, where that is the same everywhere
@@ -86,10 +95,27 @@ class PenalisedOracle(RowOracle):
     def original(self, evaluation: Evaluation) -> Evaluation:
         """Return the evaluation with a lower bound of the minimum."""
         with np.errstate(**QUIET):
-            value = evaluation.value
-            bound = best_bound(self.dual, self._known(evaluation), value, self.goal(value))
+            at, value = self._known(evaluation), evaluation.value
+            goal = self.goal(value)
+            bound = best_bound(self.dual, at, value, goal)
+            if value - bound > goal > 0.0 and self.is_settled(value, goal):
+                bound = max(bound, self._bound_without_terms(at))
             evaluation.dual_value = bound
         return evaluation
+
+    def _bound_without_terms(self, at: RowPoint) -> float:
+        """Return a bound that may be proved where rounding is larger than the terms.
+
+        Without them the minimum is no larger, and where they are weak it is near.
+        """
+        return at.dual_value if self.model.has_dual_bound else 0.0
+
+    def is_settled(self, value: float, goal: float) -> bool:
+        """Return whether the last step gained next to nothing, beside the wanted gap.
+
+        A step of least squares, where all columns may move, leaves nothing to gain.
+        """
+        return self._before == math.inf or self._before - value <= SETTLED * goal
 
     def take_over(self, other: PenalisedOracle) -> None:
         """Take over what is known of another sum over the same rows: no pass over them."""
@@ -122,6 +148,7 @@ class PenalisedOracle(RowOracle):
 
     def aim(self, point: Vector, number: int, caution: float) -> Aim:
         """Return the minimum of the model around a point over the columns that may move."""
+        self._before = math.inf
         with np.errstate(**QUIET):
             if self._is_least_squares and number == 1 and self.model.n_features <= FEW_COLUMNS:
                 # What products of columns say suffices: no pass over the rows.
@@ -130,7 +157,7 @@ class PenalisedOracle(RowOracle):
                 gradient = part.combination(-part.y) + matrix @ point
                 return self._minimum(None, matrix, gradient, point, math.inf)
             evaluation = self._evaluation(point)
-            gradient = self._gradient(evaluation)
+            self._before, gradient = evaluation.value, self._gradient(evaluation)
             columns = self._chosen(point, gradient)
             part = self._columns(columns)
             matrix = self._curvature(part, self._known(evaluation), number, caution)
@@ -311,10 +338,6 @@ class SmoothedPenalisedOracle(RowOracle):
         """Evaluate the smooth sum."""
         return self.sum(point)
 
-    def exactly(self, point: Vector) -> Evaluation:
-        """Evaluate the sum itself."""
-        return super().exactly(point)
-
     def original(self, evaluation: Evaluation) -> Evaluation:
         """Return what is known of the sum itself where the smooth one was evaluated.
 
@@ -331,17 +354,19 @@ class SmoothedPenalisedOracle(RowOracle):
                 evaluation.point, at.value, late_gradient=self._late_gradient, model=at
             )
             known = self._finish(known)
-            bound = self._bound(smooth, known.value)
+            goal = self.goal(known.value)
+            bound = best_bound(self.dual, smooth, known.value, goal)
+            settled = self.sum.is_settled(evaluation.value, goal)
+            if known.value - bound > goal > 0.0 and settled and self.model.has_dual_bound:
+                bound = max(bound, at.dual_value_by(smooth))
             known.dual_value = bound
-            mu, goal = self.sum.model.loss.smoothing, self.goal(known.value)
+            mu = self.sum.model.loss.smoothing
             part, gap = smoothing_gap(at, smooth, mu), known.value - bound
             self._next_mu = shrunk_smoothing(mu, part, gap, goal, known.value)
+            if settled and gap > goal and part > NEGLIGIBLE_GAP * known.value:
+                self._next_mu = min(self._next_mu, mu / LARGEST_SHRINK)
         self.changed = self._next_mu != mu
         return known
-
-    def _bound(self, smooth: Any, value: float) -> float:
-        """Return the bound by the smooth sum's slopes."""
-        return best_bound(self.dual, smooth, value, self.goal(value))
 
 
 def best_bound(dual: ModelDual, at: Any, value: float, goal: float) -> float:
