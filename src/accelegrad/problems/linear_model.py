@@ -265,6 +265,12 @@ class LinearModel:
         X = self.X[rows] if self._is_sparse else np.take(self.X, rows, axis=0)
         return self._of_data(X, self.y[rows], weights, row_shares(weights, rows.size), l2)
 
+    def without_kernels(self) -> LinearModel:
+        """Return the same model, whose values and gradients come from plain code."""
+        other = copy(self)
+        other._readable, other._pairs_per_row, other._proved = None, None, {}
+        return other
+
     def of_columns(self, columns: Any, l2: float) -> LinearModel:
         """Return a model of some columns, which are copied but not checked again.
 
@@ -285,9 +291,8 @@ class LinearModel:
             other = self._of_data(X, self.y, self.sample_weight, self.shares, l2)
             other.n_features = int(columns.size)
             other.n_parameters = other.n_features + self.fit_intercept
-        if not self._has_kernel:  # then some columns are not worth compiling one
-            other._readable, other._pairs_per_row = None, None
-        return other
+        # Where the whole is not worth compiling kernels, some columns are not.
+        return other if self._has_kernel else other.without_kernels()
 
     def _of_data(
         self, X: Any, y: Vector, weights: Vector | None, shares: Vector, l2: float
@@ -309,7 +314,7 @@ class LinearModel:
         self._readable = kernels.readable(X)
         self._pairs_per_row: float | None = None
         self._column_squares: Vector | None = None
-        self._gram_of_columns: Matrix | None = None
+        self._of_data_alone: dict[str, Matrix] = {}  # shared by copies with another loss or l2 term
         self._rounding: DataRounding | None = None
         self._proved: dict[str, Any] = {}  # what `dual` keeps
         self._kernel_data: one_pass_gradient.Data | None = None
@@ -383,9 +388,9 @@ class LinearModel:
 
     def gram_of_columns(self) -> Matrix:
         """Return sum_i p_i a_i a_i', found at the first call: least squares are this everywhere."""
-        if self._gram_of_columns is None:
-            self._gram_of_columns = self._gram(None, self.shares)
-        return self._gram_of_columns
+        if "gram" not in self._of_data_alone:
+            self._of_data_alone["gram"] = self._gram(None, self.shares)
+        return self._of_data_alone["gram"]
 
     def column_squares(self) -> Vector:
         """Return sum_i p_i x_ij^2 for the columns of X, found at the first call."""

@@ -285,7 +285,9 @@ class ModelDual:
                 return loss + self.terms.penalty_value(weights)
         shifts = [0.0]
         if model.fit_intercept and not model.loss.classification:
-            shifts += [float(model.shares @ model.y), float(np.median(model.y))]
+            shifts.append(float(model.shares @ model.y))
+            if model.loss.lipschitz < np.inf:  # else the mean is about the best
+                shifts.append(float(np.median(model.y)))
         margins = np.zeros(model.n_samples)
         with np.errstate(over="ignore"):
             values = [model.shares @ model.loss.value(margins + b, model.y) for b in shifts]

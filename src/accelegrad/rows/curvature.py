@@ -66,9 +66,8 @@ class Factored:
 
 def cholesky_factor(matrix: Matrix) -> Matrix:
     """Return the Cholesky factor of a matrix that may be singular, up to rounding or a bit more."""
-    ends = np.arange(len(matrix))
     for shift in _SHIFTS:
-        matrix[ends, ends] += shift
+        matrix.flat[:: len(matrix) + 1] += shift
         factor: Matrix
         factor, failed = dpotrf(matrix, lower=1, clean=0)
         if not failed:

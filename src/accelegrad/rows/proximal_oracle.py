@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from accelegrad import kernels
 from accelegrad.errors import Vector
 from accelegrad.problems.gram import Matrix
 from accelegrad.problems.linear_model import LinearModel
@@ -39,6 +40,8 @@ KEPT_COLUMNS = 2
 MOST_COLUMNS = 3000
 #: A step that gains at most this share of the wanted gap gains next to nothing.
 SETTLED = 1e-3
+#: Data with fewer entries (20 MB) are read by plain code: the method takes few passes.
+LEAST_COMPILED = 2_500_000
 #: A bound that leaves at most this many times the wanted gap is worth a better one.
 PROMISING = 10.0
 
@@ -71,7 +74,7 @@ class PenalisedOracle(RowOracle):
         penalty: Penalty | None,
     ) -> None:
         super().__init__(model, rng, goal)
-        self.model, self.terms, self.penalty = rows_in_memory(model), terms, penalty
+        self.model, self.terms, self.penalty = soon_ready(model), terms, penalty
         self.dual = ModelDual(self.model, terms)
         self._seed = int(rng.integers(2**63))
         d = self.model.n_features
@@ -292,7 +295,7 @@ class SmoothedPenalisedOracle(RowOracle):
         penalty: Penalty | None,
     ) -> None:
         super().__init__(model, rng, goal)
-        self.model, self.terms, self.penalty = rows_in_memory(model), terms, penalty
+        self.model, self.terms, self.penalty = soon_ready(model), terms, penalty
         self.dual = ModelDual(self.model, terms)
         self._seed = int(rng.integers(2**63))
         self._smooth: PenalisedOracle | None = None
@@ -367,6 +370,13 @@ class SmoothedPenalisedOracle(RowOracle):
                 self._next_mu = min(self._next_mu, mu / LARGEST_SHRINK)
         self.changed = self._next_mu != mu
         return known
+
+
+def soon_ready(model: RowSum) -> LinearModel:
+    """Return the model, without kernels where its few passes would not make up for compiling."""
+    rows = rows_in_memory(model)
+    small = rows.storage.entries < LEAST_COMPILED and kernels.mode() == "auto"
+    return rows.without_kernels() if small else rows
 
 
 def best_bound(dual: ModelDual, at: Any, value: float, goal: float) -> float:

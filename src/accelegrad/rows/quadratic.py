@@ -171,10 +171,9 @@ def _free(slopes: Vector, at_low: Any, at_high: Any, least: float) -> Any:
 
 def _newton_step(matrix: Matrix, slopes: Vector, free: Any, shift: float) -> Vector:
     """Return the step of the free coordinates to the minimum of their quadratic."""
-    part = matrix.copy() if free.size == len(matrix) else matrix[np.ix_(free, free)]
+    part = matrix.copy() if free.size == len(matrix) else matrix[free][:, free]
     if shift > LEAST_SHIFT:
-        ends = np.arange(free.size)
-        part[ends, ends] += shift
+        part.flat[:: free.size + 1] += shift
     step: Vector = dpotrs(cholesky_factor(part), -slopes[free], lower=1, overwrite_b=1)[0]
     return step
 
