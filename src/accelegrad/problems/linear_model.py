@@ -395,7 +395,10 @@ class LinearModel:
     def column_squares(self) -> Vector:
         """Return sum_i p_i x_ij^2 for the columns of X, found at the first call."""
         if self._column_squares is None:
-            self._column_squares = column_squares(self.X, self.shares)
+            if "gram" in self._of_data_alone:
+                self._column_squares = self._of_data_alone["gram"].diagonal()[: self.n_features]
+            else:
+                self._column_squares = column_squares(self.X, self.shares)
         return self._column_squares
 
     def batch_gradient(self, w: npt.ArrayLike, seed: Any, size: int) -> Vector:

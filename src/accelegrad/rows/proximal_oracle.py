@@ -86,6 +86,9 @@ class PenalisedOracle(RowOracle):
         self._kept: Any = np.empty(0, dtype=np.intp)  # the columns of the last model
         self._part: tuple[Any, LinearModel] | None = None  # some columns, and the model of them
         self._matrix: Matrix | None = None  # its curvature, where that is the same everywhere
+        if self._is_least_squares and d <= FEW_COLUMNS:
+            # Now, so that the sizes of columns, which bounds take from it, are always the same.
+            self._least_squares_matrix(self._columns(None))
 
     # -- values and bounds -------------------------------------------------------------------------
 

@@ -310,7 +310,10 @@ def _options(settings: Settings, watch: Watch) -> dict[str, Any]:
 def _fit(problem: Problem, watch: Watch, result: OptimizeResult) -> Fit:
     """Judge the point that is kept: the result, or the one with the best score."""
     x = problem.nearest(result.x if watch.best is None else watch.best)
-    value, bound = problem.value(x), float(result.lower_bound)
+    # A model's run has judged its point in float64; others are judged here.
+    is_judged = x is result.x and isinstance(problem.model, LinearModel)
+    value = float(result.fun) if is_judged and math.isfinite(result.fun) else problem.value(x)
+    bound = float(result.lower_bound)
     radius, message = float(result.certified_radius), str(result.message)
     below = not value - bound >= -problem.rounding(value)
     refuted = below or _is_refuted(problem, x, result)
