@@ -314,8 +314,7 @@ class LinearModel:
         self._readable = kernels.readable(X)
         self._pairs_per_row: float | None = None
         self._column_squares: Vector | None = None
-        self._of_data_alone: dict[str, Matrix] = {}  # shared by copies with another loss or l2 term
-        self._rounding: DataRounding | None = None
+        self._of_data_alone: dict[str, Any] = {}  # shared by copies with another loss or l2 term
         self._proved: dict[str, Any] = {}  # what `dual` keeps
         self._kernel_data: one_pass_gradient.Data | None = None
 
@@ -390,7 +389,8 @@ class LinearModel:
         """Return sum_i p_i a_i a_i', found at the first call: least squares are this everywhere."""
         if "gram" not in self._of_data_alone:
             self._of_data_alone["gram"] = self._gram(None, self.shares)
-        return self._of_data_alone["gram"]
+        gram: Matrix = self._of_data_alone["gram"]
+        return gram
 
     def column_squares(self) -> Vector:
         """Return sum_i p_i x_ij^2 for the columns of X, found at the first call."""
@@ -491,9 +491,14 @@ class LinearModel:
     @property
     def rounding(self) -> DataRounding:
         """Bounds on the rounding of products with the data, found at the first call."""
-        if self._rounding is None:
-            self._rounding = DataRounding(self.X, self.shares, intercept=self.fit_intercept)
-        return self._rounding
+        shared = self._of_data_alone
+        if "rounding" not in shared:
+            known = self.column_squares() if "gram" in shared else None
+            shared["rounding"] = DataRounding(
+                self.X, self.shares, intercept=self.fit_intercept, squares=known
+            )
+        rounding: DataRounding = shared["rounding"]
+        return rounding
 
     @property
     def has_dual_bound(self) -> bool:

@@ -64,12 +64,16 @@ class DataRounding:
         The weights p_i of the rows.
     intercept : bool
         Whether rows have a 1 for an intercept besides.
+    squares : Vector, optional
+        sum_i p_i x_ij^2 for each column, where it is known, up to rounding.
     """
 
-    def __init__(self, X: Any, shares: Vector, *, intercept: bool) -> None:
+    def __init__(
+        self, X: Any, shares: Vector, *, intercept: bool, squares: Vector | None = None
+    ) -> None:
         self.n_samples, self.n_features = (int(size) for size in X.shape)
         #: the norms of the columns, rounded up
-        self.columns = _column_norms(X, shares)
+        self.columns = _column_norms(X, shares, squares)
         #: the norm of the data, without the intercept's column
         self.size = norm(self.columns)
         self._whole = math.hypot(self.size, float(intercept))
@@ -116,10 +120,11 @@ def slopes_norm(loss: Loss, mean_loss: float) -> float:
     return min(loss.lipschitz, smooth)
 
 
-def _column_norms(X: Any, shares: Vector) -> Vector:
+def _column_norms(X: Any, shares: Vector, squares: Vector | None) -> Vector:
     """Return the roots of sum_i p_i x_ij^2, rounded up."""
-    with np.errstate(over="ignore"):
-        squares = column_squares(X, shares)
+    if squares is None:
+        with np.errstate(over="ignore"):
+            squares = column_squares(X, shares)
     norms: Vector = (1.0 + 1e-3) * np.sqrt(squares)
     lost = np.flatnonzero(~((squares > 1e-200) & (squares < 1e200)))
     if lost.size:
