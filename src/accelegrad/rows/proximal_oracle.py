@@ -88,7 +88,8 @@ class PenalisedOracle(RowOracle):
         self._matrix: Matrix | None = None  # its curvature, where that is the same everywhere
         if self._is_least_squares and d <= FEW_COLUMNS:
             # Now, so that the sizes of columns, which bounds take from it, are always the same.
-            self._least_squares_matrix(self._columns(None))
+            with np.errstate(**QUIET):
+                self._least_squares_matrix(self._columns(None))
 
     # -- values and bounds -------------------------------------------------------------------------
 
