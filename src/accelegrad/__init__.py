@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from accelegrad.rows import (
         DualAscent,
         FinishedByNewton,
+        ProximalNewton,
         SketchedNewton,
         VarianceReducedAcceleGrad,
     )
@@ -78,6 +79,7 @@ __all__ = [
     "NuclearNorm",
     "Polyhedron",
     "Product",
+    "ProximalNewton",
     "Simplex",
     "SketchedNewton",
     "Status",
@@ -106,7 +108,9 @@ _HOMES = {
         "Affine Ball Box Halfspace L1Ball NonNegative Product Simplex WholeSpace"
     ),
     "accelegrad.problems.streamed_model": "StreamedModel",
-    "accelegrad.rows": "DualAscent FinishedByNewton SketchedNewton VarianceReducedAcceleGrad",
+    "accelegrad.rows": (
+        "DualAscent FinishedByNewton ProximalNewton SketchedNewton VarianceReducedAcceleGrad"
+    ),
     "accelegrad.rules": (
         "AcceleGrad AdaGrad ADoG Bundle DiagonalAcceleGrad DistanceFreeAcceleGrad "
         "DistanceFreeDiagonalAcceleGrad DoG LinearCoupling Subgradient UDoG "

@@ -6,6 +6,7 @@ from typing import NamedTuple, TypedDict
 
 from accelegrad.rows.dual_ascent import DualAscent
 from accelegrad.rows.newton import FinishedByNewton
+from accelegrad.rows.proximal_newton import ProximalNewton
 from accelegrad.rows.variance_reduced import VarianceReducedAcceleGrad
 from accelegrad.rules import (
     AcceleGrad,
@@ -29,6 +30,7 @@ from accelegrad.rules import (
 AUTO = "auto"
 NEWTON = "accelegrad-newton"
 DUAL = "dual-ascent"
+PROXIMAL = "proximal-newton"
 BUNDLE = "bundle"
 
 
@@ -70,6 +72,7 @@ METHODS = {
     "accelegrad-vr": Method(VarianceReducedAcceleGrad, (), RADIUS),
     NEWTON: Method(FinishedByNewton),
     DUAL: Method(DualAscent),
+    PROXIMAL: Method(ProximalNewton),
     "u-dog": Method(UDoG, (), RADIUS),
     "a-dog": Method(ADoG, (), RADIUS),
     "dog": Method(DoG, (), RADIUS),

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from accelegrad.catalogue import AUTO, BUNDLE, DUAL, METHODS, NEWTON
+from accelegrad.catalogue import AUTO, BUNDLE, DUAL, METHODS, NEWTON, PROXIMAL
 from accelegrad.errors import nearest
 from accelegrad.problems.linear_model import LinearModel
 from accelegrad.problems.scaling import unevenness
@@ -68,6 +68,7 @@ class Facts:
     name_given: bool = False  # `method` is a name other than "auto"
     streamed: bool = False  # rows come in chunks, each used once
     constrained: bool = False  # by a feasible set other than the whole space, or by a penalty
+    separate_terms: bool = False  # each weight has its own l1 or l2 term or limits
     exact_values: bool = False
     diameter_given: bool = False  # as a number
     minibatches: bool = False  # `batch_size` is given
@@ -82,6 +83,7 @@ class Facts:
         model: LinearModel | None,
         *,
         constrained: bool,
+        separate_terms: bool = False,
         exact_values: bool = False,
     ) -> Facts:
         """Return the facts of a call of `minimize`."""
@@ -93,6 +95,7 @@ class Facts:
             rule_given=isinstance(wishes.method, Rule),
             name_given=isinstance(wishes.method, str) and wishes.method != AUTO,
             constrained=constrained,
+            separate_terms=separate_terms,
             exact_values=exact_values,
             diameter_given=is_given(wishes.parameters.get("diameter")),
             minibatches=wishes.stochastic,
@@ -110,6 +113,16 @@ class Facts:
     def nothing_given(self) -> bool:
         """Whether nothing was given that is meant for other methods."""
         return not (self.diameter_given or self.options_given)
+
+    @property
+    def rows_in_memory(self) -> bool:
+        """Whether it is a `LinearModel` with all its rows in memory, and all of them are used."""
+        return self.model is not None and self.model.in_memory is not None and not self.minibatches
+
+    @property
+    def unscaled(self) -> bool:
+        """Whether scaled coordinates are not asked for."""
+        return not self.scale_given
 
     @property
     def function(self) -> bool:
@@ -195,6 +208,12 @@ TABLE = [
         ("constrained", "diameter_given"),
         "unixgrad",
         "there is a constraint or a penalty, and a diameter is given",
+    ),
+    Row(
+        ("constrained", "separate_terms", "rows_in_memory", "nothing_given", "unscaled"),
+        PROXIMAL,
+        "the {facts.model.loss.name} loss {facts.smoothness}, and each weight has its own term or "
+        "limits",
     ),
     Row(("constrained",), "accelegrad", "there is a constraint or a penalty"),
     Row(("function",), "accelegrad", "it is accelerated where the function is smooth, and safe"),

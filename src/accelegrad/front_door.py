@@ -162,16 +162,16 @@ def minimize(
     method : str or rule
         "auto", the default, is "bundle" for a function with exact values, unless a diameter or
         parameters of other methods are given; else "accelegrad", "unixgrad" for a constraint or
-        penalty with a numeric diameter; for a LinearModel whose dual gap gets tight, unless a
-        constraint, a penalty or `batch_size` is given, "accelegrad-newton", or "dual-ascent" where
-        there are more columns than rows (``result.reason`` says why; the table is
-        `accelegrad.choose.TABLE`). By name:
+        penalty with a numeric diameter; for a LinearModel whose dual gap gets tight, unless
+        `batch_size` is given, "accelegrad-newton", "dual-ascent" where there are more columns than
+        rows, and with an l1 or elastic net penalty or a box "proximal-newton" (``result.reason``
+        says why; the table is `accelegrad.choose.TABLE`). By name:
         "bundle"; "accelegrad", "adagrad", "unixgrad", "diagonal" (AcceleGrad with one step size per
         coordinate), which need a diameter or find it; "u-dog", "a-dog", "dog", which never need
-        one; for a LinearModel "accelegrad-vr", whose iterations are epochs, "accelegrad-newton" and
-        "dual-ascent"; "universal", "universal-dual", "universal-fast" (these three need `epsilon`),
-        "linear-coupling" (needs `smoothness`), "subgradient" (needs `step_size`). Or a rule:
-        ``AcceleGrad(diameter=2.0)``.
+        one; for a LinearModel "accelegrad-vr", whose iterations are epochs, "accelegrad-newton",
+        "dual-ascent" and "proximal-newton"; "universal", "universal-dual", "universal-fast" (these
+        three need `epsilon`), "linear-coupling" (needs `smoothness`), "subgradient" (needs
+        `step_size`). Or a rule: ``AcceleGrad(diameter=2.0)``.
     diameter : "auto" or float
         "auto": nothing has to be known; see `DistanceFreeAcceleGrad` ("adagrad" then is `DoG`,
         "unixgrad" `UDoG`). What the problem itself says (a bounded feasible set, a LinearModel
@@ -352,6 +352,7 @@ def _built_run(
     certificate = _certificate(
         setting,
         model,
+        getattr(oracle, "dual", None),
         judged=oracle.exact_values or judge is not None,
         often=options.has_end or wishes.restart is not None,
         goal=options.goal,
@@ -494,7 +495,8 @@ def _oracle_of_rows(setting: Setting, problem: ProblemArguments, goal: Goal) -> 
         raise ValueError(f"method {method!r} needs a LinearModel: a sum over rows.")
     if problem.batch_size is not None:
         raise ValueError(f"batch_size cannot be used with method {method!r}.")
-    return sum_oracle(setting.rule, problem.model, _generator(problem.rng), goal)
+    rule, generator = setting.rule, _generator(problem.rng)
+    return sum_oracle(rule, problem.model, generator, goal, setting.penalty, setting.feasible_set)
 
 
 def _sampler(model: LinearModel, problem: ProblemArguments) -> BatchSampler:
@@ -534,6 +536,7 @@ def _generator(rng: Any) -> np.random.Generator:
 def _certificate(
     setting: Setting,
     model: LinearModel | None,
+    given: ModelDual | None,
     *,
     judged: bool,
     often: bool,
@@ -542,8 +545,9 @@ def _certificate(
 ) -> Certificate:
     """Return what collects the proof.
 
-    `often` asks for expensive bounds more often, and far from the `goal` cheaper ones come less
-    often; `feasible` says whether all points are in the set.
+    `given` gives the model's bounds where a method has them; `often` asks for expensive bounds more
+    often, and far from the `goal` cheaper ones come less often; `feasible` says whether all points
+    are in the set.
     """
     if not judged:
         return Certificate(None, None)
@@ -553,7 +557,7 @@ def _certificate(
     floor = 0.0 if known else -math.inf
     dual = None
     if model is not None and (feasible or not constrains(setting.feasible_set)):
-        bounds = _model_dual(setting, model)
+        bounds = _model_dual(setting, model) if given is None else given
         dual = DualCertificate(bounds, often=often, goal=goal) if bounds is not None else None
     # A guessed region has nothing to add to a bound that holds everywhere and gets tight.
     guessed = region is not None and region.growing

@@ -33,6 +33,7 @@ from accelegrad.problems.sets import (
     WholeSpace,
     as_feasible_set,
 )
+from accelegrad.proofs.fenchel import Terms
 from accelegrad.proofs.region import Region, Scaling
 from accelegrad.rules import (
     DiagonalAcceleGrad,
@@ -96,7 +97,10 @@ def resolve(start: Vector, wishes: Wishes, model: LinearModel | None, *, values:
         start = _inside(start, chosen)
     penalty = _penalty(wishes.penalty, start.size, model, chosen)
     constrained = penalty is not None or constrains(chosen)
-    facts = Facts.of(wishes, model, constrained=constrained, exact_values=values)
+    separate = constrained and _has_separate_terms(model, penalty, chosen)
+    facts = Facts.of(
+        wishes, model, constrained=constrained, separate_terms=separate, exact_values=values
+    )
     choice = choose(facts, wishes.method)
     change = _change(wishes, facts, choice, penalty, chosen)
     if model is not None and _may_move(facts, choice):
@@ -129,6 +133,14 @@ def stream_rule(
     space = Space(start, feasible_set, penalty).scaled(change)
     rule = _bind(rule, space, number, None, values=True)
     return rule if change is None else Rescaled(rule, change)
+
+
+def _has_separate_terms(
+    model: LinearModel | None, penalty: Penalty | None, chosen: FeasibleSet | None
+) -> bool:
+    """Return whether each weight of a model has its own term or limits, which bound it."""
+    terms = None if model is None else Terms.of(model, penalty, chosen)
+    return terms is not None and terms.holds_each_weight
 
 
 def _may_move(facts: Facts, choice: Choice) -> bool:
@@ -327,6 +339,8 @@ def _bind(
     start, chosen, penalty = space
     given: Any = rule
     bound: dict[str, Any] = {}
+    if "terms" in rule.can:
+        return rule
     if penalty is not None:
         _need(rule, "prox", "penalty")
         bound["prox"] = functools.partial(_prox, penalty)

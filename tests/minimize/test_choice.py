@@ -17,7 +17,13 @@ from accelegrad.catalogue import METHODS
 from accelegrad.choose import TABLE, Facts, choose, first
 from accelegrad.problems.losses import make_loss
 from accelegrad.problems.scaling import unevenness
-from accelegrad.rows import DualAscent, FinishedByNewton, SketchedNewton, VarianceReducedAcceleGrad
+from accelegrad.rows import (
+    DualAscent,
+    FinishedByNewton,
+    ProximalNewton,
+    SketchedNewton,
+    VarianceReducedAcceleGrad,
+)
 from accelegrad.sklearn import AcceleGradClassifier
 
 DOCUMENTED = Path(__file__).parents[2] / "docs" / "methods.md"
@@ -84,8 +90,43 @@ OTHERS = {
     "a radius": ({}, dict(initial_radius=0.1), "accelegrad", "other options"),
     "restarts": ({}, dict(restart="adaptive"), "accelegrad", "other options"),
     "scaling": ({}, dict(scale="columns"), "accelegrad", "scaled coordinates"),
-    "a set": ({}, dict(feasible_set=ag.NonNegative()), "accelegrad", "a constraint or a penalty"),
-    "a penalty": ({}, dict(penalty=ag.L1(0.1)), "accelegrad", "a constraint or a penalty"),
+    "a set": ({}, dict(feasible_set=ag.Ball(0.0, 1.0)), "accelegrad", "a constraint or a penalty"),
+    "a penalty": (
+        {},
+        dict(penalty=ag.GroupL2(0.1, [0, 0, 1, 1, 1])),
+        "accelegrad",
+        "a constraint or a penalty",
+    ),
+    "a box": (
+        {},
+        dict(feasible_set=ag.NonNegative()),
+        "proximal-newton",
+        "the logistic loss is smooth, and each weight has its own term or limits",
+    ),
+    "an l1 term": (
+        dict(loss="hinge", l2=0.0),
+        dict(penalty=ag.L1(0.1)),
+        "proximal-newton",
+        "the hinge loss can be smoothed as far as the dual gap allows, and each weight has",
+    ),
+    "weights without a limit": (
+        dict(l2=0.0),
+        dict(feasible_set=ag.NonNegative()),
+        "accelegrad",
+        "a constraint or a penalty",
+    ),
+    "a scaled l1 term": (
+        {},
+        dict(penalty=ag.L1(0.1), scale="columns"),
+        "accelegrad",
+        "a constraint or a penalty",
+    ),
+    "minibatches with an l1 term": (
+        {},
+        dict(penalty=ag.L1(0.1), batch_size=4),
+        "accelegrad",
+        "a constraint or a penalty",
+    ),
     "a set and a diameter": (
         {},
         dict(feasible_set=ag.NonNegative(), diameter=3.0),
@@ -173,6 +214,7 @@ RULES = {
     "accelegrad-vr": VarianceReducedAcceleGrad(),
     "accelegrad-newton": FinishedByNewton(),
     "dual-ascent": DualAscent(),
+    "proximal-newton": ProximalNewton(),
 }
 
 
@@ -210,6 +252,21 @@ REFUSED = {
         "l2 > 0, or few columns",
     ),
     "a radius": (model(), dict(method="dual-ascent", initial_radius=1.0), "initial_radius"),
+    "a ball": (
+        model(),
+        dict(method="proximal-newton", feasible_set=ag.Ball(0.0, 1.0)),
+        "l1 and elastic net terms and boxes",
+    ),
+    "groups": (
+        model(),
+        dict(method="proximal-newton", penalty=ag.GroupL2(0.1, [0, 0, 1, 1, 1])),
+        "l1 and elastic net terms and boxes",
+    ),
+    "no limit": (
+        model(l2=0.0),
+        dict(method="proximal-newton", feasible_set=ag.NonNegative()),
+        "each weight has to have",
+    ),
 }
 
 
@@ -264,7 +321,8 @@ CALLS = {
     "name": lambda: chosen(model(), method="dog"),
     "stream": stream,
     "set and diameter": lambda: chosen(model(), feasible_set=ag.NonNegative(), diameter=3.0),
-    "penalty": lambda: chosen(model(), penalty=ag.L1(0.1)),
+    "l1 term": lambda: chosen(model(), penalty=ag.L1(0.1)),
+    "ball": lambda: chosen(model(), feasible_set=ag.Ball(0.0, 1.0)),
     "function": lambda: ag.minimize(lambda x: (x @ x, 2 * x), np.ones(2), max_iter=2),
     "noise": lambda: ag.minimize(lambda x: (x @ x, 2 * x), np.ones(2), max_iter=2, exact=False),
     "diameter": lambda: chosen(model(), diameter=3.0),
@@ -326,7 +384,7 @@ def test_every_combination_of_facts_gets_a_method_with_a_reason(problem):
         assert "{" not in found.reason
         if found.of_rows:
             assert given is not None
-            assert not facts.constrained
+            assert not facts.constrained or found.name == "proximal-newton"
 
 
 def shown(table):

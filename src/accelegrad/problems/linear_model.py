@@ -265,6 +265,35 @@ class LinearModel:
         X = self.X[rows] if self._is_sparse else np.take(self.X, rows, axis=0)
         return self._of_data(X, self.y[rows], weights, row_shares(weights, rows.size), l2)
 
+    def without_kernels(self) -> LinearModel:
+        """Return the same model, whose values and gradients come from plain code."""
+        other = copy(self)
+        other._readable, other._pairs_per_row, other._proved = None, None, {}
+        return other
+
+    def of_columns(self, columns: Any, l2: float) -> LinearModel:
+        """Return a model of some columns, which are copied but not checked again.
+
+        It uses kernels only where this one does.
+
+        Parameters
+        ----------
+        columns : array of int or None
+            Their numbers; None: all of them, which are not copied.
+        l2 : float
+            The weight of the l2 term.
+        """
+        if columns is None:
+            other = copy(self)
+            other.l2, other._proved = l2, {}
+        else:
+            X = self.X[:, columns]
+            other = self._of_data(X, self.y, self.sample_weight, self.shares, l2)
+            other.n_features = int(columns.size)
+            other.n_parameters = other.n_features + self.fit_intercept
+        # Where the whole is not worth compiling kernels, some columns are not.
+        return other if self._has_kernel else other.without_kernels()
+
     def _of_data(
         self, X: Any, y: Vector, weights: Vector | None, shares: Vector, l2: float
     ) -> LinearModel:
@@ -285,7 +314,7 @@ class LinearModel:
         self._readable = kernels.readable(X)
         self._pairs_per_row: float | None = None
         self._column_squares: Vector | None = None
-        self._rounding: DataRounding | None = None
+        self._of_data_alone: dict[str, Any] = {}  # shared by copies with another loss or l2 term
         self._proved: dict[str, Any] = {}  # what `dual` keeps
         self._kernel_data: one_pass_gradient.Data | None = None
 
@@ -356,10 +385,20 @@ class LinearModel:
         parts = self.kernel_data().matrix if by_pairs else None
         return gram_matrix(self.X, rows, weights, intercept=self.fit_intercept, pairs_of=parts)
 
+    def gram_of_columns(self) -> Matrix:
+        """Return sum_i p_i a_i a_i', found at the first call: least squares are this everywhere."""
+        if "gram" not in self._of_data_alone:
+            self._of_data_alone["gram"] = self._gram(None, self.shares)
+        gram: Matrix = self._of_data_alone["gram"]
+        return gram
+
     def column_squares(self) -> Vector:
         """Return sum_i p_i x_ij^2 for the columns of X, found at the first call."""
         if self._column_squares is None:
-            self._column_squares = column_squares(self.X, self.shares)
+            if "gram" in self._of_data_alone:
+                self._column_squares = self._of_data_alone["gram"].diagonal()[: self.n_features]
+            else:
+                self._column_squares = column_squares(self.X, self.shares)
         return self._column_squares
 
     def batch_gradient(self, w: npt.ArrayLike, seed: Any, size: int) -> Vector:
@@ -452,9 +491,14 @@ class LinearModel:
     @property
     def rounding(self) -> DataRounding:
         """Bounds on the rounding of products with the data, found at the first call."""
-        if self._rounding is None:
-            self._rounding = DataRounding(self.X, self.shares, intercept=self.fit_intercept)
-        return self._rounding
+        shared = self._of_data_alone
+        if "rounding" not in shared:
+            known = self.column_squares() if "gram" in shared else None
+            shared["rounding"] = DataRounding(
+                self.X, self.shares, intercept=self.fit_intercept, squares=known
+            )
+        rounding: DataRounding = shared["rounding"]
+        return rounding
 
     @property
     def has_dual_bound(self) -> bool:

@@ -85,12 +85,16 @@ class DataRounding:
         The weights p_i of the rows.
     intercept : bool
         Whether rows have a 1 for an intercept besides.
+    squares : Vector, optional
+        sum_i p_i x_ij^2 for each column, where it is known, up to rounding.
     """
 
-    def __init__(self, X: Any, shares: Vector, *, intercept: bool) -> None:
+    def __init__(
+        self, X: Any, shares: Vector, *, intercept: bool, squares: Vector | None = None
+    ) -> None:
         self.n_samples, self.n_features = (int(size) for size in X.shape)
         #: the norms of the columns, rounded up
-        self.columns = _column_norms(X, shares)
+        self.columns = _column_norms(X, shares, squares)
         #: the norm of the data, without the intercept's column
         self.size = norm(self.columns)
         self._whole = math.hypot(self.size, float(intercept))
@@ -137,23 +141,32 @@ def slopes_norm(loss: Loss, mean_loss: float) -> float:
     return min(loss.lipschitz, smooth)
 
 
-def _column_norms(X: Any, shares: Vector) -> Vector:
+def _column_norms(X: Any, shares: Vector, squares: Vector | None) -> Vector:
     """Return the roots of sum_i p_i x_ij^2, rounded up."""
-    with np.errstate(over="ignore"):
-        squares = column_squares(X, shares)
+    if squares is None:
+        with np.errstate(over="ignore"):
+            squares = column_squares(X, shares)
     norms: Vector = (1.0 + 1e-3) * np.sqrt(squares)
-    if not ((squares > 1e-200) & (squares < 1e200)).all():
-        norms = np.where((squares > 1e-200) & (squares < 1e200), norms, _largest_entries(X))
+    lost = np.flatnonzero(~((squares > 1e-200) & (squares < 1e200)))
+    if lost.size:
+        norms[lost] = _largest_entries(X, lost)
     return norms
 
 
-def _largest_entries(X: Any) -> Vector:
-    """Return the largest absolute value of each column, or more where entries are in pieces."""
+def _largest_entries(X: Any, columns: Any) -> Vector:
+    """Return the largest absolute value of some columns, or more where entries are in pieces."""
     if hasattr(X, "chunks"):
-        return np.asarray(np.max([_largest_entries(part) for _, part in X.chunks()], axis=0))
+        return np.asarray(
+            np.max([_largest_entries(part, columns) for _, part in X.chunks()], axis=0)
+        )
     if isinstance(X, np.ndarray):
-        dense: Vector = np.maximum(X.max(axis=0), -X.min(axis=0)).astype(np.float64)
+        some = X[:, columns]
+        dense: Vector = np.maximum(some.max(axis=0), -some.min(axis=0)).astype(np.float64)
         return dense
-    entries = abs(X).astype(np.float64)
+    chosen = np.zeros(X.shape[1], dtype=bool)
+    chosen[columns] = True
+    if not chosen[X.indices].any():  # columns without entries, as text often has them
+        return np.zeros(columns.size)
+    entries = abs(X[:, columns]).astype(np.float64)
     entries.sum_duplicates()
     return np.asarray(entries.max(axis=0).toarray(), dtype=np.float64).ravel()

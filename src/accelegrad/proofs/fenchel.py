@@ -386,6 +386,11 @@ class Terms:
             return False
         return self.l2 > 0.0 or self.is_bounded
 
+    @property
+    def holds_each_weight(self) -> bool:
+        """Whether each weight has its own term or limits, which bound it."""
+        return self.separable and self.gets_tight
+
     def _leaves_intercept_free(self) -> bool:
         chosen = self.feasible_set
         if not isinstance(chosen, Product):

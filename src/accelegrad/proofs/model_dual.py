@@ -20,12 +20,22 @@ from accelegrad.errors import Vector, finite_vector
 from accelegrad.norms import norm
 from accelegrad.problems.linear_model import LinearModel, ModelPoint
 from accelegrad.problems.rounding import ROUNDED_UP, growth, pairwise_growth, slopes_norm
-from accelegrad.proofs.fenchel import DataSums, Reach, SlopeSums, Terms, level
+from accelegrad.proofs.fenchel import (
+    MULTIPLE_ROUNDED_DOWN,
+    DataSums,
+    Reach,
+    SlopeSums,
+    Terms,
+    level,
+)
 from accelegrad.proofs.null_space import AllRows, DualBounds, NullSpace, obstacle, slopes_reaching
 
 #: Where the search for the best intercept begins, relative to the size of margins and targets, and
 #: how many times the step grows by a factor of 8: from 1e-6 to 3e8 times that size.
 _FIRST_SHIFT, _FARTHER, _BRACKET_TRIALS = 1e-6, 8.0, 16
+
+#: Slopes whose sum is at most this share of the sum of their sizes are balanced, up to rounding.
+BALANCED = 1e-13
 
 
 class ModelDual:
@@ -103,14 +113,35 @@ class ModelDual:
         """
         if self.needs_null_space:
             return self.without_terms("dual_value_by").at(known.derivatives)
-        if self.model.fit_intercept:
-            bound = 0.0
-            for theta in self._slopes_with_intercept(known):
-                bound = max(bound, self.bound(theta, least=bound))
-            return bound
-        l2, w = known.model.l2, known.w
-        combination = known.gradient - l2 * w
+        if self._is_balanced(known.derivatives):
+            return self._as_they_are(known)
+        bound = 0.0
+        for theta in self._slopes_with_intercept(known):
+            bound = max(bound, self.bound(theta, least=bound))
+        return bound
+
+    def by_balanced(self, known: ModelPoint) -> float:
+        """Return the bound by the slopes at a point, one side of them scaled down where need be.
+
+        It costs a product with the data, and none where they are balanced.
+        """
+        if self._is_balanced(known.derivatives):
+            return self._as_they_are(known)
+        return self.bound(self.balanced(known.derivatives))
+
+    def _as_they_are(self, known: ModelPoint) -> float:
+        """Return the bound by the slopes at a point, whose combination the gradient has."""
+        l2, d = known.model.l2, self.model.n_features
+        w = known.w[:d]
+        combination = known.gradient[:d] - l2 * w
         return self.bound(known.derivatives, combination, slack=growth(0) * l2 * np.abs(w))
+
+    def _is_balanced(self, theta: Vector) -> bool:
+        """Return whether no intercept, or next to nothing of it, is left in the slopes."""
+        if not self.model.fit_intercept:
+            return True
+        weighted = self.model.shares * theta
+        return abs(float(weighted.sum())) <= BALANCED * float(np.abs(weighted).sum())
 
     def at_slopes(self, theta: Vector, least: float = 0.0) -> float:
         """Return the bound by given slopes, or by balanced ones near them."""
@@ -254,7 +285,9 @@ class ModelDual:
                 return loss + self.terms.penalty_value(weights)
         shifts = [0.0]
         if model.fit_intercept and not model.loss.classification:
-            shifts += [float(model.shares @ model.y), float(np.median(model.y))]
+            shifts.append(float(model.shares @ model.y))
+            if model.loss.lipschitz < np.inf:  # else the mean is about the best
+                shifts.append(float(np.median(model.y)))
         margins = np.zeros(model.n_samples)
         with np.errstate(over="ignore"):
             values = [model.shares @ model.loss.value(margins + b, model.y) for b in shifts]
@@ -267,10 +300,21 @@ class ModelDual:
         model = self.model
         rounding = model.rounding_at(w, value)
         least = rounding.level + rounding.value
+        if self.terms.has_l1 and self.terms.l2 == 0.0:
+            # Slopes are scaled down until the l1 term holds them, whatever rounding has done.
+            off = model.rounding.combination(slopes_norm(model.loss, value))
+            with np.errstate(divide="ignore"):
+                shares = np.where(self._is_held, 0.0, off / self.terms.l1)
+            least += (float(shares.max()) + 1.0 - MULTIPLE_ROUNDED_DOWN) * value
         if model.fit_intercept:
             mean = pairwise_growth(model.n_samples) * slopes_norm(model.loss, value)
             least += mean * self.reach().intercept
         return least
+
+    @property
+    def _is_held(self) -> Any:
+        """Which weights have two ends."""
+        return np.isfinite(self.terms.lower) & np.isfinite(self.terms.upper)
 
     def distance_bound(self, x0: Vector) -> float:
         """Return a bound of the distance from x0 to the minimiser: `LinearModel.distance_bound`."""

@@ -2,6 +2,13 @@
 
 from accelegrad.rows.dual_ascent import DualAscent
 from accelegrad.rows.newton import FinishedByNewton, SketchedNewton
+from accelegrad.rows.proximal_newton import ProximalNewton
 from accelegrad.rows.variance_reduced import VarianceReducedAcceleGrad
 
-__all__ = ["DualAscent", "FinishedByNewton", "SketchedNewton", "VarianceReducedAcceleGrad"]
+__all__ = [
+    "DualAscent",
+    "FinishedByNewton",
+    "ProximalNewton",
+    "SketchedNewton",
+    "VarianceReducedAcceleGrad",
+]

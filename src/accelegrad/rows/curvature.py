@@ -54,7 +54,7 @@ class Factored:
 
     def __init__(self, matrix: Matrix, cost: float, patience: float) -> None:
         self._units, scaled = with_unit_diagonal(matrix)
-        self._factor = _factor(scaled)
+        self._factor = cholesky_factor(scaled)
         self.cost, self.patience = cost, patience
 
     def solve(self, vector: Vector) -> Vector:
@@ -64,11 +64,10 @@ class Factored:
         return self._units * solution
 
 
-def _factor(matrix: Matrix) -> Matrix:
+def cholesky_factor(matrix: Matrix) -> Matrix:
     """Return the Cholesky factor of a matrix that may be singular, up to rounding or a bit more."""
-    ends = np.arange(len(matrix))
     for shift in _SHIFTS:
-        matrix[ends, ends] += shift
+        matrix.flat[:: len(matrix) + 1] += shift
         factor: Matrix
         factor, failed = dpotrf(matrix, lower=1, clean=0)
         if not failed:

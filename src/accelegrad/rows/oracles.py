@@ -7,10 +7,15 @@ import math
 import numpy as np
 
 from accelegrad.problems.linear_model import LinearModel
+from accelegrad.problems.penalties import Penalty
+from accelegrad.problems.sets import FeasibleSet
+from accelegrad.proofs.fenchel import Terms
 from accelegrad.rows.dual_ascent import DualAscent
 from accelegrad.rows.dual_ascent_oracle import DualOracle
 from accelegrad.rows.newton import FinishedByNewton, SketchedNewton
 from accelegrad.rows.newton_oracle import CurvedOracle, SmoothedCurvedOracle
+from accelegrad.rows.proximal_newton import ProximalNewton
+from accelegrad.rows.proximal_oracle import PenalisedOracle, SmoothedPenalisedOracle
 from accelegrad.rows.row_oracle import Goal, RowOracle
 from accelegrad.rows.smoothing import SmoothedSumOracle
 from accelegrad.rows.variance_reduced import VarianceReducedAcceleGrad
@@ -18,10 +23,20 @@ from accelegrad.rows.variance_reduced_oracle import FiniteSumOracle
 from accelegrad.rules.base import Rule
 
 #: The rules that work on the rows of a linear model, and on nothing else.
-SUM_RULES = (VarianceReducedAcceleGrad, SketchedNewton, FinishedByNewton, DualAscent)
+SUM_RULES = (
+    *(VarianceReducedAcceleGrad, SketchedNewton, FinishedByNewton, DualAscent),
+    ProximalNewton,
+)
 
 
-def sum_oracle(rule: Rule, model: LinearModel, rng: np.random.Generator, goal: Goal) -> RowOracle:
+def sum_oracle(
+    rule: Rule,
+    model: LinearModel,
+    rng: np.random.Generator,
+    goal: Goal,
+    penalty: Penalty | None = None,
+    feasible_set: FeasibleSet | None = None,
+) -> RowOracle:
     """Return what one of the `SUM_RULES` works on.
 
     Parameters
@@ -34,10 +49,33 @@ def sum_oracle(rule: Rule, model: LinearModel, rng: np.random.Generator, goal: G
         Where the order of the rows and the samples come from.
     goal : callable
         From the value at a point to the gap that is wanted there; 0 if none is.
+    penalty, feasible_set
+        What is added to the model, and what its parameters are limited to: for a rule that can
+        "terms".
     """
+    smooth = math.isfinite(model.loss.curvature)
+    if isinstance(rule, ProximalNewton):
+        terms = separate_terms(model, penalty, feasible_set)
+        return (PenalisedOracle if smooth else SmoothedPenalisedOracle)(
+            model, rng, goal, terms, penalty
+        )
     if isinstance(rule, DualAscent):
         return DualOracle(model, rng, goal)
     curved = not isinstance(rule, VarianceReducedAcceleGrad)
-    if math.isfinite(model.loss.curvature):
+    if smooth:
         return (CurvedOracle if curved else FiniteSumOracle)(model, rng, goal)
     return (SmoothedCurvedOracle if curved else SmoothedSumOracle)(model, rng, goal)
+
+
+def separate_terms(
+    model: LinearModel, penalty: Penalty | None, feasible_set: FeasibleSet | None
+) -> Terms:
+    """Return what is added to a model where each weight has its own, or say that it is not so."""
+    terms = Terms.of(model, penalty, feasible_set)
+    if terms is None or not terms.holds_each_weight:
+        raise ValueError(
+            "method 'proximal-newton' takes l1 and elastic net terms and boxes, and each weight "
+            f"has to have an l1 or l2 term or two ends; penalty is {penalty!r}, feasible_set "
+            f"{feasible_set!r}, and the model's l2 {model.l2!r}."
+        )
+    return terms

@@ -13,6 +13,7 @@ import math
 import numpy as np
 
 from accelegrad.errors import Vector
+from accelegrad.problems.losses import Loss
 from accelegrad.problems.row_sum import RowPoint, RowSum
 from accelegrad.rows.row_oracle import Goal, RowOracle, rows_in_memory
 from accelegrad.rows.variance_reduced import Epoch, VarianceReducedAcceleGrad
@@ -100,9 +101,7 @@ class SmoothedSumOracle(RowOracle):
         """Return a mu whose error is about half the value: much is gained fast."""
         self.points += 1
         self.nfev += 1
-        at = self.model.at(point)
-        size = at.mean_loss if at.mean_loss > 0.0 else at.value
-        return max(size, LEAST_MU) / self.model.loss.lipschitz**2
+        return first_smoothing(self.model.at(point), self.model.loss)
 
     def _smooth_with(self, mu: float) -> None:
         model = self.model.smoothed(mu)
@@ -125,7 +124,7 @@ class SmoothedSumOracle(RowOracle):
         mu = self.sum.model.loss.smoothing
         smoothing, goal = smoothing_gap(at, smooth, mu), self.goal(at.value)
         gap = self._gap(evaluation, known, smoothing, goal)
-        self._next_mu = self._shrunk(smoothing, gap, max(goal, NEGLIGIBLE_GAP * abs(at.value)))
+        self._next_mu = shrunk_smoothing(mu, smoothing, gap, goal, at.value)
         return known
 
     def _gap(self, evaluation: Evaluation, known: Evaluation, part: float, goal: float) -> float:
@@ -153,14 +152,6 @@ class SmoothedSumOracle(RowOracle):
         space = rows_in_memory(self.model).dual.without_terms("a smoothed loss").space
         mu = self.sum.model.loss.smoothing
         return 0.5 * mu * space.distance(smooth.gradient) ** 2 / curved
-
-    def _shrunk(self, smoothing: float, gap: float, goal: float) -> float:
-        """Return the mu to go on with."""
-        mu = self.sum.model.loss.smoothing
-        if smoothing <= max(LARGEST_PART * gap, 2.0 * AIMED_PART * goal):
-            return mu
-        # The smoothing's part of the gap falls about as the square of mu.
-        return max(mu / LARGEST_SHRINK, mu * math.sqrt(AIMED_PART * goal / smoothing))
 
     def original(self, evaluation: Evaluation) -> Evaluation:
         """Return what is known of the function itself where the sum was evaluated last."""
@@ -196,3 +187,21 @@ def smoothing_gap(at: RowPoint, smooth: RowPoint, mu: float) -> float:
     l(m) - e(m) - mu theta^2 / 2.
     """
     return max(at.mean_loss - smooth.mean_loss - 0.5 * mu * smooth.squared_slopes, 0.0)
+
+
+def first_smoothing(at: RowPoint, loss: Loss) -> float:
+    """Return a mu whose error is about half the value at a point: much is gained fast."""
+    size = at.mean_loss if at.mean_loss > 0.0 else at.value
+    return max(size, LEAST_MU) / loss.lipschitz**2
+
+
+def shrunk_smoothing(mu: float, smoothing: float, gap: float, goal: float, value: float) -> float:
+    """Return the mu to go on with, where the smoothing's part of the gap at a point is known.
+
+    `goal` is the gap that is wanted, `value` the value at the point.
+    """
+    goal = max(goal, NEGLIGIBLE_GAP * abs(value))
+    if smoothing <= max(LARGEST_PART * gap, 2.0 * AIMED_PART * goal):
+        return mu
+    # The smoothing's part of the gap falls about as the square of mu.
+    return max(mu / LARGEST_SHRINK, mu * math.sqrt(AIMED_PART * goal / smoothing))

@@ -30,6 +30,7 @@ ABILITIES = {
     "project_y": "leave y out of that, or not: the parameter `project_y`",
     "prox": "add a term to the function: the parameter `prox`",
     "term": "compare values of that term: the parameter `term`",
+    "terms": "heed l1 terms and boxes, which its oracle knows, without `prox` and `project`",
     "radius": "find its radius: the parameter `initial_radius`, `start` and `radius` in its states",
     "largest_radius": "heed a bound on the radius: the parameter `largest_radius`",
     "probe": "look for its first radius by comparing values: the parameter `probe`",

@@ -98,6 +98,11 @@ class Problem:
         return Terms(*terms, fit_intercept=model.fit_intercept)
 
     @property
+    def has_separate_terms(self) -> bool:
+        """Whether each weight has its own term or limits: then nothing has to be scaled."""
+        return self.terms is not None and self.terms.holds_each_weight
+
+    @property
     def can_be_scaled(self) -> bool:
         """Whether the set stays one that can be projected onto when columns are scaled."""
         return can_scale(None, self.feasible_set)

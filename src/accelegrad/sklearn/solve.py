@@ -255,7 +255,7 @@ def _solve_model(
     if settings.batch_size is not None:
         # At most all rows: folds and held-out parts leave fewer of them.
         options["batch_size"] = min(settings.batch_size, model.n_samples)
-    elif settings.diameter == "auto" and not problem.is_free:
+    elif settings.diameter == "auto" and not problem.is_free and not problem.has_separate_terms:
         scale = "columns" if problem.can_be_scaled else None
         options |= {"scale": scale, "restart": _restart(problem, settings)}
     result = minimize(
@@ -310,7 +310,10 @@ def _options(settings: Settings, watch: Watch) -> dict[str, Any]:
 def _fit(problem: Problem, watch: Watch, result: OptimizeResult) -> Fit:
     """Judge the point that is kept: the result, or the one with the best score."""
     x = problem.nearest(result.x if watch.best is None else watch.best)
-    value, bound = problem.value(x), float(result.lower_bound)
+    # A model's run has judged its point in float64; others are judged here.
+    is_judged = x is result.x and isinstance(problem.model, LinearModel)
+    value = float(result.fun) if is_judged and math.isfinite(result.fun) else problem.value(x)
+    bound = float(result.lower_bound)
     radius, message = float(result.certified_radius), str(result.message)
     below = not value - bound >= -problem.rounding(value)
     refuted = below or _is_refuted(problem, x, result)
@@ -338,9 +341,11 @@ def _is_refuted(problem: Problem, x: Vector, result: OptimizeResult) -> bool:
 
     `minimize` looks too, but not where the region is so small that nothing in it matters.
     """
+    if not result.certified_radius < math.inf:
+        return False
     _, gradient = problem.model.value_and_gradient(x)
     norm = float(np.linalg.norm(gradient))
-    if not (result.certified_radius < math.inf and norm > 0.0):
+    if not norm > 0.0:
         return False
     distances = result.certified_radius * DISTANCES_BEYOND
     return any(

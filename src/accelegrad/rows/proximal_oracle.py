@@ -1,0 +1,394 @@
+"""A sum over rows with an l1 term, within a box: its model around a point, and its bounds."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from accelegrad import kernels
+from accelegrad.errors import Vector
+from accelegrad.problems.gram import Matrix
+from accelegrad.problems.linear_model import LinearModel
+from accelegrad.problems.penalties import Penalty
+from accelegrad.problems.row_sum import RowPoint, RowSum
+from accelegrad.proofs.fenchel import Terms
+from accelegrad.proofs.model_dual import ModelDual
+from accelegrad.rows.curvature import Costs, second_derivative_matrix
+from accelegrad.rows.proximal_newton import Aim
+from accelegrad.rows.quadratic import Limits, box_minimum
+from accelegrad.rows.row_oracle import Goal, RowOracle, rows_in_memory
+from accelegrad.rows.smoothing import (
+    LARGEST_SHRINK,
+    NEGLIGIBLE_GAP,
+    first_smoothing,
+    shrunk_smoothing,
+    smoothing_gap,
+)
+from accelegrad.run.oracle import QUIET, Evaluation
+
+# Chosen; benchmarks/penalised.py times the whole method.
+#: Up to this many columns, all may move.
+FEW_COLUMNS = 100
+#: Of more, those that are not at a kink, and as many others as that, but this many at least.
+FEWEST_ADDED = 100
+#: Columns are copied for a model, and used again while they are at most this many times as many as
+#: are wanted.
+KEPT_COLUMNS = 2
+#: The most columns that move at a time: a matrix of their curvature takes 72 MB.
+MOST_COLUMNS = 3000
+#: A step that gains at most this share of the wanted gap gains next to nothing.
+SETTLED = 1e-3
+#: Data with fewer entries (20 MB) are read by plain code: the method takes few passes.
+LEAST_COMPILED = 2_500_000
+#: A bound that leaves at most this many times the wanted gap is worth a better one.
+PROMISING = 10.0
+
+
+class PenalisedOracle(RowOracle):
+    """A smooth sum over rows with an l1 term, within a box; rows are in memory.
+
+    Parameters
+    ----------
+    model, rng, goal
+        As for `RowOracle`.
+    terms : Terms
+        The l1 and l2 terms, and the box.
+    penalty : Penalty, optional
+        What is added to the model's objective, as a function: the same l1 and l2 terms, without the
+        model's own l2 term.
+    """
+
+    needs_rows_in_memory = True
+    changed = False
+    saved = (*RowOracle.saved, "_seed", "_kept")
+    model: LinearModel
+
+    def __init__(
+        self,
+        model: RowSum,
+        rng: np.random.Generator,
+        goal: Goal | None,
+        terms: Terms,
+        penalty: Penalty | None,
+    ) -> None:
+        super().__init__(model, rng, goal)
+        self.model, self.terms, self.penalty = soon_ready(model), terms, penalty
+        self.dual = ModelDual(self.model, terms)
+        self._seed = int(rng.integers(2**63))
+        d = self.model.n_features
+        self._limits = Limits(
+            np.broadcast_to(np.asarray(terms.l1, dtype=np.float64), d), terms.lower, terms.upper
+        )
+        self._latest: list[Evaluation] = []  # the last two
+        self._before = math.nan  # the value at the point of the last model, infinite if not known
+        self._kept: Any = np.empty(0, dtype=np.intp)  # the columns of the last model
+        self._part: tuple[Any, LinearModel] | None = None  # some columns, and the model of them
+        self._matrix: Matrix | None = None  # its curvature, where that is the same everywhere
+        if self._is_least_squares and d <= FEW_COLUMNS:
+            # Now, so that the sizes of columns, which bounds take from it, are always the same.
+            with np.errstate(**QUIET):
+                self._least_squares_matrix(self._columns(None))
+
+    # -- values and bounds -------------------------------------------------------------------------
+
+    def __call__(self, point: Vector) -> Evaluation:
+        """Evaluate at the point."""
+        evaluation = super().__call__(point)
+        self._latest = [*self._latest[-1:], evaluation]
+        return evaluation
+
+    def original(self, evaluation: Evaluation) -> Evaluation:
+        """Return the evaluation with a lower bound of the minimum."""
+        with np.errstate(**QUIET):
+            at, value = self._known(evaluation), evaluation.value
+            goal = self.goal(value)
+            bound = best_bound(self.dual, at, value, goal)
+            if value - bound > goal > 0.0 and self.is_settled(value, goal):
+                bound = max(bound, self._bound_without_terms(at))
+            evaluation.dual_value = bound
+        return evaluation
+
+    def _bound_without_terms(self, at: RowPoint) -> float:
+        """Return a bound that may be proved where rounding is larger than the terms.
+
+        Without them the minimum is no larger, and where they are weak it is near.
+        """
+        return at.dual_value if self.model.has_dual_bound else 0.0
+
+    def is_settled(self, value: float, goal: float) -> bool:
+        """Return whether the last step gained next to nothing, beside the wanted gap.
+
+        A step of least squares, where all columns may move, leaves nothing to gain.
+        """
+        return self._before == math.inf or self._before - value <= SETTLED * goal
+
+    def take_over(self, other: PenalisedOracle) -> None:
+        """Take over what is known of another sum over the same rows: no pass over them."""
+        self._part = None
+        for known in other._latest:
+            at = other._known(known).beside(self.model)
+            evaluation = Evaluation(
+                known.point, at.value, late_gradient=self._late_gradient, model=at
+            )
+            self._latest.append(self._finish(evaluation))
+
+    def value_between(self, point: Vector, target: Vector, share: float) -> float:
+        """Return the value between two points that were evaluated last."""
+        with np.errstate(**QUIET):
+            at = self.model.between(self._evaluated(point), self._evaluated(target), share)
+            term = 0.0 if self.penalty is None else self.penalty.value(at.w)
+            return at.value + term
+
+    def _evaluated(self, point: Vector) -> RowPoint:
+        return self._known(self._evaluation(point))
+
+    def _evaluation(self, point: Vector) -> Evaluation:
+        """Return what is known at a point; mostly it was one of the last two evaluated."""
+        for known in (*self._latest, self.best):
+            if known is not None and known.point is point:
+                return known
+        return self(point)
+
+    # -- the model around a point ------------------------------------------------------------------
+
+    def aim(self, point: Vector, number: int, caution: float) -> Aim:
+        """Return the minimum of the model around a point over the columns that may move."""
+        self._before = math.inf
+        with np.errstate(**QUIET):
+            if self._is_least_squares and number == 1 and self.model.n_features <= FEW_COLUMNS:
+                # What products of columns say suffices: no pass over the rows.
+                part = self._columns(None)
+                matrix = self._least_squares_matrix(part)
+                gradient = part.combination(-part.y) + matrix @ point
+                return self._minimum(None, matrix, gradient, point, math.inf)
+            evaluation = self._evaluation(point)
+            self._before, gradient = evaluation.value, self._gradient(evaluation)
+            columns = self._chosen(point, gradient)
+            part = self._columns(columns)
+            matrix = self._curvature(part, self._known(evaluation), number, caution)
+            return self._minimum(columns, matrix, gradient, point, evaluation.value)
+
+    @property
+    def _is_least_squares(self) -> bool:
+        return self.model.loss.name == "squared"
+
+    def _gradient(self, evaluation: Evaluation) -> Vector:
+        """Return the gradient of mean loss and all l2 terms."""
+        more, d = self.terms.l2 - self.model.l2, self.model.n_features
+        if more == 0.0:
+            return evaluation.gradient
+        gradient = evaluation.gradient.copy()
+        gradient[:d] += more * evaluation.point[:d]
+        return gradient
+
+    def _chosen(self, point: Vector, gradient: Vector) -> Any:
+        """Return the columns that may move, None for all of them."""
+        d = self.model.n_features
+        if d <= FEW_COLUMNS:
+            return None
+        l1, lower, upper = self._limits
+        w, g = point[:d], gradient[:d]
+        kink = (w == 0.0) & (l1 > 0.0)
+        # How fast the function falls to the right and to the left.
+        right = np.where(w < upper, -g - np.where(w < 0.0, -l1, l1), 0.0)
+        left = np.where(w > lower, g - np.where(w > 0.0, -l1, l1), 0.0)
+        steepness = np.maximum(np.maximum(right, left), 0.0)
+        between = ~kink & (w > lower) & (w < upper)
+        moving = np.flatnonzero(between)
+        others = np.flatnonzero(~between & (steepness > 0.0))
+        most = min(max(FEWEST_ADDED, moving.size), max(MOST_COLUMNS - moving.size, 0))
+        if moving.size > MOST_COLUMNS:
+            moving, others, most = others[:0], np.flatnonzero(steepness > 0.0), MOST_COLUMNS
+        if others.size > most:
+            # How far a column alone would let the function fall.
+            gain = steepness[others] ** 2 / self._curvatures[others]
+            others = others[np.argpartition(gain, others.size - most)[others.size - most :]]
+        chosen = np.sort(np.concatenate([moving, others]))
+        if not chosen.size:  # nothing but an intercept moves
+            chosen = np.array([np.argmax(np.abs(g))])
+        return self._with_kept(chosen)
+
+    def _with_kept(self, chosen: Any) -> Any:
+        """Return the columns of the last model, if these are among them and not much fewer."""
+        kept = self._kept
+        few = kept.size <= KEPT_COLUMNS * max(chosen.size, FEWEST_ADDED)
+        if few and np.isin(chosen, kept, assume_unique=True).all():
+            return kept
+        self._kept = chosen
+        return chosen
+
+    @property
+    def _curvatures(self) -> Vector:
+        """The columns' largest curvatures."""
+        return self.model.loss.curvature * self.model.column_squares() + self.terms.l2
+
+    def _columns(self, columns: Any) -> LinearModel:
+        """Return a model of some columns, with all l2 terms; kept until others are asked for."""
+        kept = self._part
+        if kept is not None and (kept[0] is columns or np.array_equal(kept[0], columns)):
+            return kept[1]
+        part = self.model.of_columns(columns, self.terms.l2)
+        self._part, self._matrix = (columns, part), None
+        return part
+
+    def _curvature(self, part: LinearModel, at: Any, number: int, caution: float) -> Matrix:
+        """Return the second derivatives of mean loss and l2 terms by some columns."""
+        if self._is_least_squares:
+            return self._least_squares_matrix(part)
+        size = Costs.of(part).sample(number) or part.n_samples
+        rows = part.sampled(size, [self._seed, number], by=at, caution=caution)
+        return second_derivative_matrix(part, at, rows)
+
+    def _least_squares_matrix(self, part: LinearModel) -> Matrix:
+        if self._matrix is None:
+            matrix = part.gram_of_columns().copy()
+            ends = np.arange(part.n_features)
+            matrix[ends, ends] += part.l2
+            self._matrix = matrix
+        return self._matrix
+
+    def _minimum(
+        self, columns: Any, matrix: Matrix, gradient: Vector, point: Vector, value: float
+    ) -> Aim:
+        """Return the minimum of the model, without a free intercept, which follows from the rest.
+
+        `matrix` is for these columns and the intercept, `gradient` and `point` are for all.
+        """
+        d, target = self.model.n_features, point.copy()
+        places: Any = slice(0, d) if columns is None else columns
+        limits = self._limits if columns is None else self._limits.at(columns)
+        free = self.model.fit_intercept and self.terms.intercept_is_free
+        if self.model.fit_intercept and not free:
+            low, high = self.terms.intercept
+            limits = limits.and_one(0.0, low, high)
+            places = np.append(np.arange(d)[places], d)
+        start, slopes = point[places], gradient[places]
+        if not free:
+            found = box_minimum(matrix, slopes, limits, start)
+            target[places] = found.point
+            return Aim(target, found.fall, value)
+        sums, total, slope = matrix[:-1, -1], float(matrix[-1, -1]), float(gradient[-1])
+        reduced = matrix[:-1, :-1] - np.outer(sums, sums / total)
+        found = box_minimum(reduced, slopes - sums * (slope / total), limits, start)
+        target[places] = found.point
+        target[-1] = point[-1] - (slope + float(sums @ (found.point - start))) / total
+        return Aim(target, found.fall + 0.5 * slope * (slope / total), value)
+
+
+class SmoothedPenalisedOracle(RowOracle):
+    """The same for a loss with kinks: a smooth sum close below, and bounds of the sum itself.
+
+    Parameters
+    ----------
+    model, rng, goal, terms, penalty
+        As for `PenalisedOracle`.
+    """
+
+    needs_rows_in_memory = True
+    saved = (*RowOracle.saved, "_seed", "mu", "_next_mu")
+    model: LinearModel
+
+    def __init__(
+        self,
+        model: RowSum,
+        rng: np.random.Generator,
+        goal: Goal | None,
+        terms: Terms,
+        penalty: Penalty | None,
+    ) -> None:
+        super().__init__(model, rng, goal)
+        self.model, self.terms, self.penalty = soon_ready(model), terms, penalty
+        self.dual = ModelDual(self.model, terms)
+        self._seed = int(rng.integers(2**63))
+        self._smooth: PenalisedOracle | None = None
+        self._next_mu = math.nan  # what the next model is smoothed with
+        self.changed = False
+
+    @property
+    def sum(self) -> PenalisedOracle:
+        """The smooth sum of the present mu."""
+        assert self._smooth is not None
+        return self._smooth
+
+    @property
+    def mu(self) -> float | None:
+        """The present smoothing; None before the first step."""
+        return None if self._smooth is None else self.sum.model.loss.smoothing
+
+    @mu.setter
+    def mu(self, mu: float | None) -> None:
+        if mu is None:
+            return
+        rng, before = np.random.default_rng(self._seed), self._smooth
+        smooth = self.model.smoothed(mu)
+        self._smooth = PenalisedOracle(smooth, rng, None, self.terms, self.penalty)
+        if before is not None:
+            self._smooth.take_over(before)
+
+    def aim(self, point: Vector, number: int, caution: float) -> Aim:
+        """Return the minimum of the smooth sum's model, less smooth a sum where that is due."""
+        if self._smooth is None:
+            self.points += 1
+            self.nfev += 1
+            self._next_mu = first_smoothing(self.model.at(point), self.model.loss)
+        if self._next_mu != self.mu:
+            self.mu = self._next_mu
+        return self.sum.aim(point, number, caution)
+
+    def value_between(self, point: Vector, target: Vector, share: float) -> float:
+        """Return the smooth sum's value between two points that were evaluated last."""
+        return self.sum.value_between(point, target, share)
+
+    def __call__(self, point: Vector) -> Evaluation:
+        """Evaluate the smooth sum."""
+        return self.sum(point)
+
+    def original(self, evaluation: Evaluation) -> Evaluation:
+        """Return what is known of the sum itself where the smooth one was evaluated.
+
+        It has a bound, and decides how smooth the next sum is.
+        """
+        self.points += 1
+        self.nfev += 1
+        self.njev += 1
+        self.rows += self.model.n_samples
+        with np.errstate(**QUIET):
+            smooth: Any = self.sum._known(evaluation)
+            at = smooth.beside(self.model)
+            known = Evaluation(
+                evaluation.point, at.value, late_gradient=self._late_gradient, model=at
+            )
+            known = self._finish(known)
+            goal = self.goal(known.value)
+            bound = best_bound(self.dual, smooth, known.value, goal)
+            settled = self.sum.is_settled(evaluation.value, goal)
+            if known.value - bound > goal > 0.0 and settled and self.model.has_dual_bound:
+                bound = max(bound, at.dual_value_by(smooth))
+            known.dual_value = bound
+            mu = self.sum.model.loss.smoothing
+            part, gap = smoothing_gap(at, smooth, mu), known.value - bound
+            self._next_mu = shrunk_smoothing(mu, part, gap, goal, known.value)
+            if settled and gap > goal and part > NEGLIGIBLE_GAP * known.value:
+                self._next_mu = min(self._next_mu, mu / LARGEST_SHRINK)
+        self.changed = self._next_mu != mu
+        return known
+
+
+def soon_ready(model: RowSum) -> LinearModel:
+    """Return the model, without kernels where its few passes would not make up for compiling."""
+    rows = rows_in_memory(model)
+    small = rows.storage.entries < LEAST_COMPILED and kernels.mode() == "auto"
+    return rows.without_kernels() if small else rows
+
+
+def best_bound(dual: ModelDual, at: Any, value: float, goal: float) -> float:
+    """Return the bound by the slopes at a point, by better ones where that may reach the goal.
+
+    With an intercept the better ones, at the best intercept for the weights, cost a search.
+    """
+    bound = dual.by_balanced(at)
+    if dual.model.fit_intercept and goal < value - bound <= PROMISING * goal:
+        bound = max(bound, dual.by(at))
+    return bound
