@@ -1,0 +1,12 @@
+"""Optimizers for torch."""
+
+try:
+    import torch as _torch  # noqa: F401
+except ImportError as error:
+    raise ImportError(
+        "accelegrad.torch needs torch, which is not installed: pip install 'accelegrad[torch]'."
+    ) from error
+
+from accelegrad.torch.accelegrad import AcceleGrad
+
+__all__ = ["AcceleGrad"]

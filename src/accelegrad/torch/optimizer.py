@@ -1,0 +1,416 @@
+"""What the optimizers share: groups, state, the two modes, and everything that torch asks for."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import warnings
+from abc import abstractmethod
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar, NamedTuple, TypeAlias
+
+import torch
+from torch import Tensor
+from torch.optim.optimizer import Optimizer, ParamsT, _use_grad_for_differentiable
+
+from accelegrad.errors import real_number
+from accelegrad.torch.tensors import (
+    Bucket,
+    Foreach,
+    Loop,
+    Number,
+    Spread,
+    Tensors,
+    Traced,
+    accumulator_type,
+    as_real,
+    local,
+    sum_type,
+)
+
+Numbers: TypeAlias = dict[str, Number]
+Closure: TypeAlias = Callable[[], Any]
+
+MODE = "training"  # the key of a group that says which point its parameters hold
+POINT = "point"  # x in float32, for parameters of half precision
+AVERAGE = "average"  # the point for evaluation; in evaluation mode, the point for training
+STEP_SIZE = "step_size"  # the last step of a group, its lr included
+FLAGS = {"maximize": False, "foreach": None, "capturable": False, "differentiable": False}
+
+
+class Family(NamedTuple):
+    """Buckets with one norm and one radius, and the group that keeps their numbers."""
+
+    group: dict[str, Any]
+    buckets: list[Bucket]
+
+
+class AveragingOptimizer(Optimizer):
+    """An optimizer whose parameters hold the point for the next gradient, not the one to use.
+
+    `train()` and `eval()` swap the two. Sums over a run are float64 numbers in the parameter
+    groups, where `load_state_dict` does not change their type; with `per_group` each group has its
+    own, else the first group has them for all.
+    """
+
+    #: tensors that start as copies of the parameter, and those that start with zeros
+    points: ClassVar[tuple[str, ...]] = (AVERAGE,)
+    sums: ClassVar[tuple[str, ...]] = ()
+    #: the numbers of a family before its first step
+    start: ClassVar[dict[str, float]] = {"iteration": 0.0}
+
+    def __init__(
+        self, params: ParamsT, lr: float | Tensor, defaults: dict[str, Any], *, per_group: bool
+    ) -> None:
+        checked_lr(lr)
+        self.per_group = bool(per_group)
+        super().__init__(params, {"lr": lr, **defaults, MODE: True})
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add a group, as torch's optimizers do, with options checked by the same rules."""
+        super().add_param_group(param_group)
+        try:
+            self._check(self.param_groups[-1])
+        except (TypeError, ValueError):
+            self.param_groups.pop()
+            raise
+        self.param_groups[-1][MODE] = self.param_groups[0][MODE]
+
+    def _check(self, group: dict[str, Any]) -> None:
+        """Refuse options of a group that make no sense."""
+        checked_lr(group["lr"])
+        real_number("weight_decay", group["weight_decay"], least=0)
+        if group["foreach"] and group["differentiable"]:
+            raise ValueError("foreach and differentiable cannot both be True.")
+
+    # -- what may be logged ----------------------------------------------------------------------
+
+    @property
+    def iteration(self) -> int:
+        """How many steps were done; of the first group, where each has its own."""
+        return int(self.param_groups[0].get("iteration", 0))
+
+    @property
+    def effective_step(self) -> float:
+        """The factor of the gradient in the last step of the first group, lr included."""
+        return float(self.param_groups[0].get(STEP_SIZE, 0.0))
+
+    # -- the step --------------------------------------------------------------------------------
+
+    @_use_grad_for_differentiable  # type: ignore[untyped-decorator]
+    def step(self, closure: Closure | None = None) -> Any:
+        """Do one step with the gradients that the parameters have.
+
+        Parameters
+        ----------
+        closure : callable, optional
+            Computes the gradients and returns the loss, which is then returned here too.
+        """
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        families = self._families()
+        for family in families:
+            self._advance(family)
+        return loss
+
+    def _advance(self, family: Family) -> None:
+        """Do the step of one family."""
+        numbers = self._numbers(family.group)
+        following = self._updated(family.buckets, numbers)
+        if following is not None:
+            self._store(family, following)
+
+    @abstractmethod
+    def _updated(self, buckets: list[Bucket], numbers: Numbers) -> Numbers | None:
+        """Return the numbers after the step, and update the buckets' lists; None skips the step."""
+
+    @torch._disable_dynamo  # type: ignore[attr-defined, untyped-decorator]
+    def _families(self) -> list[Family]:
+        """Return what has a gradient, with its state; nothing where there is nothing to do."""
+        found: list[Family] = []
+        for group in self.param_groups:
+            if self.per_group or not found:
+                found.append(Family(group, []))
+            found[-1].buckets.extend(self._buckets(group))
+        found = [family for family in found if family.buckets]
+        for family in found:
+            self._prepare(family)
+        return found if found and self._has_work(found) else []
+
+    def _has_work(self, families: list[Family]) -> bool:
+        """Tell whether there is a step to do, or refuse it in evaluation mode.
+
+        torch.distributed.checkpoint makes an optimizer set up its state by a step with gradients
+        and lr of zero, in either mode. It must not count.
+        """
+        training = self.param_groups[0][MODE]
+        if training and any(not _is_zero(group["lr"]) for group in self.param_groups):
+            return True
+        gradients = (g for family in families for bucket in family.buckets for g in bucket.gradient)
+        if not any(bool(gradient.any()) for gradient in gradients):
+            return False
+        if not training:
+            raise RuntimeError(
+                "step() in evaluation mode: the parameters hold the point for evaluation, not the "
+                "one for gradients. Call the optimizer's train() before the forward pass of a "
+                "training step, and eval() after the last step."
+            )
+        return True
+
+    def _buckets(self, group: dict[str, Any]) -> list[Bucket]:
+        """Return the parameters of a group that have a gradient."""
+        found: dict[Any, Bucket] = {}
+        for param in group["params"]:
+            if param.grad is None:
+                continue
+            key = (param.device, param.dtype, Spread.of(param))
+            bucket = found.get(key)
+            if bucket is None:
+                bucket = found[key] = Bucket(group, _operations(group), key[-1])
+            self._enter(bucket, param)
+        for bucket in found.values():
+            _add_options(bucket)
+        return list(found.values())
+
+    def _enter(self, bucket: Bucket, param: Tensor) -> None:
+        """Add a parameter, its gradient and its state to a bucket."""
+        state, gradient = self._state_of(param), param.grad
+        assert gradient is not None
+        x = as_real(local(state.get(POINT, param)))
+        gradient = as_real(local(gradient.to_dense() if gradient.is_sparse else gradient))
+        bucket.params.append(param)
+        bucket.x.append(x)
+        bucket.gradient.append(gradient if gradient.dtype == x.dtype else gradient.to(x.dtype))
+        for name in (*self.points, *self.sums):
+            bucket.state.setdefault(name, []).append(as_real(local(state[name])))
+
+    def _state_of(self, param: Tensor) -> dict[str, Tensor]:
+        """Return the state of a parameter, made at its first gradient."""
+        state: dict[str, Tensor] = self.state[param]
+        if AVERAGE not in state:
+            kind = accumulator_type(param.dtype)
+            for name in (*self.points, *((POINT,) if kind != param.dtype else ())):
+                state[name] = param.to(kind, copy=True)
+            for name in self.sums:
+                state[name] = torch.zeros_like(param, dtype=kind)
+        return state
+
+    # -- numbers ---------------------------------------------------------------------------------
+
+    def _prepare(self, family: Family) -> None:
+        """Give a family the numbers that its first step starts with."""
+        group, device = family.group, torch.device("cpu")
+        if group["capturable"]:
+            device = family.buckets[0].x[0].device
+        for name in (*self.start, STEP_SIZE):
+            first = self.start.get(name, 0.0)
+            number = torch.as_tensor(group.get(name, first), dtype=sum_type(device))
+            group[name] = number.to(device)
+
+    def _numbers(self, group: dict[str, Any]) -> Numbers:
+        """Return the numbers of a family: floats, unless they must not be read."""
+        if _is_graph(group):
+            return {name: group[name] for name in self.start}
+        return {name: group[name].item() for name in self.start}
+
+    def _store(self, family: Family, numbers: Numbers) -> None:
+        """Keep the numbers and tensors after a step."""
+        for name, number in numbers.items():
+            _keep(family.group, name, number)
+        for bucket in family.buckets:
+            _keep(bucket.group, STEP_SIZE, bucket.step_size)
+            self._keep_tensors(bucket)
+
+    def _keep_tensors(self, bucket: Bucket) -> None:
+        """Write what is not in its place: new tensors of autograd, parameters of half precision."""
+        if bucket.group["differentiable"]:
+            for i, param in enumerate(bucket.params):
+                state = self.state[param]
+                for name, tensors in bucket.state.items():
+                    state[name] = _as_given(tensors[i], param)
+                if POINT in state:
+                    state[POINT] = bucket.x[i]
+                param.copy_(_as_given(bucket.x[i], param))
+        elif accumulator_type(bucket.params[0].dtype) != bucket.params[0].dtype:
+            bucket.each.assign([local(param) for param in bucket.params], bucket.x)
+
+    # -- the two modes ---------------------------------------------------------------------------
+
+    def train(self) -> None:
+        """Put the point for gradients into the parameters; nothing if it is there."""
+        self._switch(training=True)
+
+    def eval(self) -> None:
+        """Put the point for evaluation into the parameters; nothing if it is there."""
+        self._switch(training=False)
+
+    @contextlib.contextmanager
+    def evaluating(self) -> Iterator[None]:
+        """Hold the point for evaluation inside a `with` block, and the one from before after it."""
+        training = self.param_groups[0][MODE]
+        self.eval()
+        try:
+            yield
+        finally:
+            self._switch(training=training)
+
+    @torch.no_grad()
+    def _switch(self, *, training: bool) -> None:
+        for group in self.param_groups:
+            if group[MODE] != training:
+                for param in group["params"]:
+                    self._swap(param, training=training)
+                group[MODE] = training
+
+    def _swap(self, param: Tensor, *, training: bool) -> None:
+        """Exchange the two points of a parameter; what never had a gradient has one only."""
+        state = self.state.get(param, {})
+        if POINT in state:
+            local(param).copy_(local(state[POINT if training else AVERAGE]))
+        elif AVERAGE in state:
+            x, average = local(param), local(state[AVERAGE])
+            held = x.clone()
+            x.copy_(average)
+            average.copy_(held)
+
+    # -- saving and loading ----------------------------------------------------------------------
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "per_group": self.per_group}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        for group in self.param_groups:
+            for name, default in (*FLAGS.items(), (MODE, True)):
+                group.setdefault(name, default)
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Load what `state_dict` gave, for parameters of the same shapes.
+
+        Parameters
+        ----------
+        state_dict : dict
+            From an optimizer of the same class. Sums and points keep their type, whatever that of
+            the parameters: a run that is loaded goes on as if it had not been stopped.
+        """
+        kept: list[dict[str, Any]] = []
+
+        def look(_: Optimizer, given: dict[str, Any]) -> None:  # after the user's own hooks
+            self._check_loaded(given)
+            kept.append(given)
+
+        hook = self.register_load_state_dict_pre_hook(look)
+        try:
+            super().load_state_dict(state_dict)
+        finally:
+            hook.remove()
+        self._restore_types(kept[0])
+
+    def _check_loaded(self, given: dict[str, Any]) -> None:
+        """Refuse the state of another optimizer or of another model."""
+        for param, state in self._paired(given):
+            missing = {*self.points, *self.sums} - set(state)
+            if missing:
+                raise ValueError(
+                    f"the loaded state dict is not one of {type(self).__name__} with the same "
+                    f"options: it has {sorted(state)} for a parameter, and not {sorted(missing)}."
+                )
+            for name, value in state.items():
+                if isinstance(value, Tensor) and value.ndim and value.shape != param.shape:
+                    raise ValueError(
+                        f"the loaded state dict is of another model: {name} has shape "
+                        f"{tuple(value.shape)}, and its parameter {tuple(param.shape)}."
+                    )
+
+    def _restore_types(self, given: dict[str, Any]) -> None:
+        """Undo that torch casts all tensors to the type of their parameter."""
+        for param, state in self._paired(given):
+            kind = accumulator_type(param.dtype)
+            if kind != param.dtype:
+                for name, value in state.items():
+                    self.state[param][name] = value.to(param.device, kind, copy=True)
+
+    def _paired(self, given: dict[str, Any]) -> Iterator[tuple[Tensor, dict[str, Tensor]]]:
+        """Yield the parameters that have a state in a dict, with that state."""
+        groups = zip(self.param_groups, given["param_groups"], strict=False)
+        for group, saved in groups:
+            for param, index in zip(group["params"], saved["params"], strict=False):
+                if index in given["state"]:
+                    yield param, given["state"][index]
+
+
+# -- options -------------------------------------------------------------------------------------
+
+
+def checked_lr(lr: Any) -> None:
+    """Refuse a factor of the steps that is negative, or more than one number."""
+    if isinstance(lr, Tensor):
+        if lr.numel() != 1:
+            raise ValueError(f"Tensor lr must be 1-element, but its shape is {tuple(lr.shape)}.")
+    else:
+        real_number("lr", lr, least=0)
+
+
+def learning_rate(group: dict[str, Any]) -> Number:
+    """Return lr as a float, or as a tensor without dimension where it must not be read."""
+    lr = group["lr"]
+    if not isinstance(lr, Tensor):
+        return lr
+    return lr.squeeze() if _is_graph(group) else lr.item()
+
+
+def _is_zero(lr: Any) -> bool:
+    """Tell whether a learning rate is zero, without waiting for a device."""
+    return bool(lr == 0) if not isinstance(lr, Tensor) or lr.device.type == "cpu" else False
+
+
+def _is_graph(group: dict[str, Any]) -> bool:
+    """Tell whether numbers have to stay tensors: in a graph, or for autograd."""
+    return bool(group["capturable"] or group["differentiable"] or torch.compiler.is_compiling())
+
+
+def _operations(group: dict[str, Any]) -> type[Loop]:
+    if group["differentiable"]:
+        return Traced
+    return Loop if group["foreach"] is False else Foreach
+
+
+def _add_options(bucket: Bucket) -> None:
+    """Turn the gradients into those of what is minimised."""
+    each, decay = bucket.each, bucket.group["weight_decay"]
+    if bucket.group["maximize"]:
+        bucket.gradient = each.scaled(bucket.gradient, -1.0)
+    if decay:
+        bucket.gradient = each.plus(bucket.gradient, bucket.x, decay)
+
+
+def _keep(group: dict[str, Any], name: str, number: Number) -> None:
+    """Store a number where it is kept, or in its place if autograd follows it."""
+    if group["differentiable"] or name not in group:
+        group[name] = torch.as_tensor(number, dtype=torch.float64)
+    elif isinstance(number, Tensor):
+        group[name].copy_(number)
+    else:
+        group[name].fill_(number)
+
+
+def _as_given(tensor: Tensor, param: Tensor) -> Tensor:
+    return torch.view_as_complex(tensor) if param.is_complex() else tensor
+
+
+def is_finite(number: Number, optimizer: Optimizer) -> bool:
+    """Tell whether a step can be done with a squared norm, and warn the first time it cannot."""
+    if isinstance(number, Tensor) or math.isfinite(number):
+        return True
+    warnings.warn(
+        f"{type(optimizer).__name__} skips steps whose gradients are not finite; this is the "
+        "first. Their squares would stay in its sums.",
+        RuntimeWarning,
+        stacklevel=5,
+    )
+    return False
+
+
+__all__ = ["AveragingOptimizer", "Tensors"]

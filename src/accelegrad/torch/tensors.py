@@ -1,0 +1,287 @@
+"""Many tensors as one vector: the few operations that the optimizers are written with.
+
+A `Bucket` holds the tensors of one parameter group, device and type as lists. Its `each` does an
+operation on all of them: `Loop` one by one, `Foreach` by torch's multi-tensor functions, with the
+same result to the last bit, both in place; `Traced` makes new tensors, for autograd to go through.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+
+Tensors: TypeAlias = list[Tensor]
+Number: TypeAlias = Any  # a float, or a tensor without dimension where nothing may be read
+
+
+def sum_type(device: torch.device) -> torch.dtype:
+    """Return the type of sums over a run: float64 wherever the device has it."""
+    return torch.float32 if device.type == "mps" else torch.float64
+
+
+def accumulator_type(dtype: torch.dtype) -> torch.dtype:
+    """Return the type in which a parameter's points are kept: at least float32."""
+    return torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
+
+
+class Loop:
+    """The operations, tensor by tensor and in place."""
+
+    @staticmethod
+    def add(xs: Tensors, ys: Tensors, factor: Number) -> Tensors:
+        """Return x + factor y."""
+        for x, y in zip(xs, ys, strict=True):
+            if isinstance(factor, Tensor):
+                x.add_(y * factor)
+            else:
+                x.add_(y, alpha=factor)
+        return xs
+
+    @staticmethod
+    def toward(xs: Tensors, ys: Tensors, share: Number) -> Tensors:
+        """Return x + share (y - x)."""
+        for x, y in zip(xs, ys, strict=True):
+            x.lerp_(y, _like(share, x))
+        return xs
+
+    @staticmethod
+    def assign(xs: Tensors, ys: Tensors) -> Tensors:
+        """Return y, in the place of x."""
+        for x, y in zip(xs, ys, strict=True):
+            x.copy_(y)
+        return xs
+
+    @staticmethod
+    def scaled(xs: Tensors, factor: Number) -> Tensors:
+        """Return factor x as new tensors."""
+        return [x * factor for x in xs]
+
+    @staticmethod
+    def times(xs: Tensors, ys: Tensors) -> Tensors:
+        """Return x y, entry by entry, as new tensors."""
+        return [x * y for x, y in zip(xs, ys, strict=True)]
+
+    @staticmethod
+    def plus(xs: Tensors, ys: Tensors, factor: float) -> Tensors:
+        """Return x + factor y as new tensors."""
+        return [x.add(y, alpha=factor) for x, y in zip(xs, ys, strict=True)]
+
+    @staticmethod
+    def minus(xs: Tensors, ys: Tensors) -> Tensors:
+        """Return x - y as new tensors."""
+        return [x - y for x, y in zip(xs, ys, strict=True)]
+
+    @staticmethod
+    def norms(xs: Tensors) -> Tensors:
+        """Return the norms."""
+        return [torch.linalg.vector_norm(x, dtype=sum_type(x.device)) for x in xs]
+
+    @staticmethod
+    def copies(xs: Tensors) -> Tensors:
+        """Return copies."""
+        return [x.clone() for x in xs]
+
+
+class Foreach(Loop):
+    """The operations by torch's multi-tensor functions."""
+
+    @staticmethod
+    def add(xs: Tensors, ys: Tensors, factor: Number) -> Tensors:
+        """Return x + factor y."""
+        if isinstance(factor, Tensor):
+            torch._foreach_add_(xs, torch._foreach_mul(ys, factor))
+        else:
+            torch._foreach_add_(xs, ys, alpha=factor)
+        return xs
+
+    @staticmethod
+    def toward(xs: Tensors, ys: Tensors, share: Number) -> Tensors:
+        """Return x + share (y - x)."""
+        if isinstance(share, Tensor):
+            torch._foreach_lerp_(xs, ys, [_like(share, xs[0])] * len(xs))
+        else:
+            torch._foreach_lerp_(xs, ys, share)
+        return xs
+
+    @staticmethod
+    def assign(xs: Tensors, ys: Tensors) -> Tensors:
+        """Return y, in the place of x."""
+        torch._foreach_copy_(xs, ys)
+        return xs
+
+    @staticmethod
+    def scaled(xs: Tensors, factor: Number) -> Tensors:
+        """Return factor x as new tensors."""
+        return list(torch._foreach_mul(xs, factor))
+
+    @staticmethod
+    def times(xs: Tensors, ys: Tensors) -> Tensors:
+        """Return x y, entry by entry, as new tensors."""
+        return list(torch._foreach_mul(xs, ys))
+
+    @staticmethod
+    def plus(xs: Tensors, ys: Tensors, factor: float) -> Tensors:
+        """Return x + factor y as new tensors."""
+        return list(torch._foreach_add(xs, ys, alpha=factor))
+
+    @staticmethod
+    def minus(xs: Tensors, ys: Tensors) -> Tensors:
+        """Return x - y as new tensors."""
+        return list(torch._foreach_sub(xs, ys))
+
+    @staticmethod
+    def norms(xs: Tensors) -> Tensors:
+        """Return the norms."""
+        return list(torch._foreach_norm(xs, 2, dtype=sum_type(xs[0].device)))
+
+
+class Traced(Loop):
+    """The operations as autograd needs them: nothing that it has seen is changed."""
+
+    @staticmethod
+    def add(xs: Tensors, ys: Tensors, factor: Number) -> Tensors:
+        """Return x + factor y."""
+        return [x + factor * y for x, y in zip(xs, ys, strict=True)]
+
+    @staticmethod
+    def toward(xs: Tensors, ys: Tensors, share: Number) -> Tensors:
+        """Return x + share (y - x)."""
+        return [torch.lerp(x, y, _like(share, x)) for x, y in zip(xs, ys, strict=True)]
+
+    @staticmethod
+    def assign(xs: Tensors, ys: Tensors) -> Tensors:  # noqa: ARG004
+        """Return y."""
+        return ys
+
+
+def _like(number: Number, x: Tensor) -> Number:
+    """Return a number as `lerp` takes it: a tensor has to be of the same type."""
+    return number.to(x.dtype) if isinstance(number, Tensor) else number
+
+
+# -- tensors that several ranks share ------------------------------------------------------------
+
+
+def local(tensor: Tensor) -> Tensor:
+    """Return this rank's part of a DTensor, which shares its memory; any other tensor as it is."""
+    kind = _dtensor()
+    return tensor.to_local() if kind is not None and isinstance(tensor, kind) else tensor
+
+
+def _dtensor() -> Any:
+    """Return the class DTensor if it has been loaded: before that there are none."""
+    module = sys.modules.get("torch.distributed.tensor")
+    return None if module is None else module.DTensor
+
+
+class Spread:
+    """Over which ranks the entries of a tensor are spread: all of them count once in a sum."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.mesh = tensor.device_mesh
+        self.dimensions = tuple(
+            i for i, placement in enumerate(tensor.placements) if not placement.is_replicate()
+        )
+
+    @staticmethod
+    def of(tensor: Tensor) -> Spread | None:
+        """Return how a DTensor is spread, None for any other tensor."""
+        kind = _dtensor()
+        return Spread(tensor) if kind is not None and isinstance(tensor, kind) else None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Spread) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def _key(self) -> tuple[Any, ...]:
+        return self.mesh, self.dimensions
+
+    def summed(self, numbers: Tensor) -> Tensor:
+        """Return the sums over all ranks that hold other entries."""
+        for dimension in self.dimensions:
+            numbers = _all_reduced(numbers, self.mesh.get_group(dimension))
+        return numbers
+
+
+def _all_reduced(numbers: Tensor, group: Any) -> Tensor:
+    """Return the sum over the ranks of a process group."""
+    numbers = numbers.clone()
+    torch.distributed.all_reduce(numbers, group=group)
+    return numbers
+
+
+# -- buckets -------------------------------------------------------------------------------------
+
+
+class Bucket:
+    """The parameters of one group, device and type that have a gradient, as lists.
+
+    Attributes
+    ----------
+    group : dict
+        The parameter group.
+    params : list of Tensor
+        The parameters as they were given.
+    x, gradient : list of Tensor
+        Their values, where the gradient was taken, and the gradients: real and local.
+    state : dict
+        The lists of the tensors that the optimizer keeps, by name.
+    each : Loop
+        What does an operation on lists.
+    spread : Spread, optional
+        The ranks that share these parameters.
+    """
+
+    def __init__(self, group: dict[str, Any], each: type[Loop], spread: Spread | None) -> None:
+        self.group, self.each, self.spread = group, each, spread
+        self.params: Tensors = []
+        self.x: Tensors = []
+        self.gradient: Tensors = []
+        self.state: dict[str, Tensors] = {}
+        self.step_size: Number = 0.0  # of the last step, lr included
+
+    def dot(self, xs: Tensors, ys: Tensors) -> Tensor:
+        """Return the inner product of two lists of tensors, each list as one vector."""
+        kind = sum_type(xs[0].device)
+        return torch.stack([product.sum(dtype=kind) for product in self.each.times(xs, ys)]).sum()
+
+    def square(self, xs: Tensors) -> Tensor:
+        """Return the squared norm of a list of tensors as one vector."""
+        return torch.stack(self.each.norms(xs)).square().sum()
+
+
+Quantity: TypeAlias = Callable[[Bucket], Tensor]
+
+
+def totals(buckets: Sequence[Bucket], *quantities: Quantity, ranks: Any = None) -> Tensor:
+    """Return the sums of quantities over all tensors of all buckets and ranks, as one tensor.
+
+    `ranks` is the process group over which the parameters themselves are distributed, if any.
+    """
+    home = buckets[0].x[0].device if buckets else torch.device("cpu")
+    by_spread: dict[Spread | None, list[Tensor]] = {}
+    for bucket in buckets:
+        found = [quantity(bucket) for quantity in quantities]
+        by_spread.setdefault(bucket.spread, []).append(torch.stack(found).to(home))
+    total = torch.zeros(len(quantities), dtype=sum_type(home), device=home)
+    for spread, parts in by_spread.items():
+        part = torch.stack(parts).sum(0)
+        total = total + (part if spread is None else spread.summed(part))
+    return total if ranks is None else _all_reduced(total, ranks)
+
+
+def as_real(tensor: Tensor) -> Tensor:
+    """Return a complex tensor as a real one with a last dimension of two, sharing its memory."""
+    return torch.view_as_real(tensor) if tensor.is_complex() else tensor
+
+
+def flattened(lists: Iterable[Tensors]) -> Iterator[Tensor]:
+    """Yield the tensors of all lists."""
+    for tensors in lists:
+        yield from tensors
