@@ -8,5 +8,6 @@ except ImportError as error:
     ) from error
 
 from accelegrad.torch.accelegrad import AcceleGrad
+from accelegrad.torch.others import AdaGradNorm, UDoG, UniXGrad
 
-__all__ = ["AcceleGrad"]
+__all__ = ["AcceleGrad", "AdaGradNorm", "UDoG", "UniXGrad"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import warnings
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
@@ -14,27 +14,33 @@ from torch import Tensor
 from torch.optim.optimizer import Optimizer, ParamsT, _use_grad_for_differentiable
 
 from accelegrad.errors import real_number
+from accelegrad.rules.distance import check_distance
 from accelegrad.torch.tensors import (
     Bucket,
     Foreach,
     Loop,
     Number,
     Spread,
-    Tensors,
     Traced,
     accumulator_type,
     as_real,
     local,
     sum_type,
+    totals,
 )
 
 Numbers: TypeAlias = dict[str, Number]
 Closure: TypeAlias = Callable[[], Any]
 
+AUTO = "auto"
 MODE = "training"  # the key of a group that says which point its parameters hold
 POINT = "point"  # x in float32, for parameters of half precision
 AVERAGE = "average"  # the point for evaluation; in evaluation mode, the point for training
 STEP_SIZE = "step_size"  # the last step of a group, its lr included
+NOT_FINITE = (
+    "The gradients are not finite, and this step is skipped. For mixed precision there is "
+    "torch.amp.GradScaler."
+)
 FLAGS = {"maximize": False, "foreach": None, "capturable": False, "differentiable": False}
 
 
@@ -45,6 +51,24 @@ class Family(NamedTuple):
     buckets: list[Bucket]
 
 
+class Method(ABC):
+    """The formulas of a step, and the tensors and numbers that they need beyond the parameters."""
+
+    #: tensors that start as copies of the parameter, `AVERAGE` among them
+    points: ClassVar[tuple[str, ...]]
+    #: tensors that start with zeros
+    sums: ClassVar[tuple[str, ...]] = ()
+    #: numbers, with their values before the first step
+    start: ClassVar[Numbers]
+
+    @abstractmethod
+    def update(self, buckets: list[Bucket], numbers: Numbers, ranks: Any) -> Numbers | None:
+        """Return the numbers after a step, with the buckets' lists updated; None skips the step.
+
+        `ranks` is the process group that the parameters are distributed over, if any.
+        """
+
+
 class AveragingOptimizer(Optimizer):
     """An optimizer whose parameters hold the point for the next gradient, not the one to use.
 
@@ -53,18 +77,24 @@ class AveragingOptimizer(Optimizer):
     own, else the first group has them for all.
     """
 
-    #: tensors that start as copies of the parameter, and those that start with zeros
-    points: ClassVar[tuple[str, ...]] = (AVERAGE,)
-    sums: ClassVar[tuple[str, ...]] = ()
-    #: the numbers of a family before its first step
-    start: ClassVar[dict[str, float]] = {"iteration": 0.0}
-
     def __init__(
-        self, params: ParamsT, lr: float | Tensor, defaults: dict[str, Any], *, per_group: bool
+        self,
+        params: ParamsT,
+        lr: float | Tensor,
+        defaults: dict[str, Any],
+        *,
+        per_group: bool,
+        sharded: bool,
     ) -> None:
         checked_lr(lr)
         self.per_group = bool(per_group)
+        self.sharded = bool(sharded)
         super().__init__(params, {"lr": lr, **defaults, MODE: True})
+        self.method = self._method_of(self.param_groups[0])
+
+    @abstractmethod
+    def _method_of(self, group: dict[str, Any]) -> Method:
+        """Return what the steps are with the options of the first group."""
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a group, as torch's optimizers do, with options checked by the same rules."""
@@ -79,9 +109,18 @@ class AveragingOptimizer(Optimizer):
     def _check(self, group: dict[str, Any]) -> None:
         """Refuse options of a group that make no sense."""
         checked_lr(group["lr"])
+        if group["diameter"] != AUTO:
+            check_distance("diameter", group["diameter"])
+        if (group["diameter"] == AUTO) != (self.param_groups[0]["diameter"] == AUTO):
+            raise ValueError("diameter must be 'auto' for all parameter groups or for none.")
         real_number("weight_decay", group["weight_decay"], least=0)
         if group["foreach"] and group["differentiable"]:
             raise ValueError("foreach and differentiable cannot both be True.")
+
+    @property
+    def _ranks(self) -> Any:
+        """The process group that the parameters are distributed over, if they are."""
+        return torch.distributed.group.WORLD if self.sharded else None
 
     # -- what may be logged ----------------------------------------------------------------------
 
@@ -95,9 +134,15 @@ class AveragingOptimizer(Optimizer):
         """The factor of the gradient in the last step of the first group, lr included."""
         return float(self.param_groups[0].get(STEP_SIZE, 0.0))
 
+    @property
+    def radius(self) -> float:
+        """The radius, or the given diameter, that the steps of the first group are scaled with."""
+        group = self.param_groups[0]
+        return float(group.get("radius", 0.0) if group["diameter"] == AUTO else group["diameter"])
+
     # -- the step --------------------------------------------------------------------------------
 
-    @_use_grad_for_differentiable  # type: ignore[untyped-decorator]
+    @_use_grad_for_differentiable
     def step(self, closure: Closure | None = None) -> Any:
         """Do one step with the gradients that the parameters have.
 
@@ -106,27 +151,24 @@ class AveragingOptimizer(Optimizer):
         closure : callable, optional
             Computes the gradients and returns the loss, which is then returned here too.
         """
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
-        families = self._families()
-        for family in families:
+        loss = None if closure is None else self._closed(closure)
+        for family in self._families():
             self._advance(family)
         return loss
 
     def _advance(self, family: Family) -> None:
         """Do the step of one family."""
         numbers = self._numbers(family.group)
-        following = self._updated(family.buckets, numbers)
+        following = self.method.update(family.buckets, numbers, self._ranks)
         if following is not None:
             self._store(family, following)
 
-    @abstractmethod
-    def _updated(self, buckets: list[Bucket], numbers: Numbers) -> Numbers | None:
-        """Return the numbers after the step, and update the buckets' lists; None skips the step."""
+    def _closed(self, closure: Closure) -> Any:
+        """Return the loss that a closure computes, with gradients."""
+        with torch.enable_grad():
+            return closure()
 
-    @torch._disable_dynamo  # type: ignore[attr-defined, untyped-decorator]
+    @torch._disable_dynamo  # type: ignore[attr-defined]
     def _families(self) -> list[Family]:
         """Return what has a gradient, with its state; nothing where there is nothing to do."""
         found: list[Family] = []
@@ -134,7 +176,8 @@ class AveragingOptimizer(Optimizer):
             if self.per_group or not found:
                 found.append(Family(group, []))
             found[-1].buckets.extend(self._buckets(group))
-        found = [family for family in found if family.buckets]
+        if self._ranks is None:  # else those who have nothing to do take part in sums
+            found = [family for family in found if family.buckets]
         for family in found:
             self._prepare(family)
         return found if found and self._has_work(found) else []
@@ -148,8 +191,8 @@ class AveragingOptimizer(Optimizer):
         training = self.param_groups[0][MODE]
         if training and any(not _is_zero(group["lr"]) for group in self.param_groups):
             return True
-        gradients = (g for family in families for bucket in family.buckets for g in bucket.gradient)
-        if not any(bool(gradient.any()) for gradient in gradients):
+        buckets = [bucket for family in families for bucket in family.buckets]
+        if totals(buckets, lambda bucket: bucket.square(bucket.gradient), ranks=self._ranks) == 0:
             return False
         if not training:
             raise RuntimeError(
@@ -183,7 +226,7 @@ class AveragingOptimizer(Optimizer):
         bucket.params.append(param)
         bucket.x.append(x)
         bucket.gradient.append(gradient if gradient.dtype == x.dtype else gradient.to(x.dtype))
-        for name in (*self.points, *self.sums):
+        for name in (*self.method.points, *self.method.sums):
             bucket.state.setdefault(name, []).append(as_real(local(state[name])))
 
     def _state_of(self, param: Tensor) -> dict[str, Tensor]:
@@ -191,9 +234,9 @@ class AveragingOptimizer(Optimizer):
         state: dict[str, Tensor] = self.state[param]
         if AVERAGE not in state:
             kind = accumulator_type(param.dtype)
-            for name in (*self.points, *((POINT,) if kind != param.dtype else ())):
+            for name in (*self.method.points, *((POINT,) if kind != param.dtype else ())):
                 state[name] = param.to(kind, copy=True)
-            for name in self.sums:
+            for name in self.method.sums:
                 state[name] = torch.zeros_like(param, dtype=kind)
         return state
 
@@ -202,18 +245,18 @@ class AveragingOptimizer(Optimizer):
     def _prepare(self, family: Family) -> None:
         """Give a family the numbers that its first step starts with."""
         group, device = family.group, torch.device("cpu")
-        if group["capturable"]:
+        if group["capturable"] and family.buckets:
             device = family.buckets[0].x[0].device
-        for name in (*self.start, STEP_SIZE):
-            first = self.start.get(name, 0.0)
+        for name in (*self.method.start, STEP_SIZE):
+            first = self.method.start.get(name, 0.0)
             number = torch.as_tensor(group.get(name, first), dtype=sum_type(device))
             group[name] = number.to(device)
 
     def _numbers(self, group: dict[str, Any]) -> Numbers:
         """Return the numbers of a family: floats, unless they must not be read."""
         if _is_graph(group):
-            return {name: group[name] for name in self.start}
-        return {name: group[name].item() for name in self.start}
+            return {name: group[name] for name in self.method.start}
+        return {name: group[name].item() for name in self.method.start}
 
     def _store(self, family: Family, numbers: Numbers) -> None:
         """Keep the numbers and tensors after a step."""
@@ -278,13 +321,20 @@ class AveragingOptimizer(Optimizer):
     # -- saving and loading ----------------------------------------------------------------------
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "per_group": self.per_group}
+        state = super().__getstate__()
+        return {
+            **state,
+            "per_group": self.per_group,
+            "method": self.method,
+            "sharded": self.sharded,
+        }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         for group in self.param_groups:
             for name, default in (*FLAGS.items(), (MODE, True)):
                 group.setdefault(name, default)
+        self.method = self._method_of(self.param_groups[0])
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Load what `state_dict` gave, for parameters of the same shapes.
@@ -310,8 +360,9 @@ class AveragingOptimizer(Optimizer):
 
     def _check_loaded(self, given: dict[str, Any]) -> None:
         """Refuse the state of another optimizer or of another model."""
+        method = self._method_of({**self.param_groups[0], **given["param_groups"][0]})
         for param, state in self._paired(given):
-            missing = {*self.points, *self.sums} - set(state)
+            missing = {*method.points, *method.sums} - set(state)
             if missing:
                 raise ValueError(
                     f"the loaded state dict is not one of {type(self).__name__} with the same "
@@ -325,11 +376,11 @@ class AveragingOptimizer(Optimizer):
                     )
 
     def _restore_types(self, given: dict[str, Any]) -> None:
-        """Undo that torch casts all tensors to the type of their parameter."""
+        """Undo that torch casts all tensors to the type of their parameter; share none of them."""
         for param, state in self._paired(given):
             kind = accumulator_type(param.dtype)
-            if kind != param.dtype:
-                for name, value in state.items():
+            for name, value in state.items():
+                if isinstance(value, Tensor):
                     self.state[param][name] = value.to(param.device, kind, copy=True)
 
     def _paired(self, given: dict[str, Any]) -> Iterator[tuple[Tensor, dict[str, Tensor]]]:
@@ -400,17 +451,18 @@ def _as_given(tensor: Tensor, param: Tensor) -> Tensor:
     return torch.view_as_complex(tensor) if param.is_complex() else tensor
 
 
-def is_finite(number: Number, optimizer: Optimizer) -> bool:
-    """Tell whether a step can be done with a squared norm, and warn the first time it cannot."""
-    if isinstance(number, Tensor) or math.isfinite(number):
+def read(total: Tensor, numbers: Numbers) -> list[Number]:
+    """Return sums of this step as floats where the numbers of the run are floats."""
+    return list(total.unbind()) if _in_graph(numbers) else total.tolist()
+
+
+def is_finite(square: Number) -> bool:
+    """Tell whether a step can be done with a squared norm, and warn where it cannot."""
+    if isinstance(square, Tensor) or math.isfinite(square):
         return True
-    warnings.warn(
-        f"{type(optimizer).__name__} skips steps whose gradients are not finite; this is the "
-        "first. Their squares would stay in its sums.",
-        RuntimeWarning,
-        stacklevel=5,
-    )
+    warnings.warn(NOT_FINITE, RuntimeWarning, stacklevel=2)
     return False
 
 
-__all__ = ["AveragingOptimizer", "Tensors"]
+def _in_graph(numbers: Numbers) -> bool:
+    return any(isinstance(number, Tensor) for number in numbers.values())

@@ -8,7 +8,7 @@ same result to the last bit, both in place; `Traced` makes new tensors, for auto
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import torch
@@ -181,7 +181,7 @@ def _dtensor() -> Any:
 class Spread:
     """Over which ranks the entries of a tensor are spread: all of them count once in a sum."""
 
-    def __init__(self, tensor: Tensor) -> None:
+    def __init__(self, tensor: Any) -> None:
         self.mesh = tensor.device_mesh
         self.dimensions = tuple(
             i for i, placement in enumerate(tensor.placements) if not placement.is_replicate()
@@ -251,6 +251,14 @@ class Bucket:
         kind = sum_type(xs[0].device)
         return torch.stack([product.sum(dtype=kind) for product in self.each.times(xs, ys)]).sum()
 
+    def whole(self, function: Callable[[Tensor], Tensor], xs: Tensors) -> Tensors:
+        """Return what a function makes of each tensor as the user knows it: complex, in one piece.
+
+        A tensor that is spread over ranks is brought together on each of them, and spread again.
+        """
+        pairs = zip(xs, self.params, strict=True)
+        return [_on_whole(function, x, param) for x, param in pairs]
+
     def square(self, xs: Tensors) -> Tensor:
         """Return the squared norm of a list of tensors as one vector."""
         return torch.stack(self.each.norms(xs)).square().sum()
@@ -276,12 +284,20 @@ def totals(buckets: Sequence[Bucket], *quantities: Quantity, ranks: Any = None) 
     return total if ranks is None else _all_reduced(total, ranks)
 
 
+def _on_whole(function: Callable[[Tensor], Tensor], x: Tensor, param: Tensor) -> Tensor:
+    whole = torch.view_as_complex(x) if param.is_complex() else x
+    kind = _dtensor()
+    if kind is None or not isinstance(param, kind):
+        return as_real(function(whole))
+    mesh, placements = param.device_mesh, param.placements
+    spread = kind.from_local(
+        whole, mesh, placements, run_check=False, shape=param.shape, stride=param.stride()
+    )
+    moved = function(spread.full_tensor())
+    share = torch.distributed.tensor.distribute_tensor(moved, mesh, placements, src_data_rank=None)
+    return as_real(share.to_local())
+
+
 def as_real(tensor: Tensor) -> Tensor:
     """Return a complex tensor as a real one with a last dimension of two, sharing its memory."""
     return torch.view_as_real(tensor) if tensor.is_complex() else tensor
-
-
-def flattened(lists: Iterable[Tensors]) -> Iterator[Tensor]:
-    """Yield the tensors of all lists."""
-    for tensors in lists:
-        yield from tensors
