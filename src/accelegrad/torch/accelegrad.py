@@ -9,9 +9,9 @@ from torch.optim.optimizer import ParamsT
 
 from accelegrad.errors import real_number
 from accelegrad.torch.coupled import Coupled
-from accelegrad.torch.distance_free import DistanceFree
 from accelegrad.torch.optimizer import AUTO, AveragingOptimizer, Method
-from accelegrad.torch.sets import check_penalty, check_projection
+from accelegrad.torch.sets import check_penalty, check_projection, is_separable
+from accelegrad.torch.untuned import DiagonalUntuned, Untuned
 
 
 class AcceleGrad(AveragingOptimizer):
@@ -58,4 +58,9 @@ class AcceleGrad(AveragingOptimizer):
             raise ValueError("diagonal must be the same for all parameter groups.")
 
     def _method_of(self, group: dict[str, Any]) -> Method:
-        return DistanceFree() if group["diameter"] == AUTO else Coupled()
+        if group["diameter"] != AUTO:
+            return Coupled()
+        diagonal = group["diagonal"]
+        if diagonal == AUTO:
+            diagonal = all(is_separable(each) for each in self.param_groups)
+        return DiagonalUntuned() if diagonal else Untuned()

@@ -50,7 +50,7 @@ class Coupled(Method):
             eta = bucket.step_size = learning_rate(group) * eta
             z = each.add(state[MIRROR], bucket.gradient, -alpha * eta)
             y = each.add(bucket.x, bucket.gradient, -eta)
-            state[MIRROR] = projected(bucket, near(bucket, z, alpha * eta))
-            bucket.x = projected(bucket, near(bucket, y, eta))
+            state[MIRROR] = projected(bucket, near(bucket, z, [alpha * eta] * len(z)))
+            bucket.x = projected(bucket, near(bucket, y, [eta] * len(y)))
             couple(bucket, t, alpha / weight_sum)
         return {"iteration": t + 1, "weighted_squares": squares, "weight_sum": weight_sum}

@@ -39,7 +39,7 @@ def _base_travelled(bucket: Bucket) -> Tensor:
 def _moved(bucket: Bucket, points: Tensors, step: Number) -> Tensors:
     """Return points after a step along the gradient, prox and projection."""
     points = bucket.each.add(points, bucket.gradient, -step)
-    return projected(bucket, near(bucket, points, step))
+    return projected(bucket, near(bucket, points, [step] * len(points)))
 
 
 def _step(bucket: Bucket, eta: Number) -> Number:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
 from torch.optim.optimizer import Optimizer, ParamsT, _use_grad_for_differentiable
+from torch.optim.swa_utils import update_bn
 
 from accelegrad.errors import real_number
+from accelegrad.rules.arrays import larger
 from accelegrad.rules.distance import check_distance
 from accelegrad.torch.tensors import (
     Bucket,
@@ -21,6 +24,7 @@ from accelegrad.torch.tensors import (
     Loop,
     Number,
     Spread,
+    Tensors,
     Traced,
     accumulator_type,
     as_real,
@@ -33,7 +37,8 @@ Numbers: TypeAlias = dict[str, Number]
 Closure: TypeAlias = Callable[[], Any]
 
 AUTO = "auto"
-MODE = "training"  # the key of a group that says which point its parameters hold
+MODE = "training"  # the key of saved groups that says which point the parameters held
+FUNCTIONS = ("projection", "penalty")  # options that may be functions, which are not saved
 POINT = "point"  # x in float32, for parameters of half precision
 AVERAGE = "average"  # the point for evaluation; in evaluation mode, the point for training
 STEP_SIZE = "step_size"  # the last step of a group, its lr included
@@ -60,6 +65,16 @@ class Method(ABC):
     sums: ClassVar[tuple[str, ...]] = ()
     #: numbers, with their values before the first step
     start: ClassVar[Numbers]
+    #: whether steps differ by coordinate, so that `STEP_SIZE` has to be multiplied by `mean_factor`
+    per_coordinate: ClassVar[bool] = False
+
+    def mean_factor(self, buckets: list[Bucket], ranks: Any) -> float:  # noqa: ARG002
+        """Return the mean over coordinates of what a step per coordinate adds to `STEP_SIZE`."""
+        return 1.0
+
+    def has_average(self, group: dict[str, Any]) -> bool:  # noqa: ARG002
+        """Tell whether `AVERAGE` is the point for evaluation by now, and not the parameter."""
+        return True
 
     @abstractmethod
     def update(self, buckets: list[Bucket], numbers: Numbers, ranks: Any) -> Numbers | None:
@@ -89,7 +104,8 @@ class AveragingOptimizer(Optimizer):
         checked_lr(lr)
         self.per_group = bool(per_group)
         self.sharded = bool(sharded)
-        super().__init__(params, {"lr": lr, **defaults, MODE: True})
+        self.training = True  # whether the parameters hold the point for gradients
+        super().__init__(params, {"lr": lr, **defaults})
         self.method = self._method_of(self.param_groups[0])
 
     @abstractmethod
@@ -104,7 +120,6 @@ class AveragingOptimizer(Optimizer):
         except (TypeError, ValueError):
             self.param_groups.pop()
             raise
-        self.param_groups[-1][MODE] = self.param_groups[0][MODE]
 
     def _check(self, group: dict[str, Any]) -> None:
         """Refuse options of a group that make no sense."""
@@ -131,8 +146,19 @@ class AveragingOptimizer(Optimizer):
 
     @property
     def effective_step(self) -> float:
-        """The factor of the gradient in the last step of the first group, lr included."""
-        return float(self.param_groups[0].get(STEP_SIZE, 0.0))
+        """The factor of the gradient in the last step of the first group, lr included.
+
+        With a step per coordinate it is their mean with the squared gradients as weights, which
+        have to be there still; with sharded parameters all ranks have to ask for it.
+        """
+        first = self.param_groups[0]
+        groups = [first] if self.per_group else self.param_groups
+        step_size = float(first.get(STEP_SIZE, 0.0))
+        if step_size == 0 or not self.method.per_coordinate:
+            return step_size
+        with torch.no_grad():
+            buckets = [bucket for group in groups for bucket in self._buckets(group)]
+            return step_size * self.method.mean_factor(buckets, self._ranks)
 
     @property
     def radius(self) -> float:
@@ -188,13 +214,12 @@ class AveragingOptimizer(Optimizer):
         torch.distributed.checkpoint makes an optimizer set up its state by a step with gradients
         and lr of zero, in either mode. It must not count.
         """
-        training = self.param_groups[0][MODE]
-        if training and any(not _is_zero(group["lr"]) for group in self.param_groups):
+        if self.training and any(not _is_zero(group["lr"]) for group in self.param_groups):
             return True
         buckets = [bucket for family in families for bucket in family.buckets]
         if totals(buckets, lambda bucket: bucket.square(bucket.gradient), ranks=self._ranks) == 0:
             return False
-        if not training:
+        if not self.training:
             raise RuntimeError(
                 "step() in evaluation mode: the parameters hold the point for evaluation, not the "
                 "one for gradients. Call the optimizer's train() before the forward pass of a "
@@ -206,28 +231,36 @@ class AveragingOptimizer(Optimizer):
         """Return the parameters of a group that have a gradient."""
         found: dict[Any, Bucket] = {}
         for param in group["params"]:
-            if param.grad is None:
-                continue
-            key = (param.device, param.dtype, Spread.of(param))
-            bucket = found.get(key)
-            if bucket is None:
-                bucket = found[key] = Bucket(group, _operations(group), key[-1])
-            self._enter(bucket, param)
+            if param.grad is not None:
+                key = (param.device, param.dtype, Spread.of(param))
+                if key not in found:
+                    found[key] = Bucket(group, _operations(group), key[-1])
+                found[key].params.append(param)
         for bucket in found.values():
-            _add_options(bucket)
+            self._fill(bucket)
         return list(found.values())
 
-    def _enter(self, bucket: Bucket, param: Tensor) -> None:
-        """Add a parameter, its gradient and its state to a bucket."""
-        state, gradient = self._state_of(param), param.grad
-        assert gradient is not None
-        x = as_real(local(state.get(POINT, param)))
-        gradient = as_real(local(gradient.to_dense() if gradient.is_sparse else gradient))
-        bucket.params.append(param)
-        bucket.x.append(x)
-        bucket.gradient.append(gradient if gradient.dtype == x.dtype else gradient.to(x.dtype))
-        for name in (*self.method.points, *self.method.sums):
-            bucket.state.setdefault(name, []).append(as_real(local(state[name])))
+    def _fill(self, bucket: Bucket) -> None:
+        """Give a bucket the values, gradients and states of its parameters, real and local."""
+        params, first = bucket.params, bucket.params[0]
+        kind = accumulator_type(first.dtype)
+        states = [self._state_of(param) for param in params]
+        gradients: list[Any] = [param.grad for param in params]
+        dense = [g.to_dense() if g.is_sparse else g for g in gradients]
+        names = (*self.method.points, *self.method.sums)
+        bucket.x = params if kind == first.dtype else [state[POINT] for state in states]
+        bucket.gradient = dense
+        bucket.state = {name: [state[name] for state in states] for name in names}
+        if first.is_complex() or bucket.spread is not None:
+            bucket.x, bucket.gradient = _real_and_local(bucket.x), _real_and_local(dense)
+            bucket.state = {name: _real_and_local(bucket.state[name]) for name in names}
+        if kind != first.dtype or any(
+            g.dtype != x.dtype for g, x in zip(dense, params, strict=True)
+        ):
+            bucket.gradient = [
+                g.to(x.dtype) for g, x in zip(bucket.gradient, bucket.x, strict=True)
+            ]
+        _add_options(bucket)
 
     def _state_of(self, param: Tensor) -> dict[str, Tensor]:
         """Return the state of a parameter, made at its first gradient."""
@@ -292,20 +325,38 @@ class AveragingOptimizer(Optimizer):
     @contextlib.contextmanager
     def evaluating(self) -> Iterator[None]:
         """Hold the point for evaluation inside a `with` block, and the one from before after it."""
-        training = self.param_groups[0][MODE]
+        training = self.training
         self.eval()
         try:
             yield
         finally:
             self._switch(training=training)
 
+    def recalibrate(self, model: torch.nn.Module, loader: Iterable[Any]) -> None:
+        """Recompute the running statistics of a model's BatchNorm layers for evaluation.
+
+        While training, these layers see the point for gradients; what they have to know in
+        evaluation mode are the activations at the other point.
+
+        Parameters
+        ----------
+        model : torch.nn.Module
+            The model of this optimizer's parameters. It is left in the mode that it is in.
+        loader : iterable
+            Batches of inputs, or tuples that begin with one, as `torch.optim.swa_utils.update_bn`
+            takes them. A few hundred rows are enough.
+        """
+        with self.evaluating():
+            recalibrate(model, loader)
+
     @torch.no_grad()
     def _switch(self, *, training: bool) -> None:
-        for group in self.param_groups:
-            if group[MODE] != training:
-                for param in group["params"]:
-                    self._swap(param, training=training)
-                group[MODE] = training
+        if self.training != training:
+            for group in self.param_groups:
+                if self.method.has_average(group if self.per_group else self.param_groups[0]):
+                    for param in group["params"]:
+                        self._swap(param, training=training)
+            self.training = training
 
     def _swap(self, param: Tensor, *, training: bool) -> None:
         """Exchange the two points of a parameter; what never had a gradient has one only."""
@@ -332,9 +383,20 @@ class AveragingOptimizer(Optimizer):
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         for group in self.param_groups:
-            for name, default in (*FLAGS.items(), (MODE, True)):
+            for name, default in FLAGS.items():
                 group.setdefault(name, default)
+            self.training = group.pop(MODE, self.training)
         self.method = self._method_of(self.param_groups[0])
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return all that a run needs to go on; functions among the options are not in it."""
+        state = super().state_dict()
+        for group in state["param_groups"]:
+            group[MODE] = self.training
+            for name in FUNCTIONS:
+                if not isinstance(group.get(name), str | None):
+                    del group[name]
+        return state
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Load what `state_dict` gave, for parameters of the same shapes.
@@ -347,9 +409,13 @@ class AveragingOptimizer(Optimizer):
         """
         kept: list[dict[str, Any]] = []
 
-        def look(_: Optimizer, given: dict[str, Any]) -> None:  # after the user's own hooks
+        def look(_: Optimizer, given: dict[str, Any]) -> dict[str, Any]:  # after users' hooks
             self._check_loaded(given)
             kept.append(given)
+            groups = list(given["param_groups"])
+            for i, own in enumerate(self.param_groups[: len(groups)]):
+                groups[i] = {**_functions_of(own), **groups[i]}
+            return {**given, "param_groups": groups}
 
         hook = self.register_load_state_dict_pre_hook(look)
         try:
@@ -360,7 +426,8 @@ class AveragingOptimizer(Optimizer):
 
     def _check_loaded(self, given: dict[str, Any]) -> None:
         """Refuse the state of another optimizer or of another model."""
-        method = self._method_of({**self.param_groups[0], **given["param_groups"][0]})
+        first = given["param_groups"][0] if given["param_groups"] else {}
+        method = self._method_of({**self.param_groups[0], **first})
         for param, state in self._paired(given):
             missing = {*method.points, *method.sums} - set(state)
             if missing:
@@ -392,6 +459,20 @@ class AveragingOptimizer(Optimizer):
                     yield param, given["state"][index]
 
 
+def recalibrate(model: torch.nn.Module, loader: Iterable[Any]) -> None:
+    """Recompute the running statistics of BatchNorm layers with the parameters as they are.
+
+    `optimizer.recalibrate` does so at the point for evaluation.
+
+    Parameters
+    ----------
+    model, loader
+        As in `AcceleGrad.recalibrate`.
+    """
+    device = next((param.device for param in model.parameters()), None)
+    update_bn(loader, model, device)
+
+
 # -- options -------------------------------------------------------------------------------------
 
 
@@ -412,6 +493,16 @@ def learning_rate(group: dict[str, Any]) -> Number:
     return lr.squeeze() if _is_graph(group) else lr.item()
 
 
+def largest_rate(buckets: list[Bucket]) -> Number:
+    """Return the largest lr of some buckets."""
+    rates = [learning_rate(bucket.group) for bucket in buckets]
+    return functools.reduce(larger, rates) if rates else 1.0
+
+
+def _functions_of(group: dict[str, Any]) -> dict[str, Any]:
+    return {name: group[name] for name in FUNCTIONS if name in group}
+
+
 def _is_zero(lr: Any) -> bool:
     """Tell whether a learning rate is zero, without waiting for a device."""
     return bool(lr == 0) if not isinstance(lr, Tensor) or lr.device.type == "cpu" else False
@@ -426,6 +517,10 @@ def _operations(group: dict[str, Any]) -> type[Loop]:
     if group["differentiable"]:
         return Traced
     return Loop if group["foreach"] is False else Foreach
+
+
+def _real_and_local(tensors: Tensors) -> Tensors:
+    return [as_real(local(tensor)) for tensor in tensors]
 
 
 def _add_options(bucket: Bucket) -> None:
@@ -453,7 +548,7 @@ def _as_given(tensor: Tensor, param: Tensor) -> Tensor:
 
 def read(total: Tensor, numbers: Numbers) -> list[Number]:
     """Return sums of this step as floats where the numbers of the run are floats."""
-    return list(total.unbind()) if _in_graph(numbers) else total.tolist()
+    return list(total.unbind()) if in_graph(numbers) else total.tolist()
 
 
 def is_finite(square: Number) -> bool:
@@ -464,5 +559,6 @@ def is_finite(square: Number) -> bool:
     return False
 
 
-def _in_graph(numbers: Numbers) -> bool:
+def in_graph(numbers: Numbers) -> bool:
+    """Tell whether numbers are tensors that must not be read."""
     return any(isinstance(number, Tensor) for number in numbers.values())

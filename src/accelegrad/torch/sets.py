@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from accelegrad.errors import nearest
+from accelegrad.problems.penalties import L1, ElasticNet
+from accelegrad.problems.sets import Box, NonNegative
 from accelegrad.torch.tensors import Bucket, Tensors
 
 Projection: TypeAlias = Callable[[Tensor], Tensor]
@@ -66,13 +70,44 @@ def projected(bucket: Bucket, tensors: Tensors) -> Tensors:
     return bucket.each.assign(tensors, bucket.whole(function, tensors))
 
 
-def near(bucket: Bucket, tensors: Tensors, step: Any) -> Tensors:
-    """Return the proximal points of the penalty of a bucket's group."""
+def near(bucket: Bucket, tensors: Tensors, steps: Sequence[Any]) -> Tensors:
+    """Return the proximal points of the penalty of a bucket's group, with a step for each tensor.
+
+    A step is a number, or a tensor of steps for the coordinates.
+    """
     given = bucket.group["penalty"]
     if given is None:
         return tensors
-    prox = on_tensors(given, "prox")
-    return bucket.each.assign(tensors, bucket.whole(lambda x: prox(x, step), tensors))
+    prox = as_prox(given)
+    return bucket.each.assign(tensors, bucket.whole(prox, tensors, steps))
+
+
+def as_prox(given: Any) -> Prox:
+    """Return the proximal map of a penalty on tensors."""
+    if isinstance(given, L1 | ElasticNet):
+        return functools.partial(_soft_threshold, given)
+    return on_tensors(given, "prox")
+
+
+def _soft_threshold(penalty: L1 | ElasticNet, x: Tensor, step: Any) -> Tensor:
+    """Return sign(x) max(|x| - step l1, 0) / (1 + step l2), with any steps."""
+    l1: Any = penalty.strength if isinstance(penalty, L1) else penalty.l1
+    l2 = 0.0 if isinstance(penalty, L1) else penalty.l2
+    if np.ndim(l1):
+        l1 = torch.from_numpy(np.array(l1)).to(x).reshape(x.shape)
+    shrunk: Tensor = x.sign() * (x.abs() - step * l1).clamp(min=0) / (1 + step * l2)
+    return shrunk
+
+
+def is_separable(group: dict[str, Any]) -> bool:
+    """Tell whether the set and the penalty of a group are known to act on each coordinate apart."""
+    projection, penalty = group["projection"], group["penalty"]
+    set_is = (
+        projection in (None, NONNEGATIVE)
+        if isinstance(projection, str | None)
+        else (isinstance(projection, Box | NonNegative))
+    )
+    return set_is and (penalty is None or isinstance(penalty, L1 | ElasticNet))
 
 
 def on_tensors(given: Any, method: str) -> Callable[..., Tensor]:

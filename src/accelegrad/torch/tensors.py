@@ -18,6 +18,10 @@ Tensors: TypeAlias = list[Tensor]
 Number: TypeAlias = Any  # a float, or a tensor without dimension where nothing may be read
 
 
+#: Entries from which on sums are made another way, since it is faster; measured
+LARGE = 1 << 14
+
+
 def sum_type(device: torch.device) -> torch.dtype:
     """Return the type of sums over a run: float64 wherever the device has it."""
     return torch.float32 if device.type == "mps" else torch.float64
@@ -76,9 +80,24 @@ class Loop:
         return [x - y for x, y in zip(xs, ys, strict=True)]
 
     @staticmethod
-    def norms(xs: Tensors) -> Tensors:
-        """Return the norms."""
-        return [torch.linalg.vector_norm(x, dtype=sum_type(x.device)) for x in xs]
+    def add_squares(xs: Tensors, ys: Tensors, factor: Number) -> Tensors:
+        """Return x + factor y^2."""
+        for x, y in zip(xs, ys, strict=True):
+            if isinstance(factor, Tensor):
+                x.add_(y * y * factor)
+            else:
+                x.addcmul_(y, y, value=factor)
+        return xs
+
+    @staticmethod
+    def roots(xs: Tensors) -> Tensors:
+        """Return square roots as new tensors, no zero among them: see `least_root`."""
+        return [x.sqrt().clamp_(min=least_root(x.dtype)) for x in xs]
+
+    @staticmethod
+    def ratios(xs: Tensors, ys: Tensors) -> Tensors:
+        """Return x / y, entry by entry, as new tensors."""
+        return [x / y for x, y in zip(xs, ys, strict=True)]
 
     @staticmethod
     def copies(xs: Tensors) -> Tensors:
@@ -134,9 +153,27 @@ class Foreach(Loop):
         return list(torch._foreach_sub(xs, ys))
 
     @staticmethod
-    def norms(xs: Tensors) -> Tensors:
-        """Return the norms."""
-        return list(torch._foreach_norm(xs, 2, dtype=sum_type(xs[0].device)))
+    def add_squares(xs: Tensors, ys: Tensors, factor: Number) -> Tensors:
+        """Return x + factor y^2."""
+        if isinstance(factor, Tensor):
+            squares = torch._foreach_mul(ys, ys)
+            torch._foreach_mul_(squares, factor)
+            torch._foreach_add_(xs, squares)
+        else:
+            torch._foreach_addcmul_(xs, ys, ys, value=factor)
+        return xs
+
+    @staticmethod
+    def roots(xs: Tensors) -> Tensors:
+        """Return square roots as new tensors, no zero among them: see `least_root`."""
+        roots = torch._foreach_sqrt(xs)
+        torch._foreach_clamp_min_(roots, least_root(xs[0].dtype))
+        return list(roots)
+
+    @staticmethod
+    def ratios(xs: Tensors, ys: Tensors) -> Tensors:
+        """Return x / y, entry by entry, as new tensors."""
+        return list(torch._foreach_div(xs, ys))
 
 
 class Traced(Loop):
@@ -156,6 +193,24 @@ class Traced(Loop):
     def assign(xs: Tensors, ys: Tensors) -> Tensors:  # noqa: ARG004
         """Return y."""
         return ys
+
+    @staticmethod
+    def add_squares(xs: Tensors, ys: Tensors, factor: Number) -> Tensors:
+        """Return x + factor y^2."""
+        return [x + factor * (y * y) for x, y in zip(xs, ys, strict=True)]
+
+    @staticmethod
+    def roots(xs: Tensors) -> Tensors:
+        """Return square roots with finite slopes, no zero among them."""
+        return [x.clamp(min=torch.finfo(x.dtype).tiny).sqrt() for x in xs]
+
+
+def least_root(dtype: torch.dtype) -> float:
+    """Return the root of the smallest normal number.
+
+    What has a smaller root is a sum of squares of nothing but zeros: divided by this, they stay so.
+    """
+    return float(torch.finfo(dtype).tiny ** 0.5)
 
 
 def _like(number: Number, x: Tensor) -> Number:
@@ -178,6 +233,9 @@ def _dtensor() -> Any:
     return None if module is None else module.DTensor
 
 
+PLAIN = (Tensor, torch.nn.Parameter)  # most tensors, told fast
+
+
 class Spread:
     """Over which ranks the entries of a tensor are spread: all of them count once in a sum."""
 
@@ -190,6 +248,8 @@ class Spread:
     @staticmethod
     def of(tensor: Tensor) -> Spread | None:
         """Return how a DTensor is spread, None for any other tensor."""
+        if type(tensor) in PLAIN:
+            return None
         kind = _dtensor()
         return Spread(tensor) if kind is not None and isinstance(tensor, kind) else None
 
@@ -232,6 +292,8 @@ class Bucket:
         Their values, where the gradient was taken, and the gradients: real and local.
     state : dict
         The lists of the tensors that the optimizer keeps, by name.
+    metric, direction, inverse, before, reach
+        What a method keeps within a step.
     each : Loop
         What does an operation on lists.
     spread : Spread, optional
@@ -245,23 +307,50 @@ class Bucket:
         self.gradient: Tensors = []
         self.state: dict[str, Tensors] = {}
         self.step_size: Number = 0.0  # of the last step, lr included
+        self.metric: Tensors = []
+        self.direction: Tensors = []
+        self.inverse: list[Any] = []
+        self.before: Tensors = []
+        self.reach: Number = 0.0
 
     def dot(self, xs: Tensors, ys: Tensors) -> Tensor:
         """Return the inner product of two lists of tensors, each list as one vector."""
-        kind = sum_type(xs[0].device)
-        return torch.stack([product.sum(dtype=kind) for product in self.each.times(xs, ys)]).sum()
-
-    def whole(self, function: Callable[[Tensor], Tensor], xs: Tensors) -> Tensors:
-        """Return what a function makes of each tensor as the user knows it: complex, in one piece.
-
-        A tensor that is spread over ranks is brought together on each of them, and spread again.
-        """
-        pairs = zip(xs, self.params, strict=True)
-        return [_on_whole(function, x, param) for x, param in pairs]
+        return self.sum_of(lambda x, y: x * y, xs, ys)
 
     def square(self, xs: Tensors) -> Tensor:
         """Return the squared norm of a list of tensors as one vector."""
-        return torch.stack(self.each.norms(xs)).square().sum()
+        return self.sum_of(lambda x: x * x, xs)
+
+    def sum_of(self, function: Callable[..., Tensor], *lists: Tensors) -> Tensor:
+        """Return the sum of a function of the entries over all tensors.
+
+        Small tensors are put together and converted to the type of sums; for large ones that would
+        take ten times as long, and torch adds their float32 entries pairwise, with an error of
+        1e-7.
+        """
+        kind = sum_type(lists[0][0].device)
+        small = function(*(_joined(tensors).to(kind) for tensors in lists)).sum()
+        large = [
+            function(*column).sum().to(kind)
+            for column in zip(*lists, strict=True)
+            if column[0].numel() > LARGE
+        ]
+        return torch.stack([small, *large]).sum() if large else small
+
+    def whole(self, function: Callable[..., Tensor], xs: Tensors, *more: Sequence[Any]) -> Tensors:
+        """Return what a function makes of each tensor as the user knows it: complex, in one piece.
+
+        A tensor that is spread over ranks is brought together on each of them, and spread again.
+        `more` has further arguments for each tensor.
+        """
+        columns = zip(self.params, xs, *more, strict=True)
+        return [_on_whole(function, *column) for column in columns]
+
+
+def _joined(tensors: Tensors) -> Tensor:
+    """Return the entries of all small tensors as one vector."""
+    parts = [x.reshape(-1) for x in tensors if x.numel() <= LARGE]
+    return torch.cat(parts) if parts else tensors[0].new_empty(0)
 
 
 Quantity: TypeAlias = Callable[[Bucket], Tensor]
@@ -284,18 +373,28 @@ def totals(buckets: Sequence[Bucket], *quantities: Quantity, ranks: Any = None) 
     return total if ranks is None else _all_reduced(total, ranks)
 
 
-def _on_whole(function: Callable[[Tensor], Tensor], x: Tensor, param: Tensor) -> Tensor:
-    whole = torch.view_as_complex(x) if param.is_complex() else x
+def _on_whole(function: Callable[..., Tensor], param: Any, x: Tensor, *more: Any) -> Tensor:
     kind = _dtensor()
-    if kind is None or not isinstance(param, kind):
-        return as_real(function(whole))
-    mesh, placements = param.device_mesh, param.placements
-    spread = kind.from_local(
-        whole, mesh, placements, run_check=False, shape=param.shape, stride=param.stride()
-    )
-    moved = function(spread.full_tensor())
-    share = torch.distributed.tensor.distribute_tensor(moved, mesh, placements, src_data_rank=None)
-    return as_real(share.to_local())
+    spread = kind is not None and isinstance(param, kind)
+
+    def brought_together(part: Any) -> Any:
+        if not isinstance(part, Tensor) or part.ndim == 0 < x.ndim:
+            return part  # a number
+        part = torch.view_as_complex(part) if param.is_complex() else part
+        if not spread:
+            return part
+        layout = {"shape": param.shape, "stride": param.stride()}
+        shared = kind.from_local(
+            part, param.device_mesh, param.placements, run_check=False, **layout
+        )
+        return shared.full_tensor()
+
+    moved = function(*(brought_together(part) for part in (x, *more)))
+    if spread:
+        distribute = torch.distributed.tensor.distribute_tensor
+        mesh, placements = param.device_mesh, param.placements
+        moved = distribute(moved, mesh, placements, src_data_rank=None).to_local()
+    return as_real(moved)
 
 
 def as_real(tensor: Tensor) -> Tensor:
