@@ -140,6 +140,13 @@ def check_zero(folder):
         steps(wrapped, optimizer, share(data), share(target))
         close(values(model), trained)
         assert abs(optimizer.optim.radius / radius - 1) < 1e-12
+        optimizer.optim.eval()
+        optimizer.zero_grad()
+        optimizer.step()  # without gradients it only tells all ranks the parameters of each
+        close(values(model), evaluated)
+        optimizer.optim.train()
+        optimizer.step()
+        close(values(model), trained)
 
 
 def check_interrupted(folder):

@@ -6,7 +6,7 @@ import torch
 
 from accelegrad import rules
 from accelegrad.problems.penalties import L1
-from accelegrad.problems.sets import NonNegative, Simplex
+from accelegrad.problems.sets import Ball, NonNegative, Simplex
 from accelegrad.rules.base import TwoPhaseRule
 from accelegrad.torch import AcceleGrad, AdaGradNorm, UDoG, UniXGrad
 
@@ -29,7 +29,7 @@ def gradient(x, t):
     Without noise, what the untuned rule takes for its share in the gradients is rounding.
     """
     exact = MATRIX.T @ np.tanh(MATRIX @ x - TARGET) / 40 + 0.01 * np.tanh(50 * x)
-    return exact + 0.2 * NOISE[t]
+    return exact + 0.05 * NOISE[t]
 
 
 def soft(x, step):
@@ -135,6 +135,21 @@ CASES = {
         rules.UntunedAcceleGrad(project=nonnegative),
         AcceleGrad,
         {"projection": "nonnegative"},
+    ),
+    "accelegrad, ball": (
+        rules.AcceleGrad(0.5, project=Ball(START, 0.25).project),
+        AcceleGrad,
+        {"diameter": 0.5, "projection": "ball"},
+    ),
+    "diagonal": (
+        rules.DiagonalAcceleGrad(2.0, 0.1),
+        AcceleGrad,
+        {"diameter": 2.0, "gradient_bound": 0.1, "diagonal": True},
+    ),
+    "diagonal, nonnegative": (
+        rules.DiagonalAcceleGrad(2.0, project=nonnegative, project_y=True),
+        AcceleGrad,
+        {"diameter": 2.0, "diagonal": True, "projection": "nonnegative"},
     ),
     "adagrad": (rules.AdaGrad(4.0), AdaGradNorm, {"diameter": 4.0}),
     "adagrad, nonnegative": (

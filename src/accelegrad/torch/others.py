@@ -18,7 +18,13 @@ from accelegrad.torch.extragradient import (
     TwoPhase,
 )
 from accelegrad.torch.optimizer import AUTO, AveragingOptimizer, Closure, Family, Method
-from accelegrad.torch.sets import check_penalty, check_projection
+from accelegrad.torch.sets import BALL, check_penalty, check_projection
+
+
+def _check_set(group: dict[str, Any]) -> None:
+    check_projection(group["projection"])
+    if group["projection"] == BALL:
+        raise ValueError("projection='ball' is for AcceleGrad; give a function for a constraint.")
 
 
 class AdaGradNorm(AveragingOptimizer):
@@ -71,14 +77,33 @@ class AdaGradNorm(AveragingOptimizer):
     def _check(self, group: dict[str, Any]) -> None:
         super()._check(group)
         check_radius("initial_radius", group["initial_radius"])
-        check_projection(group["projection"])
+        _check_set(group)
 
     def _method_of(self, group: dict[str, Any]) -> Method:
         return TravelledDescent() if group["diameter"] == AUTO else Descent()
 
 
 class UniXGrad(AveragingOptimizer):
-    """UniXGrad."""
+    """UniXGrad: accelerated with constraints too, for two gradients per step.
+
+    The steps of `accelegrad.UniXGrad`, or of `accelegrad.UDoG` where the diameter is "auto". `step`
+    takes a closure and calls it twice. Between steps the parameters hold the point of the first
+    gradient; in evaluation mode, the average.
+
+    Parameters
+    ----------
+    params, lr, weight_decay, maximize, foreach, capturable, per_group
+        As in `AcceleGrad`.
+    diameter : float or "auto"
+        The diameter of the set, or of one that holds the start and a minimiser; "auto" takes the
+        distance travelled in its place, which starts at `initial_radius`.
+    initial_radius : float, optional
+        For "auto"; 1e-6 (1 + ||x0||) by default.
+    gradient_scale : float, optional
+        G_0, where a diameter is given; by default the norm of the first gradient.
+    projection, penalty
+        As in `AcceleGrad`, but for "ball".
+    """
 
     method: TwoPhase
 
@@ -97,7 +122,6 @@ class UniXGrad(AveragingOptimizer):
         foreach: bool | None = None,
         capturable: bool = False,
         per_group: bool = False,
-        sharded: bool = False,
     ) -> None:
         options: dict[str, Any] = {
             "diameter": diameter,
@@ -111,14 +135,14 @@ class UniXGrad(AveragingOptimizer):
             "capturable": capturable,
             "differentiable": False,
         }
-        super().__init__(params, lr, options, per_group=per_group, sharded=sharded)
+        super().__init__(params, lr, options, per_group=per_group, sharded=False)
 
     def _check(self, group: dict[str, Any]) -> None:
         super()._check(group)
         if group["gradient_scale"] is not None:
             real_number("gradient_scale", group["gradient_scale"], above=0)
         check_radius("initial_radius", group["initial_radius"])
-        check_projection(group["projection"])
+        _check_set(group)
         check_penalty(group["penalty"])
 
     def _method_of(self, group: dict[str, Any]) -> TwoPhase:
@@ -174,7 +198,18 @@ class UniXGrad(AveragingOptimizer):
 
 
 class UDoG(UniXGrad):
-    """U-DoG."""
+    """U-DoG: `UniXGrad` with the distance travelled in the diameter's place.
+
+    Parameters
+    ----------
+    params, lr
+        As in `AcceleGrad`.
+    **options
+        Those of `UniXGrad` but for `diameter` and `gradient_scale`.
+    """
 
     def __init__(self, params: ParamsT, lr: float | Tensor = 1.0, **options: Any) -> None:
+        for name in ("diameter", "gradient_scale"):
+            if name in options:
+                raise TypeError(f"UDoG takes no {name}: it has none. UniXGrad does.")
         super().__init__(params, lr, **options)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import torch
@@ -315,27 +316,24 @@ class Bucket:
 
     def dot(self, xs: Tensors, ys: Tensors) -> Tensor:
         """Return the inner product of two lists of tensors, each list as one vector."""
-        return self.sum_of(lambda x, y: x * y, xs, ys)
+        return self.sums_of(lambda x, y: [x * y], xs, ys)[0]
 
     def square(self, xs: Tensors) -> Tensor:
         """Return the squared norm of a list of tensors as one vector."""
-        return self.sum_of(lambda x: x * x, xs)
+        return self.sums_of(lambda x: [x * x], xs)[0]
 
-    def sum_of(self, function: Callable[..., Tensor], *lists: Tensors) -> Tensor:
-        """Return the sum of a function of the entries over all tensors.
+    def sums_of(self, function: Callable[..., Tensors], *lists: Tensors) -> Tensor:
+        """Return the sums over all tensors of some functions of the entries, as one tensor.
 
         Small tensors are put together and converted to the type of sums; for large ones that would
         take ten times as long, and torch adds their float32 entries pairwise, with an error of
         1e-7.
         """
         kind = sum_type(lists[0][0].device)
-        small = function(*(_joined(tensors).to(kind) for tensors in lists)).sum()
-        large = [
-            function(*column).sum().to(kind)
-            for column in zip(*lists, strict=True)
-            if column[0].numel() > LARGE
-        ]
-        return torch.stack([small, *large]).sum() if large else small
+        columns: list[Any] = [[_joined(tensors).to(kind) for tensors in lists]]
+        columns += [column for column in zip(*lists, strict=True) if column[0].numel() > LARGE]
+        parts = [torch.stack([f.sum() for f in function(*column)]).to(kind) for column in columns]
+        return parts[0] if len(parts) == 1 else torch.stack(parts).sum(0)
 
     def whole(self, function: Callable[..., Tensor], xs: Tensors, *more: Sequence[Any]) -> Tensors:
         """Return what a function makes of each tensor as the user knows it: complex, in one piece.
@@ -356,19 +354,33 @@ def _joined(tensors: Tensors) -> Tensor:
 Quantity: TypeAlias = Callable[[Bucket], Tensor]
 
 
+@dataclass(frozen=True)
+class Several:
+    """Several quantities in one function, which returns a vector."""
+
+    function: Quantity
+    count: int
+
+    def __call__(self, bucket: Bucket) -> Tensor:
+        """Return the quantities of a bucket."""
+        return self.function(bucket)
+
+
 def totals(buckets: Sequence[Bucket], *quantities: Quantity, ranks: Any = None) -> Tensor:
     """Return the sums of quantities over all tensors of all buckets and ranks, as one tensor.
 
-    `ranks` is the process group over which the parameters themselves are distributed, if any.
+    A quantity is one number; `Several` are a vector. `ranks` is the process group over
+    which the parameters themselves are distributed, if any.
     """
     home = buckets[0].x[0].device if buckets else torch.device("cpu")
     by_spread: dict[Spread | None, list[Tensor]] = {}
     for bucket in buckets:
-        found = [quantity(bucket) for quantity in quantities]
-        by_spread.setdefault(bucket.spread, []).append(torch.stack(found).to(home))
-    total = torch.zeros(len(quantities), dtype=sum_type(home), device=home)
+        found = torch.cat([quantity(bucket).reshape(-1) for quantity in quantities])
+        by_spread.setdefault(bucket.spread, []).append(found.to(home))
+    count = sum(getattr(quantity, "count", 1) for quantity in quantities)
+    total = torch.zeros(count, dtype=sum_type(home), device=home)
     for spread, parts in by_spread.items():
-        part = torch.stack(parts).sum(0)
+        part = parts[0] if len(parts) == 1 else torch.stack(parts).sum(0)
         total = total + (part if spread is None else spread.summed(part))
     return total if ranks is None else _all_reduced(total, ranks)
 

@@ -26,7 +26,7 @@ from accelegrad.rules.untuned import (
     clearness,
     settled,
 )
-from accelegrad.torch.coupled import MIRROR, gradient_square
+from accelegrad.torch.coupled import MIRROR, SQUARES, gradient_square, mean_inverse
 from accelegrad.torch.optimizer import (
     AVERAGE,
     Method,
@@ -38,9 +38,8 @@ from accelegrad.torch.optimizer import (
     read,
 )
 from accelegrad.torch.sets import near, projected
-from accelegrad.torch.tensors import Bucket, Number, totals
+from accelegrad.torch.tensors import Bucket, Number, Several, totals
 
-SQUARES = "squares"  # Q
 RULE = UntunedAcceleGrad()
 #: The first step is at least this, in units in the last place of a parameter of size 1: shorter
 #: ones would be lost to rounding, and the radius would never grow.
@@ -106,11 +105,11 @@ class Untuned(Method):
     def _at_gradient(self, numbers: Numbers) -> list[Any]:
         """Return what is summed before the step."""
         if in_graph(numbers):
-            return [gradient_square, _evidence, _signal]
+            return [SQUARE_AND_EVIDENCE, _signal]
         if numbers["averaged"] > 0:
             return [gradient_square]
         fresh = numbers["last_growth"] == numbers["iteration"] > 0
-        return [gradient_square, _evidence, *([_signal] if fresh else [])]
+        return [SQUARE_AND_EVIDENCE, *([_signal] if fresh else [])]
 
     # -- one step size, or one per coordinate ----------------------------------------------------
 
@@ -172,7 +171,9 @@ class DiagonalUntuned(Untuned):
 
     def mean_factor(self, buckets: list[Bucket], ranks: Any) -> float:
         """Return <g, g/H> / <g, g>."""
-        return mean_inverse(buckets, SQUARES, ranks)
+        for bucket in buckets:
+            bucket.metric = bucket.each.roots(bucket.state[SQUARES])
+        return mean_inverse(buckets, ranks)
 
     def _seen(
         self,
@@ -185,19 +186,10 @@ class DiagonalUntuned(Untuned):
     ) -> Seen:
         if not found:
             return Seen()
-        quantities = [_size, _slope, _stretch, *([_mapping] if _has_penalty(buckets) else [])]
+        quantities = [IN_METRIC, *([_mapping] if _has_penalty(buckets) else [])]
         size, slope, stretch, *mapping = read(totals(buckets, *quantities, ranks=ranks), numbers)
         evidence, signal = mapping[0] if mapping else found[0], _second(found)
         return Seen(size, slope, signal, evidence, stretch)
-
-
-def mean_inverse(buckets: list[Bucket], squares: str, ranks: Any) -> float:
-    """Return the mean of 1/H over coordinates, weighted by the squared gradients."""
-    for bucket in buckets:
-        bucket.metric = bucket.each.roots(bucket.state[squares])
-        bucket.direction = bucket.each.ratios(bucket.gradient, bucket.metric)
-    slope, square = totals(buckets, _slope, gradient_square, ranks=ranks).tolist()
-    return slope / square if square > 0 else 0.0
 
 
 # -- tensors -------------------------------------------------------------------------------------
@@ -216,31 +208,27 @@ def _move(bucket: Bucket, alpha: Number, reach: Number) -> None:
     state[MIRROR], bucket.x = projected(bucket, z), projected(bucket, y)
 
 
-def _evidence(bucket: Bucket) -> Tensor:
+def _square_and_evidence(bucket: Bucket) -> Tensor:
     anchor = bucket.state[AVERAGE]
-    return bucket.sum_of(lambda g, a, x: g * (a - x), bucket.gradient, anchor, bucket.x)
+    return bucket.sums_of(lambda g, a, x: [g * g, g * (a - x)], bucket.gradient, anchor, bucket.x)
 
 
 def _signal(bucket: Bucket) -> Tensor:
     anchor, z = bucket.state[AVERAGE], bucket.state[MIRROR]
-    return bucket.sum_of(lambda g, a, z: g * (a - z), bucket.gradient, anchor, z)
+    return bucket.sums_of(lambda g, a, z: [g * (a - z)], bucket.gradient, anchor, z)
 
 
 def _travelled(bucket: Bucket) -> Tensor:
-    return bucket.sum_of(lambda a, z: (a - z) ** 2, bucket.state[AVERAGE], bucket.state[MIRROR])
+    return bucket.sums_of(lambda a, z: [(a - z) ** 2], bucket.state[AVERAGE], bucket.state[MIRROR])
 
 
-def _stretch(bucket: Bucket) -> Tensor:
+def _in_metric(bucket: Bucket) -> Tensor:
+    """Return the sum of H, <g, g/H> and the squared distance of z in the metric."""
     anchor, z = bucket.state[AVERAGE], bucket.state[MIRROR]
-    return bucket.sum_of(lambda h, a, z: h * (a - z) ** 2, bucket.metric, anchor, z)
-
-
-def _size(bucket: Bucket) -> Tensor:
-    return bucket.sum_of(lambda h: h, bucket.metric)
-
-
-def _slope(bucket: Bucket) -> Tensor:
-    return bucket.dot(bucket.gradient, bucket.direction)
+    return bucket.sums_of(
+        lambda h, g, a, z: [h, g * g / h, h * (a - z) ** 2],
+        *(bucket.metric, bucket.gradient, anchor, z),
+    )
 
 
 def _mapping(bucket: Bucket) -> Tensor:
@@ -262,6 +250,9 @@ def _anchor_square(bucket: Bucket) -> Tensor:
 def _count(bucket: Bucket) -> Tensor:
     count = sum(tensor.numel() for tensor in bucket.x)
     return torch.tensor(count, dtype=torch.float64, device=bucket.x[0].device)
+
+
+SQUARE_AND_EVIDENCE, IN_METRIC = Several(_square_and_evidence, 2), Several(_in_metric, 3)
 
 
 def _has_penalty(buckets: list[Bucket]) -> bool:
