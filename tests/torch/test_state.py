@@ -17,12 +17,19 @@ from accelegrad.torch import AcceleGrad, AdaGradNorm, UDoG, UniXGrad, minimize, 
 KINDS = [AcceleGrad, AdaGradNorm, UniXGrad]
 
 
+class Additive(torch.nn.Sequential):
+    """The sum of its layers: a loss that is convex in the predictions is so in the parameters."""
+
+    def forward(self, data):
+        return sum(layer(data) for layer in self)
+
+
 class Run:
     """A linear model with an optimizer, on noisy batches that depend on the step alone."""
 
     def __init__(self, kind=AcceleGrad, dtype=torch.float64, **options):
         torch.manual_seed(5)
-        self.model = torch.nn.Sequential(torch.nn.Linear(6, 4), torch.nn.Linear(4, 1)).to(dtype)
+        self.model = Additive(torch.nn.Linear(6, 1), torch.nn.Linear(6, 1)).to(dtype)
         self.data = torch.randn(64, 6).to(dtype)
         self.target = self.data[:, :1] - self.data[:, 1:2]
         self.optimizer = kind(self.model.parameters(), **options)
@@ -51,8 +58,8 @@ class Run:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
 def test_looking_at_the_average_changes_nothing(kind, dtype):
-    watched, alone = Run(kind, dtype), Run(kind, dtype)
-    for _ in range(60):
+    watched, alone = Run(kind, dtype, diameter=2.0), Run(kind, dtype, diameter=2.0)
+    for _ in range(30):
         alone.step()
         watched.step()
         before = watched.values()
@@ -358,7 +365,7 @@ def test_a_compiled_step_is_compiled_once():
                 run.loss(slice(i, i + 8)).backward()
                 do()
             counts.append(counter.frame_count)
-        assert counts[-1] == counts[2] <= 3
+        assert counts[-1] == counts[2]  # as numbers change, nothing is compiled again
         torch.testing.assert_close(eager.values(), compiled.values(), rtol=1e-9, atol=1e-9)
     torch.compiler.reset()
 
@@ -370,13 +377,13 @@ def test_state_of_another_model_or_optimizer_is_refused():
     run = Run(diameter=2.0)
     run.step(2)
     before = copy.deepcopy(run.optimizer.state_dict())
-    other = torch.nn.Sequential(torch.nn.Linear(5, 4), torch.nn.Linear(4, 1))
+    other = Additive(torch.nn.Linear(5, 1), torch.nn.Linear(5, 1))
     of_other = AcceleGrad(other.parameters(), diameter=2.0)
     other(torch.ones(2, 5)).sum().backward()
     of_other.step()
-    with pytest.raises(ValueError, match=r"another model: average has shape \(4, 5\)"):
+    with pytest.raises(ValueError, match=r"another model: average has shape \(1, 5\)"):
         run.optimizer.load_state_dict(of_other.state_dict())
-    with pytest.raises(ValueError, match="different number of parameter groups|doesn't match"):
+    with pytest.raises(ValueError, match=r"doesn't match the size"):
         run.optimizer.load_state_dict(AcceleGrad([Parameter(torch.ones(2))]).state_dict())
     adam = torch.optim.Adam(run.model.parameters())
     run.loss().backward()
@@ -411,9 +418,9 @@ def test_wrong_options(options, message):
 def test_other_refusals():
     with pytest.raises(ValueError, match="empty parameter list"):
         AcceleGrad([])
+    param = Parameter(torch.ones(2))
+    param.grad = torch.ones(2)
     with pytest.raises(TypeError, match="needs a closure, which it calls twice"):
-        param = Parameter(torch.ones(2))
-        param.grad = torch.ones(2)
         UniXGrad([param]).step()
     with pytest.raises(TypeError, match="UDoG takes no diameter"):
         UDoG([Parameter(torch.ones(2))], diameter=1.0)
