@@ -28,8 +28,6 @@ from accelegrad.rules import (
     AdaGrad,
     ADoG,
     DiagonalAcceleGrad,
-    DistanceFreeAcceleGrad,
-    DistanceFreeDiagonalAcceleGrad,
     DoG,
     Rule,
     UDoG,
@@ -37,6 +35,8 @@ from accelegrad.rules import (
 )
 from accelegrad.rules.arrays import CompensatedSum, Tree
 from accelegrad.rules.base import QueryRule, TwoPhaseRule, weighted_average
+from accelegrad.rules.distance import check_radius
+from accelegrad.rules.untuned import UntunedAcceleGrad, UntunedState
 
 __all__ = ["AcceleGradState", "a_dog", "accelegrad", "adagrad_norm", "eval_params", "unixgrad"]
 
@@ -49,20 +49,44 @@ Prox: TypeAlias = Callable[[Params, Any], Params]
 #: Fields of the rules' states that are not kept: no later step reads them, or the parameters hold
 #: them (those in `IN_PARAMS`).
 OMITTED: dict[type[Rule], frozenset[str]] = {
+    UntunedAcceleGrad: frozenset({"query_point", "step_size"}),
     AcceleGrad: frozenset({"query_point", "gradient_point"}),
-    DiagonalAcceleGrad: frozenset({"query_point", "gradient_point"}),
-    DistanceFreeAcceleGrad: frozenset({"query_point", "gradient_point"}),
-    DistanceFreeDiagonalAcceleGrad: frozenset({"query_point", "gradient_point"}),
+    DiagonalAcceleGrad: frozenset({"query_point", "gradient_point", "step_size"}),
     ADoG: frozenset({"query_point", "gradient_point"}),
     DoG: frozenset({"query_point"}),
     AdaGrad: frozenset({"point"}),
     UniXGrad: frozenset({"query_point", "point"}),
     UDoG: frozenset({"query_point"}),
 }
-#: Where the next gradient is wanted, which is where the parameters are.
+#: Where the next gradient is wanted, which is where the parameters are. A state keeps it all the
+#: same where a parameter has less than float32: short steps would be lost in its rounding.
 IN_PARAMS = {"query_point", "point"}
-#: Fields that are the same in every state.
-CONSTANT = {"noisy": True}  # batches are; exact gradients are no worse off for it
+#: What an `UntunedAcceleGrad` learns while it searches for its radius.
+LEARNT = (
+    "radius",
+    "evidence",
+    "total_weight",
+    "signal",
+    "energy",
+    "last_growth",
+    "grown_from",
+)
+#: Projections of `optax.projections` that act on each coordinate apart.
+SEPARABLE = {
+    optax.projections.projection_non_negative,
+    optax.projections.projection_box,
+    optax.projections.projection_hypercube,
+    optax.projections.projection_linf_ball,
+}
+NOT_SEPARABLE = {
+    optax.projections.projection_simplex,
+    optax.projections.projection_l1_ball,
+    optax.projections.projection_l1_sphere,
+    optax.projections.projection_l2_ball,
+    optax.projections.projection_l2_sphere,
+    optax.projections.projection_hyperplane,
+    optax.projections.projection_halfspace,
+}
 
 
 class AcceleGradState(NamedTuple):
@@ -155,29 +179,17 @@ def accelegrad(
     >>> print(jnp.round(eval_params(state, params), 2))
     [ 1. -2.]
     """
-    if not isinstance(diagonal, bool) and diagonal != "auto":
-        raise ValueError(f"diagonal is {diagonal!r}; allowed: True, False, 'auto'.")
-    automatic = _is_auto(diameter)
+    diagonal = _is_diagonal(diagonal, projection, prox, automatic := _is_auto(diameter))
     if automatic:
         _refuse("gradient_bound", gradient_bound, "diameter='auto'")
+        check_radius("initial_radius", initial_radius)
+        rule: Rule = UntunedAcceleGrad(diagonal, initial_radius)
     else:
         _refuse("initial_radius", initial_radius, "a diameter")
-    if prox is not None and (diagonal is True or not automatic):
-        raise ValueError(
-            "prox needs diameter='auto' and diagonal=False or 'auto'; unixgrad takes it with a "
-            "diameter."
-        )
-    rule: Rule
-    if diagonal is True:
-        rule = (
-            DistanceFreeDiagonalAcceleGrad(initial_radius, project_y=True)
-            if automatic
-            else DiagonalAcceleGrad(diameter, gradient_bound, project_y=True)
-        )
-    elif automatic:
-        rule = DistanceFreeAcceleGrad(initial_radius)
-    else:
-        rule = AcceleGrad(diameter, gradient_bound, project_y=True)
+        if prox is not None:
+            raise ValueError("prox needs diameter='auto'; unixgrad takes it with a diameter too.")
+        kind = DiagonalAcceleGrad if diagonal else AcceleGrad
+        rule = kind(diameter, gradient_bound, project_y=True)
     return _transformation(rule, learning_rate, weight_decay, projection, prox)
 
 
@@ -278,8 +290,7 @@ def eval_params(state: Any, params: Params) -> Params:
             "state holds no AcceleGradState: eval_params takes the state of an optimizer that was "
             f"made with accelegrad.optax, not {jax.tree.structure(state)}."
         )
-    totals = [one.steps.weighted_sum for one in found]
-    if len(jax.tree.leaves(totals)) > len(jax.tree.leaves(params)):
+    if sum(len(jax.tree.leaves(_sums(one))) for one in found) > len(jax.tree.leaves(params)):
         raise ValueError(
             f"state holds {len(found)} states of accelegrad.optax that share parameters: which of "
             "them to evaluate? Give that one."
@@ -303,10 +314,23 @@ def _averaged(state: AcceleGradState, params: Params) -> Params:
     def average(total: Any, param: Any) -> Any:
         if _is_masked(total):
             return param
-        sums = state.steps._replace(iteration=state.count, weighted_sum=total)
-        return weighted_average(sums, param).astype(jnp.asarray(param).dtype)
+        return _mean(state, total, param).astype(jnp.asarray(param).dtype)
 
-    return jax.tree.map(average, state.steps.weighted_sum, params, is_leaf=_is_masked)
+    return jax.tree.map(average, _sums(state), params, is_leaf=_is_masked)
+
+
+def _sums(state: AcceleGradState) -> Params:
+    """Return what the average is made of."""
+    steps = state.steps
+    return steps.anchor if isinstance(steps, UntunedState) else steps.weighted_sum
+
+
+def _mean(state: AcceleGradState, total: Any, param: Any) -> Any:
+    """Return the average of one parameter, the parameter itself before there is one."""
+    steps = state.steps
+    if isinstance(steps, UntunedState):
+        return UntunedAcceleGrad().output(steps._replace(anchor=total, query_point=param))
+    return weighted_average(steps._replace(iteration=state.count, weighted_sum=total), param)
 
 
 # -- the arguments --------------------------------------------------------------------------------
@@ -316,6 +340,21 @@ def _is_auto(diameter: Any) -> bool:
     if isinstance(diameter, str) and diameter != "auto":
         raise ValueError(f"diameter is {diameter!r}; allowed: a number > 0, or 'auto'.")
     return isinstance(diameter, str)
+
+
+def _is_diagonal(given: Any, projection: Any, prox: Any, automatic: bool) -> bool:
+    """Tell whether each coordinate is to have its own step size."""
+    if not isinstance(given, bool) and not (isinstance(given, str) and given == "auto"):
+        raise ValueError(f"diagonal is {given!r}; allowed: True, False, 'auto'.")
+    function = getattr(projection, "func", projection)  # of a functools.partial
+    if given is True and function in NOT_SEPARABLE:
+        raise ValueError(
+            f"diagonal=True needs a projection that acts on each coordinate apart, like that onto "
+            f"a box, but projection is {function.__name__}; give diagonal=False or 'auto'."
+        )
+    if given == "auto":
+        return automatic and prox is None and (projection is None or function in SEPARABLE)
+    return bool(given)
 
 
 def _refuse(name: str, given: Any, where: str) -> None:
@@ -348,6 +387,8 @@ def _transformation(
         return rule.with_parameters(**on_points) if given else rule
 
     def init(params: Params) -> AcceleGradState:
+        if any(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in jax.tree.leaves(params)):
+            return jax.eval_shape(init, params)  # type: ignore[no-any-return]  # the state begins at the parameters' values
         layout = _Layout(params)
         first = stored.first(bound(layout), layout)
         two_phase = isinstance(rule, TwoPhaseRule)
@@ -403,9 +444,28 @@ def _scaled_kind(kind: type[Rule]) -> type[Rule]:
 
 def _scaled(rule: Rule, factor: Any) -> Any:
     """Return the rule with its step sizes multiplied by a factor, which may be traced."""
+    if isinstance(rule, UntunedAcceleGrad):
+        rule = rule.with_parameters(rate=factor)
+        return SearchingAcceleGrad(**vars(rule))
     scaled = object.__new__(_scaled_kind(type(rule)))
     scaled.__dict__.update(vars(rule), factor=factor)
     return scaled
+
+
+class SearchingAcceleGrad(UntunedAcceleGrad):
+    """The same steps; what they learn is computed only as long as the radius is searched for."""
+
+    def _learnt(self, state: UntunedState, *seen: Any) -> UntunedState:
+        dtype = state.radius.dtype
+
+        def numbers(source: UntunedState) -> dict[str, Any]:
+            return {name: _as_array(getattr(source, name), dtype) for name in LEARNT}
+
+        learn = super()._learnt
+        found = jax.lax.cond(
+            state.averaged == 0, lambda: numbers(learn(state, *seen)), lambda: numbers(state)
+        )
+        return state._replace(**found)
 
 
 class _Layout:
@@ -415,6 +475,7 @@ class _Layout:
     """
 
     def __init__(self, params: Params) -> None:
+        self.given = params
         self.structure: Any
         leaves, self.structure = jax.tree.flatten(params)
         self.params = [jnp.asarray(leaf) for leaf in leaves]
@@ -426,6 +487,7 @@ class _Layout:
                     "optax.contrib.split_real_and_imaginary."
                 )
         self.dtype = jnp.result_type(jnp.float32, *(leaf.dtype for leaf in self.params))
+        self.coarse = any(leaf.dtype.itemsize < 4 for leaf in self.params)
 
     def point(self, tree: Params) -> Any:
         """Return a tree like the parameters as a rule takes it, a `Tree`."""
@@ -438,7 +500,12 @@ class _Layout:
 
     def on_points(self, function: Callable[..., Params]) -> Callable[..., Tree]:
         """Return a function of trees like the parameters as one of a rule's points."""
-        return lambda point, *rest: self.point(function(self.tree(point), *rest))
+
+        def on_points(*arguments: Any) -> Any:
+            given = (self.tree(one) if isinstance(one, Tree) else one for one in arguments)
+            return self.point(function(*given))
+
+        return on_points
 
     def change_to(self, point: Tree) -> Params:
         """Return what has to be added to the parameters to get to a point.
@@ -457,15 +524,12 @@ class _Stored:
 
     def __init__(self, rule: Rule) -> None:
         example = rule.init(Tree([np.zeros(1)]))
-        omitted = OMITTED[type(rule)] | CONSTANT.keys() | {"iteration"}
-        self.omitted = dict.fromkeys(name for name in example._fields if name in omitted)
-        self.constant = {name: CONSTANT[name] for name in example._fields if name in CONSTANT}
-        self.in_params = OMITTED[type(rule)] & IN_PARAMS
-        self.points = [
-            name
-            for name, value in example._asdict().items()
-            if isinstance(value, Tree) and name not in self.omitted
-        ]
+        omitted = OMITTED[type(rule)]
+        self.point = next(iter(IN_PARAMS & omitted), None)
+        self.unread = dict.fromkeys({"iteration"} | omitted)
+        trees = {name for name in example._fields if isinstance(getattr(example, name), Tree)}
+        self.points = sorted(trees - self.unread.keys())
+        self.numbers = sorted(set(example._fields) - trees - self.unread.keys())
 
     def first(self, rule: Rule, layout: _Layout) -> Any:
         """Return the state before the first step, each array in memory of its own.
@@ -487,11 +551,11 @@ class _Stored:
             return rule.query(following), self._kept(following, layout), None
         before = self._restored(state.steps, state.count // 2, layout)
 
-        def look_ahead() -> tuple[Tree, Any, Any]:
+        def look_ahead() -> tuple[Tree, Any, Tree]:
             ahead = rule.look_ahead(before, gradient)
             return rule.second_query(ahead), ahead, gradient
 
-        def step() -> tuple[Tree, Any, Any]:
+        def step() -> tuple[Tree, Any, Tree]:
             first = layout.point(state.first_gradient)
             following = rule.update(before, first, gradient)
             return rule.query(following), following, first
@@ -506,20 +570,24 @@ class _Stored:
 
     def _kept(self, state: Any, layout: _Layout) -> Any:
         """Return a state of the rule as it is kept."""
-        fields = {**state._asdict(), **self.omitted}
-        numbers = fields.keys() - self.omitted - set(self.points)
-        kept = {name: layout.tree(fields[name]) for name in self.points}
-        kept |= {name: _as_array(fields[name], layout.dtype) for name in numbers}
-        return state._replace(**self.omitted, **kept)
+        kept = dict(self.unread)
+        kept |= {name: layout.tree(getattr(state, name)) for name in self.points}
+        kept |= {name: _as_array(getattr(state, name), layout.dtype) for name in self.numbers}
+        if self.point is not None and layout.coarse:
+            kept[self.point] = layout.tree(getattr(state, self.point))
+        elif self.point is not None and not layout.params:
+            # So `optax.tree.map_params`, which asks without arrays, gets on with both forms.
+            kept[self.point] = jnp.zeros([], layout.dtype)
+        return state._replace(**kept)
 
     def _restored(self, kept: Any, iteration: Any, layout: _Layout) -> Any:
         """Return the state of the rule."""
         points = {name: layout.point(getattr(kept, name)) for name in self.points}
-        points |= dict.fromkeys(
-            self.in_params, Tree([p.astype(layout.dtype) for p in layout.params])
-        )
+        if self.point is not None:
+            exact = getattr(kept, self.point) if layout.coarse else layout.given
+            points[self.point] = layout.point(exact)
         # A count of the arrays' type keeps theirs in every formula.
-        return kept._replace(iteration=iteration.astype(layout.dtype), **self.constant, **points)
+        return kept._replace(iteration=iteration.astype(layout.dtype), **points)
 
 
 def _as_array(number: Any, dtype: Any) -> Any:
