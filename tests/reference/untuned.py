@@ -33,20 +33,26 @@ class UntunedRun:
     output: list[Vector] = field(default_factory=list)
 
 
-def _ratio(run: UntunedRun, x0: Vector, h: list[float]) -> float:
-    """Return signal / noise from the steps right after a growth."""
-    signal = energy = 0.0
+def _ratio(run: UntunedRun, x0: Vector, smallest: float) -> float:
+    """Return signal / noise from the steps that were taken near x0."""
+    cosines = []
     for s in range(1, len(run.g)):
-        if s in run.growths and s < run.settled:
-            w = sum(run.alpha[k] * run.reach[k] / h[k] for k in range(s))
-            signal += float(run.g[s] @ (x0 - run.z[s])) / w
-            energy += h[s] * sum(v * v / H for v, H in zip(run.g[s], run.H[s], strict=True) if H)
-    noise = max(energy - signal, energy / 1e9)
-    return max(0.0, signal / noise) if noise else 0.0
+        if (run.r[s] < 1000 * smallest or s < 10) and s <= run.settled:
+            offset = x0 - run.z[s]
+            energy = sum(v * v / H for v, H in zip(run.g[s], run.H[s], strict=True) if H)
+            length = float(run.H[s] @ offset**2)
+            product = float(run.g[s] @ offset)
+            cosines.append(product * abs(product) / (energy * length))
+    if not cosines:
+        return 0.0
+    share = sum(cosines) / len(cosines)
+    return max(0.0, share / max(1 - share, 1e-9))
 
 
 def _alpha(t: int, ratio: float) -> float:
-    return max(1.0, min(1.0 if t <= 2 else (t + 1) / 4, 10 * ratio ** (1 / 3)))
+    return max(
+        1.0, min(1.0 if t <= 2 else (t + 1) / 4, 10 * ratio ** (1 / 3) * (1 + ratio**2 / 1e6))
+    )
 
 
 def untuned_accelegrad(
@@ -69,7 +75,7 @@ def untuned_accelegrad(
     for t in range(T):
         x, z, r = run.x[t], run.z[t], run.r[t]
         g = np.asarray(gradient(x), dtype=np.float64)
-        ratio = _ratio(run, start, h)
+        ratio = _ratio(run, start, smallest)
         alpha = _alpha(t, ratio)
         run.g.append(g)
         run.alpha.append(alpha)
@@ -94,14 +100,16 @@ def untuned_accelegrad(
                     slope = (run.x[s] - run.y[s]) * run.H[s] / run.reach[s]
                 N += run.alpha[s] * run.reach[s] / h[s] * float(slope @ (start - run.x[s]))
             length = sqrt(float(H @ (start - z) ** 2))
+            exact = _ratio(run, start, smallest) ** 2
+            travelled = exact / (exact + 1e6) * sqrt(float(H @ (start - y) ** 2) / h[t])
             if length:
-                run.r[t + 1] = max(r, 2 * N * sqrt(h[t]) / length)
+                run.r[t + 1] = max(r, travelled, 2 * N * sqrt(h[t]) / length)
             if run.r[t + 1] > 1.1 * grown_from:
                 grown_from, last_growth = run.r[t + 1], t + 1
                 run.growths.append(t + 1)
             if t + 1 >= 2 * last_growth + 10 and run.r[t + 1] >= 1000 * smallest:
                 run.settled = t
-        tau = 1 / _alpha(t + 1, _ratio(run, start, h))
+        tau = 1 / _alpha(t + 1, _ratio(run, start, smallest))
         run.x.append(tau * z + (1 - tau) * y)
         if t >= run.settled:
             points = run.y[int(run.settled) :]
