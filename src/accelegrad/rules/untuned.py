@@ -12,21 +12,22 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from accelegrad.errors import real_number
-from accelegrad.rules.arrays import Array, as_array, inner, larger, where, zero_sum
+from accelegrad.rules.arrays import Array, absolute, as_array, inner, larger, where, zero_sum
 from accelegrad.rules.base import Projection, Prox, QueryRule, State
 from accelegrad.rules.diagonal import mean_step
 from accelegrad.rules.distance import SMALLEST_SHARE, check_radius
 from accelegrad.rules.schedules import adaptive_step, importance_weight
 
-# Measured on 8 sets, two losses, batches of 1 to all rows (benchmarks/optimizers.py --variants).
+# Measured on 8 sets, two losses, batches of 1 to all rows.
 STEP = 3.0  # radii in the numerator of the step size under noise
 EXACT_STEP = 4.0  # the same for gradients without noise
 SHARP = 100.0  # the signal-to-noise ratio at which the numerator is half way between the two
+EXACT = 1e3  # the ratio from which on gradients count as exact
 TRUST = 2.0  # the radius grows to this multiple of the distance that the gradients suggest
 ACCELERATION = 10.0  # the largest weight, times the cube root of the signal-to-noise ratio
 # The radius is settled once it has not grown by a tenth for as long as it took to get there.
 GROWTH, PATIENCE, LONGER = 1.1, 10, 2
-CLIMB = 1e3  # and not before it has grown by this factor: noise can hold it back at first
+NEAR = 1e3  # smallest radii that count as no distance yet: gradients are those at x0 but for noise
 CLEAREST = 1e9  # signal-to-noise ratios beyond this are rounding
 
 
@@ -39,12 +40,11 @@ class UntunedState(NamedTuple):
     squares: Any  # Q_t, an array where steps differ by coordinate
     anchor: Array  # x_0 until the radius is settled, from then on the average
     averaged: Any  # n, the number of points in that average
-    first_radius: Any  # r_0
+    smallest_radius: Any  # r_0 unless that is given
     radius: Any  # r_t
     evidence: Any  # N_t = sum of w_s <g_s, x_0 - x_s>
-    total_weight: Any  # V_t = sum of w_s
-    signal: Any  # sum of <g_s, x_0 - z_s> / V_s while the radius climbs
-    energy: Any  # sum of h_s ||g_s||^2 in the metric of the steps, then too
+    agreement: Any  # sum of the signed squared cosines between new gradients and old ones
+    compared: Any  # how many
     last_growth: Any  # the step count when the radius had last grown by a tenth
     grown_from: Any  # the radius then
     step_size: Any
@@ -73,23 +73,26 @@ class UntunedAcceleGrad(QueryRule):
     x0 is needed no longer, and its array takes up the output: the average of the
     :math:`y_{t+1}` from then on, the k-th with weight :math:`k^2`.
 
-    While the radius climbs, the gradients are those near x0 but for noise, and
+    As long as the radius is tiny, all gradients are those at x0 but for noise. So the mean of the
+    squared cosines between a new gradient and what the old ones have led to,
 
     .. math::
-        \frac{\text{signal}}{\text{signal} + \text{noise}} = \frac
-        {\sum_s \langle g_s, x_0 - z_s\rangle / V_s}{\sum_s h_s \|g_s\|^2_{1/H_s}}, \qquad
-        V_s = \textstyle\sum_{k < s} w_k,
+        c_s = \frac{\langle g_s, x_0 - z_s\rangle^2}
+        {\|g_s\|^2_{1/H_s} \, \|x_0 - z_s\|^2_{H_s}},
 
-    compares new gradients with old ones. With :math:`\rho` = signal / noise,
+    with the sign of the inner product, is the share of the signal in a gradient, and
+    :math:`\rho = c/(1-c)` the ratio of signal to noise. With the exactness
+    :math:`e = \rho^2/(\rho^2 + 10^6)`,
 
     .. math::
-        \alpha_t = \max\bigl(1, \min((t+1)/4,\ 10 \rho^{1/3})\bigr), \qquad
-        m_t = 3 + \rho / (\rho + 100).
+        \alpha_t = \max\bigl(1, \min((t+1)/4,\ 10 \rho^{1/3} / (1-e))\bigr), \qquad
+        m_t = 3 + \rho / (\rho + 100),
 
-    Acceleration pays until its error :math:`L R^2/t^2` falls below that of noise,
-    :math:`\sigma R/t^{1/2}`, at :math:`t \sim \rho^{1/3}`; from there on larger weights only make
-    z noisier. Without noise it is AcceleGrad in the metric of a diagonal AdaGrad. No proof is
-    known.
+    and r grows to :math:`e \, \|x_0 - y_{t+1}\|_{H_t} / h_t^{1/2}` too, the distance travelled,
+    which noise would inflate. Acceleration pays until its error :math:`L R^2/t^2` falls below that
+    of noise, :math:`\sigma R/t^{1/2}`, at :math:`t \sim \rho^{1/3}`; from there on larger weights
+    only make z noisier. Without noise it is AcceleGrad in the metric of a diagonal AdaGrad. No
+    proof is known.
 
     Parameters
     ----------
@@ -130,15 +133,15 @@ class UntunedAcceleGrad(QueryRule):
     def init(self, x0: Array) -> UntunedState:
         """Return z_0 = x_0."""
         x0, sums = as_array(x0), zero_sum(x0)
-        radius = self._initial_radius(x0)
+        smallest = self._smallest_radius(x0)
+        radius = smallest if self.first_radius is None else self.first_radius + 0 * smallest
         squares = 0 * x0 if self.diagonal else sums
         return UntunedState(
-            0, x0, x0, squares, x0, 0, radius, radius, sums, sums, sums, sums, 0, radius, 0.0
+            0, x0, x0, squares, x0, 0.0, smallest, radius, sums, sums, sums, 0, radius, 0.0
         )
 
-    def _initial_radius(self, x0: Array) -> Any:
-        if self.first_radius is not None:
-            return self.first_radius + 0.0 * inner(x0, x0)  # a number of the arrays' library
+    def _smallest_radius(self, x0: Array) -> Any:
+        """Return 1e-6 times one plus the size of x0, as the steps measure sizes."""
         count = inner(0 * x0 + 1, 0 * x0 + 1) if self.diagonal else 1.0
         return SMALLEST_SHARE * (1 + (inner(x0, x0) / count) ** 0.5)
 
@@ -148,15 +151,15 @@ class UntunedAcceleGrad(QueryRule):
 
     def acceleration(self, state: State) -> Any:
         """Return alpha_t."""
-        most = ACCELERATION * clearness(state) ** (1 / 3)
+        most = largest_weight(clearness(state.agreement, state.compared))
         paper = importance_weight(state.iteration)
         return larger(1.0, where(paper < most, paper, most))
 
     def update(self, state: UntunedState, gradient: Array) -> UntunedState:
         """Return the state after the gradient g_t at x_t."""
         gradient, x, z = as_array(gradient), state.query_point, state.mirror_point
-        alpha, clear = self.acceleration(state), clearness(state)
-        reach = (STEP + (EXACT_STEP - STEP) * clear / (clear + SHARP)) * self.rate * state.radius
+        alpha = self.acceleration(state)
+        reach = numerator(clearness(state.agreement, state.compared)) * self.rate * state.radius
         squares = state.squares + alpha * alpha * self._square(gradient)
         step = adaptive_step(reach, squares)
         z, y = z - alpha * step * gradient, x - step * gradient
@@ -168,8 +171,8 @@ class UntunedAcceleGrad(QueryRule):
         if self.prox is not None:  # the gradient mapping, which has the term's slope in it
             slope = squares**0.5 * (x - y) * adaptive_step(1.0, reach * reach)
         evidence = inner(slope, state.anchor - x)
-        state = self._learnt(state, gradient, squares, alpha * reach, z, evidence)
-        averaged = state.averaged + settled(state)
+        state = self._learnt(state, gradient, squares, alpha * reach, z, y, evidence)
+        averaged = state.averaged + where(settled(state), 1.0, 0.0)
         share = 6 * averaged / ((averaged + 1) * (2 * averaged + 1))  # k^2 / (1 + 4 + ... + k^2)
         following = state._replace(
             iteration=state.iteration + 1,
@@ -192,32 +195,38 @@ class UntunedAcceleGrad(QueryRule):
         squares: Any,
         moved: Any,
         z: Array,
+        y: Array,
         evidence: Any,
     ) -> UntunedState:
         """Return the state with what g_t tells of noise and distance, unless that is settled.
 
-        `moved` is alpha_t m_t r_t, z the point after the step, `evidence` that of this step.
+        `moved` is alpha_t m_t r_t, z and y are after the step, `evidence` is that of this step.
         """
-        searching = state.averaged == 0
-        metric = squares**0.5
+        searching, metric = state.averaged == 0, squares**0.5
         size = inner(metric, 0 * metric + 1) if self.diagonal else metric
-        weight = searching * adaptive_step(moved, size * size)
-        # Only gradients right after a growth: later ones differ from those at x0 without noise too.
-        fresh = searching * (state.last_growth == state.iteration) * (state.iteration > 0)
-        before = state.total_weight + (state.total_weight == 0)
-        signal = inner(gradient, state.anchor - state.mirror_point) / before
-        energy = size * inner(gradient, adaptive_step(1.0, squares) * gradient)
-        evidence = state.evidence + weight * evidence
-        offset = state.anchor - z
-        suggested = adaptive_step(TRUST * evidence * size**0.5, inner(metric * offset, offset))
-        radius = larger(state.radius, searching * suggested)
+        before, after, travelled = (
+            state.anchor - state.mirror_point,
+            state.anchor - z,
+            state.anchor - y,
+        )
+        product = inner(gradient, before)
+        energy = inner(gradient, adaptive_step(1.0, squares) * gradient)
+        energy = energy * inner(metric * before, before)
+        comparable = searching * is_comparable(state.iteration, state.radius, state.smallest_radius)
+        cosine = adaptive_step(product, energy)
+        agreement = state.agreement + comparable * (cosine * absolute(cosine))
+        compared = state.compared + comparable * 1.0
+        exact = exactness(clearness(agreement, compared))
+        evidence = state.evidence + searching * adaptive_step(moved, size * size) * evidence
+        suggested = adaptive_step(TRUST * evidence * size**0.5, inner(metric * after, after))
+        reached = exact * adaptive_step(inner(metric * travelled, travelled) ** 0.5, size)
+        radius = larger(state.radius, searching * larger(suggested, reached))
         grew = radius > GROWTH * state.grown_from
         return state._replace(
             radius=radius,
             evidence=evidence,
-            total_weight=state.total_weight + weight,
-            signal=state.signal + fresh * signal,
-            energy=state.energy + fresh * energy,
+            agreement=agreement,
+            compared=compared,
             last_growth=where(grew, state.iteration + 1, state.last_growth),
             grown_from=where(grew, radius, state.grown_from),
         )
@@ -231,13 +240,39 @@ class UntunedAcceleGrad(QueryRule):
         return state.query_point
 
 
-def clearness(state: UntunedState) -> Any:
-    """Return the ratio of signal to noise in the gradients near x0; zero while nothing is known."""
-    noise = larger(state.energy - state.signal, state.energy / CLEAREST)
-    return larger(0.0, state.signal / (noise + (noise == 0)))
+def is_comparable(iteration: Any, radius: Any, smallest: Any) -> Any:
+    """Tell whether the gradients so far were taken so near to x0 that they differ by noise alone.
+
+    The first few count in any case, for a radius that was given.
+    """
+    return (iteration > 0) & ((radius < NEAR * smallest) | (iteration < PATIENCE))
+
+
+def clearness(agreement: Any, compared: Any) -> Any:
+    r"""Return the ratio of signal to noise, :math:`\rho`; zero while nothing is known."""
+    noise = larger(compared - agreement, compared / CLEAREST)
+    return larger(0.0, agreement / (noise + (noise == 0)))
+
+
+def exactness(clear: Any) -> Any:
+    """Return how far gradients count as exact, between 0 and 1."""
+    return clear * clear / (clear * clear + EXACT * EXACT)
+
+
+def largest_weight(clear: Any) -> Any:
+    """Return the largest weight that pays under noise, of no effect where there is none."""
+    return ACCELERATION * clear ** (1 / 3) * (1 + clear * clear / (EXACT * EXACT))
+
+
+def numerator(clear: Any) -> Any:
+    """Return the radii in the numerator of the step size, m_t."""
+    return STEP + (EXACT_STEP - STEP) * clear / (clear + SHARP)
 
 
 def settled(state: UntunedState) -> Any:
-    """Tell whether the radius has stopped growing; `iteration` is that before the step."""
+    """Tell whether the radius has stopped growing; `iteration` is that before the step.
+
+    Not before it has left x0: noise can hold it back at first.
+    """
     waited = state.iteration + 1 >= LONGER * state.last_growth + PATIENCE
-    return (state.averaged > 0) | (waited & (state.radius >= CLIMB * state.first_radius))
+    return (state.averaged > 0) | (waited & (state.radius >= NEAR * state.smallest_radius))

@@ -372,13 +372,8 @@ class AveragingOptimizer(Optimizer):
     # -- saving and loading ----------------------------------------------------------------------
 
     def __getstate__(self) -> dict[str, Any]:
-        state = super().__getstate__()
-        return {
-            **state,
-            "per_group": self.per_group,
-            "method": self.method,
-            "sharded": self.sharded,
-        }
+        names = ("method", "per_group", "sharded", "training")
+        return {**super().__getstate__(), **{name: getattr(self, name) for name in names}}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
