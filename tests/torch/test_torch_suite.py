@@ -151,7 +151,14 @@ def rosenbrock(x):
     return (1 - x[0]) ** 2 + 100 * (x[1] - x[0] ** 2) ** 2
 
 
-@configured
+@pytest.mark.parametrize(
+    ("kind", "given"),
+    [
+        (kind, given)
+        for kind in KINDS
+        for given in ({}, {"lr": 0.5}, {"maximize": True}, {"diameter": 1.0, "weight_decay": 0.1})
+    ],
+)
 @pytest.mark.parametrize("foreach", [True, False])
 def test_sparse_gradients_are_as_dense_ones(kind, given, foreach):
     starts = [torch.tensor([1.5, 1.5]), torch.tensor([1.5, 1.5], dtype=torch.float64)]

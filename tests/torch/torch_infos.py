@@ -5,7 +5,7 @@ torch's module of tests takes seconds to load, and is loaded only where an `Opti
 
 import torch
 
-from accelegrad.torch import AcceleGrad
+from accelegrad.torch import AcceleGrad, AdaGradNorm
 
 COMMON = [
     {},
@@ -26,7 +26,7 @@ EXTRA = {
 WRONG = {
     AcceleGrad: [
         ({"diameter": -1.0}, "diameter must be a finite number > 0, but it is -1.0"),
-        ({"gradient_bound": -1.0}, "gradient_bound must be a finite number >= 0"),
+        ({"gradient_bound": -1.0, "diameter": 1.0}, "gradient_bound must be a finite number >= 0"),
         ({"projection": "bal"}, "did you mean 'ball'"),
     ],
 }
@@ -68,9 +68,7 @@ def info_of(kind):
         optim_error_inputs_func=errors,
         supports_sparse=True,
         has_capturable_arg=True,
-        step_requires_closure=kind in TWO_CLOSURES,
     )
 
 
-TWO_CLOSURES: tuple = ()
-KINDS = [AcceleGrad]
+KINDS = [AcceleGrad, AdaGradNorm]

@@ -12,18 +12,19 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from accelegrad.rules.arrays import larger, where
+from accelegrad.rules.arrays import absolute, larger, where
 from accelegrad.rules.distance import SMALLEST_SHARE
 from accelegrad.rules.schedules import adaptive_step
 from accelegrad.rules.untuned import (
-    EXACT_STEP,
     GROWTH,
-    SHARP,
     STEP,
     TRUST,
     UntunedAcceleGrad,
     UntunedState,
     clearness,
+    exactness,
+    is_comparable,
+    numerator,
     settled,
 )
 from accelegrad.torch.coupled import MIRROR, SQUARES, gradient_square, mean_inverse
@@ -52,10 +53,10 @@ class Seen(NamedTuple):
     """The sums over all coordinates of one step, zero where they are not needed."""
 
     size: Number = 0.0  # h, the sum of H
-    slope: Number = 0.0  # <g, g/H>
-    signal: Number = 0.0  # <g, anchor - z>
+    cosine: Number = 0.0  # between g and anchor - z before the step
     evidence: Number = 0.0  # <g, anchor - x>, or with the gradient mapping in g's place
     stretch: Number = 0.0  # ||anchor - z||^2 in the metric H, after the step
+    travelled: Number = 0.0  # ||anchor - y||^2 in that metric
 
 
 class Untuned(Method):
@@ -64,8 +65,8 @@ class Untuned(Method):
     points: ClassVar[tuple[str, ...]] = (AVERAGE, MIRROR)
     start: ClassVar[Numbers] = dict.fromkeys(
         (
-            *("iteration", "averaged", "first_radius", "radius", "evidence", "total_weight"),
-            *("signal", "energy", "last_growth", "grown_from", SQUARES),
+            *("iteration", "averaged", "smallest_radius", "radius", "evidence"),
+            *("agreement", "compared", "last_growth", "grown_from", SQUARES),
         ),
         0.0,
     )
@@ -76,23 +77,36 @@ class Untuned(Method):
 
     def update(self, buckets: list[Bucket], numbers: Numbers, ranks: Any) -> Numbers | None:
         """Return the numbers after a step."""
-        square, *found = read(totals(buckets, *self._at_gradient(numbers), ranks=ranks), numbers)
+        searching = in_graph(numbers) or numbers["averaged"] == 0
+        before = AT_GRADIENT if searching else gradient_square
+        square, *found = read(totals(buckets, before, ranks=ranks), numbers)
         if not is_finite(square):
             return None
         numbers = _started(self, buckets, numbers, ranks)
-        state = _numbers_of(numbers)
-        alpha, clear = RULE.acceleration(state), clearness(state)
-        reach = (STEP + (EXACT_STEP - STEP) * clear / (clear + SHARP)) * numbers["radius"]
+        alpha = RULE.acceleration(_numbers_of(numbers))
+        reach = numerator(clearness(numbers["agreement"], numbers["compared"]))
+        reach = reach * numbers["radius"]
         squares = numbers[SQUARES] + alpha * alpha * square
         for bucket in buckets:
             self._measure(bucket, alpha, squares)
             bucket.reach = learning_rate(bucket.group) * reach
             bucket.step_size = self._step_size(bucket.reach, squares)
-            _move(bucket, alpha, bucket.reach)
-        seen = self._seen(buckets, numbers, found, squares, square, ranks)
+        cosine: Number = 0.0
+        if searching and (in_graph(numbers) or _is_comparable(numbers)):
+            slope, stretch = self._in_metric(buckets, numbers, square, squares, ranks)
+            cosine = adaptive_step(found[1], slope * stretch)
+        for bucket in buckets:
+            if searching and _has_penalty(buckets):
+                bucket.before = bucket.each.copies(bucket.x)
+            _move(bucket, alpha)
+        seen = Seen()
+        if searching:
+            size, stretch, travelled = self._distances(buckets, numbers, squares, ranks)
+            evidence = _mapping_evidence(buckets, numbers, ranks, found[0])
+            seen = Seen(size, cosine, evidence, stretch, travelled)
         following = _learnt(numbers, seen, alpha * largest_rate(buckets) * reach)
         following[SQUARES] = squares
-        averaged = numbers["averaged"] + settled(_numbers_of(following))
+        averaged = numbers["averaged"] + where(settled(_numbers_of(following)), 1.0, 0.0)
         share = 6 * averaged / ((averaged + 1) * (2 * averaged + 1))  # as in the rule
         following |= {"iteration": numbers["iteration"] + 1, "averaged": averaged}
         tau = 1 / RULE.acceleration(_numbers_of(following))
@@ -101,15 +115,6 @@ class Untuned(Method):
             tensors[AVERAGE] = each.toward(tensors[AVERAGE], bucket.x, share)
             bucket.x = each.toward(bucket.x, tensors[MIRROR], tau)
         return following
-
-    def _at_gradient(self, numbers: Numbers) -> list[Any]:
-        """Return what is summed before the step."""
-        if in_graph(numbers):
-            return [SQUARE_AND_EVIDENCE, _signal]
-        if numbers["averaged"] > 0:
-            return [gradient_square]
-        fresh = numbers["last_growth"] == numbers["iteration"] > 0
-        return [SQUARE_AND_EVIDENCE, *([_signal] if fresh else [])]
 
     # -- one step size, or one per coordinate ----------------------------------------------------
 
@@ -127,24 +132,20 @@ class Untuned(Method):
         """Return what is kept of the step size; see `mean_factor`."""
         return adaptive_step(reach, squares)
 
-    def _seen(
-        self,
-        buckets: list[Bucket],
-        numbers: Numbers,
-        found: list[Number],
-        squares: Number,
-        square: Number,
-        ranks: Any,
-    ) -> Seen:
-        """Return the sums of a step."""
-        if not found:
-            return Seen()
+    def _in_metric(
+        self, buckets: list[Bucket], numbers: Numbers, square: Number, squares: Number, ranks: Any
+    ) -> tuple[Number, Number]:
+        """Return <g, g/H> and ||anchor - z||^2 in the metric H, before the step."""
+        (stretch,) = read(totals(buckets, _z_square, ranks=ranks), numbers)
+        return square * adaptive_step(1.0, squares), squares**0.5 * stretch
+
+    def _distances(
+        self, buckets: list[Bucket], numbers: Numbers, squares: Number, ranks: Any
+    ) -> tuple[Number, Number, Number]:
+        """Return the sum of H, and the squared distances of z and y in the metric."""
+        stretch, travelled = read(totals(buckets, SQUARED_DISTANCES, ranks=ranks), numbers)
         size = squares**0.5
-        slope = square * adaptive_step(1.0, squares)
-        quantities = [_travelled, *([_mapping] if _has_penalty(buckets) else [])]
-        stretch, *mapping = read(totals(buckets, *quantities, ranks=ranks), numbers)
-        evidence, signal = mapping[0] if mapping else found[0], _second(found)
-        return Seen(size, slope, signal, evidence, size * stretch)
+        return size, size * stretch, size * travelled
 
 
 class DiagonalUntuned(Untuned):
@@ -175,31 +176,34 @@ class DiagonalUntuned(Untuned):
             bucket.metric = bucket.each.roots(bucket.state[SQUARES])
         return mean_inverse(buckets, ranks)
 
-    def _seen(
+    def _in_metric(
         self,
         buckets: list[Bucket],
         numbers: Numbers,
-        found: list[Number],
-        squares: Number,  # noqa: ARG002
         square: Number,  # noqa: ARG002
+        squares: Number,  # noqa: ARG002
         ranks: Any,
-    ) -> Seen:
-        if not found:
-            return Seen()
-        quantities = [IN_METRIC, *([_mapping] if _has_penalty(buckets) else [])]
-        size, slope, stretch, *mapping = read(totals(buckets, *quantities, ranks=ranks), numbers)
-        evidence, signal = mapping[0] if mapping else found[0], _second(found)
-        return Seen(size, slope, signal, evidence, stretch)
+    ) -> tuple[Number, Number]:
+        slope, stretch = read(totals(buckets, IN_METRIC, ranks=ranks), numbers)
+        return slope, stretch
+
+    def _distances(
+        self,
+        buckets: list[Bucket],
+        numbers: Numbers,
+        squares: Number,  # noqa: ARG002
+        ranks: Any,
+    ) -> tuple[Number, Number, Number]:
+        size, stretch, travelled = read(totals(buckets, DISTANCES, ranks=ranks), numbers)
+        return size, stretch, travelled
 
 
 # -- tensors -------------------------------------------------------------------------------------
 
 
-def _move(bucket: Bucket, alpha: Number, reach: Number) -> None:
+def _move(bucket: Bucket, alpha: Number) -> None:
     """Move z and x, which becomes y, by steps of `reach` in the metric."""
-    each, state = bucket.each, bucket.state
-    if bucket.group["penalty"] is not None:
-        bucket.before = each.copies(bucket.x)
+    each, state, reach = bucket.each, bucket.state, bucket.reach
     z = each.add(state[MIRROR], bucket.direction, -alpha * reach)
     y = each.add(bucket.x, bucket.direction, -reach)
     if bucket.group["penalty"] is not None:
@@ -208,31 +212,50 @@ def _move(bucket: Bucket, alpha: Number, reach: Number) -> None:
     state[MIRROR], bucket.x = projected(bucket, z), projected(bucket, y)
 
 
-def _square_and_evidence(bucket: Bucket) -> Tensor:
-    anchor = bucket.state[AVERAGE]
-    return bucket.sums_of(lambda g, a, x: [g * g, g * (a - x)], bucket.gradient, anchor, bucket.x)
-
-
-def _signal(bucket: Bucket) -> Tensor:
-    anchor, z = bucket.state[AVERAGE], bucket.state[MIRROR]
-    return bucket.sums_of(lambda g, a, z: [g * (a - z)], bucket.gradient, anchor, z)
-
-
-def _travelled(bucket: Bucket) -> Tensor:
-    return bucket.sums_of(lambda a, z: [(a - z) ** 2], bucket.state[AVERAGE], bucket.state[MIRROR])
+def _at_gradient(bucket: Bucket) -> Tensor:
+    """Return <g, g>, <g, anchor - x> and <g, anchor - z>."""
+    return bucket.sums_of(
+        lambda g, a, x, z: [g * g, g * (a - x), g * (a - z)],
+        *(bucket.gradient, bucket.state[AVERAGE], bucket.x, bucket.state[MIRROR]),
+    )
 
 
 def _in_metric(bucket: Bucket) -> Tensor:
-    """Return the sum of H, <g, g/H> and the squared distance of z in the metric."""
-    anchor, z = bucket.state[AVERAGE], bucket.state[MIRROR]
+    """Return <g, g/H> and the squared distance of z in the metric."""
     return bucket.sums_of(
-        lambda h, g, a, z: [h, g * g / h, h * (a - z) ** 2],
-        *(bucket.metric, bucket.gradient, anchor, z),
+        lambda h, g, a, z: [g * g / h, h * (a - z) ** 2],
+        *(bucket.metric, bucket.gradient, bucket.state[AVERAGE], bucket.state[MIRROR]),
     )
+
+
+def _distances(bucket: Bucket) -> Tensor:
+    """Return the sum of H, and the squared distances of z and y in the metric."""
+    return bucket.sums_of(
+        lambda h, a, z, y: [h, h * (a - z) ** 2, h * (a - y) ** 2],
+        *(bucket.metric, bucket.state[AVERAGE], bucket.state[MIRROR], bucket.x),
+    )
+
+
+def _squared_distances(bucket: Bucket) -> Tensor:
+    return bucket.sums_of(
+        lambda a, z, y: [(a - z) ** 2, (a - y) ** 2],
+        *(bucket.state[AVERAGE], bucket.state[MIRROR], bucket.x),
+    )
+
+
+def _z_square(bucket: Bucket) -> Tensor:
+    return bucket.sums_of(lambda a, z: [(a - z) ** 2], bucket.state[AVERAGE], bucket.state[MIRROR])
+
+
+AT_GRADIENT, DISTANCES = Several(_at_gradient, 3), Several(_distances, 3)
+IN_METRIC, SQUARED_DISTANCES = Several(_in_metric, 2), Several(_squared_distances, 2)
 
 
 def _mapping(bucket: Bucket) -> Tensor:
     """Return the evidence with the gradient mapping (x - y) H / reach in the gradient's place."""
+    if bucket.group["penalty"] is None:
+        offset = bucket.each.minus(bucket.state[AVERAGE], bucket.before)
+        return bucket.dot(bucket.gradient, offset)
     moved = bucket.each.minus(bucket.before, bucket.x)
     scaled = [
         adaptive_step(1.0, inverse * inverse) * part
@@ -241,6 +264,19 @@ def _mapping(bucket: Bucket) -> Tensor:
     offset = bucket.each.minus(bucket.state[AVERAGE], bucket.before)
     total: Tensor = bucket.dot(scaled, offset) * adaptive_step(1.0, bucket.reach * bucket.reach)
     return total
+
+
+def _mapping_evidence(
+    buckets: list[Bucket], numbers: Numbers, ranks: Any, evidence: Number
+) -> Number:
+    """Return the evidence of a step; a penalty's slope is in it."""
+    if not _has_penalty(buckets):
+        return evidence
+    return read(totals(buckets, _mapping, ranks=ranks), numbers)[0]
+
+
+def _has_penalty(buckets: list[Bucket]) -> bool:
+    return any(bucket.group["penalty"] is not None for bucket in buckets)
 
 
 def _anchor_square(bucket: Bucket) -> Tensor:
@@ -252,13 +288,6 @@ def _count(bucket: Bucket) -> Tensor:
     return torch.tensor(count, dtype=torch.float64, device=bucket.x[0].device)
 
 
-SQUARE_AND_EVIDENCE, IN_METRIC = Several(_square_and_evidence, 2), Several(_in_metric, 3)
-
-
-def _has_penalty(buckets: list[Bucket]) -> bool:
-    return any(bucket.group["penalty"] is not None for bucket in buckets)
-
-
 # -- numbers -------------------------------------------------------------------------------------
 
 
@@ -268,8 +297,8 @@ def _numbers_of(numbers: Numbers) -> Any:
     return UntunedState(**fields)
 
 
-def _second(found: list[Number]) -> Number:
-    return found[1] if len(found) > 1 else 0.0
+def _is_comparable(numbers: Numbers) -> Any:
+    return is_comparable(numbers["iteration"], numbers["radius"], numbers["smallest_radius"])
 
 
 def _started(method: Untuned, buckets: list[Bucket], numbers: Numbers, ranks: Any) -> Numbers:
@@ -280,7 +309,7 @@ def _started(method: Untuned, buckets: list[Bucket], numbers: Numbers, ranks: An
     (square,) = read(square[None], numbers)
     size, share = 1 + square**0.5, _first_share(buckets)
     first = numbers["radius"] == 0
-    base = {"first_radius": SMALLEST_SHARE * size, "radius": share * size}
+    base = {"smallest_radius": SMALLEST_SHARE * size, "radius": share * size}
     base["grown_from"] = base["radius"]
     return {**numbers, **{name: where(first, base[name], numbers[name]) for name in base}}
 
@@ -299,21 +328,22 @@ def _learnt(numbers: Numbers, seen: Seen, moved: Number) -> Numbers:
     searching = numbers["averaged"] == 0
     if not in_graph(numbers) and not searching:
         return dict(numbers)
-    t = numbers["iteration"]
+    comparable = searching * _is_comparable(numbers)
+    agreement = numbers["agreement"] + comparable * (seen.cosine * absolute(seen.cosine))
+    compared = numbers["compared"] + comparable * 1.0
+    exact = exactness(clearness(agreement, compared))
     weight = searching * adaptive_step(moved, seen.size * seen.size)
-    fresh = searching * (numbers["last_growth"] == t) * (t > 0)
-    before = numbers["total_weight"] + (numbers["total_weight"] == 0)
     evidence = numbers["evidence"] + weight * seen.evidence
     suggested = adaptive_step(TRUST * evidence * seen.size**0.5, seen.stretch)
-    radius = larger(numbers["radius"], searching * suggested)
+    reached = exact * adaptive_step(seen.travelled**0.5, seen.size)
+    radius = larger(numbers["radius"], searching * larger(suggested, reached))
     grew = radius > GROWTH * numbers["grown_from"]
     return {
         **numbers,
         "radius": radius,
         "evidence": evidence,
-        "total_weight": numbers["total_weight"] + weight,
-        "signal": numbers["signal"] + fresh * (seen.signal / before),
-        "energy": numbers["energy"] + fresh * (seen.size * seen.slope),
-        "last_growth": where(grew, t + 1, numbers["last_growth"]),
+        "agreement": agreement,
+        "compared": compared,
+        "last_growth": where(grew, numbers["iteration"] + 1, numbers["last_growth"]),
         "grown_from": where(grew, radius, numbers["grown_from"]),
     }
