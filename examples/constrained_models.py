@@ -32,6 +32,10 @@ def start(kind):
     return np.full(20, 1 / 20) if kind == "simplex" else np.zeros(20)
 
 
+def loss(w, A, b):
+    return np.mean((A @ w - b) ** 2) / 2
+
+
 def batches():
     rng = np.random.default_rng(0)
     return (rng.choice(500, BATCH, replace=False) for _ in range(STEPS))
@@ -89,19 +93,12 @@ def solved(A, b, kind):
 def main():
     for kind in ("nonnegative", "simplex"):
         A, b = data(kind)
-        expected = solved(A, b, kind)
-
-        def excess(w, A=A, b=b, expected=expected):
-            def loss(v):
-                return np.mean((A @ v - b) ** 2) / 2
-
-            return (loss(w) - loss(expected)) / (loss(start(kind)) - loss(expected))
-
+        least, initial = (loss(w, A, b) for w in (solved(A, b, kind), start(kind)))
         for name, fit in (("torch", fit_with_torch), ("JAX", fit_with_jax)):
             w = fit(A, b, kind)
             print(
                 f"{kind:11} {name:5}  least weight {w.min():.1e}, sum {w.sum():.6f}, "
-                f"{excess(w):.1e} of the initial gap left"
+                f"{(loss(w, A, b) - least) / (initial - least):.1e} of the initial gap left"
             )
 
 

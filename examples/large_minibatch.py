@@ -39,6 +39,7 @@ class LogisticRegression(torch.nn.Module):
         self.w = torch.nn.Parameter(torch.zeros(FEATURES, dtype=torch.float64))
 
     def forward(self, X, y):
+        """Return that."""
         losses = torch.nn.functional.softplus(-y * (X @ self.w))
         return losses.mean() + L2 / 2 * self.w.square().sum()
 

@@ -28,6 +28,8 @@ from accelegrad.rules import (
     AdaGrad,
     ADoG,
     DiagonalAcceleGrad,
+    DistanceFreeAcceleGrad,
+    DistanceFreeDiagonalAcceleGrad,
     DoG,
     Rule,
     UDoG,
@@ -52,6 +54,10 @@ OMITTED: dict[type[Rule], frozenset[str]] = {
     UntunedAcceleGrad: frozenset({"query_point", "step_size"}),
     AcceleGrad: frozenset({"query_point", "gradient_point"}),
     DiagonalAcceleGrad: frozenset({"query_point", "gradient_point", "step_size"}),
+    DistanceFreeAcceleGrad: frozenset({"query_point", "gradient_point", "noisy"}),
+    DistanceFreeDiagonalAcceleGrad: frozenset(
+        {"query_point", "gradient_point", "step_size", "start_value"}
+    ),
     ADoG: frozenset({"query_point", "gradient_point"}),
     DoG: frozenset({"query_point"}),
     AdaGrad: frozenset({"point"}),
@@ -61,23 +67,11 @@ OMITTED: dict[type[Rule], frozenset[str]] = {
 #: Where the next gradient is wanted, which is where the parameters are. A state keeps it all the
 #: same where a parameter has less than float32: short steps would be lost in its rounding.
 IN_PARAMS = {"query_point", "point"}
+#: What is the same in every state: batches are noisy, and no value is known.
+CONSTANT = {"noisy": True, "start_value": float("-inf")}
 #: What an `UntunedAcceleGrad` learns while it searches for its radius.
-LEARNT = (
-    "radius",
-    "evidence",
-    "total_weight",
-    "signal",
-    "energy",
-    "last_growth",
-    "grown_from",
-)
-#: Projections of `optax.projections` that act on each coordinate apart.
-SEPARABLE = {
-    optax.projections.projection_non_negative,
-    optax.projections.projection_box,
-    optax.projections.projection_hypercube,
-    optax.projections.projection_linf_ball,
-}
+LEARNT = ("radius", "evidence", "agreement", "compared", "last_growth", "grown_from")
+#: Projections of `optax.projections` whose metric cannot be one of a step per coordinate.
 NOT_SEPARABLE = {
     optax.projections.projection_simplex,
     optax.projections.projection_l1_ball,
@@ -132,7 +126,8 @@ def accelegrad(
         count of updates.
     diameter : float or "auto"
         The diameter of a set that holds the first parameters and a minimiser: the steps are those
-        of `accelegrad.AcceleGrad`. "auto" needs to know nothing:
+        of `accelegrad.AcceleGrad` (of `accelegrad.DiagonalAcceleGrad` with ``diagonal=True``).
+        "auto" needs to know nothing: `accelegrad.UntunedAcceleGrad`, and with a projection
         `accelegrad.DistanceFreeAcceleGrad`.
     gradient_bound : float, default 0.0
         With a `diameter`: a bound on the gradients' norms. Zero is sound for smooth functions.
@@ -140,10 +135,12 @@ def accelegrad(
         The Euclidean projection of a tree like the parameters onto a set, as in
         `optax.projections`. Parameters and averages stay in the set if the first ones are in it.
     prox : callable, optional
-        ``prox(params, step)``, the proximal map of a term that is added to the loss. It needs
-        ``diameter="auto"``; `unixgrad` takes both.
+        ``prox(params, step)``, the proximal map of a term that is added to the loss; the step is a
+        number, or a tree like the parameters with ``diagonal=True``. It needs ``diameter="auto"``;
+        `unixgrad` takes both.
     diagonal : bool or "auto"
-        Whether each coordinate has its own step size. A projection then has to be onto a box.
+        Whether each coordinate has its own step size. A projection then has to be onto a box, a
+        term separable. "auto" is True without a diameter, a projection and a term.
     weight_decay : float, default 0.0
         lambda: lambda/2 times the squared norm of the parameters is added to the loss.
     initial_radius : float, optional
@@ -179,18 +176,36 @@ def accelegrad(
     >>> print(jnp.round(eval_params(state, params), 2))
     [ 1. -2.]
     """
-    diagonal = _is_diagonal(diagonal, projection, prox, automatic := _is_auto(diameter))
-    if automatic:
-        _refuse("gradient_bound", gradient_bound, "diameter='auto'")
-        check_radius("initial_radius", initial_radius)
-        rule: Rule = UntunedAcceleGrad(diagonal, initial_radius)
-    else:
+    if not isinstance(diagonal, bool) and diagonal != "auto":
+        raise ValueError(f"diagonal is {diagonal!r}; allowed: True, False, 'auto'.")
+    if diagonal is True:
+        _check_separable(projection)
+    if not _is_auto(diameter):
         _refuse("initial_radius", initial_radius, "a diameter")
         if prox is not None:
             raise ValueError("prox needs diameter='auto'; unixgrad takes it with a diameter too.")
-        kind = DiagonalAcceleGrad if diagonal else AcceleGrad
-        rule = kind(diameter, gradient_bound, project_y=True)
+        kind = DiagonalAcceleGrad if diagonal is True else AcceleGrad
+        rule: Rule = kind(diameter, gradient_bound, project_y=True)
+    else:
+        _refuse("gradient_bound", gradient_bound, "diameter='auto'")
+        check_radius("initial_radius", initial_radius)
+        rule = _untuned(diagonal, initial_radius, projection, prox)
     return _transformation(rule, learning_rate, weight_decay, projection, prox)
+
+
+def _untuned(diagonal: Any, radius: Any, projection: Any, prox: Any) -> Rule:
+    """Return the rule that needs no diameter.
+
+    On a set `UntunedAcceleGrad` takes the set's push for evidence of a long way to go, and its
+    radius runs away; the rules for sets know what a set does to the evidence.
+    """
+    if projection is None:
+        return UntunedAcceleGrad(prox is None if diagonal == "auto" else diagonal, radius)
+    if diagonal is not True:
+        return DistanceFreeAcceleGrad(radius)
+    if prox is not None:
+        raise ValueError("diagonal=True takes a projection or a prox, but both are given.")
+    return DistanceFreeDiagonalAcceleGrad(radius, project_y=True)
 
 
 def unixgrad(
@@ -342,19 +357,13 @@ def _is_auto(diameter: Any) -> bool:
     return isinstance(diameter, str)
 
 
-def _is_diagonal(given: Any, projection: Any, prox: Any, automatic: bool) -> bool:
-    """Tell whether each coordinate is to have its own step size."""
-    if not isinstance(given, bool) and not (isinstance(given, str) and given == "auto"):
-        raise ValueError(f"diagonal is {given!r}; allowed: True, False, 'auto'.")
+def _check_separable(projection: Any) -> None:
     function = getattr(projection, "func", projection)  # of a functools.partial
-    if given is True and function in NOT_SEPARABLE:
+    if function in NOT_SEPARABLE:
         raise ValueError(
-            f"diagonal=True needs a projection that acts on each coordinate apart, like that onto "
+            "diagonal=True needs a projection that acts on each coordinate apart, like that onto "
             f"a box, but projection is {function.__name__}; give diagonal=False or 'auto'."
         )
-    if given == "auto":
-        return automatic and prox is None and (projection is None or function in SEPARABLE)
-    return bool(given)
 
 
 def _refuse(name: str, given: Any, where: str) -> None:
@@ -526,7 +535,8 @@ class _Stored:
         example = rule.init(Tree([np.zeros(1)]))
         omitted = OMITTED[type(rule)]
         self.point = next(iter(IN_PARAMS & omitted), None)
-        self.unread = dict.fromkeys({"iteration"} | omitted)
+        self.unread = dict.fromkeys(({"iteration"} | omitted) & set(example._fields))
+        self.constant = {name: CONSTANT[name] for name in self.unread.keys() & CONSTANT.keys()}
         trees = {name for name in example._fields if isinstance(getattr(example, name), Tree)}
         self.points = sorted(trees - self.unread.keys())
         self.numbers = sorted(set(example._fields) - trees - self.unread.keys())
@@ -587,7 +597,7 @@ class _Stored:
             exact = getattr(kept, self.point) if layout.coarse else layout.given
             points[self.point] = layout.point(exact)
         # A count of the arrays' type keeps theirs in every formula.
-        return kept._replace(iteration=iteration.astype(layout.dtype), **points)
+        return kept._replace(iteration=iteration.astype(layout.dtype), **self.constant, **points)
 
 
 def _as_array(number: Any, dtype: Any) -> Any:

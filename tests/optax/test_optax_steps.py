@@ -15,6 +15,8 @@ from accelegrad.rules import (
     AdaGrad,
     ADoG,
     DiagonalAcceleGrad,
+    DistanceFreeAcceleGrad,
+    DistanceFreeDiagonalAcceleGrad,
     DoG,
     UDoG,
     UniXGrad,
@@ -107,11 +109,15 @@ CASES = {
     "auto, one step": (accelegrad(diagonal=False), UntunedAcceleGrad(diagonal=False)),
     "auto, ball": (
         accelegrad(projection=onto_ball),
-        UntunedAcceleGrad(diagonal=False, project=numpy_ball),
+        DistanceFreeAcceleGrad(project=numpy_ball),
     ),
     "auto, box": (
         accelegrad(diagonal=True, projection=onto_box),
-        UntunedAcceleGrad(project=numpy_box),
+        DistanceFreeDiagonalAcceleGrad(project=numpy_box, project_y=True),
+    ),
+    "auto, ball, prox": (
+        accelegrad(projection=onto_box, prox=soft),
+        DistanceFreeAcceleGrad(project=numpy_box, prox=numpy_soft),
     ),
     "auto, prox": (accelegrad(prox=soft), UntunedAcceleGrad(diagonal=False, prox=numpy_soft)),
     "auto, diagonal prox": (

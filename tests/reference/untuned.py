@@ -62,7 +62,7 @@ def untuned_accelegrad(
     diagonal: bool = True,
     r0: float | None = None,
     rate: float = 1.0,
-    project: Map = lambda v: v,
+    project: Map | None = None,
     prox: Callable[[Vector, Vector], Vector] | None = None,
 ) -> UntunedRun:
     """Run T steps."""
@@ -88,7 +88,8 @@ def untuned_accelegrad(
         y, z = x - eta * g, z - alpha * eta * g
         if prox is not None:
             y, z = prox(y, eta), prox(z, alpha * eta)
-        y, z = project(y), project(z)
+        if project is not None:
+            y, z = project(y), project(z)
         run.y.append(y)
         run.z.append(z)
         run.r.append(r)
@@ -101,9 +102,12 @@ def untuned_accelegrad(
                 N += run.alpha[s] * run.reach[s] / h[s] * float(slope @ (start - run.x[s]))
             length = sqrt(float(H @ (start - z) ** 2))
             exact = _ratio(run, start, smallest) ** 2
-            travelled = exact / (exact + 1e6) * sqrt(float(H @ (start - y) ** 2) / h[t])
+            travelled = sqrt(float(H @ (start - y) ** 2) / h[t])
             if length:
-                run.r[t + 1] = max(r, travelled, 2 * N * sqrt(h[t]) / length)
+                suggested = 2 * N * sqrt(h[t]) / length
+                if project is not None or prox is not None:
+                    suggested = min(suggested, 2 * travelled)
+                run.r[t + 1] = max(r, exact / (exact + 1e6) * travelled, suggested)
             if run.r[t + 1] > 1.1 * grown_from:
                 grown_from, last_growth = run.r[t + 1], t + 1
                 run.growths.append(t + 1)

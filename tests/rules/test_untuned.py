@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy.optimize import lsq_linear
 
+from accelegrad.problems.sets import Simplex
 from accelegrad.rules import UntunedAcceleGrad
 from reference.untuned import untuned_accelegrad
 from toys import LeastSquares
@@ -126,6 +127,19 @@ def test_it_agrees_with_a_solver_of_bounded_least_squares():
     assert ((x >= -0.5) & (x <= 0.7)).all()
     least, start = fun(found.x)[0], fun(np.zeros(12))[0]
     assert fun(x)[0] - least < 1e-5 * (start - least)
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.2, 1.0])
+def test_a_set_that_stops_steps_does_not_make_the_radius_run_away(noise):
+    """Of the steps' sum, which the evidence is held against, a set leaves little."""
+    fun, x0 = LeastSquares.random(60, 12, 2), np.full(12, 1 / 12)
+    rng, simplex = np.random.default_rng(0), Simplex(1.0)
+    rule = UntunedAcceleGrad(diagonal=False, project=simplex.project)
+    gradients = states_of(rule, lambda x: fun(x)[1] + noise * rng.standard_normal(12), x0, 500)
+    x = rule.output(gradients[-1])
+    assert x.min() >= 0
+    assert x.sum() == pytest.approx(1)
+    assert gradients[-1].radius < 2 * 2**0.5  # twice the simplex's diameter
 
 
 def test_noise_is_averaged_out():
