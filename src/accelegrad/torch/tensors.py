@@ -366,7 +366,7 @@ def _blocks(lists: Sequence[Tensors]) -> Iterator[Sequence[Tensor]]:
         kind = sum_type(first[0].device)
         yield [torch.cat([xs[i].reshape(-1) for i in small]).to(kind) for xs in lists]
     for i in large:
-        yield from zip(*(xs[i].reshape(-1).split(BLOCK) for xs in lists), strict=True)
+        yield from zip(*(torch.split(xs[i].reshape(-1), BLOCK) for xs in lists), strict=True)
 
 
 Quantity: TypeAlias = Callable[[Bucket], Tensor]
