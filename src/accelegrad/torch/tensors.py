@@ -41,7 +41,7 @@ class Loop:
         """Return x + factor y."""
         for x, y in zip(xs, ys, strict=True):
             if isinstance(factor, Tensor):
-                x.add_(y * factor)
+                x.add_(y * _like(factor, y))
             else:
                 x.add_(y, alpha=factor)
         return xs
@@ -63,7 +63,7 @@ class Loop:
     @staticmethod
     def scaled(xs: Tensors, factor: Number) -> Tensors:
         """Return factor x as new tensors."""
-        return [x * factor for x in xs]
+        return [x * _like(factor, x) for x in xs]
 
     @staticmethod
     def times(xs: Tensors, ys: Tensors) -> Tensors:
@@ -85,7 +85,7 @@ class Loop:
         """Return x + factor y^2."""
         for x, y in zip(xs, ys, strict=True):
             if isinstance(factor, Tensor):
-                x.add_(y * y * factor)
+                x.add_(y * y * _like(factor, y))
             else:
                 x.addcmul_(y, y, value=factor)
         return xs
@@ -113,7 +113,7 @@ class Foreach(Loop):
     def add(xs: Tensors, ys: Tensors, factor: Number) -> Tensors:
         """Return x + factor y."""
         if isinstance(factor, Tensor):
-            torch._foreach_add_(xs, torch._foreach_mul(ys, factor))
+            torch._foreach_add_(xs, torch._foreach_mul(ys, _like(factor, ys[0])))
         else:
             torch._foreach_add_(xs, ys, alpha=factor)
         return xs
@@ -136,7 +136,7 @@ class Foreach(Loop):
     @staticmethod
     def scaled(xs: Tensors, factor: Number) -> Tensors:
         """Return factor x as new tensors."""
-        return list(torch._foreach_mul(xs, factor))
+        return list(torch._foreach_mul(xs, _like(factor, xs[0])))
 
     @staticmethod
     def times(xs: Tensors, ys: Tensors) -> Tensors:
@@ -158,7 +158,7 @@ class Foreach(Loop):
         """Return x + factor y^2."""
         if isinstance(factor, Tensor):
             squares = torch._foreach_mul(ys, ys)
-            torch._foreach_mul_(squares, factor)
+            torch._foreach_mul_(squares, _like(factor, ys[0]))
             torch._foreach_add_(xs, squares)
         else:
             torch._foreach_addcmul_(xs, ys, ys, value=factor)
@@ -215,7 +215,7 @@ def least_root(dtype: torch.dtype) -> float:
 
 
 def _like(number: Number, x: Tensor) -> Number:
-    """Return a number as `lerp` takes it: a tensor has to be of the same type."""
+    """Return a number, of the type of a tensor if it is one too: no result is of another type."""
     return number.to(x.dtype) if isinstance(number, Tensor) else number
 
 

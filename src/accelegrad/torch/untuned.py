@@ -17,7 +17,6 @@ from accelegrad.rules.distance import SMALLEST_SHARE
 from accelegrad.rules.schedules import adaptive_step
 from accelegrad.rules.untuned import (
     GROWTH,
-    STEP,
     TRUST,
     UntunedAcceleGrad,
     UntunedState,
@@ -38,15 +37,11 @@ from accelegrad.torch.optimizer import (
     learning_rate,
     read,
 )
+from accelegrad.torch.radius import first_share
 from accelegrad.torch.sets import near, projected
 from accelegrad.torch.tensors import Bucket, Number, Several, totals
 
 RULE = UntunedAcceleGrad()
-#: The first step is at least this, in units in the last place of a parameter of size 1: shorter
-#: ones would be lost to rounding, and the radius would never grow.
-SHORTEST_MOVE = 8.0
-#: But no radius starts larger than this share of the parameters' size; chosen.
-LARGEST_SHARE = 1e-3
 
 
 class Seen(NamedTuple):
@@ -104,7 +99,8 @@ class Untuned(Method):
             size, stretch, travelled = self._distances(buckets, numbers, squares, ranks)
             evidence = _mapping_evidence(buckets, numbers, ranks, found[0])
             seen = Seen(size, cosine, evidence, stretch, travelled)
-        following = _learnt(numbers, seen, alpha * largest_rate(buckets) * reach)
+        moved = alpha * largest_rate(buckets) * reach
+        following = _learnt(numbers, seen, moved, changed=_has_set_or_term(buckets))
         following[SQUARES] = squares
         averaged = numbers["averaged"] + where(settled(_numbers_of(following)), 1.0, 0.0)
         share = 6 * averaged / ((averaged + 1) * (2 * averaged + 1))  # as in the rule
@@ -279,6 +275,11 @@ def _has_penalty(buckets: list[Bucket]) -> bool:
     return any(bucket.group["penalty"] is not None for bucket in buckets)
 
 
+def _has_set_or_term(buckets: list[Bucket]) -> bool:
+    sets = any(bucket.group["projection"] is not None for bucket in buckets)
+    return sets or _has_penalty(buckets)
+
+
 def _anchor_square(bucket: Bucket) -> Tensor:
     return bucket.square(bucket.state[AVERAGE])
 
@@ -307,24 +308,18 @@ def _started(method: Untuned, buckets: list[Bucket], numbers: Numbers, ranks: An
         return numbers
     square = method.first_square(buckets, ranks)
     (square,) = read(square[None], numbers)
-    size, share = 1 + square**0.5, _first_share(buckets)
+    size, share = 1 + square**0.5, first_share(buckets)
     first = numbers["radius"] == 0
     base = {"smallest_radius": SMALLEST_SHARE * size, "radius": share * size}
     base["grown_from"] = base["radius"]
     return {**numbers, **{name: where(first, base[name], numbers[name]) for name in base}}
 
 
-def _first_share(buckets: list[Bucket]) -> Number:
-    """Return the first radius relative to x0: 1e-6, but no step is lost to rounding."""
-    coarsest = max((torch.finfo(bucket.x[0].dtype).eps for bucket in buckets), default=0.0)
-    rate = largest_rate(buckets)
-    enough = SHORTEST_MOVE * coarsest / STEP * adaptive_step(1.0, rate * rate)
-    enough = where(enough > LARGEST_SHARE, LARGEST_SHARE, enough)
-    return larger(SMALLEST_SHARE, enough)
+def _learnt(numbers: Numbers, seen: Seen, moved: Number, *, changed: bool) -> Numbers:
+    """Return the numbers with what a step tells of noise and distance, as the rule does.
 
-
-def _learnt(numbers: Numbers, seen: Seen, moved: Number) -> Numbers:
-    """Return the numbers with what a step tells of noise and distance, as the rule does."""
+    `changed` says that a set or a term changes steps.
+    """
     searching = numbers["averaged"] == 0
     if not in_graph(numbers) and not searching:
         return dict(numbers)
@@ -335,8 +330,10 @@ def _learnt(numbers: Numbers, seen: Seen, moved: Number) -> Numbers:
     weight = searching * adaptive_step(moved, seen.size * seen.size)
     evidence = numbers["evidence"] + weight * seen.evidence
     suggested = adaptive_step(TRUST * evidence * seen.size**0.5, seen.stretch)
-    reached = exact * adaptive_step(seen.travelled**0.5, seen.size)
-    radius = larger(numbers["radius"], searching * larger(suggested, reached))
+    reached = adaptive_step(seen.travelled**0.5, seen.size)
+    if changed:
+        suggested = where(suggested < TRUST * reached, suggested, TRUST * reached)
+    radius = larger(numbers["radius"], searching * larger(suggested, exact * reached))
     grew = radius > GROWTH * numbers["grown_from"]
     return {
         **numbers,
