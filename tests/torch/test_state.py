@@ -348,6 +348,7 @@ def test_autograd_goes_through_steps(options):
     torch.testing.assert_close(end(given, lr).detach(), plain.detach(), rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_compiled_step_is_compiled_once():
     from torch._dynamo.testing import CompileCounter

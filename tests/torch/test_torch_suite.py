@@ -76,6 +76,7 @@ def equal(a, b):
     return a == b
 
 
+@pytest.mark.slow  # to load torch's module of tests
 @each_kind
 def test_errors(kind):
     info = info_of(kind)

@@ -67,6 +67,7 @@ def info_of(kind):
         optim_inputs_func=inputs,
         optim_error_inputs_func=errors,
         supports_sparse=True,
+        metadata_for_sparse=({"lr": 1.0}, []),
         has_capturable_arg=True,
     )
 

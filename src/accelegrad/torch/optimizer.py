@@ -61,7 +61,7 @@ class Method(ABC):
 
     #: tensors that start as copies of the parameter, `AVERAGE` among them
     points: ClassVar[tuple[str, ...]]
-    #: tensors that start with zeros
+    #: tensors that start with `first_sum` everywhere
     sums: ClassVar[tuple[str, ...]] = ()
     #: numbers, with their values before the first step
     start: ClassVar[Numbers]
@@ -71,6 +71,10 @@ class Method(ABC):
     def mean_factor(self, buckets: list[Bucket], ranks: Any) -> float:  # noqa: ARG002
         """Return the mean over coordinates of what a step per coordinate adds to `STEP_SIZE`."""
         return 1.0
+
+    def first_sum(self, dtype: torch.dtype) -> float:
+        """Return the smallest normal number: sums of squares that are zero have a root too."""
+        return torch.finfo(dtype).tiny
 
     def has_average(self, group: dict[str, Any]) -> bool:  # noqa: ARG002
         """Tell whether `AVERAGE` is the point for evaluation by now, and not the parameter."""
@@ -271,6 +275,7 @@ class AveragingOptimizer(Optimizer):
                 state[name] = param.to(kind, copy=True)
             for name in self.method.sums:
                 state[name] = torch.zeros_like(param, dtype=kind)
+                as_real(local(state[name])).fill_(self.method.first_sum(kind))
         return state
 
     # -- numbers ---------------------------------------------------------------------------------

@@ -73,7 +73,7 @@ class Untuned(Method):
     def update(self, buckets: list[Bucket], numbers: Numbers, ranks: Any) -> Numbers | None:
         """Return the numbers after a step."""
         searching = in_graph(numbers) or numbers["averaged"] == 0
-        before = AT_GRADIENT if searching else gradient_square
+        before = AT_GRADIENT if searching else self._square
         square, *found = read(totals(buckets, before, ranks=ranks), numbers)
         if not is_finite(square):
             return None
@@ -101,7 +101,7 @@ class Untuned(Method):
             seen = Seen(size, cosine, evidence, stretch, travelled)
         moved = alpha * largest_rate(buckets) * reach
         following = _learnt(numbers, seen, moved, changed=_has_set_or_term(buckets))
-        following[SQUARES] = squares
+        following[SQUARES] = 0 * squares if self.sums else squares  # in a tensor, or a number
         averaged = numbers["averaged"] + where(settled(_numbers_of(following)), 1.0, 0.0)
         share = 6 * averaged / ((averaged + 1) * (2 * averaged + 1))  # as in the rule
         following |= {"iteration": numbers["iteration"] + 1, "averaged": averaged}
@@ -113,6 +113,10 @@ class Untuned(Method):
         return following
 
     # -- one step size, or one per coordinate ----------------------------------------------------
+
+    def _square(self, bucket: Bucket) -> Tensor:
+        """Return <g, g> where the radius is settled."""
+        return gradient_square(bucket)
 
     def first_square(self, buckets: list[Bucket], ranks: Any) -> Tensor:
         """Return the square of the size of x0 in which the first radius is measured."""
@@ -155,11 +159,14 @@ class DiagonalUntuned(Untuned):
         square, count = totals(buckets, _anchor_square, _count, ranks=ranks).unbind()
         return square / count
 
+    def _square(self, bucket: Bucket) -> Tensor:
+        """Return a number that is finite where the gradients are: it is not needed for more."""
+        return torch.stack(bucket.each.norms(bucket.gradient)).sum().to(torch.float64)
+
     def _measure(self, bucket: Bucket, alpha: Number, squares: Number) -> None:  # noqa: ARG002
         each, state = bucket.each, bucket.state
         state[SQUARES] = each.add_squares(state[SQUARES], bucket.gradient, alpha * alpha)
-        bucket.metric = each.roots(state[SQUARES])
-        bucket.direction = each.ratios(bucket.gradient, bucket.metric)
+        bucket.direction = each.over_roots(bucket.gradient, state[SQUARES])
         if bucket.group["penalty"] is not None:
             bucket.inverse = [adaptive_step(1.0, square) for square in state[SQUARES]]
 
@@ -219,16 +226,16 @@ def _at_gradient(bucket: Bucket) -> Tensor:
 def _in_metric(bucket: Bucket) -> Tensor:
     """Return <g, g/H> and the squared distance of z in the metric."""
     return bucket.sums_of(
-        lambda h, g, a, z: [g * g / h, h * (a - z) ** 2],
-        *(bucket.metric, bucket.gradient, bucket.state[AVERAGE], bucket.state[MIRROR]),
+        lambda q, g, a, z: [g * g * q.rsqrt(), q.sqrt() * (a - z) ** 2],
+        *(bucket.state[SQUARES], bucket.gradient, bucket.state[AVERAGE], bucket.state[MIRROR]),
     )
 
 
 def _distances(bucket: Bucket) -> Tensor:
     """Return the sum of H, and the squared distances of z and y in the metric."""
     return bucket.sums_of(
-        lambda h, a, z, y: [h, h * (a - z) ** 2, h * (a - y) ** 2],
-        *(bucket.metric, bucket.state[AVERAGE], bucket.state[MIRROR], bucket.x),
+        lambda q, a, z, y: [h := q.sqrt(), h * (a - z) ** 2, h * (a - y) ** 2],
+        *(bucket.state[SQUARES], bucket.state[AVERAGE], bucket.state[MIRROR], bucket.x),
     )
 
 
