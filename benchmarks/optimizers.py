@@ -6,8 +6,9 @@ initial gap P(0) - P* is left. Nothing is tuned for AcceleGrad and the untuned p
 and Adagrad the best of seven step sizes each counts, once with a constant step (last point), once
 with a linear decay to zero or the average of the second half. All get the same batches, row by row,
 and the same NumPy gradients. Results are kept in the store, so that a second call measures only
-what is missing (`--again accelegrad` measures those names anew). Sets come from the folder that
-ACCELEGRAD_DATA names.
+what is missing (`--again accelegrad` measures those names anew), and `--stored` measures nothing:
+the page has the cases that the store has whole. Sets come from the folder that ACCELEGRAD_DATA
+names.
 """
 
 from __future__ import annotations
@@ -209,7 +210,7 @@ class Averages:
         self.done += 1
         if 2 * self.done > self.steps:
             self.half = self.half + point
-        # W. Shamir and Zhang's average with gamma = 8, as DoG's authors recommend
+        # Shamir and Zhang's average with gamma = 8, as DoG's authors recommend.
         self.polynomial = self.polynomial + 9 / (self.done + 8) * (point - self.polynomial)
 
 
@@ -325,6 +326,20 @@ def measured(name: str, loss: str, size: int, problem: Problem, store: Store) ->
     return found
 
 
+def stored(name: str, loss: str, size: int, store: Store) -> dict[str, float] | None:
+    """Return what was measured before, None where something is missing."""
+    found: dict[str, float] = {}
+    for contestant in (*untuned(), *STEP_SIZES):
+        known = store.known.get(f"{name} {loss} {size} {contestant}")
+        if known is None:
+            return None
+        if isinstance(known, dict):
+            found |= {f"{contestant}, {kind}": value for kind, value in known.items()}
+        else:
+            found[contestant] = known
+    return found
+
+
 # -- the page ------------------------------------------------------------------------------------
 
 Cases = dict[tuple[str, str, int], dict[str, float]]
@@ -430,6 +445,25 @@ def _peers(cases: Cases) -> Iterator[str]:
     yield from number_table(["optimizer", *[f"batch {size or 'all'}" for size in sizes]], rows)
 
 
+def _measured(given: argparse.Namespace, store: Store) -> Cases:
+    cases: Cases = {}
+    for name in given.sets:
+        for loss in given.losses:
+            problem = Problem(name, loss, store)
+            for size in given.batches:
+                found = measured(name, loss, size, problem, store)
+                shown = {kind: f"{left:.1e}" for kind, (_, left) in summary(found).items()}
+                print(name, loss, size, shown, flush=True)
+                cases[name, loss, size] = found
+    return cases
+
+
+def _stored(given: argparse.Namespace, store: Store) -> Cases:
+    keys = [(n, loss, size) for n in given.sets for loss in given.losses for size in given.batches]
+    found = {key: stored(*key, store) for key in keys}
+    return {key: shares for key, shares in found.items() if shares is not None}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--sets", nargs="+", default=list(SETS))
@@ -437,20 +471,12 @@ def main() -> None:
     parser.add_argument("--batches", nargs="+", type=int, default=list(LENGTHS), choices=LENGTHS)
     parser.add_argument("--store", type=Path)
     parser.add_argument("--again", nargs="+", default=[], metavar="NAME")
+    parser.add_argument("--stored", action="store_true")
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
     warnings.simplefilter("ignore")  # of peers, about their defaults
-    store, cases = Store(given.store, tuple(given.again)), {}
-    for name in given.sets:
-        for loss in given.losses:
-            problem = Problem(name, loss, store)
-            for size in given.batches:
-                cases[name, loss, size] = measured(name, loss, size, problem, store)
-                shown = {
-                    kind: f"{left:.1e}"
-                    for kind, (_, left) in summary(cases[name, loss, size]).items()
-                }
-                print(name, loss, size, shown, flush=True)
+    store = Store(given.store, tuple(given.again))
+    cases = _stored(given, store) if given.stored else _measured(given, store)
     lines = list(page(cases, "python benchmarks/optimizers.py --out docs/tables/optimizers.md"))
     if given.out is not None:
         put(given.out, "\n".join(lines) + "\n")

@@ -16,7 +16,7 @@ from accelegrad.data.datasets import find, read, sparse_text
 from accelegrad.optax import accelegrad, eval_params
 from accelegrad.torch import AcceleGrad
 
-L2, BATCH, EPOCHS, MOST_ROWS = 1e-4, 64, 3, 6000
+L2, BATCH, EPOCHS, MOST_ROWS = 1e-4, 32, 10, 6000
 
 
 def text():

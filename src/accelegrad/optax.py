@@ -464,13 +464,14 @@ def _scaled(rule: Rule, factor: Any) -> Any:
 class SearchingAcceleGrad(UntunedAcceleGrad):
     """The same steps; what they learn is computed only as long as the radius is searched for."""
 
-    def _learnt(self, state: UntunedState, *seen: Any) -> UntunedState:
+    def learnt(self, state: UntunedState, *seen: Any) -> UntunedState:
+        """Return the state with what the gradient tells, unless that is settled."""
         dtype = state.radius.dtype
 
         def numbers(source: UntunedState) -> dict[str, Any]:
             return {name: _as_array(getattr(source, name), dtype) for name in LEARNT}
 
-        learn = super()._learnt
+        learn = super().learnt
         found = jax.lax.cond(
             state.averaged == 0, lambda: numbers(learn(state, *seen)), lambda: numbers(state)
         )

@@ -87,12 +87,13 @@ def test_extra_arguments_are_accepted_and_nothing_is_compiled_twice(name, caplog
     optimizer = OPTIMIZERS[name]()
     step = stepping(optimizer, function, unknown_to_all=1)
     state = optax.tree.map_params(optimizer, lambda x: x, optimizer.init(start))
-    params, state = step(start, state)
     with jax.log_compiles(), caplog.at_level(logging.WARNING):
+        params, state = step(start, state)
+        assert [line for line in caplog.messages if "compilation" in line]
+        caplog.clear()
         for _ in range(3):
             params, state = step(params, state)
-    assert not [line for line in caplog.messages if "ompil" in line]
-    assert step._cache_size() == 1
+    assert not [line for line in caplog.messages if "compilation" in line]
 
 
 TARGETS = {"parabola": parabola, "rosenbrock": rosenbrock, "mixed": mixed}
@@ -191,19 +192,19 @@ def test_gradients_can_be_accumulated(name):
 
 def test_in_a_chain_gradients_can_be_clipped():
     start, _, function = parabola()
-    chain = optax.chain(optax.clip_by_global_norm(1.0), accelegrad(diameter=20.0))
-
-    def clipped(params):
-        gradient = jax.grad(function)(params)
-        norm = optax.tree.norm(gradient)
-        return jnp.vdot(lax.stop_gradient(gradient / jnp.maximum(norm, 1.0)), params)
-
-    params, state = trained(chain, function, start, 20)
-    expected, alone = trained(accelegrad(diameter=20.0), clipped, start, 20)
-    assert_close(params, expected, rtol=1e-4)
-    assert_close(eval_params(state, params), eval_params(alone, expected), rtol=1e-4)
+    ours, chain = (
+        accelegrad(diameter=20.0),
+        optax.chain(optax.clip_by_global_norm(1.0), accelegrad(diameter=20.0)),
+    )
+    gradient = jax.grad(function)(start)
+    assert optax.tree.norm(gradient) > 10
+    updates, state = chain.update(gradient, chain.init(start), start)
+    clipped = gradient / optax.tree.norm(gradient)
+    expected, alone = ours.update(clipped, ours.init(start), start)
+    assert_close(updates, expected, rtol=1e-5)
+    assert_close(eval_params(state, start), eval_params(alone, start), rtol=1e-5)
     assert optax.tree.get(state, "step_size") > 0
-    assert optax.tree.get(state, "AcceleGradState").count == 20
+    assert optax.tree.get(state, "AcceleGradState").count == 1
 
 
 def halves_loss(params):

@@ -171,8 +171,7 @@ class UntunedAcceleGrad(QueryRule):
         slope = gradient
         if self.prox is not None:  # the gradient mapping, which has the term's slope in it
             slope = squares**0.5 * (x - y) * adaptive_step(1.0, reach * reach)
-        evidence = inner(slope, state.anchor - x)
-        state = self._learnt(state, gradient, squares, alpha * reach, z, y, evidence)
+        state = self.learnt(state, gradient, squares, alpha * reach, z, y, slope)
         averaged = state.averaged + where(settled(state), 1.0, 0.0)
         share = 6 * averaged / ((averaged + 1) * (2 * averaged + 1))  # k^2 / (1 + 4 + ... + k^2)
         following = state._replace(
@@ -189,7 +188,7 @@ class UntunedAcceleGrad(QueryRule):
     def _square(self, gradient: Array) -> Any:
         return gradient * gradient if self.diagonal else inner(gradient, gradient)
 
-    def _learnt(
+    def learnt(
         self,
         state: UntunedState,
         gradient: Array,
@@ -197,11 +196,11 @@ class UntunedAcceleGrad(QueryRule):
         moved: Any,
         z: Array,
         y: Array,
-        evidence: Any,
+        slope: Array,
     ) -> UntunedState:
         """Return the state with what g_t tells of noise and distance, unless that is settled.
 
-        `moved` is alpha_t m_t r_t, z and y are after the step, `evidence` is that of this step.
+        `moved` is alpha_t m_t r_t, z and y are after the step, `slope` is what is evidence for x_0.
         """
         searching, metric = state.averaged == 0, squares**0.5
         size = inner(metric, 0 * metric + 1) if self.diagonal else metric
@@ -218,6 +217,7 @@ class UntunedAcceleGrad(QueryRule):
         agreement = state.agreement + comparable * (cosine * absolute(cosine))
         compared = state.compared + comparable * 1.0
         exact = exactness(clearness(agreement, compared))
+        evidence = inner(slope, state.anchor - state.query_point)
         evidence = state.evidence + searching * adaptive_step(moved, size * size) * evidence
         suggested = adaptive_step(TRUST * evidence * size**0.5, inner(metric * after, after))
         reached = adaptive_step(inner(metric * travelled, travelled) ** 0.5, size)
