@@ -6,6 +6,7 @@ Every message names the argument, what was given and what is allowed.
 from __future__ import annotations
 
 import difflib
+import sys
 from collections.abc import Iterable
 from typing import Any
 
@@ -58,8 +59,19 @@ def finite_vector(
     return vector
 
 
+def is_traced(given: Any) -> bool:
+    """Tell whether JAX traces a number: then its value is not known yet, and cannot be checked."""
+    jax = sys.modules.get("jax")
+    return jax is not None and isinstance(given, jax.core.Tracer)
+
+
 def real_number(name: str, given: Any, *, above: float = -np.inf, least: float = -np.inf) -> float:
-    """Return `given` as a finite float > above and >= least, or say why it is none."""
+    """Return `given` as a finite float > above and >= least, or say why it is none.
+
+    One that JAX traces is returned as it is.
+    """
+    if is_traced(given) and np.ndim(given) == 0:
+        return given  # type: ignore[no-any-return]
     allowed = "a finite number"
     if above > -np.inf:
         allowed += f" > {above:g}"

@@ -33,6 +33,7 @@ from accelegrad.rules import (
     UniversalFastGradient,
     UniversalGradient,
     UniXGrad,
+    UntunedAcceleGrad,
 )
 from accelegrad.rules.arrays import Tree, absolute, as_array, inner, larger, leaves, where
 from accelegrad.rules.base import ABILITIES, KnownEvaluation, TwoPhaseRule
@@ -179,6 +180,9 @@ RULES: dict[str, Rule] = {
     "u-dog": UDoG(0.01),
     "u-dog, ball, probe": UDoG(probe=True, project=onto_ball),
     "u-dog, prox": UDoG(0.01, prox=soft),
+    "untuned, radius": UntunedAcceleGrad(first_radius=0.1),
+    "untuned, one step, ball": UntunedAcceleGrad(False, 0.1, project=onto_ball),
+    "untuned, box, prox": UntunedAcceleGrad(True, 0.1, project=onto_box, prox=soft),
     "rescaled": Rescaled(AcceleGrad(2.0), Twice()),
     "rescaled, auto, probe": Rescaled(DistanceFreeAcceleGrad(probe=True), Twice()),
     "rescaled, unixgrad": Rescaled(UniXGrad(2.0), Twice()),

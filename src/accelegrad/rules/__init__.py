@@ -14,6 +14,7 @@ from accelegrad.rules.universal import (
     UniversalGradient,
 )
 from accelegrad.rules.unixgrad import UDoG, UniXGrad
+from accelegrad.rules.untuned import UntunedAcceleGrad
 
 __all__ = [
     "ADoG",
@@ -35,4 +36,5 @@ __all__ = [
     "UniversalDualGradient",
     "UniversalFastGradient",
     "UniversalGradient",
+    "UntunedAcceleGrad",
 ]

@@ -218,6 +218,14 @@ def _on_tree(function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda self, other: together(function, self, other)
 
 
+def _power(base: Any, exponent: Any) -> Any:
+    """Return a power; of JAX's arrays a square root as such, for it compiles no fast one itself."""
+    library = library_of(base)
+    if _is_jax(library) and isinstance(exponent, float) and exponent == 0.5:
+        return library.sqrt(base)
+    return base**exponent
+
+
 def _on_number(function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda self, other: function(self.total, _number(other))
 
@@ -228,7 +236,7 @@ def _reflected(function: Callable[..., Any]) -> Callable[..., Any]:
 
 for _name in OPERATORS:
     _function = getattr(operator, _name)
-    setattr(Tree, f"__{_name}__", _on_tree(_function))
+    setattr(Tree, f"__{_name}__", _on_tree(_power if _name == "pow" else _function))
     if _name != "add":
         setattr(CompensatedSum, f"__{_name}__", _on_number(_function))
 for _name in REFLECTED:

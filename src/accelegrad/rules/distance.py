@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from accelegrad.errors import NonFiniteError, real_number
+from accelegrad.errors import NonFiniteError, is_traced, real_number
 from accelegrad.rules.arrays import Array, inner
 from accelegrad.rules.base import Evaluated, Oracle, Projection, Prox, Rule, State, Step
 from accelegrad.rules.cut_programme import CutProgramme
@@ -61,7 +61,7 @@ def distance(a: Array, b: Array) -> Any:
 def check_distance(name: str, given: Any) -> float:
     """Return a positive number whose square, times weights, stays in the range of floats."""
     number = real_number(name, given, above=0)
-    if not SHORTEST <= number <= LONGEST:
+    if not is_traced(number) and not SHORTEST <= number <= LONGEST:
         raise ValueError(
             f"{name} must be between {SHORTEST:g} and {LONGEST:g}, but it is {given!r}; scale the "
             "problem."

@@ -186,6 +186,10 @@ class DistanceFreeAcceleGrad(Probing, InterpolatingRule):
             state = state._replace(noisy=not exact)
         return super().prepared(state, oracle)
 
+    def next_step_size(self, radius: Any, squares: Any) -> Any:
+        """Return eta_t, the current gradient included in the sum."""
+        return adaptive_step(STEP * radius, squares)
+
     def update(self, state: State, gradient: Array) -> State:
         """Return the state after the gradient g_t at x_{t+1}."""
         gradient = as_array(gradient)
@@ -193,7 +197,7 @@ class DistanceFreeAcceleGrad(Probing, InterpolatingRule):
             return self._update_with_set_or_term(state, gradient)
         alpha = importance_weight(state.iteration)
         squares = state.weighted_squares + alpha * alpha * inner(gradient, gradient)
-        eta = adaptive_step(STEP * state.radius, squares)
+        eta = self.next_step_size(state.radius, squares)
         z = state.mirror_point - alpha * eta * gradient
         if self.project is not None:
             z = self.project(z)
@@ -212,14 +216,14 @@ class DistanceFreeAcceleGrad(Probing, InterpolatingRule):
         )
         squares = state.weighted_squares + alpha * alpha * inner(change, change)
         # Where the function's gradient is zero, the term's need not be.
-        eta = where(squares == 0, state.radius, adaptive_step(STEP * state.radius, squares))
+        eta = where(squares == 0, state.radius, self.next_step_size(state.radius, squares))
         dual_sum = state.dual_sum + alpha * gradient
         dual_weight = state.dual_weight + alpha
         base = where(state.noisy, state.start, state.mirror_point)
         towards = where(state.noisy, dual_sum, alpha * gradient)
         z = self._near(base - eta * towards, eta * where(state.noisy, dual_weight, alpha))
         y = self._in_set(self._near(x - eta * gradient, eta))
-        mapping = gradient if self.prox is None else (x - y) / eta
+        mapping = gradient if self.prox is None else (x - y) / (eta + (eta == 0))
         common = self._following(state, squares, eta, self._in_set(z), y, mapping)
         return DualAveragingState._make((*common, dual_sum, dual_weight, gradient, state.noisy))
 

@@ -78,12 +78,16 @@ class DoG(Probing, QueryRule):
         """Return r_t."""
         return state.radius
 
+    def next_step_size(self, radius: Any, squares: Any) -> Any:
+        """Return eta_t, the current gradient included in the sum."""
+        return adaptive_step(radius, squares)
+
     def update(self, state: DistanceState, gradient: Array) -> DistanceState:
         """Return the state after the gradient at x_t."""
         t, x, start, radius, squares, _, weighted_sum, weight_sum = state
         gradient = as_array(gradient)
         squares = squares + inner(gradient, gradient)
-        eta = adaptive_step(radius, squares)
+        eta = self.next_step_size(radius, squares)
         following = x - eta * gradient
         if self.project is not None:
             following = self.project(following)
@@ -171,12 +175,16 @@ class ADoG(Probing, QueryRule):
         """Return alpha_t r_t, the sum of the radii up to r_t."""
         return state.earlier_radii + state.radius
 
+    def next_step_size(self, radius: Any, squares: Any) -> Any:
+        """Return eta_t, the current gradient included in the sum."""
+        return adaptive_step(radius, squares)
+
     def update(self, state: CoupledDistanceState, gradient: Array) -> CoupledDistanceState:
         """Return the state after the gradient g_t at x_t."""
         gradient = as_array(gradient)
         alpha = travelled_weight(state.radius, state.earlier_radii)
         squares = state.weighted_squares + alpha * alpha * inner(gradient, gradient)
-        eta = adaptive_step(state.radius, squares)
+        eta = self.next_step_size(state.radius, squares)
         move = eta * gradient
         z, y = state.mirror_point - alpha * move, state.query_point - move
         if self.project is not None:

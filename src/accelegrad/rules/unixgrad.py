@@ -136,6 +136,10 @@ class UniXGrad(ExtragradientRule):
         """Return alpha_t = t, counted from 1."""
         return state.iteration + 1
 
+    def next_step_size(self, differences: Any) -> Any:
+        """Return eta_t."""
+        return unixgrad_step(self.diameter, differences)
+
     def look_ahead(self, state: ExtragradientState, prediction: Array) -> ExtragradientState:
         """Return the state with x_t, after the gradient M_t at z~_t."""
         prediction, alpha = as_array(prediction), self.weight(state)
@@ -143,7 +147,7 @@ class UniXGrad(ExtragradientRule):
         if self.gradient_scale is None:  # the first gradient's norm is G_0
             first = state.iteration == 0
             total = total + either(first, lambda: inner(prediction, prediction), lambda: 0.0)
-        eta = unixgrad_step(self.diameter, total)
+        eta = self.next_step_size(total)
         x = self._move(state.base_point, prediction, alpha * eta)
         return state._replace(
             point=x,
@@ -245,13 +249,17 @@ class UDoG(Probing, ExtragradientRule):
         """Return w_t = alpha_t r_t, the sum of the radii up to r_t."""
         return state.earlier_radii + state.radius
 
+    def next_step_size(self, radius: Any, squares: Any) -> Any:
+        """Return eta^x_t or eta^y_t."""
+        return adaptive_step(radius, squares)
+
     def look_ahead(self, state: TravelledState, prediction: Array) -> TravelledState:
         """Return the state with x_{t+1}, after the gradient m_t at z~_t."""
         prediction = as_array(prediction)
         alpha = travelled_weight(state.radius, state.earlier_radii)
         square = alpha * alpha * inner(prediction, prediction)
         largest = larger(state.largest_square, square)
-        eta = adaptive_step(state.radius, larger(state.weighted_differences, largest))
+        eta = self.next_step_size(state.radius, larger(state.weighted_differences, largest))
         x = self._move(state.base_point, prediction, alpha * eta)
         weight = self.weight(state)
         return state._replace(
@@ -266,7 +274,7 @@ class UDoG(Probing, ExtragradientRule):
         gradient = as_array(gradient)
         alpha = travelled_weight(state.radius, state.earlier_radii)
         total = state.weighted_differences + alpha * alpha * difference(gradient, prediction)
-        eta = adaptive_step(state.radius, larger(total, state.largest_square))
+        eta = self.next_step_size(state.radius, larger(total, state.largest_square))
         y = self._move(state.base_point, gradient, alpha * eta)
         farther = larger(distance(state.point, state.start), distance(y, state.start))
         radius = larger(state.radius, farther)

@@ -1,0 +1,608 @@
+"""AcceleGrad and its relatives as optax gradient transformations.
+
+The steps are those of `accelegrad.rules`, traced by JAX. A transformation's parameters hold the
+point where the next gradient is wanted; `eval_params` gives the average that the theorems speak of,
+which is the point to evaluate, save and deploy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+try:
+    import jax
+    import jax.numpy as jnp
+    import optax
+except ImportError as error:
+    raise ImportError(
+        "accelegrad.optax needs jax and optax: pip install 'accelegrad[jax]'."
+    ) from error
+
+from accelegrad.errors import is_traced, real_number
+from accelegrad.rules import (
+    AcceleGrad,
+    AdaGrad,
+    ADoG,
+    DiagonalAcceleGrad,
+    DistanceFreeAcceleGrad,
+    DistanceFreeDiagonalAcceleGrad,
+    DoG,
+    Rule,
+    UDoG,
+    UniXGrad,
+)
+from accelegrad.rules.arrays import CompensatedSum, Tree
+from accelegrad.rules.base import QueryRule, TwoPhaseRule, weighted_average
+from accelegrad.rules.distance import check_radius
+from accelegrad.rules.untuned import UntunedAcceleGrad, UntunedState
+
+__all__ = ["AcceleGradState", "a_dog", "accelegrad", "adagrad_norm", "eval_params", "unixgrad"]
+
+Params: TypeAlias = Any  # a pytree of arrays
+Number: TypeAlias = Any  # a Python number or an array without dimension, traced or not
+LearningRate: TypeAlias = Any  # a number, or a schedule: a function of the count of updates
+Projection: TypeAlias = Callable[[Params], Params]
+Prox: TypeAlias = Callable[[Params, Any], Params]
+
+#: Fields of the rules' states that are not kept: no later step reads them, or the parameters hold
+#: them (those in `IN_PARAMS`).
+OMITTED: dict[type[Rule], frozenset[str]] = {
+    UntunedAcceleGrad: frozenset({"query_point", "step_size"}),
+    AcceleGrad: frozenset({"query_point", "gradient_point"}),
+    DiagonalAcceleGrad: frozenset({"query_point", "gradient_point", "step_size"}),
+    DistanceFreeAcceleGrad: frozenset({"query_point", "gradient_point", "noisy"}),
+    DistanceFreeDiagonalAcceleGrad: frozenset(
+        {"query_point", "gradient_point", "step_size", "start_value"}
+    ),
+    ADoG: frozenset({"query_point", "gradient_point"}),
+    DoG: frozenset({"query_point"}),
+    AdaGrad: frozenset({"point"}),
+    UniXGrad: frozenset({"query_point", "point"}),
+    UDoG: frozenset({"query_point"}),
+}
+#: Where the next gradient is wanted, which is where the parameters are. A state keeps it all the
+#: same where a parameter has less than float32: short steps would be lost in its rounding.
+IN_PARAMS = {"query_point", "point"}
+#: What is the same in every state: batches are noisy, and no value is known.
+CONSTANT = {"noisy": True, "start_value": float("-inf")}
+#: What an `UntunedAcceleGrad` learns while it searches for its radius.
+LEARNT = ("radius", "evidence", "agreement", "compared", "last_growth", "grown_from")
+#: Projections of `optax.projections` whose metric cannot be one of a step per coordinate.
+NOT_SEPARABLE = {
+    optax.projections.projection_simplex,
+    optax.projections.projection_l1_ball,
+    optax.projections.projection_l1_sphere,
+    optax.projections.projection_l2_ball,
+    optax.projections.projection_l2_sphere,
+    optax.projections.projection_hyperplane,
+    optax.projections.projection_halfspace,
+}
+
+
+class AcceleGradState(NamedTuple):
+    """The state of every transformation of this module.
+
+    Parameters
+    ----------
+    count : int32 array
+        How many updates there have been.
+    steps : NamedTuple
+        The rule's state. Points are trees like the parameters, in float32 or better. Fields that no
+        later step needs are None. ``optax.tree.get(state, "step_size")`` and ``"radius"`` find what
+        is good to log.
+    first_gradient : tree or None
+        Of rules with two gradients per step, the first one.
+    """
+
+    count: Any
+    steps: Any
+    first_gradient: Any
+
+
+def accelegrad(
+    learning_rate: LearningRate = 1.0,
+    *,
+    diameter: Number = "auto",
+    gradient_bound: Number = 0.0,
+    projection: Projection | None = None,
+    prox: Prox | None = None,
+    diagonal: bool | str = "auto",
+    weight_decay: Number = 0.0,
+    initial_radius: Number | None = None,
+) -> optax.GradientTransformationExtraArgs:
+    r"""Return AcceleGrad: universal, accelerated, with no step size to tune.
+
+    The parameters hold x, where the next gradient is wanted, and updates are differences of x.
+    `eval_params` gives the average of the y, which is the point to use.
+
+    Parameters
+    ----------
+    learning_rate : float or schedule, default 1.0
+        Multiplies the step sizes, which are right without it. A schedule is a function of the
+        count of updates.
+    diameter : float or "auto"
+        The diameter of a set that holds the first parameters and a minimiser: the steps are those
+        of `accelegrad.AcceleGrad` (of `accelegrad.DiagonalAcceleGrad` with ``diagonal=True``).
+        "auto" needs to know nothing: `accelegrad.UntunedAcceleGrad`, and with a projection
+        `accelegrad.DistanceFreeAcceleGrad`.
+    gradient_bound : float, default 0.0
+        With a `diameter`: a bound on the gradients' norms. Zero is sound for smooth functions.
+    projection : callable, optional
+        The Euclidean projection of a tree like the parameters onto a set, as in
+        `optax.projections`. Parameters and averages stay in the set if the first ones are in it.
+    prox : callable, optional
+        ``prox(params, step)``, the proximal map of a term that is added to the loss; the step is a
+        number, or a tree like the parameters with ``diagonal=True``. It needs ``diameter="auto"``;
+        `unixgrad` takes both.
+    diagonal : bool or "auto"
+        Whether each coordinate has its own step size. A projection then has to be onto a box, a
+        term separable. "auto" is True without a diameter, a projection and a term.
+    weight_decay : float, default 0.0
+        lambda: lambda/2 times the squared norm of the parameters is added to the loss.
+    initial_radius : float, optional
+        With ``diameter="auto"``: the radius to begin with, better too small than too large.
+
+    Returns
+    -------
+    optax.GradientTransformationExtraArgs
+        `update` needs `params`; it ignores extra arguments that it does not know.
+
+    Notes
+    -----
+    Norms are over all parameters. Whatever their types, the state is in float32, or in float64
+    where a parameter is. `optax.inject_hyperparams` takes `projection` and `prox` for schedules
+    unless ``static_args`` names them.
+
+    References
+    ----------
+    K. Y. Levy, A. Yurtsever, V. Cevher: Online Adaptive Methods, Universality and Acceleration.
+    NeurIPS 2018.
+
+    Examples
+    --------
+    >>> import jax, jax.numpy as jnp, optax
+    >>> from accelegrad.optax import accelegrad, eval_params
+    >>> def loss(params):
+    ...     return jnp.sum((params - jnp.array([1.0, -2.0])) ** 2)
+    >>> optimizer, params = accelegrad(), jnp.zeros(2)
+    >>> state = optimizer.init(params)
+    >>> for _ in range(200):
+    ...     updates, state = optimizer.update(jax.grad(loss)(params), state, params)
+    ...     params = optax.apply_updates(params, updates)
+    >>> print(jnp.round(eval_params(state, params), 2))
+    [ 1. -2.]
+    """
+    if not isinstance(diagonal, bool) and diagonal != "auto":
+        raise ValueError(f"diagonal is {diagonal!r}; allowed: True, False, 'auto'.")
+    if diagonal is True:
+        _check_separable(projection)
+    if not _is_auto(diameter):
+        _refuse("initial_radius", initial_radius, "a diameter")
+        if prox is not None:
+            raise ValueError("prox needs diameter='auto'; unixgrad takes it with a diameter too.")
+        kind = DiagonalAcceleGrad if diagonal is True else AcceleGrad
+        rule: Rule = kind(diameter, gradient_bound, project_y=True)
+    else:
+        _refuse("gradient_bound", gradient_bound, "diameter='auto'")
+        check_radius("initial_radius", initial_radius)
+        rule = _untuned(diagonal, initial_radius, projection, prox)
+    return _transformation(rule, learning_rate, weight_decay, projection, prox)
+
+
+def _untuned(diagonal: Any, radius: Any, projection: Any, prox: Any) -> Rule:
+    """Return the rule that needs no diameter.
+
+    On a set `UntunedAcceleGrad` takes the set's push for evidence of a long way to go, and its
+    radius runs away; the rules for sets know what a set does to the evidence.
+    """
+    if projection is None:
+        return UntunedAcceleGrad(prox is None if diagonal == "auto" else diagonal, radius)
+    if diagonal is not True:
+        return DistanceFreeAcceleGrad(radius)
+    if prox is not None:
+        raise ValueError("diagonal=True takes a projection or a prox, but both are given.")
+    return DistanceFreeDiagonalAcceleGrad(radius, project_y=True)
+
+
+def unixgrad(
+    learning_rate: LearningRate = 1.0,
+    *,
+    diameter: Number = "auto",
+    gradient_scale: Number | None = None,
+    projection: Projection | None = None,
+    prox: Prox | None = None,
+    weight_decay: Number = 0.0,
+    initial_radius: Number | None = None,
+) -> optax.GradientTransformationExtraArgs:
+    """Return UniXGrad: for constraints and proximal terms, with two gradients per step.
+
+    Updates come in pairs: the first moves the parameters to where the step's second gradient is
+    wanted, the second to where the next step begins. The loop around them stays as it is.
+
+    Parameters
+    ----------
+    learning_rate, projection, weight_decay
+        As in `accelegrad`.
+    diameter : float or "auto"
+        The diameter of the set: the steps are those of `accelegrad.UniXGrad`. "auto" takes the
+        distance travelled in its place: `accelegrad.UDoG`.
+    gradient_scale : float, optional
+        With a `diameter`: G_0. By default it is the norm of the first gradient.
+    prox : callable, optional
+        ``prox(params, step)``, the proximal map of a term that is added to the loss. A projection,
+        if any, comes after it, which is right for a separable term and a box.
+    initial_radius : float, optional
+        With ``diameter="auto"``: the radius to begin with.
+    """
+    if _is_auto(diameter):
+        _refuse("gradient_scale", gradient_scale, "diameter='auto'")
+        rule: Rule = UDoG(initial_radius)
+    else:
+        _refuse("initial_radius", initial_radius, "a diameter")
+        rule = UniXGrad(diameter, gradient_scale)
+    return _transformation(rule, learning_rate, weight_decay, projection, prox)
+
+
+def a_dog(
+    learning_rate: LearningRate = 1.0,
+    *,
+    projection: Projection | None = None,
+    weight_decay: Number = 0.0,
+    initial_radius: Number | None = None,
+) -> optax.GradientTransformationExtraArgs:
+    """Return A-DoG: AcceleGrad's coupling with the distance travelled in place of a diameter.
+
+    The steps are those of `accelegrad.ADoG`; for the parameters see `accelegrad`. Noisy gradients
+    can make its radius run away.
+    """
+    return _transformation(ADoG(initial_radius), learning_rate, weight_decay, projection)
+
+
+def adagrad_norm(
+    learning_rate: LearningRate = 1.0,
+    *,
+    diameter: Number = "auto",
+    projection: Projection | None = None,
+    weight_decay: Number = 0.0,
+    initial_radius: Number | None = None,
+) -> optax.GradientTransformationExtraArgs:
+    """Return AdaGrad with one step size for all coordinates: not accelerated, hard to upset.
+
+    The steps are those of `accelegrad.AdaGrad`; with ``diameter="auto"`` the distance travelled is
+    taken for the diameter, as in `accelegrad.DoG`. For the parameters see `accelegrad`.
+    """
+    if _is_auto(diameter):
+        rule: Rule = DoG(initial_radius)
+    else:
+        _refuse("initial_radius", initial_radius, "a diameter")
+        rule = AdaGrad(diameter)
+    return _transformation(rule, learning_rate, weight_decay, projection)
+
+
+def eval_params(state: Any, params: Params) -> Params:
+    """Return the averaged point, which is the one to evaluate, save and deploy.
+
+    Parameters
+    ----------
+    state : pytree
+        The optimizer's state. The states of this module are found wherever they are in it: in
+        chains, `optax.MultiSteps`, `optax.masked`, `optax.partition`, `optax.inject_hyperparams`.
+    params : pytree
+        The parameters that go with it. What no state of this module covers is returned as it is.
+
+    Returns
+    -------
+    pytree
+        Like `params`, in their types. Before the first step it is `params`.
+    """
+    found = [node for node in jax.tree.leaves(state, is_leaf=_is_state) if _is_state(node)]
+    if not found:
+        raise ValueError(
+            "state holds no AcceleGradState: eval_params takes the state of an optimizer that was "
+            f"made with accelegrad.optax, not {jax.tree.structure(state)}."
+        )
+    if sum(len(jax.tree.leaves(_sums(one))) for one in found) > len(jax.tree.leaves(params)):
+        raise ValueError(
+            f"state holds {len(found)} states of accelegrad.optax that share parameters: which of "
+            "them to evaluate? Give that one."
+        )
+    for one in found:
+        params = _averaged(one, params)
+    return params
+
+
+def _is_state(node: Any) -> bool:
+    return isinstance(node, AcceleGradState)
+
+
+def _is_masked(node: Any) -> bool:
+    return isinstance(node, optax.MaskedNode)
+
+
+def _averaged(state: AcceleGradState, params: Params) -> Params:
+    """Return the parameters with those that a state covers replaced by their average."""
+
+    def average(total: Any, param: Any) -> Any:
+        if _is_masked(total):
+            return param
+        return _mean(state, total, param).astype(jnp.asarray(param).dtype)
+
+    return jax.tree.map(average, _sums(state), params, is_leaf=_is_masked)
+
+
+def _sums(state: AcceleGradState) -> Params:
+    """Return what the average is made of."""
+    steps = state.steps
+    return steps.anchor if isinstance(steps, UntunedState) else steps.weighted_sum
+
+
+def _mean(state: AcceleGradState, total: Any, param: Any) -> Any:
+    """Return the average of one parameter, the parameter itself before there is one."""
+    steps = state.steps
+    if isinstance(steps, UntunedState):
+        return UntunedAcceleGrad().output(steps._replace(anchor=total, query_point=param))
+    return weighted_average(steps._replace(iteration=state.count, weighted_sum=total), param)
+
+
+# -- the arguments --------------------------------------------------------------------------------
+
+
+def _is_auto(diameter: Any) -> bool:
+    if isinstance(diameter, str) and diameter != "auto":
+        raise ValueError(f"diameter is {diameter!r}; allowed: a number > 0, or 'auto'.")
+    return isinstance(diameter, str)
+
+
+def _check_separable(projection: Any) -> None:
+    function = getattr(projection, "func", projection)  # of a functools.partial
+    if function in NOT_SEPARABLE:
+        raise ValueError(
+            "diagonal=True needs a projection that acts on each coordinate apart, like that onto "
+            f"a box, but projection is {function.__name__}; give diagonal=False or 'auto'."
+        )
+
+
+def _refuse(name: str, given: Any, where: str) -> None:
+    """Refuse an argument that would have no effect; what JAX traces may be its default."""
+    if given is not None and not is_traced(given) and not (np.ndim(given) == 0 and given == 0):
+        raise ValueError(f"{name} is {given!r}, but with {where} it must be left out.")
+
+
+# -- rules that JAX traces ------------------------------------------------------------------------
+
+
+def _transformation(
+    rule: Rule,
+    learning_rate: LearningRate,
+    weight_decay: Number,
+    projection: Projection | None,
+    prox: Prox | None = None,
+) -> optax.GradientTransformationExtraArgs:
+    """Return the rule as a transformation, with what every one of them can do."""
+    if not callable(learning_rate):
+        real_number("learning_rate", learning_rate, least=0)
+    real_number("weight_decay", weight_decay, least=0)
+    functions = {"project": _checked("projection", projection), "prox": _checked("prox", prox)}
+    given = {name: function for name, function in functions.items() if function is not None}
+    stored = _Stored(rule.with_parameters(**given))
+
+    def bound(layout: _Layout) -> Rule:
+        """Return the rule with the user's functions, made ones of its points."""
+        on_points = {name: layout.on_points(function) for name, function in given.items()}
+        return rule.with_parameters(**on_points) if given else rule
+
+    def init(params: Params) -> AcceleGradState:
+        if any(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in jax.tree.leaves(params)):
+            return jax.eval_shape(init, params)  # type: ignore[no-any-return]  # the state begins at the parameters' values
+        layout = _Layout(params)
+        first = stored.first(bound(layout), layout)
+        two_phase = isinstance(rule, TwoPhaseRule)
+        zeros = optax.tree.zeros_like(params, dtype=layout.dtype) if two_phase else None
+        return AcceleGradState(jnp.zeros([], jnp.int32), first, zeros)
+
+    def update(
+        updates: Params, state: AcceleGradState, params: Params | None = None, **_: Any
+    ) -> tuple[Params, AcceleGradState]:
+        if params is None:
+            raise ValueError("params must be given to update: the steps begin where they are.")
+        layout = _Layout(params)
+        rate = learning_rate(state.count) if callable(learning_rate) else learning_rate
+        scaled = _scaled(bound(layout), jnp.asarray(rate, layout.dtype))
+        gradient = layout.point(updates)
+        if not _is_zero(weight_decay):
+            gradient = gradient + jnp.asarray(weight_decay, layout.dtype) * layout.point(params)
+        point, steps, first_gradient = stored.advanced(scaled, layout, state, gradient)
+        count = optax.safe_increment(state.count)
+        return layout.change_to(point), AcceleGradState(count, steps, first_gradient)
+
+    return optax.GradientTransformationExtraArgs(init, update)
+
+
+def _checked(name: str, function: Any) -> Any:
+    if function is not None and not callable(function):
+        raise TypeError(
+            f"{name} must be a function of a tree like the parameters, or None, not {function!r}; "
+            f"optax.inject_hyperparams needs static_args={name!r}."
+        )
+    return function
+
+
+def _is_zero(number: Any) -> bool:
+    """Tell whether a number is known to be zero."""
+    return isinstance(number, int | float) and number == 0
+
+
+class _ScaledSteps:
+    """Mixin, before a rule: its step sizes are multiplied by a factor."""
+
+    factor: Any
+
+    def next_step_size(self, *arguments: Any) -> Any:
+        """Return the rule's step size times the factor."""
+        return self.factor * super().next_step_size(*arguments)  # type: ignore[misc]
+
+
+@cache
+def _scaled_kind(kind: type[Rule]) -> type[Rule]:
+    return type(f"Scaled{kind.__name__}", (_ScaledSteps, kind), {})
+
+
+def _scaled(rule: Rule, factor: Any) -> Any:
+    """Return the rule with its step sizes multiplied by a factor, which may be traced."""
+    if isinstance(rule, UntunedAcceleGrad):
+        rule = rule.with_parameters(rate=factor)
+        return SearchingAcceleGrad(**vars(rule))
+    scaled = object.__new__(_scaled_kind(type(rule)))
+    scaled.__dict__.update(vars(rule), factor=factor)
+    return scaled
+
+
+class SearchingAcceleGrad(UntunedAcceleGrad):
+    """The same steps; what they learn is computed only as long as the radius is searched for."""
+
+    def learnt(self, state: UntunedState, *seen: Any) -> UntunedState:
+        """Return the state with what the gradient tells, unless that is settled."""
+        dtype = state.radius.dtype
+
+        def numbers(source: UntunedState) -> dict[str, Any]:
+            return {name: _as_array(getattr(source, name), dtype) for name in LEARNT}
+
+        learn = super().learnt
+        found = jax.lax.cond(
+            state.averaged == 0, lambda: numbers(learn(state, *seen)), lambda: numbers(state)
+        )
+        return state._replace(**found)
+
+
+class _Layout:
+    """How parameters are laid out as a tree; a rule sees a `Tree` of the list of their arrays.
+
+    The rule computes in float32, or in float64 where a parameter has that type.
+    """
+
+    def __init__(self, params: Params) -> None:
+        self.given = params
+        self.structure: Any
+        leaves, self.structure = jax.tree.flatten(params)
+        self.params = [jnp.asarray(leaf) for leaf in leaves]
+        for leaf in self.params:
+            if not jnp.issubdtype(leaf.dtype, jnp.floating):
+                raise TypeError(
+                    f"params must be real floating-point arrays, but one has dtype {leaf.dtype}; "
+                    "leave integers out with optax.masked, and split complex ones with "
+                    "optax.contrib.split_real_and_imaginary."
+                )
+        self.dtype = jnp.result_type(jnp.float32, *(leaf.dtype for leaf in self.params))
+        self.coarse = any(leaf.dtype.itemsize < 4 for leaf in self.params)
+
+    def point(self, tree: Params) -> Any:
+        """Return a tree like the parameters as a rule takes it, a `Tree`."""
+        leaves = self.structure.flatten_up_to(tree)
+        return Tree([jnp.asarray(leaf).astype(self.dtype) for leaf in leaves])
+
+    def tree(self, point: Tree) -> Params:
+        """Return what a rule gives as a tree like the parameters."""
+        return jax.tree.unflatten(self.structure, point.content)
+
+    def on_points(self, function: Callable[..., Params]) -> Callable[..., Tree]:
+        """Return a function of trees like the parameters as one of a rule's points."""
+
+        def on_points(*arguments: Any) -> Any:
+            given = (self.tree(one) if isinstance(one, Tree) else one for one in arguments)
+            return self.point(function(*given))
+
+        return on_points
+
+    def change_to(self, point: Tree) -> Params:
+        """Return what has to be added to the parameters to get to a point.
+
+        Differences to the parameters themselves make up for what rounding took before.
+        """
+        pairs = zip(point.content, self.params, strict=True)
+        return self.tree(Tree([(x - p.astype(self.dtype)).astype(p.dtype) for x, p in pairs]))
+
+
+class _Stored:
+    """How the states of a rule are kept: trees like the parameters, and numbers as arrays.
+
+    What the next step does not read is left out, and what is known without it.
+    """
+
+    def __init__(self, rule: Rule) -> None:
+        example = rule.init(Tree([np.zeros(1)]))
+        omitted = OMITTED[type(rule)]
+        self.point = next(iter(IN_PARAMS & omitted), None)
+        self.unread = dict.fromkeys(({"iteration"} | omitted) & set(example._fields))
+        self.constant = {name: CONSTANT[name] for name in self.unread.keys() & CONSTANT.keys()}
+        trees = {name for name in example._fields if isinstance(getattr(example, name), Tree)}
+        self.points = sorted(trees - self.unread.keys())
+        self.numbers = sorted(set(example._fields) - trees - self.unread.keys())
+
+    def first(self, rule: Rule, layout: _Layout) -> Any:
+        """Return the state before the first step, each array in memory of its own.
+
+        Only so can it be donated to compiled functions together with the parameters.
+        """
+        leaves: list[Any] = layout.params or [np.zeros(())]  # rules take no tree without arrays
+        state = rule.init(Tree([leaf.astype(layout.dtype) for leaf in leaves]))
+        if not layout.params:
+            state = state._replace(**dict.fromkeys(self.points, Tree([])))
+        return jax.tree.map(jnp.copy, self._kept(state, layout))
+
+    def advanced(
+        self, rule: Any, layout: _Layout, state: AcceleGradState, gradient: Tree
+    ) -> tuple[Tree, Any, Any]:
+        """Return the next point to go to, the state of the rule and the first gradient if kept."""
+        if isinstance(rule, QueryRule):
+            following = rule.update(self._restored(state.steps, state.count, layout), gradient)
+            return rule.query(following), self._kept(following, layout), None
+        before = self._restored(state.steps, state.count // 2, layout)
+
+        def look_ahead() -> tuple[Tree, Any, Tree]:
+            ahead = rule.look_ahead(before, gradient)
+            return rule.second_query(ahead), ahead, gradient
+
+        def step() -> tuple[Tree, Any, Tree]:
+            first = layout.point(state.first_gradient)
+            following = rule.update(before, first, gradient)
+            return rule.query(following), following, first
+
+        def kept(point: Tree, steps: Any, first_gradient: Tree) -> tuple[list[Any], Any, Any]:
+            return point.content, self._kept(steps, layout), layout.tree(first_gradient)
+
+        point, steps, first_gradient = jax.lax.cond(
+            state.count % 2 == 0, lambda: kept(*look_ahead()), lambda: kept(*step())
+        )
+        return Tree(point), steps, first_gradient
+
+    def _kept(self, state: Any, layout: _Layout) -> Any:
+        """Return a state of the rule as it is kept."""
+        kept = dict(self.unread)
+        kept |= {name: layout.tree(getattr(state, name)) for name in self.points}
+        kept |= {name: _as_array(getattr(state, name), layout.dtype) for name in self.numbers}
+        if self.point is not None and layout.coarse:
+            kept[self.point] = layout.tree(getattr(state, self.point))
+        elif self.point is not None and not layout.params:
+            # So `optax.tree.map_params`, which asks without arrays, gets on with both forms.
+            kept[self.point] = jnp.zeros([], layout.dtype)
+        return state._replace(**kept)
+
+    def _restored(self, kept: Any, iteration: Any, layout: _Layout) -> Any:
+        """Return the state of the rule."""
+        points = {name: layout.point(getattr(kept, name)) for name in self.points}
+        if self.point is not None:
+            exact = getattr(kept, self.point) if layout.coarse else layout.given
+            points[self.point] = layout.point(exact)
+        # A count of the arrays' type keeps theirs in every formula.
+        return kept._replace(iteration=iteration.astype(layout.dtype), **self.constant, **points)
+
+
+def _as_array(number: Any, dtype: Any) -> Any:
+    """Return a number of a state as an array, a compensated sum as two."""
+    if isinstance(number, CompensatedSum):
+        return CompensatedSum(*(jnp.asarray(part, dtype) for part in number))
+    return jnp.asarray(number, dtype)

@@ -1,0 +1,282 @@
+"""AcceleGrad for an optimizer that sees minibatch gradients alone: no values, no rows, no tuning.
+
+`DistanceFreeAcceleGrad` leans on its surroundings: a probe for the first radius, columns that
+`minimize` has scaled, a restart. Where there is nothing but one gradient per step, this rule makes
+up for them: it learns a scale per coordinate, the radius and the share of noise from the gradients,
+and keeps three arrays besides the point. benchmarks/optimizers.py compares it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from accelegrad.errors import real_number
+from accelegrad.rules.arrays import Array, absolute, as_array, inner, larger, where, zero_sum
+from accelegrad.rules.base import Projection, Prox, QueryRule, State
+from accelegrad.rules.diagonal import mean_step
+from accelegrad.rules.distance import SMALLEST_SHARE, check_radius
+from accelegrad.rules.schedules import adaptive_step, importance_weight
+
+# Measured on 8 sets, two losses, batches of 1 to all rows (benchmarks/untuned.py).
+STEP = 3.0  # radii in the numerator of the step size under noise
+EXACT_STEP = 4.0  # the same for gradients without noise
+SHARP = 100.0  # the signal-to-noise ratio at which the numerator is half way between the two
+EXACT = 1e3  # the ratio from which on gradients count as exact
+TRUST = 2.0  # the radius grows to this multiple of the distance that the gradients suggest
+ACCELERATION = 10.0  # the largest weight, times the cube root of the signal-to-noise ratio
+# The radius is settled once it has not grown by a tenth for as long as it took to get there.
+GROWTH, PATIENCE, LONGER = 1.1, 10, 2
+NEAR = 1e3  # smallest radii that count as no distance yet: gradients are those at x0 but for noise
+CLEAREST = 1e9  # signal-to-noise ratios beyond this are rounding
+
+
+class UntunedState(NamedTuple):
+    """x and z, the squares and the anchor; the rest are numbers."""
+
+    iteration: Any
+    query_point: Array  # x_t, where the next gradient is wanted
+    mirror_point: Array  # z_t
+    squares: Any  # Q_t, an array where steps differ by coordinate
+    anchor: Array  # x_0 until the radius is settled, from then on the average
+    averaged: Any  # n, the number of points in that average
+    smallest_radius: Any  # r_0 unless that is given
+    radius: Any  # r_t
+    evidence: Any  # N_t = sum of w_s <g_s, x_0 - x_s>
+    agreement: Any  # sum of the signed squared cosines between new gradients and old ones
+    compared: Any  # how many
+    last_growth: Any  # the step count when the radius had last grown by a tenth
+    grown_from: Any  # the radius then
+    step_size: Any
+
+
+@dataclass(frozen=True)
+class UntunedAcceleGrad(QueryRule):
+    r"""AcceleGrad that learns its metric, radius and acceleration from noisy gradients.
+
+    With :math:`y_0 = z_0 = x_0`, for t = 0, 1, ..., coordinate by coordinate:
+
+    .. math::
+        Q_t &= \textstyle\sum_{s \le t} \alpha_s^2 g_s^2, \quad H_t = Q_t^{1/2}, \quad
+        h_t = \textstyle\sum_j H_{t,j}, \quad \eta_t = m_t r_t / H_t \\
+        z_{t+1} &= z_t - \alpha_t \eta_t g_t, \quad y_{t+1} = x_t - \eta_t g_t, \quad
+        x_{t+1} = z_{t+1} / \alpha_{t+1} + (1 - 1/\alpha_{t+1}) \, y_{t+1} \\
+        N_t &= \textstyle\sum_{s \le t} w_s \langle g_s, x_0 - x_s\rangle, \quad
+        w_s = \alpha_s m_s r_s / h_s, \quad
+        r_{t+1} = \max\bigl(r_t,\ 2 N_t h_t^{1/2} / \|x_0 - z_{t+1}\|_{H_t}\bigr)
+
+    The radius is the distance to a minimiser as the metric sees it, the root mean square over
+    coordinates with weights H. It is D-Adaptation's lower bound in that metric: convexity gives
+    :math:`\langle S_t, x_0 - x^*\rangle \ge N_t` for :math:`S_t = \sum_s w_s g_s`, and
+    :math:`S_t \approx H_t (x_0 - z_{t+1}) / h_t` as long as H grows alike in all coordinates, so
+    that S need not be kept. Once r has not grown by a tenth from step T to 2 T + 10 it is settled,
+    x0 is needed no longer, and its array takes up the output: the average of the
+    :math:`y_{t+1}` from then on, the k-th with weight :math:`k^2`.
+
+    As long as the radius is tiny, all gradients are those at x0 but for noise. So the mean of the
+    squared cosines between a new gradient and what the old ones have led to,
+
+    .. math::
+        c_s = \frac{\langle g_s, x_0 - z_s\rangle^2}
+        {\|g_s\|^2_{1/H_s} \, \|x_0 - z_s\|^2_{H_s}},
+
+    with the sign of the inner product, is the share of the signal in a gradient, and
+    :math:`\rho = c/(1-c)` the ratio of signal to noise. With the exactness
+    :math:`e = \rho^2/(\rho^2 + 10^6)`,
+
+    .. math::
+        \alpha_t = \max\bigl(1, \min((t+1)/4,\ 10 \rho^{1/3} / (1-e))\bigr), \qquad
+        m_t = 3 + \rho / (\rho + 100),
+
+    and r grows to :math:`e \, \|x_0 - y_{t+1}\|_{H_t} / h_t^{1/2}` too, the distance travelled,
+    which noise would inflate. (With a set or a term r grows to no more than twice that distance
+    without e.) Acceleration pays until its error :math:`L R^2/t^2` falls below that
+    of noise, :math:`\sigma R/t^{1/2}`, at :math:`t \sim \rho^{1/3}`; from there on larger weights
+    only make z noisier. Without noise it is AcceleGrad in the metric of a diagonal AdaGrad. No
+    proof is known.
+
+    Parameters
+    ----------
+    diagonal : bool, default True
+        A step per coordinate. With False Q sums squared norms, all coordinates have one step, and
+        any projection or prox is right.
+    first_radius : float, optional
+        :math:`r_0`, a root mean square if diagonal and else a norm; by default 1e-6 times one plus
+        that of x0. Better too small than too large.
+    rate : float, default 1
+        What multiplies all steps.
+    project : callable, optional
+        The projection onto a set; with a step per coordinate one that acts on each coordinate
+        apart, like that onto a box.
+    prox : callable, optional
+        ``prox(x, step)``, the proximal operator of a term; the step is an array if diagonal. The
+        evidence then has :math:`(x_t - y_{t+1})/\eta_t` in the gradient's place.
+
+    References
+    ----------
+    K. Y. Levy, A. Yurtsever, V. Cevher, NeurIPS 2018; the metric: J. Duchi, E. Hazan, Y. Singer,
+    JMLR 12, 2011; the distance: A. Defazio, K. Mishchenko (D-Adaptation), ICML 2023.
+    """
+
+    diagonal: bool = True
+    first_radius: float | None = None
+    rate: float = 1.0
+    project: Projection | None = None
+    prox: Prox | None = None
+
+    can = frozenset({"project", "prox"})
+    accelerated = True
+
+    def __post_init__(self) -> None:
+        check_radius("first_radius", self.first_radius)
+        real_number("rate", self.rate, least=0)
+
+    def init(self, x0: Array) -> UntunedState:
+        """Return z_0 = x_0."""
+        x0, sums = as_array(x0), zero_sum(x0)
+        smallest = self._smallest_radius(x0)
+        radius = smallest if self.first_radius is None else self.first_radius + 0 * smallest
+        squares = 0 * x0 if self.diagonal else sums
+        return UntunedState(
+            0, x0, x0, squares, x0, 0.0, smallest, radius, sums, sums, sums, 0, radius, 0.0
+        )
+
+    def _smallest_radius(self, x0: Array) -> Any:
+        """Return 1e-6 times one plus the size of x0, as the steps measure sizes."""
+        count = inner(0 * x0 + 1, 0 * x0 + 1) if self.diagonal else 1.0
+        return SMALLEST_SHARE * (1 + (inner(x0, x0) / count) ** 0.5)
+
+    def weight(self, state: State) -> Any:
+        """Return the weight of the next point in the average, once there is one."""
+        return (state.averaged + 1) ** 2
+
+    def acceleration(self, state: State) -> Any:
+        """Return alpha_t."""
+        most = largest_weight(clearness(state.agreement, state.compared))
+        paper = importance_weight(state.iteration)
+        return larger(1.0, where(paper < most, paper, most))
+
+    def update(self, state: UntunedState, gradient: Array) -> UntunedState:
+        """Return the state after the gradient g_t at x_t."""
+        gradient, x, z = as_array(gradient), state.query_point, state.mirror_point
+        alpha = self.acceleration(state)
+        reach = numerator(clearness(state.agreement, state.compared)) * self.rate * state.radius
+        squares = state.squares + alpha * alpha * self._square(gradient)
+        step = adaptive_step(reach, squares)
+        z, y = z - alpha * step * gradient, x - step * gradient
+        if self.prox is not None:
+            z, y = self.prox(z, alpha * step), self.prox(y, step)
+        if self.project is not None:
+            z, y = self.project(z), self.project(y)
+        slope = gradient
+        if self.prox is not None:  # the gradient mapping, which has the term's slope in it
+            slope = squares**0.5 * (x - y) * adaptive_step(1.0, reach * reach)
+        state = self.learnt(state, gradient, squares, alpha * reach, z, y, slope)
+        averaged = state.averaged + where(settled(state), 1.0, 0.0)
+        share = 6 * averaged / ((averaged + 1) * (2 * averaged + 1))  # k^2 / (1 + 4 + ... + k^2)
+        following = state._replace(
+            iteration=state.iteration + 1,
+            mirror_point=z,
+            squares=squares,
+            anchor=state.anchor + share * (y - state.anchor),
+            averaged=averaged,
+            step_size=mean_step(gradient, step * gradient),
+        )
+        tau = 1 / self.acceleration(following)
+        return following._replace(query_point=z + (1 - tau) * (y - z))
+
+    def _square(self, gradient: Array) -> Any:
+        return gradient * gradient if self.diagonal else inner(gradient, gradient)
+
+    def learnt(
+        self,
+        state: UntunedState,
+        gradient: Array,
+        squares: Any,
+        moved: Any,
+        z: Array,
+        y: Array,
+        slope: Array,
+    ) -> UntunedState:
+        """Return the state with what g_t tells of noise and distance, unless that is settled.
+
+        `moved` is alpha_t m_t r_t, z and y are after the step, `slope` is what is evidence for x_0.
+        """
+        searching, metric = state.averaged == 0, squares**0.5
+        size = inner(metric, 0 * metric + 1) if self.diagonal else metric
+        before, after, travelled = (
+            state.anchor - state.mirror_point,
+            state.anchor - z,
+            state.anchor - y,
+        )
+        product = inner(gradient, before)
+        energy = inner(gradient, adaptive_step(1.0, squares) * gradient)
+        energy = energy * inner(metric * before, before)
+        comparable = searching * is_comparable(state.iteration, state.radius, state.smallest_radius)
+        cosine = adaptive_step(product, energy)
+        agreement = state.agreement + comparable * (cosine * absolute(cosine))
+        compared = state.compared + comparable * 1.0
+        exact = exactness(clearness(agreement, compared))
+        evidence = inner(slope, state.anchor - state.query_point)
+        evidence = state.evidence + searching * adaptive_step(moved, size * size) * evidence
+        suggested = adaptive_step(TRUST * evidence * size**0.5, inner(metric * after, after))
+        reached = adaptive_step(inner(metric * travelled, travelled) ** 0.5, size)
+        if self.project is not None or self.prox is not None:
+            # What these take off z is missing below the fraction, and would make r run away.
+            suggested = where(suggested < TRUST * reached, suggested, TRUST * reached)
+        radius = larger(state.radius, searching * larger(suggested, exact * reached))
+        grew = radius > GROWTH * state.grown_from
+        return state._replace(
+            radius=radius,
+            evidence=evidence,
+            agreement=agreement,
+            compared=compared,
+            last_growth=where(grew, state.iteration + 1, state.last_growth),
+            grown_from=where(grew, radius, state.grown_from),
+        )
+
+    def output(self, state: UntunedState) -> Array:
+        """Return the average, or x_t as long as there is none."""
+        return where(state.averaged > 0, state.anchor, state.query_point)
+
+    def last(self, state: UntunedState) -> Array:
+        """Return x_t."""
+        return state.query_point
+
+
+def is_comparable(iteration: Any, radius: Any, smallest: Any) -> Any:
+    """Tell whether the gradients so far were taken so near to x0 that they differ by noise alone.
+
+    The first few count in any case, for a radius that was given.
+    """
+    return (iteration > 0) & ((radius < NEAR * smallest) | (iteration < PATIENCE))
+
+
+def clearness(agreement: Any, compared: Any) -> Any:
+    r"""Return the ratio of signal to noise, :math:`\rho`; zero while nothing is known."""
+    noise = larger(compared - agreement, compared / CLEAREST)
+    return larger(0.0, agreement / (noise + (noise == 0)))
+
+
+def exactness(clear: Any) -> Any:
+    """Return how far gradients count as exact, between 0 and 1."""
+    return clear * clear / (clear * clear + EXACT * EXACT)
+
+
+def largest_weight(clear: Any) -> Any:
+    """Return the largest weight that pays under noise, of no effect where there is none."""
+    return ACCELERATION * clear ** (1 / 3) * (1 + clear * clear / (EXACT * EXACT))
+
+
+def numerator(clear: Any) -> Any:
+    """Return the radii in the numerator of the step size, m_t."""
+    return STEP + (EXACT_STEP - STEP) * clear / (clear + SHARP)
+
+
+def settled(state: UntunedState) -> Any:
+    """Tell whether the radius has stopped growing; `iteration` is that before the step.
+
+    Not before it has left x0: noise can hold it back at first.
+    """
+    waited = state.iteration + 1 >= LONGER * state.last_growth + PATIENCE
+    return (state.averaged > 0) | (waited & (state.radius >= NEAR * state.smallest_radius))

@@ -1,0 +1,138 @@
+"""AcceleGrad as a torch optimizer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+from torch.optim.optimizer import ParamsT
+
+from accelegrad.errors import real_number
+from accelegrad.torch.coupled import Coupled, CoupledInBall, DiagonalCoupled
+from accelegrad.torch.optimizer import AUTO, AveragingOptimizer, Method
+from accelegrad.torch.sets import BALL, SIMPLEX, check_penalty, check_projection, is_separable
+from accelegrad.torch.untuned import DiagonalUntuned, Untuned
+
+
+class AcceleGrad(AveragingOptimizer):
+    """AcceleGrad for torch: accelerated, universal, with nothing to tune.
+
+    While training, parameters hold the point at which the next gradient is wanted. Call `eval()`
+    before the model is used or saved for use, which swaps in the average, and `train()` before
+    training goes on; ``with optimizer.evaluating():`` does both.
+
+    Parameters
+    ----------
+    params : iterable
+        Parameters, named parameters or parameter groups. A group may have its own `lr`, `diameter`,
+        `gradient_bound`, `weight_decay`, `projection` and `penalty`.
+    lr : float or tensor, default 1
+        What multiplies the steps: for schedules. It needs no tuning.
+    diameter : float or "auto"
+        The diameter D of a set that holds the start and a minimiser: the paper's method,
+        `accelegrad.AcceleGrad`. "auto" needs no such number: `accelegrad.UntunedAcceleGrad`.
+    gradient_bound : float, default 0
+        The paper's G, where a diameter is given.
+    projection : optional
+        "nonnegative"; "simplex" (the entries along the last dimension are not negative and sum to
+        1); a function of a tensor, or an object with `project(x)`, that returns the nearest point
+        of a set: all points stay in it, the start has to be in it. "ball" is no constraint: one
+        sequence of the method stays in the ball of the given diameter around the start.
+    penalty : optional
+        A term that is added to the loss, by its proximal map: `accelegrad.L1`, `ElasticNet`, any
+        object with `prox(x, step)`, or such a function of a tensor.
+    diagonal : bool or "auto"
+        A step per coordinate. "auto": where the diameter is "auto", and projection and penalty are
+        known to act on each coordinate apart.
+    weight_decay : float, default 0
+        The factor of half the squared norm of the parameters that is added to the loss.
+    maximize : bool, default False
+        Maximise, not minimise.
+    foreach : bool, optional
+        Whether to use torch's multi-tensor functions, which give the same result, faster for many
+        small tensors; by default they are used.
+    capturable : bool, default False
+        Keep all numbers on the device, for graphs, or to spare a wait for it in every step. Steps
+        whose gradients are not finite are then not skipped.
+    differentiable : bool, default False
+        Let autograd go through the step.
+    per_group : bool, default False
+        A norm and a radius for each parameter group, not one for all.
+    sharded : bool, default False
+        The parameters are this rank's share, as in ZeroRedundancyOptimizer: norms are summed over
+        all ranks of the default process group. Not for DDP and FSDP2, which need nothing.
+
+    Notes
+    -----
+    It keeps at most three tensors per parameter (one more for half precision, whose points are kept
+    in float32), and its sums in float64. A step whose gradients are not finite is skipped, with a
+    warning. Sparse gradients are made dense, since every step moves every coordinate.
+    """
+
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: float | Tensor = 1.0,
+        *,
+        diameter: float | str = AUTO,
+        gradient_bound: float = 0.0,
+        projection: Any = None,
+        penalty: Any = None,
+        diagonal: bool | str = AUTO,
+        weight_decay: float = 0.0,
+        maximize: bool = False,
+        foreach: bool | None = None,
+        capturable: bool = False,
+        differentiable: bool = False,
+        per_group: bool = False,
+        sharded: bool = False,
+    ) -> None:
+        options: dict[str, Any] = {
+            "diameter": diameter,
+            "gradient_bound": gradient_bound,
+            "projection": projection,
+            "penalty": penalty,
+            "diagonal": diagonal,
+            "weight_decay": weight_decay,
+            "maximize": maximize,
+            "foreach": foreach,
+            "capturable": capturable,
+            "differentiable": differentiable,
+        }
+        super().__init__(params, lr, options, per_group=per_group, sharded=sharded)
+
+    def _check(self, group: dict[str, Any]) -> None:
+        super()._check(group)
+        real_number("gradient_bound", group["gradient_bound"], least=0)
+        check_projection(group["projection"])
+        check_penalty(group["penalty"])
+        diagonal, projection = group["diagonal"], group["projection"]
+        if diagonal not in (True, False, AUTO):
+            raise ValueError(f"diagonal must be True, False or 'auto', not {diagonal!r}.")
+        in_ball = _is(projection, BALL)
+        if diagonal is True and (in_ball or _is(projection, SIMPLEX)):
+            raise ValueError(
+                f"diagonal=True and projection={projection!r} do not go together: in the metric of "
+                "steps per coordinate the nearest point of that set is another one."
+            )
+        if group["diameter"] == AUTO and in_ball:
+            raise ValueError("projection='ball' needs the ball's diameter, not 'auto'.")
+        if group["diameter"] == AUTO and group["gradient_bound"]:
+            raise ValueError("gradient_bound needs a diameter that is a number, not 'auto'.")
+        first = self.param_groups[0]
+        if diagonal != first["diagonal"] or in_ball != _is(first["projection"], BALL):
+            raise ValueError("diagonal and projection='ball' must be the same for all groups.")
+
+    def _method_of(self, group: dict[str, Any]) -> Method:
+        diagonal = group["diagonal"]
+        if group["diameter"] == AUTO:
+            if diagonal == AUTO:
+                diagonal = all(is_separable(each) for each in self.param_groups)
+            return DiagonalUntuned() if diagonal else Untuned()
+        if diagonal is True:
+            return DiagonalCoupled()
+        return CoupledInBall() if _is(group["projection"], BALL) else Coupled()
+
+
+def _is(projection: Any, name: str) -> bool:
+    return isinstance(projection, str) and projection == name

@@ -1,0 +1,564 @@
+"""What the optimizers share: groups, state, the two modes, and everything that torch asks for."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, ClassVar, NamedTuple, TypeAlias
+
+import torch
+from torch import Tensor
+from torch.optim.optimizer import Optimizer, ParamsT, _use_grad_for_differentiable
+from torch.optim.swa_utils import update_bn
+
+from accelegrad.errors import real_number
+from accelegrad.rules.arrays import larger
+from accelegrad.rules.distance import check_distance
+from accelegrad.torch.tensors import (
+    Bucket,
+    Foreach,
+    Loop,
+    Number,
+    Spread,
+    Tensors,
+    Traced,
+    accumulator_type,
+    as_real,
+    local,
+    sum_type,
+    totals,
+)
+
+Numbers: TypeAlias = dict[str, Number]
+Closure: TypeAlias = Callable[[], Any]
+
+AUTO = "auto"
+MODE = "training"  # the key of saved groups that says which point the parameters held
+FUNCTIONS = ("projection", "penalty")  # options that may be functions, which are not saved
+POINT = "point"  # x in float32, for parameters of half precision
+AVERAGE = "average"  # the point for evaluation; in evaluation mode, the point for training
+STEP_SIZE = "step_size"  # the last step of a group, its lr included
+NOT_FINITE = (
+    "The gradients are not finite, and this step is skipped. For mixed precision there is "
+    "torch.amp.GradScaler."
+)
+FLAGS = {"maximize": False, "foreach": None, "capturable": False, "differentiable": False}
+
+
+class Family(NamedTuple):
+    """Buckets with one norm and one radius, and the group that keeps their numbers."""
+
+    group: dict[str, Any]
+    buckets: list[Bucket]
+
+
+class Method(ABC):
+    """The formulas of a step, and the tensors and numbers that they need beyond the parameters."""
+
+    #: tensors that start as copies of the parameter, `AVERAGE` among them
+    points: ClassVar[tuple[str, ...]]
+    #: tensors that start with `first_sum` everywhere
+    sums: ClassVar[tuple[str, ...]] = ()
+    #: numbers, with their values before the first step
+    start: ClassVar[Numbers]
+    #: whether steps differ by coordinate, so that `STEP_SIZE` has to be multiplied by `mean_factor`
+    per_coordinate: ClassVar[bool] = False
+
+    def mean_factor(self, buckets: list[Bucket], ranks: Any) -> float:  # noqa: ARG002
+        """Return the mean over coordinates of what a step per coordinate adds to `STEP_SIZE`."""
+        return 1.0
+
+    def first_sum(self, dtype: torch.dtype) -> float:
+        """Return the smallest normal number: sums of squares that are zero have a root too."""
+        return torch.finfo(dtype).tiny
+
+    def has_average(self, group: dict[str, Any]) -> bool:  # noqa: ARG002
+        """Tell whether `AVERAGE` is the point for evaluation by now, and not the parameter."""
+        return True
+
+    @abstractmethod
+    def update(self, buckets: list[Bucket], numbers: Numbers, ranks: Any) -> Numbers | None:
+        """Return the numbers after a step, with the buckets' lists updated; None skips the step.
+
+        `ranks` is the process group that the parameters are distributed over, if any.
+        """
+
+
+class AveragingOptimizer(Optimizer):
+    """An optimizer whose parameters hold the point for the next gradient, not the one to use.
+
+    `train()` and `eval()` swap the two. Sums over a run are float64 numbers in the parameter
+    groups, where `load_state_dict` does not change their type; with `per_group` each group has its
+    own, else the first group has them for all.
+    """
+
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: float | Tensor,
+        defaults: dict[str, Any],
+        *,
+        per_group: bool,
+        sharded: bool,
+    ) -> None:
+        checked_lr(lr)
+        self.per_group = bool(per_group)
+        self.sharded = bool(sharded)
+        self.training = True  # whether the parameters hold the point for gradients
+        super().__init__(params, {"lr": lr, **defaults})
+        self.method = self._method_of(self.param_groups[0])
+
+    @abstractmethod
+    def _method_of(self, group: dict[str, Any]) -> Method:
+        """Return what the steps are with the options of the first group."""
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add a group, as torch's optimizers do, with options checked by the same rules."""
+        super().add_param_group(param_group)
+        try:
+            self._check(self.param_groups[-1])
+        except (TypeError, ValueError):
+            self.param_groups.pop()
+            raise
+
+    def _check(self, group: dict[str, Any]) -> None:
+        """Refuse options of a group that make no sense."""
+        checked_lr(group["lr"])
+        if group["diameter"] != AUTO:
+            check_distance("diameter", group["diameter"])
+        if (group["diameter"] == AUTO) != (self.param_groups[0]["diameter"] == AUTO):
+            raise ValueError("diameter must be 'auto' for all parameter groups or for none.")
+        real_number("weight_decay", group["weight_decay"], least=0)
+        if group["foreach"] and group["differentiable"]:
+            raise ValueError("foreach and differentiable cannot both be True.")
+
+    @property
+    def _ranks(self) -> Any:
+        """The process group that the parameters are distributed over, if they are."""
+        return torch.distributed.group.WORLD if self.sharded else None
+
+    # -- what may be logged ----------------------------------------------------------------------
+
+    @property
+    def iteration(self) -> int:
+        """How many steps were done; of the first group, where each has its own."""
+        return int(self.param_groups[0].get("iteration", 0))
+
+    @property
+    def effective_step(self) -> float:
+        """The factor of the gradient in the last step of the first group, lr included.
+
+        With a step per coordinate it is their mean with the squared gradients as weights, which
+        have to be there still; with sharded parameters all ranks have to ask for it.
+        """
+        first = self.param_groups[0]
+        groups = [first] if self.per_group else self.param_groups
+        step_size = float(first.get(STEP_SIZE, 0.0))
+        if step_size == 0 or not self.method.per_coordinate:
+            return step_size
+        with torch.no_grad():
+            buckets = [bucket for group in groups for bucket in self._buckets(group)]
+            return step_size * self.method.mean_factor(buckets, self._ranks)
+
+    @property
+    def radius(self) -> float:
+        """The radius, or the given diameter, that the steps of the first group are scaled with."""
+        group = self.param_groups[0]
+        return float(group.get("radius", 0.0) if group["diameter"] == AUTO else group["diameter"])
+
+    # -- the step --------------------------------------------------------------------------------
+
+    @_use_grad_for_differentiable
+    def step(self, closure: Closure | None = None) -> Any:
+        """Do one step with the gradients that the parameters have.
+
+        Parameters
+        ----------
+        closure : callable, optional
+            Computes the gradients and returns the loss, which is then returned here too.
+        """
+        loss = None if closure is None else self._closed(closure)
+        for family in self._families():
+            self._advance(family)
+        return loss
+
+    def _advance(self, family: Family) -> None:
+        """Do the step of one family."""
+        numbers = self._numbers(family.group)
+        following = self.method.update(family.buckets, numbers, self._ranks)
+        if following is not None:
+            self._store(family, following)
+
+    def _closed(self, closure: Closure) -> Any:
+        """Return the loss that a closure computes, with gradients."""
+        with torch.enable_grad():
+            return closure()
+
+    @torch._disable_dynamo  # type: ignore[attr-defined]
+    def _families(self) -> list[Family]:
+        """Return what has a gradient, with its state; nothing where there is nothing to do."""
+        found: list[Family] = []
+        for group in self.param_groups:
+            if self.per_group or not found:
+                found.append(Family(group, []))
+            found[-1].buckets.extend(self._buckets(group))
+        if self._ranks is None:  # else those who have nothing to do take part in sums
+            found = [family for family in found if family.buckets]
+        for family in found:
+            self._prepare(family)
+        return found if found and self._has_work(found) else []
+
+    def _has_work(self, families: list[Family]) -> bool:
+        """Tell whether there is a step to do, or refuse it in evaluation mode.
+
+        torch.distributed.checkpoint makes an optimizer set up its state by a step with gradients
+        and lr of zero, in either mode. It must not count.
+        """
+        if self.training and any(not _is_zero(group["lr"]) for group in self.param_groups):
+            return True
+        buckets = [bucket for family in families for bucket in family.buckets]
+        if totals(buckets, lambda bucket: bucket.square(bucket.gradient), ranks=self._ranks) == 0:
+            return False
+        if not self.training:
+            raise RuntimeError(
+                "step() in evaluation mode: the parameters hold the point for evaluation, not the "
+                "one for gradients. Call the optimizer's train() before the forward pass of a "
+                "training step, and eval() after the last step."
+            )
+        return True
+
+    def _buckets(self, group: dict[str, Any]) -> list[Bucket]:
+        """Return the parameters of a group that have a gradient."""
+        found: dict[Any, Bucket] = {}
+        for param in group["params"]:
+            if param.grad is not None:
+                key = (param.device, param.dtype, Spread.of(param))
+                if key not in found:
+                    found[key] = Bucket(group, _operations(group), key[-1])
+                found[key].params.append(param)
+        for bucket in found.values():
+            self._fill(bucket)
+        return list(found.values())
+
+    def _fill(self, bucket: Bucket) -> None:
+        """Give a bucket the values, gradients and states of its parameters, real and local."""
+        params, first = bucket.params, bucket.params[0]
+        kind = accumulator_type(first.dtype)
+        states = [self._state_of(param) for param in params]
+        gradients: list[Any] = [param.grad for param in params]
+        dense = [g.to_dense() if g.is_sparse else g for g in gradients]
+        names = (*self.method.points, *self.method.sums)
+        bucket.x = params if kind == first.dtype else [state[POINT] for state in states]
+        bucket.gradient = dense
+        bucket.state = {name: [state[name] for state in states] for name in names}
+        if first.is_complex() or bucket.spread is not None:
+            bucket.x, bucket.gradient = _real_and_local(bucket.x), _real_and_local(dense)
+            bucket.state = {name: _real_and_local(bucket.state[name]) for name in names}
+        if kind != first.dtype or any(
+            g.dtype != x.dtype for g, x in zip(dense, params, strict=True)
+        ):
+            bucket.gradient = [
+                g.to(x.dtype) for g, x in zip(bucket.gradient, bucket.x, strict=True)
+            ]
+        _add_options(bucket)
+
+    def _state_of(self, param: Tensor) -> dict[str, Tensor]:
+        """Return the state of a parameter, made at its first gradient."""
+        state: dict[str, Tensor] = self.state[param]
+        if AVERAGE not in state:
+            kind = accumulator_type(param.dtype)
+            for name in (*self.method.points, *((POINT,) if kind != param.dtype else ())):
+                state[name] = param.to(kind, copy=True)
+            for name in self.method.sums:
+                state[name] = torch.zeros_like(param, dtype=kind)
+                as_real(local(state[name])).fill_(self.method.first_sum(kind))
+        return state
+
+    # -- numbers ---------------------------------------------------------------------------------
+
+    def _prepare(self, family: Family) -> None:
+        """Give a family the numbers that its first step starts with."""
+        group, device = family.group, torch.device("cpu")
+        if group["capturable"] and family.buckets:
+            device = family.buckets[0].x[0].device
+        for name in (*self.method.start, STEP_SIZE):
+            first = self.method.start.get(name, 0.0)
+            number = torch.as_tensor(group.get(name, first), dtype=sum_type(device))
+            group[name] = number.to(device)
+
+    def _numbers(self, group: dict[str, Any]) -> Numbers:
+        """Return the numbers of a family: floats, unless they must not be read."""
+        if _is_graph(group):
+            return {name: group[name] for name in self.method.start}
+        return {name: group[name].item() for name in self.method.start}
+
+    def _store(self, family: Family, numbers: Numbers) -> None:
+        """Keep the numbers and tensors after a step."""
+        for name, number in numbers.items():
+            _keep(family.group, name, number)
+        for bucket in family.buckets:
+            _keep(bucket.group, STEP_SIZE, bucket.step_size)
+            self._keep_tensors(bucket)
+
+    def _keep_tensors(self, bucket: Bucket) -> None:
+        """Write what is not in its place: new tensors of autograd, parameters of half precision."""
+        if bucket.group["differentiable"]:
+            for i, param in enumerate(bucket.params):
+                state = self.state[param]
+                for name, tensors in bucket.state.items():
+                    state[name] = _as_given(tensors[i], param)
+                if POINT in state:
+                    state[POINT] = bucket.x[i]
+                param.copy_(_as_given(bucket.x[i], param))
+        elif accumulator_type(bucket.params[0].dtype) != bucket.params[0].dtype:
+            bucket.each.assign([local(param) for param in bucket.params], bucket.x)
+
+    # -- the two modes ---------------------------------------------------------------------------
+
+    def train(self) -> None:
+        """Put the point for gradients into the parameters; nothing if it is there."""
+        self._switch(training=True)
+
+    def eval(self) -> None:
+        """Put the point for evaluation into the parameters; nothing if it is there."""
+        self._switch(training=False)
+
+    @contextlib.contextmanager
+    def evaluating(self) -> Iterator[None]:
+        """Hold the point for evaluation inside a `with` block, and the one from before after it."""
+        training = self.training
+        self.eval()
+        try:
+            yield
+        finally:
+            self._switch(training=training)
+
+    def recalibrate(self, model: torch.nn.Module, loader: Iterable[Any]) -> None:
+        """Recompute the running statistics of a model's BatchNorm layers for evaluation.
+
+        While training, these layers see the point for gradients; what they have to know in
+        evaluation mode are the activations at the other point.
+
+        Parameters
+        ----------
+        model : torch.nn.Module
+            The model of this optimizer's parameters. It is left in the mode that it is in.
+        loader : iterable
+            Batches of inputs, or tuples that begin with one, as `torch.optim.swa_utils.update_bn`
+            takes them. A few hundred rows are enough.
+        """
+        with self.evaluating():
+            recalibrate(model, loader)
+
+    @torch.no_grad()
+    def _switch(self, *, training: bool) -> None:
+        if self.training != training:
+            for group in self.param_groups:
+                if self.method.has_average(group if self.per_group else self.param_groups[0]):
+                    for param in group["params"]:
+                        self._swap(param, training=training)
+            self.training = training
+
+    def _swap(self, param: Tensor, *, training: bool) -> None:
+        """Exchange the two points of a parameter; what never had a gradient has one only."""
+        state = self.state.get(param, {})
+        if POINT in state:
+            local(param).copy_(local(state[POINT if training else AVERAGE]))
+        elif AVERAGE in state:
+            x, average = local(param), local(state[AVERAGE])
+            held = x.clone()
+            x.copy_(average)
+            average.copy_(held)
+
+    # -- saving and loading ----------------------------------------------------------------------
+
+    def __getstate__(self) -> dict[str, Any]:
+        names = ("method", "per_group", "sharded", "training")
+        return {**super().__getstate__(), **{name: getattr(self, name) for name in names}}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        for group in self.param_groups:
+            for name, default in FLAGS.items():
+                group.setdefault(name, default)
+            self.training = group.pop(MODE, self.training)
+        self.method = self._method_of(self.param_groups[0])
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return all that a run needs to go on; functions among the options are not in it."""
+        state = super().state_dict()
+        for group in state["param_groups"]:
+            group[MODE] = self.training
+            for name in FUNCTIONS:
+                if not isinstance(group.get(name), str | None):
+                    del group[name]
+        return state
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Load what `state_dict` gave, for parameters of the same shapes.
+
+        Parameters
+        ----------
+        state_dict : dict
+            From an optimizer of the same class. Sums and points keep their type, whatever that of
+            the parameters: a run that is loaded goes on as if it had not been stopped.
+        """
+        kept: list[dict[str, Any]] = []
+
+        def look(_: Optimizer, given: dict[str, Any]) -> dict[str, Any]:  # after users' hooks
+            self._check_loaded(given)
+            kept.append(given)
+            groups = list(given["param_groups"])
+            for i, own in enumerate(self.param_groups[: len(groups)]):
+                groups[i] = {**_functions_of(own), **groups[i]}
+            return {**given, "param_groups": groups}
+
+        hook = self.register_load_state_dict_pre_hook(look)
+        try:
+            super().load_state_dict(state_dict)
+        finally:
+            hook.remove()
+        self._restore_types(kept[0])
+
+    def _check_loaded(self, given: dict[str, Any]) -> None:
+        """Refuse the state of another optimizer or of another model."""
+        first = given["param_groups"][0] if given["param_groups"] else {}
+        method = self._method_of({**self.param_groups[0], **first})
+        for param, state in self._paired(given):
+            missing = {*method.points, *method.sums} - set(state)
+            if missing:
+                raise ValueError(
+                    f"the loaded state dict is not one of {type(self).__name__} with the same "
+                    f"options: it has {sorted(state)} for a parameter, and not {sorted(missing)}."
+                )
+            for name, value in state.items():
+                if isinstance(value, Tensor) and value.ndim and value.shape != param.shape:
+                    raise ValueError(
+                        f"the loaded state dict is of another model: {name} has shape "
+                        f"{tuple(value.shape)}, and its parameter {tuple(param.shape)}."
+                    )
+
+    def _restore_types(self, given: dict[str, Any]) -> None:
+        """Undo that torch casts all tensors to the type of their parameter; share none of them."""
+        for param, state in self._paired(given):
+            kind = accumulator_type(param.dtype)
+            for name, value in state.items():
+                if isinstance(value, Tensor):
+                    self.state[param][name] = value.to(param.device, kind, copy=True)
+
+    def _paired(self, given: dict[str, Any]) -> Iterator[tuple[Tensor, dict[str, Tensor]]]:
+        """Yield the parameters that have a state in a dict, with that state."""
+        groups = zip(self.param_groups, given["param_groups"], strict=False)
+        for group, saved in groups:
+            for param, index in zip(group["params"], saved["params"], strict=False):
+                if index in given["state"]:
+                    yield param, given["state"][index]
+
+
+def recalibrate(model: torch.nn.Module, loader: Iterable[Any]) -> None:
+    """Recompute the running statistics of BatchNorm layers with the parameters as they are.
+
+    `optimizer.recalibrate` does so at the point for evaluation.
+
+    Parameters
+    ----------
+    model, loader
+        As in `AcceleGrad.recalibrate`.
+    """
+    device = next((param.device for param in model.parameters()), None)
+    update_bn(loader, model, device)
+
+
+# -- options -------------------------------------------------------------------------------------
+
+
+def checked_lr(lr: Any) -> None:
+    """Refuse a factor of the steps that is negative, or more than one number."""
+    if isinstance(lr, Tensor):
+        if lr.numel() != 1:
+            raise ValueError(f"Tensor lr must be 1-element, but its shape is {tuple(lr.shape)}.")
+    else:
+        real_number("lr", lr, least=0)
+
+
+def learning_rate(group: dict[str, Any]) -> Number:
+    """Return lr as a float, or as a tensor without dimension where it must not be read."""
+    lr = group["lr"]
+    if not isinstance(lr, Tensor):
+        return lr
+    return lr.squeeze() if _is_graph(group) else lr.item()
+
+
+def largest_rate(buckets: list[Bucket]) -> Number:
+    """Return the largest lr of some buckets."""
+    rates = [learning_rate(bucket.group) for bucket in buckets]
+    return functools.reduce(larger, rates) if rates else 1.0
+
+
+def _functions_of(group: dict[str, Any]) -> dict[str, Any]:
+    return {name: group[name] for name in FUNCTIONS if name in group}
+
+
+def _is_zero(lr: Any) -> bool:
+    """Tell whether a learning rate is zero, without waiting for a device."""
+    return bool(lr == 0) if not isinstance(lr, Tensor) or lr.device.type == "cpu" else False
+
+
+def _is_graph(group: dict[str, Any]) -> bool:
+    """Tell whether numbers have to stay tensors: in a graph, or for autograd."""
+    return bool(group["capturable"] or group["differentiable"] or torch.compiler.is_compiling())
+
+
+def _operations(group: dict[str, Any]) -> type[Loop]:
+    if group["differentiable"]:
+        return Traced
+    return Loop if group["foreach"] is False else Foreach
+
+
+def _real_and_local(tensors: Tensors) -> Tensors:
+    return [as_real(local(tensor)) for tensor in tensors]
+
+
+def _add_options(bucket: Bucket) -> None:
+    """Turn the gradients into those of what is minimised."""
+    each, decay = bucket.each, bucket.group["weight_decay"]
+    if bucket.group["maximize"]:
+        bucket.gradient = each.scaled(bucket.gradient, -1.0)
+    if decay:
+        bucket.gradient = each.plus(bucket.gradient, bucket.x, decay)
+
+
+def _keep(group: dict[str, Any], name: str, number: Number) -> None:
+    """Store a number where it is kept, or in its place if autograd follows it."""
+    if group["differentiable"] or name not in group:
+        group[name] = torch.as_tensor(number, dtype=torch.float64)
+    elif isinstance(number, Tensor):
+        group[name].copy_(number)
+    else:
+        group[name].fill_(number)
+
+
+def _as_given(tensor: Tensor, param: Tensor) -> Tensor:
+    return torch.view_as_complex(tensor) if param.is_complex() else tensor
+
+
+def read(total: Tensor, numbers: Numbers) -> list[Number]:
+    """Return sums of this step as floats where the numbers of the run are floats."""
+    return list(total.unbind()) if in_graph(numbers) else total.tolist()
+
+
+def is_finite(square: Number) -> bool:
+    """Tell whether a step can be done with a squared norm, and warn where it cannot."""
+    if isinstance(square, Tensor) or math.isfinite(square):
+        return True
+    warnings.warn(NOT_FINITE, RuntimeWarning, stacklevel=2)
+    return False
+
+
+def in_graph(numbers: Numbers) -> bool:
+    """Tell whether numbers are tensors that must not be read."""
+    return any(isinstance(number, Tensor) for number in numbers.values())

@@ -1,0 +1,276 @@
+"""The transformations of `accelegrad.optax` take the steps of the core's rules, in float64."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from jax import lax
+
+from accelegrad.optax import a_dog, accelegrad, adagrad_norm, eval_params, unixgrad
+from accelegrad.rules import (
+    AcceleGrad,
+    AdaGrad,
+    ADoG,
+    DiagonalAcceleGrad,
+    DistanceFreeAcceleGrad,
+    DistanceFreeDiagonalAcceleGrad,
+    DoG,
+    UDoG,
+    UniXGrad,
+    UntunedAcceleGrad,
+)
+from accelegrad.rules.base import TwoPhaseRule
+from processes import run_python
+
+STEPS = 100
+SIZE = 12
+
+rng = np.random.default_rng(16)
+START = 0.3 * rng.standard_normal(SIZE)
+TARGET = START + rng.standard_normal(SIZE)
+CURVATURE = np.linspace(0.2, 1.0, SIZE) ** 2
+
+
+@pytest.fixture(autouse=True)
+def x64():
+    before = jax.config.jax_enable_x64
+    jax.config.update("jax_enable_x64", True)
+    yield
+    jax.config.update("jax_enable_x64", before)
+
+
+# -- parameters of many shapes -------------------------------------------------------------------
+
+
+class Layer(NamedTuple):
+    weight: jax.Array
+    bias: jax.Array | None
+
+
+def split(x):
+    """Return a vector as a tree: nested, with a number alone and a part that is missing."""
+    return {
+        "first": Layer(x[:6].reshape(2, 3), None),
+        "rest": [x[6], {"b": x[7:11], "a": x[11:]}],
+    }
+
+
+def joined(tree):
+    parts = (tree["first"].weight, tree["rest"][0], tree["rest"][1]["b"], tree["rest"][1]["a"])
+    return np.concatenate([np.reshape(part, (STEPS, -1)) for part in parts], axis=1)
+
+
+def gradient(x):
+    return CURVATURE * (x - TARGET)
+
+
+def tree_gradient(params):
+    return jax.tree.map(lambda c, x, a: c * (x - a), split(CURVATURE), params, split(TARGET))
+
+
+# -- sets and terms, for trees of JAX and for NumPy's vectors ---------------------------------------
+
+
+def onto_box(tree):
+    return jax.tree.map(lambda x: jnp.clip(x, -1.0, 1.0), tree)
+
+
+def numpy_box(x):
+    return np.clip(x, -1.0, 1.0)
+
+
+def onto_ball(tree):
+    return optax.projections.projection_l2_ball(tree, 2.0)
+
+
+def numpy_ball(x):
+    return x * min(1.0, 2.0 / np.linalg.norm(x))
+
+
+def soft(tree, step):
+    if not isinstance(step, dict):  # one number for all coordinates
+        step = jax.tree.map(lambda _: step, tree)
+    return jax.tree.map(
+        lambda x, s: jnp.sign(x) * jnp.maximum(jnp.abs(x) - 0.05 * s, 0), tree, step
+    )
+
+
+def numpy_soft(x, step):
+    return np.sign(x) * np.maximum(np.abs(x) - 0.05 * step, 0)
+
+
+#: A transformation, and the rule of the core that it has to follow.
+CASES = {
+    "auto": (accelegrad(), UntunedAcceleGrad()),
+    "auto, scaled": (accelegrad(0.3, initial_radius=0.1), UntunedAcceleGrad(True, 0.1, rate=0.3)),
+    "auto, one step": (accelegrad(diagonal=False), UntunedAcceleGrad(diagonal=False)),
+    "auto, ball": (
+        accelegrad(projection=onto_ball),
+        DistanceFreeAcceleGrad(project=numpy_ball),
+    ),
+    "auto, box": (
+        accelegrad(diagonal=True, projection=onto_box),
+        DistanceFreeDiagonalAcceleGrad(project=numpy_box, project_y=True),
+    ),
+    "auto, ball, prox": (
+        accelegrad(projection=onto_box, prox=soft),
+        DistanceFreeAcceleGrad(project=numpy_box, prox=numpy_soft),
+    ),
+    "auto, prox": (accelegrad(prox=soft), UntunedAcceleGrad(diagonal=False, prox=numpy_soft)),
+    "auto, diagonal prox": (
+        accelegrad(diagonal=True, prox=soft),
+        UntunedAcceleGrad(prox=numpy_soft),
+    ),
+    "diameter": (accelegrad(diameter=4.0), AcceleGrad(4.0)),
+    "diameter, scaled": (accelegrad(0.5, diameter=4.0, gradient_bound=0.5), AcceleGrad(2.0, 0.5)),
+    "diameter, ball": (
+        accelegrad(diameter=4.0, projection=onto_ball),
+        AcceleGrad(4.0, project=numpy_ball, project_y=True),
+    ),
+    "diameter, diagonal": (
+        accelegrad(diameter=2.0, diagonal=True, gradient_bound=0.1),
+        DiagonalAcceleGrad(2.0, 0.1),
+    ),
+    "unixgrad": (unixgrad(0.5, diameter=8.0), UniXGrad(4.0)),
+    "unixgrad, ball, prox": (
+        unixgrad(diameter=4.0, gradient_scale=1.0, projection=onto_box, prox=soft),
+        UniXGrad(4.0, 1.0, numpy_box, numpy_soft),
+    ),
+    "unixgrad, auto": (unixgrad(initial_radius=0.01), UDoG(0.01)),
+    "a-dog": (a_dog(initial_radius=0.01, projection=onto_ball), ADoG(0.01, project=numpy_ball)),
+    "adagrad": (adagrad_norm(0.5, diameter=8.0), AdaGrad(4.0)),
+    "adagrad, auto": (adagrad_norm(initial_radius=0.01), DoG(0.01)),
+}
+
+
+def core_walk(rule):
+    """Return the queries and the averages of the rule, of every query one."""
+    state, queries, averages = rule.init(START), [], []
+    while len(queries) < STEPS:
+        first = gradient(rule.query(state))
+        if isinstance(rule, TwoPhaseRule):
+            ahead = rule.look_ahead(state, first)
+            second = rule.second_query(ahead)
+            queries.append(second)
+            averages.append(second)
+            state = rule.update(ahead, first, gradient(second))
+        else:
+            state = rule.update(state, first)
+        queries.append(rule.query(state))
+        averages.append(rule.output(state))
+    return np.array(queries), np.array(averages)
+
+
+def walk(optimizer, start, slope=tree_gradient):
+    """Return the same of a transformation, compiled."""
+
+    @jax.jit
+    def whole(params):
+        def body(carry, _):
+            params, state = carry
+            updates, state = optimizer.update(slope(params), state, params)
+            params = optax.apply_updates(params, updates)
+            return (params, state), (params, eval_params(state, params))
+
+        return lax.scan(body, (params, optimizer.init(params)), length=STEPS)[1]
+
+    return whole(start)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_steps_are_those_of_the_core(name):
+    optimizer, rule = CASES[name]
+    found = [joined(part) for part in walk(optimizer, split(jnp.asarray(START)))]
+    expected = core_walk(rule)
+    assert np.linalg.norm(expected[0][-1] - START) > 0.5  # it goes somewhere
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=0, atol=1e-12 * np.abs(other).max())
+
+
+def test_one_array_takes_the_same_steps():
+    found = walk(accelegrad(), jnp.asarray(START), gradient)
+    for one, other in zip(found, core_walk(UntunedAcceleGrad()), strict=True):
+        np.testing.assert_allclose(one, other, rtol=0, atol=1e-12 * np.abs(other).max())
+
+
+def test_weight_decay_is_a_term_of_the_loss():
+    decayed = accelegrad(diameter=4.0, weight_decay=0.1)
+    plain = walk(accelegrad(diameter=4.0), jnp.asarray(START), lambda x: gradient(x) + 0.1 * x)
+    found = walk(decayed, jnp.asarray(START), gradient)
+    np.testing.assert_allclose(found[0], plain[0], rtol=0, atol=1e-12)
+    chained = optax.chain(optax.add_decayed_weights(0.1), accelegrad(diameter=4.0))
+    np.testing.assert_allclose(walk(chained, jnp.asarray(START), gradient)[0], plain[0], atol=1e-12)
+
+
+def test_a_schedule_multiplies_each_step():
+    """Of the fixed diameter the step is proportional to it: a schedule is a diameter that varies."""
+    rates = jnp.linspace(1.0, 0.2, STEPS)
+    found, _ = walk(
+        accelegrad(lambda count: rates[count], diameter=4.0), jnp.asarray(START), gradient
+    )
+    rule, state, expected = AcceleGrad(4.0), AcceleGrad(4.0).init(START), []
+    for rate in np.asarray(rates):
+        rule = AcceleGrad(4.0 * rate)
+        state = rule.update(state, gradient(rule.query(state)))
+        expected.append(rule.query(state))
+    np.testing.assert_allclose(found, np.array(expected), rtol=0, atol=1e-12)
+
+
+# -- shards --------------------------------------------------------------------------------------
+
+SHARDED = """
+import jax, jax.numpy as jnp, numpy as np, optax
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
+from accelegrad.optax import accelegrad, eval_params, unixgrad
+
+jax.config.update("jax_enable_x64", True)
+rng = np.random.default_rng(3)
+start = {"w": rng.standard_normal((2, 8, 3)), "b": rng.standard_normal(16)}
+target = {"w": rng.standard_normal((2, 8, 3)), "b": rng.standard_normal(16)}
+specs = {"w": PartitionSpec(None, "x"), "b": PartitionSpec("x")}
+mesh = jax.make_mesh((8,), ("x",), axis_types=(AxisType.Explicit,))
+box = optax.projections.projection_non_negative
+OPTIMIZERS = [accelegrad(), accelegrad(diagonal=False, projection=box), unixgrad(diameter=4.0)]
+
+def walk(optimizer, params, goal):
+    def step(params, state):
+        grads = jax.tree.map(lambda x, a: x - a, params, goal)
+        updates, state = optimizer.update(grads, state, params)
+        return optax.apply_updates(params, updates), state
+
+    state = optimizer.init(params)
+    before = jax.tree.map(jax.typeof, state)
+    step = jax.jit(step, donate_argnums=(0, 1))
+    for _ in range(30):
+        params, state = step(params, state)
+    assert jax.tree.map(jax.typeof, state) == before, "the types or shards of the state changed"
+    return params, eval_params(state, params)
+
+def on(mesh, tree, dtype=np.float64):
+    put = lambda x, spec: jax.device_put(x.astype(dtype), NamedSharding(mesh, spec))
+    return jax.tree.map(put, tree, specs)
+
+for optimizer in OPTIMIZERS:
+    whole = walk(optimizer, jax.tree.map(jnp.asarray, start), jax.tree.map(jnp.asarray, target))
+    with jax.set_mesh(mesh):
+        parts = walk(optimizer, on(mesh, start), on(mesh, target))
+        assert parts[0]["b"].sharding.spec == PartitionSpec("x"), parts[0]["b"].sharding
+        assert len(parts[1]["w"].addressable_shards) == 8
+    for one, other in zip(jax.tree.leaves(whole), jax.tree.leaves(parts), strict=True):
+        np.testing.assert_allclose(np.asarray(one), np.asarray(other), rtol=0, atol=1e-12)
+
+with jax.set_mesh(mesh):  # without jit, and of few bits
+    params = on(mesh, start, np.float16)
+    state = accelegrad().init(params)
+    _, following = accelegrad().update(params, state, params)
+    assert jax.tree.map(jax.typeof, state) == jax.tree.map(jax.typeof, following)
+print("equal on", len(jax.devices()), "devices")
+"""
+
+
+def test_shards_take_the_same_steps_and_stay_where_they_are():
+    flags = "--xla_force_host_platform_device_count=8"
+    assert run_python(SHARDED, XLA_FLAGS=flags) == "equal on 8 devices"

@@ -1,0 +1,170 @@
+"""AcceleGrad without tuning: the formulas, scales, noise, and solvers from elsewhere."""
+
+import numpy as np
+import pytest
+from scipy.optimize import lsq_linear
+
+from accelegrad.problems.sets import Simplex
+from accelegrad.rules import UntunedAcceleGrad
+from reference.untuned import untuned_accelegrad
+from toys import LeastSquares
+
+
+def least_squares(noise=0.0, seed=0):
+    """Return a gradient with noise that depends on the number of the call alone, and a start."""
+    fun = LeastSquares.random(60, 12, seed)
+    rng = np.random.default_rng(seed + 7)
+
+    def gradient(x):
+        return fun(x)[1] + noise * rng.standard_normal(x.size)
+
+    return gradient, np.random.default_rng(seed + 100).standard_normal(12)
+
+
+def states_of(rule, gradient, x0, steps):
+    states = [rule.init(x0)]
+    for _ in range(steps):
+        states.append(rule.update(states[-1], gradient(rule.query(states[-1]))))
+    return states
+
+
+def soft(x, step):
+    return np.sign(x) * np.maximum(np.abs(x) - 0.05 * step, 0.0)
+
+
+def box(x):
+    return np.clip(x, -0.5, 0.7)
+
+
+FORMS = {
+    "plain": {},
+    "one step for all": {"diagonal": False},
+    "a radius": {"first_radius": 0.03},
+    "half steps": {"rate": 0.5},
+    "box": {"project": box},
+    "prox": {"prox": soft},
+    "prox and box": {"prox": soft, "project": box, "diagonal": False},
+}
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.3])
+@pytest.mark.parametrize("form", FORMS)
+def test_steps_are_those_of_the_transcription(form, noise):
+    options, x0 = dict(FORMS[form]), box(least_squares()[1])
+    steps = 120
+    states = states_of(UntunedAcceleGrad(**options), least_squares(noise)[0], x0, steps)
+    if "first_radius" in options:
+        options["r0"] = options.pop("first_radius")
+    expected = untuned_accelegrad(least_squares(noise)[0], x0, steps, **options)
+    rule = UntunedAcceleGrad()
+    for t in range(steps):
+        same = {"rtol": 1e-7, "atol": 1e-9, "err_msg": f"at step {t}"}
+        np.testing.assert_allclose(states[t].query_point, expected.x[t], **same)
+        np.testing.assert_allclose(states[t].mirror_point, expected.z[t], **same)
+        np.testing.assert_allclose(rule.output(states[t + 1]), expected.output[t], **same)
+        assert states[t].radius == pytest.approx(expected.r[t], rel=1e-7)
+    assert states[-1].averaged == max(0, steps - expected.settled)
+    if noise and form in ("plain", "one step for all", "a radius", "prox"):
+        assert expected.settled < steps  # or the average would not be tested
+
+
+def test_radius_stays_below_twice_the_distance_in_the_metric():
+    """With a metric that stands still, exact gradients prove the bound: one step for all is so."""
+    for seed in range(10):
+        fun = LeastSquares.random(60, 12, seed)
+        x0 = np.random.default_rng(seed).standard_normal(12)
+        solution = np.linalg.lstsq(fun.A, fun.b, rcond=None)[0]
+        rule = UntunedAcceleGrad(diagonal=False)
+        states = states_of(rule, lambda x, fun=fun: fun(x)[1], x0, 300)
+        distance = np.linalg.norm(x0 - solution)
+        assert 0.1 * distance < states[-1].radius <= 2 * distance * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("diagonal", [True, False])
+def test_scaling_the_function_changes_nothing(diagonal):
+    gradient, x0 = least_squares(0.3)
+    small, _ = least_squares(0.3)
+    rule = UntunedAcceleGrad(diagonal=diagonal)
+    states = states_of(rule, gradient, x0, 100)
+    others = states_of(rule, lambda x: 2.0**-40 * small(x), x0, 100)
+    np.testing.assert_allclose(
+        rule.output(others[-1]), rule.output(states[-1]), rtol=1e-9, atol=1e-12
+    )
+
+
+def test_noise_limits_acceleration_and_its_absence_does_not():
+    rule, weights = UntunedAcceleGrad(), {}
+    for noise in (0.0, 0.3, 30.0):
+        gradient, x0 = least_squares(noise)
+        weights[noise] = rule.acceleration(states_of(rule, gradient, x0, 400)[-1])
+    assert weights[0.0] == pytest.approx(401 / 4)
+    assert 4 < weights[0.3] < 60
+    assert weights[30.0] < 0.5 * weights[0.3]
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
+def test_it_finds_a_minimiser_at_any_distance(scale):
+    fun = LeastSquares.random(60, 12, 3)
+    solution = scale * np.linalg.lstsq(fun.A, fun.b, rcond=None)[0]
+
+    def gradient(x):
+        return fun.A.T @ (fun.A @ (x - solution))
+
+    rule = UntunedAcceleGrad()
+    states = states_of(rule, gradient, np.zeros(12), 600)
+    error = fun.A @ (rule.output(states[-1]) - solution)
+    start = fun.A @ solution
+    assert error @ error < 1e-6 * (start @ start)
+
+
+def test_it_agrees_with_a_solver_of_bounded_least_squares():
+    fun = LeastSquares.random(60, 12, 5)
+    found = lsq_linear(fun.A, fun.b, (-0.5, 0.7), tol=1e-12)
+    assert (np.abs(found.active_mask) == 1).any()
+    rule = UntunedAcceleGrad(project=box)
+    states = states_of(rule, lambda x: fun(x)[1], np.zeros(12), 1000)
+    x = rule.output(states[-1])
+    assert ((x >= -0.5) & (x <= 0.7)).all()
+    least, start = fun(found.x)[0], fun(np.zeros(12))[0]
+    assert fun(x)[0] - least < 1e-5 * (start - least)
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.2, 1.0])
+def test_a_set_that_stops_steps_does_not_make_the_radius_run_away(noise):
+    """Of the steps' sum, which the evidence is held against, a set leaves little."""
+    fun, x0 = LeastSquares.random(60, 12, 2), np.full(12, 1 / 12)
+    rng, simplex = np.random.default_rng(0), Simplex(1.0)
+    rule = UntunedAcceleGrad(diagonal=False, project=simplex.project)
+    gradients = states_of(rule, lambda x: fun(x)[1] + noise * rng.standard_normal(12), x0, 500)
+    x = rule.output(gradients[-1])
+    assert x.min() >= 0
+    assert x.sum() == pytest.approx(1)
+    assert gradients[-1].radius < 2 * 2**0.5  # twice the simplex's diameter
+
+
+def test_noise_is_averaged_out():
+    """The error of the average is a small part of the last point's."""
+    gradient, x0 = least_squares(3.0)
+    fun = LeastSquares.random(60, 12, 0)
+    least = fun(np.linalg.lstsq(fun.A, fun.b, rcond=None)[0])[0]
+    rule = UntunedAcceleGrad()
+    last = states_of(rule, gradient, x0, 3000)[-1]
+    average, point = fun(rule.output(last))[0] - least, fun(rule.last(last))[0] - least
+    assert average < 0.3 * point
+    assert average < 0.02 * (fun(x0)[0] - least)
+
+
+def test_zero_gradients_move_nothing():
+    rule = UntunedAcceleGrad()
+    states = states_of(rule, np.zeros_like, np.arange(3.0), 5)
+    np.testing.assert_array_equal(rule.output(states[-1]), np.arange(3.0))
+    halted = states_of(rule, lambda x: np.array([1.0, 0.0]) * x, np.ones(2), 200)
+    assert rule.output(halted[-1])[1] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("options", "name"), [({"first_radius": -1.0}, "first_radius"), ({"rate": -1.0}, "rate")]
+)
+def test_bad_options_are_refused(options, name):
+    with pytest.raises(ValueError, match=name):
+        UntunedAcceleGrad(**options)

@@ -1,0 +1,221 @@
+"""What the ranks of the distributed tests do: one process each, started by test_distributed.py.
+
+Usage: ranks.py FOLDER RANK RANKS CHECK ...
+"""
+
+import sys
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch.distributed.checkpoint import load, save
+from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.optim import ZeroRedundancyOptimizer
+from torch.distributed.tensor import DTensor
+from torch.nn.parallel import DistributedDataParallel
+
+from accelegrad.torch import AcceleGrad, AdaGradNorm, UniXGrad
+
+ROWS, STEPS = 40, 30
+
+
+class Additive(torch.nn.Sequential):
+    """The sum of its layers, so that the loss is convex in the parameters."""
+
+    def forward(self, data):
+        return sum(layer(data) for layer in self)
+
+
+def problem():
+    """Return a model at zero and its data, the same on every rank.
+
+    From zero on, and with batches that differ, rounding stays rounding: a radius that starts at
+    1e-6 would see that of other starts as 1e-10 of its distances, and the share of noise in exact
+    gradients is nothing but rounding.
+    """
+    torch.manual_seed(0)
+    model = Additive(torch.nn.Linear(5, 7), torch.nn.Linear(5, 7)).double()
+    with torch.no_grad():
+        for param in model.parameters():
+            param.zero_()
+    return (
+        model,
+        torch.randn(ROWS, 5, dtype=torch.float64),
+        torch.randn(ROWS, 7, dtype=torch.float64),
+    )
+
+
+def loss_of(model, data, target):
+    return (model(data) - target).square().mean()
+
+
+def share(rows):
+    """This rank's part of a batch."""
+    return rows.chunk(dist.get_world_size())[dist.get_rank()]
+
+
+def close(found, expected):
+    for a, b in zip(found, expected, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12)
+
+
+def whole(tensor):
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+
+
+def values(model):
+    return [whole(param.detach()).clone() for param in model.parameters()]
+
+
+def steps(model, optimizer, data, target, *, first=0, last=STEPS, own=share):
+    for t in range(first, last):
+        rows = own(torch.arange(8 * t, 8 * t + 8) % ROWS)
+
+        def closure(rows=rows):
+            optimizer.zero_grad()
+            loss = loss_of(model, data[rows], target[rows])
+            loss.backward()
+            return loss
+
+        optimizer.step(closure)
+
+
+def in_one_process(kind, options):
+    """Return the points for training and evaluation of a run without ranks."""
+    model, data, target = problem()
+    optimizer = kind(model.parameters(), **options)
+    steps(model, optimizer, data, target, own=lambda rows: rows)
+    trained = values(model)
+    optimizer.eval()
+    return trained, values(model), optimizer.radius
+
+
+OPTIONS = [
+    (AcceleGrad, {}),
+    (AcceleGrad, {"diameter": 3.0}),
+    (AcceleGrad, {"diameter": 3.0, "projection": lambda x: x.clamp(-0.3, 0.3)}),
+    (AcceleGrad, {"diameter": 3.0, "foreach": False, "capturable": True}),
+    (AdaGradNorm, {}),
+    (UniXGrad, {}),
+]
+
+
+def check_ddp(folder):
+    for kind, options in OPTIONS:
+        trained, evaluated, radius = in_one_process(kind, options)
+        model, data, target = problem()
+        wrapped = DistributedDataParallel(model)
+        optimizer = kind(wrapped.parameters(), **options)
+        steps(wrapped, optimizer, data, target)
+        close(values(model), trained)
+        with optimizer.evaluating():
+            close(values(model), evaluated)
+        assert abs(optimizer.radius / radius - 1) < 1e-12
+
+
+def sharded_model():
+    model, data, target = problem()
+    for layer in model:
+        fully_shard(layer)
+    return fully_shard(model), data, target
+
+
+def check_fsdp(folder):
+    for kind, options in OPTIONS:
+        trained, evaluated, radius = in_one_process(kind, options)
+        model, data, target = sharded_model()
+        optimizer = kind(model.parameters(), **options)
+        steps(model, optimizer, data, target)
+        close(values(model), trained)
+        assert abs(optimizer.radius / radius - 1) < 1e-12  # not of this rank's part alone
+        for param in model.parameters():
+            for state in optimizer.state[param].values():
+                assert isinstance(state, DTensor)
+                assert state.placements == param.placements
+        with optimizer.evaluating():
+            close(values(model), evaluated)
+            evaluated_loss = loss_of(model, data, target).item()
+            model.reshard()
+        close(values(model), trained)
+        plain, _, _ = problem()
+        with torch.no_grad():
+            for param, value in zip(plain.parameters(), evaluated, strict=True):
+                param.copy_(value)
+        assert abs(loss_of(plain, data, target).item() - evaluated_loss) < 1e-12
+
+
+def check_zero(folder):
+    """But for UniXGrad: after its look ahead the ranks would not know each other's parameters."""
+    for kind, options in OPTIONS[:-1]:
+        trained, evaluated, radius = in_one_process(kind, options)
+        model, data, target = problem()
+        wrapped = DistributedDataParallel(model)
+        optimizer = ZeroRedundancyOptimizer(
+            wrapped.parameters(), optimizer_class=kind, sharded=True, **options
+        )
+        steps(wrapped, optimizer, data, target)
+        close(values(model), trained)
+        assert abs(optimizer.optim.radius / radius - 1) < 1e-12
+        optimizer.optim.eval()
+        optimizer.zero_grad()
+        optimizer.step()  # without gradients it only tells all ranks the parameters of each
+        close(values(model), evaluated)
+        optimizer.optim.train()
+        optimizer.step()
+        close(values(model), trained)
+
+
+def check_interrupted(folder):
+    """A run that ends abruptly after a checkpoint; check_resumed goes on with it."""
+    model, data, target = sharded_model()
+    optimizer = AcceleGrad(model.parameters())
+    steps(model, optimizer, data, target, last=10)
+    state = dict(zip(("model", "optimizer"), get_state_dict(model, optimizer), strict=True))
+    save(state, checkpoint_id=folder / "checkpoint")
+    steps(model, optimizer, data, target, first=10, last=12)
+    sys.stdout.flush()
+    import os
+    import signal
+
+    dist.barrier()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def check_resumed(folder):
+    model, data, target = sharded_model()
+    with torch.no_grad():
+        for param in model.parameters():
+            param.add_(1.0)  # what is loaded counts, not what a new model happens to hold
+    optimizer = AcceleGrad(model.parameters())
+    state = dict(zip(("model", "optimizer"), get_state_dict(model, optimizer), strict=True))
+    load(state, checkpoint_id=folder / "checkpoint")
+    set_state_dict(
+        model, optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"]
+    )
+    assert optimizer.iteration == 10
+    steps(model, optimizer, data, target, first=10)
+    trained, evaluated, _ = in_one_process(AcceleGrad, {})
+    close(values(model), trained)
+    optimizer.eval()
+    close(values(model), evaluated)
+
+
+def main():
+    folder, rank, ranks, checks = (
+        Path(sys.argv[1]),
+        int(sys.argv[2]),
+        int(sys.argv[3]),
+        sys.argv[4:],
+    )
+    torch.set_num_threads(1)
+    store = dist.FileStore(str(folder / f"store-{ranks}-{checks[0]}"), ranks)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=ranks)
+    for check in checks:
+        globals()[f"check_{check}"](folder)
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

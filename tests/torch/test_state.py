@@ -1,0 +1,569 @@
+"""The two modes, what is saved, odd gradients and parameters, and what torch users expect."""
+
+import copy
+import io
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import Parameter
+
+import accelegrad as ag
+from accelegrad.torch import AcceleGrad, AdaGradNorm, UDoG, UniXGrad, minimize, recalibrate
+
+KINDS = [AcceleGrad, AdaGradNorm, UniXGrad]
+
+
+class Additive(torch.nn.Sequential):
+    """The sum of its layers: a loss that is convex in the predictions is so in the parameters."""
+
+    def forward(self, data):
+        return sum(layer(data) for layer in self)
+
+
+class Run:
+    """A linear model with an optimizer, on noisy batches that depend on the step alone."""
+
+    def __init__(self, kind=AcceleGrad, dtype=torch.float64, **options):
+        torch.manual_seed(5)
+        self.model = Additive(torch.nn.Linear(6, 1), torch.nn.Linear(6, 1)).to(dtype)
+        self.data = torch.randn(64, 6).to(dtype)
+        self.target = self.data[:, :1] - self.data[:, 1:2]
+        self.optimizer = kind(self.model.parameters(), **options)
+        self.steps = 0
+
+    def loss(self, rows=slice(None)):
+        return (self.model(self.data[rows]) - self.target[rows]).square().mean()
+
+    def step(self, count=1):
+        for _ in range(count):
+            rows = torch.arange(8 * self.steps, 8 * self.steps + 8) % 64
+            self.steps += 1
+
+            def closure(rows=rows):
+                self.optimizer.zero_grad()
+                loss = self.loss(rows)
+                loss.backward()
+                return loss
+
+            self.optimizer.step(closure)
+
+    def values(self):
+        return torch.cat([p.detach().flatten() for p in self.model.parameters()])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_looking_at_the_average_changes_nothing(kind, dtype):
+    watched, alone = Run(kind, dtype, diameter=2.0), Run(kind, dtype, diameter=2.0)
+    for _ in range(30):
+        alone.step()
+        watched.step()
+        before = watched.values()
+        with watched.optimizer.evaluating():
+            watched.optimizer.eval()  # again: nothing
+            with watched.optimizer.evaluating():
+                evaluated = watched.values()
+            assert torch.equal(watched.values(), evaluated)
+        watched.optimizer.train()
+        assert torch.equal(watched.values(), before)
+    assert torch.equal(watched.values(), alone.values())
+    assert not torch.equal(evaluated, before)
+
+
+def test_an_error_inside_the_block_leaves_the_training_point():
+    run = Run(diameter=2.0)
+    run.step(5)
+    before = run.values()
+    with pytest.raises(KeyError), run.optimizer.evaluating():
+        raise KeyError
+    assert torch.equal(run.values(), before)
+    assert run.optimizer.training
+
+
+def test_steps_in_evaluation_mode():
+    run = Run(diameter=2.0)
+    run.step(3)
+    run.optimizer.eval()
+    before = run.values()
+    with pytest.raises(
+        RuntimeError, match=r"Call the optimizer's train\(\) before the forward pass"
+    ):
+        run.step()
+    for param in run.model.parameters():
+        param.grad = torch.zeros_like(param)
+    run.optimizer.step()
+    run.optimizer.zero_grad()
+    run.optimizer.step()
+    assert torch.equal(run.values(), before)
+    assert run.optimizer.iteration == 3
+
+
+def test_the_step_that_sets_up_state_does_not_count():
+    run = Run()
+    for group in run.optimizer.param_groups:
+        group["lr"] = 0.0
+    for param in run.model.parameters():
+        param.grad = torch.zeros_like(param)
+    run.optimizer.step()
+    assert run.optimizer.state
+    assert run.optimizer.iteration == 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("mode", ["train", "eval"])
+def test_saved_and_loaded(kind, dtype, mode):
+    run, loaded = Run(kind, dtype), Run(kind, dtype)
+    run.step(30)
+    getattr(run.optimizer, mode)()
+    saved = io.BytesIO()
+    torch.save({"model": run.model.state_dict(), "optimizer": run.optimizer.state_dict()}, saved)
+    saved.seek(0)
+    state = torch.load(saved, weights_only=True)
+    loaded.model.load_state_dict(state["model"])
+    loaded.optimizer.load_state_dict(state["optimizer"])
+    loaded.steps = run.steps
+    assert loaded.optimizer.training == (mode == "train")
+    for each in (run, loaded):
+        each.optimizer.train()
+        each.step(30)
+    assert torch.equal(run.values(), loaded.values())
+    for each in (run, loaded):
+        each.optimizer.eval()
+    assert torch.equal(run.values(), loaded.values())
+    for states in loaded.optimizer.state.values():
+        wanted = torch.float64 if dtype == torch.float64 else torch.float32
+        assert {tensor.dtype for tensor in states.values()} == {wanted}
+    assert loaded.optimizer.param_groups[0]["iteration"].dtype == torch.float64
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_copies_and_pickles_go_on_alike(kind):
+    run = Run(kind)
+    run.step(20)
+    twins = [copy.deepcopy(run), pickle.loads(pickle.dumps(run))]
+    for each in (run, *twins):
+        each.step(20)
+        assert each.optimizer.iteration == 40
+        assert torch.equal(each.values(), run.values())
+
+
+def test_functions_are_not_saved_and_kept_on_loading():
+    run, loaded = (Run(diameter=2.0, projection=lambda x: x.clamp(-0.1, 0.1)) for _ in range(2))
+    run.step(3)
+    state = run.optimizer.state_dict()
+    assert "projection" not in state["param_groups"][0]
+    loaded.optimizer.load_state_dict(state)
+    assert callable(loaded.optimizer.param_groups[0]["projection"])
+    assert state["param_groups"][0]["penalty"] is None
+
+
+def test_half_precision_is_as_good_as_its_points():
+    """x is kept in float32: steps below the resolution of bfloat16 are not lost."""
+    run = Run(dtype=torch.bfloat16)
+    before = run.loss().item()
+    run.step(300)
+    with run.optimizer.evaluating():
+        assert run.loss().item() < 0.05 * before
+    exact = Run(dtype=torch.float32, diameter=2.0)
+    coarse = Run(dtype=torch.bfloat16, diameter=2.0)
+    exact.step(50)
+    coarse.step(50)
+    assert torch.allclose(exact.values(), coarse.values().float(), atol=0.05)
+
+
+# -- memory ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        (AcceleGrad, {}),
+        (AcceleGrad, {"diagonal": False}),
+        (AcceleGrad, {"diameter": 2.0}),
+        (AcceleGrad, {"diameter": 2.0, "diagonal": True}),
+        (AcceleGrad, {"diameter": 2.0, "projection": "ball"}),
+        (AdaGradNorm, {}),
+        (UniXGrad, {"diameter": 2.0}),
+        (UDoG, {}),
+    ],
+)
+def test_three_tensors_at_most_allocated_once(kind, options):
+    run = Run(kind, **options)
+    run.step()
+    places = {}
+    for param in run.model.parameters():
+        state = run.optimizer.state[param]
+        assert len(state) <= 3
+        places[param] = [tensor.data_ptr() for tensor in state.values()]
+    own = [param.data_ptr() for param in run.model.parameters()]
+    run.step(80)
+    for param, before in places.items():
+        assert [tensor.data_ptr() for tensor in run.optimizer.state[param].values()] == before
+    assert [param.data_ptr() for param in run.model.parameters()] == own
+
+
+# -- gradients -------------------------------------------------------------------------------------
+
+
+def test_accumulated_gradients_are_sums():
+    whole, parts = Run(diameter=2.0), Run(diameter=2.0)
+    for _ in range(10):
+        whole.optimizer.zero_grad()
+        whole.loss().backward()
+        whole.optimizer.step()
+        parts.optimizer.zero_grad()
+        for rows in (slice(0, 32), slice(32, 64)):
+            (parts.loss(rows) / 2).backward()
+        parts.optimizer.step()
+    torch.testing.assert_close(whole.values(), parts.values(), rtol=1e-12, atol=1e-12)
+
+
+def test_frozen_and_late_parameters():
+    run = Run(diameter=2.0)
+    first, second = run.model
+    second.requires_grad_(False)
+    stays = second.weight.detach().clone()
+    run.step(5)
+    assert torch.equal(second.weight.detach(), stays)
+    assert second.weight not in run.optimizer.state
+    with run.optimizer.evaluating():
+        assert torch.equal(second.weight.detach(), stays)
+    second.requires_grad_(True)
+    first.requires_grad_(False)
+    held = first.weight.detach().clone()
+    run.step(5)
+    assert torch.equal(first.weight.detach(), held)
+    assert not torch.equal(second.weight.detach(), stays)
+    assert run.optimizer.iteration == 10
+
+
+def test_a_late_group():
+    run = Run(diameter=2.0)
+    run.step(3)
+    extra = Parameter(torch.ones(2, dtype=torch.float64))
+    run.optimizer.add_param_group({"params": [extra], "lr": 0.5, "diameter": 1.0})
+    extra.grad = torch.ones_like(extra)
+    run.optimizer.step()
+    assert (extra < 1).all()
+    with pytest.raises(ValueError, match="diameter must be a finite number > 0"):
+        run.optimizer.add_param_group({"params": [Parameter(torch.ones(2))], "diameter": -1.0})
+    with pytest.raises(ValueError, match="'auto' for all parameter groups or for none"):
+        run.optimizer.add_param_group({"params": [Parameter(torch.ones(2))], "diameter": "auto"})
+    assert len(run.optimizer.param_groups) == 2
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_steps_without_finite_gradients_are_skipped(kind, bad):
+    run = Run(kind)
+    run.step(5)
+    before, state = run.values(), copy.deepcopy(run.optimizer.state_dict())
+    scale = torch.ones((), dtype=torch.float64)
+
+    def closure():
+        run.optimizer.zero_grad()
+        loss = run.loss() * scale * bad
+        loss.backward()
+        return loss
+
+    with pytest.warns(RuntimeWarning, match="not finite, and this step is skipped"):
+        assert not np.isfinite(run.optimizer.step(closure).item())
+    assert torch.equal(run.values(), before)
+    after = run.optimizer.state_dict()
+    for i, tensors in state["state"].items():
+        for name, tensor in tensors.items():
+            assert torch.equal(after["state"][i][name], tensor)
+    run.step(5)
+    assert run.optimizer.iteration == 10
+    assert torch.isfinite(run.values()).all()
+
+
+def test_grad_scaler_skips_overflows():
+    run = Run(dtype=torch.float32, diameter=2.0)
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+    for i in range(4):
+        run.optimizer.zero_grad()
+        loss = scaler.scale(run.loss()) * (float("inf") if i == 2 else 1.0)
+        loss.backward()
+        scaler.step(run.optimizer)
+        scaler.update()
+    assert run.optimizer.iteration == 3
+    plain = Run(dtype=torch.float32, diameter=2.0)
+    for _ in range(3):
+        plain.optimizer.zero_grad()
+        plain.loss().backward()
+        plain.optimizer.step()
+    torch.testing.assert_close(run.values(), plain.values())
+
+
+def test_embeddings_with_sparse_gradients():
+    ends = []
+    for sparse in (True, False):
+        torch.manual_seed(2)
+        table = torch.nn.Embedding(20, 3, sparse=sparse)
+        optimizer = AcceleGrad(table.parameters(), weight_decay=0.01)
+        for i in range(30):
+            optimizer.zero_grad()
+            (table(torch.tensor([i % 20, (3 * i) % 20])) - 1).square().sum().backward()
+            optimizer.step()
+        ends.append(table.weight.detach())
+    torch.testing.assert_close(*ends)
+
+
+# -- autograd and compilation ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "options", [{"diameter": 2.0}, {"diameter": 2.0, "diagonal": True}, {}, {"diagonal": False}]
+)
+def test_autograd_goes_through_steps(options):
+    """The slope of a point after three steps with respect to the first gradient and lr."""
+    start = torch.tensor([1.0, -2.0, 0.5], dtype=torch.float64)
+
+    def end(gradient, lr):
+        x = start.clone().requires_grad_().clone()
+        optimizer = AcceleGrad([x], lr=lr, differentiable=True, **options)
+        for factor in (1.0, 0.7, -0.4):
+            x.grad = factor * gradient
+            optimizer.step()
+        return x
+
+    given = torch.tensor([0.3, -0.1, 0.2], dtype=torch.float64, requires_grad=True)
+    lr = torch.tensor(0.5, dtype=torch.float64, requires_grad=True)
+    if "diameter" in options:
+        assert torch.autograd.gradcheck(end, (given, lr))
+    else:  # steps of 1e-6 are below what finite differences of x see
+        slopes = torch.autograd.grad(end(given, lr).sum(), (given, lr))
+        assert all(torch.isfinite(slope).all() for slope in slopes)
+    plain = Parameter(start.clone())
+    optimizer = AcceleGrad([plain], lr=0.5, **options)
+    for factor in (1.0, 0.7, -0.4):
+        plain.grad = factor * given.detach()
+        optimizer.step()
+    torch.testing.assert_close(end(given, lr).detach(), plain.detach(), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_compiled_step_is_compiled_once():
+    from torch._dynamo.testing import CompileCounter
+
+    for options in ({"diameter": 2.0}, {}):
+        torch.compiler.reset()
+        eager, compiled = Run(**options), Run(**options)
+        counter = CompileCounter()
+        step = torch.compile(compiled.optimizer.step, backend=counter)
+        counts = []
+        for i in range(40):
+            for run, do in ((eager, eager.optimizer.step), (compiled, step)):
+                run.optimizer.param_groups[0]["lr"] = 1.0 - 0.01 * i
+                run.optimizer.zero_grad()
+                run.loss(slice(i, i + 8)).backward()
+                do()
+            counts.append(counter.frame_count)
+        assert counts[-1] == counts[2]  # as numbers change, nothing is compiled again
+        torch.testing.assert_close(eager.values(), compiled.values(), rtol=1e-9, atol=1e-9)
+    torch.compiler.reset()
+
+
+# -- what is refused -------------------------------------------------------------------------------
+
+
+def test_state_of_another_model_or_optimizer_is_refused():
+    run = Run(diameter=2.0)
+    run.step(2)
+    before = copy.deepcopy(run.optimizer.state_dict())
+    other = Additive(torch.nn.Linear(5, 1), torch.nn.Linear(5, 1))
+    of_other = AcceleGrad(other.parameters(), diameter=2.0)
+    other(torch.ones(2, 5)).sum().backward()
+    of_other.step()
+    with pytest.raises(ValueError, match=r"another model: average has shape \(1, 5\)"):
+        run.optimizer.load_state_dict(of_other.state_dict())
+    with pytest.raises(ValueError, match=r"doesn't match the size"):
+        run.optimizer.load_state_dict(AcceleGrad([Parameter(torch.ones(2))]).state_dict())
+    adam = torch.optim.Adam(run.model.parameters())
+    run.loss().backward()
+    adam.step()
+    with pytest.raises(ValueError, match="not one of AcceleGrad"):
+        run.optimizer.load_state_dict(adam.state_dict())
+    after = run.optimizer.state_dict()
+    assert after["param_groups"] == before["param_groups"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"diameter": -1.0}, "diameter must be a finite number > 0, but it is -1.0"),
+        ({"diameter": 1e200}, "diameter must be between"),
+        ({"diameter": "car"}, "diameter must be a finite number"),
+        ({"projection": "bal", "diameter": 1.0}, "did you mean 'ball'"),
+        ({"projection": 3}, "projection must be None, 'ball'"),
+        ({"penalty": 3}, "penalty must be None, a function"),
+        ({"projection": "ball"}, "needs the ball's diameter"),
+        ({"projection": "simplex", "diagonal": True}, "do not go together"),
+        ({"gradient_bound": 1.0}, "gradient_bound needs a diameter"),
+        ({"diagonal": "yes"}, "diagonal must be True, False or 'auto'"),
+        ({"foreach": True, "differentiable": True}, "cannot both be True"),
+    ],
+)
+def test_wrong_options(options, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        AcceleGrad([Parameter(torch.ones(2))], **options)
+
+
+def test_other_refusals():
+    with pytest.raises(ValueError, match="empty parameter list"):
+        AcceleGrad([])
+    param = Parameter(torch.ones(2))
+    param.grad = torch.ones(2)
+    with pytest.raises(TypeError, match="needs a closure, which it calls twice"):
+        UniXGrad([param]).step()
+    with pytest.raises(TypeError, match="UDoG takes no diameter"):
+        UDoG([Parameter(torch.ones(2))], diameter=1.0)
+
+
+# -- constraints -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [AcceleGrad, AdaGradNorm, UniXGrad])
+@pytest.mark.parametrize("diameter", ["auto", 2.0])
+def test_every_point_is_in_the_set(kind, diameter):
+    torch.manual_seed(3)
+    weights = Parameter(torch.full((3, 4), 0.25, dtype=torch.float64))
+    free = Parameter(torch.zeros(3, dtype=torch.float64))
+    goal = torch.randn(3, 4, dtype=torch.float64)
+    groups = [{"params": [weights], "projection": "simplex"}, {"params": [free]}]
+    optimizer = kind(groups, diameter=diameter)
+
+    def closure():
+        optimizer.zero_grad()
+        loss = (weights - goal + free[:, None]).square().sum()
+        loss.backward()
+        return loss
+
+    before = closure().item()
+    for _ in range(200):
+        optimizer.step(closure)
+        for _ in range(2):
+            assert weights.min() >= 0
+            torch.testing.assert_close(weights.detach().sum(-1), torch.ones(3, dtype=torch.float64))
+            optimizer.eval()
+        optimizer.train()
+    optimizer.eval()
+    assert closure().item() < before
+    exact = minimize(
+        lambda: (weights - goal + free[:, None]).square().sum(), [weights, free], max_iter=5
+    )
+    assert exact.fun <= before
+
+
+def test_a_penalty_makes_zeros():
+    torch.manual_seed(0)
+    x = Parameter(torch.zeros(6, dtype=torch.float64))
+    goal = torch.tensor([3.0, 0.05, -2.0, 0.01, 0.0, 1.0], dtype=torch.float64)
+    shrunk = goal.sign() * (goal.abs() - 0.1).clamp(min=0)
+    for penalty in (ag.L1(0.1), lambda v, step: v.sign() * (v.abs() - 0.1 * step).clamp(min=0)):
+        for diameter in ("auto", 6.0):
+            with torch.no_grad():
+                x.zero_()
+            optimizer = AcceleGrad([x], penalty=penalty, diameter=diameter)
+            for _ in range(400):
+                x.grad = x.detach() - goal
+                optimizer.step()
+            optimizer.eval()
+            torch.testing.assert_close(x.detach(), shrunk, rtol=0, atol=2e-2)
+
+
+# -- BatchNorm, minimize, imports ------------------------------------------------------------------
+
+
+def test_recalibrated_statistics_are_those_of_the_average():
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(
+        torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4), torch.nn.Linear(4, 1)
+    )
+    data = torch.randn(40, 3)
+    optimizer = AcceleGrad(model.parameters(), diameter=2.0)
+    for _ in range(20):
+        optimizer.zero_grad()
+        model(data).square().mean().backward()
+        optimizer.step()
+    optimizer.recalibrate(model, [data])
+    assert optimizer.training
+    assert model.training
+    with optimizer.evaluating(), torch.no_grad():
+        expected = model[0](data)
+        kept = model[1].running_mean.clone()
+        recalibrate(model, [(data, None)])
+    torch.testing.assert_close(kept, expected.mean(0))
+    torch.testing.assert_close(model[1].running_mean, kept)
+    torch.testing.assert_close(model[1].running_var, expected.var(0))
+
+
+def test_minimize_certifies_a_torch_function(tmp_path):
+    torch.manual_seed(1)
+    data, labels = (
+        torch.randn(50, 3, dtype=torch.float64),
+        torch.sign(torch.randn(50, dtype=torch.float64)),
+    )
+    model = torch.nn.Linear(3, 1).double()
+
+    def loss():
+        margins = labels * model(data).squeeze(-1)
+        penalty = sum(p.square().sum() for p in model.parameters())
+        return torch.nn.functional.softplus(-margins).mean() + 0.05 * penalty
+
+    def with_backward():
+        model.zero_grad()
+        value = loss()
+        value.backward()
+        return value
+
+    ends = []
+    for function in (loss, with_backward):
+        with torch.no_grad():
+            for param in model.parameters():
+                param.zero_()
+        result = minimize(function, model.parameters(), tol=1e-8, max_iter=2000)
+        assert result.success, result.message
+        assert result.gap <= 1e-8
+        assert loss().item() == pytest.approx(result.fun, abs=1e-15)
+        ends.append(result.x)
+    np.testing.assert_array_equal(*ends)
+    weight = Parameter(torch.zeros(2, 2, dtype=torch.float64))
+    result = minimize(
+        lambda w: (w - 3).square().sum(), weight, tol=1e-6, checkpoint=tmp_path / "run"
+    )
+    assert result.success
+    torch.testing.assert_close(
+        weight.detach(), torch.full((2, 2), 3.0, dtype=torch.float64), atol=1e-3, rtol=0
+    )
+
+
+def test_minimize_refuses_what_it_cannot_certify():
+    with pytest.raises(
+        TypeError, match=r"must be float64 for a certified gap, but one is torch.float32"
+    ):
+        minimize(lambda x: x.sum(), Parameter(torch.ones(2)))
+    with pytest.raises(ValueError, match="leaves that require gradients"):
+        minimize(lambda x: x.sum(), torch.ones(2, dtype=torch.float64))
+    with pytest.raises(ValueError, match="params must have at least one tensor"):
+        minimize(lambda: None, [])
+    start = Parameter(torch.ones(2, dtype=torch.float64))
+    with pytest.raises(TypeError, match="tensor of one number"):
+        minimize(lambda x: x * 2, start)
+    assert torch.equal(start.detach(), torch.ones(2, dtype=torch.float64))
+
+
+def test_torch_is_loaded_by_its_door_alone():
+    code = "import sys, accelegrad; assert 'torch' not in sys.modules; accelegrad.AcceleGrad(1.0)"
+    subprocess.run([sys.executable, "-c", code + "; assert 'torch' not in sys.modules"], check=True)
+    code = "import sys; sys.modules['torch'] = None; import accelegrad.torch"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "pip install 'accelegrad[torch]'" in done.stderr

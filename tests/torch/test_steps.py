@@ -1,0 +1,277 @@
+"""The optimizers do the steps of the core's rules, however the vector is split into parameters."""
+
+import numpy as np
+import pytest
+import torch
+
+from accelegrad import rules
+from accelegrad.problems.penalties import L1
+from accelegrad.problems.sets import Ball, NonNegative, Simplex
+from accelegrad.rules.base import TwoPhaseRule
+from accelegrad.torch import AcceleGrad, AdaGradNorm, UDoG, UniXGrad
+
+STEPS = 300
+SIZE = 12
+rng = np.random.default_rng(16)
+MATRIX, TARGET = (
+    rng.standard_normal((40, SIZE)) * np.linspace(0.2, 2.0, SIZE),
+    rng.standard_normal(40),
+)
+START = rng.uniform(0.1, 1.0, SIZE)
+
+
+NOISE = rng.standard_normal((2 * STEPS, SIZE))
+
+
+def gradient(x, t):
+    """Of a smooth convex function, nearly with a kink per coordinate, with noise of the t-th call.
+
+    Without noise, what the untuned rule takes for its share in the gradients is rounding.
+    """
+    exact = MATRIX.T @ np.tanh(MATRIX @ x - TARGET) / 40 + 0.01 * np.tanh(50 * x)
+    return exact + 0.05 * NOISE[t]
+
+
+def soft(x, step):
+    """The proximal map of 0.05 ||.||_1, for arrays of either library."""
+    return x.sign() * (abs(x) - 0.05 * step).clip(min=0)
+
+
+def soft_numpy(x, step):
+    return np.sign(x) * np.maximum(abs(x) - 0.05 * step, 0)
+
+
+# -- ways to split a vector ------------------------------------------------------------------------
+
+SPLITS = {
+    "one": [[(12,)]],
+    "many": [[(2, 3), (), (5,), (0,)]],
+    "groups": [[(2, 3)], [(), (5,)]],
+}
+
+
+def split(vector, shapes):
+    sizes = [int(np.prod(shape)) for group in shapes for shape in group]
+    parts = iter(np.split(vector, np.cumsum(sizes)[:-1]))
+    return [[torch.tensor(next(parts)).reshape(shape) for shape in group] for group in shapes]
+
+
+def joined(groups):
+    return np.concatenate([p.detach().numpy().ravel() for group in groups for p in group])
+
+
+class Parameters:
+    """A vector as torch parameters in groups, with an optimizer."""
+
+    def __init__(self, kind, shapes, options, start=START):
+        parts = split(start, shapes)
+        self.groups = [[torch.nn.Parameter(p) for p in group] for group in parts]
+        self.shapes, self.calls = shapes, 0
+        self.optimizer = kind([{"params": group} for group in self.groups], **options)
+
+    def closure(self):
+        found = split(gradient(self.x, self.calls), self.shapes)
+        self.calls += 1
+        for group, parts in zip(self.groups, found, strict=True):
+            for param, part in zip(group, parts, strict=True):
+                param.grad = part
+
+    def step(self):
+        if isinstance(self.optimizer, UniXGrad):
+            self.optimizer.step(self.closure)
+        else:
+            self.closure()
+            self.optimizer.step()
+
+    @property
+    def x(self):
+        return joined(self.groups)
+
+    @property
+    def output(self):
+        with self.optimizer.evaluating():
+            return self.x
+
+
+def moved(rule, state, t):
+    if isinstance(rule, TwoPhaseRule):
+        first = gradient(rule.query(state), 2 * t)
+        ahead = rule.look_ahead(state, first)
+        return rule.update(ahead, first, gradient(rule.second_query(ahead), 2 * t + 1))
+    return rule.update(state, gradient(rule.query(state), t))
+
+
+nonnegative, simplex = NonNegative().project, Simplex(1.0).project
+CASES = {
+    "accelegrad": (rules.AcceleGrad(4.0), AcceleGrad, {"diameter": 4.0}),
+    "accelegrad, G": (
+        rules.AcceleGrad(4.0, 0.5),
+        AcceleGrad,
+        {"diameter": 8.0, "lr": 0.5, "gradient_bound": 0.5},
+    ),
+    "accelegrad, nonnegative": (
+        rules.AcceleGrad(4.0, project=nonnegative, project_y=True),
+        AcceleGrad,
+        {"diameter": 4.0, "projection": "nonnegative"},
+    ),
+    "accelegrad, a set": (
+        rules.AcceleGrad(4.0, project=nonnegative, project_y=True),
+        AcceleGrad,
+        {"diameter": 4.0, "projection": NonNegative()},
+    ),
+    "auto": (rules.UntunedAcceleGrad(), AcceleGrad, {}),
+    "auto, scalar": (rules.UntunedAcceleGrad(diagonal=False), AcceleGrad, {"diagonal": False}),
+    "auto, prox": (
+        rules.UntunedAcceleGrad(prox=soft_numpy),
+        AcceleGrad,
+        {"penalty": L1(0.05), "diagonal": True},
+    ),
+    "auto, scalar prox": (
+        rules.UntunedAcceleGrad(diagonal=False, prox=soft_numpy),
+        AcceleGrad,
+        {"penalty": soft},
+    ),
+    "auto, nonnegative": (
+        rules.UntunedAcceleGrad(project=nonnegative),
+        AcceleGrad,
+        {"projection": "nonnegative"},
+    ),
+    "accelegrad, ball": (
+        rules.AcceleGrad(0.5, project=Ball(START, 0.25).project),
+        AcceleGrad,
+        {"diameter": 0.5, "projection": "ball"},
+    ),
+    "diagonal": (
+        rules.DiagonalAcceleGrad(2.0, 0.1),
+        AcceleGrad,
+        {"diameter": 2.0, "gradient_bound": 0.1, "diagonal": True},
+    ),
+    "diagonal, nonnegative": (
+        rules.DiagonalAcceleGrad(2.0, project=nonnegative, project_y=True),
+        AcceleGrad,
+        {"diameter": 2.0, "diagonal": True, "projection": "nonnegative"},
+    ),
+    "adagrad": (rules.AdaGrad(4.0), AdaGradNorm, {"diameter": 4.0}),
+    "adagrad, nonnegative": (
+        rules.AdaGrad(4.0, nonnegative),
+        AdaGradNorm,
+        {"diameter": 4.0, "projection": lambda x: x.clamp(min=0)},
+    ),
+    "dog": (rules.DoG(0.01), AdaGradNorm, {"initial_radius": 0.01}),
+    "unixgrad": (rules.UniXGrad(4.0), UniXGrad, {"diameter": 4.0}),
+    "unixgrad, nonnegative": (
+        rules.UniXGrad(4.0, 1.0, nonnegative),
+        UniXGrad,
+        {"diameter": 4.0, "gradient_scale": 1.0, "projection": "nonnegative"},
+    ),
+    "unixgrad, prox": (
+        rules.UniXGrad(4.0, prox=soft_numpy),
+        UniXGrad,
+        {"diameter": 4.0, "penalty": soft},
+    ),
+    "u-dog": (rules.UDoG(), UDoG, {}),
+    "u-dog, nonnegative": (
+        rules.UDoG(0.01, project=nonnegative),
+        UDoG,
+        {"initial_radius": 0.01, "projection": "nonnegative"},
+    ),
+}
+WAYS = {
+    "foreach": {"foreach": True},
+    "loop": {"foreach": False},
+    "capturable": {"capturable": True},
+}
+
+
+def agree(rule, parameters, steps=STEPS):
+    """Rounding is 1e-16 a step, and a convex method does not blow it up."""
+    state = rule.init(parameters.x)
+    for t in range(steps):
+        state = moved(rule, state, t)
+        parameters.step()
+        np.testing.assert_allclose(
+            parameters.x, rule.query(state), rtol=1e-12, atol=1e-12, err_msg=t
+        )
+        np.testing.assert_allclose(parameters.output, rule.output(state), rtol=1e-12, atol=1e-12)
+    assert parameters.optimizer.iteration == steps
+    return state
+
+
+@pytest.mark.parametrize(
+    ("shapes", "way", "steps"),
+    [
+        ("one", "foreach", STEPS),
+        ("many", "foreach", 60),
+        ("many", "loop", 60),
+        ("many", "capturable", 60),
+        ("groups", "foreach", 60),
+    ],
+)
+@pytest.mark.parametrize("case", CASES)
+def test_steps_are_those_of_the_rule(case, shapes, way, steps):
+    rule, kind, options = CASES[case]
+    parameters = Parameters(kind, SPLITS[shapes], {**options, **WAYS[way]}, start_of(rule))
+    state = agree(rule, parameters, steps)
+    if steps == STEPS and case == "auto":
+        assert state.averaged > 50  # the search for the radius, and what comes after it
+
+
+def start_of(rule):
+    """A radius that starts at 1e-6 sees the rounding of x0 as 1e-10 of all distances from it."""
+    return np.zeros(SIZE) if isinstance(rule, rules.UntunedAcceleGrad) else START
+
+
+def test_a_simplex_is_kept():
+    start = np.full(SIZE, 1 / SIZE)
+    options = {"diameter": 2**0.5, "projection": "simplex"}
+    parameters = Parameters(AcceleGrad, SPLITS["one"], options, start)
+    agree(rules.AcceleGrad(2**0.5, project=simplex, project_y=True), parameters)
+    assert parameters.output.min() >= 0
+    assert parameters.output.sum() == pytest.approx(1, abs=1e-12)
+
+
+def test_what_may_be_logged():
+    rule, kind, options = CASES["auto"]
+    parameters = Parameters(kind, SPLITS["groups"], options, start_of(rule))
+    state = agree(rule, parameters, 50)
+    optimizer = parameters.optimizer
+    assert optimizer.effective_step == pytest.approx(state.step_size, rel=1e-12)
+    assert optimizer.radius == pytest.approx(state.radius, rel=1e-12)
+    fixed = Parameters(AcceleGrad, SPLITS["one"], {"diameter": 3.0}).optimizer
+    assert (fixed.radius, fixed.effective_step, fixed.iteration) == (3.0, 0.0, 0)
+
+
+def test_groups_on_their_own_are_optimizers_on_their_own():
+    both = Parameters(AcceleGrad, SPLITS["groups"], {"diameter": 2.0, "per_group": True})
+    both.optimizer.param_groups[1]["diameter"] = 5.0
+    alone = [
+        Parameters(AcceleGrad, [[(6,)]], {"diameter": D}, part)
+        for D, part in ((2.0, START[:6]), (5.0, START[6:]))
+    ]
+    for t in range(50):
+        found = split(gradient(both.x, t), [[(6,)], [(6,)]])
+        both.step()
+        for one, part in zip(alone, found, strict=True):
+            one.groups[0][0].grad = part[0]
+            one.optimizer.step()
+        np.testing.assert_allclose(both.x, np.concatenate([one.x for one in alone]), atol=1e-12)
+
+
+def test_foreach_is_used(monkeypatch):
+    """Each operation on tensors is one call for all of them, and none where it is not wanted."""
+    calls = []
+    for name in ("_foreach_add_", "_foreach_lerp_"):
+        original = getattr(torch, name)
+
+        def counted(*args, original=original, name=name, **kwargs):
+            calls.append((name, len(args[0])))
+            return original(*args, **kwargs)
+
+        monkeypatch.setattr(torch, name, counted)
+    shapes = [[(3,), (4,), (5,)]]
+    for foreach in (True, None):
+        Parameters(AcceleGrad, shapes, {"diameter": 2.0, "foreach": foreach}).step()
+        assert calls == [*[("_foreach_add_", 3)] * 2, *[("_foreach_lerp_", 3)] * 2]
+        calls.clear()
+    Parameters(AcceleGrad, shapes, {"diameter": 2.0, "foreach": False}).step()
+    assert not calls

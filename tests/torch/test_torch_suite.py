@@ -1,0 +1,362 @@
+"""What torch's own suite asks of every optimizer, over our `OptimizerInfo`s."""
+
+import copy
+import io
+
+import pytest
+import torch
+from torch.nn import Parameter
+from torch.optim.lr_scheduler import ReduceLROnPlateau, StepLR
+from torch.optim.optimizer import (
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
+from torch_infos import KINDS, info_of, options_of
+
+CONFIGURATIONS = [
+    pytest.param(kind, given, id=f"{kind.__name__}-{given}")
+    for kind in KINDS
+    for given in options_of(kind)
+]
+configured = pytest.mark.parametrize(("kind", "given"), CONFIGURATIONS)
+each_kind = pytest.mark.parametrize("kind", KINDS)
+#: Flags that torch's older optimizers did not have, and that may be missing in what is loaded
+NEWER = ("foreach", "differentiable", "maximize", "capturable")
+SCHEDULES = [
+    lambda optimizer: StepLR(optimizer, gamma=0.9, step_size=10),
+    lambda optimizer: ReduceLROnPlateau(optimizer),
+]
+
+
+def copied(given):
+    """Options, with a tensor lr of their own: schedulers change it."""
+    return copy.deepcopy(given)
+
+
+def linear_problem(seed=0, *, contiguous=True, dtype=torch.float32):
+    torch.manual_seed(seed)
+    if contiguous:
+        weight, bias = torch.randn(10, 5, dtype=dtype), torch.randn(10, dtype=dtype)
+    else:
+        weight, bias = (
+            torch.randn(10, 5, 2, dtype=dtype)[..., 0],
+            torch.randn(10, 2, dtype=dtype)[..., 0],
+        )
+    data = torch.randn(5, dtype=dtype)
+    weight, bias = Parameter(weight), Parameter(bias)
+
+    def loss():
+        return (weight.mv(data) + bias).square().sum()
+
+    return weight, bias, loss
+
+
+def closure_of(optimizer, loss):
+    def closure():
+        optimizer.zero_grad()
+        value = loss()
+        value.backward()
+        return value
+
+    return closure
+
+
+def went_right(given, before, after):
+    return after > before if given.get("maximize") else after < before
+
+
+def equal(a, b):
+    """Nested containers of tensors and other things, equal to the last bit."""
+    if isinstance(a, torch.Tensor):
+        return isinstance(b, torch.Tensor) and a.dtype == b.dtype and torch.equal(a, b)
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(equal(a[key], b[key]) for key in a)
+    if isinstance(a, list | tuple):
+        return len(a) == len(b) and all(map(equal, a, b))
+    return a == b
+
+
+@pytest.mark.slow  # to load torch's module of tests
+@each_kind
+def test_errors(kind):
+    info = info_of(kind)
+    assert not any(
+        {"foreach", "fused"} & set(given.kwargs) for given in info.optim_inputs_func("cpu")
+    )
+    for wrong in info.optim_error_inputs_func("cpu", torch.float32):
+        assert wrong.error_on.name == "CONSTRUCTION_ERROR"
+        params, kwargs = wrong.optimizer_error_input.params, wrong.optimizer_error_input.kwargs
+        if issubclass(wrong.error_type, Warning):
+            with pytest.warns(wrong.error_type, match=wrong.error_regex):
+                kind(params, **kwargs)
+        else:
+            with pytest.raises(wrong.error_type, match=wrong.error_regex):
+                kind(params, **kwargs)
+
+
+@configured
+@pytest.mark.parametrize("contiguous", [True, False])
+@pytest.mark.parametrize("scheduled", [True, False])
+def test_goes_the_right_way(kind, given, contiguous, scheduled):
+    for foreach in (False, True):
+        weight, bias, loss = linear_problem(contiguous=contiguous)
+        optimizer = kind([weight, bias], foreach=foreach, **copied(given))
+        schedulers = [make(optimizer) for make in SCHEDULES] if scheduled else []
+        closure = closure_of(optimizer, loss)
+        before = closure().item()
+        for _ in range(20):
+            value = optimizer.step(closure)
+            for scheduler in schedulers:
+                arguments = (value.detach(),) if isinstance(scheduler, ReduceLROnPlateau) else ()
+                scheduler.step(*arguments)
+        assert went_right(given, before, closure().item())
+
+
+@configured
+def test_groups_with_other_weight_decay_and_lr(kind, given):
+    weight, bias, loss = linear_problem()
+    idle = Parameter(torch.randn(2))
+    stays = idle.detach().clone()
+    options = copied({"lr": 1e-3, **given})
+    optimizer = kind(
+        [
+            {"params": [weight], **options},
+            {"params": [bias], **copied(options), "weight_decay": 0.0},
+            {"params": [idle], **copied(options), "lr": 1e-28},
+        ]
+    )
+    closure = closure_of(optimizer, loss)
+    before = closure().item()
+    for _ in range(20):
+        closure()
+        idle.grad = torch.rand_like(idle)
+        optimizer.step()
+    assert went_right(given, before, closure().item())
+    assert torch.equal(idle.detach(), stays)
+
+
+@configured
+def test_a_tensor_lr_does_what_a_number_does(kind, given):
+    ends = []
+    for lr in (1e-2, torch.tensor(1e-2), torch.tensor([1e-2])):
+        weight, bias, loss = linear_problem()
+        optimizer = kind([weight, bias], **{**given, "lr": lr})
+        for _ in range(5):
+            optimizer.step(closure_of(optimizer, loss))
+        ends.append(torch.cat([weight.detach().flatten(), bias.detach()]))
+    torch.testing.assert_close(ends[0], ends[1])
+    torch.testing.assert_close(ends[1], ends[2], rtol=0, atol=0)
+
+
+def rosenbrock(x):
+    return (1 - x[0]) ** 2 + 100 * (x[1] - x[0] ** 2) ** 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "given"),
+    [
+        (kind, given)
+        for kind in KINDS
+        for given in ({}, {"lr": 0.5}, {"maximize": True}, {"diameter": 1.0, "weight_decay": 0.1})
+    ],
+)
+@pytest.mark.parametrize("foreach", [True, False])
+def test_sparse_gradients_are_as_dense_ones(kind, given, foreach):
+    starts = [torch.tensor([1.5, 1.5]), torch.tensor([1.5, 1.5], dtype=torch.float64)]
+    sparse, dense = ([Parameter(start.clone()) for start in starts] for _ in range(2))
+    optimizers = [kind(params, foreach=foreach, **copied(given)) for params in (sparse, dense)]
+    for i in range(100):
+        for params in (sparse, dense):
+            for param in params:
+                (gradient,) = torch.autograd.grad(rosenbrock(param), param)
+                j = i % 2  # one coordinate after the other, in two parts
+                parts = torch.stack([gradient[j] / 4, gradient[j] - gradient[j] / 4])
+                param.grad = torch.sparse_coo_tensor(
+                    torch.tensor([[j, j]]), parts, (2,), check_invariants=True
+                )
+                if params is dense:
+                    param.grad = param.grad.to_dense()
+        for optimizer in optimizers:
+            optimizer.step()
+        for a, b in zip(sparse, dense, strict=True):
+            torch.testing.assert_close(a, b, atol=5e-6, rtol=5e-6)
+    ends = sum(rosenbrock(param).item() for param in sparse)
+    assert went_right(given, sum(rosenbrock(start).item() for start in starts), ends)
+
+
+@configured
+@pytest.mark.parametrize("foreach", [True, False])
+def test_complex_parameters_are_as_pairs_of_real_ones(kind, given, foreach):
+    torch.manual_seed(0)
+    shapes = [((10, 5), torch.complex64), ((10,), torch.complex64), ((10, 5), torch.float32)]
+    complex_ = [torch.randn(shape, dtype=dtype, requires_grad=True) for shape, dtype in shapes]
+    real = [torch.view_as_real(p) if p.is_complex() else p for p in complex_]
+    real = [p.detach().clone().requires_grad_() for p in real]
+    optimizers = [kind(params, foreach=foreach, **copied(given)) for params in (complex_, real)]
+    for _ in range(5):
+        for a, b in zip(complex_, real, strict=True):
+            b.grad = torch.randn_like(b)
+            a.grad = torch.view_as_complex(b.grad) if a.is_complex() else b.grad.clone()
+        for optimizer in optimizers:
+            optimizer.step()
+        for a, b in zip(complex_, real, strict=True):
+            assert torch.equal(torch.view_as_real(a) if a.is_complex() else a, b)
+    for optimizer in optimizers:
+        optimizer.eval()
+    for a, b in zip(complex_, real, strict=True):
+        assert torch.equal(torch.view_as_real(a) if a.is_complex() else a, b)
+
+
+@configured
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+def test_foreach_is_the_loop_to_the_last_bit(kind, given, dtype):
+    """Also with layers that are frozen for a while, steps without gradients, and no dimension."""
+    runs = []
+    for foreach in (False, True):
+        torch.manual_seed(1)
+        layers = [torch.nn.Linear(2, 3), torch.nn.Sigmoid(), torch.nn.Linear(3, 1)]
+        model = torch.nn.Sequential(*layers).to(dtype)
+        number = torch.ones((), dtype=dtype, requires_grad=True)
+        optimizer = kind([*model.parameters(), number], foreach=foreach, **copied(given))
+        for i in range(8):
+            optimizer.zero_grad()
+            model[2].requires_grad_(i not in (3, 4))
+            if i != 2:
+                (
+                    number * model(torch.linspace(0.1, 0.6, 6).reshape(3, 2).to(dtype)).sum()
+                ).backward()
+            optimizer.step()
+        runs.append((list(model.parameters()), number, optimizer))
+    (plain, a, one), (multi, b, other) = runs
+    assert equal([*plain, a], [*multi, b])
+    assert equal(one.state_dict()["state"], other.state_dict()["state"])
+    without = [{**o.state_dict()["param_groups"][0], "foreach": None} for o in (one, other)]
+    assert equal(*without)
+    assert one.iteration == 7
+
+
+@configured
+@pytest.mark.parametrize(
+    "flag", [{}, {"foreach": True}, {"foreach": False}, {"differentiable": True}]
+)
+def test_nothing_moves_without_a_gradient(kind, given, flag):
+    params = [torch.randn(2, 3) for _ in range(2)]
+    before = copy.deepcopy(params)
+    optimizer = kind(params, **copied(given), **flag)
+    optimizer.step(lambda: torch.tensor([1.0]))
+    assert equal(params, before)
+    assert not optimizer.state
+    if not given.get("weight_decay"):
+        for param in params:
+            param.grad = torch.zeros_like(param)
+        assert optimizer.step(lambda: 3.0) == 3.0
+        assert equal(params, before)
+    assert kind.__name__ in repr(optimizer)
+
+
+@configured
+@pytest.mark.parametrize(
+    ("named", "named_too"), [(True, True), (True, False), (False, True), (False, False)]
+)
+def test_a_loaded_run_goes_on_to_the_last_bit(kind, given, named, named_too):
+    def built(names, params):
+        listed = [(f"name{i}", param) for i, param in enumerate(params)] if names else params
+        return kind(listed, **copied(given))
+
+    weight, bias, loss = linear_problem(3)
+    optimizer = built(named, [weight, bias])
+    for _ in range(10):
+        optimizer.step(closure_of(optimizer, loss))
+    again, bias_again, loss_again = linear_problem(3)
+    with torch.no_grad():
+        again.copy_(weight)
+        bias_again.copy_(bias)
+    loaded = built(named_too, [again, bias_again])
+    saved = io.BytesIO()
+    torch.save(optimizer.state_dict(), saved)
+    saved.seek(0)
+    state = torch.load(saved, weights_only=True)
+    kept = copy.deepcopy(state)
+    loaded.load_state_dict(state)
+    for _ in range(10):
+        optimizer.step(closure_of(optimizer, loss))
+        loaded.step(closure_of(loaded, loss_again))
+        assert equal([weight, bias], [again, bias_again])
+    assert equal(state, kept)  # what was loaded is not what is changed
+    assert equal(optimizer.state_dict()["state"], loaded.state_dict()["state"])
+    groups = [dict(o.state_dict()["param_groups"][0]) for o in (optimizer, loaded)]
+    names = [group.pop("param_names", None) for group in groups]
+    assert equal(*groups)
+    assert names[1] == (["name0", "name1"] if named or named_too else None)
+
+
+@configured
+def test_a_state_dict_without_newer_flags_is_loaded(kind, given):
+    weight, bias, loss = linear_problem()
+    optimizer = kind([weight, bias], **copied(given))
+    optimizer.step(closure_of(optimizer, loss))
+    state = copy.deepcopy(optimizer.state_dict())
+    for group in state["param_groups"]:
+        for flag in NEWER:
+            group.pop(flag, None)
+    optimizer.load_state_dict(state)
+    optimizer.step(closure_of(optimizer, loss))
+    assert optimizer.iteration == 2
+
+
+@each_kind
+def test_hooks_of_state_dicts(kind):
+    optimizer = kind([torch.rand(2, 3, requires_grad=True)])
+    seen = []
+    optimizer.register_state_dict_pre_hook(lambda o: o.state.update(test=1))
+    optimizer.register_state_dict_post_hook(
+        lambda _, state: seen.append(state["state"].pop("test"))
+    )
+    state = optimizer.state_dict()
+    assert seen == [1]
+    assert "test" not in state["state"]
+
+    def slower(_, state):
+        state = copy.deepcopy(state)
+        state["param_groups"][0]["lr"] = 0.003
+        return state
+
+    optimizer.register_load_state_dict_pre_hook(slower)
+    optimizer.register_load_state_dict_post_hook(lambda o: seen.append(o.param_groups[0]["lr"]))
+    optimizer.load_state_dict(state)
+    assert seen == [1, 0.003]
+    optimizer.state["test"] = 1
+    optimizer.load_state_dict(optimizer.state_dict())  # with entries that are no parameter's
+    optimizer.eval()
+    optimizer.train()
+
+
+@each_kind
+def test_hooks_of_steps(kind):
+    params = [torch.tensor([1.0, 1.0])]
+    optimizer = kind(params)
+    order = []
+    handles = [
+        register_optimizer_step_pre_hook(lambda *_: order.append(0)),
+        optimizer.register_step_pre_hook(lambda *_: order.append(1)),
+        optimizer.register_step_post_hook(lambda *_: order.append(2)),
+        register_optimizer_step_post_hook(lambda *_: order.append(3)),
+    ]
+    optimizer.step()
+    for handle in handles:
+        handle.remove()
+    optimizer.step()
+    assert order == [0, 1, 2, 3]
+
+
+@configured
+def test_copies_have_all_attributes_and_state(kind, given):
+    weight, bias, loss = linear_problem()
+    optimizer = kind([weight, bias], **copied(given))
+    for _ in range(3):
+        optimizer.step(closure_of(optimizer, loss))
+    assert all(optimizer.state.values())
+    copied_one = copy.deepcopy(optimizer)
+    public = [{name for name in vars(o) if name[0] != "_"} for o in (optimizer, copied_one)]
+    assert public[0] == public[1]
+    assert equal(optimizer.state_dict(), copied_one.state_dict())
