@@ -41,6 +41,7 @@ SETS = (
     "covtype.binary.scale",
     "magic04",
     "spambase",
+    "sylva",
 )
 STANDARDISED = {"magic04", "spambase"}
 LOSSES = ("logistic", "hinge")

@@ -59,7 +59,7 @@ def shares(problem: Problem, size: int) -> dict[str, float]:
     """Return what each variant leaves."""
     found = {}
     for name, (constants, parameters) in VARIANTS.items():
-        with patch.multiple(untuned, **constants):
+        with patch.dict(vars(untuned), constants):
             run, _ = walked(problem, size, RuleRun(problem.start, **parameters))
         found[name] = min(max(problem.share(run.output()), RESOLUTION), 1e9)
     return found
