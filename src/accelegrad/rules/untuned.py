@@ -18,7 +18,8 @@ from accelegrad.rules.diagonal import mean_step
 from accelegrad.rules.distance import SMALLEST_SHARE, check_radius
 from accelegrad.rules.schedules import adaptive_step, importance_weight
 
-# Measured on 8 sets, two losses, batches of 1 to all rows (benchmarks/untuned.py).
+# Chosen on prototypes of the rule, on eight sets with two losses; benchmarks/untuned.py halves and
+# doubles them.
 STEP = 3.0  # radii in the numerator of the step size under noise
 EXACT_STEP = 4.0  # the same for gradients without noise
 SHARP = 100.0  # the signal-to-noise ratio at which the numerator is half way between the two
