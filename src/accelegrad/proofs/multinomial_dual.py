@@ -7,8 +7,8 @@ The dual variables are a distribution :math:`s_i` over the classes for each row:
 
 At a point the softmax of its margins is taken. An intercept demands that the classes' shares are
 those of the data, :math:`\sum_i p_i s_i = \sum_i p_i e_{c(i)}`: intercepts that come near to that
-are found by iterative scaling, and the remaining difference is removed exactly by mixing the
-same distribution into all rows.
+are found by Newton's method or iterative scaling, and the remaining difference is removed exactly
+by mixing the same distribution into all rows.
 """
 
 from __future__ import annotations
@@ -98,7 +98,8 @@ class MultinomialDual:
     def _balanced(self, margins: Matrix, s: Matrix) -> Matrix:
         """Return distributions near the softmax whose mean is the classes' share of the rows."""
         model, shares = self.model, self.shares
-        wanted = np.bincount(model.classes, weights=shares, minlength=model.n_classes)
+        wanted: Vector = np.zeros(model.n_classes)
+        np.add.at(wanted, model.classes, shares)
         shift, off = np.zeros(model.n_classes), math.inf
         best = s
         for _ in range(_BALANCING_ROUNDS):

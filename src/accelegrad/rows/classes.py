@@ -106,7 +106,7 @@ class CurvedClasses:
         products = None if rows is None else Products(model.rows.X[rows])
         kept = slice(None) if rows is None else rows
         local = LocalClasses(self, products, s[kept], self._shares[kept])
-        local.use(self._preconditioner(local, weights, importance, rows))
+        local.use(self._preconditioner(local.n_rows, weights, importance, rows))
         return local
 
     def spend(self, n_rows: int) -> None:
@@ -181,14 +181,14 @@ class CurvedClasses:
         return entries <= max(MOST_ENTRIES, self._storage.entries)
 
     def _preconditioner(
-        self, local: LocalClasses, weights: Matrix, importance: Vector, rows: RowNumbers | None
+        self, count: int, weights: Matrix, importance: Vector, rows: RowNumbers | None
     ) -> Matrix:
         """Return blocks of curvature for each class, factored, or one number per parameter."""
-        n_rows = min(local.n_rows, ROWS_PER_PARAMETER * self._size)
+        n_rows = min(count, ROWS_PER_PARAMETER * self._size)
         alike = bool((weights == weights[:, :1]).all())
         seconds = self._block_seconds(n_rows) * (1 if alike else self.model.n_classes)
         begins = self._blocks is None
-        cheap = seconds <= CHEAP_START * local.n_rows * self._product_seconds
+        cheap = seconds <= CHEAP_START * count * self._product_seconds
         if self._has_room and ((begins and cheap) or self._spent >= WORTH * seconds):
             self._blocks = self._factored(weights, importance, n_rows, alike=alike)
             self._spent = 0.0
@@ -266,17 +266,26 @@ class LocalClasses:
         return model.combined(self._products, slopes, model.split(direction)[0])
 
     def precondition(self, gradient: Vector) -> Vector:
-        """Return an approximation of their inverse times a gradient."""
+        """Return an approximation of their inverse times a gradient.
+
+        Where parameters change by the same for all classes, the margins' differences stay, so that
+        the curvature is exactly l2 there, and 0 for intercepts.
+        """
         model, inverse = self._model, self._inverse
         assert inverse is not None
         W, b = model.split(gradient)
         intercept = model.rows.fit_intercept
         parts = np.column_stack([W, b]) if intercept else W
+        common = parts.mean(axis=0)
+        parts = parts - common
         if inverse.ndim == 2:
             solved = inverse * parts
         else:
             solved = np.matmul(inverse, parts[:, :, None])
             solved = np.matmul(inverse.transpose(0, 2, 1), solved)[:, :, 0]
+        common /= model.l2
+        common[model.n_features :] = 0.0
+        solved += common - solved.mean(axis=0)
         if not intercept:
             return np.asarray(solved.ravel())
         return np.concatenate([solved[:, :-1].ravel(), solved[:, -1]])

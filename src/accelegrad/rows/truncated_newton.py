@@ -7,8 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-import numpy as np
-
 from accelegrad.errors import LineSearchError
 from accelegrad.rows.newton import DESCENT, VALUE_ROUNDING
 from accelegrad.rules.base import Array, Evaluated, Oracle, Step, StepRule, inner
@@ -24,6 +22,9 @@ AIM = 0.3
 SMALLER = 0.5
 #: Products with the second derivatives for a direction, at most.
 MOST_PRODUCTS = 250
+#: After a step shorter than SHORT there are FEWER times fewer of them, though not below the fewest;
+#: after one longer than LONG up to MORE times as many.
+SHORT, LONG, FEWER, MORE, FEWEST_PRODUCTS = 0.25, 0.5, 3, 3, 8
 #: A slope along a direction is flat enough at this share of the first one; it is searched for this
 #: often, and a trial is at most so many times as far as the one before.
 FLAT, TRIALS, FARTHER = 0.1, 30, 10.0
@@ -68,6 +69,7 @@ class TruncatedNewtonState(NamedTuple):
     gradient: Array
     first_residual: float
     step_size: float
+    most_products: int  # for the next direction
 
 
 def nothing_is_enough(value: float) -> float:  # noqa: ARG001
@@ -105,7 +107,7 @@ class TruncatedNewton(StepRule):
 
     def init(self, x0: Array) -> TruncatedNewtonState:
         """Return the state before the first evaluation."""
-        return TruncatedNewtonState(0, x0, math.inf, 0 * x0, 0.0, 0.0)
+        return TruncatedNewtonState(0, x0, math.inf, 0 * x0, 0.0, 0.0, MOST_PRODUCTS)
 
     def step(self, state: TruncatedNewtonState, oracle: Oracle) -> Step:
         """Evaluate the start, or go to the lowest point along the next direction."""
@@ -113,7 +115,7 @@ class TruncatedNewton(StepRule):
             found = oracle(state.point)
             residual = self.curved.residual(found.point, found.gradient)
             return Step(self._at(state, found)._replace(first_residual=residual), found, 0.0)
-        direction = self._direction(state)
+        direction, products = self._direction(state)
         slope = -inner(state.gradient, direction)
         if not slope > 0.0:
             raise LineSearchError("there is no direction of descent: rounding has the last word.")
@@ -124,7 +126,9 @@ class TruncatedNewton(StepRule):
                 "the value falls no further along the direction of descent: rounding has the last "
                 "word, or the gradient is wrong."
             )
-        return Step(self._at(state, trial)._replace(step_size=t), trial, 0.0)
+        most = _most_products(state.most_products, products, t)
+        following = self._at(state, trial)._replace(step_size=t, most_products=most)
+        return Step(following, trial, 0.0)
 
     def _at(self, state: TruncatedNewtonState, found: Evaluated) -> TruncatedNewtonState:
         return state._replace(
@@ -134,8 +138,8 @@ class TruncatedNewton(StepRule):
             gradient=found.gradient,
         )
 
-    def _direction(self, state: TruncatedNewtonState) -> Array:
-        """Return Newton's direction, as near to it as pays."""
+    def _direction(self, state: TruncatedNewtonState) -> tuple[Array, int]:
+        """Return Newton's direction, as near to it as pays, and the products that it took."""
         size = self.curved.residual(state.point, state.gradient)
         left = min(LEFT, math.sqrt(size / state.first_residual)) if size > 0.0 else LEFT
         enough = self.enough(state.value)
@@ -146,7 +150,9 @@ class TruncatedNewton(StepRule):
         solved = quadratic.precondition(residual)
         square = first = inner(residual, solved)
         direction, conjugate = 0.0 * residual, solved
-        for _ in range(MOST_PRODUCTS):
+        products = 0
+        while products < state.most_products:
+            products += 1
             product = quadratic.product(conjugate)
             bend = inner(conjugate, product)
             if not 0.0 < bend < math.inf:
@@ -160,15 +166,26 @@ class TruncatedNewton(StepRule):
             if self.curved.residual(state.point, residual) <= small:
                 break
             conjugate = solved + square / before * conjugate
-        return direction
+        return direction, products
 
     def output(self, state: TruncatedNewtonState) -> Array:
         """Return the last point."""
         return state.point
 
 
+def _most_products(most: int, done: int, t: float) -> int:
+    """Return how many products the next direction may take, after this many and a step of length t.
+
+    Directions get longer with each product. If only a small part of one could be gone, the second
+    derivatives say little at its end, and a shorter one does as well.
+    """
+    if t < SHORT:
+        return max(FEWEST_PRODUCTS, done // FEWER)
+    return min(MOST_PRODUCTS, max(most, MORE * done)) if t > LONG else most
+
+
 def _acceptable(state: TruncatedNewtonState, trial: Evaluated, promised: float) -> bool:
-    if trial.value <= state.value - DESCENT * promised:
+    if trial.value < state.value and trial.value <= state.value - DESCENT * promised:
         return True
     # Where values differ by rounding alone, a smaller gradient shows that the trial is better.
     near = trial.value <= state.value + VALUE_ROUNDING * abs(state.value)
@@ -183,9 +200,8 @@ def _flat(line: Line, slope: float) -> float:
         if abs(first) <= FLAT * slope:
             break
         low, high = (t, high) if first < 0.0 else (low, t)
-        following = t - first / second if second > 0.0 else np.nan
-        following = min(following, FARTHER * t)
+        following = min(t - first / second, FARTHER * t) if second > 0.0 else math.nan
         if not low < following < high:
             following = 2.0 * t if math.isinf(high) else 0.5 * (low + high)
-        t = float(following)
+        t = following
     return t

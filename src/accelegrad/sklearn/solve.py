@@ -294,7 +294,7 @@ def _solve_classes(problem: Problem, settings: Settings, start: Vector, score: S
     """Hand over a function, to Newton's method or of scaled coordinates where possible."""
     function = ClassesFunction(problem, free_method=settings.diameter == "auto")
     watch = Watch(problem, settings, score, function)
-    method = {}
+    method: dict[str, Any] = {}
     if function.curved is not None:
         method["method"] = TruncatedNewton(function.curved, watch.small_residual)
     result = minimize(
