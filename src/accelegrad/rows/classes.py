@@ -21,6 +21,9 @@ from accelegrad.problems.row_blocks import RowNumbers, runs
 from accelegrad.problems.squares import norm
 
 # Set by trial; benchmarks/many_classes.py times the whole method.
+#: Fewer rows than these are all used, and blocks that take less than these seconds are always made:
+#: then a row that is there twice makes no difference to one of twice the weight.
+MANY_ROWS, NEXT_TO_NOTHING = 500, 1e-3
 #: Rows are left out where at most this share of them remains, with at most so many entries, since
 #: those that remain are copied.
 FEW_ROWS, COPIED_ENTRIES = 0.7, 1 << 22
@@ -146,6 +149,8 @@ class CurvedClasses:
     def _rows_that_count(self, importance: Vector, left_out: float) -> RowNumbers | None:
         """Return the rows without those that sum up to a share of all; None: all rows."""
         model = self.model
+        if model.n_samples < MANY_ROWS:
+            return None
         order = np.argsort(importance)
         sums = np.cumsum(importance[order])
         first = int(np.searchsorted(sums, left_out * sums[-1]))
@@ -188,8 +193,9 @@ class CurvedClasses:
         alike = bool((weights == weights[:, :1]).all())
         seconds = self._block_seconds(n_rows) * (1 if alike else self.model.n_classes)
         begins = self._blocks is None
-        cheap = seconds <= CHEAP_START * count * self._product_seconds
-        if self._has_room and ((begins and cheap) or self._spent >= WORTH * seconds):
+        cheap = begins and seconds <= CHEAP_START * count * self._product_seconds
+        cheap = cheap or seconds <= NEXT_TO_NOTHING
+        if self._has_room and (cheap or self._spent >= WORTH * seconds):
             self._blocks = self._factored(weights, importance, n_rows, alike=alike)
             self._spent = 0.0
         return self._diagonal(weights, rows) if self._blocks is None else self._blocks
