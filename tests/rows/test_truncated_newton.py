@@ -139,6 +139,46 @@ def test_it_ends_where_rounding_has_the_last_word():
     assert_allclose(rule.output(state), state.point)
 
 
+class Valley:
+    """A number's function of slope -1 left of 0, of 0.09 from 0.0109 on, and a parabola between."""
+
+    def __call__(self, x):
+        inside = np.clip(x[0], 0.0, 0.0109)
+        value = min(x[0], 0.0) * -1.0 + 50.0 * inside**2 - inside
+        return float(value + 0.09 * max(x[0] - 0.0109, 0.0)), np.array([100.0 * inside - 1.0])
+
+    def quadratic(self, point, left_out):
+        return self
+
+    def product(self, v):
+        return v
+
+    def precondition(self, g):
+        return g
+
+    def along(self, point, move):
+        self.derivatives = lambda t: (float(self(point + t * move)[1] @ move), 1.0)
+        return self
+
+    def residual(self, point, gradient):
+        return float(np.linalg.norm(gradient))
+
+
+def test_a_flat_point_beyond_the_lowest_one_is_not_taken_if_it_is_higher():
+    function = Valley()
+    rule = TruncatedNewton(function)
+
+    def oracle(x):
+        return KnownEvaluation(x, *function(x))
+
+    state = rule.step(rule.init(np.zeros(1)), oracle).state
+    assert function(np.ones(1))[0] > state.value  # where Newton's step leads
+    assert 0.0 < function(np.ones(1))[1][0] <= 0.1  # flat enough
+    state = rule.step(state, oracle).state
+    assert state.value < 0.0
+    assert -0.1 <= state.gradient[0] <= 0.0
+
+
 # -- the curvature of many classes -----------------------------------------------------------------
 
 

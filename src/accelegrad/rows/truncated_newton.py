@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from accelegrad.errors import LineSearchError
-from accelegrad.rows.newton import DESCENT, VALUE_ROUNDING
+from accelegrad.rows.newton import VALUE_ROUNDING
 from accelegrad.rules.base import Array, Evaluated, Oracle, Step, StepRule, inner
 
 # Set by trial; benchmarks/many_classes.py times the whole method.
@@ -119,16 +119,29 @@ class TruncatedNewton(StepRule):
         slope = -inner(state.gradient, direction)
         if not slope > 0.0:
             raise LineSearchError("there is no direction of descent: rounding has the last word.")
-        t = _flat(self.curved.along(state.point, direction), slope)
-        trial = oracle(state.point + t * direction)
-        if not _acceptable(state, trial, t * slope):
-            raise LineSearchError(
-                "the value falls no further along the direction of descent: rounding has the last "
-                "word, or the gradient is wrong."
-            )
+        t, trial = self._lowest(state, direction, slope, oracle)
         most = _most_products(state.most_products, products, t)
         following = self._at(state, trial)._replace(step_size=t, most_products=most)
         return Step(following, trial, 0.0)
+
+    def _lowest(
+        self, state: TruncatedNewtonState, direction: Array, slope: float, oracle: Oracle
+    ) -> tuple[float, Evaluated]:
+        """Return a length of the step that is about the best, and what is known there.
+
+        Just beyond the lowest point of a line the value may be higher than at its start, where the
+        function bends more and more, but never before it.
+        """
+        line = self.curved.along(state.point, direction)
+        for highest in (FLAT, 0.0):
+            t = _flat(line, slope, highest)
+            trial = oracle(state.point + t * direction)
+            if _acceptable(state, trial):
+                return t, trial
+        raise LineSearchError(
+            "the value falls no further along the direction of descent: rounding has the last "
+            "word, or the gradient is wrong."
+        )
 
     def _at(self, state: TruncatedNewtonState, found: Evaluated) -> TruncatedNewtonState:
         return state._replace(
@@ -184,24 +197,27 @@ def _most_products(most: int, done: int, t: float) -> int:
     return min(MOST_PRODUCTS, max(most, MORE * done)) if t > LONG else most
 
 
-def _acceptable(state: TruncatedNewtonState, trial: Evaluated, promised: float) -> bool:
-    if trial.value < state.value and trial.value <= state.value - DESCENT * promised:
+def _acceptable(state: TruncatedNewtonState, trial: Evaluated) -> bool:
+    if trial.value < state.value:
         return True
     # Where values differ by rounding alone, a smaller gradient shows that the trial is better.
     near = trial.value <= state.value + VALUE_ROUNDING * abs(state.value)
     return near and trial.squared_norm <= SMALLER**2 * inner(state.gradient, state.gradient)
 
 
-def _flat(line: Line, slope: float) -> float:
-    """Return where the slope along a line, -`slope` at 0, is flat enough, by Newton's method."""
+def _flat(line: Line, slope: float, highest: float) -> float:
+    """Return where the slope along a line, -`slope` at 0, is flat enough, by Newton's method.
+
+    That is where it is at most the share `FLAT` of the first one, and `highest` if it is positive.
+    """
     low, high, t = 0.0, math.inf, 1.0
     for _ in range(TRIALS):
         first, second = line.derivatives(t)
-        if abs(first) <= FLAT * slope:
-            break
+        if -FLAT * slope <= first <= highest * slope:
+            return t
         low, high = (t, high) if first < 0.0 else (low, t)
         following = min(t - first / second, FARTHER * t) if second > 0.0 else math.nan
         if not low < following < high:
             following = 2.0 * t if math.isinf(high) else 0.5 * (low + high)
         t = following
-    return t
+    return low if low > 0.0 else t
