@@ -6,8 +6,9 @@ stop where they like to. The column "short of it" tells how far their objective 
 lower bound, relative to that (for LinearSVC, which penalises its intercept, nothing can be told).
 Ours is certified to 1e-3.
 
-Run: python benchmarks/many_classes.py [--rounds 3] [--only digits] [--loss hinge]. news20 is looked for in the
-folder that ACCELEGRAD_DATA names, and left out if it is not there; its rows get the length 1.
+Run: python benchmarks/many_classes.py [--rounds 3] [--only digits] [--loss hinge]. news20 is looked
+for in the folder that ACCELEGRAD_DATA names, and left out if it is not there; its rows get the
+length 1.
 """
 
 from __future__ import annotations
