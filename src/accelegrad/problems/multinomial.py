@@ -11,7 +11,7 @@ of W one after the other, then the intercepts b, which are not penalised.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,16 @@ from accelegrad.problems.products import Products
 from accelegrad.problems.scaling import ColumnScaling
 
 Matrix = npt.NDArray[np.float64]
+
+
+class ClassesPoint(NamedTuple):
+    """What a multinomial model knows at a point."""
+
+    point: Vector
+    margins: Matrix
+    distributions: Matrix  # of the rows over the classes
+    value: float
+    gradient: Vector
 
 
 class MultinomialModel:
@@ -77,25 +87,33 @@ class MultinomialModel:
 
     def value_and_gradient(self, x: Vector) -> tuple[float, Vector]:
         """Return P and its gradient."""
-        return self._part(x, None)
+        at = self._part(x, None)
+        return at.value, at.gradient
+
+    def at(self, x: Vector) -> ClassesPoint:
+        """Return what is known at a point, of which a copy is kept."""
+        return self._part(x.copy(), None)
 
     def batch_value_and_gradient(self, x: Vector, rows: Any) -> tuple[float, Vector]:
         """Return estimates of P and its gradient from some rows, unbiased for uniform rows."""
-        return self._part(x, np.asarray(rows))
+        at = self._part(x, np.asarray(rows))
+        return at.value, at.gradient
 
-    def _part(self, x: Vector, rows: Any) -> tuple[float, Vector]:
-        """Return P and its gradient, from all rows (None) or estimated from some."""
+    def _part(self, x: Vector, rows: Any) -> ClassesPoint:
+        """Return what is known, from all rows (None) or estimated from some."""
         W, _ = self.split(x)
         classes = self.classes if rows is None else self.classes[rows]
         shares = self.shares_of(rows)
         products = None if rows is None else Products(self.rows.X[rows])
         margins = self.margins(products, x)
-        slopes, totals = softmax(margins)
+        distributions, totals = softmax(margins)
         index = np.arange(classes.size)
         loss = float(shares @ (totals - margins[index, classes]))
-        slopes[index, classes] -= 1.0
-        slopes *= shares[:, None]
-        return loss + 0.5 * self.l2 * float(np.vdot(W, W)), self.combined(products, slopes, W)
+        slopes = distributions * shares[:, None]
+        slopes[index, classes] = (distributions[index, classes] - 1.0) * shares
+        value = loss + 0.5 * self.l2 * float(np.vdot(W, W))
+        gradient = self.combined(products, slopes, W)
+        return ClassesPoint(x, margins, distributions, value, gradient)
 
     def split(self, x: Vector) -> tuple[Matrix, Vector]:
         """Return W, of shape (n_classes, n_features), and b, zeros where there is none."""

@@ -7,8 +7,8 @@ The dual variables are a distribution :math:`s_i` over the classes for each row:
 
 At a point the softmax of its margins is taken. An intercept demands that the classes' shares are
 those of the data, :math:`\sum_i p_i s_i = \sum_i p_i e_{c(i)}`: intercepts that come near to that
-are found by iterative scaling, and the remaining difference is removed exactly by mixing the
-same distribution into all rows.
+are found by Newton's method or iterative scaling, and the remaining difference is removed exactly
+by mixing the same distribution into all rows.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from accelegrad.proofs.fenchel import STEEPEST_LOGARITHM, SlopeSums, Terms
 
 # Rounds of scaling towards the classes' shares; each costs as much as the losses of all rows.
 _BALANCING_ROUNDS = 8
+#: How far the shares of balanced classes may be off, and the longest of Newton's steps towards that
+_BALANCED, _LONGEST_SHIFT = 1e-14, 10.0
 
 
 class MultinomialDual:
@@ -96,16 +98,23 @@ class MultinomialDual:
     def _balanced(self, margins: Matrix, s: Matrix) -> Matrix:
         """Return distributions near the softmax whose mean is the classes' share of the rows."""
         model, shares = self.model, self.shares
-        wanted = np.bincount(model.classes, weights=shares, minlength=model.n_classes)
-        shift = np.zeros(model.n_classes)
+        wanted: Vector = np.zeros(model.n_classes)
+        np.add.at(wanted, model.classes, shares)
+        shift, off = np.zeros(model.n_classes), math.inf
+        best = s
         for _ in range(_BALANCING_ROUNDS):
             mean = shares @ s
-            if np.abs(mean - wanted).max() <= 1e-14:
+            before, off = off, float(np.abs(mean - wanted).max())
+            if off < before:
+                best = s
+            if off <= _BALANCED:
                 break
-            with np.errstate(divide="ignore"):  # a class without rows goes to minus infinity
-                step = np.log(wanted) - np.log(np.where(mean > 0.0, mean, 1.0))
-            shift = np.where(mean > 0.0, shift + step, shift)
+            newton = off < before and bool((np.minimum(mean, wanted) > 0.0).all())
+            step = self._newton_step if newton else _scaling_step
+            shift = shift + step(s, mean, wanted)
             s, _ = softmax(margins + shift)
+        else:
+            s = s if float(np.abs(shares @ s - wanted).max()) < off else best
         mean = shares @ s
         excess = np.where(mean > 0.0, (mean - wanted) / np.where(mean > 0.0, mean, 1.0), 0.0).max()
         if not excess > 0.0:
@@ -113,3 +122,23 @@ class MultinomialDual:
         common = np.maximum(mean + (wanted - mean) / excess, 0.0)
         mixed: Matrix = (1.0 - excess) * s + excess * common
         return mixed
+
+    def _newton_step(self, s: Matrix, mean: Vector, wanted: Vector) -> Vector:
+        """Return the step towards balance by the derivatives of the classes' shares.
+
+        The last class stays, since the same shift of all classes changes nothing.
+        """
+        derivatives = np.diag(mean) - s.T @ (self.shares[:, None] * s)
+        step = np.zeros_like(mean)
+        try:
+            step[:-1] = np.linalg.solve(derivatives[:-1, :-1], (wanted - mean)[:-1])
+        except np.linalg.LinAlgError:
+            return _scaling_step(s, mean, wanted)
+        return step if np.abs(step).max() <= _LONGEST_SHIFT else _scaling_step(s, mean, wanted)
+
+
+def _scaling_step(s: Matrix, mean: Vector, wanted: Vector) -> Vector:  # noqa: ARG001
+    """Return the step of iterative scaling, which is short where the classes are far apart."""
+    with np.errstate(divide="ignore"):  # a class without rows goes to minus infinity
+        step = np.log(wanted) - np.log(np.where(mean > 0.0, mean, 1.0))
+    return np.where(mean > 0.0, step, 0.0)

@@ -147,7 +147,10 @@ class Problem:
     def _mean_loss(self, x: Vector) -> float:
         """Return the mean loss by products in float64, some rows at a time."""
         model, data = self.model, self.rows
-        total, step = 0.0, max(1, BLOCK_ENTRIES // data.n_features)
+        total, step = 0.0, max(1, BLOCK_ENTRIES * data.n_samples // max(1, _entries(data.X)))
+        if isinstance(model, MultinomialModel):
+            weights, intercepts = model.split(x)
+            columns = np.ascontiguousarray(weights.T)  # else each product with sparse rows copies
         for start in range(0, data.n_samples, step):
             rows = slice(start, start + step)
             X = data.X[rows].astype(np.float64, copy=False)
@@ -155,8 +158,7 @@ class Problem:
                 margins = X @ x[: data.n_features] + (x[-1] if data.fit_intercept else 0.0)
                 losses = model.loss.value(margins, model.y[rows])
             else:
-                weights, intercepts = model.split(x)
-                scores = X @ weights.T + intercepts
+                scores = X @ columns + intercepts
                 right = np.take_along_axis(scores, model.classes[rows, None], axis=1)
                 losses = logsumexp(scores, axis=1) - right.ravel()
             total += float(data.shares[rows] @ losses)
@@ -178,6 +180,10 @@ class Problem:
         if self.l1 == 0.0:
             return None
         return OnLeading(L1(self.l1), self.n_weights, self.model.n_parameters)
+
+
+def _entries(X: Any) -> int:
+    return int(X.size if isinstance(X, np.ndarray) else X.nnz)
 
 
 def penalty_weights(penalty: Any, alpha: float, l1_ratio: float) -> tuple[float, float]:

@@ -5,8 +5,9 @@ without knowing the data's units: it is the `rtol` of `minimize`, with a small a
 minimum of zero.
 
 A `LinearModel` is handed over as it is, with its l1 term and its set. The multinomial model is a
-function to `minimize`: it is given in scaled coordinates where that is possible, and where its dual
-bounds the minimum, a callback looks at that bound and stops the run.
+function to `minimize`. Where its dual bounds the minimum, a callback looks at that bound and stops
+the run, which is one of Newton's method unless a diameter is given. Else the function is given in
+scaled coordinates where that is possible.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from accelegrad.problems.multinomial import MultinomialModel, ScaledClasses
 from accelegrad.problems.penalties import L1
 from accelegrad.problems.scaling import column_scaling, scaled_penalty, scaled_set
 from accelegrad.proofs.multinomial_dual import MultinomialDual
+from accelegrad.rows.classes import CurvedClasses
+from accelegrad.rows.truncated_newton import TruncatedNewton
 from accelegrad.sklearn.objective import Problem
 
 #: An objective below this share of what a constant prediction gets counts as this share: a minimum
@@ -40,6 +43,10 @@ MARGIN = 1e-3
 #: Distances, in multiples of a region's radius, at which a lower objective is looked for beyond it:
 #: the powers of 4 up to a million.
 DISTANCES_BEYOND = 4.0 ** np.arange(1, 11)
+
+#: A bound is computed where the gap that it is expected to prove is at most this many times the one
+#: that is wanted.
+PROMISING = 2.0
 
 Score = Callable[[Vector], float]
 
@@ -88,23 +95,27 @@ class ClassesFunction:
     ----------
     problem : Problem
         The problem.
-    scale : bool
-        Whether to change to scaled coordinates, where the set allows it.
+    free_method : bool
+        Whether the method may be chosen: then it is Newton's where there is a bound, and else
+        coordinates are scaled where the set allows it.
     """
 
-    def __init__(self, problem: Problem, *, scale: bool) -> None:
+    def __init__(self, problem: Problem, *, free_method: bool) -> None:
         model = problem.model
         assert isinstance(model, MultinomialModel)
         self.problem, self._model = problem, model
-        self._change: ScaledClasses | None = None
-        if scale and problem.can_be_scaled:
-            self._change = ScaledClasses(column_scaling(model.rows), model.n_classes)
         provable = problem.is_free and model.l2 > 0.0
         self._dual = MultinomialDual(model) if provable else None
+        self.curved = CurvedClasses(model) if provable and free_method else None
+        self._change: ScaledClasses | None = None
+        if free_method and self.curved is None and problem.can_be_scaled:
+            self._change = ScaledClasses(column_scaling(model.rows), model.n_classes)
         self.lower_bound = 0.0  # losses are nonnegative
 
     def __call__(self, v: Vector) -> tuple[float, Vector]:
         """Return value and gradient."""
+        if self.curved is not None:
+            return self.curved.value_and_gradient(v)
         value, gradient = self._model.value_and_gradient(self.point(v))
         return value, gradient if self._change is None else self._change.adjoint(gradient)
 
@@ -128,6 +139,10 @@ class ClassesFunction:
     def is_proved(self) -> bool:
         """Whether there is a lower bound that holds everywhere, and gets tight."""
         return self._dual is not None
+
+    def promises(self, x: Vector, gap: float) -> bool:
+        """Tell whether the bound at a point, which costs some passes, may prove this gap."""
+        return self.curved is None or self.curved.expected_gap(x) <= PROMISING * gap
 
     def raise_bound(self, x: Vector) -> None:
         """Bring the lower bound up to date with what is known at a point."""
@@ -174,6 +189,11 @@ class Watch:
         """The relative gap at which a run ends."""
         return None if self.settings.tol is None else (1.0 - MARGIN) * self.settings.tol
 
+    def small_residual(self, value: float) -> float:
+        """Return the norm of the gradient with which the dual proves enough; 0 without a tol."""
+        aim = 0.0 if self.aim is None else self.aim * max(value, self.floor)
+        return math.sqrt(2.0 * self.problem.model.l2 * aim)
+
     def negligible(self) -> float | None:
         """Return the `tol` of `minimize`, which ends runs whose minimum is about 0.
 
@@ -205,7 +225,8 @@ class Watch:
         """Return the gap by bounds that hold everywhere."""
         function = self.function
         assert function is not None
-        if not self.enough(value, value - function.lower_bound):
+        proved = self.enough(value, value - function.lower_bound)
+        if not proved and function.promises(x, self.target(value)):
             function.raise_bound(x)
         return value - function.lower_bound
 
@@ -270,14 +291,18 @@ def _solve_model(
 
 
 def _solve_classes(problem: Problem, settings: Settings, start: Vector, score: Score | None) -> Fit:
-    """Hand over a function, of scaled coordinates where possible."""
-    function = ClassesFunction(problem, scale=settings.diameter == "auto")
+    """Hand over a function, to Newton's method or of scaled coordinates where possible."""
+    function = ClassesFunction(problem, free_method=settings.diameter == "auto")
     watch = Watch(problem, settings, score, function)
+    method: dict[str, Any] = {}
+    if function.curved is not None:
+        method["method"] = TruncatedNewton(function.curved, watch.small_residual)
     result = minimize(
         function,
         function.start(start),
         **_options(settings, watch),
         **function.terms(),
+        **method,
     )
     x = result["x"] = problem.nearest(function.point(result.x))
     if function.is_proved:
