@@ -14,11 +14,11 @@ import numpy as np
 from scipy.linalg.lapack import dpotrf, dtrtri
 
 from accelegrad.errors import NonFiniteError, Vector
+from accelegrad.norms import norm
 from accelegrad.problems.gram import BLAS_PRODUCT, Storage, gram_matrix
 from accelegrad.problems.multinomial import ClassesPoint, Matrix, MultinomialModel, softmax
 from accelegrad.problems.products import MatrixProducts, Products
 from accelegrad.problems.row_blocks import RowNumbers, runs
-from accelegrad.problems.squares import norm
 
 # Set by trial; benchmarks/many_classes.py times the whole method.
 #: Fewer rows than these are all used, and blocks that take less than these seconds are always made:
