@@ -298,4 +298,5 @@ def test_memory_is_that_of_some_vectors():
     AcceleGradClassifier(alpha=1e-2).fit(X, y)
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert most <= 8 * 60 * columns * k  # a block of curvature would take 2000 such vectors
+    # The look at convexity keeps some dozens; a block of curvature would take 2000 such vectors.
+    assert most <= 8 * 100 * columns * k
