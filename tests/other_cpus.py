@@ -31,15 +31,21 @@ NOT_NUMERIC = frozenset(
         "test_kills",
         "test_model_file",
         "test_no_tuning",
+        "test_optax_page",
+        "test_optimizers_benchmark",
         "test_other_cpus",
+        "test_private_names",
         "test_readme",
         "test_report",
         "test_reproduce",
         "test_sklearn_checks",
         "test_table_files",
+        "test_torch_page",
         "test_warmup",
     }
 )
+#: torch and JAX bring code of their own, which the variables of a setting do not choose.
+OTHER_LIBRARIES = frozenset({"optax", "torch"})
 #: What OpenBLAS calls CPUs with AVX-512. They can run its code for Haswell and older ones.
 WITH_AVX512 = frozenset({"SkylakeX", "Cooperlake", "SapphireRapids"})
 
@@ -121,7 +127,8 @@ def missed(variables: dict[str, str], found: Facts) -> str:
 
 def numeric_files() -> list[str]:
     """Return the files of the numeric tests."""
-    return [str(file) for file in sorted(FOLDER.rglob("test_*.py")) if file.stem not in NOT_NUMERIC]
+    files = (file for file in FOLDER.rglob("test_*.py") if file.parent.name not in OTHER_LIBRARIES)
+    return [str(file) for file in sorted(files) if file.stem not in NOT_NUMERIC]
 
 
 def main(options: list[str]) -> int:
