@@ -32,7 +32,7 @@ class Run:
         self.pairs, self.curvature, self.flattest = [], [], 0.0
         self.misses, self.recent = 0, []
         self.gap = inf
-        self.calls_insured, self.in_turn = 0, 0
+        self.calls_insured, self.in_turn, self.led = 0, 0, 0
         project = None if box is None else (lambda x: np.clip(x, *box))
         self.accelegrad = DistanceFreeAcceleGrad(probe=True, project=project)
         self.insurance = self.accelegrad.init(x0)
@@ -240,16 +240,23 @@ class Run:
     # -- AcceleGrad --------------------------------------------------------------------------------
 
     def _owes(self):
-        if self.gap == inf or self.in_turn >= bundle.MOST_INSURED:
+        calls, few = len(self.points), self.box is None and self.size < self.x0.size
+        leads = few and self.size < calls and self.led > 0 and calls - self.led < self.size
+        insured, most = bundle.INSURED, bundle.MOST_INSURED
+        if leads:
+            insured, most = bundle.LEADING
+        if self.gap == inf or self.in_turn >= most:
             return False
         if self.box is None and self._smooth():
             return False
         behind = self.insured_value - self.value + self.gap
-        calls = self.calls_insured + (bundle.UNINSURED if self.box is None else 0)
-        return behind * bundle.INSURED * calls / len(self.points) < self.gap
+        if self.box is not None:
+            return behind * insured * self.calls_insured / calls < self.gap
+        its = self.calls_insured + bundle.UNINSURED
+        return behind * (insured * its / calls) ** bundle.INSURED_POWER < self.gap
 
     def _insure(self):
-        found = []
+        found, before = [], len(self.points)
 
         def oracle(x):
             found.append(KnownEvaluation(x, *self.evaluate(x, "insurance")))
@@ -261,6 +268,7 @@ class Run:
         best = min(found, key=lambda at: at.value)
         self.insured_value = min(self.insured_value, best.value)
         if best.value < self.value:
+            self.led = before
             self._centre(*best, paired=False)
 
 

@@ -86,6 +86,8 @@ TRANSCRIBED = {
         *(AbsoluteDeviations.random(30, 10, 0), 10, None, 12, 24),
         {"search", "model", "insurance"},
     ),
+    # AcceleGrad finds the best points, and gets most of the steps
+    "few cuts": (max_linear(5, 100, 60), 100, None, 12, 36, {"search", "model", "insurance"}),
     "box": (max_linear(3, 20), 20, (-1.0, 1.0), None, 24, {"model", "insurance"}),
 }
 
