@@ -61,8 +61,7 @@ CURVATURE_STEPS, CURVATURE_GROWTH = 5, 10.0
 #: times the calls of AcceleGrad alone, if its gap falls as the inverse of the calls.
 INSURED = 2.2
 #: Without set or term it falls as this power of the calls (measured on sums of kinks: 1.5 to 1.6
-#: from 1e-2 to 1e-4). With the inverse AcceleGrad hardly ever got a step there: 1000 kinks on a
-#: parabola took 1334 calls to 1e-4 and over 2777 to 1e-6, and take 1020 and 1440.
+#: from 1e-2 to 1e-4). With the inverse AcceleGrad hardly ever got a step there.
 INSURED_POWER = 1.5
 #: AcceleGrad's first steps search for a scale. They wait as if it had had this many calls, so that
 #: the whole takes as many times more at most; most functions are solved by then, or nearly
