@@ -38,6 +38,7 @@ from accelegrad.rules import (
 from accelegrad.rules.arrays import CompensatedSum, Tree
 from accelegrad.rules.base import QueryRule, TwoPhaseRule, weighted_average
 from accelegrad.rules.distance import check_radius
+from accelegrad.rules.schedules import adaptive_step
 from accelegrad.rules.untuned import UntunedAcceleGrad, UntunedState
 
 __all__ = ["AcceleGradState", "a_dog", "accelegrad", "adagrad_norm", "eval_params", "unixgrad"]
@@ -462,20 +463,63 @@ def _scaled(rule: Rule, factor: Any) -> Any:
 
 
 class SearchingAcceleGrad(UntunedAcceleGrad):
-    """The same steps; what they learn is computed only as long as the radius is searched for."""
+    """The same steps, arranged for XLA's compiler on CPUs, which makes one loop of each array.
 
-    def learnt(self, state: UntunedState, *seen: Any) -> UntunedState:
-        """Return the state with what the gradient tells, unless that is settled."""
+    What steps teach is computed only as long as the radius is searched for, and before all else:
+    so the step's loops, which wait for its numbers, can write over what they read. Each loop takes
+    the square roots anew, which costs less than to write them down and read them.
+    """
+
+    def update(self, state: UntunedState, gradient: Tree) -> UntunedState:
+        """Return the state after the gradient g_t at x_t."""
         dtype = state.radius.dtype
 
-        def numbers(source: UntunedState) -> dict[str, Any]:
-            return {name: _as_array(getattr(source, name), dtype) for name in LEARNT}
+        def numbers(learn: bool) -> tuple[Any, Any, dict[str, Any]]:
+            alpha, reach = self.acceleration(state), self.reach(state)
+            found = self._searched(state, gradient, alpha, reach) if learn else state
+            learnt = {name: _as_array(getattr(found, name), dtype) for name in LEARNT}
+            return _as_array(alpha, dtype), _as_array(reach, dtype), learnt
 
-        learn = super().learnt
-        found = jax.lax.cond(
-            state.averaged == 0, lambda: numbers(learn(state, *seen)), lambda: numbers(state)
+        alpha, reach, found = jax.lax.cond(
+            state.averaged == 0, lambda: numbers(learn=True), lambda: numbers(learn=False)
         )
-        return state._replace(**found)
+        state, squares = state._replace(**found), self.squares(state, gradient, alpha)
+
+        def moved(squares: Any) -> tuple[Tree, Tree]:
+            return self.moved(state, gradient, alpha, adaptive_step(reach, squares))
+
+        again = _anew(squares)
+        once_more = _anew(again)
+        z = moved(squares)[0]
+        averaged = self.following(state, squares, z, moved(again)[1])
+        following = self.following(state, squares, z, moved(once_more)[1])
+        return following._replace(anchor=averaged.anchor)
+
+    def _searched(
+        self, state: UntunedState, gradient: Tree, alpha: Any, reach: Any
+    ) -> UntunedState:
+        """Return the state with what the gradient tells."""
+        squares = self.squares(state, gradient, alpha)
+        z, y = self.moved(state, gradient, alpha, adaptive_step(reach, squares))
+        seen = self.seen(state, gradient, squares, reach, z, y)
+        return self.learnt(state, seen, alpha * reach)
+
+
+def _anew(squares: Any) -> Any:
+    """Return the same, such that what is made of it is computed again."""
+    if not isinstance(squares, Tree) or jax.default_backend() != "cpu":
+        return squares
+    return Tree([jax.lax.optimization_barrier(leaf) for leaf in squares.content])
+
+
+def _after(points: Tree, others: Tree) -> Tree:
+    """Return the points, which XLA then computes after the others.
+
+    No number is larger than infinity, but the compiler does not know. The others read the
+    parameters, which the points, when they are the new parameters, can then be written over.
+    """
+    pairs = zip(points.content, others.content, strict=True)
+    return Tree([jnp.where(other > jnp.inf, other, point) for point, other in pairs])
 
 
 class _Layout:
@@ -559,7 +603,8 @@ class _Stored:
         """Return the next point to go to, the state of the rule and the first gradient if kept."""
         if isinstance(rule, QueryRule):
             following = rule.update(self._restored(state.steps, state.count, layout), gradient)
-            return rule.query(following), self._kept(following, layout), None
+            read = following.anchor if isinstance(following, UntunedState) else following.weighted_sum
+            return _after(rule.query(following), read), self._kept(following, layout), None
         before = self._restored(state.steps, state.count // 2, layout)
 
         def look_ahead() -> tuple[Tree, Any, Tree]:
