@@ -17,6 +17,7 @@ try:
     import jax
     import jax.numpy as jnp
     import optax
+    from jax.sharding import NamedSharding, PartitionSpec
 except ImportError as error:
     raise ImportError(
         "accelegrad.optax needs jax and optax: pip install 'accelegrad[jax]'."
@@ -35,11 +36,11 @@ from accelegrad.rules import (
     UDoG,
     UniXGrad,
 )
-from accelegrad.rules.arrays import CompensatedSum, Tree
+from accelegrad.rules.arrays import CompensatedSum, Tree, larger, together
 from accelegrad.rules.base import QueryRule, TwoPhaseRule, weighted_average
 from accelegrad.rules.distance import check_radius
 from accelegrad.rules.schedules import adaptive_step
-from accelegrad.rules.untuned import UntunedAcceleGrad, UntunedState
+from accelegrad.rules.untuned import Seen, UntunedAcceleGrad, UntunedState
 
 __all__ = ["AcceleGradState", "a_dog", "accelegrad", "adagrad_norm", "eval_params", "unixgrad"]
 
@@ -337,7 +338,10 @@ def _averaged(state: AcceleGradState, params: Params) -> Params:
 
 def _sums(state: AcceleGradState) -> Params:
     """Return what the average is made of."""
-    steps = state.steps
+    return _averaging(state.steps)
+
+
+def _averaging(steps: Any) -> Any:
     return steps.anchor if isinstance(steps, UntunedState) else steps.weighted_sum
 
 
@@ -500,26 +504,79 @@ class SearchingAcceleGrad(UntunedAcceleGrad):
     ) -> UntunedState:
         """Return the state with what the gradient tells."""
         squares = self.squares(state, gradient, alpha)
-        z, y = self.moved(state, gradient, alpha, adaptive_step(reach, squares))
-        seen = self.seen(state, gradient, squares, reach, z, y)
+        if self.prox is None:
+            seen = _seen(state, gradient, squares, alpha, reach)
+        else:
+            z, y = self.moved(state, gradient, alpha, adaptive_step(reach, squares))
+            seen = self.seen(state, gradient, squares, reach, z, y)
         return self.learnt(state, seen, alpha * reach)
+
+
+def _seen(state: UntunedState, gradient: Tree, squares: Any, alpha: Any, reach: Any) -> Seen:
+    r"""Return `UntunedAcceleGrad.seen` of steps without a set or a term, with few loops.
+
+    Those have :math:`x_0 - z_{t+1} = x_0 - z_t + \alpha_t \eta_t g_t`, and y alike, so that all
+    sums are inner products of four vectors, and one product of matrices for each array.
+    """
+    x0, metric = state.anchor, squares**0.5
+    vectors = [gradient, x0 - state.mirror_point, x0 - state.query_point]
+    shared = not isinstance(metric, Tree)
+    metrics = [metric] * len(x0.content) if shared else metric.content
+    columns = zip(metrics, *(vector.content for vector in vectors), strict=True)
+    products = jnp.zeros((4, 4), state.radius.dtype)
+    for weights, *column in columns:
+        # Each after the one before, so that they share the memory for what is in between.
+        products = products + _products(_after(weights, products[0, 0]), *column)
+    size = metric if shared else products[0, 0]
+    energy, product, evidence = products[1, 1], products[1, 2], products[1, 3]
+    before, behind = products[2, 2], products[3, 3]
+    moved = alpha * reach
+    return Seen(
+        size,
+        adaptive_step(product, energy * before),
+        evidence,
+        larger(0.0, before + moved * (2 * product + moved * energy)),
+        larger(0.0, behind + reach * (2 * evidence + reach * energy)),
+    )
+
+
+def _products(metric: Any, gradient: Any, before: Any, behind: Any) -> Any:
+    """Return all inner products of four vectors in the metric: ones, the step, two distances."""
+    root = _hidden(metric**0.5)
+    step = gradient / (root + (root == 0))
+    row = jax.lax.broadcasted_iota(jnp.int32, (4,) + (1,) * gradient.ndim, 0)
+    distance = jnp.where(row == 0, 1.0, jnp.where(row == 2, before, behind))
+    rows = jnp.where(row == 1, step, root * distance).astype(gradient.dtype)
+    axes = tuple(range(1, rows.ndim))
+    shards = jax.typeof(rows).sharding
+    whole = NamedSharding(shards.mesh, PartitionSpec()) if any(shards.spec) else None  # type: ignore[no-untyped-call]
+    return jax.lax.dot_general(
+        rows,
+        rows,
+        ((axes, axes), ((), ())),
+        precision=jax.lax.Precision.HIGHEST,
+        out_sharding=whole,
+    )
 
 
 def _anew(squares: Any) -> Any:
     """Return the same, such that what is made of it is computed again."""
     if not isinstance(squares, Tree) or jax.default_backend() != "cpu":
         return squares
-    return Tree([jax.lax.optimization_barrier(leaf) for leaf in squares.content])
+    return together(_hidden, squares)
 
 
-def _after(points: Tree, others: Tree) -> Tree:
-    """Return the points, which XLA then computes after the others.
+def _hidden(array: Any) -> Any:
+    """Return an array whose formula the compiler may not merge with others."""
+    return jax.lax.optimization_barrier(array)  # type: ignore[no-untyped-call]
 
-    No number is larger than infinity, but the compiler does not know. The others read the
-    parameters, which the points, when they are the new parameters, can then be written over.
+
+def _after(array: Any, other: Any) -> Any:
+    """Return an array, which XLA then computes after the other one.
+
+    No number is larger than infinity, but the compiler does not know.
     """
-    pairs = zip(points.content, others.content, strict=True)
-    return Tree([jnp.where(other > jnp.inf, other, point) for point, other in pairs])
+    return jnp.where(other > jnp.inf, other, array)
 
 
 class _Layout:
@@ -603,8 +660,9 @@ class _Stored:
         """Return the next point to go to, the state of the rule and the first gradient if kept."""
         if isinstance(rule, QueryRule):
             following = rule.update(self._restored(state.steps, state.count, layout), gradient)
-            read = following.anchor if isinstance(following, UntunedState) else following.weighted_sum
-            return _after(rule.query(following), read), self._kept(following, layout), None
+            # The average is the other one that reads the parameters: they can be written over then.
+            point = together(_after, rule.query(following), _averaging(following))
+            return point, self._kept(following, layout), None
         before = self._restored(state.steps, state.count // 2, layout)
 
         def look_ahead() -> tuple[Tree, Any, Tree]:
