@@ -17,6 +17,7 @@ try:
     import jax
     import jax.numpy as jnp
     import optax
+    from jax.sharding import NamedSharding, PartitionSpec
 except ImportError as error:
     raise ImportError(
         "accelegrad.optax needs jax and optax: pip install 'accelegrad[jax]'."
@@ -35,10 +36,11 @@ from accelegrad.rules import (
     UDoG,
     UniXGrad,
 )
-from accelegrad.rules.arrays import CompensatedSum, Tree
+from accelegrad.rules.arrays import CompensatedSum, Tree, larger, together
 from accelegrad.rules.base import QueryRule, TwoPhaseRule, weighted_average
 from accelegrad.rules.distance import check_radius
-from accelegrad.rules.untuned import UntunedAcceleGrad, UntunedState
+from accelegrad.rules.schedules import adaptive_step
+from accelegrad.rules.untuned import Seen, UntunedAcceleGrad, UntunedState
 
 __all__ = ["AcceleGradState", "a_dog", "accelegrad", "adagrad_norm", "eval_params", "unixgrad"]
 
@@ -336,7 +338,10 @@ def _averaged(state: AcceleGradState, params: Params) -> Params:
 
 def _sums(state: AcceleGradState) -> Params:
     """Return what the average is made of."""
-    steps = state.steps
+    return _averaging(state.steps)
+
+
+def _averaging(steps: Any) -> Any:
     return steps.anchor if isinstance(steps, UntunedState) else steps.weighted_sum
 
 
@@ -462,20 +467,116 @@ def _scaled(rule: Rule, factor: Any) -> Any:
 
 
 class SearchingAcceleGrad(UntunedAcceleGrad):
-    """The same steps; what they learn is computed only as long as the radius is searched for."""
+    """The same steps, arranged for XLA's compiler on CPUs, which makes one loop of each array.
 
-    def learnt(self, state: UntunedState, *seen: Any) -> UntunedState:
-        """Return the state with what the gradient tells, unless that is settled."""
+    What steps teach is computed only as long as the radius is searched for, and before all else:
+    so the step's loops, which wait for its numbers, can write over what they read. Each loop takes
+    the square roots anew, which costs less than to write them down and read them.
+    """
+
+    def update(self, state: UntunedState, gradient: Tree) -> UntunedState:
+        """Return the state after the gradient g_t at x_t."""
         dtype = state.radius.dtype
 
-        def numbers(source: UntunedState) -> dict[str, Any]:
-            return {name: _as_array(getattr(source, name), dtype) for name in LEARNT}
+        def numbers(learn: bool) -> tuple[Any, Any, dict[str, Any]]:
+            alpha, reach = self.acceleration(state), self.reach(state)
+            found = self._searched(state, gradient, alpha, reach) if learn else state
+            learnt = {name: _as_array(getattr(found, name), dtype) for name in LEARNT}
+            return _as_array(alpha, dtype), _as_array(reach, dtype), learnt
 
-        learn = super().learnt
-        found = jax.lax.cond(
-            state.averaged == 0, lambda: numbers(learn(state, *seen)), lambda: numbers(state)
+        alpha, reach, found = jax.lax.cond(
+            state.averaged == 0, lambda: numbers(learn=True), lambda: numbers(learn=False)
         )
-        return state._replace(**found)
+        state, squares = state._replace(**found), self.squares(state, gradient, alpha)
+
+        def moved(squares: Any) -> tuple[Tree, Tree]:
+            return self.moved(state, gradient, alpha, adaptive_step(reach, squares))
+
+        again = _anew(squares)
+        once_more = _anew(again)
+        z = moved(squares)[0]
+        averaged = self.following(state, squares, z, moved(again)[1])
+        following = self.following(state, squares, z, moved(once_more)[1])
+        return following._replace(anchor=averaged.anchor)
+
+    def _searched(
+        self, state: UntunedState, gradient: Tree, alpha: Any, reach: Any
+    ) -> UntunedState:
+        """Return the state with what the gradient tells."""
+        squares = self.squares(state, gradient, alpha)
+        if self.prox is None:
+            seen = _seen(state, gradient, squares, alpha, reach)
+        else:
+            z, y = self.moved(state, gradient, alpha, adaptive_step(reach, squares))
+            seen = self.seen(state, gradient, squares, reach, z, y)
+        return self.learnt(state, seen, alpha * reach)
+
+
+def _seen(state: UntunedState, gradient: Tree, squares: Any, alpha: Any, reach: Any) -> Seen:
+    r"""Return `UntunedAcceleGrad.seen` of steps without a set or a term, with few loops.
+
+    Those have :math:`x_0 - z_{t+1} = x_0 - z_t + \alpha_t \eta_t g_t`, and y alike, so that all
+    sums are inner products of four vectors, and one product of matrices for each array.
+    """
+    x0, metric = state.anchor, squares**0.5
+    vectors = [gradient, x0 - state.mirror_point, x0 - state.query_point]
+    shared = not isinstance(metric, Tree)
+    metrics = [metric] * len(x0.content) if shared else metric.content
+    columns = zip(metrics, *(vector.content for vector in vectors), strict=True)
+    products = jnp.zeros((4, 4), state.radius.dtype)
+    for weights, *column in columns:
+        # Each after the one before, so that they share the memory for what is in between.
+        products = products + _products(_after(weights, products[0, 0]), *column)
+    size = metric if shared else products[0, 0]
+    energy, product, evidence = products[1, 1], products[1, 2], products[1, 3]
+    before, behind = products[2, 2], products[3, 3]
+    moved = alpha * reach
+    return Seen(
+        size,
+        adaptive_step(product, energy * before),
+        evidence,
+        larger(0.0, before + moved * (2 * product + moved * energy)),
+        larger(0.0, behind + reach * (2 * evidence + reach * energy)),
+    )
+
+
+def _products(metric: Any, gradient: Any, before: Any, behind: Any) -> Any:
+    """Return all inner products of four vectors in the metric: ones, the step, two distances."""
+    root = _hidden(metric**0.5)
+    step = gradient / (root + (root == 0))
+    row = jax.lax.broadcasted_iota(jnp.int32, (4,) + (1,) * gradient.ndim, 0)
+    distance = jnp.where(row == 0, 1.0, jnp.where(row == 2, before, behind))
+    rows = jnp.where(row == 1, step, root * distance).astype(gradient.dtype)
+    axes = tuple(range(1, rows.ndim))
+    shards = jax.typeof(rows).sharding
+    whole = NamedSharding(shards.mesh, PartitionSpec()) if any(shards.spec) else None  # type: ignore[no-untyped-call]
+    return jax.lax.dot_general(
+        rows,
+        rows,
+        ((axes, axes), ((), ())),
+        precision=jax.lax.Precision.HIGHEST,
+        out_sharding=whole,
+    )
+
+
+def _anew(squares: Any) -> Any:
+    """Return the same, such that what is made of it is computed again."""
+    if not isinstance(squares, Tree) or jax.default_backend() != "cpu":
+        return squares
+    return together(_hidden, squares)
+
+
+def _hidden(array: Any) -> Any:
+    """Return an array whose formula the compiler may not merge with others."""
+    return jax.lax.optimization_barrier(array)  # type: ignore[no-untyped-call]
+
+
+def _after(array: Any, other: Any) -> Any:
+    """Return an array, which XLA then computes after the other one.
+
+    No number is larger than infinity, but the compiler does not know.
+    """
+    return jnp.where(other > jnp.inf, other, array)
 
 
 class _Layout:
@@ -559,7 +660,9 @@ class _Stored:
         """Return the next point to go to, the state of the rule and the first gradient if kept."""
         if isinstance(rule, QueryRule):
             following = rule.update(self._restored(state.steps, state.count, layout), gradient)
-            return rule.query(following), self._kept(following, layout), None
+            # The average is the other one that reads the parameters: they can be written over then.
+            point = together(_after, rule.query(following), _averaging(following))
+            return point, self._kept(following, layout), None
         before = self._restored(state.steps, state.count // 2, layout)
 
         def look_ahead() -> tuple[Tree, Any, Tree]:

@@ -190,6 +190,25 @@ def test_steps_are_those_of_the_core(name):
         np.testing.assert_allclose(one, other, rtol=0, atol=1e-12 * np.abs(other).max())
 
 
+@pytest.mark.parametrize("diagonal", [True, False])
+def test_what_noise_teaches_is_what_it_teaches_the_core(diagonal):
+    """Until the radius is settled, and while the average grows from there on."""
+    noise = 0.1 * np.random.default_rng(17).standard_normal((STEPS, SIZE))
+    rule = UntunedAcceleGrad(diagonal)
+    expected, optimizer = rule.init(START), accelegrad(diagonal=diagonal)
+    params = split(jnp.asarray(START))
+    state, update = optimizer.init(params), jax.jit(optimizer.update)
+    for t in range(STEPS):
+        slope = jax.tree.map(jnp.add, tree_gradient(params), split(noise[t]))
+        updates, state = update(slope, state, params)
+        params = optax.apply_updates(params, updates)
+        expected = rule.update(expected, gradient(rule.query(expected)) + noise[t])
+        for name in ("radius", "evidence", "agreement", "compared", "last_growth", "averaged"):
+            found = float(getattr(state.steps, name))
+            assert found == pytest.approx(getattr(expected, name), rel=1e-10, abs=1e-12), (t, name)
+    assert 10 < expected.averaged < STEPS - 10
+
+
 def test_one_array_takes_the_same_steps():
     found = walk(accelegrad(), jnp.asarray(START), gradient)
     for one, other in zip(found, core_walk(UntunedAcceleGrad()), strict=True):

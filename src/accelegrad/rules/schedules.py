@@ -19,8 +19,10 @@ def adaptive_step(scale: Any, total: Any) -> Any:
 
     A total of zero means that every gradient so far was zero: whatever the step, nothing moves.
     """
+    zero = total == 0
+    # Of a root alone as denominator XLA would make a reciprocal root, which takes it longer.
     # In this order: torch takes a number times a truth value for float32.
-    return scale / (total + (total == 0)) ** 0.5 * (total > 0)
+    return scale / ((total + zero) ** 0.5 + zero) * (total > 0)
 
 
 def accelegrad_step(diameter: Any, gradient_bound: Any, weighted_squares: Any) -> Any:

@@ -51,6 +51,16 @@ class UntunedState(NamedTuple):
     step_size: Any
 
 
+class Seen(NamedTuple):
+    """What a gradient tells, summed over all coordinates."""
+
+    size: Any  # h_t
+    cosine: Any  # between the gradient and x_0 - z_t
+    evidence: Any  # <g_t, x_0 - x_t>
+    stretch: Any  # ||x_0 - z_{t+1}||^2 in the metric
+    travelled: Any  # ||x_0 - y_{t+1}||^2 in the metric
+
+
 @dataclass(frozen=True)
 class UntunedAcceleGrad(QueryRule):
     r"""AcceleGrad that learns its metric, radius and acceleration from noisy gradients.
@@ -159,20 +169,37 @@ class UntunedAcceleGrad(QueryRule):
 
     def update(self, state: UntunedState, gradient: Array) -> UntunedState:
         """Return the state after the gradient g_t at x_t."""
-        gradient, x, z = as_array(gradient), state.query_point, state.mirror_point
-        alpha = self.acceleration(state)
-        reach = numerator(clearness(state.agreement, state.compared)) * self.rate * state.radius
-        squares = state.squares + alpha * alpha * self._square(gradient)
+        gradient = as_array(gradient)
+        alpha, reach = self.acceleration(state), self.reach(state)
+        squares = self.squares(state, gradient, alpha)
         step = adaptive_step(reach, squares)
-        z, y = z - alpha * step * gradient, x - step * gradient
+        z, y = self.moved(state, gradient, alpha, step)
+        seen = self.seen(state, gradient, squares, reach, z, y)
+        following = self.following(self.learnt(state, seen, alpha * reach), squares, z, y)
+        return following._replace(step_size=mean_step(gradient, step * gradient))
+
+    def reach(self, state: UntunedState) -> Any:
+        """Return m_t r_t times the rate, the numerator of the step."""
+        return numerator(clearness(state.agreement, state.compared)) * self.rate * state.radius
+
+    def squares(self, state: UntunedState, gradient: Array, alpha: Any) -> Any:
+        """Return Q_t."""
+        return state.squares + alpha * alpha * self._square(gradient)
+
+    def moved(
+        self, state: UntunedState, gradient: Array, alpha: Any, step: Any
+    ) -> tuple[Array, Array]:
+        """Return z and y after the step."""
+        z = state.mirror_point - alpha * step * gradient
+        y = state.query_point - step * gradient
         if self.prox is not None:
             z, y = self.prox(z, alpha * step), self.prox(y, step)
         if self.project is not None:
             z, y = self.project(z), self.project(y)
-        slope = gradient
-        if self.prox is not None:  # the gradient mapping, which has the term's slope in it
-            slope = squares**0.5 * (x - y) * adaptive_step(1.0, reach * reach)
-        state = self.learnt(state, gradient, squares, alpha * reach, z, y, slope)
+        return z, y
+
+    def following(self, state: UntunedState, squares: Any, z: Array, y: Array) -> UntunedState:
+        """Return the state with z, y and Q_t taken in, of one that has learnt from g_t."""
         averaged = state.averaged + where(settled(state), 1.0, 0.0)
         share = 6 * averaged / ((averaged + 1) * (2 * averaged + 1))  # k^2 / (1 + 4 + ... + k^2)
         following = state._replace(
@@ -181,7 +208,6 @@ class UntunedAcceleGrad(QueryRule):
             squares=squares,
             anchor=state.anchor + share * (y - state.anchor),
             averaged=averaged,
-            step_size=mean_step(gradient, step * gradient),
         )
         tau = 1 / self.acceleration(following)
         return following._replace(query_point=z + (1 - tau) * (y - z))
@@ -189,39 +215,46 @@ class UntunedAcceleGrad(QueryRule):
     def _square(self, gradient: Array) -> Any:
         return gradient * gradient if self.diagonal else inner(gradient, gradient)
 
-    def learnt(
+    def seen(
         self,
         state: UntunedState,
         gradient: Array,
         squares: Any,
-        moved: Any,
+        reach: Any,
         z: Array,
         y: Array,
-        slope: Array,
-    ) -> UntunedState:
-        """Return the state with what g_t tells of noise and distance, unless that is settled.
-
-        `moved` is alpha_t m_t r_t, z and y are after the step, `slope` is what is evidence for x_0.
-        """
-        searching, metric = state.averaged == 0, squares**0.5
+    ) -> Seen:
+        """Return what has to be summed over the coordinates; z and y are those after the step."""
+        x0, metric = state.anchor, squares**0.5
         size = inner(metric, 0 * metric + 1) if self.diagonal else metric
-        before, after, travelled = (
-            state.anchor - state.mirror_point,
-            state.anchor - z,
-            state.anchor - y,
-        )
-        product = inner(gradient, before)
+        before, after, travelled = x0 - state.mirror_point, x0 - z, x0 - y
         energy = inner(gradient, adaptive_step(1.0, squares) * gradient)
         energy = energy * inner(metric * before, before)
+        slope = gradient
+        if self.prox is not None:  # the gradient mapping, which has the term's slope in it
+            slope = metric * (state.query_point - y) * adaptive_step(1.0, reach * reach)
+        return Seen(
+            size,
+            adaptive_step(inner(gradient, before), energy),
+            inner(slope, x0 - state.query_point),
+            inner(metric * after, after),
+            inner(metric * travelled, travelled),
+        )
+
+    def learnt(self, state: UntunedState, seen: Seen, moved: Any) -> UntunedState:
+        """Return the state with what g_t tells of noise and distance, unless that is settled.
+
+        `moved` is alpha_t m_t r_t.
+        """
+        searching = state.averaged == 0
         comparable = searching * is_comparable(state.iteration, state.radius, state.smallest_radius)
-        cosine = adaptive_step(product, energy)
-        agreement = state.agreement + comparable * (cosine * absolute(cosine))
+        agreement = state.agreement + comparable * (seen.cosine * absolute(seen.cosine))
         compared = state.compared + comparable * 1.0
         exact = exactness(clearness(agreement, compared))
-        evidence = inner(slope, state.anchor - state.query_point)
-        evidence = state.evidence + searching * adaptive_step(moved, size * size) * evidence
-        suggested = adaptive_step(TRUST * evidence * size**0.5, inner(metric * after, after))
-        reached = adaptive_step(inner(metric * travelled, travelled) ** 0.5, size)
+        weight = searching * adaptive_step(moved, seen.size * seen.size)
+        evidence = state.evidence + weight * seen.evidence
+        suggested = adaptive_step(TRUST * evidence * seen.size**0.5, seen.stretch)
+        reached = adaptive_step(seen.travelled**0.5, seen.size)
         if self.project is not None or self.prox is not None:
             # What these take off z is missing below the fraction, and would make r run away.
             suggested = where(suggested < TRUST * reached, suggested, TRUST * reached)
