@@ -172,9 +172,12 @@ def accelegrad(
     ...     return jnp.sum((params - jnp.array([1.0, -2.0])) ** 2)
     >>> optimizer, params = accelegrad(), jnp.zeros(2)
     >>> state = optimizer.init(params)
-    >>> for _ in range(200):
+    >>> @jax.jit
+    ... def step(params, state):
     ...     updates, state = optimizer.update(jax.grad(loss)(params), state, params)
-    ...     params = optax.apply_updates(params, updates)
+    ...     return optax.apply_updates(params, updates), state
+    >>> for _ in range(200):
+    ...     params, state = step(params, state)
     >>> print(jnp.round(eval_params(state, params), 2))
     [ 1. -2.]
     """
