@@ -306,6 +306,8 @@ class Bucket:
         Their values, where the gradient was taken, and the gradients: real and local.
     state : dict
         The lists of the tensors that the optimizer keeps, by name.
+    diameter : float, optional
+        The diameter for these parameters, if one is given.
     metric, direction, inverse, before, reach
         What a method keeps within a step.
     each : Loop
@@ -320,6 +322,7 @@ class Bucket:
         self.x: Tensors = []
         self.gradient: Tensors = []
         self.state: dict[str, Tensors] = {}
+        self.diameter: Any = None
         self.step_size: Number = 0.0  # of the last step, lr included
         self.metric: Tensors = []
         self.direction: Tensors = []
