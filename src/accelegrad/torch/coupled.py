@@ -114,11 +114,13 @@ def _metric(bucket: Bucket) -> Tensors:
 
 
 def _travelled(bucket: Bucket) -> Tensor:
-    return bucket.sums_of(lambda a, z: [(a - z) ** 2], bucket.state[START], bucket.state[MIRROR])
+    return bucket.sums_of(
+        lambda a, z: [(d := a - z).dot(d)], bucket.state[START], bucket.state[MIRROR]
+    )
 
 
 def _slope_and_square(bucket: Bucket) -> Tensor:
-    return bucket.sums_of(lambda g, h: [g * g / h, g * g], bucket.gradient, bucket.metric)
+    return bucket.sums_of(lambda g, h: [(g / h).dot(g), g.dot(g)], bucket.gradient, bucket.metric)
 
 
 def mean_inverse(buckets: list[Bucket], ranks: Any) -> float:
