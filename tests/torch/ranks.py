@@ -6,6 +6,7 @@ Usage: ranks.py FOLDER RANK RANKS CHECK ...
 import sys
 from pathlib import Path
 
+import pytest
 import torch
 import torch.distributed as dist
 from torch.distributed.checkpoint import load, save
@@ -147,6 +148,10 @@ def check_fsdp(folder):
 
 def check_zero(folder):
     """But for UniXGrad: after its look ahead the ranks would not know each other's parameters."""
+    model, _, _ = problem()
+    for kind, advice in ((AcceleGrad, "sharded=True to it"), (UniXGrad, "use fully_shard")):
+        with pytest.raises(ValueError, match=advice):
+            ZeroRedundancyOptimizer(model.parameters(), optimizer_class=kind)
     for kind, options in OPTIONS[:-1]:
         trained, evaluated, radius = in_one_process(kind, options)
         model, data, target = problem()

@@ -252,9 +252,53 @@ def test_a_late_group():
     assert (extra < 1).all()
     with pytest.raises(ValueError, match="diameter must be a finite number > 0"):
         run.optimizer.add_param_group({"params": [Parameter(torch.ones(2))], "diameter": -1.0})
-    with pytest.raises(ValueError, match="'auto' for all parameter groups or for none"):
-        run.optimizer.add_param_group({"params": [Parameter(torch.ones(2))], "diameter": "auto"})
+    with pytest.raises(ValueError, match="cannot change the method of the others"):
+        run.optimizer.add_param_group({"params": [Parameter(torch.ones(2))], "diagonal": True})
     assert len(run.optimizer.param_groups) == 2
+    untuned = Run()
+    for options in ({"diameter": 1.0}, {"projection": "simplex"}):
+        with pytest.raises(ValueError, match="cannot change the method of the others"):
+            untuned.optimizer.add_param_group({"params": [Parameter(torch.ones(2))], **options})
+
+
+def ended(kind, *groups):
+    """The parameters of some groups with those options after some steps, the groups' order kept."""
+    torch.manual_seed(0)
+    params = [Parameter(torch.randn(4, dtype=torch.float64)) for _ in groups]
+    optimizer = kind([{"params": [p], **own} for p, own in zip(params, groups, strict=True)])
+
+    def closure():
+        for param in params:
+            param.grad = param.detach() + torch.randn(4, dtype=torch.float64)
+
+    for _ in range(5):
+        optimizer.step(closure)
+    again = kind([{"params": [p], **own} for p, own in zip(params, groups, strict=True)])
+    again.load_state_dict(optimizer.state_dict())  # by groups too
+    return [param.detach() for param in params]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_groups_without_a_diameter_take_the_largest_of_the_others(kind):
+    given, small = {"diameter": 3.0}, {"diameter": 0.5}
+    for groups in ([given, {}], [{}, given], [small, {}, given]):
+        filled = [own or given for own in groups]
+        for found, expected in zip(ended(kind, *groups), ended(kind, *filled), strict=True):
+            assert torch.equal(found, expected)
+
+
+def test_groups_that_say_nothing_follow_the_others():
+    ball = {"diameter": 0.1, "projection": "ball"}
+    both = ended(AcceleGrad, ball, {"diameter": 0.1})
+    free = ended(AcceleGrad, {"diameter": 0.1}, {"diameter": 0.1})
+    assert not torch.equal(both[0], free[0])  # held
+    one = ended(AcceleGrad, {"diagonal": False}, {})
+    assert all(map(torch.equal, one, ended(AcceleGrad, *[{"diagonal": False}] * 2)))
+    assert not any(map(torch.equal, one, ended(AcceleGrad, {}, {})))
+    with pytest.raises(ValueError, match="True for a parameter group and False for another"):
+        ended(AcceleGrad, {"diagonal": True}, {"diagonal": False})
+    with pytest.raises(ValueError, match="diagonal=True and projection='simplex'"):
+        ended(AcceleGrad, {"diagonal": True}, {"projection": "simplex"})
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -9,8 +9,8 @@ from torch.optim.optimizer import ParamsT
 
 from accelegrad.errors import real_number
 from accelegrad.torch.coupled import Coupled, CoupledInBall, DiagonalCoupled
-from accelegrad.torch.optimizer import AUTO, AveragingOptimizer, Method
-from accelegrad.torch.sets import BALL, SIMPLEX, check_penalty, check_projection, is_separable
+from accelegrad.torch.optimizer import AUTO, AveragingOptimizer, Method, given_diameter
+from accelegrad.torch.sets import SIMPLEX, check_penalty, check_projection, is_ball, is_separable
 from accelegrad.torch.untuned import DiagonalUntuned, Untuned
 
 
@@ -30,7 +30,8 @@ class AcceleGrad(AveragingOptimizer):
         What multiplies the steps: for schedules. It needs no tuning.
     diameter : float or "auto"
         The diameter D of a set that holds the start and a minimiser: the paper's method,
-        `accelegrad.AcceleGrad`. "auto" needs no such number: `accelegrad.UntunedAcceleGrad`.
+        `accelegrad.AcceleGrad`. "auto" needs no such number: `accelegrad.UntunedAcceleGrad`. Where
+        only some groups have a number, the others take the largest of these.
     gradient_bound : float, default 0
         The paper's G, where a diameter is given.
     projection : optional
@@ -52,8 +53,7 @@ class AcceleGrad(AveragingOptimizer):
         Whether to use torch's multi-tensor functions, which give the same result, faster for many
         small tensors; by default they are used.
     capturable : bool, default False
-        Keep all numbers on the device, for graphs, or to spare a wait for it in every step. Steps
-        whose gradients are not finite are then not skipped.
+        Keep all numbers on the device, for graphs, or to spare a wait for it in every step.
     differentiable : bool, default False
         Let autograd go through the step.
     per_group : bool, default False
@@ -66,7 +66,9 @@ class AcceleGrad(AveragingOptimizer):
     -----
     It keeps at most three tensors per parameter (one more for half precision, whose points are kept
     in float32), and its sums in float64. A step whose gradients are not finite is skipped, with a
-    warning. Sparse gradients are made dense, since every step moves every coordinate.
+    warning; not so with `capturable`, `differentiable` or a compiled step, which read no number:
+    there such gradients get into the parameters and all sums, so check them before the step.
+    Sparse gradients are made dense, since every step moves every coordinate.
     """
 
     def __init__(
@@ -106,33 +108,43 @@ class AcceleGrad(AveragingOptimizer):
         real_number("gradient_bound", group["gradient_bound"], least=0)
         check_projection(group["projection"])
         check_penalty(group["penalty"])
-        diagonal, projection = group["diagonal"], group["projection"]
-        if diagonal not in (True, False, AUTO):
-            raise ValueError(f"diagonal must be True, False or 'auto', not {diagonal!r}.")
-        in_ball = _is(projection, BALL)
-        if diagonal is True and (in_ball or _is(projection, SIMPLEX)):
-            raise ValueError(
-                f"diagonal=True and projection={projection!r} do not go together: in the metric of "
-                "steps per coordinate the nearest point of that set is another one."
-            )
+        if group["diagonal"] not in (True, False, AUTO):
+            raise ValueError(f"diagonal must be True, False or 'auto', not {group['diagonal']!r}.")
+        in_ball = is_ball(group["projection"])
         if group["diameter"] == AUTO and in_ball:
             raise ValueError("projection='ball' needs the ball's diameter, not 'auto'.")
         if group["diameter"] == AUTO and group["gradient_bound"]:
             raise ValueError("gradient_bound needs a diameter that is a number, not 'auto'.")
-        first = self.param_groups[0]
-        if diagonal != first["diagonal"] or in_ball != _is(first["projection"], BALL):
-            raise ValueError("diagonal and projection='ball' must be the same for all groups.")
 
-    def _method_of(self, group: dict[str, Any]) -> Method:
-        diagonal = group["diagonal"]
-        if group["diameter"] == AUTO:
+    def _check_together(self) -> None:
+        diagonal = _diagonal_of(self.param_groups)
+        for projection in (group["projection"] for group in self.param_groups):
+            if diagonal is True and (is_ball(projection) or _is_simplex(projection)):
+                raise ValueError(
+                    f"diagonal=True and projection={projection!r} do not go together: in the "
+                    "metric of steps per coordinate the nearest point of that set is another one."
+                )
+        super()._check_together()
+
+    def _method_of(self, groups: list[dict[str, Any]]) -> Method:
+        diagonal = _diagonal_of(groups)
+        if given_diameter(groups[0], groups) is None:
             if diagonal == AUTO:
-                diagonal = all(is_separable(each) for each in self.param_groups)
+                diagonal = all(is_separable(group) for group in groups)
             return DiagonalUntuned() if diagonal else Untuned()
         if diagonal is True:
             return DiagonalCoupled()
-        return CoupledInBall() if _is(group["projection"], BALL) else Coupled()
+        in_ball = any(is_ball(group["projection"]) for group in groups)
+        return CoupledInBall() if in_ball else Coupled()
 
 
-def _is(projection: Any, name: str) -> bool:
-    return isinstance(projection, str) and projection == name
+def _is_simplex(projection: Any) -> bool:
+    return isinstance(projection, str) and projection == SIMPLEX
+
+
+def _diagonal_of(groups: list[dict[str, Any]]) -> bool | str:
+    """Return what the groups that say anything of steps per coordinate say, "auto" if none does."""
+    said: set[bool] = {group["diagonal"] for group in groups} - {AUTO}
+    if len(said) > 1:
+        raise ValueError("diagonal must not be True for a parameter group and False for another.")
+    return said.pop() if said else AUTO

@@ -12,7 +12,7 @@ from torch import Tensor
 from accelegrad.rules.schedules import accelegrad_step, adaptive_step, importance_weight
 from accelegrad.torch.optimizer import AVERAGE, Method, Numbers, is_finite, learning_rate, read
 from accelegrad.torch.radius import START
-from accelegrad.torch.sets import near, projected
+from accelegrad.torch.sets import is_ball, near, projected
 from accelegrad.torch.tensors import Bucket, Number, Several, Tensors, totals
 
 MIRROR = "mirror_point"  # z
@@ -56,7 +56,7 @@ class Coupled(Method):
     def _move(self, bucket: Bucket, alpha: Number, squares: Number) -> None:
         """Move z, and x to y."""
         group, each, state = bucket.group, bucket.each, bucket.state
-        eta = accelegrad_step(group["diameter"], group["gradient_bound"], squares)
+        eta = accelegrad_step(bucket.diameter, group["gradient_bound"], squares)
         eta = bucket.step_size = learning_rate(group) * eta
         z = each.add(state[MIRROR], bucket.gradient, -alpha * eta)
         y = each.add(bucket.x, bucket.gradient, -eta)
@@ -68,14 +68,15 @@ class Coupled(Method):
 
 
 class CoupledInBall(Coupled):
-    """The same, with z kept in the ball of the given diameter around the start."""
+    """The same, with z kept in a ball around the start, in the groups that want that."""
 
     points: ClassVar[tuple[str, ...]] = (AVERAGE, MIRROR, START)
 
     def _hold(self, buckets: list[Bucket], numbers: Numbers, ranks: Any) -> None:
-        (square,) = read(totals(buckets, _travelled, ranks=ranks), numbers)
-        for bucket in buckets:
-            reach = bucket.group["diameter"] / 2
+        held = [bucket for bucket in buckets if is_ball(bucket.group["projection"])]
+        (square,) = read(totals(held, _travelled, ranks=ranks), numbers)
+        for bucket in held:
+            reach = bucket.diameter / 2
             excess = (square > reach * reach) * (1 - adaptive_step(reach, square))
             state = bucket.state
             state[MIRROR] = bucket.each.toward(state[MIRROR], state[START], excess)
@@ -91,7 +92,7 @@ class DiagonalCoupled(Coupled):
         group, each, state = bucket.group, bucket.each, bucket.state
         state[SQUARES] = each.add_squares(state[SQUARES], bucket.gradient, alpha * alpha)
         direction = each.ratios(bucket.gradient, _metric(bucket))
-        reach = bucket.step_size = 2 * learning_rate(group) * group["diameter"]
+        reach = bucket.step_size = 2 * learning_rate(group) * bucket.diameter
         z = each.add(state[MIRROR], direction, -alpha * reach)
         y = each.add(bucket.x, direction, -reach)
         if group["penalty"] is not None:
@@ -113,11 +114,13 @@ def _metric(bucket: Bucket) -> Tensors:
 
 
 def _travelled(bucket: Bucket) -> Tensor:
-    return bucket.sums_of(lambda a, z: [(a - z) ** 2], bucket.state[START], bucket.state[MIRROR])
+    return bucket.sums_of(
+        lambda a, z: [(d := a - z).dot(d)], bucket.state[START], bucket.state[MIRROR]
+    )
 
 
 def _slope_and_square(bucket: Bucket) -> Tensor:
-    return bucket.sums_of(lambda g, h: [g * g / h, g * g], bucket.gradient, bucket.metric)
+    return bucket.sums_of(lambda g, h: [(g / h).dot(g), g.dot(g)], bucket.gradient, bucket.metric)
 
 
 def mean_inverse(buckets: list[Bucket], ranks: Any) -> float:

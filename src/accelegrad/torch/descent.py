@@ -40,7 +40,7 @@ class Descent(Method):
             return None
         following, squares = numbers["iteration"] + 1, numbers["squares"] + square
         for bucket in buckets:
-            descend(bucket, 1 / following, adagrad_step(bucket.group["diameter"], squares))
+            descend(bucket, 1 / following, adagrad_step(bucket.diameter, squares))
         return {"iteration": following, "squares": squares}
 
 

@@ -78,7 +78,7 @@ class Extragradient(TwoPhase):
         weight_sum = numbers["weight_sum"] + alpha
         for bucket in buckets:
             each, state = bucket.each, bucket.state
-            eta = _step(bucket, unixgrad_step(bucket.group["diameter"], total))
+            eta = _step(bucket, unixgrad_step(bucket.diameter, total))
             x = _moved(bucket, each.copies(state[BASE]), alpha * eta)
             state[AVERAGE] = each.toward(state[AVERAGE], x, alpha / weight_sum)
             bucket.x = each.assign(bucket.x, state[AVERAGE])
@@ -93,7 +93,7 @@ class Extragradient(TwoPhase):
         share = following / (numbers["weight_sum"] + following)
         for bucket in buckets:
             each, state = bucket.each, bucket.state
-            eta = _step(bucket, unixgrad_step(bucket.group["diameter"], total))
+            eta = _step(bucket, unixgrad_step(bucket.diameter, total))
             if finite:
                 state[BASE] = _moved(bucket, state[BASE], alpha * eta)
             bucket.x = each.toward(bucket.x, state[BASE], share)

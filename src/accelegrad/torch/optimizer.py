@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import math
+import sys
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
@@ -46,6 +48,7 @@ NOT_FINITE = (
     "The gradients are not finite, and this step is skipped. For mixed precision there is "
     "torch.amp.GradScaler."
 )
+ZERO = "torch.distributed.optim.zero_redundancy_optimizer"
 FLAGS = {"maximize": False, "foreach": None, "capturable": False, "differentiable": False}
 
 
@@ -96,6 +99,9 @@ class AveragingOptimizer(Optimizer):
     own, else the first group has them for all.
     """
 
+    #: What to do where parameters are distributed over ranks by ZeroRedundancyOptimizer
+    advice_on_shares: ClassVar[str] = "pass sharded=True to it, and norms are those of all ranks"
+
     def __init__(
         self,
         params: ParamsT,
@@ -106,21 +112,27 @@ class AveragingOptimizer(Optimizer):
         sharded: bool,
     ) -> None:
         checked_lr(lr)
+        if not sharded and _is_made_for_a_share():
+            raise ValueError(
+                "ZeroRedundancyOptimizer gives each rank a share of the parameters, and the steps "
+                f"of {type(self).__name__} need all of them: {self.advice_on_shares}."
+            )
         self.per_group = bool(per_group)
         self.sharded = bool(sharded)
         self.training = True  # whether the parameters hold the point for gradients
         super().__init__(params, {"lr": lr, **defaults})
-        self.method = self._method_of(self.param_groups[0])
+        self.method = self._method_of(self.param_groups)
 
     @abstractmethod
-    def _method_of(self, group: dict[str, Any]) -> Method:
-        """Return what the steps are with the options of the first group."""
+    def _method_of(self, groups: list[dict[str, Any]]) -> Method:
+        """Return what the steps are with the options of all groups."""
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a group, as torch's optimizers do, with options checked by the same rules."""
         super().add_param_group(param_group)
         try:
             self._check(self.param_groups[-1])
+            self._check_together()
         except (TypeError, ValueError):
             self.param_groups.pop()
             raise
@@ -130,11 +142,18 @@ class AveragingOptimizer(Optimizer):
         checked_lr(group["lr"])
         if group["diameter"] != AUTO:
             check_distance("diameter", group["diameter"])
-        if (group["diameter"] == AUTO) != (self.param_groups[0]["diameter"] == AUTO):
-            raise ValueError("diameter must be 'auto' for all parameter groups or for none.")
         real_number("weight_decay", group["weight_decay"], least=0)
         if group["foreach"] and group["differentiable"]:
             raise ValueError("foreach and differentiable cannot both be True.")
+
+    def _check_together(self) -> None:
+        """Refuse a group that makes the steps of all others another method's."""
+        method = getattr(self, "method", None)  # None while the first groups are given
+        if method is not None and type(method) is not type(self._method_of(self.param_groups)):
+            raise ValueError(
+                "a parameter group that is added later cannot change the method of the others: "
+                "diameter, diagonal and projection='ball' have to be given from the start."
+            )
 
     @property
     def _ranks(self) -> Any:
@@ -168,7 +187,8 @@ class AveragingOptimizer(Optimizer):
     def radius(self) -> float:
         """The radius, or the given diameter, that the steps of the first group are scaled with."""
         group = self.param_groups[0]
-        return float(group.get("radius", 0.0) if group["diameter"] == AUTO else group["diameter"])
+        diameter = given_diameter(group, self.param_groups)
+        return float(group.get("radius", 0.0) if diameter is None else diameter)
 
     # -- the step --------------------------------------------------------------------------------
 
@@ -264,6 +284,7 @@ class AveragingOptimizer(Optimizer):
             bucket.gradient = [
                 g.to(x.dtype) for g, x in zip(bucket.gradient, bucket.x, strict=True)
             ]
+        bucket.diameter = given_diameter(bucket.group, self.param_groups)
         _add_options(bucket)
 
     def _state_of(self, param: Tensor) -> dict[str, Tensor]:
@@ -386,7 +407,7 @@ class AveragingOptimizer(Optimizer):
             for name, default in FLAGS.items():
                 group.setdefault(name, default)
             self.training = group.pop(MODE, self.training)
-        self.method = self._method_of(self.param_groups[0])
+        self.method = self._method_of(self.param_groups)
 
     def state_dict(self) -> dict[str, Any]:
         """Return all that a run needs to go on; functions among the options are not in it."""
@@ -426,8 +447,8 @@ class AveragingOptimizer(Optimizer):
 
     def _check_loaded(self, given: dict[str, Any]) -> None:
         """Refuse the state of another optimizer or of another model."""
-        first = given["param_groups"][0] if given["param_groups"] else {}
-        method = self._method_of({**self.param_groups[0], **first})
+        pairs = zip(self.param_groups, given["param_groups"], strict=False)
+        method = self._method_of([{**own, **saved} for own, saved in pairs] or self.param_groups)
         for param, state in self._paired(given):
             missing = {*method.points, *method.sums} - set(state)
             if missing:
@@ -485,6 +506,14 @@ def checked_lr(lr: Any) -> None:
         real_number("lr", lr, least=0)
 
 
+def given_diameter(group: dict[str, Any], groups: list[dict[str, Any]]) -> float | None:
+    """Return the diameter of a group, or the largest given one if it has none; None without any."""
+    if group["diameter"] != AUTO:
+        return float(group["diameter"])
+    given = [float(each["diameter"]) for each in groups if each["diameter"] != AUTO]
+    return max(given, default=None)
+
+
 def learning_rate(group: dict[str, Any]) -> Number:
     """Return lr as a float, or as a tensor without dimension where it must not be read."""
     lr = group["lr"]
@@ -497,6 +526,14 @@ def largest_rate(buckets: list[Bucket]) -> Number:
     """Return the largest lr of some buckets."""
     rates = [learning_rate(bucket.group) for bucket in buckets]
     return functools.reduce(larger, rates) if rates else 1.0
+
+
+def _is_made_for_a_share() -> bool:
+    """Tell whether a ZeroRedundancyOptimizer is at work: an optimizer is told nothing of it."""
+    frame = inspect.currentframe() if ZERO in sys.modules else None
+    while frame is not None and frame.f_globals.get("__name__") != ZERO:
+        frame = frame.f_back
+    return frame is not None
 
 
 def _functions_of(group: dict[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -17,7 +17,14 @@ from accelegrad.torch.extragradient import (
     TravelledExtragradient,
     TwoPhase,
 )
-from accelegrad.torch.optimizer import AUTO, AveragingOptimizer, Closure, Family, Method
+from accelegrad.torch.optimizer import (
+    AUTO,
+    AveragingOptimizer,
+    Closure,
+    Family,
+    Method,
+    given_diameter,
+)
 from accelegrad.torch.sets import BALL, check_penalty, check_projection
 
 
@@ -79,8 +86,8 @@ class AdaGradNorm(AveragingOptimizer):
         check_radius("initial_radius", group["initial_radius"])
         _check_set(group)
 
-    def _method_of(self, group: dict[str, Any]) -> Method:
-        return TravelledDescent() if group["diameter"] == AUTO else Descent()
+    def _method_of(self, groups: list[dict[str, Any]]) -> Method:
+        return TravelledDescent() if given_diameter(groups[0], groups) is None else Descent()
 
 
 class UniXGrad(AveragingOptimizer):
@@ -106,6 +113,10 @@ class UniXGrad(AveragingOptimizer):
     """
 
     method: TwoPhase
+    #: Between its two gradients ranks would not know each other's parameters
+    advice_on_shares: ClassVar[str] = (
+        "use fully_shard (FSDP2), or AcceleGrad with sharded=True; UniXGrad has no such option"
+    )
 
     def __init__(
         self,
@@ -145,8 +156,9 @@ class UniXGrad(AveragingOptimizer):
         _check_set(group)
         check_penalty(group["penalty"])
 
-    def _method_of(self, group: dict[str, Any]) -> TwoPhase:
-        return TravelledExtragradient() if group["diameter"] == AUTO else Extragradient()
+    def _method_of(self, groups: list[dict[str, Any]]) -> TwoPhase:
+        given = given_diameter(groups[0], groups) is not None
+        return Extragradient() if given else TravelledExtragradient()
 
     @torch.no_grad()
     def step(self, closure: Closure | None = None) -> Any:

@@ -54,6 +54,11 @@ def check_penalty(given: Any) -> None:
         )
 
 
+def is_ball(projection: Any) -> bool:
+    """Tell whether a projection is "ball"."""
+    return isinstance(projection, str) and projection == BALL
+
+
 def is_constraint(projection: Any) -> bool:
     """Tell whether a projection keeps the returned point in a set."""
     return projection is not None and projection != BALL

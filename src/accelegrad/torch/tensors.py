@@ -306,6 +306,8 @@ class Bucket:
         Their values, where the gradient was taken, and the gradients: real and local.
     state : dict
         The lists of the tensors that the optimizer keeps, by name.
+    diameter : float, optional
+        The diameter for these parameters, if one is given.
     metric, direction, inverse, before, reach
         What a method keeps within a step.
     each : Loop
@@ -320,6 +322,7 @@ class Bucket:
         self.x: Tensors = []
         self.gradient: Tensors = []
         self.state: dict[str, Tensors] = {}
+        self.diameter: Any = None
         self.step_size: Number = 0.0  # of the last step, lr included
         self.metric: Tensors = []
         self.direction: Tensors = []
@@ -329,21 +332,20 @@ class Bucket:
 
     def dot(self, xs: Tensors, ys: Tensors) -> Tensor:
         """Return the inner product of two lists of tensors, each list as one vector."""
-        return self.sums_of(lambda x, y: [x * y], xs, ys)[0]
+        return self.sums_of(lambda x, y: [(x * y).sum()], xs, ys)[0]
 
     def square(self, xs: Tensors) -> Tensor:
         """Return the squared norm of a list of tensors as one vector."""
-        return self.sums_of(lambda x: [x * x], xs)[0]
+        return self.sums_of(lambda x: [(x * x).sum()], xs)[0]
 
     def sums_of(self, function: Callable[..., Tensors], *lists: Tensors) -> Tensor:
-        """Return the sums over all tensors of some functions of the entries, as one tensor.
+        """Return some sums over the entries of all tensors, as one tensor.
 
-        Entries of the tensors are put together to blocks, which are summed in the type of sums.
+        Entries of the tensors are put together to blocks, vectors of which the function returns the
+        sums; those of the blocks are summed in the type of sums.
         """
         kind = sum_type(lists[0][0].device)
-        parts = [
-            torch.stack([f.sum() for f in function(*block)]).to(kind) for block in _blocks(lists)
-        ]
+        parts = [torch.stack(function(*block)).to(kind) for block in _blocks(lists)]
         return parts[0] if len(parts) == 1 else torch.stack(parts).sum(0)
 
     def whole(self, function: Callable[..., Tensor], xs: Tensors, *more: Sequence[Any]) -> Tensors:

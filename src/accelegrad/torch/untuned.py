@@ -73,7 +73,8 @@ class Untuned(Method):
     def update(self, buckets: list[Bucket], numbers: Numbers, ranks: Any) -> Numbers | None:
         """Return the numbers after a step."""
         searching = in_graph(numbers) or numbers["averaged"] == 0
-        before = AT_GRADIENT if searching else self._square
+        compared = searching and (in_graph(numbers) or _is_comparable(numbers))
+        before = ALONG_Z if compared else AT_GRADIENT if searching else self._square
         square, *found = read(totals(buckets, before, ranks=ranks), numbers)
         if not is_finite(square):
             return None
@@ -87,7 +88,7 @@ class Untuned(Method):
             bucket.reach = learning_rate(bucket.group) * reach
             bucket.step_size = self._step_size(bucket.reach, squares)
         cosine: Number = 0.0
-        if searching and (in_graph(numbers) or _is_comparable(numbers)):
+        if compared:
             slope, stretch = self._in_metric(buckets, numbers, square, squares, ranks)
             cosine = adaptive_step(found[1], slope * stretch)
         for bucket in buckets:
@@ -216,9 +217,17 @@ def _move(bucket: Bucket, alpha: Number) -> None:
 
 
 def _at_gradient(bucket: Bucket) -> Tensor:
+    """Return <g, g> and <g, anchor - x>."""
+    return bucket.sums_of(
+        lambda g, a, x: [g.dot(g), g.dot(a - x)],
+        *(bucket.gradient, bucket.state[AVERAGE], bucket.x),
+    )
+
+
+def _along_z(bucket: Bucket) -> Tensor:
     """Return <g, g>, <g, anchor - x> and <g, anchor - z>."""
     return bucket.sums_of(
-        lambda g, a, x, z: [g * g, g * (a - x), g * (a - z)],
+        lambda g, a, x, z: [g.dot(g), g.dot(a - x), g.dot(a - z)],
         *(bucket.gradient, bucket.state[AVERAGE], bucket.x, bucket.state[MIRROR]),
     )
 
@@ -226,7 +235,7 @@ def _at_gradient(bucket: Bucket) -> Tensor:
 def _in_metric(bucket: Bucket) -> Tensor:
     """Return <g, g/H> and the squared distance of z in the metric."""
     return bucket.sums_of(
-        lambda q, g, a, z: [g * g * q.rsqrt(), q.sqrt() * (a - z) ** 2],
+        lambda q, g, a, z: [(g / (h := q.sqrt())).dot(g), (h * (d := a - z)).dot(d)],
         *(bucket.state[SQUARES], bucket.gradient, bucket.state[AVERAGE], bucket.state[MIRROR]),
     )
 
@@ -234,23 +243,30 @@ def _in_metric(bucket: Bucket) -> Tensor:
 def _distances(bucket: Bucket) -> Tensor:
     """Return the sum of H, and the squared distances of z and y in the metric."""
     return bucket.sums_of(
-        lambda q, a, z, y: [h := q.sqrt(), h * (a - z) ** 2, h * (a - y) ** 2],
+        lambda q, a, z, y: [
+            (h := q.sqrt()).sum(),
+            (h * (d := a - z)).dot(d),
+            (h * (e := a - y)).dot(e),
+        ],
         *(bucket.state[SQUARES], bucket.state[AVERAGE], bucket.state[MIRROR], bucket.x),
     )
 
 
 def _squared_distances(bucket: Bucket) -> Tensor:
     return bucket.sums_of(
-        lambda a, z, y: [(a - z) ** 2, (a - y) ** 2],
+        lambda a, z, y: [(d := a - z).dot(d), (e := a - y).dot(e)],
         *(bucket.state[AVERAGE], bucket.state[MIRROR], bucket.x),
     )
 
 
 def _z_square(bucket: Bucket) -> Tensor:
-    return bucket.sums_of(lambda a, z: [(a - z) ** 2], bucket.state[AVERAGE], bucket.state[MIRROR])
+    return bucket.sums_of(
+        lambda a, z: [(d := a - z).dot(d)], bucket.state[AVERAGE], bucket.state[MIRROR]
+    )
 
 
-AT_GRADIENT, DISTANCES = Several(_at_gradient, 3), Several(_distances, 3)
+AT_GRADIENT, ALONG_Z = Several(_at_gradient, 2), Several(_along_z, 3)
+DISTANCES = Several(_distances, 3)
 IN_METRIC, SQUARED_DISTANCES = Several(_in_metric, 2), Several(_squared_distances, 2)
 
 
