@@ -3,6 +3,7 @@
 Usage: ranks.py FOLDER RANK RANKS CHECK ...
 """
 
+import os
 import sys
 from pathlib import Path
 
