@@ -9,8 +9,9 @@ import pytest
 TESTS = Path(__file__).parents[1]
 #: It puts errors into formulas, wherever in the package they are.
 EXEMPT = {TESTS / "proofs" / "mistakes.py"}
-#: Named tuples have public methods that begin with an underscore, lest they clash with fields.
-PUBLIC = {"_replace", "_fields", "_asdict", "_make", "_field_defaults"}
+#: Named tuples have public methods that begin with an underscore, lest they clash with fields, and
+#: Python documents os._exit.
+PUBLIC = {"_replace", "_fields", "_asdict", "_make", "_field_defaults", "_exit"}
 #: How names are reached by strings: the functions, and names with a dot before them.
 BY_NAME = {"getattr", "setattr", "delattr", "hasattr", "attrgetter"}
 IN_CODE = re.compile(r"accelegrad[\w.]*\._[a-z]|from accelegrad[\w.]* import [^\n]*\b_[a-z]", re.I)

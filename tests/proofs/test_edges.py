@@ -60,7 +60,8 @@ def other_runs():
     yield "l2", model(), model(l2=1e-2 * (1 + 1e-8))
     other = long.copy()
     other[5] *= 1.001
-    yield "L1", wide_run(penalty=ag.L1(long)), wide_run(penalty=ag.L1(other))
+    steps = {"method": "accelegrad"}  # the default is done before a checkpoint is due
+    yield "L1", wide_run(penalty=ag.L1(long), **steps), wide_run(penalty=ag.L1(other), **steps)
     groups, mixed = np.arange(12) // 3, np.arange(12) % 4
     yield (
         "GroupL2",

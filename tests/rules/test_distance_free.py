@@ -332,8 +332,9 @@ def test_a_huge_box_costs_little():
     problem = LeastSquares.random(80, 10, 9)
     loose = ag.Box(np.full(10, -1e6), np.full(10, 0.2))
     tight = ag.Box(np.full(10, -3.0), np.full(10, 0.2))
+    # Over a tight box the proof comes sooner, and ends the run; before, steps are the same.
     calls = [
-        ag.minimize(problem, np.zeros(10), feasible_set=chosen, max_iter=80).nfev
+        ag.minimize(problem, np.zeros(10), feasible_set=chosen, max_iter=30).nfev
         for chosen in (loose, tight)
     ]
     assert calls[0] == calls[1]

@@ -360,6 +360,18 @@ class Terms:
         sizes = (part.usable_diameter(where.stop - where.start) for part, where in parts)
         return math.hypot(*sizes)
 
+    @cached_property
+    def holds_origin(self) -> bool:
+        """Whether weights of zero are allowed: then slopes prove nothing if their level is below 0.
+
+        The rest of a bound, a minimum over the weights, is at most 0 then.
+        """
+        if self.separable:
+            return bool(((self.lower <= 0.0) & (self.upper >= 0.0)).all())
+        assert self.feasible_set is not None
+        origin = np.zeros(self.n_features + self.fit_intercept)
+        return not self.feasible_set.project(origin)[: self.n_features].any()
+
     @property
     def intercept_is_free(self) -> bool:
         """Whether no limit is set to an intercept."""
@@ -444,7 +456,7 @@ class Terms:
             assert reach is not None
             height += self._least_with_intercept(sums, reach)
         height /= weight
-        if scaled and not height > 0.0:
+        if scaled and self.holds_origin and not height > 0.0:
             return 0.0
         if self.free and not self.has_l1 and self.l2 > 0.0:
             sizes = np.abs(sums.combination) + sums.combination_error
@@ -480,12 +492,12 @@ class Terms:
         self, height: float, v: Vector, off: Vector, least: Callable[[Vector, Vector], float]
     ) -> float:
         """Return roughly the largest of c height + least(c v, c off) over 0 <= c <= 1."""
-        if not height > 0.0:
+        if not (height > 0.0 or (height > -math.inf and not self.holds_origin)):
             return 0.0
         steepest = np.copysign(np.abs(v) + off, v)
         c = self._best_factor(height, steepest, self._largest_multiple(v, off))
         bound = c * height + least(c * v, c * off)
-        bound -= growth(0) * (abs(bound) + height)
+        bound -= growth(0) * (abs(bound) + abs(height))
         return max(bound, 0.0) if math.isfinite(bound) else 0.0
 
     def _best_factor(self, height: float, v: Vector, largest: float) -> float:

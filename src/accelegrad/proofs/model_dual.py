@@ -183,7 +183,8 @@ class ModelDual:
         """
         model = self.model
         levels = level(model.loss, model.shares, theta, model.y)
-        if self.terms.intercept_is_free and not levels[0] - levels[1] > least:
+        terms = self.terms
+        if terms.intercept_is_free and terms.holds_origin and not levels[0] - levels[1] > least:
             return 0.0  # without a product with the data
         sums = SlopeSums.of(model, theta, levels=levels, combination=combination, slack=slack)
         return self.terms.lower_bound(sums, self.reach)
