@@ -35,9 +35,10 @@ demo: $(VENV)/.installed
 test: setup
 	$(PYTEST) $(SPREAD)
 
-# The numeric tests again but for the slow ones, with BLAS, NumPy and Numba made to compute as on older CPUs.
+# The numeric tests again but for the slow ones, with BLAS, NumPy and Numba made to compute as on older CPUs: each file
+# as on one of them; CPUS=--all: as on each.
 test-cpus: setup
-	$(TESTING) tests/other_cpus.py $(SPREAD) -q -m 'not slow'
+	$(TESTING) tests/other_cpus.py $(CPUS) $(SPREAD) -q -m 'not slow'
 
 check: lint
 	$(PYTEST) $(SPREAD) -m 'not slow'

@@ -1,8 +1,9 @@
 """Run the numeric tests as they would come out on other CPUs: `make test-cpus`.
 
 BLAS, NumPy and Numba choose code by the CPU that they find. Each choice rounds sums in its own way,
-so that a test may pass on one machine by luck. Here they are told to choose as on older CPUs. What
-is given on the command line goes to pytest.
+so that a test may pass on one machine by luck. Here they are told to choose as on older CPUs. The
+files are shared out among these, so that it takes no longer than one of them; `--all` runs every
+file on each. What else is given on the command line goes to pytest.
 """
 
 import json
@@ -131,13 +132,23 @@ def numeric_files() -> list[str]:
     return [str(file) for file in sorted(files) if file.stem not in NOT_NUMERIC]
 
 
+def shared_out(files: list[str], parts: int) -> list[list[str]]:
+    """Return the files in so many parts, each of them in one."""
+    return [files[part::parts] for part in range(parts)]
+
+
 def main(options: list[str]) -> int:
-    """Run the numeric tests under each setting; return 0 if all passed, else 1."""
+    """Run the numeric tests under the settings; return 0 if all passed, else 1."""
     failed = []
-    for setting in settings(facts()):
+    files, chosen = numeric_files(), settings(facts())
+    for setting in chosen:
         if setting.left_out:
             print(f"{setting.name}: left out, as {setting.left_out}", flush=True)
-            continue
+    possible = [setting for setting in chosen if not setting.left_out]
+    whole = "--all" in options
+    options = [option for option in options if option != "--all"]
+    parts = [files] * len(possible) if whole else shared_out(files, len(possible))
+    for setting, part in zip(possible, parts, strict=True):
         given = " ".join(f"{name}={value!r}" for name, value in setting.variables.items())
         print(f"{setting.name}: {given}", flush=True)
         without_effect = missed(setting.variables, facts_under(setting.variables))
@@ -145,7 +156,7 @@ def main(options: list[str]) -> int:
             print(f"{setting.name}: {without_effect}", flush=True)
             failed.append(setting.name)
             continue
-        command = [sys.executable, "-m", "pytest", *options, *numeric_files()]
+        command = [sys.executable, "-m", "pytest", *options, *part]
         done = subprocess.run(command, env={**os.environ, **setting.variables}, check=False)
         if done.returncode:
             failed.append(setting.name)

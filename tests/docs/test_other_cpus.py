@@ -67,3 +67,11 @@ def test_what_is_not_numeric_is_there():
         if file.stem in other_cpus.NOT_NUMERIC or file.parent.name in other_cpus.OTHER_LIBRARIES
     ]
     assert len(other_cpus.numeric_files()) == len(files) - len(others)
+
+
+def test_every_numeric_file_is_run_on_one_of_the_cpus():
+    files = other_cpus.numeric_files()
+    parts = other_cpus.shared_out(files, 2)
+    assert sorted(parts[0] + parts[1]) == sorted(files)
+    assert abs(len(parts[0]) - len(parts[1])) <= 1
+    assert other_cpus.shared_out(files, 1) == [files]
