@@ -32,16 +32,15 @@ NOT_NUMERIC = frozenset(
         "test_kills",
         "test_model_file",
         "test_no_tuning",
-        "test_optax_page",
         "test_optimizers_benchmark",
         "test_other_cpus",
+        "test_pages",
         "test_private_names",
         "test_readme",
         "test_report",
         "test_reproduce",
         "test_sklearn_checks",
         "test_table_files",
-        "test_torch_page",
         "test_warmup",
     }
 )
