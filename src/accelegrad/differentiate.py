@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from accelegrad.errors import Vector
+from accelegrad.extras import require
 
 #: fun(x, *args) -> (value, gradient)
 ValueAndGradient = Callable[..., tuple[Any, Vector]]
@@ -50,18 +51,14 @@ def with_torch(fun: Callable[..., Any]) -> ValueAndGradient:
 
 
 def _imported(package: str) -> Any:
-    try:
-        if package == "jax":
-            import jax
+    require(f"jac={package!r}", package, package)
+    if package == "jax":
+        import jax
 
-            return jax
-        import torch
+        return jax
+    import torch
 
-        return torch
-    except ImportError as error:
-        raise ImportError(
-            f"jac={package!r} needs {package}, which is not installed: pip install {package}."
-        ) from error
+    return torch
 
 
 #: The names that `jac` may have

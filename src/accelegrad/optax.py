@@ -13,15 +13,16 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from accelegrad.extras import require
+
 try:
     import jax
     import jax.numpy as jnp
     import optax
     from jax.sharding import NamedSharding, PartitionSpec
-except ImportError as error:
-    raise ImportError(
-        "accelegrad.optax needs jax and optax: pip install 'accelegrad[jax]'."
-    ) from error
+except ImportError:
+    require("accelegrad.optax", "jax")
+    raise
 
 from accelegrad.errors import is_traced, real_number
 from accelegrad.rules import (

@@ -1,6 +1,7 @@
 """What `minimize` promises: outputs, counters, statuses, callbacks, traces, progress."""
 
 import math
+import sys
 import time
 
 import numpy as np
@@ -383,6 +384,14 @@ def test_trace_plot():
     assert [line.get_label() for line in axes.lines] == ["value - minimum", "certified gap"]
     assert axes.get_yscale() == "log"
     plt.close(axes.figure)
+
+
+@pytest.mark.parametrize(("way", "package"), [("plot", "matplotlib"), ("to_frame", "pandas")])
+def test_a_trace_says_what_it_needs(way, package, monkeypatch):
+    result = ag.minimize(PROBLEM, START, diameter=DIAMETER, max_iter=2, trace=True)
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ImportError, match=rf"{way}\(\) needs {package}.*'accelegrad\[report\]'"):
+        getattr(result.trace, way)()
 
 
 def test_the_trace_leaves_its_own_time_out():

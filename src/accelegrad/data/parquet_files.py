@@ -20,6 +20,7 @@ from accelegrad.data.tables import (
     rows_of_bytes,
 )
 from accelegrad.data.text import DataError, opened
+from accelegrad.extras import require
 
 
 class ParquetFile(TableFile):
@@ -40,14 +41,10 @@ class ParquetFile(TableFile):
         self.target = self._target = None if columns.target is None else header[columns.target]
 
     def _opened(self) -> Any:
-        try:
-            import pyarrow
-            import pyarrow.parquet as parquet
-        except ImportError:
-            raise ImportError(
-                f"{self.path}: reading parquet files needs pyarrow: pip install "
-                "'accelegrad[parquet]'."
-            ) from None
+        require(f"{self.path}: reading parquet files", "parquet")
+        import pyarrow
+        import pyarrow.parquet as parquet
+
         self._damage = (pyarrow.ArrowException, OSError, ValueError, MemoryError)
         try:
             return parquet.ParquetFile(self.path, page_checksum_verification=True)

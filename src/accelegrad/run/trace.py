@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from accelegrad.extras import require
 from accelegrad.run.checkpoint import Saved
 
 if TYPE_CHECKING:
@@ -68,12 +69,14 @@ class Trace(Saved):
 
     def to_frame(self) -> pd.DataFrame:
         """Return a pandas DataFrame (needs pandas)."""
+        require("trace.to_frame()", "report", "pandas")
         import pandas as pd
 
         return pd.DataFrame(self.columns)
 
     def plot(self, *, minimum: float | None = None, ax: Axes | None = None) -> Axes:
         """Draw value (above `minimum`, where given) and certified gap (needs matplotlib)."""
+        require("trace.plot()", "report", "matplotlib")
         import matplotlib.pyplot as plt
 
         if ax is None:

@@ -1,11 +1,12 @@
 """The door to torch: optimizers that are accelerated, universal and need no tuning."""
 
+from accelegrad.extras import require
+
 try:
     import torch as _torch  # noqa: F401
-except ImportError as error:
-    raise ImportError(
-        "accelegrad.torch needs torch, which is not installed: pip install 'accelegrad[torch]'."
-    ) from error
+except ImportError:
+    require("accelegrad.torch", "torch")
+    raise
 
 from accelegrad.torch.accelegrad import AcceleGrad
 from accelegrad.torch.full_batch import minimize

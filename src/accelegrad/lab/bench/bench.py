@@ -34,6 +34,7 @@ from accelegrad.lab.bench.worker import BenchWorker
 from accelegrad.lab.engine.minimum import find_minimum
 from accelegrad.lab.engine.peers import BENCHED, HUBER_EPSILON, OURS, SOLVERS, huber_scale
 from accelegrad.lab.engine.runner import Progress
+from accelegrad.lab.report.report import require_report
 from accelegrad.problems.linear_model import LinearModel
 
 RESULTS = "results.jsonl"
@@ -82,6 +83,7 @@ def bench(request: BenchRequest) -> BenchReport:
     """Run what is missing, and write the report, after an interruption too."""
     begun = time.perf_counter()
     _check(request)
+    require_report()
     chosen = sources(request.sets, quick=request.quick)
     file = ResultFile(request.out / RESULTS)
     results = file.begin(request.settings, resume=request.resume)

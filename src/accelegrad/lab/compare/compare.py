@@ -17,7 +17,7 @@ from accelegrad.lab.engine.model_tasks import minimum_task, model_of
 from accelegrad.lab.engine.runner import Progress, run_tasks
 from accelegrad.lab.engine.stored_data import stored_rows
 from accelegrad.lab.engine.tasks import Outcome, Store, Task
-from accelegrad.lab.report.report import write_report
+from accelegrad.lab.report.report import require_report, write_report
 from accelegrad.problems.losses import LOSSES, make_loss
 
 
@@ -49,6 +49,7 @@ def compare(request: CompareRequest) -> Path:
     """Run what is missing, and write the report; return the page's path."""
     begun = time.perf_counter()
     _check(request)
+    require_report()
     store = Store(request.out / "results")
     plan = _plan(request, store)
     progress = Progress(1, shown=request.progress)

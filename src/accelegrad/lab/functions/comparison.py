@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from accelegrad.errors import nearest, real_number, whole_number
+from accelegrad.extras import require
 from accelegrad.lab.engine.runner import Progress
 from accelegrad.lab.engine.worker import one_thread
 from accelegrad.lab.functions.methods import METHODS
@@ -17,6 +18,7 @@ from accelegrad.lab.functions.minima import Minimum, minima, write_minima
 from accelegrad.lab.functions.problem import Case, Function
 from accelegrad.lab.functions.runs import Limits, Record, measure
 from accelegrad.lab.functions.suite import SUITE
+from accelegrad.lab.report.report import require_report
 from accelegrad.lab.report.tables import put
 
 RESULTS = "results.jsonl"
@@ -134,6 +136,7 @@ def compare_functions(request: FunctionsRequest) -> FunctionsReport:
     from accelegrad.lab.functions.report import write_functions_report
 
     begun = time.perf_counter()
+    require_report()
     cases, methods, limits = request.cases, request.method_names, request.limits
     file = request.out / RESULTS
     found = Comparison(records=_begin(file, limits, resume=request.resume))
@@ -204,6 +207,7 @@ def _begin(file: Path, limits: Limits, *, resume: bool) -> dict[tuple[str, str],
 
 def renew_minima(request: FunctionsRequest) -> list[str]:
     """Find the minima of the functions anew; return a line for each."""
+    require("--minima", "bench")
     lines = []
     progress = Progress(len(request.cases), shown=request.progress)
     with one_thread():

@@ -68,10 +68,8 @@ def by_highs(function: Function) -> Answer | None:
 
 def _stated(function: Function) -> tuple[Any, Any, Any]:
     """Return the module, the variable and the problem."""
-    try:
-        import cvxpy as cp
-    except ImportError as error:
-        raise ImportError(f"minima need cvxpy ({error}): install accelegrad[bench]") from error
+    import cvxpy as cp
+
     x = cp.Variable(function.x0.size)
     limits = [] if function.limits is None else function.limits(cp, x)
     return cp, x, cp.Problem(cp.Minimize(function.statement(cp, x)), limits)

@@ -22,7 +22,7 @@ from accelegrad.lab.engine.tasks import Store, Task
 from accelegrad.lab.paper.deterministic import Deterministic
 from accelegrad.lab.paper.large_batch import LargeBatch
 from accelegrad.lab.paper.stochastic import Stochastic
-from accelegrad.lab.report.report import versions, write_report
+from accelegrad.lab.report.report import require_report, versions, write_report
 
 EXPERIMENTS: dict[str, Experiment] = {
     experiment.name: experiment
@@ -64,6 +64,7 @@ def reproduce(request: Request) -> Path:
     """Run what is missing, and write the report; return the page's path."""
     begun = time.perf_counter()
     names = chosen_names(request.names)
+    require_report()
     store = Store(request.out / "results")
     setup = _setup(request, names, store)
     progress = Progress(len(names), shown=request.progress)

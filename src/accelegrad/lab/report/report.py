@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from accelegrad.errors import Vector
+from accelegrad.extras import require
 from accelegrad.lab.engine.content import Claim, Figure, Report, Verdict
 from accelegrad.lab.engine.prepared import Entry, Line, PreparedFigure, prepare
 from accelegrad.lab.report.tables import put
@@ -44,13 +45,9 @@ def write_report(report: Report, out: Path) -> Path:
     out : Path
         A directory; it is made where it is missing.
     """
-    try:
-        import matplotlib  # noqa: F401
-        from plotly.offline import get_plotlyjs
-    except ImportError as error:
-        raise ImportError(
-            f"the report needs plotly and matplotlib ({error}): install accelegrad[report]"
-        ) from error
+    require_report()
+    from plotly.offline import get_plotlyjs
+
     from accelegrad.lab.report.stills import draw_still
 
     prepared = prepare(report)
@@ -62,6 +59,11 @@ def write_report(report: Report, out: Path) -> Path:
     index = Path(out) / "index.html"
     put(index, page)
     return index
+
+
+def require_report() -> None:
+    """Raise ImportError where a report could not be written, before the work for it is done."""
+    require("The report", "report")
 
 
 def versions() -> dict[str, str]:
