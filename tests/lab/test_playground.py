@@ -1,0 +1,192 @@
+"""The playground: its port of the rules does Python's steps, and the page works by itself."""
+
+import math
+import re
+from itertools import islice
+
+import numpy as np
+import pytest
+
+from accelegrad.lab.playground import write_playground
+from accelegrad.problems.sets import Ball
+from accelegrad.rules import AcceleGrad, AdaGrad, Bundle, DistanceFreeAcceleGrad
+from browser import wait_for
+from stepping import oracle_of
+
+STEPS = 60
+#: Both compute in float64, in another order. The probe for a radius divides by a difference of slopes
+#: at points 1e-6 apart, which has ten digits. The bundle compares values: when they are within
+#: `RESOLVED` of the minimum, their last digits decide what it does.
+TOLERANCE = {"accelegrad": 1e-11, "adagrad": 1e-11, "automatic": 1e-7, "bundle": 1e-6}
+RESOLVED = 1e-7
+
+
+def smooth(p):
+    slopes = np.array([[1.0, 3.0], [1.0, -3.0], [-1.0, 0.0]])
+    heights = slopes @ p - 0.1
+    parts = np.exp(heights - heights.max())
+    return heights.max() + math.log(parts.sum()), slopes.T @ parts / parts.sum()
+
+
+def kinked(p):
+    first, second = p[0] - 1, p[1] - p[0] / 2
+    sign = 3 * np.sign(second)
+    return abs(first) + 3 * abs(second), np.array([np.sign(first) - sign / 2, sign])
+
+
+def narrow(p):
+    along = np.array([math.cos(0.5), math.sin(0.5)])
+    across = np.array([-along[1], along[0]])
+    q = p - [1, -0.5]
+    value = ((along @ q) ** 2 + 100 * (across @ q) ** 2) / 2
+    return value, (along @ q) * along + 100 * (across @ q) * across
+
+
+def mixed(p):
+    q, kink = p - [1, 0], 2 * np.sign(p[0] - p[1])
+    return q @ q / 2 + 2 * abs(p[0] - p[1]), q + kink * np.array([1, -1])
+
+
+def noisy(p):
+    q = p - [1, -0.5]
+    return (q[0] ** 2 + 4 * q[1] ** 2) / 2, np.array([q[0], 4 * q[1]])
+
+
+#: with their minima, by hand: at (-ln(2)/2, 0), (1, 1/2), (1, -1/2), (1/2, 1/2) and (1, -1/2)
+FUNCTIONS = {
+    "smooth": (smooth, 1.5 * math.log(2) - 0.1),
+    "kinked": (kinked, 0.0),
+    "narrow": (narrow, 0.0),
+    "mixed": (mixed, 0.25),
+    "noisy": (noisy, 0.0),
+}
+
+
+def normal_pairs(seed):
+    """Yield what the page's generator does: mulberry32, then Box and Muller."""
+    state, mask = seed, 0xFFFFFFFF
+
+    def uniform():
+        nonlocal state
+        state = (state + 0x6D2B79F5) & mask
+        t = (state ^ state >> 15) * (state | 1) & mask
+        t ^= (t + ((t ^ t >> 7) * (t | 61) & mask)) & mask
+        return ((t ^ t >> 14) & mask) / 2**32
+
+    while True:
+        length, angle = math.sqrt(-2 * math.log(1 - uniform())), 2 * math.pi * uniform()
+        yield length * np.array([math.cos(angle), math.sin(angle)])
+
+
+def rule_of(method, x0, given):
+    project = Ball(x0, given["diameter"] / 2).project
+    if method == "accelegrad":
+        return AcceleGrad(given["diameter"], given.get("gradientBound", 0.0), project)
+    if method == "adagrad":
+        return AdaGrad(given["diameter"], project)
+    return Bundle() if method == "bundle" else DistanceFreeAcceleGrad(probe=not given.get("noise"))
+
+
+def points(method, state, rule):
+    """Return what a frame of the page shows as y, z and average."""
+    if method == "bundle":
+        return {"y": state.center}
+    if method == "adagrad":
+        return {"y": state.point, "average": rule.output(state)}
+    y, z = state.gradient_point, state.mirror_point
+    return {"y": y, "z": z, "average": rule.output(state)}
+
+
+@pytest.fixture(scope="module")
+def page(open_page, tmp_path_factory):
+    path = tmp_path_factory.mktemp("playground") / "playground.html"
+    write_playground(path)
+    return open_page(path)
+
+
+def frames_of(page, **given):
+    return page.execute_script("return Rules.run(arguments[0])", {"steps": STEPS, **given})
+
+
+@pytest.mark.parametrize("method", TOLERANCE)
+@pytest.mark.parametrize("name", ["smooth", "kinked", "narrow", "mixed"])
+@pytest.mark.parametrize("x0", [(-2.0, 1.5), (0.3, 2.1)])
+def test_steps_are_pythons(page, method, name, x0):
+    fun, minimum = FUNCTIONS[name]
+    given = {"diameter": 7.0, "gradientBound": 0.5}
+    frames = frames_of(page, fun=name, method=method, x0=x0, **given)
+    x0 = np.array(x0)
+    rule = rule_of(method, x0, given)
+    state = rule.init(x0)
+    for t, frame in enumerate(frames):
+        if method == "bundle" and frame["value"] - minimum < RESOLVED:
+            break
+        step = rule.step(state, oracle_of(fun))
+        state = step.state
+        for what, expected in {"x": step.evaluation.point, **points(method, state, rule)}.items():
+            error = np.abs(np.array(frame[what]) - expected).max()
+            assert error <= TOLERANCE[method], f"{what} differs by {error:.1e} at step {t}"
+    assert t >= (5 if method == "bundle" else STEPS // 2)
+
+
+@pytest.mark.parametrize("method", ["accelegrad", "adagrad", "automatic"])
+def test_noise_is_the_same(page, method):
+    given = {"diameter": 6.0, "noise": 2.0, "seed": 7}
+    frames = frames_of(page, fun="noisy", method=method, x0=(-1.5, 1.0), **given)
+    x0 = np.array([-1.5, 1.0])
+    rule = rule_of(method, x0, given)
+    state = rule.init(x0)
+    assert len(frames) == STEPS
+    for t, (frame, noise) in enumerate(zip(frames, islice(normal_pairs(7), STEPS), strict=True)):
+        state = rule.update(state, noisy(rule.query(state))[1] + 2 * noise)
+        for what, expected in points(method, state, rule).items():
+            error = np.abs(np.array(frame[what]) - expected).max()
+            assert error <= 1e-11, f"{what} differs by {error:.1e} at step {t}"
+        assert frame["lower"] is None
+
+
+@pytest.mark.parametrize("method", TOLERANCE)
+@pytest.mark.parametrize("name", ["smooth", "kinked", "narrow", "mixed"])
+def test_bands_hold_the_minimum(page, method, name):
+    fun, minimum = FUNCTIONS[name]
+    frames = frames_of(page, fun=name, method=method, x0=(-2.0, 1.5), diameter=8.0, steps=150)
+    claimed = page.execute_script("return Rules.FUNCTIONS[arguments[0]].minimum", name)
+    assert claimed == pytest.approx(minimum, abs=1e-15)
+    for frame in frames:
+        assert frame["value"] == pytest.approx(fun(np.array(frame["returned"]))[0], rel=1e-12)
+        assert frame["value"] >= minimum - 1e-12
+        if frame["radius"] >= 4.0:  # all minimisers are nearer than that to the start
+            assert frame["lower"] <= minimum + 1e-12
+    assert frames[-1]["value"] - frames[-1]["lower"] < 0.5
+
+
+def test_the_default_needs_exact_values(page):
+    refused = page.execute_script(
+        "try { Rules.run({fun: 'noisy', method: 'bundle', x0: [1, 1], noise: 1}) }"
+        "catch (error) { return error.message }"
+    )
+    assert refused == "Bundle (the default) needs exact values: set the noise to 0."
+
+
+def test_the_page_runs_by_itself(page):
+    text = page.page_source
+    assert not re.search(r"""(?:src|href)=["']?(?!#|data:)\w""", text)  # nothing is loaded
+    page.execute_script("$('fun').value = 'kinked'; chosenFunction()")
+    wait_for(page, "frames.length === 200 && shown > 2")
+    page.execute_script("pause(); show(199)")
+    assert page.find_element("id", "calls").text == "200"
+    page.execute_script("$('method').value = 'bundle'; rerun()")
+    assert wait_for(
+        page, "frames[frames.length - 1].value - frames[frames.length - 1].lower < 1e-7"
+    )
+    page.find_element("id", "map").click()  # the middle
+    assert page.execute_script("return Math.hypot(...start)") < 0.02
+    page.execute_script("$('fun').value = 'noisy'; chosenFunction()")
+    assert page.find_element("id", "certified").text == "none"
+    assert "nothing is proved" in page.find_element("id", "note").text
+    page.execute_script(
+        "$('fun').value = 'narrow'; chosenFunction(); $('method').value = 'accelegrad';"
+        "$('diameter').value = 0; rerun()"
+    )
+    assert "A larger D is needed" in page.find_element("id", "note").text
+    assert not page.get_log("browser")
