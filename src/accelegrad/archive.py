@@ -6,6 +6,7 @@ No pickle: loading a file can run no code.
 from __future__ import annotations
 
 import json
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -46,22 +47,31 @@ def load(path: Path, form: Format) -> dict[str, Any]:
         with path.open("rb") as stream:
             stored = StoredArrays(stream, compressed=False)
             arrays = {name: stored.read(name) for name in stored.names}
+        if _HEADER not in arrays:
+            raise ValueError("it is an .npz file of something else")
         tree = json.loads(arrays.pop(_HEADER).tobytes())
         known = tree["format"], tree["version"]
         content: dict[str, Any] = _unpack(tree["content"], arrays)
     except FileNotFoundError:
         raise FileNotFoundError(f"{str(path)!r}: there is no such file.") from None
+    except IsADirectoryError:
+        raise ArchiveError(f"{str(path)!r}: this is a folder, not a {form.noun}.") from None
+    except zipfile.BadZipFile:
+        raise _unusable(path, form, "the content is of another kind, or cut off") from None
     except DAMAGE as error:
-        raise ArchiveError(
-            f"{str(path)!r}: not a {form.noun} of accelegrad, or a damaged one "
-            f"({type(error).__name__}: {error})."
-        ) from error
+        raise _unusable(path, form, str(error)) from error
     if known != (form.name, form.version):
         raise ArchiveError(
             f"{str(path)!r}: format {known[0]!r} version {known[1]!r} cannot be read; this "
             f"version of accelegrad reads {form.name!r} version {form.version}."
         )
     return content
+
+
+def _unusable(path: Path, form: Format, why: str) -> ArchiveError:
+    return ArchiveError(
+        f"{str(path)!r}: not a {form.noun} of accelegrad, or a damaged one ({why})."
+    )
 
 
 def _pack(value: Any, arrays: dict[str, np.ndarray[Any, Any]]) -> Any:

@@ -93,16 +93,17 @@ def test_the_command_of_the_issue(tmp_path: Path, run: Run) -> None:
     assert f"{data}: 120 x 3" in told["data"]
     predicted = table(run("predict", model, data))
     assert predicted[0] == ["prediction"]
+    assert {row[0] for row in predicted[1:]} == {"-1", "1"}  # as the file has them
     np.testing.assert_array_equal([float(row[0]) for row in predicted[1:]], fitted.predict(X))
     scores = lines(run("predict", model, data, "--score"))
     assert float(scores["accuracy"]) == pytest.approx(fitted.score(X, LABELS), abs=1e-6)
     shown = run("inspect", model)
     assert "hinge, l2 penalty, alpha 0.01, with intercept" in shown
-    assert lines(shown)["classes"] == "2: -1.0, 1.0"
+    assert lines(shown)["classes"] == "2: -1, 1"
     assert lines(shown)["coefficients"] == "1 x 3, float64, 3 not zero (100.0 %)"
     assert lines(shown)["converged"] == "yes (tol 0.001)"
     largest = [line for line in shown.splitlines() if line.startswith("  ")]
-    assert largest[0].split() == ["feature", "1", f"{fitted.coef_[0, 1]:+.6g}"]
+    assert largest[0].split() == ["index", "2", f"{fitted.coef_[0, 1]:+.6g}"]
 
 
 def test_csv_with_names_and_text_labels(tmp_path: Path, run: Run) -> None:
@@ -231,7 +232,7 @@ def test_a_model_of_a_data_frame_predicts_from_files(tmp_path: Path, run: Run) -
         (["--stream", "--epochs", "0"], "epochs must be a whole number >= 1"),
         (["--quantile", "0.3"], "--quantile is of no use with the loss log_loss"),
         (["--loss", "huber", "--balanced"], "--balanced is for classes"),
-        (["--n-features", "2"], "the index is 3, but n_features allows at most 2"),
+        (["--n-features", "2"], "the index is 3, but 2 features are expected"),
     ],
 )
 def test_wrong_options(tmp_path: Path, run: Run, options: list[str], message: str) -> None:
@@ -246,7 +247,12 @@ def test_wrong_places(tmp_path: Path, run: Run) -> None:
     assert "this is a folder" in run.fails("fit", data, "--out", tmp_path)
     assert "cannot be read" in run.fails("fit", tmp_path / "none.csv", "--out", tmp_path / "m.agm")
     assert "there is no such file" in run.fails("predict", tmp_path / "none.agm", data)
-    assert "not a model file of accelegrad" in run.fails("inspect", data)
+    message = run.fails("inspect", data)
+    assert "not a model file of accelegrad" in message
+    assert "the content is of another kind" in message
+    np.savez(tmp_path / "data.npz", X=X)
+    assert "an .npz file of something else" in run.fails("inspect", tmp_path / "data.npz")
+    assert "this is a folder" in run.fails("inspect", tmp_path)
 
 
 def test_data_that_do_not_fit_the_model(tmp_path: Path, run: Run) -> None:
@@ -266,6 +272,58 @@ def test_data_that_do_not_fit_the_model(tmp_path: Path, run: Run) -> None:
     (tmp_path / "words.csv").write_text("size,age,rooms\n1,2,3\n1,x,3\n")
     message = run.fails("predict", model, tmp_path / "words.csv")
     assert "line 3: the cell in column 2 ('age') is 'x', but it must be a number" in message
+
+
+def test_another_width_is_named_beside_the_model_s(tmp_path: Path, run: Run) -> None:
+    model = tmp_path / "model.agm"
+    run("fit", svm(tmp_path), "--out", model, "--no-progress")
+    (tmp_path / "wide.svm").write_text("1 1:1 2:1\n-1 1:2 5:1\n")
+    message = run.fails("predict", model, tmp_path / "wide.svm", "--score")
+    assert "wide.svm, line 2: the index is 5, but 3 features are expected" in message
+    np.savez(tmp_path / "wide.npz", X=np.ones((2, 5)))
+    message = run.fails("predict", model, tmp_path / "wide.npz")
+    assert "found 5 columns, but 3 features are expected" in message
+
+
+def test_columns_without_names_need_a_word_for_a_model_with_names(tmp_path: Path, run: Run) -> None:
+    data = write_csv(tmp_path / "houses.csv", {**features(), "price": PRICES})
+    model, bare = tmp_path / "model.agm", tmp_path / "bare.csv"
+    run("fit", data, "--loss", "huber", "--out", model, "--no-progress")
+    np.savetxt(bare, X, delimiter=",")
+    message = run.fails("predict", model, bare)
+    assert "3 features by name ('size', 'age', 'rooms'), but the 3 columns have no hea" in message
+    assert "--by-position" in message
+    predicted = table(run("predict", model, bare, "--by-position"))
+    expected = load_model(model).predict(X)
+    np.testing.assert_array_equal(np.array(predicted[1:], dtype=float).ravel(), expected)
+
+
+@pytest.mark.parametrize("mark", ["NA", "?", "null"])
+def test_a_missing_label_among_numbers_is_no_class(tmp_path: Path, run: Run, mark: str) -> None:
+    labels = [str(int(label)) for label in LABELS]
+    labels[6] = mark
+    data = write_csv(tmp_path / "data.csv", {**features(), "kind": labels})
+    message = run.fails("fit", data, "--out", tmp_path / "m.agm", "--no-progress")
+    assert f"line 8: the cell in column 4 ('kind') is '{mark}', but it must be a num" in message
+    # Beside words it may well be one: Namibia's code.
+    labels = ["DE" if label == "1" else label.replace("-1", mark) for label in labels]
+    write_csv(data, {**features(), "kind": labels})
+    shown = run("fit", data, "--out", tmp_path / "m.agm", "--no-progress")
+    assert mark in lines(shown)["classes"]
+
+
+def test_features_are_counted_as_the_file_counts_them(tmp_path: Path, run: Run) -> None:
+    target_first, arrays = tmp_path / "first.csv", tmp_path / "data.npz"
+    np.savetxt(target_first, np.column_stack([PRICES, X]), delimiter=",")
+    np.savez(arrays, X=X, y=PRICES)
+    for data, options, name in (
+        (target_first, ("--target", "0"), "column 2"),
+        (arrays, (), "column 1 of X"),
+    ):
+        model = tmp_path / "model.agm"
+        run("fit", data, "--loss", "huber", "--out", model, "--no-progress", *options)
+        largest = [line for line in run("inspect", model).splitlines() if line.startswith("  ")]
+        assert largest[0].startswith(f"  {name}  ")
 
 
 def test_continuous_targets_are_no_classes(tmp_path: Path, run: Run) -> None:

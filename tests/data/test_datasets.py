@@ -214,7 +214,7 @@ def test_messages_stay_short(tmp_path: Path) -> None:
 
 def test_an_index_beyond_n_features(tmp_path: Path) -> None:
     path = written(tmp_path, "1 1:2 3:1\n1 4:2 5:1\n")
-    assert_error(path, 2, "the index is 4", "at most 3", n_features=3)
+    assert_error(path, 2, "the index is 4", "3 features are expected", n_features=3)
 
 
 @pytest.mark.parametrize("content", [b"", b"\n \r\n\t\n", b"\xef\xbb\xbf"])

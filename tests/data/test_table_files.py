@@ -212,6 +212,8 @@ def test_a_target_that_has_no_name_keeps_its_place(tmp_path: Path) -> None:
 def test_without_a_header_a_named_target_is_not_guessed(tmp_path: Path) -> None:
     path = written(tmp_path, "1,2,0\n3,4,1\n")
     known = {"features": ("a", "b"), "n_features": 2, "optional": True}
+    refused(path, "'a', 'b'", "no header", "--by-position", target=0, **known)
+    known["by_position"] = True
     refused(path, "no header", "'t'", target="t", **known)
     np.testing.assert_array_equal(together(path, None, target=0, **known)[0], [[2, 0], [4, 1]])
 

@@ -3,6 +3,7 @@
 import inspect
 import pickle
 import re
+import signal
 import warnings
 
 import numpy as np
@@ -84,6 +85,32 @@ def test_a_miss_is_told_with_the_gap_and_a_remedy(binary):
     assert short.n_iter_ == 3
     better = AcceleGradClassifier(tol=1e-6).fit(X, y)
     assert short.objective_ - short.gap_ <= better.objective_
+
+
+class PressesCtrlC:
+    """A box at whose 500th projection somebody presses Ctrl-C."""
+
+    def __init__(self):
+        self.calls, self.box = 0, ag.Box(-1.0, 1.0)
+
+    def project(self, x):
+        self.calls += 1
+        if self.calls == 500:
+            signal.raise_signal(signal.SIGINT)
+        return self.box.project(x)
+
+    def linear_minimum(self, g):
+        return self.box.linear_minimum(g)
+
+
+def test_ctrl_c_keeps_the_best_so_far_and_gives_no_advice(binary):
+    X, y = binary
+    estimator = AcceleGradClassifier("hinge", feasible_set=PressesCtrlC(), diameter=4.0, tol=1e-9)
+    with pytest.warns(ConvergenceWarning, match=r"was interrupted .* is certified") as caught:
+        estimator.fit(X, y)
+    assert "max_iter" not in str(caught[0].message)
+    assert not estimator.converged_
+    assert 1 <= estimator.n_iter_ <= 500
 
 
 def test_no_tolerance_means_max_iter_and_no_warning(binary):

@@ -11,6 +11,8 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from accelegrad.problems.losses import PARAMETERS, LossEntry, losses_with
 
 Commands = argparse._SubParsersAction
@@ -153,6 +155,21 @@ def model_in_words(estimator: Any) -> str:
         penalty = f"{estimator.penalty} penalty, alpha {alpha:g}"
     intercept = "with" if estimator.fit_intercept else "without"
     return f"{type(estimator).__name__}, {estimator.loss}, {penalty}, {intercept} intercept"
+
+
+def labels_in_words(labels: Any) -> list[str]:
+    """Return labels as files have them: whole numbers without a point."""
+    values = np.asarray(labels).tolist()
+    whole = all(isinstance(value, float) and value.is_integer() for value in values)
+    return [str(int(value) if whole else value) for value in values]
+
+
+def class_facts(estimator: Any) -> list[tuple[str, str]]:
+    """Return how many classes a model has, and the first of them."""
+    if not hasattr(estimator, "classes_"):
+        return []
+    labels = labels_in_words(estimator.classes_)
+    return [("classes", f"{len(labels)}: {first_of(labels)}")]
 
 
 def quality_facts(estimator: Any) -> list[tuple[str, str]]:

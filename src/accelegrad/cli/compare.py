@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from accelegrad.cli import common
 from accelegrad.problems.losses import LOSSES
@@ -31,13 +30,13 @@ def add_compare(commands: common.Commands[argparse.ArgumentParser]) -> None:
         "compare",
         run_compare,
         help="compare methods on a data file and write a report",
-        description="Compare methods on a linear model (without an intercept) of a LIBSVM or CSV "
-        "file, plain or in .bz2, .gz or .xz, and write a report: index.html, with figures/ and "
+        description="Compare methods on a linear model (without an intercept) of a data "
+        "file, and write a report: index.html, with figures/ and "
         "curves.csv beside it. The minimum comes from an independent solver. Results that are "
         "there already are used again unless their parameters changed.",
         epilog=EPILOG,
     )
-    command.add_argument("data", type=Path, metavar="DATA", help="a LIBSVM or CSV file")
+    common.add_files(command, "data")
     _add_problem(command)
     _add_methods(command)
     common.add_out_folder(command, "comparison")
@@ -54,7 +53,8 @@ def _add_problem(command: argparse.ArgumentParser) -> None:
     )
     common.add_target(
         problem,
-        "a CSV file's column to predict, by name or number from 0 (default: the last)",
+        "the column to predict of a CSV or parquet file, by name or number from 0 (default: the "
+        "last)",
     )
     # --epsilon is that of the universal methods.
     common.add_loss_parameters(problem, lambda entry: entry.name, epsilon="tube")

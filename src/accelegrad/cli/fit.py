@@ -146,11 +146,18 @@ def _fit(given: argparse.Namespace) -> int:
     seconds = time.perf_counter() - started
     for warning in caught:
         common.warn(f"accelegrad fit: warning: {warning.message}")
-    save_model(estimator, given.out, feature_names=table.names, target=table.target)
+    save_model(
+        estimator,
+        given.out,
+        feature_names=table.names,
+        target=table.target,
+        first_feature=table.first_feature,
+    )
     common.say_facts(
         [
             ("data", f"{given.data}: {rows} x {estimator.n_features_in_}"),
             ("model", common.model_in_words(estimator)),
+            *common.class_facts(estimator),
             *common.quality_facts(estimator),
             ("seconds", f"{seconds:.2f}"),
             ("written to", str(given.out.resolve())),

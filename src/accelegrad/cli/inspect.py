@@ -44,7 +44,6 @@ def run_inspect(given: argparse.Namespace) -> int:
     if hasattr(coefficients, "toarray"):
         coefficients = coefficients.toarray()
     coefficients = np.atleast_2d(coefficients)
-    classes = getattr(estimator, "classes_", None)
     lines = [
         ("file", f"{given.model}: format {FORMAT.version}, written by accelegrad {saved.version}"),
         ("model", common.model_in_words(estimator)),
@@ -53,10 +52,9 @@ def run_inspect(given: argparse.Namespace) -> int:
     if saved.target is not None:
         named = isinstance(saved.target, str)
         lines.append(("target", str(saved.target) if named else f"column {saved.target}"))
-    if classes is not None:
-        lines.append(("classes", f"{classes.size}: {common.first_of(classes.tolist())}"))
     used = int(np.count_nonzero(coefficients))
     lines += [
+        *common.class_facts(estimator),
         *common.quality_facts(estimator),
         ("converged", f"{'yes' if estimator.converged_ else 'no'} (tol {estimator.tol})"),
         (
@@ -79,11 +77,23 @@ def _tell_largest(coefficients: Any, saved: SavedModel, count: int) -> None:
     sizes = np.abs(coefficients).ravel()
     places = np.argsort(-sizes, kind="stable")[: max(0, count)]
     lines = []
+    classes = common.labels_in_words(getattr(saved.estimator, "classes_", []))
     for row, column in zip(*np.unravel_index(places, coefficients.shape), strict=True):
-        name = saved.feature_names[column] if saved.feature_names else f"feature {column}"
+        name = _feature_name(saved, int(column))
         if coefficients.shape[0] > 1:
-            name = f"{saved.estimator.classes_[row]}: {name}"
+            name = f"{classes[row]}: {name}"
         lines.append((f"  {name}", f"{coefficients[row, column]:+.6g}"))
     if lines:
-        common.say("largest coefficients (features count from 0)")
+        common.say("largest coefficients")
         common.say_facts(lines)
+
+
+def _feature_name(saved: SavedModel, place: int) -> str:
+    """Return a feature's name, or its number as the data file counts."""
+    if saved.feature_names:
+        return saved.feature_names[place]
+    if saved.first_feature:
+        return f"index {place + saved.first_feature}"
+    if isinstance(saved.target, int):  # columns count from 0, the target's too
+        return f"column {place + (place >= saved.target)}"
+    return f"column {place} of X"

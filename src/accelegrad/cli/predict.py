@@ -47,6 +47,11 @@ def add_predict(commands: common.Commands[argparse.ArgumentParser]) -> None:
         help="print the accuracy (or R^2 and the mean absolute error) instead; the predictions are "
         "written with --out only",
     )
+    command.add_argument(
+        "--by-position",
+        action="store_true",
+        help="take the columns of a CSV file without a header in the order of the model's features",
+    )
     common.add_target(command, "the column with the true targets (default: as when fitting)")
 
 
@@ -71,6 +76,7 @@ def run_predict(given: argparse.Namespace) -> int:
         int(estimator.n_features_in_),
         optional=given.target is None,
         targets=_scored_targets(estimator, given.score),
+        by_position=given.by_position,
     )
     # The table puts columns in order by name; scikit-learn would warn of arrays without names.
     vars(estimator).pop("feature_names_in_", None)
@@ -107,7 +113,7 @@ def _scored_targets(estimator: Any, score: bool) -> Targets:
 
 def _header(saved: SavedModel, proba: bool) -> list[str]:
     if proba:
-        return [str(label) for label in saved.estimator.classes_.tolist()]
+        return common.labels_in_words(saved.estimator.classes_)
     return [saved.target if isinstance(saved.target, str) else "prediction"]
 
 
@@ -116,11 +122,15 @@ def _predictions(
 ) -> Iterator[list[Any]]:
     """Yield the rows to write of each chunk."""
     estimator = saved.estimator
+    classes = getattr(estimator, "classes_", np.array([]))
+    labels = dict(zip(classes.tolist(), common.labels_in_words(classes), strict=True))
     for X, y in table.blocks(None):
         if scores is not None:
             scores.add(X, y, table.path)
         if proba:
             yield estimator.predict_proba(X).tolist()
+        elif hasattr(estimator, "classes_"):
+            yield [[labels[value]] for value in estimator.predict(X).tolist()]
         else:
             yield [[value] for value in estimator.predict(X).tolist()]
 
@@ -180,6 +190,6 @@ class _Scores:
         lines = [("accuracy", f"{right.mean():.6f}")]
         unknown = true[places == UNKNOWN]
         if unknown.size:
-            labels = common.first_of(np.unique(unknown).tolist())
+            labels = common.first_of(common.labels_in_words(np.unique(unknown)))
             lines.append(("labels not known to the model", f"{unknown.size} rows: {labels}"))
         return lines

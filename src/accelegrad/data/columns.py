@@ -40,6 +40,8 @@ class Wanted(NamedTuple):
         Whether a file may lack targets.
     targets : Targets
         What the targets are to be.
+    by_position : bool
+        Whether a table without names may stand for the named features, in their order.
     """
 
     target: str | int | None = None
@@ -47,6 +49,7 @@ class Wanted(NamedTuple):
     n_features: int | None = None
     optional: bool = False
     targets: Targets = Targets.AS_WRITTEN
+    by_position: bool = False
 
 
 class Columns(NamedTuple):
@@ -63,10 +66,17 @@ def chosen_columns(path: Path, names: Sequence[str], width: int, wanted: Wanted)
     if wanted.features is not None and names:
         return _columns_by_name(path, names, wanted.features, wanted)
     count = wanted.n_features
-    if wanted.optional and width == count:
-        return Columns(list(range(width)), None)
-    if count is not None and width != count + 1:
+    without_target = wanted.optional and width == count
+    if count is not None and width != count + 1 and not without_target:
         raise _wrong_width(path, width, count, wanted.optional)
+    if wanted.features is not None and not wanted.by_position:
+        raise DataError(
+            f"{path}: the model knows its {len(wanted.features)} features by name "
+            f"({few(wanted.features)}), but the {width} columns have no header. If they are in the "
+            "model's order, give --by-position; else put a header above."
+        )
+    if without_target:
+        return Columns(list(range(width)), None)
     chosen = -1 if wanted.target is None else wanted.target
     if wanted.optional and isinstance(chosen, str) and chosen not in names:
         if not names:

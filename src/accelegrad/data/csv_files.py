@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from accelegrad.data.columns import Targets, Wanted, chosen_columns
-from accelegrad.data.csv_header import csv_start
+from accelegrad.data.csv_header import MISSING, csv_start
 from accelegrad.data.csv_text import check_csv, csv_rows, parsed_numbers, row_blocks
 from accelegrad.data.tables import Block, TableFile, joined
 from accelegrad.data.text import DataError, as_unicode, number_in, shown
@@ -85,7 +85,7 @@ class CsvFile(TableFile):
         table = None if self._text_labels else self._numbers(content)
         if table is None and self._text_labels is not False:
             table = self._numbers(content, labels)
-            self._check_header(labels, content, first_line)
+            self._check_labels(labels, content, first_line)
         is_text = self._text_labels or labels.are_text
         if table is None or (labels.places and not is_text):
             rows = csv_rows(self.path, content, self._separator, first_line)
@@ -113,14 +113,18 @@ class CsvFile(TableFile):
         labels = _LabelNumbers()
         if self._numbers(content) is None:
             self._numbers(content, labels)
-        self._check_header(labels, content, first_line)
+        self._check_labels(labels, content, first_line)
         return labels.are_text
 
-    def _check_header(self, labels: _LabelNumbers, content: str, first_line: int) -> None:
-        """Refuse a header that was taken for one because its label alone is no number."""
+    def _check_labels(self, labels: _LabelNumbers, content: str, first_line: int) -> None:
+        """Refuse what is a label by mistake: a missing number, or what a header says."""
+        if labels.lack_numbers:
+            rows = csv_rows(self.path, content, self._separator, first_line)
+            check_csv(self.path, rows, self._start.names, self._start.width)
         place = self._columns.target
         if not self._start.label or not labels.are_text or place is None:
             return
+        # The header was taken for one because its label alone is no number.
         for line, row in csv_rows(self.path, content, self._separator, first_line):
             label = row[place].strip()
             if number_in(label) is None:
@@ -142,6 +146,13 @@ class _LabelNumbers:
     def are_text(self) -> bool:
         """Whether one of them is no number."""
         return any(number_in(label) is None for label in self.places)
+
+    @property
+    def lack_numbers(self) -> bool:
+        """Whether they are numbers, but for marks of missing ones."""
+        words = [label for label in self.places if number_in(label) is None]
+        missing = all(word.lower() in MISSING for word in words)
+        return bool(words) and missing and len(words) < len(self.places)
 
     def number(self, cell: str) -> float:
         """Return the number of a label, which must not be empty."""

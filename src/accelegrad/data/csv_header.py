@@ -12,8 +12,9 @@ from accelegrad.data.csv_text import SEPARATORS, csv_rows
 from accelegrad.data.text import DataError, number_in, shown
 from accelegrad.data.text_blocks import FIRST_ROWS
 
-# What people write in a cell for a number that they do not have; it is no name of a column.
-_MISSING = ("?", "-", ".", "na", "n/a", "#n/a", "null", "none", "missing")
+MISSING = ("?", "-", ".", "na", "n/a", "#n/a", "null", "none", "missing")
+"""What people write in a cell for a number that they do not have; it is no name of a column."""
+
 # A line of data may well begin with 0, 1; from this many counted cells on it is taken for names.
 _COUNTED_NAMES = 3
 
@@ -119,7 +120,7 @@ class _FirstLine(NamedTuple):
         numbers = [cell for cell in self.cells if number_in(cell) is not None]
         if not words or not numbers:
             return bool(words), ""
-        if any(self.cells[place].lower() in _MISSING for place in words):
+        if any(self.cells[place].lower() in MISSING for place in words):
             return False, ""
         # pandas numbers columns that have no names; years are names as well.
         like_names = all(number.isdigit() for number in numbers)

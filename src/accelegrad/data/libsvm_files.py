@@ -37,6 +37,7 @@ class LibsvmFile(TableFile):
         self._places: list[Place] = []
         self.in_any_order = compression(path) is None
         self.n_features = wanted.n_features
+        self.first_feature = 1
 
     def blocks(self, rows: int | None) -> Iterator[Block]:
         """Yield blocks in the order of the file."""
@@ -138,7 +139,7 @@ def _check_index(index: int, previous: int, n_features: int | None) -> None:
     if index > LARGEST_INDEX:
         raise ValueError(f"the index is {index}, but at most {LARGEST_INDEX} is allowed.")
     if n_features is not None and index > n_features:
-        raise ValueError(f"the index is {index}, but n_features allows at most {n_features}.")
+        raise ValueError(f"the index is {index}, but {n_features} features are expected.")
     if n_features is None and index > MOST_COLUMNS:
         raise ValueError(
             f"the index is {index}, but more than {MOST_COLUMNS} columns are almost surely a "

@@ -42,6 +42,8 @@ class TableFile(ABC):
     n_features : int or None
         The number of features; None where it is not known before all rows are read. Whoever finds
         it out sets it.
+    first_feature : int
+        The number that the file gives to its first feature.
     in_any_order : bool
         Whether blocks can be read in any order once they were read in theirs.
     """
@@ -49,6 +51,7 @@ class TableFile(ABC):
     names: tuple[str, ...] | None = None
     target: str | int | None = None
     n_features: int | None = None
+    first_feature = 0
     in_any_order = False
 
     def __init__(self, path: Path, wanted: Wanted) -> None:

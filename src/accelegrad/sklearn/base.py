@@ -205,6 +205,8 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
             if np.isfinite(fit.gap)
             else "nothing could be certified"
         )
+        if fit.interrupted:
+            return f"{type(self).__name__} was interrupted after {fit.n_iter} iterations: {known}."
         return (
             f"{type(self).__name__} missed tol={self.tol!r} after {fit.n_iter} iterations: "
             f"{known}. Increase max_iter (now {self.max_iter}) or tol, or regularise more "

@@ -51,12 +51,15 @@ class SavedModel(NamedTuple):
         The name of what is predicted, or the number of its column in a table without names.
     version : str
         The version of accelegrad that wrote the file.
+    first_feature : int
+        The number of the first feature in the data file: LIBSVM counts from 1.
     """
 
     estimator: Any
     feature_names: tuple[str, ...] | None
     target: str | int | None
     version: str
+    first_feature: int = 0
 
 
 def save_model(
@@ -65,6 +68,7 @@ def save_model(
     *,
     feature_names: Sequence[str] | None = None,
     target: str | int | None = None,
+    first_feature: int = 0,
 ) -> None:
     """Write a fitted estimator to a file, whole or not at all.
 
@@ -81,6 +85,8 @@ def save_model(
         The names of the features; by default `feature_names_in_`, where the estimator has them.
     target : str or int, optional
         The name of what is predicted, or the number of its column in a table without names.
+    first_feature : int
+        The number of the first feature in the data file, for those who read the coefficients.
 
     Raises
     ------
@@ -111,6 +117,7 @@ def save_model(
             "fitted": _kept(fitted, "the attribute"),
             "feature_names": None if names is None else [str(name) for name in names],
             "target": target,
+            "first_feature": int(first_feature),
         },
     )
 
@@ -153,6 +160,7 @@ def read_model(path: str | os.PathLike[str]) -> SavedModel:
             None if names is None else tuple(names),
             content["target"],
             content["accelegrad"],
+            content.get("first_feature", 0),  # which models of 0.2.0 and before lack
         )
     except (*DAMAGE, AttributeError) as error:
         raise ArchiveError(

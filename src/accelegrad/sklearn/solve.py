@@ -29,6 +29,7 @@ from accelegrad.problems.scaling import column_scaling, scaled_penalty, scaled_s
 from accelegrad.proofs.multinomial_dual import MultinomialDual
 from accelegrad.rows.classes import CurvedClasses
 from accelegrad.rows.truncated_newton import TruncatedNewton
+from accelegrad.run.result import Status
 from accelegrad.sklearn.objective import Problem
 
 #: An objective below this share of what a constant prediction gets counts as this share: a minimum
@@ -76,6 +77,7 @@ class Fit(NamedTuple):
     refuted: bool  # whether a lower objective than the bound is known, beyond the bound's region
     ended: bool  # whether it ended as it was asked to: neither by max_iter nor by a failure
     message: str
+    interrupted: bool = False  # by Ctrl-C
 
     @property
     def converged(self) -> bool:
@@ -358,6 +360,7 @@ def _fit(problem: Problem, watch: Watch, result: OptimizeResult) -> Fit:
         refuted and radius < math.inf,
         tol is None or watch.stalled or score_decided,
         message,
+        result.status is Status.INTERRUPTED,
     )
 
 
@@ -399,4 +402,5 @@ def total(fits: list[Fit]) -> Fit:
         any(fit.refuted for fit in fits),
         all(fit.converged or fit.ended for fit in fits),
         next((fit.message for fit in fits if not fit.converged), fits[0].message),
+        any(fit.interrupted for fit in fits),
     )
