@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 
-from accelegrad.cli import bench_functions, common
+from accelegrad.cli import bench_everyday, bench_functions, common
 
 EPILOG = f"""\
 losses:   logistic, hinge, squared_hinge (two classes); squared, absolute, quantile, huber (numbers)
@@ -17,6 +18,7 @@ examples:
   accelegrad bench --sets a9a,cadata --losses logistic,absolute --out bench-some
   accelegrad bench --resume
   accelegrad bench --functions --methods auto,lbfgs-b --only max-linear,lasso
+  accelegrad bench --everyday --only text,hinge
 """
 
 
@@ -75,6 +77,7 @@ def add_bench(commands: common.Commands[argparse.ArgumentParser]) -> None:
     command.add_argument("--resume", action="store_true", help="go on with the results in --out")
     common.add_no_progress(command)
     bench_functions.add_functions(command)
+    bench_everyday.add_everyday(command)
 
 
 def _numbers(text: str) -> tuple[float, ...]:
@@ -84,14 +87,31 @@ def _numbers(text: str) -> tuple[float, ...]:
         raise argparse.ArgumentTypeError(f"must be numbers between commas, not {text!r}") from None
 
 
+OF_SETS = {"sets": "--sets", "losses": "--losses", "strengths": "--l2", "solvers": "--solvers"}
+OF_FUNCTIONS = {"methods": "--methods", "max_calls": "--max-calls", "minima": "--minima"}
+ONLY = {"only": "--only"}
+
+
 def run_bench(given: argparse.Namespace) -> int:
     """Do what the options ask for."""
-    if bench_functions.wants_functions(given):
+    if given.functions and given.everyday:
+        raise ValueError("--functions does not go with --everyday.")
+    if given.functions:
+        _refuse(given, OF_SETS, "does not go with --functions")
         return bench_functions.run_functions(given)
+    if given.everyday:
+        _refuse(given, OF_SETS, "does not go with --everyday")
+        _refuse(given, OF_FUNCTIONS, "needs --functions")
+        return bench_everyday.run_everyday(given)
+    _refuse(given, OF_FUNCTIONS, "needs --functions")
+    _refuse(given, ONLY, "needs --functions or --everyday")
     from accelegrad.lab.bench.bench import BenchRequest, bench
 
-    report = bench(common.request_of(BenchRequest, given))
-    if report.interrupted:
-        common.say("Interrupted: the report shows what was done; --resume goes on.")
-    common.say(f"The report is {report.page.resolve()}")
-    return common.INTERRUPTED if report.interrupted else 0
+    return common.say_report(bench(common.request_of(BenchRequest, given)))
+
+
+def _refuse(given: argparse.Namespace, options: Mapping[str, str], words: str) -> None:
+    """Refuse options of another benchmark; they are given by the names of their values."""
+    for value, option in options.items():
+        if getattr(given, value):
+            raise ValueError(f"{option} {words}.")

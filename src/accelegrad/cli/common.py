@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -132,6 +132,26 @@ def say(text: str) -> None:
 def warn(text: str) -> None:
     """Print a line beside that, on standard error."""
     print(text, file=sys.stderr)  # noqa: T201
+
+
+class Reported(Protocol):
+    """What a benchmark returns."""
+
+    @property
+    def page(self) -> Path:
+        """Where its report is."""
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether the user ended it."""
+
+
+def say_report(report: Reported) -> int:
+    """Say where a report is, and return the exit code."""
+    if report.interrupted:
+        say("Interrupted: the report shows what was done; --resume goes on.")
+    say(f"The report is {report.page.resolve()}")
+    return INTERRUPTED if report.interrupted else 0
 
 
 def say_facts(facts: Sequence[tuple[str, str]]) -> None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 
 from accelegrad.lab.bench.profile import ratios
 from accelegrad.lab.bench.runs import ACCURACIES, Record, Yardstick, seconds_to
+from accelegrad.lab.engine.line_file import LineFile
 from accelegrad.lab.engine.peers import BENCHED, OURS, SMOOTH
 
 KNOWN = 0.1  # a minimum has to be known to this share of an accuracy for the problem to count
@@ -46,72 +46,23 @@ class Measured:
         return f"{self.data}, {self.loss}, {l2}"
 
 
-class ResultFile:
-    """Results in a file, a line each, so that an interrupted benchmark loses at most one run."""
+class ResultFile(LineFile["Results"]):
+    """The results of the benchmark in a file."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def begin(self, settings: Mapping[str, Any], *, resume: bool) -> Results:
-        """Return what is there already; settings that decide numbers must be the same."""
-        if not self.path.exists():
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._add("settings", dict(settings))
-            return Results()
-        if not resume:
-            raise ValueError(
-                f"{self.path} holds results already: --resume goes on with them, and --out names "
-                "another folder."
-            )
-        return self._read(settings)
-
-    def _read(self, settings: Mapping[str, Any]) -> Results:
-        lines = list(self._lines())
-        before = dict(lines[0][1]) if lines and lines[0][0] == "settings" else None
-        if before != dict(settings):
-            raise ValueError(
-                f"{self.path} was made with {before}, but now the settings are {dict(settings)}: "
-                "--out names another folder."
-            )
-        found = Results()
-        for kind, content in lines[1:]:
-            found.take(kind, content)
-        self._rewrite(lines)  # without half a line at the end, which the next would be added to
-        return found
-
-    def _lines(self) -> Iterable[tuple[str, dict[str, Any]]]:
-        for line in self.path.read_text("utf-8").splitlines():
-            try:
-                plain = json.loads(line)
-                yield plain.pop("kind"), plain
-            except (ValueError, KeyError, AttributeError):
-                return  # half a line: the run that wrote it was ended
-
-    def _rewrite(self, lines: Sequence[tuple[str, dict[str, Any]]]) -> None:
-        from accelegrad.files import whole_file
-
-        with whole_file(self.path) as file:
-            file.writelines(_line(kind, content) for kind, content in lines)
-
-    def _add(self, kind: str, content: dict[str, Any]) -> None:
-        with self.path.open("ab") as file:
-            file.write(_line(kind, content))
+        super().__init__(path, Results)
 
     def add_problem(self, problem: Measured) -> None:
         """Keep a problem."""
-        self._add("problem", asdict(problem))
+        self.add("problem", asdict(problem))
 
     def add_record(self, record: Record) -> None:
         """Keep the runs of a solver."""
-        self._add("record", record.to_json())
+        self.add("record", record.to_json())
 
     def add_done(self, data: str) -> None:
         """Keep that a set is complete."""
-        self._add("set done", {"data": data})
-
-
-def _line(kind: str, content: dict[str, Any]) -> bytes:
-    return (json.dumps({"kind": kind, **content}, allow_nan=False) + "\n").encode()
+        self.add("set done", {"data": data})
 
 
 @dataclass

@@ -365,15 +365,15 @@ def _huber_regressor(model: LinearModel, steps: int) -> Any:
     return _huber(model.l2 * model.n_samples / scale, steps, tol=0.0)
 
 
-def _huber(alpha: float, steps: int, tol: float) -> Any:
+def _huber(alpha: float, steps: int, tol: float, *, fit_intercept: bool = False) -> Any:
     from sklearn.linear_model import HuberRegressor
 
     return HuberRegressor(
-        epsilon=HUBER_EPSILON, alpha=alpha, max_iter=steps, tol=tol, fit_intercept=False
+        epsilon=HUBER_EPSILON, alpha=alpha, max_iter=steps, tol=tol, fit_intercept=fit_intercept
     )
 
 
-def huber_scale(X: Any, y: Vector, strength: float) -> float:
+def huber_scale(X: Any, y: Vector, strength: float, *, fit_intercept: bool = False) -> float:
     """Return the scale sigma that HuberRegressor finds where its penalty is l2 = strength / n.
 
     It minimises sum_i (sigma + sigma H(r_i / sigma)) + alpha ||w||^2 over w and sigma. At its sigma
@@ -385,7 +385,8 @@ def huber_scale(X: Any, y: Vector, strength: float) -> float:
     for _ in range(20):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            fitted = _huber(strength / scale, 10_000, tol=1e-9).fit(X, y)
+            huber = _huber(strength / scale, 10_000, tol=1e-9, fit_intercept=fit_intercept)
+            fitted = huber.fit(X, y)
         before, scale = scale, float(fitted.scale_)
         if abs(scale - before) <= 1e-9 * scale:
             break

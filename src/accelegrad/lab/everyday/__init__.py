@@ -1,0 +1,1 @@
+"""Everyday fits: estimators with all their defaults beside the specialists with theirs."""
