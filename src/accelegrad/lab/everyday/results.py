@@ -56,8 +56,9 @@ class Results:
     def take(self, kind: str, content: dict[str, Any]) -> None:
         """Take in one line of a file."""
         if kind == "case":
-            records = [Record.from_json(one) for one in content.pop("records")]
-            case = Measured(**content)
+            records = [Record.from_json(one) for one in content["records"]]
+            about = {name: value for name, value in content.items() if name != "records"}
+            case = Measured(**about)
             self.cases[case.key] = case
             self.records[case.key] = {one.solver: one for one in records}
         elif kind == "cold":

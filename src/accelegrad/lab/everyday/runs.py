@@ -172,7 +172,10 @@ def _reference(workers: Workers, case: Case, limit: float) -> Record:
 
 
 def _sample(workers: Workers, case: Case, solver: str, limit: float, *, judged: bool) -> Sample:
-    return Sample(*workers.of(solver).call(_fit, case, solver, judged, limit=limit))
+    sample = Sample(*workers.of(solver).call(_fit, case, solver, judged, limit=limit))
+    if sample.wall > limit:
+        raise TimeLimitError(f"more than {limit:g} s")
+    return sample
 
 
 def cold(case: Case, solver: str, limit: float) -> Sample:
