@@ -31,7 +31,7 @@ REFERENCE_TOL = 1e-6  # of one more fit of ours, not timed, that looks for the m
 REPEATS, ENOUGH = 9, 0.5  # fits of each that are timed, or the seconds after which one has enough
 LONG = 1.0  # seconds: a first fit that took longer, and compiled nothing, counts too
 CUTOFF, LEAST_LIMIT = 5.0, 1.0  # times our time, or so many seconds, may a fit of a peer take
-COMPILING = 120.0  # seconds that the first fit of a peer may take that compiles for long
+COMPILING = 120.0  # seconds that a first fit may take that compiles something
 
 
 class Sample(NamedTuple):
@@ -113,8 +113,7 @@ def measure(case: Case, workers: Workers, limit: float) -> tuple[Size, list[Reco
     records = {name: Record(case.key, name) for name in size.solvers}
     allowed, timed = limit, []
     for name, record in records.items():
-        compiles = name in PEERS and PEERS[name].apart
-        sample = _first(workers, case, record, COMPILING if compiles else allowed)
+        sample = _first(workers, case, record, allowed)
         if name == OURS and sample is not None:
             allowed = min(limit, max(LEAST_LIMIT, CUTOFF * sample.wall))
         if sample is not None:
@@ -127,11 +126,15 @@ def measure(case: Case, workers: Workers, limit: float) -> tuple[Size, list[Reco
 
 def _first(workers: Workers, case: Case, record: Record, limit: float) -> Sample | None:
     """Fit once or, where something was compiled, again; keep what was found."""
+    compiles = record.solver == OURS or PEERS[record.solver].apart
+    patience = max(limit, COMPILING) if compiles else limit
     try:
         for _ in range(3):
-            sample = _sample(workers, case, record.solver, limit, judged=True)
+            sample = _sample(workers, case, record.solver, patience, judged=True)
             if not sample.compiled:
                 break
+        if sample.wall > limit:
+            raise TimeLimitError
     except TimeLimitError:
         record.status = "time limit"
         return None
