@@ -234,6 +234,18 @@ def test_the_summary() -> None:
     assert (summary.cases, summary.within_2, summary.worst) == (2, 1, 4.0)
     assert summary.mean == pytest.approx(2.0)
     assert Summary.of([]).words == "no case with a peer"
+    assert Summary.of([1.0, math.inf]).words == (
+        "geometric mean 1.00, within 2x on 1 of 2 (50%), at most infx"
+    )
+
+
+def test_a_fit_of_ours_that_does_not_end_counts_as_lost() -> None:
+    found = records(AcceleGrad=(0.06, 1.0), LinearSVC=(0.01, 1.0))
+    found[OURS] = Record(CASE.key, OURS, "time limit")
+    one = verdict(CASE, found)
+    assert not one.certified
+    assert one.counts
+    assert one.ratio == math.inf
 
 
 def test_records_are_read_as_they_were_written() -> None:

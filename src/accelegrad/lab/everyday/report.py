@@ -243,10 +243,9 @@ def _losses(judged: Sequence[Verdict]) -> Iterator[tuple[str, str]]:
     """Go through the cases in which we are behind by more than 2, the worst first."""
     lost = [one for one in judged if one.fastest and one.ratio > CLOSE]
     for one in sorted(lost, key=lambda one: -one.ratio):
-        peer = one.ours.cpu / one.ratio
         yield (
             f"{one.case.group}: {one.case.shown}",
-            f"{one.ratio:.1f}x of {one.fastest} ({_ms(one.ours.cpu)} and {_ms(peer)} ms; "
+            f"{one.ratio:.1f}x of {one.fastest} ({_ms(one.ours.cpu)} and {_ms(one.peer_cpu)} ms; "
             f"{one.case.words})",
         )
 
@@ -360,7 +359,7 @@ def _case_table(found: Results, members: Sequence[Verdict]) -> Iterator[str]:
             _ms(one.ours.cpu),
             _gap(one),
             one.fastest or "-",
-            _ms(one.ours.cpu / one.ratio) if one.fastest else "-",
+            _ms(one.peer_cpu),
             f"{one.ratio:.2f}" if one.fastest else "-",
             f"{one.wall_ratio:.2f}" if one.fastest else "-",
             f"{one.usual_ratio:.2f}" if one.usual else "-",

@@ -80,7 +80,8 @@ class Verdict(NamedTuple):
     refuted: bool  # whether anybody found a value below our bound
     excess: dict[str, float]  # of each solver, relative to the best value known
     fastest: str  # the peer with the least processor time that is accurate, "" where none is
-    ratio: float  # our processor time to its; NaN where there is none
+    peer_cpu: float  # its processor seconds; NaN where there is none, as for the ratios
+    ratio: float  # our processor time to its; infinite where our fit did not end
     wall_ratio: float
     usual: str  # the peer that users think of first, as it comes, accurate or not
     usual_ratio: float  # our processor time to its
@@ -89,7 +90,7 @@ class Verdict(NamedTuple):
     @property
     def counts(self) -> bool:
         """Whether there is a peer to compare with that takes long enough to be timed well."""
-        return self.fastest != "" and self.ratio > 0 and self.ours.cpu / self.ratio >= SHORT
+        return self.peer_cpu >= SHORT
 
 
 def verdict(case: Measured, records: dict[str, Record]) -> Verdict:
@@ -106,9 +107,10 @@ def verdict(case: Measured, records: dict[str, Record]) -> Verdict:
         if name in PEERS and PEERS[name].counts and one.fits and excess.get(name, math.inf) <= TOL
     }
     fastest = min(accurate, key=lambda name: accurate[name].cpu, default="")
-    ratio = wall = overhead = math.nan
+    peer_cpu = ratio = wall = overhead = math.nan
     if fastest:
-        ratio = ours.cpu / accurate[fastest].cpu
+        peer_cpu = accurate[fastest].cpu
+        ratio = ours.cpu / peer_cpu
         wall = ours.wall / accurate[fastest].wall
     if CHECKS in records:
         overhead = ours.cpu - records[CHECKS].cpu
@@ -122,6 +124,7 @@ def verdict(case: Measured, records: dict[str, Record]) -> Verdict:
         refuted,
         excess,
         fastest,
+        peer_cpu,
         ratio,
         wall,
         usual,
@@ -149,8 +152,8 @@ class Summary(NamedTuple):
 
     @classmethod
     def of(cls, ratios: Iterable[float]) -> Summary:
-        """Sum up the cases that have a peer, whose ratio is a number."""
-        ratios = [ratio for ratio in ratios if math.isfinite(ratio)]
+        """Sum up the cases that have a peer; infinite ratios are not in the mean."""
+        ratios = [ratio for ratio in ratios if not math.isnan(ratio)]
         within = sum(ratio <= 2.0 for ratio in ratios)
         return cls(len(ratios), geometric_mean(ratios), within, max(ratios, default=math.nan))
 
