@@ -517,7 +517,7 @@ def _growth(rule: Rule, oracle: Oracle, restarts: Restarts | None) -> BatchGrowt
     if "coarsen" not in rule.can:
         raise ValueError(
             f"batch_size='auto' needs a rule whose steps follow the noise of its gradients, such "
-            f"as AcceleGrad or AdaGrad; those of {type(rule).__name__} do not."
+            f"as AcceleGrad or AdaGrad; those of {rule.title} do not."
         )
     if restarts is not None:
         raise ValueError("restart and batch_size='auto' cannot be used together.")
@@ -598,13 +598,11 @@ def _restarts(
             f"restart cannot be used with method {setting.choice.name!r}, which needs none."
         )
     if "cuts" in setting.rule.can:
-        raise ValueError(
-            f"restart cannot be used with {type(setting.rule).__name__}, which needs none."
-        )
+        raise ValueError(f"restart cannot be used with {setting.rule.title}, which needs none.")
     if "radius" not in setting.rule.can:
         raise ValueError(
             f"restart needs a rule with a radius of its own, as with diameter='auto'; "
-            f"{type(setting.rule).__name__} has none."
+            f"{setting.rule.title} has none."
         )
     if given == "certified" and not provable:
         raise ValueError(
@@ -621,7 +619,7 @@ def _restarts(
 def _check_needs(rule: Rule, oracle: Oracle, options: Options, certificate: Certificate) -> None:
     """Refuse what cannot work before anything is computed."""
     if "values" in rule.can and not oracle.has_values:
-        raise ValueError(f"fun is None, but the line search of {type(rule).__name__} needs values.")
+        raise ValueError(f"fun is None, but the line search of {rule.title} needs values.")
     if options.output == "best" and not oracle.exact_values:
         raise ValueError("output='best' needs exact values; use 'average' or 'last'.")
     if options.has_goal and certificate.cuts is None and certificate.dual is None:

@@ -404,7 +404,7 @@ def _need(rule: Rule, ability: str, wish: str) -> None:
     if ability not in rule.can:
         able = ", ".join(repr(name) for name in METHODS if _can(METHODS[name], ability))
         raise ValueError(
-            f"{wish} cannot be used with {type(rule).__name__}, which has no `{ability}`. "
+            f"{wish} cannot be used with {rule.title}, which has no `{ability}`. "
             f"Methods that can: {able}."
         )
     if getattr(rule, ability) is not None:

@@ -820,6 +820,7 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: An
     ("options", "message"),
     [
         (["--losses", "hing"], "no loss 'hing': did you mean 'hinge'"),
+        (["--losses", "log_loss,hing"], "no loss 'hing'"),
         (["--solvers", "sdg"], "no solver 'sdg': did you mean 'sgd'"),
         (["--sets", "text-smal"], "no data set 'text-smal': did you mean 'text-small'"),
         (["--relative", "max"], "no yardstick 'max'"),

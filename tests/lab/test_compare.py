@@ -489,6 +489,7 @@ def test_wrong_files_are_told_before_anything_is_computed(tmp_path: Path) -> Non
     ("options", "message"),
     [
         (dict(loss="hing"), r"no loss 'hing': did you mean 'hinge'\?"),
+        (dict(loss="log_loss", methods=()), "no method is given"),
         (dict(methods=("adagrd",)), r"no method 'adagrd': did you mean 'adagrad'\?"),
         (dict(methods=()), "no method is given"),
         (dict(peers=("libliner",)), r"no peer 'libliner': did you mean 'liblinear'\?"),

@@ -417,6 +417,16 @@ def test_progress(capsys):
     assert capsys.readouterr() == ("", "")
 
 
+@pytest.mark.parametrize(
+    ("method", "name"),
+    [("accelegrad", "AcceleGrad"), ("u-dog", "U-DoG"), ("bundle", "bundle method"), ("dog", "DoG")],
+)
+def test_bars_name_methods_as_users_do(method, name, capsys):
+    ag.minimize(PROBLEM, START, method=method, max_iter=30, progress=True)
+    shown = capsys.readouterr().err
+    assert shown.lstrip("\r").startswith(f"{name}:")
+
+
 # -- linear models -----------------------------------------------------------------------------
 
 

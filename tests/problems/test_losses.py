@@ -15,7 +15,7 @@ from sklearn.linear_model import _sgd_fast
 
 from accelegrad.problems.linear_model import LinearModel
 from accelegrad.problems.losses import LOSSES, PARAMETERS, Loss, make_loss
-from accelegrad.sklearn import AcceleGradRegressor
+from accelegrad.sklearn import AcceleGradClassifier, AcceleGradRegressor
 
 Q, EPS, DELTA, MU = 0.3, 0.25, 0.8, 0.4
 OPTIONS = {"quantile": Q, "epsilon": EPS, "delta": DELTA}
@@ -340,6 +340,19 @@ def test_losses_are_values() -> None:
     assert repr(make_loss("quantile", quantile=0.9)) == "Quantile(quantile=0.9)"
     with pytest.raises(AttributeError):
         make_loss("huber").delta = 3.0  # type: ignore[attr-defined, misc]
+
+
+@pytest.mark.parametrize("entry", LOSSES.values(), ids=lambda entry: entry.name)
+def test_both_names_mean_the_same_everywhere(entry):
+    X, y = np.random.default_rng(3).standard_normal((2, 30, 1))
+    y = np.sign(y[:, 0]) if entry.classification else y[:, 0]
+    kind = AcceleGradClassifier if entry.classification else AcceleGradRegressor
+    assert make_loss(entry.sklearn_name) == make_loss(entry.name)
+    models = [LinearModel(X, y, name, l2=0.1) for name in (entry.name, entry.sklearn_name)]
+    assert models[0].value(np.ones(1)) == models[1].value(np.ones(1))
+    fits = [kind(name).fit(X, y) for name in (entry.name, entry.sklearn_name)]
+    np.testing.assert_array_equal(fits[0].coef_, fits[1].coef_)
+    assert hasattr(fits[0], "predict_proba") == hasattr(fits[1], "predict_proba")
 
 
 def test_unknown_names_are_met_with_the_nearest() -> None:

@@ -176,7 +176,7 @@ def _estimator(given: argparse.Namespace) -> Any:
     from accelegrad.sklearn import AcceleGradClassifier, AcceleGradRegressor
 
     names = {**OF_CLASSES, **OF_NUMBERS}
-    # The names that `minimize` and `compare` use are taken too.
+    # The names that `LinearModel` has are taken too.
     loss = LOSSES[given.loss].sklearn_name if given.loss in LOSSES else given.loss
     if loss not in names:
         raise ValueError(f"--loss is {given.loss!r}: {nearest(given.loss, names)}")

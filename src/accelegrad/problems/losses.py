@@ -185,6 +185,14 @@ def by_sklearn_name(*, classification: bool) -> dict[str, LossEntry]:
     return {one.sklearn_name: one for one in entries if one.classification == classification}
 
 
+def plain_loss_name(name: Any) -> Any:
+    """Return the name in `LOSSES` of a loss that may have scikit-learn's; others as they are."""
+    return _PLAIN_NAMES.get(name, name) if isinstance(name, str) else name
+
+
+_PLAIN_NAMES = {entry.sklearn_name: entry.name for entry in LOSSES.values()}
+
+
 def losses_with(parameter: Parameter) -> list[LossEntry]:
     """Return the losses that have a parameter."""
     return [entry for entry in LOSSES.values() if entry.parameter == parameter]
@@ -202,7 +210,7 @@ def make_loss(
     Parameters
     ----------
     name : str
-        A name of the table `LOSSES`.
+        A name of the table `LOSSES`, or scikit-learn's, such as "log_loss".
     quantile : float
         The quantile that "quantile" estimates, between 0 and 1.
     epsilon : float
@@ -219,6 +227,7 @@ def make_loss(
     numbers = {key: PARAMETERS[key].checked(value) for key, value in given.items()}
     if not isinstance(name, str):
         raise TypeError(f"loss must be the name of a loss, not {name!r}; {nearest('', LOSSES)}")
+    name = plain_loss_name(name)
     if name not in LOSSES:
         raise ValueError(f"loss must be the name of a loss, not {name!r}; {nearest(name, LOSSES)}")
     parameter = LOSSES[name].parameter

@@ -106,6 +106,7 @@ class DualAscent(Rule):
     method for nonlinear constraints in minimization problems. In: Optimization, 1969.
     """
 
+    title = "dual ascent"
     can = frozenset({"values", "unevaluated"})
 
     def init(self, x0: Array) -> DualAscentState:

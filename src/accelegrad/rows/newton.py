@@ -128,6 +128,8 @@ class SketchedNewton(StepRule):
     Optimization 21, 2011.
     """
 
+    title = "sketched Newton"
+
     memory: int = 10
 
     def __post_init__(self) -> None:
@@ -334,6 +336,8 @@ class FinishedByNewton(StepRule):
     newton : SketchedNewton
         The second one.
     """
+
+    title = "AcceleGrad-Newton"
 
     epochs: VarianceReducedAcceleGrad = field(default_factory=VarianceReducedAcceleGrad)
     newton: SketchedNewton = field(default_factory=SketchedNewton)

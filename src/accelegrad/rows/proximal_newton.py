@@ -91,6 +91,7 @@ class ProximalNewton(StepRule):
     fast solver for the lasso with dual extrapolation. ICML 2018.
     """
 
+    title = "proximal Newton"
     can = frozenset({"values", "terms"})
 
     def init(self, x0: Array) -> ProximalNewtonState:

@@ -102,6 +102,8 @@ class TruncatedNewton(StepRule):
     large-scale logistic regression. Journal of Machine Learning Research 9, 2008.
     """
 
+    title = "Newton"
+
     curved: Curved
     enough: Callable[[float], float] = nothing_is_enough
 

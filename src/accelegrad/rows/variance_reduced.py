@@ -147,6 +147,7 @@ class VarianceReducedAcceleGrad(StepRule):
 
     initial_radius: float | None = None
 
+    title = "AcceleGrad-VR"
     can = StepRule.can | {"radius"}
 
     def __post_init__(self) -> None:

@@ -170,6 +170,7 @@ class LinearCoupling(CoupledRule):
     project: Projection | None = None
     project_y: bool = False
 
+    title = "linear coupling"
     can = frozenset({"project", "project_y"})
 
     def __post_init__(self) -> None:

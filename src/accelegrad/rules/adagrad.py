@@ -131,6 +131,7 @@ class Subgradient(DescentRule):
     decay: str = "sqrt"
     project: Projection | None = None
 
+    title = "subgradient method"
     can = frozenset({"project"})
 
     def __post_init__(self) -> None:

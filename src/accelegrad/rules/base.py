@@ -114,6 +114,12 @@ class Rule(ABC):
     accelerated: bool = False
     #: the sums in its states, by the power of the ratio with which `coarsened` divides them
     shrinking: ClassVar[Mapping[str, int]] = {}
+    #: what users call it; where a class says nothing, its name
+    title: ClassVar[str] = "Rule"
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        cls.title = cls.__dict__.get("title", cls.__name__)
 
     @abstractmethod
     def init(self, x0: Array) -> State:

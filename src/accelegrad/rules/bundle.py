@@ -208,6 +208,7 @@ class Bundle(StepRule):
     prox: Prox | None = None
     term: Callable[[Array], float] | None = None
 
+    title = "bundle method"
     can = frozenset({"values", "project", "prox", "term", "radius", "cuts"})
 
     def __post_init__(self) -> None:

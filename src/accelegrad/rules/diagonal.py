@@ -114,6 +114,7 @@ class DiagonalAcceleGrad(DiagonalRule):
     project: Projection | None = None
     project_y: bool = False
 
+    title = "diagonal AcceleGrad"
     can = frozenset({"project", "project_y", "coarsen"})
 
     def __post_init__(self) -> None:
@@ -178,6 +179,7 @@ class DistanceFreeDiagonalAcceleGrad(Probing, DiagonalRule):
     project: Projection | None = None
     project_y: bool = False
 
+    title = "diagonal AcceleGrad"
     can = frozenset({"project", "project_y", "radius", "probe", "coarsen"})
     shrinking = {**WEIGHTED_SUMS, "gradient_sum": 2}  # noqa: RUF012
 

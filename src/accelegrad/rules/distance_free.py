@@ -142,6 +142,7 @@ class DistanceFreeAcceleGrad(Probing, InterpolatingRule):
     project_y: bool = True
     prox: Prox | None = None
 
+    title = "AcceleGrad"
     can = frozenset(
         {"project", "project_y", "prox", "radius", "largest_radius", "probe", "coarsen"}
     )

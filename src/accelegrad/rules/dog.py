@@ -161,6 +161,7 @@ class ADoG(Probing, QueryRule):
     probe: bool | None = None
     project: Projection | None = None
 
+    title = "A-DoG"
     can = frozenset({"project", "radius", "probe", "coarsen"})
     accelerated = True
     shrinking = {**WEIGHTED_SUMS, "earlier_radii": 1, "alpha_sum": 2}  # noqa: RUF012

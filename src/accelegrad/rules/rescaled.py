@@ -113,6 +113,11 @@ class Rescaled(Rule):
             )
 
     @property
+    def title(self) -> str:  # type: ignore[override]
+        """What users call the inner rule."""
+        return self.rule.title
+
+    @property
     def can(self) -> frozenset[str]:  # type: ignore[override]
         """What the inner rule can do, but for a set and a term, which are meant in x."""
         return self.rule.can - {"project", "project_y", "prox"}

@@ -161,6 +161,8 @@ class UniversalGradient(_AveragingRule):
         Bound on the doublings in one search.
     """
 
+    title = "universal gradient"
+
     def step(self, state: GradientState, oracle: Oracle) -> Step:
         """Search for M and move to x^+."""
         at = self._at(state, oracle)
@@ -180,6 +182,8 @@ class UniversalDualGradient(_AveragingRule):
     + \tfrac\epsilon2`; the output is the average of the B's with weights 1/M. About three calls
     per step. Parameters as in `UniversalGradient`.
     """
+
+    title = "universal dual gradient"
 
     def step(self, state: GradientState, oracle: Oracle) -> Step:
         """Search for M, and move to x_{k+1}."""
@@ -209,6 +213,8 @@ class UniversalFastGradient(UniversalRule):
     accepted when the primal test holds at :math:`y^+` up to :math:`\tau\epsilon/2`. The output is
     y. About four calls per step. Parameters as in `UniversalGradient`.
     """
+
+    title = "universal fast gradient"
 
     def init(self, x0: Array) -> FastState:
         """Return y_0 = x_0, A_0 = 0."""

@@ -236,6 +236,7 @@ class UDoG(Probing, ExtragradientRule):
     project: Projection | None = None
     prox: Prox | None = None
 
+    title = "U-DoG"
     can = frozenset({"project", "prox", "radius", "probe", "coarsen"})
     shrinking = {**UniXGrad.shrinking, "earlier_radii": 1, "largest_square": 3}  # noqa: RUF012
 

@@ -135,6 +135,7 @@ class UntunedAcceleGrad(QueryRule):
     project: Projection | None = None
     prox: Prox | None = None
 
+    title = "AcceleGrad"
     can = frozenset({"project", "prox"})
     accelerated = True
 

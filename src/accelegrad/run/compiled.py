@@ -117,6 +117,7 @@ class CompiledRule(Rule):
     def __init__(self, rule: Rule, model: LinearModel, *, values: bool = False) -> None:
         self.rule, self.change = _parts(rule)
         self.can, self.accelerated = self.rule.can, self.rule.accelerated
+        self.title = self.rule.title  # type: ignore[misc]
         self.model, self.values = model, values
         X: Any = model.X
         entries = X.size if isinstance(X, np.ndarray) else X.nnz

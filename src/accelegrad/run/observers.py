@@ -77,7 +77,7 @@ class Observers(Saved):
         self._bar = tqdm(
             total=self.options.max_iter,
             initial=self.progress.iteration,
-            desc=type(self.progress.rule).__name__,
+            desc=self.progress.rule.title,
             unit="it",
         )
 

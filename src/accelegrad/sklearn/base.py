@@ -20,7 +20,7 @@ from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from accelegrad.errors import Vector, nearest, real_number, whole_number
-from accelegrad.problems.losses import LossEntry, make_loss
+from accelegrad.problems.losses import LOSSES, LossEntry, make_loss
 from accelegrad.sklearn import held_out, online
 from accelegrad.sklearn.data import Data, without_weightless
 from accelegrad.sklearn.objective import Objective, Problem, coefficient_set, penalty_weights
@@ -82,13 +82,18 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
 
     # -- parameters ------------------------------------------------------------------------------
 
+    @property
+    def _loss_name(self) -> str:
+        """The loss by scikit-learn's name, which may be given by the name in `LOSSES`."""
+        known = LOSSES.get(self.loss) if isinstance(self.loss, str) else None
+        return str(self.loss) if known is None else known.sklearn_name
+
     def _objective(self) -> Objective:
         """Return what is minimised, or say which parameter is wrong."""
-        names = self._losses
-        if not isinstance(self.loss, str) or self.loss not in names:
+        if self._loss_name not in self._losses:
             raise ValueError(
                 f"loss must be the name of a loss, not {self.loss!r}; "
-                f"{nearest(str(self.loss), names)}"
+                f"{nearest(str(self.loss), self._losses)}"
             )
         alpha = real_number("alpha", self.alpha, least=0.0)
         ratio = real_number("l1_ratio", self.l1_ratio, least=0.0)
@@ -97,7 +102,7 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
         l2, l1 = penalty_weights(self.penalty, alpha, ratio)
         parameters = self._loss_parameters()
         # It refuses parameters out of range.
-        loss = make_loss(names[self.loss].name, **parameters)
+        loss = make_loss(self._loss_name, **parameters)
         return Objective(
             loss.name,
             l2,

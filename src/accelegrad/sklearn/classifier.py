@@ -33,7 +33,7 @@ MULTI_CLASS = ("auto", "ovr", "multinomial")
 
 
 def _gives_probabilities(estimator: Any) -> bool:
-    if estimator.loss in PROBABILITIES:
+    if estimator._loss_name in PROBABILITIES:
         return True
     raise AttributeError(
         f"probability estimates are not available for loss={estimator.loss!r}, only for "
@@ -127,7 +127,7 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
         scores = self.decision_function(X)
         if scores.ndim == 2 and self._is_joint():
             return np.asarray(softmax(scores, axis=1))
-        positive = PROBABILITIES[self.loss](scores)
+        positive = PROBABILITIES[self._loss_name](scores)
         if scores.ndim == 1:
             return np.column_stack([1.0 - positive, positive])
         sums = positive.sum(axis=1, keepdims=True)
@@ -214,11 +214,13 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
         if not isinstance(self.multi_class, str) or self.multi_class not in MULTI_CLASS:
             given = self.multi_class
             raise ValueError(f"multi_class is {given!r}: {nearest(str(given), MULTI_CLASS)}")
-        if self.multi_class == "multinomial" and self.loss != "log_loss":
+        if self.multi_class == "multinomial" and self._loss_name != "log_loss":
             raise ValueError(
                 f"multi_class='multinomial' needs loss='log_loss', but loss is {self.loss!r}."
             )
-        return self.classes_.size > 2 and self.loss == "log_loss" and self.multi_class != "ovr"
+        return (
+            self.classes_.size > 2 and self._loss_name == "log_loss" and self.multi_class != "ovr"
+        )
 
     def _validation_scores(self, held: Data) -> list[Score]:
         if self._is_joint():

@@ -36,6 +36,7 @@ from accelegrad.lab.engine.peers import BENCHED, HUBER_EPSILON, OURS, SOLVERS, h
 from accelegrad.lab.engine.runner import Progress
 from accelegrad.lab.report.report import require_report
 from accelegrad.problems.linear_model import LinearModel
+from accelegrad.problems.losses import plain_loss_name
 
 RESULTS = "results.jsonl"
 TIME_LIMIT, QUICK_LIMIT = 4.0, 0.5
@@ -82,6 +83,7 @@ class BenchReport(NamedTuple):
 def bench(request: BenchRequest) -> BenchReport:
     """Run what is missing, and write the report, after an interruption too."""
     begun = time.perf_counter()
+    request = replace(request, losses=tuple(map(plain_loss_name, request.losses)))
     _check(request)
     require_report()
     chosen = sources(request.sets, quick=request.quick)

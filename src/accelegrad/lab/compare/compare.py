@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from accelegrad.lab.engine.runner import Progress, run_tasks
 from accelegrad.lab.engine.stored_data import stored_rows
 from accelegrad.lab.engine.tasks import Outcome, Store, Task
 from accelegrad.lab.report.report import require_report, write_report
-from accelegrad.problems.losses import LOSSES, make_loss
+from accelegrad.problems.losses import LOSSES, make_loss, plain_loss_name
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,7 @@ class CompareRequest:
 def compare(request: CompareRequest) -> Path:
     """Run what is missing, and write the report; return the page's path."""
     begun = time.perf_counter()
+    request = replace(request, loss=plain_loss_name(request.loss))
     _check(request)
     require_report()
     store = Store(request.out / "results")
