@@ -277,6 +277,36 @@ def test_without_a_goal_a_run_ends_at_rounding(loss, intercept):
     assert result.gap <= 1e-9 * result.fun
 
 
+def uneven(seed, loss, rows, columns):
+    """Return a model with columns of sizes 1e-3 to 1e3."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(rows, columns)) * 10.0 ** rng.uniform(-3, 3, columns)
+    targets = X @ (rng.normal(size=columns) / np.abs(X).max(0)) + 0.3 * rng.normal(size=rows)
+    y = targets if loss in ("squared", "huber") else np.where(targets > 0.0, 1.0, -1.0)
+    return ag.LinearModel(X, y, loss, fit_intercept=True)
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic", "huber", "squared_hinge"])
+@pytest.mark.parametrize("seed", range(4))
+def test_columns_of_all_sizes_end_at_rounding_and_the_file_says_so(loss, seed, tmp_path):
+    model, file = uneven(seed, loss, 100, 20), tmp_path / "run.agc"
+    penalty = ag.L1(1e-3 * strongest(model))
+    result = ag.minimize(model, penalty=penalty, max_iter=200, checkpoint=file)
+    assert result.status == ag.Status.AT_ROUNDING
+    assert result.success
+    again = ag.minimize(model, penalty=penalty, max_iter=200, resume=file)
+    assert again.status == ag.Status.AT_ROUNDING
+    assert (again.nit, again.fun, again.gap) == (result.nit, result.fun, result.gap)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_kinks_and_columns_of_all_sizes_are_certified(seed):
+    model = uneven(seed, "hinge", 100, 20)
+    alpha = 1e-2 * strongest(model)
+    result = ag.minimize(model, penalty=ag.L1(alpha), rtol=1e-3, max_iter=100, rng=0)
+    assert result.success
+
+
 def test_a_run_that_may_do_one_step_says_what_it_proved():
     model = problem("logistic", rows=100, columns=300)
     result = ag.minimize(model, penalty=ag.L1(0.01 * strongest(model)), rtol=1e-9, max_iter=1)

@@ -42,6 +42,9 @@ MOST_COLUMNS = 3000
 SETTLED = 1e-3
 #: Data with fewer entries (20 MB) are read by plain code: the method takes few passes.
 LEAST_COMPILED = 2_500_000
+#: Of the wanted gap: a smoothing whose part is smaller is not what leaves a larger gap (without
+#: this, 9 of 60 fits of the hinge loss to columns of sizes 1e-3 to 1e3 missed a gap of 1e-3).
+NEGLIGIBLE_PART = 0.02
 #: A bound that leaves at most this many times the wanted gap is worth a better one.
 PROMISING = 10.0
 
@@ -370,7 +373,8 @@ class SmoothedPenalisedOracle(RowOracle):
             mu = self.sum.model.loss.smoothing
             part, gap = smoothing_gap(at, smooth, mu), known.value - bound
             self._next_mu = shrunk_smoothing(mu, part, gap, goal, known.value)
-            if settled and gap > goal and part > NEGLIGIBLE_GAP * known.value:
+            least = max(NEGLIGIBLE_PART * goal, NEGLIGIBLE_GAP * known.value)
+            if settled and gap > goal and part > least:
                 self._next_mu = min(self._next_mu, mu / LARGEST_SHRINK)
         self.changed = self._next_mu != mu
         return known

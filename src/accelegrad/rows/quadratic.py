@@ -119,7 +119,7 @@ def _minimum(matrix: Matrix, slope: Vector, limits: Limits, start: Vector) -> Mi
     above = np.where(kinked, np.maximum(lower, 0.0), lower)
     below = np.where(kinked, np.minimum(upper, 0.0), upper)
     u, r, fallen, shift = start, slope, 0.0, LEAST_SHIFT
-    steepest = float(np.abs(slope).max() + l1.max())
+    steepest = np.abs(slope) + l1
     for _ in range(MOST_STEPS):
         # The side of 0 that a coordinate is on, or goes to.
         signs = np.copysign(1.0, np.where(u == 0.0, -r, u))
@@ -129,7 +129,7 @@ def _minimum(matrix: Matrix, slope: Vector, limits: Limits, start: Vector) -> Mi
             np.where(rises, above, lower),
             np.where(rises, upper, below),
         )
-        least = SLOPE_ROUNDING * UNIT * (steepest + float(np.abs(u).sum()))
+        least = SLOPE_ROUNDING * UNIT * (steepest + float(np.abs(u - start).sum()))
         free = _free(slopes, u <= low, u >= high, least)
         if free.size == 0:
             break
@@ -145,24 +145,25 @@ def _minimum(matrix: Matrix, slope: Vector, limits: Limits, start: Vector) -> Mi
     return Minimum(u, fallen)
 
 
-def _free(slopes: Vector, at_low: Any, at_high: Any, least: float) -> Any:
+def _free(slopes: Vector, at_low: Any, at_high: Any, least: Vector) -> Any:
     """Return which coordinates move; none at the minimum, where slopes are at most `least`.
 
     They are those between kinks, and the steepest of those that would fall from a kink. The latter
     wait while one of the former is steeper than all of them.
     """
     falls = np.where(at_low, -slopes, np.where(at_high, slopes, np.abs(slopes)))
-    falls[at_low & at_high] = 0.0  # between two kinks in one place
+    # Between two kinks in one place, and where rounding hides the slope, there is no fall.
+    falls[(at_low & at_high) | (falls <= least)] = 0.0
     at_kink = at_low | at_high
     leaving = falls * at_kink
     steepest, steep = float(leaving.max()), float((falls - leaving).max())
-    if max(steepest, steep) <= least:
+    if steepest == steep == 0.0:
         return np.empty(0, dtype=np.intp)
-    if steepest < steep or steepest <= least:
+    if steepest < steep or steepest == 0.0:
         return np.flatnonzero(~at_kink)
-    free = np.flatnonzero(~at_kink | (leaving > least))
+    free = np.flatnonzero(~at_kink | (leaving > 0.0))
     most = max(MOST_RELEASED, slopes.size - int(np.count_nonzero(at_kink)))
-    excess = int(np.count_nonzero(leaving[free] > least)) - most
+    excess = int(np.count_nonzero(leaving[free])) - most
     if excess <= 0:
         return free
     order = np.where(at_kink[free], leaving[free], np.inf)

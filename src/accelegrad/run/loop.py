@@ -106,9 +106,6 @@ class Run(Saved):
         except NotConvexError as error:
             self._note(error)
             return Status.NOT_CONVEX
-        except LineSearchError as error:
-            self._detail = f"At iteration {progress.iteration + 1} {error}"
-            return Status.LINE_SEARCH_FAILED
 
     def _note(self, error: NotConvexError) -> None:
         """Keep what shows that the function is not convex."""
@@ -162,7 +159,11 @@ class Run(Saved):
             if progress.iteration >= due:
                 due = self._next_look()
             before = progress.rule_state
-            step = progress.rule.advance(before, oracle, due - progress.iteration)
+            try:
+                step = progress.rule.advance(before, oracle, due - progress.iteration)
+            except LineSearchError as error:
+                self._detail = f"At iteration {progress.iteration + 1} {error}"
+                return self.stopping.without_descent()
             for add in certify:
                 add(step.evaluation, step.weight)
             progress.rule_state = step.state

@@ -62,7 +62,12 @@ MESSAGES = {
 #: a run that was to go on, or goes on with a larger max_iter
 UNFINISHED = (None, Status.CALLBACK, Status.TIME_LIMIT, Status.MAX_ITER)
 #: ends at which the last look at the bounds may show that the goal was reached
-COULD_BE_MORE = (Status.MAX_ITER, Status.TIME_LIMIT, Status.AT_ROUNDING)
+COULD_BE_MORE = (
+    Status.MAX_ITER,
+    Status.TIME_LIMIT,
+    Status.AT_ROUNDING,
+    Status.LINE_SEARCH_FAILED,
+)
 
 
 def as_result(known: dict[str, Any]) -> OptimizeResult:

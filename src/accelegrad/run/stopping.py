@@ -19,6 +19,9 @@ DIVERGED = 1e20
 #: A gap due to rounding is a smaller share of the value than this, the worst loss of sums of
 #: millions of terms; with larger gaps nothing has to be computed to see that.
 ROUNDING_LEVEL = 1e-9
+#: Where values fall no further, rounding is taken to be what is left of a gap of at most this many
+#: times what it is estimated to leave (30 such ends of penalised fits: 0.3 to 3 times).
+MOST_ROUNDING = 10.0
 
 
 class Stopping(Saved):
@@ -68,6 +71,15 @@ class Stopping(Saved):
         if limit is not None and self.progress.clock.seconds > limit:
             return Status.TIME_LIMIT
         return None
+
+    def without_descent(self) -> Status:
+        """Return how a run ends whose rule finds no lower value: at rounding, or by failing."""
+        progress, best = self.progress, self.progress.best
+        if best is None or not self._exact_values:
+            return Status.LINE_SEARCH_FAILED
+        most = MOST_ROUNDING * progress.certificate.resolution(best)
+        at_rounding = 0 <= progress.gap_at(best) <= most and self.region.stands(best)
+        return Status.AT_ROUNDING if at_rounding else Status.LINE_SEARCH_FAILED
 
     def still_holds(self, ended: Status) -> bool:
         """Return whether a run that ended, as a checkpoint says, has reached the present goal."""
