@@ -277,33 +277,38 @@ def test_without_a_goal_a_run_ends_at_rounding(loss, intercept):
     assert result.gap <= 1e-9 * result.fun
 
 
-def uneven(seed, loss, rows, columns):
-    """Return a model with columns of sizes 1e-3 to 1e3."""
+def uneven(seed, loss):
+    """Return a model whose columns have sizes of 1e-3 to 1e3, and an l1 term for it."""
     rng = np.random.default_rng(seed)
+    rows, columns = int(rng.integers(50, 300)), int(rng.integers(3, 60))
     X = rng.normal(size=(rows, columns)) * 10.0 ** rng.uniform(-3, 3, columns)
-    targets = X @ (rng.normal(size=columns) / np.abs(X).max(0)) + 0.3 * rng.normal(size=rows)
+    weights = rng.normal(size=columns) * (rng.random(columns) < 0.3) / np.abs(X).max(0)
+    targets = X @ weights + 0.3 * rng.normal(size=rows)
     y = targets if loss in ("squared", "huber") else np.where(targets > 0.0, 1.0, -1.0)
-    return ag.LinearModel(X, y, loss, fit_intercept=True)
+    model = ag.LinearModel(X, y, loss, fit_intercept=bool(seed % 2))
+    return model, ag.L1(strongest(model) * 10.0 ** rng.uniform(-4, -0.3))
 
 
-@pytest.mark.parametrize("loss", ["squared", "logistic", "huber", "squared_hinge"])
-@pytest.mark.parametrize("seed", range(4))
-def test_columns_of_all_sizes_end_at_rounding_and_the_file_says_so(loss, seed, tmp_path):
-    model, file = uneven(seed, loss, 100, 20), tmp_path / "run.agc"
-    penalty = ag.L1(1e-3 * strongest(model))
-    result = ag.minimize(model, penalty=penalty, max_iter=200, checkpoint=file)
+# Runs that once ended as searches that failed, and smoothed too little.
+FAILED = [("squared", 11), ("squared", 29), ("logistic", 2), ("logistic", 4), ("huber", 22)]
+
+
+@pytest.mark.parametrize(("loss", "seed"), FAILED)
+def test_a_search_that_ends_at_rounding_says_so_in_its_file_too(loss, seed, tmp_path):
+    (model, penalty), file = uneven(seed, loss), tmp_path / "run.agc"
+    options = dict(penalty=penalty, max_iter=200, rng=0)
+    result = ag.minimize(model, checkpoint=file, **options)
     assert result.status == ag.Status.AT_ROUNDING
     assert result.success
-    again = ag.minimize(model, penalty=penalty, max_iter=200, resume=file)
+    again = ag.minimize(model, resume=file, **options)
     assert again.status == ag.Status.AT_ROUNDING
     assert (again.nit, again.fun, again.gap) == (result.nit, result.fun, result.gap)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [24, 31, 38])
 def test_kinks_and_columns_of_all_sizes_are_certified(seed):
-    model = uneven(seed, "hinge", 100, 20)
-    alpha = 1e-2 * strongest(model)
-    result = ag.minimize(model, penalty=ag.L1(alpha), rtol=1e-3, max_iter=100, rng=0)
+    model, penalty = uneven(seed, "hinge")
+    result = ag.minimize(model, penalty=penalty, rtol=1e-3, max_iter=200, rng=0)
     assert result.success
 
 
