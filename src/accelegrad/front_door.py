@@ -249,6 +249,7 @@ def minimize(
     scipy.optimize.OptimizeResult
         With x, fun, jac, nit, nfev, njev, success, status (a `Status`), message, and
 
+        - ``proved``: in one line, what is proved and how far it reaches.
         - ``lower_bound``: no point of K has a lower value; ``gap = fun - lower_bound`` proves the
           accuracy of x. It is inf where nothing is known, and below zero where it is proved that K
           holds no minimiser: then the diameter was too small.

@@ -7,6 +7,9 @@ import io
 import re
 from pathlib import Path
 
+import pytest
+
+NUMBER = re.compile(r"(?<![\w.])\d[\d.]*(?:e[+-]\d+)?")
 ROOT = Path(__file__).parents[2]
 
 
@@ -24,7 +27,10 @@ def test_the_readmes_snippets_print_what_it_says():
                 exec(compile(content, "README.md", "exec"), namespace)
             if language == "text":
                 expected += content
-    assert printed.getvalue() == expected
+    assert NUMBER.sub("#", printed.getvalue()) == NUMBER.sub("#", expected)
+    for ours, theirs in zip(*map(NUMBER.findall, (printed.getvalue(), expected)), strict=True):
+        # How small a gap is in the end depends on rounding, and so on the CPU.
+        assert float(ours) == pytest.approx(float(theirs), rel=1e-2, abs=1e-3)
     assert expected
 
 

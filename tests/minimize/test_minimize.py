@@ -1,6 +1,7 @@
 """What `minimize` promises: outputs, counters, statuses, callbacks, traces, progress."""
 
 import math
+import re
 import sys
 import time
 
@@ -9,6 +10,7 @@ import pytest
 
 import accelegrad as ag
 from accelegrad import Status
+from accelegrad.run.proof_words import rounded_down, rounded_up
 from toys import AbsoluteDeviations, LeastSquares
 
 PROBLEM = LeastSquares.random(60, 8, 1)
@@ -371,6 +373,44 @@ def test_trace():
     assert frame["value"].tolist() == values
     with pytest.raises(AttributeError, match=r"no 'speed'; it has iteration, value"):
         _ = trace.speed
+
+
+SET = {"feasible_set": ag.NonNegative()}
+BOX = {"feasible_set": ag.Box(-9.0, 9.0)}
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({}, r"f\(x\) is at most (\S+) above the lowest value within (\S+) of x0"),
+        (SET, r"f\(x\) is at most (\S+) above the lowest value in the set within (\S+) of x0"),
+        (BOX, r"f\(x\) is at most (\S+) above the minimum over the set"),
+        (
+            {"diameter": 0.01, "method": "accelegrad"},
+            r"f\(x\) is below every .* (0.005) of x0, so .*",
+        ),
+        ({"exact": False}, "nothing"),
+    ],
+)
+def test_a_result_says_in_one_line_what_is_proved(options, words):
+    result = ag.minimize(PROBLEM, START, max_iter=30, **options)
+    found = re.fullmatch(words, result.proved)
+    assert found, result.proved
+    if result.gap > 0 and np.isfinite(result.gap):
+        assert result.gap <= float(found[1]) <= 1.1 * result.gap + 1e-300
+    if found.re.groups == 2:
+        assert 0.98 * result.certified_radius <= float(found[2]) <= result.certified_radius
+    lines = [line.strip() for line in repr(result).splitlines()]
+    assert lines[0].startswith("message: ")
+    assert f"proved: {result.proved}" in lines
+    assert not any(line.startswith(("trace", "rows", "n_restarts")) for line in lines)
+
+
+def test_numbers_in_proofs_are_never_rounded_the_wrong_way():
+    rng = np.random.default_rng(4)
+    for number in 10.0 ** rng.uniform(-20, 20, 500):
+        assert number <= float(rounded_up(number)) <= 1.1 * number
+        assert 0.99 * number <= float(rounded_down(number)) <= number
 
 
 def test_trace_plot():

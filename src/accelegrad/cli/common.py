@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from accelegrad.problems.losses import PARAMETERS, LossEntry, losses_with
+from accelegrad.run.proof_words import rounded_up
 
 Commands = argparse._SubParsersAction
 """Where each command adds its parser."""
@@ -198,7 +199,7 @@ def quality_facts(estimator: Any) -> list[tuple[str, str]]:
     share = f" ({gap / objective:.1e} of the objective)" if objective > 0.0 else ""
     return [
         ("objective", f"{objective:.8g}" if math.isfinite(objective) else _NOT_KNOWN),
-        ("certified gap", f"{gap:.2e}{share}" if math.isfinite(gap) else _NOT_KNOWN),
+        ("certified gap", f"{rounded_up(gap, 3)}{share}" if math.isfinite(gap) else _NOT_KNOWN),
         ("iterations", str(estimator.n_iter_)),
     ]
 

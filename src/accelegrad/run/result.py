@@ -10,6 +10,7 @@ from scipy.optimize import OptimizeResult
 
 from accelegrad.errors import NonFiniteError, Vector
 from accelegrad.run.progress import Progress
+from accelegrad.run.proof_words import Proof
 
 if TYPE_CHECKING:
     from accelegrad.run.oracle import Evaluation
@@ -70,9 +71,24 @@ COULD_BE_MORE = (
 )
 
 
+class Result(OptimizeResult):
+    """SciPy's result, printed with what is proved on top and without what says nothing."""
+
+    #: what comes first where it is printed (newer versions of SciPy ask for this)
+    _order_keys = ("message", "proved", "success", "status", "fun", "gap", "x", "nit", "method")
+
+    def __repr__(self) -> str:
+        shown = Result()
+        shown.update({name: self[name] for name in self if not self._says_nothing(name)})
+        return super(Result, shown).__repr__()
+
+    def _says_nothing(self, name: str) -> bool:
+        return name in ("rows", "n_restarts", "trace") and not self[name]
+
+
 def as_result(known: dict[str, Any]) -> OptimizeResult:
     """Return a dictionary as SciPy's result (whose type stubs know only SciPy's fields)."""
-    result = OptimizeResult()
+    result = Result()
     result.update(known)
     return result
 
@@ -121,6 +137,7 @@ def report(progress: Progress, region: RegionPolicy, status: Status, detail: str
             "jac": gradient,
             "nit": progress.iteration,
             **progress.counters(),
+            "proved": _proof(progress, gap, radius).in_words(),
             "success": _succeeded(progress, status, final),
             "status": status,
             "message": " ".join(filter(None, [status.message, detail])),
@@ -130,6 +147,14 @@ def report(progress: Progress, region: RegionPolicy, status: Status, detail: str
             "certified_radius": radius,
         }
     )
+
+
+def _proof(progress: Progress, gap: float, radius: float) -> Proof:
+    cuts = progress.certificate.cuts
+    if cuts is None:
+        return Proof(gap, radius, in_set=progress.feasible_set is not None)
+    in_set = progress.feasible_set is not None or not cuts.region.is_ball
+    return Proof(gap, radius, in_set, scaled=cuts.region.scaling is not None)
 
 
 def _final_gradient(progress: Progress, final: Evaluation | None) -> Vector | None:

@@ -21,6 +21,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from accelegrad.errors import Vector, nearest, real_number, whole_number
 from accelegrad.problems.losses import LOSSES, LossEntry, make_loss
+from accelegrad.run.proof_words import rounded_down, rounded_up
 from accelegrad.sklearn import held_out, online
 from accelegrad.sklearn.data import Data, without_weightless
 from accelegrad.sklearn.objective import Objective, Problem, coefficient_set, penalty_weights
@@ -205,8 +206,8 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
 
     def _shortfall(self, fit: Fit) -> str:
         known = (
-            f"the objective {fit.objective:.6g} is certified to be within {fit.gap:.2g} of the "
-            f"minimum, {fit.gap / max(fit.objective, 1e-300):.1e} of it{self._where(fit)}"
+            f"the objective {fit.objective:.6g} is certified to be within {rounded_up(fit.gap)} of "
+            f"the minimum, {fit.gap / max(fit.objective, 1e-300):.1e} of it{self._where(fit)}"
             if np.isfinite(fit.gap)
             else "nothing could be certified"
         )
@@ -221,7 +222,7 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
     def _where(self, fit: Fit) -> str:
         if np.isinf(fit.certified_radius):
             return ""
-        return f" (that within a distance of {fit.certified_radius:.2g} from the start)"
+        return f" (that within a distance of {rounded_down(fit.certified_radius)} from the start)"
 
     def _fit_data(self, data: Data, objective: Objective, *, warm: bool) -> None:
         """Fit to prepared rows."""
