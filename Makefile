@@ -59,10 +59,12 @@ bench: setup
 	$(PIP) -e '.[bench]'
 	$(BIN)/python -m accelegrad bench --out report/bench $(BENCH)
 
+# The examples run, warnings are errors, links are followed; nothing of it needs the network.
 docs: setup
 	$(PIP) -e '.[docs]'
-	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
+	$(BIN)/python -m sphinx -E -q -W --keep-going -b html docs docs/_build/html
+	$(BIN)/python docs/check_links.py docs/_build/html
 	@echo "docs: docs/_build/html/index.html"
 
 clean:
-	rm -rf $(VENV) docs/_build build dist report
+	rm -rf $(VENV) docs/_build docs/auto_examples docs/generated build dist report

@@ -1,0 +1,77 @@
+"""
+A first look: one method for smooth and non-smooth functions
+============================================================
+
+AcceleGrad, AdaGrad and L-BFGS minimise a smooth function and one with kinks, and so does
+accelegrad's default, a bundle of past gradients that AcceleGrad insures. No method is told which
+function is which. The shaded band is what AcceleGrad has *proved*: its error lies somewhere in it.
+"""
+
+import matplotlib.pyplot as plt
+import numpy as np
+from scipy.optimize import minimize as scipy_minimize
+
+import accelegrad as ag
+
+rng = np.random.default_rng(0)
+A = rng.standard_normal((200, 20)) * np.logspace(0, -1.5, 20)  # columns of different sizes
+b = A @ rng.standard_normal(20) + rng.standard_normal(200)
+
+
+def smooth(x):
+    r = A @ x - b
+    return np.sqrt(1 + r**2).sum(), A.T @ (r / np.sqrt(1 + r**2))
+
+
+def kinked(x):
+    r = A @ x - b
+    return np.abs(r).sum(), A.T @ np.sign(r)
+
+
+# %%
+# SciPy's L-BFGS-B keeps no trace, so the function does it: the lowest value after each call.
+
+
+def lowest_values(fun, x0):
+    lowest = []
+
+    def recorded(x):
+        value, gradient = fun(x)
+        lowest.append(min(value, lowest[-1]) if lowest else value)
+        return value, gradient
+
+    scipy_minimize(recorded, x0, jac=True, method="L-BFGS-B", options={"maxiter": 300})
+    return np.array(lowest)
+
+
+# %%
+# AcceleGrad finds its diameter by itself. AdaGrad is told a good one.
+
+x0, steps = np.zeros(20), 400
+figure, panels = plt.subplots(1, 2, figsize=(9, 3.6), sharey=True, layout="constrained")
+for panel, fun, title in zip(panels, (smooth, kinked), ("smooth", "with kinks"), strict=True):
+    minimum = ag.minimize(fun, x0, max_iter=5000).lower_bound
+    runs = {
+        "AcceleGrad": ag.minimize(fun, x0, method="accelegrad", max_iter=steps, trace=True),
+        "AdaGrad": ag.minimize(
+            fun, x0, method="adagrad", diameter=10.0, max_iter=steps, trace=True
+        ),
+        "the default": ag.minimize(fun, x0, tol=1e-10, trace=True),
+    }
+    proved = runs["AcceleGrad"].trace
+    panel.fill_between(proved.calls, 1e-9, proved.gap, alpha=0.2, label="proved: at most")
+    for name, run in runs.items():
+        error = np.minimum.accumulate(run.trace.value) - minimum
+        panel.plot(run.trace.calls, np.maximum(error, 1e-10), label=name)
+    panel.plot(lowest_values(fun, x0) - minimum, label="L-BFGS-B (SciPy)")
+    panel.set(title=title, yscale="log", ylim=(1e-9, 1e3), xlim=(0, steps), xlabel="gradients")
+panels[0].set_ylabel("error")
+panels[1].legend(loc="upper right", fontsize=8)
+plt.show()
+
+# %%
+# What a run proves is in its result.
+
+result = ag.minimize(kinked, x0, tol=1e-8)
+print(f"{result.method}: {result.nfev} calls, {result.message}")
+assert result.success

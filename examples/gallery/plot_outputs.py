@@ -1,0 +1,45 @@
+"""
+Choose an output
+================
+
+A run has three candidates for its answer: the last point, the average of the theorem, and the best
+point that it has seen. With exact values the best one can be told. Under noise it cannot, and the
+average is the one to take: ``output="auto"`` does so.
+"""
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+import accelegrad as ag
+
+rng = np.random.default_rng(0)
+X = rng.standard_normal((2000, 20))
+y = np.where(X @ rng.standard_normal(20) + rng.logistic(size=2000) > 0, 1.0, -1.0)
+model = ag.LinearModel(X, y, "logistic", l2=1e-3)
+least = ag.minimize(model, tol=1e-10).fun
+steps = np.unique(np.logspace(0, 3.3, 40).astype(int))
+
+figure, panels = plt.subplots(1, 2, figsize=(9, 3.4), sharey=True, layout="constrained")
+for panel, size in zip(panels, (None, 8), strict=True):
+    errors = {"last": [], "average": []}
+
+    def note(intermediate_result, errors=errors):
+        for name, found in errors.items():
+            found.append(model.value(intermediate_result[f"x_{name}"]) - least)
+
+    ag.minimize(
+        model,
+        method="accelegrad",
+        batch_size=size,
+        max_iter=int(steps[-1]),
+        rng=0,
+        callback=note,
+        callback_at=steps,
+    )
+    for name, found in errors.items():
+        panel.loglog(steps[: len(found)], np.maximum(found, 1e-16), label=name)
+    title = "exact gradients" if size is None else f"minibatches of {size} rows"
+    panel.set(title=title, xlabel="steps")
+panels[0].set_ylabel("error")
+panels[1].legend()
+plt.show()

@@ -1,0 +1,87 @@
+"""The site: snippets run, names and statuses are complete, links in the sources lead somewhere."""
+
+import importlib
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import accelegrad as ag
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+#: Modules that users import from, with the public names that are not in an `__all__`
+DOORS = ("accelegrad", "accelegrad.sklearn", "accelegrad.torch", "accelegrad.optax")
+BESIDES = {
+    "accelegrad.run.trace.Trace",  # of `result.trace`
+    "accelegrad.sklearn.stream.fit_stream",
+    "accelegrad.sklearn.model_file.save_model",
+    "accelegrad.sklearn.model_file.load_model",
+}
+
+
+@pytest.mark.parametrize("name", ["index.md", "choose.md", "status.md", "recipes.md"])
+def test_the_snippets_run(name):
+    text = (DOCS / name).read_text("utf-8")
+    snippets = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    assert snippets
+    namespace = {}
+    for snippet in snippets:
+        exec(compile(snippet, name, "exec"), namespace)
+
+
+def test_the_reference_has_every_public_name_and_no_other():
+    text = (DOCS / "api.md").read_text("utf-8")
+    documented = re.findall(r"^\.\. auto(?:class|function|exception):: ([\w.]+)$", text, re.M)
+    public = {f"{door}.{name}" for door in DOORS for name in importlib.import_module(door).__all__}
+    assert sorted(documented) == sorted(public | BESIDES)
+
+
+def test_every_status_is_explained():
+    text = (DOCS / "status.md").read_text("utf-8")
+    explained = re.findall(r"^\| `([A-Z_]+)` \|", text, re.MULTILINE)
+    assert sorted(explained) == sorted(status.name for status in ag.Status)
+
+
+def test_links_in_the_sources_lead_somewhere():
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS.glob("*.md")]
+    links = [(page, link) for page in pages for link in re.findall(r"\]\(([^)#\s]+)", page.read_text("utf-8"))]  # fmt: skip
+    assert len(links) > 50
+    made = ("auto_examples/", "generated/")  # when the pages are built: `make docs` checks those
+    for page, link in links:
+        if not link.startswith(("http", *made)):
+            assert (page.parent / link).exists(), f"{page.name}: {link}"
+
+
+def test_pictures_in_the_pages_have_their_examples():
+    drawn = {path.stem for path in (ROOT / "examples" / "gallery").glob("plot_*.py")}
+    assert len(drawn) >= 12
+    for page in DOCS.glob("*.md"):
+        text = page.read_text("utf-8")
+        used = re.findall(
+            r"auto_examples/(?:images/sphx_glr_)?(plot_\w+?)(?:_\d\d\d\.png|\.rst)", text
+        )
+        assert set(used) <= drawn, page.name
+
+
+def test_wrong_links_are_found(tmp_path):
+    (tmp_path / "a.html").write_text(
+        '<h1 id="here">A</h1><a href="a.html#here">fine</a><a href="https://example.org">fine</a>'
+        '<a href="b.html">gone</a><a href="#there">gone</a><img src="https://example.org/x.png">'
+    )
+    script = str(DOCS / "check_links.py")
+    done = subprocess.run([sys.executable, script, tmp_path], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr.split("\n") == [
+        "a.html: b.html leads nowhere",
+        "a.html: #there has no such place",
+        "a.html loads https://example.org/x.png",
+        "",
+    ]
+
+
+def test_the_citation_has_the_version():
+    text = (ROOT / "CITATION.cff").read_text("utf-8")
+    assert re.search(r"^version: (.*)$", text, re.MULTILINE).group(1) == ag.__version__
