@@ -250,6 +250,12 @@ class LinearModel:
         other._proved, other._kernel_data = {}, None
         return other
 
+    def with_l2(self, l2: float) -> LinearModel:
+        """Return a model of the same data, which are neither copied nor checked, by another l2."""
+        other = copy(self)
+        other.l2, other._proved = checked_l2(l2), {}
+        return other
+
     def of_rows(self, rows: RowNumbers, l2: float) -> LinearModel:
         """Return a model of some rows, which are copied but not checked again.
 
@@ -284,8 +290,7 @@ class LinearModel:
             The weight of the l2 term.
         """
         if columns is None:
-            other = copy(self)
-            other.l2, other._proved = l2, {}
+            other = self.with_l2(l2)
         else:
             X = self.X[:, columns]
             other = self._of_data(X, self.y, self.sample_weight, self.shares, l2)

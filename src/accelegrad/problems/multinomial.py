@@ -11,6 +11,7 @@ of W one after the other, then the intercepts b, which are not penalised.
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -84,6 +85,13 @@ class MultinomialModel:
         self.n_samples, self.n_features = self.rows.n_samples, self.rows.n_features
         self.n_weights = self.n_classes * self.n_features
         self.n_parameters = self.n_weights + self.n_classes * self.rows.fit_intercept
+
+    def with_l2(self, l2: float) -> MultinomialModel:
+        """Return a model of the same data, which are neither copied nor checked, by another l2."""
+        other = copy(self)
+        other.rows = self.rows.with_l2(l2)
+        other.l2 = other.rows.l2
+        return other
 
     def value_and_gradient(self, x: Vector) -> tuple[float, Vector]:
         """Return P and its gradient."""

@@ -61,6 +61,10 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
         """Return the scores on held-out rows, each a function of a problem's parameters."""
         raise NotImplementedError
 
+    def _score_on(self, held: Data) -> float | None:
+        """Return what `score` gives for checked rows; None where it has something to say of them."""
+        raise NotImplementedError
+
     def _take_targets(self, y: npt.NDArray[Any]) -> bool:  # noqa: ARG002
         """Keep what `fit` tells of all targets, and tell whether the last fit's were the same."""
         return True
@@ -231,7 +235,19 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
         if self.early_stopping:
             classes = data.y if is_classifier(self) else None
             data, held = held_out.split(data, self._validation_fraction(), classes, seed)
-        problems = self._problems(objective, data)
+        self._fit_problems(self._problems(objective, data), data, held, settings, seed, warm=warm)
+
+    def _fit_problems(
+        self,
+        problems: list[Problem],
+        data: Data,
+        held: Data | None,
+        settings: Settings,
+        seed: int,
+        *,
+        warm: bool,
+    ) -> None:
+        """Solve the problems that the rows make, and keep what is found."""
         starts = self._starts(problems, warm=warm)
         scores = [None] * len(problems) if held is None else self._validation_scores(held)
         calls = [
@@ -359,7 +375,10 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
     def _scores(self, X: Any) -> npt.NDArray[Any]:
         """Return the linear predictions, one column for each row of coefficients."""
         check_is_fitted(self)
-        X = self._checked(X, "no_validation", reset=False)
+        return self._products(self._checked(X, "no_validation", reset=False))
+
+    def _products(self, X: Any) -> npt.NDArray[Any]:
+        """Return the linear predictions for rows that have been checked."""
         coefficients: Any = self.coef_
         if not sp.issparse(coefficients):
             coefficients = np.atleast_2d(coefficients)

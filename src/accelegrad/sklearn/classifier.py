@@ -96,8 +96,12 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
         -------
         array of shape (n_samples,)
         """
-        scores = self.decision_function(X)
-        index = (scores > 0.0).astype(np.intp) if scores.ndim == 1 else scores.argmax(axis=1)
+        return self._labels(self._scores(X))
+
+    def _labels(self, scores: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return the labels that linear predictions stand for."""
+        two = scores.shape[1] == 1
+        index = (scores.ravel() > 0.0).astype(np.intp) if two else scores.argmax(axis=1)
         labels: npt.NDArray[Any] = self.classes_[index]
         return labels
 
@@ -221,6 +225,10 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
         return (
             self.classes_.size > 2 and self._loss_name == "log_loss" and self.multi_class != "ovr"
         )
+
+    def _score_on(self, held: Data) -> float | None:
+        right = self._labels(self._products(held.X)) == held.y
+        return float(np.average(right, weights=held.weights))
 
     def _validation_scores(self, held: Data) -> list[Score]:
         if self._is_joint():

@@ -5,12 +5,11 @@ from __future__ import annotations
 import inspect
 import warnings
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import clone, is_classifier
+from sklearn.base import is_classifier
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_consistent_length
@@ -18,8 +17,9 @@ from sklearn.utils.validation import check_consistent_length
 from accelegrad.errors import Vector, finite_vector, whole_number
 from accelegrad.sklearn.base import LinearEstimator
 from accelegrad.sklearn.classifier import AcceleGradClassifier, LinearClassifier
-from accelegrad.sklearn.data import Data, rows_of, without_weightless
+from accelegrad.sklearn.data import Data
 from accelegrad.sklearn.parameters import FITTED, documented, parameter
+from accelegrad.sklearn.path import WeightedScorer, follow_path
 from accelegrad.sklearn.regressor import AcceleGradRegressor, LinearRegressor
 
 #: What `fit` finds beside a fit to all rows.
@@ -35,15 +35,6 @@ coef_, intercept_
     Those of a fit to all rows with `alpha_`, and so is all that follows.
 """
 LARGEST, SMALLEST = 1e1, 1e-5  # the ends of the grid where only the number of points is given
-
-
-class PathResult(NamedTuple):
-    """What was found along a fold's path: one entry for each alpha."""
-
-    scores: list[float]
-    objectives: list[float]
-    gaps: list[float]
-    missed: list[bool]
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -182,59 +173,11 @@ def best_alpha(alphas: Vector, scores: Vector) -> float:
     return float(alphas[np.argmax(np.where(without, -np.inf, means))])
 
 
-class WeightedScorer:
-    """A score that gets sample weights where it takes any.
-
-    Parameters
-    ----------
-    single : estimator
-        One of those that will be scored.
-    scoring : str, callable or None
-        As for `AcceleGradClassifierCV`.
-    """
-
-    def __init__(self, single: Any, scoring: Any) -> None:
-        if isinstance(scoring, (list, tuple, set, dict)):
-            raise TypeError(f"scoring must be one score, a name or a callable, not {scoring!r}.")
-        self._scorer = check_scoring(single, scoring=scoring)
-        # scikit-learn's scorers take weights and hand them on; what matters is who gets them.
-        judge = single.score if scoring is None else getattr(self._scorer, "_score_func", None)
-        parameters = inspect.signature(self._scorer if judge is None else judge).parameters
-        self._takes_weights = "sample_weight" in parameters
-
-    def __call__(self, fitted: Any, held: Data) -> float:
-        """Return the score; NaN where no row has weight."""
-        held = without_weightless(held)
-        if not held.y.size:
-            return float("nan")
-        weighted = self._takes_weights and held.weights is not None
-        keywords = {"sample_weight": held.weights} if weighted else {}
-        return float(self._scorer(fitted, held.X, held.y, **keywords))
-
-
 def refuse_one_class(data: Data, name: str) -> None:
     """Refuse labels that are all the same, before folds are made of them."""
     weighty = data.y if data.weights is None else data.y[data.weights > 0.0]
     if np.unique(weighty).size == 1:
         raise ValueError(f"{name} needs rows of at least 2 classes, but y holds only 1 class.")
-
-
-def follow_path(
-    single: Any, alphas: Vector, data: Data, train: Any, test: Any, scorer: WeightedScorer
-) -> PathResult:
-    """Fit from the largest alpha to the smallest, each from the coefficients before."""
-    estimator = clone(single).set_params(warm_start=True)
-    learnt, held = rows_of(data, train), rows_of(data, test)
-    path = PathResult([], [], [], [])
-    for alpha in alphas:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # there is one for all of them
-            estimator.set_params(alpha=float(alpha)).fit(*learnt)
-        path.scores.append(scorer(estimator, held))
-        path.objectives.append(estimator.objective_)
-        path.gaps.append(estimator.gap_)
-        path.missed.append(estimator._missed)
-    return path
 
 
 @documented(fitted=CHOSEN + FITTED)

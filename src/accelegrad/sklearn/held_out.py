@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.metrics import r2_score
 from sklearn.model_selection import train_test_split
 
 from accelegrad.errors import Vector
@@ -49,7 +48,17 @@ def split(data: Data, fraction: float, classes: Any, seed: int) -> tuple[Data, D
 
 def determination(held: Data, x: Vector) -> float:
     """Return R^2, weighted, of the parameters of a regression."""
-    return float(r2_score(held.y, _scores(held, x, 1).ravel(), sample_weight=held.weights))
+    return share_explained(held, _scores(held, x, 1).ravel())
+
+
+def share_explained(held: Data, predicted: Vector) -> float:
+    """Return R^2, weighted, as scikit-learn's `r2_score` does for two rows or more."""
+    weights = np.ones(held.y.size) if held.weights is None else held.weights
+    mean = np.average(held.y, weights=weights)
+    missed, all_in_all = (float(weights @ (held.y - near) ** 2) for near in (predicted, mean))
+    if all_in_all == 0.0:
+        return float(missed == 0.0)
+    return 1.0 - missed / all_in_all
 
 
 def accuracy_of_one(held: Data, positive: int, x: Vector) -> float:

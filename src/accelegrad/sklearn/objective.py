@@ -83,6 +83,10 @@ class Problem:
     feasible_set: FeasibleSet | None  # of all parameters
     null_value: float  # the loss of a constant prediction: the natural size of values
 
+    def with_penalty(self, l2: float, l1: float) -> Problem:
+        """Return the problem of the same rows, which are not checked again, by other strengths."""
+        return Problem(self.model.with_l2(l2), l1, self.feasible_set, self.null_value)
+
     @property
     def is_free(self) -> bool:
         """Whether there is neither a penalty beyond l2 nor a constraint."""

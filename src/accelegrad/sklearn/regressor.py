@@ -20,9 +20,9 @@ from accelegrad.problems.losses import (
     by_sklearn_name,
     losses_with,
 )
+from accelegrad.sklearn import held_out
 from accelegrad.sklearn.base import LinearEstimator, StreamFitting
 from accelegrad.sklearn.data import Data
-from accelegrad.sklearn.held_out import determination
 from accelegrad.sklearn.objective import Objective, Problem
 from accelegrad.sklearn.parameters import FITTED, PARTIAL_FIT, documented, parameter
 from accelegrad.sklearn.solve import Score
@@ -83,8 +83,13 @@ class LinearRegressor(RegressorMixin, LinearEstimator):  # type: ignore[misc]
         super()._set_parameters(points)
         self.intercept_ = float(self.intercept_[0])
 
+    def _score_on(self, held: Data) -> float | None:
+        if held.y.size < 2:  # of which R^2 is not defined
+            return None
+        return held_out.share_explained(held, self._products(held.X).ravel())
+
     def _validation_scores(self, held: Data) -> list[Score]:
-        return [partial(determination, held)]
+        return [partial(held_out.determination, held)]
 
 
 @documented(fitted=FITTED)

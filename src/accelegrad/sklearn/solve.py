@@ -27,9 +27,10 @@ from accelegrad.problems.multinomial import MultinomialModel, ScaledClasses
 from accelegrad.problems.penalties import L1
 from accelegrad.problems.scaling import column_scaling, scaled_penalty, scaled_set
 from accelegrad.proofs.multinomial_dual import MultinomialDual
+from accelegrad.rows.at_once import minimum_at_once
 from accelegrad.rows.classes import CurvedClasses
 from accelegrad.rows.truncated_newton import TruncatedNewton
-from accelegrad.run.result import Status
+from accelegrad.run.result import Status, as_result
 from accelegrad.sklearn.objective import Problem
 
 #: An objective below this share of what a constant prediction gets counts as this share: a minimum
@@ -63,6 +64,12 @@ class Settings:
     output: str
     n_iter_no_change: int
     progress: bool
+
+    @property
+    def leaves_all_open(self) -> bool:
+        """Whether nothing but a tolerance is asked for: neither steps of a kind nor a look on."""
+        no_wishes = self.batch_size is None and self.diameter == self.output == "auto"
+        return no_wishes and self.tol is not None and not self.progress
 
 
 class Fit(NamedTuple):
@@ -274,6 +281,10 @@ def _solve_model(
 ) -> Fit:
     """Hand the model over as it is."""
     watch = Watch(problem, settings, score)
+    if settings.leaves_all_open and score is None:
+        at_once = _solved_at_once(model, problem, watch, start)
+        if at_once is not None:
+            return at_once
     options = _options(settings, watch)
     if settings.batch_size is not None:
         # At most all rows: folds and held-out parts leave fewer of them.
@@ -290,6 +301,35 @@ def _solve_model(
         **options,
     )
     return _fit(problem, watch, result)
+
+
+def _solved_at_once(
+    model: LinearModel, problem: Problem, watch: Watch, start: Vector
+) -> Fit | None:
+    """Return the fit where one step finds it, and its gap is small enough; None else."""
+    if problem.terms is None:
+        return None
+
+    def goal(value: float) -> float:
+        assert watch.aim is not None
+        return watch.aim * max(value, watch.floor)
+
+    found = minimum_at_once(model, problem.terms, problem.penalty(), start, goal)
+    if found is None:
+        return None
+    result = as_result(
+        {
+            "x": found.point,
+            "fun": found.value,
+            "lower_bound": found.dual_value,
+            "certified_radius": math.inf,
+            "nit": 1,
+            "success": True,
+            "message": Status.CONVERGED.message,
+        }
+    )
+    fit = _fit(problem, watch, result)
+    return fit if fit.converged else None
 
 
 def _solve_classes(problem: Problem, settings: Settings, start: Vector, score: Score | None) -> Fit:
