@@ -256,6 +256,13 @@ class LinearModel:
         other.l2, other._proved = checked_l2(l2), {}
         return other
 
+    def with_targets(self, y: npt.ArrayLike) -> LinearModel:
+        """Return a model of the same X, which is neither copied nor checked, by other targets."""
+        other = copy(self)
+        other.y = targets(y, self.n_samples, self.loss)
+        other._proved, other._kernel_data = {}, None
+        return other
+
     def of_rows(self, rows: RowNumbers, l2: float) -> LinearModel:
         """Return a model of some rows, which are copied but not checked again.
 

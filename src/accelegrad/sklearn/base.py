@@ -26,7 +26,7 @@ from accelegrad.sklearn import held_out, online
 from accelegrad.sklearn.data import Data, without_weightless
 from accelegrad.sklearn.objective import Objective, Problem, coefficient_set, penalty_weights
 from accelegrad.sklearn.parameters import Parameters, parameter
-from accelegrad.sklearn.solve import Fit, Score, Settings, solve, total
+from accelegrad.sklearn.solve import Fit, Score, Settings, solve, solved_together, total
 
 AUTO = "auto"
 FLOAT_TYPES = [np.float64, np.float32]  # X of these is used as it is, all else becomes the first
@@ -62,7 +62,7 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
         raise NotImplementedError
 
     def _score_on(self, held: Data) -> float | None:
-        """Return what `score` gives for checked rows; None where it has something to say of them."""
+        """Return what `score` gives for checked rows; None where it warns of them."""
         raise NotImplementedError
 
     def _take_targets(self, y: npt.NDArray[Any]) -> bool:  # noqa: ARG002
@@ -250,16 +250,22 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
         """Solve the problems that the rows make, and keep what is found."""
         starts = self._starts(problems, warm=warm)
         scores = [None] * len(problems) if held is None else self._validation_scores(held)
-        calls = [
-            partial(solve, problem, settings, start, score=score, seed=seed)
-            for problem, start, score in zip(problems, starts, scores, strict=True)
-        ]
+        fits = solved_together(problems, settings, starts) if held is None else {}
+        calls = {
+            place: partial(solve, problem, settings, start, score=score, seed=seed)
+            for place, (problem, start, score) in enumerate(
+                zip(problems, starts, scores, strict=True)
+            )
+            if place not in fits
+        }
         if len(calls) == 1:  # for which joblib would take longer than small fits do
-            fits = [calls[0]()]
-        else:
-            fits = Parallel(n_jobs=self.n_jobs)(delayed(call)() for call in calls)
-        self._set_parameters([fit.parameters for fit in fits])
-        self._keep(total(fits), data)
+            fits |= {place: call() for place, call in calls.items()}
+        elif calls:
+            parts = Parallel(n_jobs=self.n_jobs)(delayed(call)() for call in calls.values())
+            fits |= dict(zip(calls, parts, strict=True))
+        in_order = [fits[place] for place in range(len(problems))]
+        self._set_parameters([fit.parameters for fit in in_order])
+        self._keep(total(in_order), data)
 
     def _starts(self, problems: list[Problem], *, warm: bool) -> list[Vector]:
         """Return the points to start from: the last coefficients, where they are wanted and fit."""

@@ -202,10 +202,9 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
         """Return the multinomial problem, or one for each class against the rest."""
         if self._is_joint():
             return [objective.on_classes(data.X, data.y, self.classes_.size, data.weights)]
-        return [
-            objective.on(data.X, np.where(data.y == k, 1.0, -1.0), data.weights)
-            for k in self._positives()
-        ]
+        labels = [np.where(data.y == k, 1.0, -1.0) for k in self._positives()]
+        first = objective.on(data.X, labels[0], data.weights)
+        return [first, *(first.with_targets(others) for others in labels[1:])]
 
     def _positives(self) -> range:
         """Return the classes that are set against the rest."""

@@ -87,6 +87,12 @@ class Problem:
         """Return the problem of the same rows, which are not checked again, by other strengths."""
         return Problem(self.model.with_l2(l2), l1, self.feasible_set, self.null_value)
 
+    def with_targets(self, y: Vector) -> Problem:
+        """Return the problem of the same rows, which are not checked again, by other targets."""
+        assert isinstance(self.model, LinearModel)
+        model = self.model.with_targets(y)
+        return Problem(model, self.l1, self.feasible_set, null_value(model))
+
     @property
     def is_free(self) -> bool:
         """Whether there is neither a penalty beyond l2 nor a constraint."""

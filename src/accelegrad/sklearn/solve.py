@@ -27,6 +27,7 @@ from accelegrad.problems.multinomial import MultinomialModel, ScaledClasses
 from accelegrad.problems.penalties import L1
 from accelegrad.problems.scaling import column_scaling, scaled_penalty, scaled_set
 from accelegrad.proofs.multinomial_dual import MultinomialDual
+from accelegrad.rows import interior_point
 from accelegrad.rows.at_once import minimum_at_once
 from accelegrad.rows.classes import CurvedClasses
 from accelegrad.rows.truncated_newton import TruncatedNewton
@@ -46,6 +47,8 @@ MARGIN = 1e-3
 #: the powers of 4 up to a million.
 DISTANCES_BEYOND = 4.0 ** np.arange(1, 11)
 
+#: A method that estimates its gap goes on until the estimate is this share of what is allowed.
+ESTIMATED = 0.9
 #: A bound is computed where the gap that it is expected to prove is at most this many times the one
 #: that is wanted.
 PROMISING = 2.0
@@ -317,19 +320,62 @@ def _solved_at_once(
     found = minimum_at_once(model, problem.terms, problem.penalty(), start, goal)
     if found is None:
         return None
-    result = as_result(
-        {
-            "x": found.point,
-            "fun": found.value,
-            "lower_bound": found.dual_value,
-            "certified_radius": math.inf,
-            "nit": 1,
-            "success": True,
-            "message": Status.CONVERGED.message,
-        }
-    )
-    fit = _fit(problem, watch, result)
+    assert found.dual_value is not None
+    fit = _proved(problem, watch, found.point, found.value, found.dual_value, steps=1)
     return fit if fit.converged else None
+
+
+def _proved(
+    problem: Problem, watch: Watch, x: Vector, value: float, bound: float, steps: int
+) -> Fit:
+    """Return the fit of parameters whose objective has a lower bound that holds everywhere."""
+    known = {"x": x, "fun": value, "lower_bound": bound, "certified_radius": math.inf}
+    message = Status.CONVERGED.message
+    return _fit(
+        problem, watch, as_result({**known, "nit": steps, "success": True, "message": message})
+    )
+
+
+def solved_together(
+    problems: list[Problem], settings: Settings, starts: list[Vector]
+) -> dict[int, Fit]:
+    """Return the fits, by place, of problems that differ in their targets and are solved together.
+
+    The tolerance is on the sum of their objectives, as it is documented: half of it is shared out
+    by the objectives, half evenly, so that a class that is easy to tell from the rest need not be
+    exact to many digits more than the others.
+    """
+    models = [problem.model for problem in problems if isinstance(problem.model, LinearModel)]
+    alike = len(models) == len(problems) and all(problem.is_free for problem in problems)
+    if not (alike and settings.leaves_all_open and interior_point.serves(models[0])):
+        return {}
+    watches = [Watch(problem, settings, None) for problem in problems]
+    aim, floors = watches[0].aim, np.array([watch.floor for watch in watches])
+    assert aim is not None
+
+    def allowed(values: Vector, bounds: Vector) -> Vector:
+        shared = float(np.maximum(bounds, floors).mean())
+        return np.asarray(aim * 0.5 * (np.maximum(values, floors) + shared))
+
+    def enough(values: Vector, bounds: Vector) -> Any:
+        return values - bounds <= ESTIMATED * allowed(values, bounds)
+
+    found = interior_point.interior_points(models, starts, enough, settings.max_iter)
+    fits = {
+        place: _proved(
+            problems[place],
+            watches[place],
+            point.parameters,
+            models[place].value(point.parameters),
+            models[place].dual.at_slopes(point.slopes),
+            point.steps,
+        )
+        for place, point in enumerate(found)
+        if point is not None
+    }
+    if len(fits) == len(problems) and total(list(fits.values())).converged:
+        return fits
+    return {place: fit for place, fit in fits.items() if fit.converged}
 
 
 def _solve_classes(problem: Problem, settings: Settings, start: Vector, score: Score | None) -> Fit:

@@ -1,0 +1,273 @@
+"""An interior-point method for losses with one kink, for several targets of the same rows at once.
+
+Such a loss, like hinge and quantile loss, is l(m) = max theta (m - y) over low <= theta <= high. A
+barrier keeps each row's slope theta between its ends, and Newton's method follows the minimum as
+the barrier vanishes (Mehrotra's predictor and corrector): ten to thirty steps, whatever the data's
+scale, each with the Gram matrix of all rows. So it is for rows that are few and short.
+
+All targets share the products with X: their parameters are the rows of a matrix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from accelegrad.errors import NonFiniteError, Vector
+from accelegrad.problems.gram import Matrix, Storage, gram_matrix
+from accelegrad.problems.linear_model import LinearModel
+from accelegrad.problems.losses import Loss
+from accelegrad.rows.curvature import Factored
+
+#: A Gram matrix may take this many seconds, by the estimates of `accelegrad.problems.gram`: the
+#: smoothed loss of more rows, or longer ones, is minimised faster (measured on eight data sets).
+MOST_GRAM_SECONDS = 3e-3
+#: Margins and slopes of at most this many rows and targets are held at a time.
+MOST_ENTRIES = 1 << 18
+#: What has not ended after so many steps does not get any further.
+MOST_STEPS = 60
+#: The first barrier in units of the mean loss: with more of it the first steps are longer.
+FIRST_BARRIER = 10.0
+#: The share of the way to the nearest end that a step goes.
+TOWARDS_END = 0.99
+#: The power of the share of the barrier that the predictor leaves, for the corrector (Mehrotra's).
+CENTRING = 3
+
+Targets = npt.NDArray[np.intp]
+#: From the values and the estimated lower bounds of all targets to whether each is good enough.
+Enough = Callable[[Vector, Vector], npt.NDArray[np.bool_]]
+
+
+class InteriorPoint(NamedTuple):
+    """The parameters that were found, and slopes that prove them good."""
+
+    parameters: Vector
+    slopes: Vector
+    steps: int
+
+
+def has_one_kink(loss: Loss) -> bool:
+    """Return whether a loss is linear on either side of its target, the only kink."""
+    return loss.curvature == np.inf and loss.shape.epsilon == 0.0 and loss.lipschitz < np.inf
+
+
+def serves(model: LinearModel) -> bool:
+    """Return whether the method is the right one for a model."""
+    if not (has_one_kink(model.loss) and model.l2 > 0.0 and model.in_memory is not None):
+        return False
+    dense = isinstance(model.X, np.ndarray)
+    storage = Storage(model.X.size if dense else model.X.nnz, dense, np.inf)
+    seconds = model.n_samples * storage.gram_seconds_per_row(model.n_parameters)
+    return seconds <= MOST_GRAM_SECONDS and model.n_samples <= MOST_ENTRIES
+
+
+def interior_points(
+    models: Sequence[LinearModel], starts: Sequence[Vector], enough: Enough, most_steps: int
+) -> list[InteriorPoint | None]:
+    """Return what is found for each model; None where rounding puts an end to it.
+
+    Parameters
+    ----------
+    models : sequence of LinearModel
+        They differ in nothing but their targets.
+    starts : sequence of Vector
+        Parameters to start from. Only intercepts are of use: good weights with slopes that do not
+        fit them are further from the middle than none.
+    enough : callable
+        When to stop.
+    most_steps : int
+        How many steps to do at most.
+    """
+    found: list[InteriorPoint | None] = [None] * len(models)
+    values, bounds = np.full(len(models), np.inf), np.zeros(len(models))
+    group = max(1, MOST_ENTRIES // models[0].n_samples)
+    for first in range(0, len(models), group):
+        active = np.arange(first, min(first + group, len(models)))
+        rows = _Rows(models[first])
+        with np.errstate(all="ignore"):
+            state = _State.first(rows, [models[c] for c in active], [starts[c] for c in active])
+            for step in range(min(most_steps, MOST_STEPS)):
+                values[active], bounds[active] = state.values_and_bounds(rows)
+                done = enough(values, bounds)[active]
+                for place in np.flatnonzero(done):
+                    found[active[place]] = state.point(place, step)
+                going = ~done & np.isfinite(values[active])
+                if not going.all():
+                    state, active = state.of(going), active[going]
+                if not active.size:
+                    break
+                try:
+                    state = state.advanced(rows)
+                except NonFiniteError:
+                    break
+    return found
+
+
+class _Rows:
+    """The rows that all targets share, with a 1 at the end of each where there is an intercept."""
+
+    def __init__(self, model: LinearModel) -> None:
+        self._model = model
+        self.shares, self.l2 = model.shares, model.l2
+        self.n_features, self.intercept = model.n_features, model.fit_intercept
+        self.penalties = np.append(
+            np.full(model.n_features, model.l2), np.zeros(int(self.intercept))
+        )
+
+    def forward(self, w: Matrix) -> Matrix:
+        """Return the margins for each row of parameters."""
+        d = self.n_features
+        margins = np.ascontiguousarray(self._model.products.forward(w[:, :d].T).T)
+        return margins + w[:, d:] if self.intercept else margins
+
+    def backward(self, slopes: Matrix) -> Matrix:
+        """Return the mean of the rows by each target's slopes."""
+        weighted = slopes * self.shares
+        products: Matrix = self._model.products.backward(weighted.T).T
+        if not self.intercept:
+            return products
+        return np.column_stack([products, weighted.sum(axis=1)])
+
+    def factored(self, curvatures: Vector) -> Factored:
+        """Return the second derivatives of one target's losses and l2 term, factored."""
+        weights = self.shares * curvatures
+        matrix = gram_matrix(self._model.X, None, weights, intercept=self.intercept)
+        ends = np.arange(len(matrix))
+        matrix[ends, ends] += self.penalties
+        return Factored(matrix, 0.0, 0.0)
+
+
+class _Direction(NamedTuple):
+    """How everything moves."""
+
+    w: Matrix
+    margins: Matrix
+    slopes: Matrix
+    above: Matrix
+    below: Matrix
+
+
+@dataclass(frozen=True)
+class _State:
+    """All targets: a row of parameters for each, and a row of what the data's rows have.
+
+    `margins` are those beyond the kinks, m - y. At the minimum they are `above` - `below`, where
+    `above` is 0 unless the slope is at its upper end, and `below` unless it is at its lower end;
+    before, above * to_high and below * to_low are the barrier, and both sides of that differ.
+    """
+
+    w: Matrix
+    kinks: Matrix
+    low: Matrix
+    high: Matrix
+    margins: Matrix
+    to_low: Matrix  # slope - low
+    to_high: Matrix  # high - slope
+    above: Matrix
+    below: Matrix
+
+    @classmethod
+    def first(cls, rows: _Rows, models: Sequence[LinearModel], starts: Sequence[Vector]) -> _State:
+        """Return slopes half-way between their ends."""
+        kinks = np.array([model.y for model in models])
+        low, high = (np.broadcast_to(end, kinks.shape) for end in models[0].loss.domain(kinks))
+        w = np.zeros((len(models), len(rows.penalties)))
+        if rows.intercept:
+            w[:, -1] = [start[-1] for start in starts]
+        margins = rows.forward(w) - kinks
+        half = 0.5 * (high - low)
+        barrier = FIRST_BARRIER * 0.5 * _means(rows, half * np.abs(margins))
+        above, below = (
+            np.maximum(part, 0.0) + barrier[:, None] / half for part in (margins, -margins)
+        )
+        return cls(w, kinks, low, high, margins, half, half, above, below)
+
+    def of(self, chosen: Any) -> _State:
+        """Return the state of some targets."""
+        return _State(*(part[chosen] for part in vars(self).values()))
+
+    def point(self, place: int, steps: int) -> InteriorPoint:
+        """Return what is found for a target."""
+        return InteriorPoint(self.w[place].copy(), self.slopes[place].copy(), steps)
+
+    @property
+    def slopes(self) -> Matrix:
+        """The slopes, as exactly as the distance to the nearer end is known."""
+        near = self.to_low < self.to_high
+        return np.where(near, self.low + self.to_low, self.high - self.to_high)
+
+    def values_and_bounds(self, rows: _Rows) -> tuple[Vector, Vector]:
+        """Return the objectives, and estimates of the bounds that the slopes prove."""
+        m, slopes, d = self.margins, self.slopes, rows.n_features
+        weights = self.w[:, :d]
+        losses = _means(rows, np.maximum(self.high * m, self.low * m))
+        values = losses + 0.5 * rows.l2 * (weights * weights).sum(axis=1)
+        sums = rows.backward(slopes)
+        length = (sums[:, :d] ** 2).sum(axis=1)
+        bounds = -_means(rows, slopes * self.kinks) - 0.5 * length / rows.l2
+        if rows.intercept:  # slopes of one side are scaled down until their mean is 0
+            size = np.abs(self.kinks).max(axis=1) + np.abs(self.w[:, -1])
+            bounds = bounds - np.abs(sums[:, -1]) * size
+        return values, np.maximum(bounds, 0.0)
+
+    def advanced(self, rows: _Rows) -> _State:
+        """Return the state after a step."""
+        curvatures = 1.0 / (self.above / self.to_high + self.below / self.to_low)
+        factors = [rows.factored(row) for row in curvatures]
+        stationary = rows.penalties * self.w + rows.backward(self.slopes)
+
+        def direction(high: Any, low: Any) -> _Direction:
+            """Return where the products with the distances to the ends become these."""
+            more = high / self.to_high - low / self.to_low - self.margins
+            right = rows.backward(curvatures * more) - stationary
+            w = np.array([f.solve(part) for f, part in zip(factors, right, strict=True)])
+            margins = rows.forward(w)
+            slopes = curvatures * (margins - more)
+            above = (high + self.above * slopes) / self.to_high - self.above
+            below = (low - self.below * slopes) / self.to_low - self.below
+            return _Direction(w, margins, slopes, above, below)
+
+        barrier = self._barrier(rows)
+        guess = direction(0.0, 0.0)
+        left = self._moved(guess, self._longest(guess))._barrier(rows)
+        aim = (barrier * (left / barrier) ** CENTRING)[:, None]
+        chosen = direction(aim + guess.slopes * guess.above, aim - guess.slopes * guess.below)
+        return self._moved(chosen, TOWARDS_END * self._longest(chosen))
+
+    def _barrier(self, rows: _Rows) -> Vector:
+        """Return what the products of distances and multipliers are in the mean."""
+        return 0.5 * _means(rows, self.to_high * self.above + self.to_low * self.below)
+
+    def _longest(self, move: _Direction) -> Vector:
+        """Return how much of a move, at most all of it, keeps everything positive."""
+        falls = (
+            move.slopes / self.to_high,
+            -move.slopes / self.to_low,
+            -move.above / self.above,
+            -move.below / self.below,
+        )
+        steepest = np.max([fall.max(axis=1) for fall in falls], axis=0)
+        return np.asarray(1.0 / np.maximum(steepest, 1.0))
+
+    def _moved(self, move: _Direction, shares: Vector) -> _State:
+        t = shares[:, None]
+        return _State(
+            self.w + t * move.w,
+            self.kinks,
+            self.low,
+            self.high,
+            self.margins + t * move.margins,
+            self.to_low + t * move.slopes,
+            self.to_high - t * move.slopes,
+            self.above + t * move.above,
+            self.below + t * move.below,
+        )
+
+
+def _means(rows: _Rows, numbers: Matrix) -> Vector:
+    """Return the mean of each row of a matrix by the data's weights."""
+    return np.asarray(numbers @ rows.shares)
