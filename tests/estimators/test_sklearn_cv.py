@@ -2,12 +2,17 @@
 
 import numpy as np
 import pytest
-from sklearn.datasets import load_diabetes
+from sklearn.datasets import load_diabetes, load_iris
 from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.metrics import make_scorer, max_error, mean_absolute_error
 from sklearn.model_selection import GroupKFold, LeaveOneOut
 
-from accelegrad.sklearn import AcceleGradClassifierCV, AcceleGradRegressor, AcceleGradRegressorCV
+from accelegrad.sklearn import (
+    AcceleGradClassifier,
+    AcceleGradClassifierCV,
+    AcceleGradRegressor,
+    AcceleGradRegressorCV,
+)
 from accelegrad.sklearn.cv import best_alpha
 
 ALPHAS = [1.0, 1e-1, 1e-2]
@@ -135,3 +140,55 @@ def test_a_path_that_stops_early_has_not_missed_its_tolerance(rows):
         random_state=0,
     ).fit(X, labels)  # warnings are errors here
     assert not chosen.converged_
+
+
+@pytest.mark.parametrize(
+    ("loss", "penalty", "weighted"),
+    [
+        ("squared_error", "l2", True),
+        ("squared_error", "elasticnet", False),
+        ("huber", "l2", False),
+        ("quantile", "l1", True),
+    ],
+)
+def test_a_path_of_a_regressor_has_the_fits_and_scores_of_single_ones(loss, penalty, weighted):
+    X, y = load_diabetes(return_X_y=True)
+    weights = np.random.default_rng(0).uniform(0.5, 2.0, y.size) if weighted else None
+    train, test = np.arange(0, 300), np.arange(300, 442)
+    options = {"penalty": penalty, "tol": 1e-6}
+    chosen = AcceleGradRegressorCV(loss, alphas=ALPHAS, cv=[(train, test)], **options)
+    chosen.fit(X, y, sample_weight=weights)
+    for place, alpha in enumerate(ALPHAS):
+        learnt, held = (None if weights is None else weights[part] for part in (train, test))
+        alone = AcceleGradRegressor(loss, alpha=alpha, **options)
+        alone.fit(X[train], y[train], sample_weight=learnt)
+        assert chosen.objectives_[place, 0] == pytest.approx(alone.objective_, rel=2e-6)
+        expected = alone.score(X[test], y[test], sample_weight=held)
+        assert chosen.scores_[place, 0] == pytest.approx(expected, abs=1e-3)
+
+
+@pytest.mark.parametrize("loss", ["log_loss", "hinge", "squared_hinge"])
+def test_a_path_of_a_classifier_has_the_fits_and_scores_of_single_ones(loss):
+    X, y = load_iris(return_X_y=True)
+    names = np.array(["c", "a", "b"])[y]
+    train, test = np.arange(0, 150, 2), np.arange(1, 150, 2)
+    chosen = AcceleGradClassifierCV(loss, alphas=ALPHAS, cv=[(train, test)], tol=1e-6)
+    chosen.fit(X, names)
+    for place, alpha in enumerate(ALPHAS):
+        alone = AcceleGradClassifier(loss, alpha=alpha, tol=1e-6).fit(X[train], names[train])
+        assert chosen.objectives_[place, 0] == pytest.approx(alone.objective_, rel=2e-6)
+        assert chosen.scores_[place, 0] == alone.score(X[test], names[test])
+
+
+def test_a_constant_target_is_scored_as_scikit_learn_does(rows):
+    X, y = rows
+    held = np.arange(40, 60)
+    for constant in (False, True):
+        targets = y.copy()
+        targets[held] = 5.0
+        if constant:
+            targets[:] = 5.0
+        split = [(np.arange(40), held)]
+        chosen = AcceleGradRegressorCV(alphas=[1.0], cv=split).fit(X, targets)
+        alone = AcceleGradRegressor(alpha=1.0).fit(X[:40], targets[:40])
+        assert chosen.scores_[0, 0] == alone.score(X[held], targets[held])

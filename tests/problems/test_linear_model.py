@@ -199,6 +199,29 @@ def test_weights_are_repetitions() -> None:
         assert weighted.dual_gap(w) == pytest.approx(repeated.dual_gap(w), rel=1e-12)
 
 
+@pytest.mark.parametrize("loss", LOSSES)
+def test_another_l2_term_and_other_targets_make_the_model_that_is_built_anew(loss: str) -> None:
+    X, y = data(loss)
+    model = LinearModel(X, y, loss, l2=0.5, fit_intercept=True)
+    w = np.random.default_rng(1).normal(size=model.n_parameters)
+    model.dual_gap(w)  # what is kept for this model is not for the others
+    others = [
+        (model.with_l2(0.1), LinearModel(X, y, loss, l2=0.1, fit_intercept=True)),
+        (model.with_targets(-y), LinearModel(X, -y, loss, l2=0.5, fit_intercept=True)),
+    ]
+    for made, built in others:
+        assert made.X is model.X
+        assert made.value(w) == built.value(w)
+        np.testing.assert_array_equal(made.gradient(w), built.gradient(w))
+        assert made.dual_value(w) == built.dual_value(w)
+    assert model.l2 == 0.5
+    np.testing.assert_array_equal(model.y, y)
+    with pytest.raises(ValueError, match="l2"):
+        model.with_l2(-1.0)
+    with pytest.raises(ValueError, match="y"):
+        model.with_targets(y[:-1])
+
+
 def test_huge_weights_do_not_overflow() -> None:
     X, y = data("squared")
     w = np.ones(5)

@@ -87,13 +87,14 @@ def interior_points(
     group = max(1, MOST_ENTRIES // models[0].n_samples)
     for first in range(0, len(models), group):
         active = np.arange(first, min(first + group, len(models)))
-        rows = _Rows(models[first])
+        part = slice(first, first + group)
         with np.errstate(all="ignore"):
-            state = _State.first(rows, [models[c] for c in active], [starts[c] for c in active])
+            rows = _Rows(models[first])
+            state = _State.first(rows, models[part], starts[part])
             for step in range(min(most_steps, MOST_STEPS)):
                 values[active], bounds[active] = state.values_and_bounds(rows)
                 done = enough(values, bounds)[active]
-                for place in np.flatnonzero(done):
+                for place in np.flatnonzero(done).tolist():
                     found[active[place]] = state.point(place, step)
                 going = ~done & np.isfinite(values[active])
                 if not going.all():

@@ -330,10 +330,9 @@ def _proved(
 ) -> Fit:
     """Return the fit of parameters whose objective has a lower bound that holds everywhere."""
     known = {"x": x, "fun": value, "lower_bound": bound, "certified_radius": math.inf}
-    message = Status.CONVERGED.message
-    return _fit(
-        problem, watch, as_result({**known, "nit": steps, "success": True, "message": message})
-    )
+    status = Status.CONVERGED
+    ended = {"nit": steps, "success": True, "status": status, "message": status.message}
+    return _fit(problem, watch, as_result(known | ended))
 
 
 def solved_together(

@@ -1,0 +1,139 @@
+"""The interior-point method for losses with one kink, beside libsvm and linear programming."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.optimize import linprog
+from sklearn.svm import SVC
+
+import accelegrad as ag
+from accelegrad.problems.losses import make_loss
+from accelegrad.rows.interior_point import has_one_kink, interior_points, serves
+
+LOSSES = {"hinge": {}, "absolute": {}, "quantile": {"quantile": 0.8}}
+
+
+def rows(seed=0, n=150, d=6):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d)) * 10.0 ** rng.uniform(-2, 2, d)
+    return rng, X
+
+
+def models(loss, *, k=3, l2=1e-2, intercept=True, X=None, weights=None, seed=0):
+    """Return models of the same rows with other targets."""
+    rng, drawn = rows(seed)
+    X = drawn if X is None else X
+    found = []
+    for _ in range(k):
+        targets = drawn @ (rng.normal(size=drawn.shape[1]) / drawn.std(0)) + rng.normal(size=150)
+        y = np.where(targets > 0.7, 1.0, -1.0) if loss == "hinge" else 30.0 + targets
+        options = {"l2": l2, "fit_intercept": intercept, "sample_weight": weights}
+        found.append(ag.LinearModel(X, y, loss, **options, **LOSSES[loss]))
+    return found
+
+
+def points(chosen, tol, most=60):
+    starts = [np.zeros(model.n_parameters) for model in chosen]
+
+    def enough(values, bounds):
+        return values - bounds <= tol * values
+
+    return interior_points(chosen, starts, enough, most)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("l2", [1.0, 1e-2, 1e-5])
+def test_slopes_prove_the_parameters(loss, intercept, l2):
+    chosen = models(loss, l2=l2, intercept=intercept)
+    for model, point in zip(chosen, points(chosen, 1e-6), strict=True):
+        value = model.value(point.parameters)
+        bound = model.dual.at_slopes(point.slopes)
+        assert bound <= value <= bound + 2e-6 * value
+        assert point.steps < 40
+
+
+def test_targets_do_not_depend_on_each_other():
+    chosen = models("hinge")
+    together = points(chosen, 1e-7)
+    for model, point in zip(chosen, together, strict=True):
+        alone = points([model], 1e-7)[0]
+        assert alone.steps == point.steps
+        np.testing.assert_allclose(alone.parameters, point.parameters, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["sparse", "float32"])
+def test_data_of_all_kinds_give_the_same(kind):
+    _, X = rows()
+    X = X.astype(np.float32).astype(np.float64)
+    given = sp.csr_array(X) if kind == "sparse" else X.astype(np.float32)
+    plain, other = (points(models("quantile", X=part), 1e-6) for part in (X, given))
+    for one, another in zip(plain, other, strict=True):
+        np.testing.assert_allclose(one.parameters, another.parameters, rtol=1e-5, atol=1e-8)
+
+
+def test_a_row_of_twice_the_weight_is_two_rows():
+    weights = np.random.default_rng(3).integers(1, 4, 150)
+    weighted = models("absolute", k=1, weights=weights.astype(float))[0]
+    repeated = ag.LinearModel(
+        np.repeat(weighted.X, weights, axis=0),
+        np.repeat(weighted.y, weights),
+        "absolute",
+        l2=weighted.l2,
+        fit_intercept=True,
+    )
+    one, another = points([weighted], 1e-6)[0], points([repeated], 1e-6)[0]
+    assert weighted.value(one.parameters) == pytest.approx(
+        repeated.value(another.parameters), rel=2e-6
+    )
+
+
+def test_the_hinge_loss_as_libsvm_minimises_it():
+    model = models("hinge", k=1, l2=1e-2)[0]
+    found = points([model], 1e-9)[0].parameters
+    peer = SVC(kernel="linear", C=1.0 / (model.l2 * 150), tol=1e-9).fit(model.X, model.y)
+    theirs = np.append(peer.coef_.ravel(), peer.intercept_)
+    assert model.value(found) <= model.value(theirs) * (1.0 + 1e-8)
+    # Half of l2 times the squared distance is at most the gap.
+    far = np.sqrt(2e-9 * model.value(found) / model.l2)
+    assert np.linalg.norm((found - theirs)[:-1]) <= 2.0 * far + 1e-6 * np.linalg.norm(theirs)
+
+
+def test_quantiles_as_linear_programming_finds_them():
+    # With next to no l2 term the minimum is that of a linear programme.
+    model = models("quantile", k=1, l2=1e-9)[0]
+    n, d = model.X.shape
+    costs = np.concatenate([np.zeros(2 * d + 2), np.full(n, 0.8 / n), np.full(n, 0.2 / n)])
+    A = np.column_stack([model.X, np.ones(n)])
+    equations = np.hstack([A, -A, np.eye(n), -np.eye(n)])
+    least = linprog(costs, A_eq=equations, b_eq=model.y).fun
+    value = model.value(points([model], 1e-7)[0].parameters)
+    assert least <= value <= least * (1.0 + 1e-4)
+
+
+def test_too_few_steps_find_nothing():
+    assert points(models("hinge"), 1e-6, most=3) == [None] * 3
+
+
+def test_overflow_finds_nothing():
+    _, X = rows()
+    assert points(models("absolute", k=1, X=1e200 * X), 1e-6) == [None]
+
+
+@pytest.mark.parametrize(
+    ("loss", "expected"),
+    [("hinge", True), ("absolute", True), ("quantile", True), ("epsilon_insensitive", False)]
+    + [(name, False) for name in ("logistic", "squared", "huber", "squared_hinge")],
+)
+def test_losses_that_have_one_kink(loss, expected):
+    assert has_one_kink(make_loss(loss)) is expected
+
+
+def test_few_short_rows_are_what_it_serves():
+    _, X = rows(n=2000, d=50)
+    y = np.where(X[:, 0] > 0.0, 1.0, -1.0)
+    assert serves(ag.LinearModel(X, y, "hinge", l2=1e-3))
+    assert not serves(ag.LinearModel(X, y, "hinge"))
+    assert not serves(ag.LinearModel(X, y, "squared_hinge", l2=1e-3))
+    wide = np.zeros((2000, 500))
+    assert not serves(ag.LinearModel(wide, y, "hinge", l2=1e-3))
