@@ -30,7 +30,7 @@ TOL = 1e-3  # the estimators' default
 REFERENCE_TOL = 1e-6  # of one more fit of ours, not timed, that looks for the minimum
 REPEATS, ENOUGH = 9, 0.25  # fits of each that are timed, or the seconds after which one has enough
 LONG = 1.0  # seconds: a first fit that took longer, and compiled nothing, counts too
-CUTOFF, LEAST_LIMIT = 5.0, 1.0  # times our time, or so many seconds, may a fit of a peer take
+CUTOFF, LEAST_LIMIT = 10.0, 5.0  # times our time, or so many seconds, may a fit of a peer take
 COMPILING = 120.0  # seconds that a first fit may take that compiles something
 
 
