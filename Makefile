@@ -11,7 +11,7 @@ TESTING := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python
 PYTEST  := $(TESTING) -m pytest
 SPREAD  := -n 2 --dist loadgroup
 
-.PHONY: setup demo test test-cpus check lint fuzz bench docs clean
+.PHONY: setup demo test test-cpus check lint fuzz bench docs wheel-check release-check clean
 
 # Two stages: what the demo needs, and the tools of developers on top.
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
@@ -65,6 +65,16 @@ docs: setup
 	$(BIN)/python -m sphinx -E -q -W --keep-going -b html docs docs/_build/html
 	$(BIN)/python docs/check_links.py docs/_build/html
 	@echo "docs: docs/_build/html/index.html"
+
+# The distributions as users get them: in dist/, checked, and the wheel tried by itself. release-check adds all fast tests
+# in an empty environment, and each extra in one of its own (half an hour; it downloads torch and JAX).
+wheel-check: setup
+	$(PIP) -e '.[release]'
+	$(TESTING) tests/release.py
+
+release-check: setup
+	$(PIP) -e '.[release]'
+	$(TESTING) tests/release.py --full
 
 clean:
 	rm -rf $(VENV) docs/_build docs/auto_examples docs/generated build dist report

@@ -2,9 +2,12 @@
 
 import re
 import runpy
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 
+import pandas
 import pytest
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -43,6 +46,20 @@ def test_constrained_models(capsys):
     assert max(left) < 1e-2
     sums = re.findall(r"simplex .* sum (\S+),", out)
     assert sums == ["1.000000"] * 2
+
+
+def test_benchopt(tmp_path):
+    pytest.importorskip("benchopt", reason="benchopt is not installed")
+    folder = shutil.copytree(EXAMPLES / "benchopt", tmp_path / "benchopt")
+    options = ["--max-runs", "10", "--n-repetitions", "1", "--no-html", "--no-plot"]
+    command = [sys.executable, "-m", "benchopt", "run", str(folder), *options]
+    subprocess.run(command, check=True, capture_output=True)
+    (file,) = folder.glob("outputs/*.parquet")
+    table = pandas.read_parquet(file)
+    least = table.groupby("solver_name")["objective_value"].min()
+    ours = [value for name, value in least.items() if name.startswith("accelegrad")]
+    assert len(ours) == 2
+    assert min(ours) <= least["L-BFGS-B"]
 
 
 @pytest.mark.slow

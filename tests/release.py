@@ -1,0 +1,164 @@
+"""Build the distributions and try them as users get them.
+
+    python tests/release.py           builds, checks what is in them, tries the wheel by itself
+    python tests/release.py --full    the same, then all fast tests against the wheel in an empty
+                                      environment, and each extra in one of its own
+
+What is built ends up in dist/. The whole takes half an hour or so, the first part a minute.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tarfile
+import tempfile
+import venv
+import zipfile
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "src" / "accelegrad"
+
+#: What has to run with each extra alone; with none of them, the plain installation
+TRIED = {
+    "": (
+        "import accelegrad as ag, numpy as np;"
+        "assert ag.minimize(lambda x: (abs(x).sum(), np.sign(x)), np.ones(3), tol=1e-6).success"
+    ),
+    "plot": (
+        "import accelegrad as ag, numpy as np, matplotlib; matplotlib.use('agg');"
+        "ag.minimize(lambda x: (x @ x, 2 * x), np.ones(3), trace=True).trace.plot()"
+    ),
+    "report": (
+        "import accelegrad as ag, numpy as np;"
+        "ag.minimize(lambda x: (x @ x, 2 * x), np.ones(3), trace=True).trace.to_frame()"
+    ),
+    "parquet": "import accelegrad.data.parquet_files, pyarrow",
+    "torch": (
+        "import torch; from accelegrad.torch import AcceleGrad;"
+        "w = torch.nn.Parameter(torch.ones(3)); o = AcceleGrad([w]);"
+        "w.square().sum().backward(); o.step(); o.eval()"
+    ),
+    "jax": (
+        "import jax.numpy as jnp; from accelegrad.optax import accelegrad;"
+        "o = accelegrad(); w = jnp.ones(3); o.update(2 * w, o.init(w), w)"
+    ),
+    "bench": "import accelegrad.lab.bench, cvxpy, skglm, statsmodels",
+}
+
+
+def run(*command: str | Path, **options: object) -> None:
+    """Run a command, and say which; end with it if it fails."""
+    print("$", *command, flush=True)
+    subprocess.run([str(part) for part in command], check=True, **options)  # type: ignore[call-overload]
+
+
+def built(folder: Path) -> tuple[Path, Path]:
+    """Build both distributions, and return the wheel and the source distribution."""
+    for old in folder.glob("accelegrad-*"):
+        old.unlink()
+    build = (sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, ROOT)
+    run(*build, stdout=subprocess.DEVNULL)  # it lists every file; errors go elsewhere
+    (wheel,), (source,) = folder.glob("*.whl"), folder.glob("*.tar.gz")
+    run(sys.executable, "-m", "twine", "check", "--strict", wheel, source)
+    return wheel, source
+
+
+def check_contents(wheel: Path, source: Path) -> None:
+    """Compare the files in the distributions with those of the package."""
+    own = {
+        str(path.relative_to(PACKAGE.parent))
+        for path in PACKAGE.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    packed = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+    assert packed == own, f"the wheel differs from the package: {sorted(packed ^ own)}"
+    with tarfile.open(source) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    missing = {f"src/{name}" for name in own} | {"tests/release.py", "CITATION.cff"}
+    missing -= names
+    assert not missing, f"the source distribution lacks {sorted(missing)}"
+
+
+def check_types(folder: Path) -> None:
+    """Check users' code with pyright, where it can start (it may have to be downloaded)."""
+    environment = {**os.environ, "PYTHONPATH": str(folder)}
+    started = subprocess.run(
+        [sys.executable, "-m", "pyright", "--version"], capture_output=True, env=environment
+    )
+    if started.returncode:
+        print("pyright cannot start here: users' types are not checked")
+        return
+    sample = folder / "typed_sample.py"
+    sample.write_text((ROOT / "tests" / "typed_sample.py").read_text("utf-8"), "utf-8")
+    run(sys.executable, "-m", "pyright", "--pythonpath", sys.executable, sample, cwd=folder)
+
+
+def try_wheel(wheel: Path, folder: Path) -> None:
+    """Put the wheel first on the path, and run the README's snippets and the command."""
+    run(sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", folder, wheel)
+    environment = {**os.environ, "PYTHONPATH": str(folder)}
+    where = f"import accelegrad; assert accelegrad.__file__.startswith({str(folder)!r})"
+    run(sys.executable, "-c", where, env=environment, cwd=folder)
+    readme = str(ROOT / "tests" / "docs" / "test_readme.py")
+    run(sys.executable, "-m", "pytest", "-q", readme, env=environment, cwd=folder)
+    run(sys.executable, "-m", "accelegrad", "--help", env=environment, cwd=folder,
+        stdout=subprocess.DEVNULL)  # fmt: skip
+
+
+def empty_environment(folder: Path, wheel: Path, extra: str) -> Path:
+    """Make an environment with the wheel and one extra; return its Python."""
+    venv.create(folder, with_pip=True)
+    python = folder / "bin" / "python"
+    wanted = f"{wheel}[{extra}]" if extra else str(wheel)
+    run(python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", wanted)
+    return python
+
+
+def try_extras(wheel: Path, extras: list[str]) -> None:
+    """Try each extra in an environment of its own."""
+    for extra in extras:
+        with tempfile.TemporaryDirectory() as folder:
+            python = empty_environment(Path(folder), wheel, extra)
+            run(
+                python, "-W", "error::DeprecationWarning:accelegrad", "-c", TRIED[extra], cwd=folder
+            )
+
+
+def test_wheel(wheel: Path, source: Path, tests: list[str]) -> None:
+    """Run the fast tests of the source distribution against the wheel: there is no `src` there."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        python = empty_environment(folder / "environment", wheel, "test")
+        with tarfile.open(source) as archive:
+            archive.extractall(folder, filter="data")
+        (tree,) = folder.glob("accelegrad-*")
+        (tree / "src").rename(tree / "not-src")
+        options = ("-q", "-n", "2", "--dist", "loadgroup", "-m", "not slow")
+        run(python, "-m", "pytest", *options, *tests, cwd=tree)
+
+
+def main() -> None:
+    """Do what the docstring says."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--full", action="store_true", help="also all tests and all extras")
+    parser.add_argument("--extras", nargs="*", choices=sorted(TRIED), help="these extras alone")
+    parser.add_argument("--tests", nargs="+", help="these tests alone, against the wheel")
+    given = parser.parse_args()
+    wheel, source = built(ROOT / "dist")
+    check_contents(wheel, source)
+    with tempfile.TemporaryDirectory() as folder:
+        try_wheel(wheel, Path(folder))
+        check_types(Path(folder))
+    if given.full or given.extras is not None:
+        try_extras(wheel, given.extras if given.extras is not None else list(TRIED))
+    if given.full or given.tests:
+        test_wheel(wheel, source, given.tests or [])
+    print("release: what is in dist/ works")
+
+
+if __name__ == "__main__":
+    main()
