@@ -218,7 +218,7 @@ def test_the_page_is_light_apart_from_plotly(read: Reader) -> None:
 def test_the_same_report_gives_the_same_bytes(report: Report, page: Path, tmp_path: Path) -> None:
     again = write_report(report, tmp_path)
     files = sorted(path.relative_to(tmp_path) for path in tmp_path.rglob("*.*"))
-    assert len(files) == 5
+    assert len(files) == 6
     assert again == tmp_path / "index.html"
     for file in files:
         assert (tmp_path / file).read_bytes() == (page.parent / file).read_bytes(), file
@@ -244,6 +244,7 @@ def test_an_interrupted_write_leaves_the_previous_page(
         "family.png",
         "family.svg",
         "index.html",
+        "playground.html",
     ]
 
 

@@ -18,6 +18,7 @@ from accelegrad.errors import Vector
 from accelegrad.extras import require
 from accelegrad.lab.engine.content import Claim, Figure, Report, Verdict
 from accelegrad.lab.engine.prepared import Entry, Line, PreparedFigure, prepare
+from accelegrad.lab.playground import playground
 from accelegrad.lab.report.tables import put
 
 SIGNS = {Verdict.HOLDS: "✓", Verdict.IN_PART: "◐", Verdict.FAILS: "✗"}
@@ -36,7 +37,7 @@ def write_report(report: Report, out: Path) -> Path:
     """Write `out/index.html` and `out/figures/*.png, *.svg`; return the path of the page.
 
     The page works offline, opened from disk. It is written last and put in place at once, so an
-    interrupted write leaves the previous page.
+    interrupted write leaves the previous page. It has a link to the playground beside it.
 
     Parameters
     ----------
@@ -56,6 +57,7 @@ def write_report(report: Report, out: Path) -> Path:
     for figure in prepared:
         for ending, content in draw_still(figure).items():
             put(folder / f"{figure.figure.name}.{ending}", content)
+    put(Path(out) / "playground.html", playground())
     index = Path(out) / "index.html"
     put(index, page)
     return index

@@ -430,7 +430,7 @@ function listenToCounters() {
 }
 
 function followReading() {
-  const links = new Map([...document.querySelectorAll("nav li a")].map((a) => [a.hash.slice(1), a]));
+  const links = new Map([...document.querySelectorAll('nav li a[href^="#"]')].map((a) => [a.hash.slice(1), a]));
   const sections = [...links.keys()].map((id) => document.getElementById(id));
   const mark = () => {
     const line = 160;
