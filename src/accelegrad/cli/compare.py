@@ -12,7 +12,8 @@ losses for two classes:
 {common.in_lines(name for name, entry in LOSSES.items() if entry.classification)}
 losses for numbers:
 {common.in_lines(name for name, entry in LOSSES.items() if not entry.classification)}
-methods:  accelegrad, adagrad, universal, universal-dual, universal-fast
+methods:  auto (what minimize takes by default), accelegrad-newton, accelegrad-vr, dual-ascent,
+          bundle, accelegrad, adagrad, universal, universal-dual, universal-fast
 peers:    sklearn (all of scikit-learn's solvers with the same objective), or some of
           lbfgs, liblinear, sag, saga, sgd, cholesky, lsqr, quantile
 
@@ -65,9 +66,8 @@ def _add_methods(command: argparse.ArgumentParser) -> None:
     runs.add_argument(
         "--methods",
         type=_names,
-        default=("accelegrad", "adagrad"),
         metavar="A,B",
-        help="methods, see below (default: accelegrad,adagrad)",
+        help="methods, see below (default: auto,accelegrad,adagrad)",
     )
     runs.add_argument(
         "--peers", type=_names, default=(), metavar="A,B", help="solvers of scikit-learn, see below"

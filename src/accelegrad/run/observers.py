@@ -105,6 +105,7 @@ class Observers(Saved):
     def _known(self) -> dict[str, Any]:
         progress, best = self.progress, self.progress.best
         known: dict[str, Any] = {"nit": progress.iteration, **progress.counters()}
+        known["seconds"] = progress.clock.seconds  # it stands still meanwhile
         known |= progress.points()
         if progress.output == "best" and best is not None:
             known |= {"x": best.point.copy(), "fun": best.value}

@@ -12,13 +12,15 @@ from accelegrad.errors import nearest, real_number, whole_number
 from accelegrad.lab.compare.peers import check_names, chosen_peers, peer_task
 from accelegrad.lab.compare.problem import data_facts, imported_data
 from accelegrad.lab.compare.report import Comparison, build_report, save_curves
-from accelegrad.lab.compare.runs import METHODS, STOCHASTIC
+from accelegrad.lab.compare.runs import METHODS, SOLVERS, STOCHASTIC, UNIVERSAL, check_method
 from accelegrad.lab.engine.model_tasks import minimum_task, model_of
 from accelegrad.lab.engine.runner import Progress, run_tasks
 from accelegrad.lab.engine.stored_data import stored_rows
 from accelegrad.lab.engine.tasks import Outcome, Store, Task
 from accelegrad.lab.report.report import require_report, write_report
 from accelegrad.problems.losses import LOSSES, make_loss, plain_loss_name
+
+KIND = "compared-run"
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,7 @@ class CompareRequest:
     out: Path
     loss: str = "logistic"
     l2: float | None = None
-    methods: Sequence[str] = ("accelegrad", "adagrad")
+    methods: Sequence[str] = ("auto", "accelegrad", "adagrad")
     peers: Sequence[str] = ()
     batch_size: int | None = None
     epochs: int = 100
@@ -41,7 +43,8 @@ class CompareRequest:
     quantile: float = 0.5
     tube: float = 0.1  # the epsilon of the epsilon-insensitive loss
     delta: float = 1.35
-    peer_seconds: float = 20.0  # about how long a peer may take in all
+    # About how long a peer may take in all, and a method of ours that goes on until it is close
+    peer_seconds: float = 20.0
     progress: bool = True
 
 
@@ -129,14 +132,19 @@ class _Plan:
         return {method: self._runs_of(method, minimum) for method in self.request.methods}
 
     def _runs_of(self, method: str, minimum: Outcome) -> list[Task]:
-        parameters = {**self.model, "method": method, "epochs": self.request.epochs, "batch": 0}
-        if method not in STOCHASTIC:
-            return [Task("compare-run", {**parameters, "epsilon": self.epsilon(minimum)})]
-        parameters["diameter"] = "auto" if self.diameter is None else self.diameter
-        if not self.batch:
-            return [Task("compare-run", parameters)]
+        parameters = {**self.model, "method": method, "batch": 0}
+        if method in SOLVERS:
+            budget = float(self.request.peer_seconds)
+            return [Task(KIND, {**parameters, "budget": budget})]
+        parameters["epochs"] = self.request.epochs
+        if method in UNIVERSAL:
+            return [Task(KIND, {**parameters, "epsilon": self.epsilon(minimum)})]
+        if method in STOCHASTIC:
+            parameters["diameter"] = "auto" if self.diameter is None else self.diameter
+        if not self.batch or method not in STOCHASTIC:
+            return [Task(KIND, parameters)]
         return [
-            Task("compare-run", {**parameters, "batch": self.batch, "draw": draw})
+            Task(KIND, {**parameters, "batch": self.batch, "draw": draw})
             for draw in range(self.request.seeds)
         ]
 
@@ -172,6 +180,8 @@ def _plan(request: CompareRequest, store: Store) -> _Plan:
     rows = stored_rows(data, store).y.size
     l2 = 1 / rows if request.l2 is None else float(request.l2)
     model = {"data": data, "loss": request.loss, "options": _loss_options(request), "l2": l2}
+    for method in set(request.methods) & set(SOLVERS):
+        check_method({**model, "method": method, "budget": 1.0}, store)
     peers, left_out = chosen_peers(request.peers, model_of(model, store))
     return _Plan(request, data, model, rows, peers, left_out)
 

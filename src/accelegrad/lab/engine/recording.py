@@ -21,6 +21,11 @@ from accelegrad.problems.linear_model import LinearModel
 from accelegrad.run.result import Status
 
 NAMES = {
+    "auto": "Default",
+    "accelegrad-newton": "AcceleGrad-Newton",
+    "accelegrad-vr": "AcceleGrad-VR",
+    "dual-ascent": "Dual ascent",
+    "bundle": "Bundle",
     "accelegrad": "AcceleGrad",
     "adagrad": "AdaGrad",
     "universal": "Universal primal",
@@ -31,11 +36,14 @@ NAMES = {
 }
 
 
-COLUMNS = ("iteration", "calls", "epochs", "seconds", "average", "last")
+COLUMNS = ("iteration", "calls", "epochs", "seconds", "average", "last", "certified")
+OF_CLOCKED_RUNS = ("seconds", "certified")
 
 
 class Recorder:
-    """A callback that notes the objective, on a clock that stands still meanwhile.
+    """A callback that notes the objective and the certified gap, on the clock of the run.
+
+    What `minimize` does before that clock starts counts too: it is made before.
 
     Parameters
     ----------
@@ -52,21 +60,29 @@ class Recorder:
     ) -> None:
         self._objective, self._rows_a_call, self._epochs = objective, rows_a_call, epochs
         self._rows: list[tuple[float, ...]] = []
-        self._paused = 0.0
         self._since = time.perf_counter()
+        self._before: float | None = None  # seconds until the run's clock started
 
     def __call__(self, intermediate_result: OptimizeResult) -> None:
         """Note where the run is; StopIteration ends one that used up its epochs."""
-        begun = time.perf_counter()
-        known: Any = intermediate_result
-        epochs = known.nfev * self._rows_a_call
+        if self.note(intermediate_result) >= self._epochs * (1 - 1e-9):
+            raise StopIteration
+
+    def note(self, known: Any) -> float:
+        """Note what is known at some time of the run; return the epochs until then."""
+        if self._before is None:
+            self._before = max(0.0, time.perf_counter() - self._since - known.seconds)
+        epochs = float(known.nfev * self._rows_a_call)
         with np.errstate(all="ignore"):
             values = self._objective(known.x_average), self._objective(known.x_last)
-        seconds = begun - self._since - self._paused
-        self._rows.append((known.nit, known.nfev, epochs, seconds, *values))
-        self._paused += time.perf_counter() - begun
-        if epochs >= self._epochs * (1 - 1e-9):
-            raise StopIteration
+        seconds = self._before + known.seconds
+        self._rows.append((known.nit, known.nfev, epochs, seconds, *values, known.gap))
+        return epochs
+
+    def note_end(self, result: Any) -> None:
+        """Note the end of a run, if nobody looked at it."""
+        if not self._rows or self._rows[-1][0] < result.nit:
+            self.note(result)
 
     def arrays(self) -> dict[str, Vector]:
         """Return what was noted, by column."""
@@ -103,13 +119,14 @@ def record(
     epochs : float
         The run is stopped when it has looked at the data so often.
     clocked : bool
-        Whether seconds are recorded too. Without them, the same run gives the same arrays.
+        Whether seconds, certified gaps and the very end are recorded too. Without them, the same
+        run gives the same arrays.
 
     Returns
     -------
     Outcome
-        Arrays iteration, calls, epochs, average, last (the objective), seconds where `clocked`,
-        and how the run ended.
+        Arrays iteration, calls, epochs, average, last (the objective); seconds and certified where
+        `clocked`; and how the run ended.
     """
     started, recorder = objective(x0), Recorder(objective, rows_a_call, epochs)
     result: Any = minimize(
@@ -126,6 +143,7 @@ def record(
     ended = Status.MAX_ITER if result.status is Status.CALLBACK else result.status
     facts = {
         "start": started,
+        "method": result.method,
         "status": ended.name,
         "message": "" if ended is Status.MAX_ITER else result.message,
         "iterations": result.nit,
@@ -135,9 +153,11 @@ def record(
         "lower": _finite(result.lower_bound),
         "gap": _finite(result.gap),
     }
+    if clocked:
+        recorder.note_end(result)
     arrays = recorder.arrays()
     if not clocked:
-        del arrays["seconds"]
+        arrays = {name: noted for name, noted in arrays.items() if name not in OF_CLOCKED_RUNS}
     return Outcome(arrays, facts)
 
 
