@@ -33,6 +33,11 @@ SOURCE = "this benchmark"
 WIDEST = 1000.0  # the factor at which profiles end
 FAR, CLOSE, MEAN, SHARE = 5.0, 2.0, 1.0, 0.9  # the bars: at most, close, on average, how often
 COLD_SECONDS, OVERHEAD = 2.0, 1e-3
+FASTEST, USUAL = "fastest accurate peer", "usual peer"  # as they are drawn
+BEST_WORDS = (
+    "The fastest accurate peer is another one in each case; the usual one is what users think of "
+    "first, as it comes."
+)
 LISTED = 30  # losses that are named
 COLUMNS = (
     "case", "group", "data", "goal", "size", "alpha", "solver", "cpu", "wall", "fits", "value",
@@ -294,39 +299,52 @@ def _solver_facts(found: Results, judged: Sequence[Verdict]) -> dict[str, str]:
 
 
 def _figures(found: Results, judged: Sequence[Verdict]) -> list[Figure]:
-    """Return the profile over all cases, and one for each group."""
+    """Return our profile beside that of the best peers over all cases, and all solvers by group."""
     words = (
         "Share of cases that a solver fits within a factor of the fastest accurate solver's time, "
         "of those that it takes part in: higher is better, and the left end is how often it is "
         "the fastest."
     )
+    drawn = {name: (peer.method, peer.variant) for name, peer in PEERS.items()}
     groups = [
-        _panel(found, members, f"{name}: {WORDS[name]}")
+        _panel(_times(found, members), {OURS: (OURS, ""), **drawn}, f"{name}: {WORDS[name]}")
         for name, members in by_group(judged).items()
     ]
     rows = [groups[i : i + 3] for i in range(0, len(groups), 3)]
+    names = {name: (name, "") for name in (OURS, FASTEST, USUAL)}
+    whole = _panel(_times_of_best(found, judged), names, "All cases")
     return [
-        Figure("everyday", "All cases", words, [[_panel(found, judged, "All cases")]]),
+        Figure("everyday", "All cases", f"{words} {BEST_WORDS}", [[whole]]),
         Figure("everyday-groups", "By kind of data and fit", words, rows),
     ]
 
 
-def _panel(found: Results, judged: Sequence[Verdict], title: str) -> Panel:
-    table = ratios(_times(found, judged))
+def _times_of_best(found: Results, judged: Sequence[Verdict]) -> dict[str, dict[str, float]]:
+    """Return our processor seconds by case, and those of the fastest and of the usual peer."""
+    times: dict[str, dict[str, float]] = {}
+    for one in judged:
+        by = times[one.case.key] = {OURS: one.ours.cpu if one.certified else math.inf}
+        by[FASTEST] = one.peer_cpu if one.fastest else math.inf
+        if one.usual:
+            accurate = one.excess.get(one.usual, math.inf) <= TOL
+            by[USUAL] = found.records[one.case.key][one.usual].cpu if accurate else math.inf
+    return times
+
+
+def _panel(
+    times: Mapping[str, Mapping[str, float]], shown: Mapping[str, tuple[str, str]], title: str
+) -> Panel:
+    """Return the profiles of solvers, which are shown as methods and variants."""
+    table = ratios(times)
     axis = "factor of the least time"
     curves = []
-    for name in (OURS, *PEERS):
+    for name, (method, variant) in shown.items():
         own = profile(table, name)
         if own.problems:
             factors, shares = own.line(WIDEST)
-            method, variant = (OURS, "") if name == OURS else _drawn(name)
             note = f"{own.problems} cases, {own.shares[-1]:.0%} accurate in the end"
             curves.append(Curve(method, variant, {axis: factors}, shares, note=note))
     return Panel(f"{title} ({len(table)})", curves, [axis], "share of cases", log_y=False)
-
-
-def _drawn(name: str) -> tuple[str, str]:
-    return PEERS[name].method, PEERS[name].variant
 
 
 # -- tables ----------------------------------------------------------------------------------------
