@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse as sp
 
 from accelegrad.errors import Vector
 from accelegrad.problems.row_blocks import RowNumbers, runs
@@ -104,6 +105,56 @@ def _by_scipy(X: Any, rows: RowNumbers | None, weights: Vector) -> Matrix:
     scaled.data *= np.repeat(np.sqrt(weights), np.diff(scaled.indptr))
     product: Matrix = (scaled.T @ scaled).toarray()
     return product
+
+
+class ColumnProducts:
+    """Products of columns of a sparse matrix with each other; those that are known are kept.
+
+    An entry is the same however many are asked for at a time.
+
+    Parameters
+    ----------
+    X : CSR matrix
+        The data.
+    weights : Vector
+        One weight per row.
+    most : int
+        No more columns are kept than this, unless they are asked for at once.
+    """
+
+    def __init__(self, X: Any, weights: Vector, most: int) -> None:
+        self._X, self._roots, self._most = X, np.sqrt(weights), most
+        self._forget()
+
+    def _forget(self) -> None:
+        n, d = self._X.shape
+        self._place = np.full(d, -1)  # of a column among the known ones
+        self._known: Any = sp.csc_matrix((n, 0))
+        self._matrix: Matrix = np.zeros((0, 0))
+
+    def of(self, columns: Any) -> Matrix:
+        """Return sum_i w_i x_ij x_ik for some columns j and k."""
+        missing = columns[self._place[columns] < 0]
+        if len(self._matrix) + missing.size > self._most:
+            self._forget()
+            missing = columns
+        if missing.size:
+            self._add(missing)
+        places = self._place[columns]
+        return self._matrix[np.ix_(places, places)]
+
+    def _add(self, columns: Any) -> None:
+        rows = self._X[:, columns].astype(np.float64)
+        rows.data *= np.repeat(self._roots, np.diff(rows.indptr))
+        self._known = sp.hstack([self._known, rows.tocsc()], format="csc")
+        block = (self._known.T @ rows).toarray()
+        size, before = len(block), len(self._matrix)
+        matrix = np.empty((size, size))
+        matrix[:before, :before] = self._matrix
+        matrix[:, before:] = block
+        matrix[before:, :before] = block[:before].T
+        self._matrix = matrix
+        self._place[columns] = np.arange(before, size)
 
 
 def _combination(X: Any, rows: RowNumbers | None, weights: Vector) -> Vector:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from accelegrad import kernels
 from accelegrad.errors import Vector
-from accelegrad.problems.gram import Matrix
+from accelegrad.problems.gram import ColumnProducts, Matrix
 from accelegrad.problems.linear_model import LinearModel
 from accelegrad.problems.penalties import Penalty
 from accelegrad.problems.row_sum import RowPoint, RowSum
@@ -89,6 +91,9 @@ class PenalisedOracle(RowOracle):
         self._kept: Any = np.empty(0, dtype=np.intp)  # the columns of the last model
         self._part: tuple[Any, LinearModel] | None = None  # some columns, and the model of them
         self._matrix: Matrix | None = None  # its curvature, where that is the same everywhere
+        self._products: ColumnProducts | None = None
+        if self._is_least_squares and sp.issparse(self.model.X) and d > FEW_COLUMNS:
+            self._products = ColumnProducts(self.model.X, self.model.shares, MOST_COLUMNS)
         if self._is_least_squares and d <= FEW_COLUMNS:
             # Now, so that the sizes of columns, which bounds take from it, are always the same.
             with np.errstate(**QUIET):
@@ -169,8 +174,11 @@ class PenalisedOracle(RowOracle):
             evaluation = self._evaluation(point)
             self._before, gradient = evaluation.value, self._gradient(evaluation)
             columns = self._chosen(point, gradient)
-            part = self._columns(columns)
-            matrix = self._curvature(part, self._known(evaluation), number, caution)
+            if self._products is not None and columns is not None:
+                matrix = self._products_of(columns, self._products)
+            else:
+                part = self._columns(columns)
+                matrix = self._curvature(part, self._known(evaluation), number, caution)
             return self._minimum(columns, matrix, gradient, point, evaluation.value)
 
     @property
@@ -251,6 +259,22 @@ class PenalisedOracle(RowOracle):
             matrix[ends, ends] += part.l2
             self._matrix = matrix
         return self._matrix
+
+    def _products_of(self, columns: Any, products: ColumnProducts) -> Matrix:
+        """Return the second derivatives of least squares by some of many sparse columns."""
+        model, size = self.model, columns.size
+        matrix = np.empty((size + model.fit_intercept, size + model.fit_intercept))
+        matrix[:size, :size] = products.of(columns)
+        matrix.flat[: size * len(matrix) : len(matrix) + 1] += self.terms.l2
+        if model.fit_intercept:
+            matrix[size, :size] = matrix[:size, size] = self._sums[columns]
+            matrix[size, size] = model.shares.sum()
+        return matrix
+
+    @cached_property
+    def _sums(self) -> Vector:
+        """The columns' weighted sums."""
+        return self.model.combination(np.ones(self.model.n_samples))
 
     def _minimum(
         self, columns: Any, matrix: Matrix, gradient: Vector, point: Vector, value: float
