@@ -12,7 +12,7 @@ from sklearn.linear_model import ElasticNet, Lasso, LogisticRegression, Ridge
 
 import accelegrad as ag
 from accelegrad import kernels
-from accelegrad.problems.gram import gram_matrix
+from accelegrad.problems.gram import ColumnProducts, gram_matrix
 from accelegrad.problems.losses import LOSSES
 from accelegrad.rows import ProximalNewton
 from accelegrad.rows.oracles import sum_oracle
@@ -393,6 +393,18 @@ def test_gram_matrices_by_scipy_are_those_by_blocks(dtype):
         sparse = gram_matrix(X, chosen, weighed, intercept=True)
         dense = gram_matrix(X.toarray(), chosen, weighed, intercept=True)
         assert_allclose(sparse, dense, atol=1e-14)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_products_of_columns_are_the_same_however_they_are_asked_for(dtype):
+    X = sp.random(200, 90, 0.1, format="csr", dtype=dtype, rng=np.random.default_rng(4))
+    weights = np.random.default_rng(5).random(200)
+    whole = ColumnProducts(X, weights, 90).of(np.arange(90))
+    told = gram_matrix(X.toarray(), None, weights, intercept=False)
+    assert_allclose(whole, told, atol=1e-13)  # sums of 200 products below 1
+    few = ColumnProducts(X, weights, 50)
+    for columns in ([3, 7, 8], [0, 7, 40], [*range(10, 70)], [5, 3]):  # the third are too many
+        assert_array_equal(few.of(np.array(columns)), whole[np.ix_(columns, columns)])
 
 
 def test_a_model_of_columns_is_one_of_those_columns():
