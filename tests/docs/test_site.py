@@ -55,6 +55,11 @@ def test_links_in_the_sources_lead_somewhere():
             assert (page.parent / link).exists(), f"{page.name}: {link}"
 
 
+def test_every_page_is_listed():
+    listed = set(re.findall(r"^([\w-]+)$", (DOCS / "index.md").read_text("utf-8"), re.MULTILINE))
+    assert {page.stem for page in DOCS.glob("*.md")} - {"index"} <= listed
+
+
 def test_pictures_in_the_pages_have_their_examples():
     drawn = {path.stem for path in (ROOT / "examples" / "gallery").glob("plot_*.py")}
     assert len(drawn) >= 12
