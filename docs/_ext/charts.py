@@ -78,16 +78,18 @@ def drawing(name: str, height: float = 3.2) -> Iterator[Any]:
 
 def spread(name: str, columns: dict[str, np.ndarray], label: str) -> None:
     """Draw the ratios of each kind, sorted, with a line where nothing is gained or lost."""
-    from matplotlib.ticker import ScalarFormatter
+    from matplotlib.ticker import NullFormatter, ScalarFormatter
 
+    everything = np.concatenate(list(columns.values()))
+    narrow = everything.max() < 20 * everything.min()  # else marks between powers run into another
     with drawing(name) as panel:
         for kind, ratios in columns.items():
             shares = np.linspace(0, 1, len(ratios)) if len(ratios) > 1 else [0.5]
             panel.plot(shares, np.sort(ratios), ".-", label=f"{kind} ({len(ratios)})")
         panel.axhline(1.0, color="tab:gray", linewidth=0.8)
         panel.set(yscale="log", xlabel="share of the problems", ylabel=label)
-        panel.yaxis.set_major_formatter(ScalarFormatter())
-        panel.yaxis.set_minor_formatter(ScalarFormatter())
+        panel.yaxis.set_major_formatter("{x:g}")
+        panel.yaxis.set_minor_formatter(ScalarFormatter() if narrow else NullFormatter())
         panel.legend()
 
 
