@@ -1,7 +1,9 @@
 """Fixtures for all tests."""
 
 import signal
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,3 +29,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return item.get_closest_marker("slow") is not None, (folder in LAST) - (folder in FIRST)
 
     items.sort(key=lateness)
+
+
+@pytest.fixture(scope="session")
+def dask_client() -> Iterator[Any]:
+    """Return the client of a cluster of two processes; tests of it are in one xdist group."""
+    from distributed import Client, LocalCluster
+
+    options: dict[str, Any] = {"threads_per_worker": 1, "dashboard_address": ":0"}
+    with LocalCluster(n_workers=2, **options) as cluster, Client(cluster) as client:
+        yield client

@@ -6,6 +6,7 @@ from importlib.util import find_spec
 
 PACKAGES = {
     "bench": ("cvxpy", "clarabel"),
+    "dask": ("dask", "distributed"),
     "jax": ("jax", "optax"),
     "parquet": ("pyarrow",),
     "report": ("matplotlib", "plotly"),

@@ -577,7 +577,7 @@ def _model_dual(setting: Setting, model: LinearModel) -> ModelDual | None:
         terms = Terms.of(model, setting.penalty, setting.feasible_set)
         if terms is None:
             return None
-        dual = ModelDual(model, terms)
+        dual = model.dual_with(terms)
     return dual if dual.is_there else None
 
 

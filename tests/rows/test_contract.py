@@ -1,13 +1,18 @@
 """The contract of a sum over rows: every implementation against plain NumPy, and any split alike."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from dask import delayed
 from numpy.testing import assert_allclose, assert_array_equal
 
 import accelegrad as ag
+from accelegrad.dask import RowModel
 
 N, D = 240, 5
+ON_CLUSTER = pytest.mark.xdist_group("dask")
 
 
 def streamed(pieces):
@@ -25,8 +30,20 @@ def in_memory(X, y, weight, loss, **options):
     return ag.LinearModel(X, y, loss, sample_weight=weight, **options)
 
 
+def on_cluster(X, y, weight, loss, **options):
+    """Return a model of three blocks on the workers of the cluster that tests have."""
+    cuts = (0, 50, 51, N)
+    parts = [slice(a, b) for a, b in pairwise(cuts)]
+    blocks = [delayed((X[p], y[p]) if weight is None else (X[p], y[p], weight[p])) for p in parts]
+    return RowModel(blocks, loss=loss, **options)
+
+
 #: Another implementation is tested by another line here.
-KINDS = {"memory": in_memory, **{f"{k} chunks": streamed(k) for k in (1, 3, 17)}}
+KINDS = {
+    "memory": in_memory,
+    **{f"{k} chunks": streamed(k) for k in (1, 3, 17)},
+    "dask": on_cluster,
+}
 DATA = {
     "dense": {},
     "csr": {"sparse": True},
@@ -75,7 +92,16 @@ class Case:
 
 
 every = pytest.mark.parametrize("data", DATA)
-anywhere = pytest.mark.parametrize("kind", KINDS)
+anywhere = pytest.mark.parametrize(
+    "kind", [k if k != "dask" else pytest.param(k, marks=ON_CLUSTER) for k in KINDS]
+)
+
+
+@pytest.fixture(autouse=True)
+def cluster(request):
+    """Start the cluster where a test needs it."""
+    if request.node.get_closest_marker("xdist_group"):
+        request.getfixturevalue("dask_client")
 
 
 @every

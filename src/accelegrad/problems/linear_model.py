@@ -11,6 +11,7 @@ parameter vector and is not penalised.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
@@ -35,11 +36,12 @@ from accelegrad.problems.products import products_with
 from accelegrad.problems.rounding import DataRounding, PointRounding
 from accelegrad.problems.row_blocks import RowBlock, RowNumbers, row_block
 from accelegrad.problems.row_curvature import curved_rows, drawn_by_weight, second_derivatives
-from accelegrad.problems.sampled_rows import ModelRows
-from accelegrad.problems.squares import column_squares
+from accelegrad.problems.sampled_rows import ModelRows, TakenRows
+from accelegrad.problems.squares import column_squares, row_chunks
 
 if TYPE_CHECKING:
     from accelegrad.kernels import gradient as one_pass_gradient
+    from accelegrad.proofs.fenchel import Terms
     from accelegrad.proofs.model_dual import ModelDual
 
 
@@ -278,6 +280,18 @@ class LinearModel:
         X = self.X[rows] if self._is_sparse else np.take(self.X, rows, axis=0)
         return self._of_data(X, self.y[rows], weights, row_shares(weights, rows.size), l2)
 
+    def taken(self, rows: RowNumbers, at: ModelPoint | None = None) -> TakenRows:
+        """Return some rows, and what a point of a model of the same data knows of them."""
+        known = None if at is None else (at.margins[rows], at.derivatives[rows])
+        return TakenRows(self.X[rows], self.y[rows], self.shares[rows], known)
+
+    def over_chunks(self, function: Callable[[Any, Vector], Any]) -> Iterable[Any]:
+        """Return what a function says of rows and their shares, for each chunk of the rows.
+
+        It is called where the rows are: a function of a module, which other processes find.
+        """
+        return (function(X, self.shares[rows]) for rows, X in row_chunks(self.X))
+
     def without_kernels(self) -> LinearModel:
         """Return the same model, whose values and gradients come from plain code."""
         other = copy(self)
@@ -448,10 +462,14 @@ class LinearModel:
     @property
     def dual(self) -> ModelDual:
         """Lower bounds of the minimum, by slopes from a point or from elsewhere."""
+        return self.dual_with()
+
+    def dual_with(self, terms: Terms | None = None) -> ModelDual:
+        """Return lower bounds of the minimum, with other terms than the l2 term where given."""
         # Proofs build on problems: this is the only place where a problem imports them.
         from accelegrad.proofs.model_dual import ModelDual
 
-        return ModelDual(self, kept=self._proved)
+        return ModelDual(self, terms, kept=self._proved if terms is None else None)
 
     def dual_gap(self, w: npt.ArrayLike) -> float:
         r"""Return a proven bound of P(w) - min P, where `has_dual_bound`.

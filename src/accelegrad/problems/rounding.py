@@ -149,15 +149,18 @@ def _column_norms(X: Any, shares: Vector, squares: Vector | None) -> Vector:
     norms: Vector = (1.0 + 1e-3) * np.sqrt(squares)
     lost = np.flatnonzero(~((squares > 1e-200) & (squares < 1e200)))
     if lost.size:
-        norms[lost] = _largest_entries(X, lost)
+        norms[lost] = largest_entries(X, lost)
     return norms
 
 
-def _largest_entries(X: Any, columns: Any) -> Vector:
+def largest_entries(X: Any, columns: Any) -> Vector:
     """Return the largest absolute value of some columns, or more where entries are in pieces."""
+    if hasattr(X, "largest_entries"):  # rows that are not here
+        found: Vector = X.largest_entries(columns)
+        return found
     if hasattr(X, "chunks"):
         return np.asarray(
-            np.max([_largest_entries(part, columns) for _, part in X.chunks()], axis=0)
+            np.max([largest_entries(part, columns) for _, part in X.chunks()], axis=0)
         )
     if isinstance(X, np.ndarray):
         some = X[:, columns]

@@ -13,6 +13,21 @@ if TYPE_CHECKING:
     from accelegrad.problems.linear_model import LinearModel, ModelPoint
 
 
+class TakenRows(NamedTuple):
+    """Some rows of a model, in the order that they were asked for."""
+
+    X: Any
+    y: Vector
+    shares: Vector
+    known: tuple[Vector, Vector] | None  # margins and slopes at a point, where one was given
+
+
+def once(numbers: RowNumbers, weights: Vector) -> tuple[RowNumbers, Vector]:
+    """Return rows in order, each of them once, with the sum of its weights."""
+    first = np.flatnonzero(np.diff(numbers, prepend=-1))
+    return numbers[first], np.add.reduceat(weights, first)
+
+
 class LocalRows(NamedTuple):
     """Rows in memory, each of them once, and what a point knows of them; all in float64."""
 
@@ -28,19 +43,11 @@ class LocalRows(NamedTuple):
     @classmethod
     def of(cls, at: ModelPoint, numbers: RowNumbers, weights: Vector) -> LocalRows:
         """Take rows of a model, in order; some of them may come more than once."""
-        first = np.flatnonzero(np.diff(numbers, prepend=-1))
-        numbers, weights = numbers[first], np.add.reduceat(weights, first)
-        model = at.model
-        return cls(
-            numbers,
-            model.X[numbers].astype(np.float64, copy=False),
-            model.fit_intercept,
-            model.shares[numbers],
-            model.y[numbers],
-            at.margins[numbers],
-            at.derivatives[numbers],
-            weights,
-        )
+        numbers, weights = once(numbers, weights)
+        rows = at.model.taken(numbers, at)
+        assert rows.known is not None
+        X, intercept = rows.X.astype(np.float64, copy=False), at.model.fit_intercept
+        return cls(numbers, X, intercept, rows.shares, rows.y, *rows.known, weights)
 
     def moves(self, direction: Vector) -> Vector:
         """Return <a_k, direction>."""

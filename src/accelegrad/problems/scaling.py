@@ -22,7 +22,6 @@ from accelegrad.problems.losses import Loss
 from accelegrad.problems.penalties import L1, OnLeading, Penalty
 from accelegrad.problems.row_blocks import runs
 from accelegrad.problems.sets import Box, FeasibleSet, NonNegative, WholeSpace
-from accelegrad.problems.squares import row_chunks
 from accelegrad.problems.vectors import read_only
 
 # Entries looked at in one go: bounds the memory taken.
@@ -208,9 +207,9 @@ def near_start(model: LinearModel, x: Vector) -> Vector:
     if not model.fit_intercept:
         return x
     rows = np.unique(np.linspace(0, model.n_samples - 1, MOST_ROWS).astype(np.intp))
-    y, shares = model.y[rows], model.shares[rows]
+    X, y, shares, _ = model.taken(rows)
     with np.errstate(over="ignore", invalid="ignore"):
-        margins = x[-1] + (model.X[rows] @ x[:-1] if x[:-1].any() else np.zeros(rows.size))
+        margins = x[-1] + (X @ x[:-1] if x[:-1].any() else np.zeros(rows.size))
         shift = _best_shift(model.loss, margins, y, shares)
         before, after = (shares @ model.loss.value(margins + by, y) for by in (0.0, shift))
     return np.append(x[:-1], x[-1] + shift) if after <= _WORTH_FITTING * before < np.inf else x
@@ -242,18 +241,24 @@ def unevenness(model: LinearModel) -> float:
     """
     sums, counts = np.zeros((2, model.n_features))
     with np.errstate(over="ignore", invalid="ignore"):
-        for _, X in row_chunks(model.X):
-            if isinstance(X, np.ndarray):
-                sums += np.einsum("ij,ij->j", X, X, dtype=np.float64)
-                counts += X.shape[0]
-            else:
-                columns, entries = X.indices[: X.indptr[-1]], X.data[: X.indptr[-1]]
-                squares = np.square(entries, dtype=np.float64)
-                sums += np.bincount(columns, squares, model.n_features)
-                counts += np.bincount(columns, minlength=model.n_features)
+        for squares, stored in model.over_chunks(_squares_and_counts):
+            sums += squares
+            counts += stored
         means = sums / np.maximum(counts, 1)
         sizes = np.sqrt(means[means > 0])
     return float(sizes.max() / sizes.min()) if sizes.size else 1.0
+
+
+def _squares_and_counts(X: Any, shares: Vector) -> tuple[Vector, Vector]:  # noqa: ARG001
+    """Return the sums of squares of the columns' stored entries, and how many there are."""
+    d = X.shape[1]
+    with np.errstate(over="ignore", invalid="ignore"):
+        if isinstance(X, np.ndarray):
+            dense: Vector = np.einsum("ij,ij->j", X, X, dtype=np.float64)
+            return dense, np.full(d, float(X.shape[0]))
+        columns, entries = X.indices[: X.indptr[-1]], X.data[: X.indptr[-1]]
+        squares = np.bincount(columns, np.square(entries, dtype=np.float64), d)
+        return squares.astype(np.float64), np.bincount(columns, minlength=d).astype(np.float64)
 
 
 def _inverse_root(squares: Vector) -> Vector:
@@ -289,11 +294,16 @@ class _Merged:
 
 def _moments(model: LinearModel) -> _Moments:
     merged = _Merged(model.n_features)
-    for rows, X in row_chunks(model.X):
-        parts = _sparse_moments if sp.issparse(X) else _dense_moments
-        for weight, mean, squares in parts(X, model.shares[rows]):
+    for blocks in model.over_chunks(_moments_of_blocks):
+        for weight, mean, squares in blocks:
             merged.add(weight, mean, squares)
     return merged.moments()
+
+
+def _moments_of_blocks(X: Any, shares: Vector) -> list[tuple[float, Vector, Vector]]:
+    """Return weight, mean and squares about the mean of blocks of rows."""
+    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+        return list((_sparse_moments if sp.issparse(X) else _dense_moments)(X, shares))
 
 
 def _dense_moments(X: Any, shares: Vector) -> Iterator[tuple[float, Vector, Vector]]:
@@ -339,16 +349,21 @@ def _sparse_moments(X: Any, shares: Vector) -> Iterator[tuple[float, Vector, Vec
 
 def _filled(model: LinearModel) -> Vector:
     """Return for each column the share of the rows with an entry; 1 where there is none at all."""
-    filled, d = np.zeros(model.n_features), model.n_features
-    for rows, X in row_chunks(model.X):
-        shares = model.shares[rows]
-        if sp.issparse(X):
-            for columns, entries, weights in _entries(X, shares):
-                filled += np.bincount(columns, weights * (entries != 0), d)
-        else:
-            for block in runs(X.shape[0], BLOCK_ENTRIES // d):
-                filled += shares[block] @ (X[block] != 0)
+    filled: Vector = np.sum(list(model.over_chunks(_filled_shares)), axis=0)
     return np.where(filled > 0.0, np.minimum(filled, 1.0), 1.0)
+
+
+def _filled_shares(X: Any, shares: Vector) -> Vector:
+    """Return for each column the sum of the shares of the rows that have an entry in it."""
+    d = X.shape[1]
+    filled = np.zeros(d)
+    if sp.issparse(X):
+        for columns, entries, weights in _entries(X, shares):
+            filled += np.bincount(columns, weights * (entries != 0), d)
+    else:
+        for block in runs(X.shape[0], BLOCK_ENTRIES // d):
+            filled += shares[block] @ (X[block] != 0)
+    return filled
 
 
 def _entries(X: Any, shares: Vector) -> Iterator[tuple[Any, Vector, Vector]]:

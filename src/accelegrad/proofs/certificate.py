@@ -231,7 +231,8 @@ class DualCertificate:
         self._weight = 0.0
         # The average is of what loss and gradient give, or of the slopes of all rows.
         self._sums = SlopeSums.zero(0 if self._by_rows else self.model.n_features)
-        self._slopes = np.zeros(self.model.n_samples if self._by_rows else 0)
+        kept = self._by_rows and dual.has_slopes_here
+        self._slopes = np.zeros(self.model.n_samples if kept else 0)
         # Cheap to keep, they are summed a block at a time, or when a bound is due.
         self._pending: list[Seen] = []
         self._block = max(1, min(BLOCK_CUTS, BLOCK_NUMBERS // self.model.n_parameters))
@@ -336,7 +337,7 @@ class DualCertificate:
 
     def _add_rows(self, evaluation: Any, weight: float) -> None:
         at = self._at(evaluation)
-        if weight > 0:
+        if weight > 0 and self.dual.has_slopes_here:
             self._weight += weight
             self._slopes = self._slopes + weight * at.derivatives
         if self._best is None or evaluation.value < self._best_value:
@@ -358,7 +359,7 @@ class DualCertificate:
         # The point keeps the model's bound; an l2 term of a penalty makes it another one.
         is_models = dual.has_only_l2 and dual.terms.l2 == self.model.l2
         raised = self._raise_to(at.dual_value if is_models else dual.at(at))
-        slopes = [at.derivatives]
+        slopes = [at.derivatives] if self._repairs else []
         if self._weight > LEAST_WEIGHT and (self._averages or not raised or tries_all):
             slopes.append(self._slopes / self._weight)
             self._raise_to(dual.at_slopes(slopes[-1], least=self.lower_bound))

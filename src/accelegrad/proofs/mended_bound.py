@@ -21,7 +21,6 @@ from typing import Any, Protocol
 import numpy as np
 
 from accelegrad.errors import Vector
-from accelegrad.norms import norm
 from accelegrad.problems.linear_model import ModelPoint
 from accelegrad.problems.rounding import growth
 from accelegrad.problems.sampled_rows import LocalRows
@@ -69,15 +68,11 @@ def mended_bound(
     """
     model = known.model
     slopes, residual = _mended(at, sample, curvature, 2.0 * model.l2 * goal)
-    theta = at.derivatives.copy()
-    theta[sample.numbers] = slopes
     combination = residual - model.l2 * at.w[: model.n_features]
     if not (np.isfinite(slopes).all() and np.isfinite(combination).all()):
         return -math.inf
-    before = norm(np.sqrt(model.shares) * at.derivatives)
     slack = growth(0) * model.l2 * np.abs(at.w[: model.n_features])
-    slack = slack + model.rounding.combination(before)
-    return model.dual.bound(theta, combination, slack=slack)
+    return model.dual.bound_with_changes(at, sample.numbers, slopes, combination, slack)
 
 
 def _mended(

@@ -20,6 +20,7 @@ from accelegrad.errors import Vector, finite_vector
 from accelegrad.norms import norm
 from accelegrad.problems.linear_model import LinearModel, ModelPoint
 from accelegrad.problems.rounding import ROUNDED_UP, growth, pairwise_growth, slopes_norm
+from accelegrad.problems.row_blocks import RowNumbers
 from accelegrad.proofs.fenchel import (
     MULTIPLE_ROUNDED_DOWN,
     DataSums,
@@ -67,6 +68,11 @@ class ModelDual:
         if name not in self._kept:
             self._kept[name] = compute()
         return self._kept[name]
+
+    @property
+    def has_slopes_here(self) -> bool:
+        """Whether the slopes of all rows are in this process, so that they can be averaged."""
+        return True
 
     @property
     def has_only_l2(self) -> bool:
@@ -188,6 +194,25 @@ class ModelDual:
             return 0.0  # without a product with the data
         sums = SlopeSums.of(model, theta, levels=levels, combination=combination, slack=slack)
         return self.terms.lower_bound(sums, self.reach)
+
+    def bound_with_changes(
+        self,
+        known: ModelPoint,
+        rows: RowNumbers,
+        slopes: Vector,
+        combination: Vector,
+        slack: Vector,
+    ) -> float:
+        """Return the bound by the slopes at a point with those of some rows changed.
+
+        `combination` is that of the slopes as they are then, found from the gradient at the point;
+        it can be off by `slack` and by what the gradient can be.
+        """
+        theta = known.derivatives.copy()
+        before = norm(np.sqrt(self.model.shares) * theta)
+        theta[rows] = slopes
+        slack = slack + self.model.rounding.combination(before)
+        return self.bound(theta, combination, slack=slack)
 
     def without_terms(self, wish: str) -> DualBounds:
         """Return what gives bounds where nothing but the losses bounds the weights, or refuse.

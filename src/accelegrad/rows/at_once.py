@@ -24,7 +24,7 @@ def minimum_at_once(
     Parameters
     ----------
     model : LinearModel
-        The model.
+        The model; of rows that are not in memory none is found.
     terms, penalty
         What is added to it, and what its parameters are limited to: as for `PenalisedOracle`.
     start : Vector
@@ -33,7 +33,7 @@ def minimum_at_once(
         From the value at a point to the gap that is wanted there.
     """
     exact = model.loss.name == "squared" and model.n_features <= FEW_COLUMNS
-    if not (exact and terms.holds_each_weight):
+    if not (exact and terms.holds_each_weight and model.in_memory is not None):
         return None
     oracle = PenalisedOracle(model, np.random.default_rng(0), goal, terms, penalty)
     found = oracle(oracle.aim(start, 1, 1.0).target)

@@ -196,14 +196,14 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
     def _seed(self) -> int:
         return int(check_random_state(self.random_state).randint(SEEDS))
 
-    def _keep(self, fit: Fit, data: Data) -> None:
+    def _keep(self, fit: Fit, n_rows: int, weight: float) -> None:
         """Keep what is known of a fit, and warn where it missed the tolerance."""
         self.objective_ = float(fit.objective)
         self.gap_ = float(fit.gap)
         self.certified_radius_ = float(fit.certified_radius)
         self.n_iter_ = int(fit.n_iter)
         self.converged_ = bool(fit.converged)
-        self.n_samples_seen_, self.weight_seen_ = int(data.y.size), data.weight
+        self.n_samples_seen_, self.weight_seen_ = n_rows, weight
         self._stream, self._missed = None, fit.missed
         if fit.missed:
             warnings.warn(self._shortfall(fit), ConvergenceWarning, stacklevel=4)
@@ -265,7 +265,7 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
             fits |= dict(zip(calls, parts, strict=True))
         in_order = [fits[place] for place in range(len(problems))]
         self._set_parameters([fit.parameters for fit in in_order])
-        self._keep(total(in_order), data)
+        self._keep(total(in_order), int(data.y.size), data.weight)
 
     def _starts(self, problems: list[Problem], *, warm: bool) -> list[Vector]:
         """Return the points to start from: the last coefficients, where they are wanted and fit."""

@@ -15,7 +15,7 @@ from sklearn.utils import compute_class_weight
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 
-from accelegrad.errors import nearest
+from accelegrad.errors import Vector, nearest
 from accelegrad.problems.losses import by_sklearn_name
 from accelegrad.sklearn.base import LinearEstimator, StreamFitting
 from accelegrad.sklearn.data import Data
@@ -178,15 +178,21 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
         places = np.searchsorted(self.classes_, data.y)
         if self.class_weight is None:
             return Data(data.X, places, data.weights)
+        counts = np.bincount(places, data.weights, minlength=self.classes_.size)
+        weights = self._class_factors(counts.astype(np.float64))[places]
+        return Data(data.X, places, weights if data.weights is None else weights * data.weights)
+
+    def _class_factors(self, counts: Vector) -> Vector:
+        """Return what `class_weight` multiplies weights by, given the weight of each class."""
+        factors: Vector
         if self.class_weight == "balanced":
-            counts = np.bincount(places, data.weights, minlength=self.classes_.size)
             factors = counts.sum() / (self.classes_.size * counts)
         else:
-            factors = compute_class_weight(self.class_weight, classes=self.classes_, y=data.y)
+            classes = self.classes_
+            factors = compute_class_weight(self.class_weight, classes=classes, y=classes)
         if not np.all(np.isfinite(factors) & (factors >= 0.0)):
             raise ValueError(f"class_weight must be finite and >= 0, not {self.class_weight!r}.")
-        weights = factors[places]
-        return Data(data.X, places, weights if data.weights is None else weights * data.weights)
+        return factors
 
     def _take_targets(self, y: npt.NDArray[Any]) -> bool:
         last = getattr(self, "classes_", None)

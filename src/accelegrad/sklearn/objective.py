@@ -263,12 +263,12 @@ def null_value(model: LinearModel) -> float:
     """
     y, weights = model.y, model.sample_weight
     if model.loss.classification and model.fit_intercept:
-        return _null_value_of_labels(model.loss, float(np.average(y > 0.0, weights=weights)))
+        return null_value_of_labels(model.loss, float(np.average(y > 0.0, weights=weights)))
     constant = best_constant(model) if model.fit_intercept else 0.0
     return float(np.average(model.loss.value(np.full_like(y, constant), y), weights=weights))
 
 
-def _null_value_of_labels(loss: Loss, positive: float) -> float:
+def null_value_of_labels(loss: Loss, positive: float) -> float:
     """Return the least mean loss of constant scores, given the share of positive labels.
 
     The best score is between -1 and 1. It is one of those, or where the slopes for both labels add

@@ -28,7 +28,7 @@ from accelegrad.lab.everyday.rows import Rows, rows_of
 
 TOL = 1e-3  # the estimators' default
 REFERENCE_TOL = 1e-6  # of one more fit of ours, not timed, that looks for the minimum
-REPEATS, ENOUGH = 9, 0.25  # fits of each that are timed, or the seconds after which one has enough
+REPEATS, ENOUGH = 9, 0.5  # fits of each that are timed, or the seconds after which one has enough
 LONG = 1.0  # seconds: a first fit that took longer, and compiled nothing, counts too
 CUTOFF, LEAST_LIMIT = 10.0, 5.0  # times our time, or so many seconds, may a fit of a peer take
 COMPILING = 120.0  # seconds that a first fit may take that compiles something
@@ -150,12 +150,15 @@ def _first(workers: Workers, case: Case, record: Record, limit: float) -> Sample
 
 def _take_turns(workers: Workers, case: Case, records: list[Record], limit: float) -> None:
     """Time the fits that are still wanted, one of each in turn."""
+    spent = dict.fromkeys((record.solver for record in records), 0.0)
     for _ in range(REPEATS):
         for record in records:
-            if record.fits and record.fits * record.cpu > ENOUGH:
+            if record.fits and spent[record.solver] + record.fits * record.cpu > ENOUGH:
                 continue
             with contextlib.suppress(TimeLimitError, SolverError):
-                record.add(_sample(workers, case, record.solver, limit, judged=False))
+                sample = _sample(workers, case, record.solver, limit, judged=False)
+                record.add(sample)
+                spent[record.solver] += sample.cpu
 
 
 def _reference(workers: Workers, case: Case, limit: float) -> Record:

@@ -1,0 +1,327 @@
+"""From Dask collections to blocks on the workers: rows, targets and weights, checked there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+from uuid import uuid4
+
+import numpy as np
+import scipy.sparse as sp
+from dask import delayed, is_dask_collection
+from dask.delayed import Delayed
+from distributed import Client, Future
+
+from accelegrad.dask.cluster import BlockError, Cluster
+from accelegrad.dask.part import Part, sound_rows
+from accelegrad.errors import Vector, finite_vector
+from accelegrad.problems.gram import Storage, pairs_per_row
+from accelegrad.problems.losses import Loss
+from accelegrad.problems.model_input import check_labels, checked_weights, design_matrix
+
+#: Blocks are put together until there are at most this many of them, or this many per thread of
+#: the cluster where that is more: each costs the scheduler a fraction of a millisecond in every
+#: round trip.
+FEWEST_BLOCKS, BLOCKS_PER_THREAD = 64, 4
+
+
+class Block(NamedTuple):
+    """Some of the rows, checked; targets as they were given."""
+
+    X: Any
+    y: Any
+    weights: Vector | None
+
+
+class Facts(NamedTuple):
+    """What the client knows of a block."""
+
+    rows: int
+    columns: int
+    storage: Storage
+    dtype: Any
+    largest_weight: float  # 1 without weights
+    weight: float  # of all rows
+    weighted: bool
+    error: str = ""  # what is wrong with it
+
+
+class RowSettings(NamedTuple):
+    """What makes a part of a block: the loss, and how much the rows weigh."""
+
+    loss: Loss
+    fit_intercept: bool
+    recode: Callable[[Any], Any] | None = None  # from the targets as given to those of the loss
+    weigh: Callable[[Any], Vector] | None = None  # from these to factors of the weights
+
+
+# -- tasks -----------------------------------------------------------------------------------------
+
+
+def read_block(number: int, pieces: Sequence[Any]) -> Block | str:
+    """Return pieces of the data, put together and checked, or what is wrong with them.
+
+    Each piece is a tuple ``(X, y)`` or ``(X, y, sample_weight)``; `number` is that of the first.
+    """
+    checked = []
+    for place, piece in enumerate(pieces, start=number):
+        try:
+            checked.append(_checked(piece))
+        except (TypeError, ValueError) as error:
+            return f"block {place}: {error}"
+    checked = [block for block in checked if block.X.shape[0]] or checked[:1]
+    if len(checked) == 1:
+        return checked[0]
+    widths = {block.X.shape[1] for block in checked}
+    if len(widths) > 1:
+        return (
+            f"blocks {number} to {number + len(pieces) - 1} have rows of {sorted(widths)} columns."
+        )
+    Xs, ys, weights = zip(*checked, strict=True)
+    X = sp.vstack(Xs, format="csr") if any(map(sp.issparse, Xs)) else np.vstack(Xs)
+    given = None if weights[0] is None else np.concatenate(weights)
+    return Block(X, np.concatenate(ys), given)
+
+
+def _checked(piece: Any) -> Block:
+    """Return a piece of the data as a block, or say what is wrong with it."""
+    if not isinstance(piece, tuple | list) or len(piece) not in (2, 3):
+        raise TypeError(
+            f"it must be a tuple (X, y) or (X, y, sample_weight), not {type(piece).__name__}."
+        )
+    X, y = _matrix(piece[0]), _vector(piece[1])
+    rows = int(X.shape[0])
+    if y.shape != (rows,):
+        raise ValueError(f"it has {rows} rows, but targets of the shape {y.shape}.")
+    weights = piece[2] if len(piece) == 3 else None
+    if rows == 0:
+        return Block(X, y, None if weights is None else np.zeros(0))
+    if weights is not None:
+        weights = checked_weights(_vector(weights), rows, all_may_be_zero=True)
+    return Block(design_matrix(X), y, weights)
+
+
+def _matrix(X: Any) -> Any:
+    """Return rows of a DataFrame or of an array as an array or a CSR matrix."""
+    if hasattr(X, "to_numpy"):
+        X = X.to_numpy()
+    if not sp.issparse(X):
+        X = np.asarray(X)
+    return X.reshape(-1, 1) if X.ndim == 1 else X
+
+
+def _vector(y: Any) -> Any:
+    y = y.to_numpy() if hasattr(y, "to_numpy") else np.asarray(y)
+    return y.ravel() if y.ndim == 2 and y.shape[1] == 1 else y
+
+
+def facts_of(block: Block | str) -> Facts:
+    """Return what the client has to know of a block."""
+    if isinstance(block, str):
+        return Facts(0, 0, Storage(0, True, 0.0), np.dtype(np.float64), 0.0, 0.0, False, block)
+    X = block.X
+    rows, columns = (int(size) for size in X.shape)
+    dense = isinstance(X, np.ndarray)
+    pairs = 0.0 if dense or not rows else pairs_per_row(X)
+    storage = Storage(int(X.size if dense else X.nnz), dense, pairs)
+    weights = block.weights
+    largest = 1.0 if weights is None else float(weights.max(initial=0.0))
+    weight = float(rows if weights is None else weights.sum())
+    return Facts(rows, columns, storage, X.dtype, largest, weight, weights is not None)
+
+
+def relative_weight(block: Block, settings: RowSettings, largest: float) -> float:
+    """Return the sum of the rows' weights, each divided by the largest."""
+    return float(_relative(block, settings, largest).sum())
+
+
+def _relative(block: Block, settings: RowSettings, largest: float) -> Vector:
+    weights = np.ones(block.X.shape[0]) if block.weights is None else block.weights / largest
+    return weights if settings.weigh is None else weights * settings.weigh(block.y)
+
+
+def part_of(
+    block: Block, settings: RowSettings, largest: float, weight: float, number: int, first: int
+) -> Part:
+    """Return a block as a part of the sum over all rows.
+
+    `weight` is the sum of all rows' weights, and `first` the number of its first row.
+    """
+    shares = _relative(block, settings, largest) / weight
+    y = block.y if settings.recode is None else settings.recode(block.y)
+    try:
+        y = finite_vector("y", y)
+        check_labels(y, settings.loss)
+    except ValueError as error:
+        raise BlockError(f"block {number}: {error}") from None
+    return Part(sound_rows(block.X, y, shares, settings.loss, settings.fit_intercept), first)
+
+
+# -- the client's side -----------------------------------------------------------------------------
+
+
+def pieces_of(X: Any, y: Any, sample_weight: Any = None) -> list[Any]:
+    """Return the blocks of the data as delayed tuples or futures, one for each.
+
+    Parameters
+    ----------
+    X : dask.array, dask.dataframe, or list of delayed or futures
+        The rows. With a list and without `y`, each element is a tuple ``(X, y)`` or
+        ``(X, y, sample_weight)``; else a block of rows.
+    y, sample_weight
+        The targets and weights, in the same blocks; those of arrays are put into them.
+    """
+    if isinstance(X, Sequence) and not isinstance(X, str):
+        return _listed(X, y, sample_weight)
+    if not is_dask_collection(X):
+        raise TypeError(
+            "X must be a dask.array, a dask.dataframe or a list of delayed values or futures, not "
+            f"{type(X).__name__}."
+        )
+    if y is None:
+        raise ValueError("y must be given with a Dask collection, but it is None.")
+    columns = [_delayed_blocks(part, like=X) for part in (X, y, sample_weight) if part is not None]
+    counts = {len(column) for column in columns}
+    if len(counts) > 1:
+        raise ValueError(
+            "X, y and sample_weight must have as many blocks of rows each, but they have "
+            f"{', '.join(str(len(column)) for column in columns)}."
+        )
+    return [delayed(tuple, nout=None)(list(parts)) for parts in zip(*columns, strict=True)]
+
+
+def _listed(X: Sequence[Any], y: Any, sample_weight: Any) -> list[Any]:
+    """Return the elements of lists, side by side where targets come apart from rows."""
+    if len(X) == 0:
+        raise ValueError("X must have at least one block, but it is an empty list.")
+    for element in X:
+        if not isinstance(element, Delayed | Future):
+            raise TypeError(
+                f"X must be a list of delayed values or futures, but it holds a "
+                f"{type(element).__name__}."
+            )
+    if y is None:
+        return list(X)
+    columns = [list(part) for part in (X, y, sample_weight) if part is not None]
+    if len({len(column) for column in columns}) > 1:
+        raise ValueError(f"X and y must be lists of one length, but X has {len(X)} elements.")
+    return [delayed(tuple)(list(parts)) for parts in zip(*columns, strict=True)]
+
+
+def _delayed_blocks(part: Any, like: Any) -> list[Any]:
+    """Return the blocks of a collection, of arrays along the rows alone."""
+    if hasattr(part, "npartitions") and hasattr(part, "to_delayed") and not hasattr(part, "chunks"):
+        return list(part.to_delayed())
+    if not hasattr(part, "rechunk"):  # an array in memory
+        import dask.array as da
+
+        part = da.from_array(np.asarray(part))
+    if part.ndim == 2 and part.numblocks[1] > 1:
+        part = part.rechunk({1: -1})
+    rows = like.chunks[0] if hasattr(like, "chunks") else None
+    if rows is not None and part.chunks[0] != rows and not _unknown(part.chunks[0], rows):
+        part = part.rechunk({0: rows})
+    return list(part.to_delayed().ravel())
+
+
+def _unknown(*chunks: Any) -> bool:
+    """Return whether sizes of blocks are not known, as those made from a DataFrame are not."""
+    return any(np.isnan(size) for sizes in chunks for size in sizes)
+
+
+def read(client: Client, pieces: Sequence[Any], most: int | None) -> list[Future]:
+    """Return futures of the blocks: pieces put together, in order, until there are few enough."""
+    if most is None:
+        threads = sum(client.nthreads().values())
+        most = max(FEWEST_BLOCKS, BLOCKS_PER_THREAD * threads)
+    length = -(-len(pieces) // most)
+    groups = [pieces[i : i + length] for i in range(0, len(pieces), length)]
+    run = uuid4().hex
+    made = [
+        delayed(read_block, pure=False)(
+            i * length, list(group), dask_key_name=f"accelegrad-read-{run}-{i}"
+        )
+        for i, group in enumerate(groups)
+    ]
+    return list(client.compute(made, optimize_graph=True))
+
+
+class ClusterData:
+    """The blocks of a data set on a cluster, checked, and what is known of them.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        The client.
+    pieces : list
+        What `pieces_of` returns.
+    most_blocks : int, optional
+        Up to how many blocks pieces are put together.
+    timeout : float, optional
+        After how many seconds without an answer a round trip is given up.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        pieces: Sequence[Any],
+        most_blocks: int | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        blocks = Cluster(client, read(client, pieces, most_blocks), timeout)
+        facts: list[Facts] = blocks.each("check", facts_of)
+        _check(facts)
+        self.numbers = kept = [number for number, known in enumerate(facts) if known.rows]
+        self.cluster = Cluster(client, [blocks.parts[i] for i in kept], timeout)
+        self.facts = [facts[i] for i in kept]
+        self.ends = np.cumsum([known.rows for known in self.facts])
+        self.n_samples, self.n_features = int(self.ends[-1]), self.facts[0].columns
+        self.dtype = np.result_type(*{known.dtype for known in self.facts})
+        self.weight = sum(known.weight for known in self.facts)
+        self.weighted = any(known.weighted for known in self.facts)
+        self.largest_weight = max(known.largest_weight for known in self.facts)
+
+    @property
+    def storage(self) -> Storage:
+        """How the rows are stored."""
+        entries = sum(known.storage.entries for known in self.facts)
+        if all(known.storage.dense for known in self.facts):
+            return Storage(entries, True, np.inf)
+        pairs = sum(known.storage.pairs_per_row * known.rows for known in self.facts)
+        return Storage(entries, False, pairs / self.n_samples)
+
+    def parts(self, settings: RowSettings) -> tuple[Cluster, float]:
+        """Return the parts of a problem, whose shares sum to 1, and the sum of the weights."""
+        cluster, largest = self.cluster, self.largest_weight
+        if largest == 0.0:
+            raise ValueError("sample_weight must have an entry > 0, but all of them are 0.")
+        weight = float(cluster.total("weigh", relative_weight, settings, largest))
+        if not weight > 0.0:
+            raise ValueError("sample_weight must have an entry > 0, but all of them are 0.")
+        run = uuid4().hex
+        parts = cluster.client.map(
+            part_of,
+            cluster.parts,
+            *([given] * len(cluster.parts) for given in (settings, largest, weight)),
+            self.numbers,
+            [int(end) - known.rows for end, known in zip(self.ends, self.facts, strict=True)],
+            key=[f"accelegrad-part-{run}-{i}" for i in range(len(cluster.parts))],
+        )
+        made = Cluster(cluster.client, parts, cluster.timeout)
+        made.ready("part")
+        return made, weight * largest
+
+
+def _check(facts: Sequence[Facts]) -> None:
+    """Refuse blocks that cannot be used, by their numbers."""
+    for known in facts:
+        if known.error:
+            raise BlockError(known.error)
+    full = [(number, known.columns) for number, known in enumerate(facts) if known.rows]
+    if not full:
+        raise ValueError("X must have at least one row, but all its blocks are empty.")
+    for number, columns in full:
+        if columns != full[0][1]:
+            raise BlockError(
+                f"block {number} has {columns} columns, but block {full[0][0]} has {full[0][1]}."
+            )

@@ -1,0 +1,134 @@
+"""What the estimators minimise, of blocks on a cluster: sums over them in place of their rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from accelegrad.dask import part as tasks
+from accelegrad.dask.blocks import Block, ClusterData, RowSettings
+from accelegrad.dask.row_model import RowModel
+from accelegrad.errors import Vector
+from accelegrad.problems.losses import make_loss
+from accelegrad.sklearn.objective import (
+    Objective,
+    Problem,
+    null_value_of_labels,
+    parameter_set,
+)
+
+
+@dataclass(frozen=True)
+class ClusterProblem(Problem):
+    """A model of rows on a cluster, with l1 term and constraint."""
+
+    constant: float = 0.0  # the intercept to start from
+
+    @property
+    def has_separate_terms(self) -> bool:
+        """Whether a method for separate terms can be used: none that goes from row to row."""
+        return False
+
+    def start(self) -> Vector:
+        """Return zero weights with the best constant prediction, or the feasible point nearest."""
+        x = np.zeros(self.model.n_parameters)
+        if self.rows.fit_intercept and isinstance(self.model, RowModel):
+            x[-1] = self.constant
+        return self.nearest(x)
+
+    def _mean_loss(self, x: Vector) -> float:
+        """Return the mean loss: one round trip."""
+        return float(self.model.at(x).mean_loss)  # type: ignore[union-attr]
+
+
+def problem_on(objective: Objective, data: ClusterData, settings: RowSettings) -> ClusterProblem:
+    """Return the problem of one set of coefficients."""
+    model = RowModel.of_data(data, settings, objective.l2)
+    constant, null = _constant_prediction(model)
+    chosen = parameter_set(
+        objective.feasible_set, model.n_features, 1, int(objective.fit_intercept)
+    )
+    return ClusterProblem(model, objective.l1, chosen, null, constant)
+
+
+def row_settings(
+    objective: Objective,
+    recode: Callable[[Any], Any] | None = None,
+    weigh: Callable[[Any], Vector] | None = None,
+) -> RowSettings:
+    """Return what makes parts of blocks for an objective."""
+    loss = make_loss(objective.loss, **objective.loss_parameters)
+    return RowSettings(loss, objective.fit_intercept, recode, weigh)
+
+
+def _constant_prediction(model: RowModel) -> tuple[float, float]:
+    """Return the best constant prediction, or about it, and its mean loss.
+
+    It is the mean for squared losses, and for others a quantile of some of the targets.
+    """
+    loss, cluster = model.loss, model.cluster
+    if not model.fit_intercept:
+        return 0.0, float(cluster.total("data", tasks.losses_of_constants, loss, [0.0])[0])
+    if loss.classification:
+        positive = cluster.total("data", tasks.positive_share)
+        return 0.0, null_value_of_labels(loss, float(positive))
+    found = cluster.each("targets", tasks.target_sums)
+    if loss.lipschitz == np.inf:
+        constant = float(sum(mean for mean, _, _ in found))
+    else:
+        level = -loss.shape.low / (loss.shape.high - loss.shape.low)
+        y, shares = (np.concatenate([some[i] for some in found]) for i in (1, 2))
+        order = np.argsort(y)
+        reached = np.cumsum(shares[order])
+        constant = float(y[order[np.searchsorted(reached, level * reached[-1])]])
+    null = cluster.total("data", tasks.losses_of_constants, loss, [constant])
+    return constant, float(null[0])
+
+
+# -- labels ----------------------------------------------------------------------------------------
+
+
+def labels(data: ClusterData) -> npt.NDArray[Any]:
+    """Return all labels of rows that have weight."""
+    return np.unique(np.concatenate(data.cluster.each("labels", _labels_of)))
+
+
+def _labels_of(block: Block) -> npt.NDArray[Any]:
+    y = block.y if block.weights is None else block.y[block.weights > 0.0]
+    return np.unique(y)
+
+
+def class_counts(data: ClusterData, classes: npt.NDArray[Any]) -> Vector:
+    """Return the weight of each class's rows."""
+    counts: Vector = data.cluster.total("labels", _counts_of, classes)
+    return counts
+
+
+def _counts_of(block: Block, classes: npt.NDArray[Any]) -> Vector:
+    places = np.searchsorted(classes, block.y)
+    counts = np.bincount(np.minimum(places, classes.size - 1), block.weights, classes.size)
+    return counts.astype(np.float64)
+
+
+def against_rest(classes: npt.NDArray[Any], positive: int) -> Callable[[Any], Vector]:
+    """Return what turns labels into +1 for a class and -1 for all others."""
+    return partial(_against_rest, label=classes[positive])
+
+
+def _against_rest(y: npt.NDArray[Any], label: Any) -> Vector:
+    return np.where(y == label, 1.0, -1.0)
+
+
+def class_factors(classes: npt.NDArray[Any], factors: Vector) -> Callable[[Any], Vector]:
+    """Return what gives each row the weight of its class."""
+    return partial(_factors_of, classes=classes, factors=factors)
+
+
+def _factors_of(y: npt.NDArray[Any], classes: npt.NDArray[Any], factors: Vector) -> Vector:
+    # Rows without weight may have labels that are no classes.
+    return factors[np.minimum(np.searchsorted(classes, y), classes.size - 1)]

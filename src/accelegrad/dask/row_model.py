@@ -1,0 +1,607 @@
+"""A sum over rows that are on the workers of a Dask cluster."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from copy import copy
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from accelegrad import kernels
+from accelegrad.dask import part as tasks
+from accelegrad.dask.blocks import ClusterData, RowSettings, pieces_of
+from accelegrad.dask.cluster import Cluster, connected
+from accelegrad.dask.part import PointSums, Where
+from accelegrad.errors import Vector
+from accelegrad.problems.gram import Matrix, Storage
+from accelegrad.problems.linear_model import LinearModel, ModelPoint
+from accelegrad.problems.losses import Loss, make_loss
+from accelegrad.problems.model_input import checked_intercept, checked_l2, row_shares
+from accelegrad.problems.rounding import DataRounding
+from accelegrad.problems.row_blocks import RowNumbers
+from accelegrad.problems.row_curvature import MOST_SAMPLED
+from accelegrad.problems.sampled_rows import LocalRows, ModelRows, TakenRows
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+    from accelegrad.dask.dual import ClusterDual
+    from accelegrad.proofs.fenchel import Terms
+
+_names = itertools.count()
+
+
+def _new_name() -> str:
+    """Return a name for a point, which no other point of any process has."""
+    return f"{_PROCESS}-{next(_names)}"
+
+
+_PROCESS = uuid4().hex
+
+
+class ClusterMatrix:
+    """The rows on the workers as a matrix: what is asked for of it comes from there.
+
+    Parameters
+    ----------
+    cluster : Cluster
+        The parts.
+    ends : array of int
+        Where each part's rows end.
+    n_features : int
+        The number of columns.
+    storage : Storage
+        How the rows are stored.
+    dtype : dtype
+        The floating type of the rows.
+    """
+
+    ndim = 2
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        ends: npt.NDArray[np.int64],
+        n_features: int,
+        storage: Storage,
+        dtype: Any,
+    ) -> None:
+        self.cluster, self.ends = cluster, ends
+        self.shape = (int(ends[-1]), n_features)
+        self.storage, self.dtype = storage, dtype
+
+    @property
+    def nnz(self) -> int:
+        """The number of stored entries."""
+        return self.storage.entries
+
+    @property
+    def starts(self) -> npt.NDArray[np.int64]:
+        """Where each part's rows begin."""
+        return np.concatenate([[0], self.ends[:-1]])
+
+    def slices(self) -> list[slice]:
+        """Return the rows of each part."""
+        return [slice(int(a), int(b)) for a, b in zip(self.starts, self.ends, strict=True)]
+
+    def split(self, rows: RowNumbers) -> tuple[list[RowNumbers], RowNumbers]:
+        """Return the rows of each part, by their numbers in it, and where each stands in `rows`."""
+        order = np.argsort(rows, kind="stable")
+        ordered = np.asarray(rows)[order]
+        cuts = np.searchsorted(ordered, self.ends)
+        pieces = np.split(ordered, cuts[:-1])
+        return [piece - a for piece, a in zip(pieces, self.starts, strict=True)], order
+
+    def taken(
+        self, rows: RowNumbers, loss: Loss, where: Where | None = None, w: Vector | None = None
+    ) -> TakenRows:
+        """Return some rows, in the order of their numbers given: one round trip."""
+        pieces, order = self.split(rows)
+        arguments = (where, w, loss)
+        found = self.cluster.each("sample", tasks.taken, *arguments, by_part=[pieces])
+        return self.joined(found, np.argsort(order, kind="stable"))
+
+    def joined(self, found: Sequence[TakenRows], order: Any = slice(None)) -> TakenRows:
+        """Return rows of all parts as one, in an order."""
+        Xs, ys, shares, known = zip(*found, strict=True)
+        X = self._stacked([X for X in Xs if X.shape[0]] or Xs[:1])[order]
+        at = None
+        if known[0] is not None:
+            margins, slopes = (np.concatenate(column)[order] for column in zip(*known, strict=True))
+            at = margins, slopes
+        return TakenRows(X, np.concatenate(ys)[order], np.concatenate(shares)[order], at)
+
+    def _stacked(self, Xs: Any) -> Any:
+        if self.storage.dense:
+            return np.vstack(Xs).astype(self.dtype, copy=False)
+        matrices = [sp.csr_matrix(X) for X in Xs]
+        return sp.vstack(matrices, format="csr").astype(self.dtype, copy=False)
+
+    def __getitem__(self, rows: RowNumbers) -> Any:
+        """Return some rows, in the order of their numbers given, as a matrix in memory."""
+        return self.taken(np.asarray(rows), make_loss("squared")).X
+
+    def chunks(self) -> Iterator[tuple[slice, Any]]:
+        """Yield the rows of each part, which are brought here one part after the other."""
+        for rows, future in zip(self.slices(), self.cluster.parts, strict=True):
+            yield rows, self.cluster.client.submit(_rows_of, future, pure=False).result()
+
+    def forward(self, w: Matrix) -> Matrix:
+        """Return X w in float64."""
+        return np.concatenate(self.cluster.each("product", tasks.product, w))
+
+    def backward(self, theta: Matrix) -> Matrix:
+        """Return X' theta in float64."""
+        pieces = [theta[rows] for rows in self.slices()]
+        product: Matrix = self.cluster.total(
+            "transposed-product", tasks.transposed_product, by_part=[pieces]
+        )
+        return product
+
+    def largest_entries(self, columns: Any) -> Vector:
+        """Return the largest absolute value of some columns."""
+        found = self.cluster.each("columns", tasks.largest_entries_of, columns)
+        return np.asarray(np.max(found, axis=0))
+
+    def fingerprint(self) -> str:
+        """Return a text that differs for different contents or blocks."""
+        found = self.cluster.each("fingerprint", tasks.fingerprint)
+        return hashlib.blake2b("".join(found).encode()).hexdigest()
+
+
+def _rows_of(part: tasks.Part) -> Any:
+    return part.rows.X
+
+
+class ClusterPoint(ModelPoint):
+    """What a sum on a cluster knows at a point: sums; margins and slopes stay with the rows.
+
+    Parameters
+    ----------
+    model : RowModel
+        The sum.
+    w : Vector
+        The point.
+    where : Where, optional
+        What the parts know it by; by default it is new to them.
+    """
+
+    __slots__ = ("_sums", "where")
+    model: RowModel
+
+    def __init__(self, model: RowModel, w: Vector, where: Where | None = None) -> None:
+        self.model, self.w = model, w
+        # The first sums of a new point take a pass over the rows, which gives the gradient too.
+        self._sums: PointSums | None = None
+        self.where = Where(_new_name()) if where is None else where
+        self._gradient = self._dual_value = self._mean_loss = None
+        if where is None:
+            self._evaluate(gradient=True)
+
+    def _evaluate(self, *, gradient: bool) -> PointSums:
+        name = "value-and-gradient" if gradient else "value"
+        cluster, loss = self.model.cluster, self.model.loss
+        sums: PointSums = cluster.total(name, tasks.sums_at, self.where, self.w, loss, gradient)
+        self._sums = sums
+        if self.where.between is not None:  # the parts know it now
+            self.where = Where(self.where.name)
+        if gradient:
+            self._gradient = self.model._with_penalty(sums.gradient, self.w)
+        return sums
+
+    @property
+    def sums(self) -> PointSums:
+        """The sums over all rows."""
+        return self._evaluate(gradient=False) if self._sums is None else self._sums
+
+    @property
+    def mean_loss(self) -> float:
+        """The weighted mean of the losses."""
+        if self._mean_loss is None:
+            self._mean_loss = self.sums.loss
+        return self._mean_loss
+
+    @property
+    def gradient(self) -> Vector:
+        """A (sub)gradient of P at w."""
+        if self._gradient is None:
+            self._evaluate(gradient=True)
+        assert self._gradient is not None
+        return self._gradient
+
+    @property
+    def squared_slopes(self) -> float:
+        """The mean square of the slopes."""
+        return self.sums.squared_slopes
+
+    @property
+    def curved_share(self) -> float:
+        """The share of the rows whose losses are curved here, all rows counting the same."""
+        return self.sums.curved / self.model.n_samples
+
+    @property
+    def margins(self) -> Vector:  # type: ignore[override]
+        """All margins, brought here: as long as the rows are many."""
+        model = self.model
+        found = model.cluster.each("margins", tasks.margins_at, self.where, self.w, model.loss)
+        return np.concatenate(found)
+
+    @property
+    def derivatives(self) -> Vector:
+        """All slopes, brought here: as long as the rows are many."""
+        return self.model.slopes(self.margins)
+
+    def beside(self, model: LinearModel) -> ClusterPoint:
+        """Return what a sum over the same rows by another loss knows at this point."""
+        assert isinstance(model, RowModel)
+        other = ClusterPoint(model, self.w, self.where)
+        if self._sums is not None and self.model.loss.smoothing and not model.loss.smoothing:
+            other._mean_loss = self._sums.plain_loss
+        return other
+
+
+class ClusterRows(ModelRows):
+    """Rows drawn by their curvature, wherever they are: the `SampledRows` of the contract.
+
+    Parameters
+    ----------
+    model : RowModel
+        The sum.
+    by : tasks.Curvature
+        By what they are drawn.
+    size : int
+        How many; what comes back are all rows with curvature where these are no more.
+    seed : object
+        What `numpy.random.default_rng` takes.
+    """
+
+    def __init__(self, model: RowModel, by: tasks.Curvature, size: int, seed: Any) -> None:
+        self._rows_of, self._by = model, by
+        found = model.cluster.each("curvature", tasks.curvature_sums, by)
+        sums, counts = np.array([pair[0] for pair in found]), [pair[1] for pair in found]
+        self.n_curved = int(sum(counts))
+        few = self.n_curved <= min(size, MOST_SAMPLED * model.n_samples)
+        self._all = few or size >= self.n_curved
+        self._size = self.n_curved if few else model.n_samples if self._all else size
+        self._total = float(sums.sum())
+        self._places: Sequence[Vector | None] = [None] * len(found)
+        if not self._all:
+            random = np.random.default_rng(seed).random(size)
+            self._places = _places_in_parts(sums, random)
+        self._found: tuple[RowNumbers, Vector] | None = None
+
+    @property
+    def count(self) -> int:
+        """How many rows there are, each as often as it was drawn."""
+        return self._size
+
+    @property
+    def _weight(self) -> float:
+        """What each row that was drawn weighs; 1 where all come with their weights."""
+        return 1.0 if self._all else self._total / self._size
+
+    def _look_up(self) -> tuple[RowNumbers, Vector]:
+        """Return the numbers of the rows and their weights: a round trip, once."""
+        if self._found is None:
+            found = self._rows_of.cluster.each(
+                "draw", tasks.drawn_numbers, self._by, by_part=[self._places]
+            )
+            numbers, weights = (np.concatenate(column) for column in zip(*found, strict=True))
+            self._found = numbers, self._weight * weights
+        return self._found
+
+    @property
+    def numbers(self) -> RowNumbers:  # type: ignore[override]
+        """The rows' numbers."""
+        return self._look_up()[0]
+
+    @property
+    def weights(self) -> Vector:  # type: ignore[override]
+        """With which each stands for the curvature of all."""
+        if not self._all:
+            return np.full(self._size, self._weight)
+        return self._look_up()[1]
+
+    def gram(self) -> Matrix:
+        """Return sum_k weights_k a_k a_k'."""
+        matrix: Matrix = self._rows_of.cluster.total(
+            "gram-matrix", tasks.gram_sum, self._by, by_part=[self._places]
+        )
+        return self._weight * matrix
+
+    def local(self, at: Any) -> LocalRows | None:
+        """Return the rows that have weight with what a point knows of them; None if none has."""
+        model, arguments = self._rows_of, (self._by, at.where, at.w, at.model.loss)
+        found = model.cluster.each("sample", tasks.drawn_rows, *arguments, by_part=[self._places])
+        numbers, weights, rows = zip(*found, strict=True)
+        chosen = np.concatenate(numbers)
+        if not chosen.size:
+            return None
+        X, y, shares, known = model.X.joined(rows)
+        assert known is not None
+        X, weight = X.astype(np.float64, copy=False), self._weight * np.concatenate(weights)
+        return LocalRows(chosen, X, model.fit_intercept, shares, y, *known, weight)
+
+
+def _places_in_parts(sums: Vector, random: Vector) -> list[Vector]:
+    """Return one place from each of equal pieces of a running sum, for each part those in it.
+
+    Places count from where the part begins. None is in a part whose sum is 0, since a place is in
+    the part that ends behind it.
+    """
+    ends, size = np.cumsum(sums), random.size
+    places = (np.arange(size) + random) * (ends[-1] / size)
+    owners = np.minimum(np.searchsorted(ends, places, side="right"), np.flatnonzero(sums)[-1])
+    starts = np.concatenate([[0.0], ends[:-1]])
+    return [places[owners == i] - starts[i] for i in range(sums.size)]
+
+
+class RowModel(LinearModel):
+    """A `LinearModel` of rows that are on the workers of a Dask cluster.
+
+    It is the same function as that of a `LinearModel` of all rows, and has the same samples, up to
+    rounding, however the rows are split and wherever they are: see `accelegrad.problems.row_sum`.
+    An evaluation is one round trip: w goes out, sums as long as w come back. Methods that go from
+    row to row ("accelegrad-vr", "dual-ascent", "proximal-newton") need rows in memory.
+
+    Parameters
+    ----------
+    X : dask.array, dask.dataframe, or list of delayed values or futures
+        The rows, in blocks; of arrays the blocks may be dense or CSR matrices. Without `y`, the
+        elements of a list are tuples ``(X, y)`` or ``(X, y, sample_weight)``.
+    y : dask.array, dask.dataframe column, array, or list
+        The targets, in the same blocks.
+    loss, l2, fit_intercept, quantile, epsilon, delta
+        As for `LinearModel`.
+    sample_weight : like y, optional
+        Nonnegative weights of the rows; only their ratios matter.
+    client : distributed.Client, optional
+        The cluster's client; by default the active one.
+    timeout : float, optional
+        After how many seconds without an answer a round trip fails, with an error that names the
+        workers it waits for; by default never.
+    most_blocks : int, optional
+        Up to how many blocks those given are put together, in order; by default 64, or 4 for each
+        thread of the cluster if these are more.
+
+    Examples
+    --------
+    >>> import dask.array as da, accelegrad as ag
+    >>> from accelegrad.dask import RowModel
+    >>> from dask.distributed import Client
+    >>> with Client(processes=False, dashboard_address=":0") as client:
+    ...     X = da.random.RandomState(0).standard_normal((1000, 3), chunks=(250, 3))
+    ...     y = da.where(X[:, 0] - X[:, 1] > 0.3, 1.0, -1.0)
+    ...     result = ag.minimize(RowModel(X, y, "logistic", l2=1e-3), rtol=1e-6, rng=0)
+    >>> bool(result.success)
+    True
+    """
+
+    X: ClusterMatrix
+
+    def __init__(
+        self,
+        X: Any,
+        y: Any = None,
+        loss: str = "logistic",
+        *,
+        l2: float = 0.0,
+        fit_intercept: bool = False,
+        sample_weight: Any = None,
+        quantile: float = 0.5,
+        epsilon: float = 0.1,
+        delta: float = 1.35,
+        client: Client | None = None,
+        timeout: float | None = None,
+        most_blocks: int | None = None,
+    ) -> None:
+        chosen = make_loss(loss, quantile=quantile, epsilon=epsilon, delta=delta)
+        l2, fit_intercept = checked_l2(l2), checked_intercept(fit_intercept)
+        pieces = pieces_of(X, y, sample_weight)
+        data = ClusterData(connected(client), pieces, most_blocks, timeout)
+        self._take_data(data, RowSettings(chosen, fit_intercept), l2)
+
+    @classmethod
+    def of_data(cls, data: ClusterData, settings: RowSettings, l2: float) -> RowModel:
+        """Return a model of blocks that are on the cluster already."""
+        model = object.__new__(cls)
+        model._take_data(data, settings, l2)
+        return model
+
+    def _take_data(self, data: ClusterData, settings: RowSettings, l2: float) -> None:
+        self.loss, self.fit_intercept, self.l2 = settings.loss, settings.fit_intercept, l2
+        self.cluster, self.weight = data.parts(settings)
+        self.n_samples, self.n_features, self.dtype = data.n_samples, data.n_features, data.dtype
+        self.n_parameters = self.n_features + self.fit_intercept
+        self.weighted = data.weighted or settings.weigh is not None
+        self._take(
+            ClusterMatrix(self.cluster, data.ends, data.n_features, data.storage, data.dtype)
+        )
+
+    def __repr__(self) -> str:
+        kind = "dense" if self.X.storage.dense else "CSR"
+        weighted = ", weighted" if self.weighted else ""
+        return (
+            f"RowModel({self.n_samples} x {self.n_features} {kind} {self.dtype}{weighted}, "
+            f"loss={self.loss!r}, l2={self.l2:g}, fit_intercept={self.fit_intercept})"
+        )
+
+    # -- what is as long as the rows are many, brought here where it is asked for ---------------
+
+    def _targets(self) -> tuple[Vector, Vector]:
+        if "targets" not in self._of_data_alone:
+            found = self.cluster.each("targets", tasks.targets_of)
+            pairs = tuple(np.concatenate(column) for column in zip(*found, strict=True))
+            self._of_data_alone["targets"] = pairs
+        targets: tuple[Vector, Vector] = self._of_data_alone["targets"]
+        return targets
+
+    @property
+    def y(self) -> Vector:  # type: ignore[override]
+        """The targets of all rows."""
+        return self._targets()[0]
+
+    @property
+    def shares(self) -> Vector:  # type: ignore[override]
+        """The shares of all rows."""
+        return self._targets()[1]
+
+    @property
+    def sample_weight(self) -> Vector | None:  # type: ignore[override]
+        """The shares of all rows where they are not the same."""
+        return self.shares if self.weighted else None
+
+    # -- the contract of a sum over rows ---------------------------------------------------------
+
+    @property
+    def in_memory(self) -> None:
+        """None: the rows are elsewhere."""
+        return None
+
+    @property
+    def storage(self) -> Storage:
+        """How the rows are stored."""
+        storage = self.X.storage
+        known = kernels.Readable(storage.entries, self.n_features, sparse=True)
+        by_pairs = not storage.dense and kernels.wanted_for_rows(known)
+        return storage if by_pairs else storage._replace(pairs_per_row=math.inf)
+
+    @property
+    def compiles_first(self) -> bool:
+        """Whether the next evaluation compiles a kernel; workers decide that for themselves."""
+        return False
+
+    @property
+    def _has_kernel(self) -> bool:
+        """Whether value and gradient come from one pass: always."""
+        return True
+
+    def with_loss(self, loss: Loss) -> RowModel:
+        """Return a model of the same rows by another loss."""
+        if loss.classification and not self.loss.classification:
+            return super().with_loss(loss)  # type: ignore[return-value]
+        other = copy(self)
+        other.loss, other._proved = loss, {}
+        return other
+
+    def at(self, w: npt.ArrayLike) -> ClusterPoint:
+        """Return what is known at w: one round trip."""
+        return ClusterPoint(self, self._parameters(w).copy())
+
+    def between(self, p: Any, q: Any, t: float) -> ClusterPoint:
+        """Return what is known at p + t (q - p): no pass over the rows before its gradient."""
+        where = Where(_new_name(), (p.where.name, q.where.name, t))
+        return ClusterPoint(self, p.w + t * (q.w - p.w), where)
+
+    def slope_between(self, p: Any, q: Any, t: float) -> float:
+        """Return the derivative of P(p + t (q - p)) by t: no pass over the rows."""
+        d = self.n_features
+        move = q.w[:d] - p.w[:d]
+        arguments = (p.where, p.w, q.where, q.w, t, self.loss)
+        slope = float(self.cluster.total("line-search", tasks.slope_between, *arguments))
+        return slope + self.l2 * float((p.w[:d] + t * move) @ move)
+
+    def sampled(self, count: int, seed: Any, by: Any = None, *, caution: float = 0.0) -> ModelRows:
+        """Return rows that stand for all, the same for any split."""
+        if by is None:
+            return ModelRows(self, np.random.default_rng(seed).integers(self.n_samples, size=count))
+        return ClusterRows(self, _curvature(by, caution), count, seed)
+
+    def gram(self, point: Any, rows: ModelRows) -> Matrix:
+        """Return the second derivatives of the mean loss from sampled rows."""
+        if isinstance(rows, ClusterRows):
+            return rows.gram()
+        numbers = rows.numbers
+        assert numbers is not None
+        pieces, _ = self.X.split(numbers)
+        arguments = (point.where, point.w, self.loss)
+        matrix: Matrix = self.cluster.total(
+            "gram-matrix", tasks.gram_of_rows, *arguments, by_part=[pieces]
+        )
+        return matrix * (self.n_samples / rows.count)
+
+    def gram_of_columns(self) -> Matrix:
+        """Return sum_i p_i a_i a_i', found at the first call."""
+        if "gram" not in self._of_data_alone:
+            self._of_data_alone["gram"] = self.cluster.total(
+                "gram-matrix", tasks.gram_sum, None, None
+            )
+        gram: Matrix = self._of_data_alone["gram"]
+        return gram
+
+    def column_squares(self) -> Vector:
+        """Return sum_i p_i x_ij^2 for the columns, found at the first call."""
+        if "squares" not in self._of_data_alone:
+            self._of_data_alone["squares"] = self.cluster.total("columns", tasks.squares)
+        squares: Vector = self._of_data_alone["squares"]
+        return squares
+
+    def batch_value_and_gradient(
+        self, w: npt.ArrayLike, rows: npt.ArrayLike
+    ) -> tuple[float, Vector]:
+        """Return estimates of P(w) and its gradient from some rows: one round trip."""
+        w, chosen = self._parameters(w), self._checked_rows(rows)
+        pieces, _ = self.X.split(chosen)
+        value, gradient = self.cluster.total(
+            "minibatch", tasks.batch_sums, w, self.loss, by_part=[pieces]
+        )
+        scale = self.n_samples / chosen.size
+        return scale * value + self._penalty(w), self._with_penalty(scale * gradient, w)
+
+    # -- values and gradients --------------------------------------------------------------------
+
+    def _value_and_gradient(self, w: Vector) -> tuple[float, Vector]:
+        at = ClusterPoint(self, w)
+        return at.value, at.gradient
+
+    def of_rows(self, rows: RowNumbers, l2: float) -> LinearModel:
+        """Return a model of some rows, brought here in one round trip."""
+        found = self.X.taken(np.asarray(rows), self.loss)
+        weights = found.shares if self.weighted else None
+        shares = row_shares(weights, rows.size)
+        return self._of_data(found.X, found.y, weights, shares, l2)
+
+    def taken(self, rows: RowNumbers, at: ModelPoint | None = None) -> TakenRows:
+        """Return some rows, and what a point knows of them: one round trip."""
+        if at is None:
+            return self.X.taken(rows, self.loss)
+        assert isinstance(at, ClusterPoint)
+        return self.X.taken(rows, at.model.loss, at.where, at.w)
+
+    def over_chunks(self, function: Callable[[Any, Vector], Any]) -> list[Any]:
+        """Return what a function says of the rows and shares of each part, computed there."""
+        return self.cluster.each("columns", tasks.on_rows, function)
+
+    def combination(self, theta: Vector) -> Vector:
+        """Return sum_i p_i theta_i a_i; slopes go out, which are as long as the rows are many."""
+        weighted = self.shares * theta
+        found = self.X.backward(weighted)
+        return np.append(found, weighted.sum()) if self.fit_intercept else found
+
+    @property
+    def rounding(self) -> DataRounding:
+        """Bounds on the rounding of products with the data, found at the first call."""
+        shared = self._of_data_alone
+        if "rounding" not in shared:
+            shared["rounding"] = DataRounding(
+                self.X, np.zeros(0), intercept=self.fit_intercept, squares=self.column_squares()
+            )
+        rounding: DataRounding = shared["rounding"]
+        return rounding
+
+    def dual_with(self, terms: Terms | None = None) -> ClusterDual:
+        """Return lower bounds of the minimum, with other terms than the l2 term where given."""
+        from accelegrad.dask.dual import ClusterDual
+
+        return ClusterDual(self, terms, self._proved if terms is None else None)
+
+
+def _curvature(by: Any, caution: float) -> tasks.Curvature:
+    return tasks.Curvature(by.where, by.w, by.model.loss, caution)

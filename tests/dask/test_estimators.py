@@ -1,0 +1,173 @@
+"""The estimators of collections against those of rows in memory."""
+
+import dask.array as da
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from dask import delayed
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
+
+import accelegrad as ag
+from accelegrad import sklearn as local
+from accelegrad.dask import AcceleGradClassifier, AcceleGradRegressor, BlockError
+
+pytestmark = [pytest.mark.xdist_group("dask"), pytest.mark.usefixtures("dask_client")]
+
+N, D = 500, 6
+
+
+def plain_data(n_classes=2):
+    rng = np.random.default_rng(5)
+    X = rng.standard_normal((N, D)) * rng.uniform(0.5, 2, D)
+    scores = X @ rng.standard_normal((D, n_classes)) + 2 * rng.standard_normal((N, n_classes))
+    return X, np.array(["a", "b", "c", "d"])[scores.argmax(axis=1)]
+
+
+def numbers():
+    X, _ = plain_data()
+    rng = np.random.default_rng(6)
+    return X, X @ np.arange(D) + rng.standard_normal(N) + 10
+
+
+def spread(X, y, rows=180):
+    return da.from_array(X, chunks=(rows, -1)), da.from_array(y, chunks=rows)
+
+
+def agree(found, expected):
+    """Both prove their gaps on the same objective, so that each bounds the other."""
+    assert found.converged_
+    assert found.objective_ - found.gap_ <= expected.objective_ * (1 + 1e-9)
+    assert expected.objective_ - expected.gap_ <= found.objective_ * (1 + 1e-9)
+    assert found.coef_.shape == expected.coef_.shape
+    assert np.shape(found.intercept_) == np.shape(expected.intercept_)
+
+
+CLASSIFIERS = {
+    "log loss": dict(tol=1e-9),
+    "hinge": dict(loss="hinge", tol=1e-3),
+    "without an intercept": dict(fit_intercept=False, tol=1e-9),
+    "balanced": dict(class_weight="balanced", tol=1e-9),
+    "weights of classes": dict(class_weight={"a": 1, "b": 3}, tol=1e-9),
+    "l1": dict(penalty="l1", alpha=0.05, tol=1e-2),
+    "nonnegative": dict(feasible_set="nonnegative", tol=1e-3),
+    "a ball": dict(feasible_set=ag.L1Ball(0.5), tol=1e-3),
+    "minibatches": dict(batch_size=20, max_iter=50, tol=None),
+}
+
+
+@pytest.mark.parametrize("name", CLASSIFIERS)
+def test_classifiers_agree_with_local_ones(name):
+    X, y = plain_data()
+    options = dict(alpha=1e-2, random_state=0) | CLASSIFIERS[name]
+    found = AcceleGradClassifier(**options).fit(*spread(X, y))
+    expected = local.AcceleGradClassifier(**options).fit(X, y)
+    assert_array_equal(found.classes_, expected.classes_)
+    if options["tol"] is None:
+        assert_allclose(found.coef_, expected.coef_, rtol=1e-5)
+        return
+    agree(found, expected)
+    if options["tol"] <= 1e-9:  # the objective is strongly convex in the weights
+        assert_allclose(found.coef_, expected.coef_, atol=2 * np.sqrt(2e-9 / options["alpha"]))
+
+
+@pytest.mark.parametrize("loss", ["squared_error", "absolute_error", "huber", "quantile"])
+def test_regressors_agree_with_local_ones(loss):
+    X, y = numbers()
+    weights = np.random.default_rng(0).uniform(0, 3, N)
+    options = dict(loss=loss, alpha=1e-2, random_state=0)
+    rows, targets = spread(X, y)
+    found = AcceleGradRegressor(**options).fit(rows, targets, sample_weight=weights)
+    agree(found, local.AcceleGradRegressor(**options).fit(X, y, sample_weight=weights))
+    assert_allclose(found.predict(rows).compute(), found.to_local().predict(X), rtol=1e-12)
+
+
+def test_classes_one_against_the_rest():
+    X, y = plain_data(4)
+    options = dict(multi_class="ovr", alpha=1e-2, tol=1e-6)
+    found = AcceleGradClassifier(**options).fit(*spread(X, y))
+    agree(found, local.AcceleGradClassifier(**options).fit(X, y))
+
+
+def same(found, expected):
+    """Products of other blocks are rounded in another way."""
+    if expected.dtype == float:
+        assert_allclose(found, expected, rtol=1e-10, atol=1e-13)
+    else:
+        assert_array_equal(found, expected)
+
+
+def test_predictions_are_lazy_for_all_collections():
+    X, y = plain_data(4)
+    rows, targets = spread(X, y)
+    fitted = AcceleGradClassifier(multi_class="ovr", alpha=1e-2).fit(rows, targets)
+    plain = fitted.to_local()
+    assert type(plain) is local.AcceleGradClassifier
+    frame = dd.from_pandas(pd.DataFrame(X), npartitions=3)
+    sparse = rows.map_blocks(sp.csr_matrix)
+    for method in ("predict", "predict_proba", "predict_log_proba", "decision_function"):
+        expected = getattr(plain, method)(X)
+        lazy = getattr(fitted, method)(rows)
+        assert isinstance(lazy, da.Array)
+        assert lazy.shape == expected.shape
+        assert lazy.dtype == expected.dtype
+        for found in (lazy, getattr(fitted, method)(frame), getattr(fitted, method)(sparse)):
+            same(np.asarray(found.compute()), expected)
+        same(getattr(fitted, method)(X), expected)
+        parts = getattr(fitted, method)([delayed(X[:9]), delayed(X[9:])])
+        same(np.concatenate([part.compute() for part in parts]), expected)
+    hinge = AcceleGradClassifier("hinge")
+    assert not hasattr(hinge, "predict_proba")
+
+
+def test_names_of_columns_are_kept():
+    X, y = numbers()
+    frame = dd.from_pandas(pd.DataFrame(X, columns=list("uvwxyz")).assign(t=y), npartitions=3)
+    fitted = AcceleGradRegressor().fit(frame[list("uvwxyz")], frame["t"])
+    assert_array_equal(fitted.feature_names_in_, list("uvwxyz"))
+    assert fitted.n_features_in_ == D
+    assert fitted.n_samples_seen_ == N
+
+
+def test_estimators_can_be_cloned_and_warm_started():
+    X, y = plain_data()
+    rows, targets = spread(X, y)
+    first = AcceleGradClassifier(alpha=1e-2, warm_start=True, timeout=300.0).fit(rows, targets)
+    again = clone(first)
+    assert again.get_params() == first.get_params()
+    iterations = first.n_iter_
+    assert first.fit(rows, targets).n_iter_ < iterations
+
+
+def test_partial_fit_goes_on_block_by_block():
+    X, y = plain_data()
+    rows, targets = spread(X, y, 100)
+    found = AcceleGradClassifier(alpha=1e-2, random_state=0)
+    found.partial_fit(rows[:300], targets[:300], classes=["a", "b"])
+    found.partial_fit(rows[300:], targets[300:])
+    expected = local.AcceleGradClassifier(alpha=1e-2, random_state=0)
+    for first in range(0, N, 100):
+        part = slice(first, first + 100)
+        expected.partial_fit(X[part], y[part], classes=["a", "b"])
+    assert_allclose(found.coef_, expected.coef_, rtol=1e-10)
+    assert found.n_samples_seen_ == N
+    X, y = numbers()
+    learnt = AcceleGradRegressor(random_state=0).partial_fit(*spread(X, y, 100))
+    assert learnt.n_samples_seen_ == N
+
+
+def test_wrong_data_and_parameters_are_refused():
+    X, y = plain_data()
+    rows, targets = spread(X, y)
+    with pytest.raises(ValueError, match="at least 2 classes"):
+        AcceleGradClassifier().fit(rows, da.full(N, "a", chunks=180))
+    with pytest.raises(ValueError, match="early_stopping"):
+        AcceleGradClassifier(early_stopping=True).fit(rows, targets)
+    with pytest.raises(ValueError, match="loss"):
+        AcceleGradClassifier("cubic").fit(rows, targets)
+    with pytest.raises(BlockError, match="block 1"):
+        AcceleGradRegressor().fit([delayed((X, np.ones(N))), delayed((X[:, :2], np.ones(N)))])
+    with pytest.raises(BlockError, match="block 0: y must be finite"):
+        AcceleGradRegressor().fit([delayed((X, np.full(N, np.nan)))])
