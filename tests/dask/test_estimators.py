@@ -91,6 +91,23 @@ def test_classes_one_against_the_rest():
     agree(found, local.AcceleGradClassifier(**options).fit(X, y))
 
 
+MULTINOMIAL = {
+    "l2": dict(tol=1e-6),
+    "without an intercept": dict(fit_intercept=False, tol=1e-6),
+    "balanced": dict(class_weight="balanced"),
+    "nonnegative": dict(feasible_set="nonnegative", tol=1e-2),
+    "l1": dict(penalty="l1", tol=1e-2),
+}
+
+
+@pytest.mark.parametrize("name", MULTINOMIAL)
+def test_multinomial_problems_agree_with_local_ones(name):
+    X, y = plain_data(4)
+    options = dict(alpha=1e-2) | MULTINOMIAL[name]
+    found = AcceleGradClassifier(**options).fit(*spread(X, y))
+    agree(found, local.AcceleGradClassifier(**options).fit(X, y))
+
+
 def same(found, expected):
     """Products of other blocks are rounded in another way."""
     if expected.dtype == float:

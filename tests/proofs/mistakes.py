@@ -24,6 +24,7 @@ HERE = Path(__file__).resolve().parent
 if __name__ == "__main__":
     sys.path[:] = [str(HERE.parent), *(path for path in sys.path if path != str(HERE))]
 
+from accelegrad.problems.multinomial import softmax  # noqa: E402
 from proofs import checks, parts  # noqa: E402
 from proofs.fuzz import guarded  # noqa: E402
 
@@ -145,6 +146,11 @@ def slack_dropped(original: Original) -> Original:
 def clipped_only(original: Original) -> Original:
     """Slopes are brought into the domain one by one, which unbalances them."""
     return lambda self, theta: (np.clip(self.space.project(theta), self.low, self.high), 1.0)
+
+
+def softmax_alone(original: Original) -> Original:
+    """Distributions are those of the margins, whatever the classes' shares of the rows are."""
+    return lambda self, margins: softmax(margins)[0]
 
 
 def least_raised(original: Original) -> Original:
@@ -307,7 +313,8 @@ def _models() -> Iterator[Mistake]:
     many = "proofs.multinomial_dual:MultinomialDual"
     yield Mistake(f"{many}.at", raised(1e-3), "0.1 % too high")
     freed = Mistake(f"{many}._imbalance_cost", always(0.0))
-    yield Mistake(f"{many}._balanced", same(2), "left unbalanced, for nothing", (freed,))
+    balanced = "proofs.multinomial_dual:Balance.of"
+    yield Mistake(balanced, softmax_alone, "left unbalanced, for nothing", (freed,))
 
 
 def _engines() -> Iterator[Mistake]:

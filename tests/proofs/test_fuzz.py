@@ -109,7 +109,7 @@ SOON_FOUND = {
     ":Ball.linear_minimum 0.1 %": "parts",
     "FeasibleSet.linear_minimum_in_ball": "parts",
     "Penalty.affine_minorant": "parts",
-    "MultinomialDual._balanced": "parts",
+    "Balance.of": "parts",
     "Terms._separable_least 0.1 %": "parts",
 }
 

@@ -17,6 +17,7 @@ from accelegrad.dask.problems import (
     against_rest,
     class_counts,
     class_factors,
+    classes_problem,
     labels,
     problem_on,
     row_settings,
@@ -196,6 +197,8 @@ class AcceleGradClassifier(OnCluster, classifier.AcceleGradClassifier):  # type:
         if self.class_weight is not None:
             factors = self._class_factors(class_counts(data, self.classes_))
             weigh = class_factors(self.classes_, factors)
+        if self._is_joint():
+            return [classes_problem(objective, data, self.classes_, weigh)]
         return [
             problem_on(
                 objective, data, row_settings(objective, against_rest(self.classes_, k), weigh)

@@ -27,12 +27,15 @@ from accelegrad.norms import norm
 from accelegrad.problems.gram import Matrix
 from accelegrad.problems.linear_model import LinearModel, ModelPoint
 from accelegrad.problems.losses import Loss
+from accelegrad.problems.multinomial import ClassesPoint, MultinomialModel, softmax
 from accelegrad.problems.rounding import largest_entries
 from accelegrad.problems.row_blocks import RowNumbers
 from accelegrad.problems.row_curvature import curved_rows
 from accelegrad.problems.sampled_rows import TakenRows, once
 from accelegrad.problems.squares import column_squares
 from accelegrad.proofs.fenchel import DataSums, SlopeSums
+from accelegrad.proofs.multinomial_dual import Balance, DistributionSums
+from accelegrad.rows.classes import ClassesLine
 
 #: How many points' margins and slopes a part keeps: two of a step, the best one, and these of a
 #: smoothed loss.
@@ -68,6 +71,7 @@ class Part:
         self.rows, self.first = rows, first
         self._models = {rows.loss: rows}
         self._points: OrderedDict[tuple[str, Loss], ModelPoint] = OrderedDict()
+        self._classes: PartClasses | None = None
         self._lock = threading.Lock()  # a worker may have several threads
 
     def __reduce__(self) -> Any:
@@ -118,6 +122,51 @@ class Part:
         p, q, t = where.between
         start, end = self._margins(Where(p)), self._margins(Where(q))
         return None if start is None or end is None else start + t * (end - start)
+
+    def classes(self, n_classes: int) -> PartClasses:
+        """Return these rows as a multinomial model, whose classes are their targets."""
+        with self._lock:
+            if self._classes is None or self._classes.n_classes != n_classes:
+                self._classes = PartClasses(self.rows, n_classes)
+            return self._classes
+
+
+class PartClasses(MultinomialModel):
+    """Rows of a part as a multinomial model without an l2 term, and what is known at points."""
+
+    def __init__(self, rows: LinearModel, n_classes: int) -> None:
+        self.rows, self.n_classes, self.l2 = rows, n_classes, 0.0
+        self.classes = rows.y.astype(np.intp)
+        self.n_samples, self.n_features = rows.n_samples, rows.n_features
+        self.n_weights = n_classes * self.n_features
+        self.n_parameters = self.n_weights + n_classes * rows.fit_intercept
+        self._points: OrderedDict[str, ClassesPoint] = OrderedDict()
+        self._changes: OrderedDict[str, Matrix] = OrderedDict()
+
+    def shares_of(self, rows: Any) -> Vector:
+        """Return what each of these rows counts among all."""
+        shares = self.rows.shares
+        return shares if rows is None else shares[rows] * (self.n_samples / rows.size)
+
+    def known(self, where: Where, x: Vector) -> ClassesPoint:
+        """Return what is known at a point: a pass over the rows at most."""
+        found: ClassesPoint = _kept(self._points, where.name, lambda: self.at(x))
+        return found
+
+    def change(self, where: Where, direction: Vector) -> Matrix:
+        """Return how the margins change along a direction: a pass over the rows at most."""
+        found: Matrix = _kept(self._changes, where.name, lambda: self.margins(None, direction))
+        return found
+
+
+def _kept(kept: OrderedDict[str, Any], name: str, compute: Callable[[], Any]) -> Any:
+    """Return what is kept under a name, or compute it and keep it in the place of the oldest."""
+    found = kept.get(name)
+    if found is None:
+        found = kept[name] = compute()
+        while len(kept) > 2:
+            kept.popitem(last=False)
+    return found
 
 
 def _made(X: Any, y: Vector, shares: Vector, loss: Loss, fit_intercept: bool, first: int) -> Part:
@@ -331,6 +380,71 @@ def side_sums(part: Part, slopes: Slopes, w: Vector, loss: Loss) -> tuple[SlopeS
     model, theta = part.model(loss), slopes.of(part, w)
     sides = (np.maximum(theta, 0.0), np.minimum(theta, 0.0))
     return tuple(SlopeSums.of(model, side) for side in sides)
+
+
+# -- tasks: several classes ----------------------------------------------------------------------
+
+
+def classes_sums(part: Part, n_classes: int, where: Where, x: Vector) -> tuple[float, Vector]:
+    """Return the mean loss and its gradient."""
+    at = part.classes(n_classes).known(where, x)
+    return at.value, at.gradient
+
+
+def classes_means(part: Part, n_classes: int, where: Where, x: Vector) -> tuple[Vector, Matrix]:
+    """Return the rows' curvature for each class, and the sum of the rows by it."""
+    model = part.classes(n_classes)
+    s = model.known(where, x).distributions
+    weights = s * (1.0 - s) * model.rows.shares[:, None]
+    return weights.sum(axis=0), model.rows.products.backward(weights).T
+
+
+def classes_product(
+    part: Part, n_classes: int, where: Where, x: Vector, direction: Vector
+) -> Vector:
+    """Return the second derivatives times a direction."""
+    model = part.classes(n_classes)
+    s = model.known(where, x).distributions
+    slopes = model.margins(None, direction)
+    slopes *= s
+    slopes -= s * slopes.sum(axis=1)[:, None]
+    slopes *= model.rows.shares[:, None]
+    return model.combined(None, slopes, np.zeros((model.n_classes, model.n_features)))
+
+
+def classes_slope(
+    part: Part, n_classes: int, where: Where, x: Vector, line: Where, direction: Vector, t: float
+) -> tuple[float, float]:
+    """Return the first and the second derivative of the mean loss along a direction, at t."""
+    model = part.classes(n_classes)
+    at, change = model.known(where, x), model.change(line, direction)
+    own = change[np.arange(model.n_samples), model.classes]
+    fall = float(model.rows.shares @ own)
+    return ClassesLine(at.margins, change, model.rows.shares, -fall, 0.0).derivatives(t)
+
+
+def classes_shifted(
+    part: Part, n_classes: int, where: Where, x: Vector, shift: Vector
+) -> tuple[Vector, Matrix]:
+    """Return the mean distribution with margins shifted, and the mean of its products."""
+    model = part.classes(n_classes)
+    s, _ = softmax(model.known(where, x).margins + shift)
+    shares = model.rows.shares
+    return shares @ s, s.T @ (shares[:, None] * s)
+
+
+def classes_distributions(
+    part: Part, n_classes: int, where: Where, x: Vector, balance: Balance
+) -> DistributionSums:
+    """Return the sums of balanced distributions, which give a bound."""
+    model = part.classes(n_classes)
+    return DistributionSums.of(model, balance.of(model.known(where, x).margins))
+
+
+def classes_shares(part: Part, n_classes: int) -> Vector:
+    """Return the share of each class's rows."""
+    model = part.classes(n_classes)
+    return np.bincount(model.classes, model.rows.shares, n_classes).astype(np.float64)
 
 
 # -- tasks: what is asked for of rows ------------------------------------------------------------

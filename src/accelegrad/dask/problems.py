@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import entr
 
 from accelegrad.dask import part as tasks
 from accelegrad.dask.blocks import Block, ClusterData, RowSettings
+from accelegrad.dask.classes import ClusterClasses, ClusterClassesDual, ClusterCurvedClasses
 from accelegrad.dask.row_model import RowModel
 from accelegrad.errors import Vector
 from accelegrad.problems.losses import make_loss
@@ -45,6 +47,16 @@ class ClusterProblem(Problem):
         """Return the mean loss: one round trip."""
         return float(self.model.at(x).mean_loss)  # type: ignore[union-attr]
 
+    def classes_dual(self) -> ClusterClassesDual:
+        """Return the bounds of a multinomial problem."""
+        assert isinstance(self.model, ClusterClasses)
+        return ClusterClassesDual(self.model)
+
+    def curved_classes(self) -> Any:
+        """Return a multinomial problem with its second derivatives."""
+        assert isinstance(self.model, ClusterClasses)
+        return ClusterCurvedClasses(self.model)
+
 
 def problem_on(objective: Objective, data: ClusterData, settings: RowSettings) -> ClusterProblem:
     """Return the problem of one set of coefficients."""
@@ -54,6 +66,25 @@ def problem_on(objective: Objective, data: ClusterData, settings: RowSettings) -
         objective.feasible_set, model.n_features, 1, int(objective.fit_intercept)
     )
     return ClusterProblem(model, objective.l1, chosen, null, constant)
+
+
+def classes_problem(
+    objective: Objective,
+    data: ClusterData,
+    classes: npt.NDArray[Any],
+    weigh: Callable[[Any], Vector] | None,
+) -> ClusterProblem:
+    """Return the multinomial problem, with a row of coefficients for each class."""
+    # The loss of the rows is not used; that of numbers takes the classes' places as they are.
+    places = partial(np.searchsorted, classes)
+    settings = RowSettings(make_loss("squared"), objective.fit_intercept, places, weigh)
+    model = ClusterClasses(RowModel.of_data(data, settings, objective.l2), classes.size)
+    free = model.n_parameters - model.n_weights
+    chosen = parameter_set(objective.feasible_set, model.n_features, classes.size, free)
+    null = float(np.log(classes.size))
+    if objective.fit_intercept:
+        null = float(entr(model.class_shares).sum())
+    return ClusterProblem(model, objective.l1, chosen, null)
 
 
 def row_settings(

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 _names = itertools.count()
 
 
-def _new_name() -> str:
+def new_name() -> str:
     """Return a name for a point, which no other point of any process has."""
     return f"{_PROCESS}-{next(_names)}"
 
@@ -180,7 +180,7 @@ class ClusterPoint(ModelPoint):
         self.model, self.w = model, w
         # The first sums of a new point take a pass over the rows, which gives the gradient too.
         self._sums: PointSums | None = None
-        self.where = Where(_new_name()) if where is None else where
+        self.where = Where(new_name()) if where is None else where
         self._gradient = self._dual_value = self._mean_loss = None
         if where is None:
             self._evaluate(gradient=True)
@@ -497,7 +497,7 @@ class RowModel(LinearModel):
 
     def between(self, p: Any, q: Any, t: float) -> ClusterPoint:
         """Return what is known at p + t (q - p): no pass over the rows before its gradient."""
-        where = Where(_new_name(), (p.where.name, q.where.name, t))
+        where = Where(new_name(), (p.where.name, q.where.name, t))
         return ClusterPoint(self, p.w + t * (q.w - p.w), where)
 
     def slope_between(self, p: Any, q: Any, t: float) -> float:

@@ -14,6 +14,10 @@ by mixing the same distribution into all rows.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from scipy.special import xlogy
@@ -29,6 +33,101 @@ _BALANCING_ROUNDS = 8
 _BALANCED, _LONGEST_SHIFT = 1e-14, 10.0
 
 
+@dataclass(frozen=True, slots=True)
+class DistributionSums:
+    """Sums over rows of what their distributions over the classes give; they can be added."""
+
+    entropy: float  # of the rows' entropies, by their shares
+    slopes: Vector  # of s_i - e_c(i), by their shares
+    sizes: Vector  # of the absolute values of these
+    combination: Vector  # of (s_i - e_c(i)) a_i', by their shares, without intercepts
+    parts: int = 1  # how many sums have been added
+
+    @classmethod
+    def of(cls, model: MultinomialModel, s: Matrix) -> DistributionSums:
+        """Return the sums over all rows of a model."""
+        shares, rows = model.shares_of(None), np.arange(model.n_samples)
+        entropy = float(np.sum(shares * -xlogy(s, s).sum(axis=1)))
+        s = s.copy()
+        s[rows, model.classes] -= 1.0
+        slopes = s * shares[:, None]
+        residual = model.combined(None, slopes, np.zeros((model.n_classes, model.n_features)))
+        sums = np.array([np.sum(column) for column in slopes.T.copy()])
+        return cls(entropy, sums, np.abs(slopes).sum(axis=0), residual[: model.n_weights])
+
+    def __add__(self, other: DistributionSums) -> DistributionSums:
+        """Return the sums over the rows of both."""
+        return DistributionSums(
+            self.entropy + other.entropy,
+            self.slopes + other.slopes,
+            self.sizes + other.sizes,
+            self.combination + other.combination,
+            self.parts + other.parts,
+        )
+
+    @property
+    def _added(self) -> float:
+        """How far the sums of parts can be off, relative to the sums of their sizes."""
+        return growth(self.parts) if self.parts > 1 else 0.0
+
+    def entropy_error(self, n_samples: int) -> float:
+        """Return how far rounding can have taken the entropy."""
+        lost = pairwise_growth(n_samples) + self._added
+        return lost * (self.entropy + STEEPEST_LOGARITHM)
+
+    def imbalance(self, n_samples: int) -> Vector:
+        """Return the sizes of the classes' sums of slopes, with what rounding can have hidden."""
+        lost = pairwise_growth(n_samples) + self._added
+        return np.asarray(np.abs(self.slopes) + lost * self.sizes)
+
+
+class Balance(NamedTuple):
+    """What makes distributions whose mean is the classes' share of the rows.
+
+    The softmax of the margins with a shift for each class, mixed with one common distribution.
+    """
+
+    shift: Vector
+    excess: float  # the share of the common distribution
+    common: Vector
+
+    def of(self, margins: Matrix) -> Matrix:
+        """Return the distributions."""
+        s, _ = softmax(margins + self.shift)
+        return s if self.excess == 0.0 else (1.0 - self.excess) * s + self.excess * self.common
+
+
+class Shifted(Protocol):
+    """The distributions of all rows with a shift of the margins for each class."""
+
+    @property
+    def mean(self) -> Vector:
+        """Their mean, by the rows' shares."""
+
+    @property
+    def products(self) -> Matrix:
+        """The mean of the products s_ik s_il."""
+
+
+class ShiftedRows:
+    """The distributions of rows in memory."""
+
+    def __init__(self, shares: Vector, margins: Matrix, shift: Vector) -> None:
+        self._shares = shares
+        self._s, _ = softmax(margins + shift)
+
+    @property
+    def mean(self) -> Vector:
+        """Their mean, by the rows' shares."""
+        mean: Vector = self._shares @ self._s
+        return mean
+
+    @property
+    def products(self) -> Matrix:
+        """The mean of the products s_ik s_il."""
+        return np.asarray(self._s.T @ (self._shares[:, None] * self._s))
+
+
 class MultinomialDual:
     """Lower bounds of a multinomial model's minimum.
 
@@ -42,7 +141,6 @@ class MultinomialDual:
         if model.l2 == 0.0:
             raise ValueError("a dual gap needs l2 > 0, but l2 is 0.")
         self.model = model
-        self.shares = model.shares_of(None)
         # The classes' weights are as those of one long row.
         self._terms = Terms(model.n_weights, model.l2)
 
@@ -56,24 +154,30 @@ class MultinomialDual:
 
         It is lowered by what rounding can have added.
         """
-        model, shares, count = self.model, self.shares, self.model.n_samples
-        margins = model.margins(None, x)
-        s, _ = softmax(margins)
+        model, margins = self.model, self.model.margins(None, x)
         if model.rows.fit_intercept:
-            s = self._balanced(margins, s)
-        entropies = -xlogy(s, s).sum(axis=1)
-        error = pairwise_growth(count) * (float(shares @ entropies) + STEEPEST_LOGARITHM)
-        s[np.arange(count), model.classes] -= 1.0
-        slopes = s * shares[:, None]
-        error += self._imbalance_cost(slopes)
-        residual = model.combined(None, slopes, np.zeros((model.n_classes, model.n_features)))
+            shares = model.shares_of(None)
+            s = balance(partial(ShiftedRows, shares, margins), self.class_shares()).of(margins)
+        else:
+            s, _ = softmax(margins)
+        return self.bound(DistributionSums.of(model, s))
+
+    def class_shares(self) -> Vector:
+        """Return the share of each class's rows."""
+        model = self.model
+        shares = np.bincount(model.classes, model.shares_of(None), model.n_classes)
+        return np.asarray(shares, dtype=np.float64)
+
+    def bound(self, sums: DistributionSums) -> float:
+        """Return the lower bound by sums over all rows."""
+        model, count = self.model, self.model.n_samples
+        error = sums.entropy_error(count) + self._imbalance_cost(sums.imbalance(count))
         # Of a row, the slopes' norm is at most the root of 2.
         off = np.tile(model.rows.rounding.combination(math.sqrt(2.0)), model.n_classes)
-        height = float(np.sum(shares * entropies))
-        sums = SlopeSums(height, error, 0.0, 0.0, residual[: model.n_weights], off)
-        return self._terms.lower_bound(sums)
+        found = SlopeSums(sums.entropy, error, 0.0, 0.0, sums.combination, off)
+        return self._terms.lower_bound(found)
 
-    def _imbalance_cost(self, slopes: Matrix) -> float:
+    def _imbalance_cost(self, sums: Vector) -> float:
         """Return what rounding in the distributions can change of the bound, at a minimiser.
 
         A row's slopes have the sum 0 but for some units of rounding, which margins are multiplied
@@ -86,59 +190,59 @@ class MultinomialDual:
         margins = model.rows.rounding.size * farthest
         if not model.rows.fit_intercept:
             return growth(model.n_classes) * margins
-        wanted = np.bincount(model.classes, weights=self.shares, minlength=model.n_classes)
+        wanted = self.class_shares()
         least = float(wanted[wanted > 0.0].min())
         spread = 1.01 * (math.log(model.n_classes) / least + 2.0 * margins / math.sqrt(least))
-        sums = np.array([np.sum(column) for column in slopes.T.copy()])
-        sums = np.abs(sums) + pairwise_growth(model.n_samples) * np.abs(slopes).sum(axis=0)
         if (sums[wanted == 0.0] > 0.0).any():
             return math.inf
         return float(sums.sum()) * spread + growth(model.n_classes) * (margins + spread)
 
-    def _balanced(self, margins: Matrix, s: Matrix) -> Matrix:
-        """Return distributions near the softmax whose mean is the classes' share of the rows."""
-        model, shares = self.model, self.shares
-        wanted: Vector = np.zeros(model.n_classes)
-        np.add.at(wanted, model.classes, shares)
-        shift, off = np.zeros(model.n_classes), math.inf
-        best = s
-        for _ in range(_BALANCING_ROUNDS):
-            mean = shares @ s
-            before, off = off, float(np.abs(mean - wanted).max())
-            if off < before:
-                best = s
-            if off <= _BALANCED:
-                break
-            newton = off < before and bool((np.minimum(mean, wanted) > 0.0).all())
-            step = self._newton_step if newton else _scaling_step
-            shift = shift + step(s, mean, wanted)
-            s, _ = softmax(margins + shift)
-        else:
-            s = s if float(np.abs(shares @ s - wanted).max()) < off else best
-        mean = shares @ s
-        excess = np.where(mean > 0.0, (mean - wanted) / np.where(mean > 0.0, mean, 1.0), 0.0).max()
-        if not excess > 0.0:
-            return s
-        common = np.maximum(mean + (wanted - mean) / excess, 0.0)
-        mixed: Matrix = (1.0 - excess) * s + excess * common
-        return mixed
 
-    def _newton_step(self, s: Matrix, mean: Vector, wanted: Vector) -> Vector:
-        """Return the step towards balance by the derivatives of the classes' shares.
+def balance(shifted: Callable[[Vector], Shifted], wanted: Vector) -> Balance:
+    """Return what brings the mean of the rows' distributions to the classes' shares of the rows.
 
-        The last class stays, since the same shift of all classes changes nothing.
-        """
-        derivatives = np.diag(mean) - s.T @ (self.shares[:, None] * s)
-        step = np.zeros_like(mean)
-        try:
-            step[:-1] = np.linalg.solve(derivatives[:-1, :-1], (wanted - mean)[:-1])
-        except np.linalg.LinAlgError:
-            return _scaling_step(s, mean, wanted)
-        return step if np.abs(step).max() <= _LONGEST_SHIFT else _scaling_step(s, mean, wanted)
+    Parameters
+    ----------
+    shifted : callable
+        From shifts of the margins, one for each class, to the distributions with them.
+    wanted : Vector
+        The classes' shares.
+    """
+    shift, best, least, before = np.zeros(wanted.size), np.zeros(wanted.size), math.inf, math.inf
+    mean = wanted
+    for _ in range(_BALANCING_ROUNDS + 1):
+        found = shifted(shift)
+        off = float(np.abs(found.mean - wanted).max())
+        if off < least:
+            best, least, mean = shift, off, found.mean
+        if off <= _BALANCED:
+            break
+        newton = off < before and bool((np.minimum(found.mean, wanted) > 0.0).all())
+        step = _newton_step if newton else _scaling_step
+        shift, before = shift + step(found, wanted), off
+    excess = np.where(mean > 0.0, (mean - wanted) / np.where(mean > 0.0, mean, 1.0), 0.0).max()
+    if not excess > 0.0:
+        return Balance(best, 0.0, mean)
+    return Balance(best, float(excess), np.maximum(mean + (wanted - mean) / excess, 0.0))
 
 
-def _scaling_step(s: Matrix, mean: Vector, wanted: Vector) -> Vector:  # noqa: ARG001
+def _newton_step(found: Shifted, wanted: Vector) -> Vector:
+    """Return the step towards balance by the derivatives of the classes' shares.
+
+    The last class stays, since the same shift of all classes changes nothing.
+    """
+    derivatives = np.diag(found.mean) - found.products
+    step = np.zeros_like(wanted)
+    try:
+        step[:-1] = np.linalg.solve(derivatives[:-1, :-1], (wanted - found.mean)[:-1])
+    except np.linalg.LinAlgError:
+        return _scaling_step(found, wanted)
+    return step if np.abs(step).max() <= _LONGEST_SHIFT else _scaling_step(found, wanted)
+
+
+def _scaling_step(found: Shifted, wanted: Vector) -> Vector:
     """Return the step of iterative scaling, which is short where the classes are far apart."""
+    mean = found.mean
     with np.errstate(divide="ignore"):  # a class without rows goes to minus infinity
         step = np.log(wanted) - np.log(np.where(mean > 0.0, mean, 1.0))
     return np.where(mean > 0.0, step, 0.0)

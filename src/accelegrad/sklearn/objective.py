@@ -25,6 +25,8 @@ from accelegrad.problems.sets import (
     as_feasible_set,
 )
 from accelegrad.proofs.fenchel import Terms
+from accelegrad.proofs.multinomial_dual import MultinomialDual
+from accelegrad.rows.classes import CurvedClasses
 
 Change = ColumnScaling | ScaledClasses
 
@@ -184,6 +186,16 @@ class Problem:
         slope = self.model.l2 * x
         slope[self.n_weights :] = 0.0
         return slope
+
+    def classes_dual(self) -> MultinomialDual:
+        """Return the bounds of a multinomial problem."""
+        assert isinstance(self.model, MultinomialModel)
+        return MultinomialDual(self.model)
+
+    def curved_classes(self) -> CurvedClasses:
+        """Return a multinomial problem with its second derivatives."""
+        assert isinstance(self.model, MultinomialModel)
+        return CurvedClasses(self.model)
 
     def penalty(self) -> Penalty | None:
         """Return the l1 term of all parameters."""

@@ -26,10 +26,8 @@ from accelegrad.problems.linear_model import LinearModel
 from accelegrad.problems.multinomial import MultinomialModel, ScaledClasses
 from accelegrad.problems.penalties import L1
 from accelegrad.problems.scaling import column_scaling, scaled_penalty, scaled_set
-from accelegrad.proofs.multinomial_dual import MultinomialDual
 from accelegrad.rows import interior_point
 from accelegrad.rows.at_once import minimum_at_once
-from accelegrad.rows.classes import CurvedClasses
 from accelegrad.rows.truncated_newton import TruncatedNewton
 from accelegrad.run.result import Status, as_result
 from accelegrad.sklearn.objective import Problem
@@ -117,8 +115,8 @@ class ClassesFunction:
         assert isinstance(model, MultinomialModel)
         self.problem, self._model = problem, model
         provable = problem.is_free and model.l2 > 0.0
-        self._dual = MultinomialDual(model) if provable else None
-        self.curved = CurvedClasses(model) if provable and free_method else None
+        self._dual = problem.classes_dual() if provable else None
+        self.curved = problem.curved_classes() if provable and free_method else None
         self._change: ScaledClasses | None = None
         if free_method and self.curved is None and problem.can_be_scaled:
             self._change = ScaledClasses(column_scaling(model.rows), model.n_classes)
