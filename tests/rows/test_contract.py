@@ -187,7 +187,8 @@ def test_batch_gradients_are_means_over_uniform_rows(kind, data):
 @anywhere
 def test_minima_are_the_same_and_proved(kind, data, loss):
     case, other = (Case(k, loss, **DATA[data]) for k in (kind, "memory"))
-    found, expected = (ag.minimize(c.model, rtol=1e-6, rng=0) for c in (case, other))
+    rtol = 1e-6 if kind != "dask" else 1e-3  # a round trip takes longer than a pass over all rows
+    found, expected = (ag.minimize(c.model, rtol=rtol, rng=0) for c in (case, other))
     assert found.success
     assert found.fun - found.gap <= expected.fun
     assert expected.fun - expected.gap <= found.fun
