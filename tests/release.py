@@ -46,6 +46,7 @@ TRIED = {
         "import jax.numpy as jnp; from accelegrad.optax import accelegrad;"
         "o = accelegrad(); w = jnp.ones(3); o.update(2 * w, o.init(w), w)"
     ),
+    "dask": "import accelegrad.dask; accelegrad.dask.RowModel",
     "bench": "import accelegrad.lab.bench, cvxpy, skglm, statsmodels",
 }
 

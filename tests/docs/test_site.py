@@ -4,16 +4,18 @@ import importlib
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
 import accelegrad as ag
+import release
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 #: Modules that users import from, with the public names that are not in an `__all__`
-DOORS = ("accelegrad", "accelegrad.sklearn", "accelegrad.torch", "accelegrad.optax")
+DOORS = tuple(f"accelegrad{door}" for door in ("", ".sklearn", ".torch", ".optax", ".dask"))
 BESIDES = {
     "accelegrad.run.trace.Trace",  # of `result.trace`
     "accelegrad.sklearn.stream.fit_stream",
@@ -85,6 +87,12 @@ def test_wrong_links_are_found(tmp_path):
         "a.html loads https://example.org/x.png",
         "",
     ]
+
+
+def test_every_extra_is_tried_before_a_release():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    for_users = set(extras["optional-dependencies"]) - {"dev", "docs", "release", "test"}
+    assert set(release.TRIED) == {"", *for_users}
 
 
 def test_the_citation_has_the_version():
