@@ -10,7 +10,7 @@ import accelegrad as ag
 from accelegrad import kernels
 from accelegrad.problems.losses import LOSSES, make_loss
 from accelegrad.rows import DualAscent
-from accelegrad.rows.dual_ascent import Gap, epochs_to
+from accelegrad.rows.dual_ascent import Ascent, Gap, epochs_to
 from accelegrad.rows.dual_ascent_oracle import DualOracle, proximal_slopes
 from reference.dual_ascent import dual_ascent
 from toys import linear_problem
@@ -92,6 +92,27 @@ def test_an_epoch_with_an_intercept_is_its_transcription(loss):
     assert_allclose(ascent.slopes, theta, atol=2e-6)
     # b at the end of the epoch is the next centre, from which b begins the next epoch.
     assert_allclose(ascent.point[-1], -2.0 * theta.mean() / rho, atol=1e-4)
+
+
+@pytest.mark.parametrize("b", [-300.0, -30.0, -3.0, 0.0, 3.0, 30.0, 300.0])
+def test_logistic_slopes_of_the_kernel_solve_their_equation(b):
+    """Each row has a column of its own, so that only b and the size of q matter."""
+    sizes = np.geomspace(1e-4, 1e6, 60)
+    labels = np.where(np.arange(60) % 2, 1.0, -1.0)
+    model = ag.LinearModel(sp.diags_array(sizes).tocsr(), labels, "logistic", l2=1e-2)
+    # Slopes to start from, which shift all margins by b: z = b.
+    q = sizes**2 / (60 * model.l2)
+    start = Ascent(np.zeros(60), b / sizes, np.zeros((2, 60), dtype=np.uint8))
+    with kernels.use("always"):
+        slopes = DualOracle(model, np.random.default_rng(0)).ascend(start, 1).slopes
+    told = np.array(
+        [
+            proximal_slopes(model.loss, np.array([b]), *pair)[0]
+            for pair in zip(q, labels[:, None], strict=True)
+        ]
+    )
+    # The margin is exact to 1e-10 relative to 1 + |m|, and slopes to as much of it.
+    assert_allclose(slopes, told, rtol=1e-10 * 310)
 
 
 def test_rows_at_their_best_rest_longer_each_time():

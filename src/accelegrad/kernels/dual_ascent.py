@@ -30,31 +30,33 @@ class DualRows(NamedTuple):
     longest_rest: int  # in epochs
 
 
-TRIALS = 60  # Newton or bisection steps at most: enough to halve any bracket to the precision
-PRECISION = 1e-10  # relative error of the margin at which the search ends
+TRIALS = 60  # Newton's steps at most; from where they begin, ten are many
+#: The search ends after a step that is no longer, relative to the margin: Newton's error is at most
+#: half the square of the step.
+LAST_STEP = 1e-5
 
 
 @compiled
 def _logistic_slope(z: float, q: float, y: float) -> Any:
-    """Return the slope t with t = l'(z - q t): Newton's steps within a bracket."""
-    low, high = y * z, y * z + q  # of y m, where m = z - q t and -1 <= y t <= 0
-    m = min(max(0.0, low), high)
-    last = high - low
+    """Return the slope t with t = l'(z - q t), by Newton's steps for y m, where m = z - q t."""
+    # The root of m - c - q / (1 + e^m), which is concave above 0: from below, steps never pass it.
+    c = y * z
+    is_below = c < -0.5 * q  # then its mirror image is above
+    if is_below:
+        c = -(c + q)
+    m = max(c, 0.0)
+    if q > 1.0:
+        # e^m is q / (m - c) - 1, and m at most ln q or, where e^m is more than q, c + 1.
+        ratio = q / (max(math.log(q), c + 1.0) - c)
+        if ratio > 2.0:
+            m = max(m, math.log(ratio - 1.0))
     for _ in range(TRIALS):
-        size = -y * loss_slope(LOGISTIC_SHAPE, y * m, y)
-        rest, slope = m - y * z - q * size, 1.0 + q * size * (1.0 - size)
-        if rest > 0.0:
-            high = m
-        else:
-            low = m
-        step = -rest / slope
-        # Newton's steps may go back and forth between far ends: then the bracket is halved.
-        if not (low < m + step < high and 2.0 * abs(step) <= last):
-            step = 0.5 * (low + high) - m
-        last, m = abs(step), m + step
-        if last <= PRECISION * (1.0 + abs(m)):
+        size = -loss_slope(LOGISTIC_SHAPE, m, 1.0)
+        step = (c + q * size - m) / (1.0 + q * size * (1.0 - size))
+        m += step
+        if abs(step) <= LAST_STEP * (1.0 + m):
             break
-    return loss_slope(LOGISTIC_SHAPE, y * m, y)
+    return loss_slope(LOGISTIC_SHAPE, -y * m if is_below else y * m, y)
 
 
 @compiled

@@ -47,10 +47,10 @@ class Dual(Protocol):
         The second is 0 where none is wanted.
         """
 
-    def minorant(self, slopes: Array, at: Evaluated) -> Evaluated:
+    def minorant(self, slopes: Array, at: Evaluated, *, at_once: bool) -> Evaluated:
         """Return the affine function below the objective that the slopes stand for.
 
-        Its value and gradient at a point that was evaluated.
+        Its value and gradient at a point that was evaluated; `at_once`, or when it is asked for.
         """
 
 
@@ -128,13 +128,14 @@ class DualAscent(Rule):
         at: Any = oracle(ascent.point)
         iteration = state.iteration + epochs
         gap, due = state.gap, state.due - epochs
+        size, wanted = oracle.gap(ascent.slopes, at)
         if due == 0:  # else it is as if nobody had looked
-            size, wanted = oracle.gap(ascent.slopes, at)
             gap = Gap(iteration, size)
             due = epochs_to(wanted, state.gap, gap)
         slopes, point, rests = ascent
         moved = DualAscentState(iteration, point, slopes, rests, gap, due, 0.0)
-        return Step(moved, oracle.minorant(slopes, at), 0.0, epochs)
+        evaluation = oracle.minorant(slopes, at, at_once=size <= wanted)
+        return Step(moved, evaluation, 0.0, epochs)
 
     def output(self, state: DualAscentState) -> Array:
         """Return the last point."""

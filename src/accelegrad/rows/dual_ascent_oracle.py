@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -81,7 +82,7 @@ class DualOracle(RowOracle):
         """Return slopes and point after some epochs."""
         theta, w, rests = (part.copy() for part in ascent)
         compiled = kernels.wanted_for_rows(kernels.readable(self.model.X))
-        epoch = self._compiled_epoch if compiled else self._plain_epoch
+        epoch = self._compiled_epoch() if compiled else self._plain_epoch
         with np.errstate(**QUIET):
             for _ in range(epochs):
                 self.njev += 1
@@ -110,7 +111,8 @@ class DualOracle(RowOracle):
             if pull > 0.0:
                 w[-1] += pull * fall[0]
 
-    def _compiled_epoch(self, theta: Vector, w: Vector, rests: Any, order: Any) -> None:
+    def _compiled_epoch(self) -> Callable[[Vector, Vector, Any, Any], None]:
+        """Return what does the same, compiled."""
         from accelegrad.kernels import dual_ascent
         from accelegrad.kernels.arrays import read_only
 
@@ -119,12 +121,13 @@ class DualOracle(RowOracle):
             *(data.y, data.shares, read_only(self._squares), data.loss),
             *(self.model.l2, self._pull, LONGEST_REST),
         )
-        rest = (given, theta, w, rests, read_only(order))
-        if len(data.matrix) == 1:
-            dual_ascent.dense_ascent(data.matrix[0], *rest)
-        else:
-            entries, indices, indptr = data.matrix
-            dual_ascent.sparse_ascent(entries, indices, indptr, *rest)
+        dense = len(data.matrix) == 1
+        kernel: Any = dual_ascent.dense_ascent if dense else dual_ascent.sparse_ascent
+
+        def epoch(theta: Vector, w: Vector, rests: Any, order: Any) -> None:
+            kernel(*data.matrix, given, theta, w, rests, read_only(order))
+
+        return epoch
 
     def gap(self, slopes: Vector, at: Evaluation) -> tuple[float, float]:
         """Return an estimate of the gap, without a product with the data, and what is wanted.
@@ -138,14 +141,13 @@ class DualOracle(RowOracle):
         size = at.value - (height - 0.5 * model.l2 * float(weights @ weights))
         return size, self.goal(at.value)
 
-    def minorant(self, slopes: Vector, at: Evaluation) -> Evaluation:
+    def minorant(self, slopes: Vector, at: Evaluation, *, at_once: bool) -> Evaluation:
         """Return the evaluation with a lower bound of the minimum.
 
-        Only if the estimated gap may end the run, a product with the data proves it.
+        It costs a product with the data: at once only if the estimated gap may end the run.
         """
-        estimate, wanted = self.gap(slopes, at)
         balanced = self.model.dual.balanced(slopes)
-        if estimate <= wanted:
+        if at_once:
             at.dual_value = self.model.dual.bound(balanced)
         else:
             at.late_bound = LateBound(self.model, slopes=balanced)

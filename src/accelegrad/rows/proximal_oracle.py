@@ -51,8 +51,8 @@ NEGLIGIBLE_PART = 0.02
 PROMISING = 10.0
 
 
-class PenalisedOracle(RowOracle):
-    """A smooth sum over rows with an l1 term, within a box; rows are in memory.
+class TermsOracle(RowOracle):
+    """A sum over rows with an l1 term, within a box; rows are in memory.
 
     Parameters
     ----------
@@ -66,8 +66,7 @@ class PenalisedOracle(RowOracle):
     """
 
     needs_rows_in_memory = True
-    changed = False
-    saved = (*RowOracle.saved, "_seed", "_kept")
+    saved = (*RowOracle.saved, "_seed")
     model: LinearModel
 
     def __init__(
@@ -82,7 +81,17 @@ class PenalisedOracle(RowOracle):
         self.model, self.terms, self.penalty = soon_ready(model), terms, penalty
         self.dual = ModelDual(self.model, terms)
         self._seed = int(rng.integers(2**63))
-        d = self.model.n_features
+
+
+class PenalisedOracle(TermsOracle):
+    """A smooth sum, its model around a point, and its bounds."""
+
+    changed = False
+    saved = (*TermsOracle.saved, "_kept")
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        d, terms = self.model.n_features, self.terms
         self._limits = Limits(
             np.broadcast_to(np.asarray(terms.l1, dtype=np.float64), d), terms.lower, terms.upper
         )
@@ -304,31 +313,13 @@ class PenalisedOracle(RowOracle):
         return Aim(target, found.fall + 0.5 * slope * (slope / total), value)
 
 
-class SmoothedPenalisedOracle(RowOracle):
-    """The same for a loss with kinks: a smooth sum close below, and bounds of the sum itself.
+class SmoothedPenalisedOracle(TermsOracle):
+    """The same for a loss with kinks: a smooth sum close below, and bounds of the sum itself."""
 
-    Parameters
-    ----------
-    model, rng, goal, terms, penalty
-        As for `PenalisedOracle`.
-    """
+    saved = (*TermsOracle.saved, "mu", "_next_mu")
 
-    needs_rows_in_memory = True
-    saved = (*RowOracle.saved, "_seed", "mu", "_next_mu")
-    model: LinearModel
-
-    def __init__(
-        self,
-        model: RowSum,
-        rng: np.random.Generator,
-        goal: Goal | None,
-        terms: Terms,
-        penalty: Penalty | None,
-    ) -> None:
-        super().__init__(model, rng, goal)
-        self.model, self.terms, self.penalty = soon_ready(model), terms, penalty
-        self.dual = ModelDual(self.model, terms)
-        self._seed = int(rng.integers(2**63))
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
         self._smooth: PenalisedOracle | None = None
         self._next_mu = math.nan  # what the next model is smoothed with
         self.changed = False
