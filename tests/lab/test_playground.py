@@ -168,6 +168,15 @@ def test_the_default_needs_exact_values(page):
     assert refused == "Bundle (the default) needs exact values: set the noise to 0."
 
 
+def test_addresses_choose_function_and_method(page):
+    address = page.current_url
+    page.get(f"{address}?fun=kinked&method=bundle")
+    assert page.execute_script("return [$('fun').value, $('method').value]") == ["kinked", "bundle"]
+    page.get(f"{address}?fun=unknown&start=1")
+    assert page.execute_script("return $('fun').value") == "smooth"
+    page.get(address)
+
+
 def test_the_page_runs_by_itself(page):
     text = page.page_source
     assert not re.search(r"""(?:src|href)=["']?(?!#|data:)\w""", text)  # nothing is loaded

@@ -300,4 +300,8 @@ $("theme").addEventListener("click", () => {
 });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { background = null; show(shown); });
 window.addEventListener("resize", () => show(shown));
+// playground.html?fun=kinked&method=bundle opens with these.
+for (const [id, value] of new URLSearchParams(location.search)) {
+  if (["fun", "method"].includes(id) && $(id).querySelector(`option[value="${CSS.escape(value)}"]`)) $(id).value = value;
+}
 chosenFunction();
