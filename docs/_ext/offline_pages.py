@@ -13,8 +13,8 @@ NONE_YET = """<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>The report</title>
 <body style="font: 1rem/1.6 sans-serif; max-width: 40rem; margin: 4rem auto; padding: 0 1rem">
 <h1>No report yet</h1>
-<p>These pages were built before the experiments were run. <code>make demo</code> runs them, in about
-two minutes; <code>make docs</code> then puts the report here.</p>
+<p>These pages were built before the experiments were run. <code>make demo</code> runs them, in
+about two minutes; <code>make docs</code> then puts the report here.</p>
 <p><a href="../experiments.html">What the experiments are</a></p>
 """
 
