@@ -179,6 +179,19 @@ def test_rare_columns_are_not_small_ones():
     assert unevenness(empty) == 1.0
 
 
+def test_rare_words_do_not_make_columns_uneven():
+    rng = np.random.default_rng(0)
+    X = sp.random_array((400, 1000), density=0.02, rng=rng, format="csr")
+    X.data[:] = 1.0
+    y = np.where(np.arange(400) % 2, 1.0, -1.0)
+    rare = sp.csr_array(([1e-3, 1e3], ([0, 1], [0, 1])), shape=(400, 2))
+    text = sp.hstack([rare, X], format="csr")
+    assert unevenness(ag.LinearModel(text, y, loss="hinge")) == pytest.approx(1.0)
+    table = sp.csr_array(np.ones((50, 100)) * np.append(np.ones(99), 1e3))
+    model = ag.LinearModel(table, y[:50], loss="hinge")
+    assert unevenness(model) == pytest.approx(1e3)
+
+
 @pytest.mark.parametrize(
     ("given", "method"),
     [
