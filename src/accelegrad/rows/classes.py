@@ -82,7 +82,7 @@ class CurvedClasses:
         W, b = model.split(gradient)
         if not model.rows.fit_intercept:
             return norm(W.ravel())
-        return norm((W - b[:, None] * self._class_means(point)).ravel())
+        return norm((W - b[:, None] * self._class_means(point).T).ravel())
 
     def expected_gap(self, point: Vector) -> float:
         """Return the gap that the dual can be expected to prove at a point."""
@@ -108,7 +108,8 @@ class CurvedClasses:
         rows = self._rows_that_count(importance, left_out)
         products = None if rows is None else Products(model.rows.X[rows])
         kept = slice(None) if rows is None else rows
-        local = LocalClasses(self, products, s[kept], self._shares[kept])
+        means = self._class_means(point) if model.rows.fit_intercept else None
+        local = LocalClasses(self, products, s[kept], self._shares[kept], means)
         local.use(self._preconditioner(local.n_rows, weights, importance, rows))
         return local
 
@@ -129,12 +130,12 @@ class CurvedClasses:
         return weights
 
     def _class_means(self, point: Vector) -> Matrix:
-        """Return the mean row for each class, by the curvature of the rows."""
+        """Return the mean row for each class, a column, by the curvature of the rows."""
         s = self._known(point).distributions
         if self._means is None:
             weights = self._weights(s)
             sums = np.maximum(weights.sum(axis=0), np.finfo(np.float64).tiny)
-            self._means = self.model.rows.products.backward(weights / sums).T
+            self._means = self.model.rows.products.backward(weights / sums)
         return self._means
 
     def _row_squares(self) -> Vector:
@@ -246,10 +247,12 @@ class LocalClasses:
         products: MatrixProducts | None,
         distributions: Matrix,
         shares: Matrix,
+        means: Matrix | None,
     ) -> None:
         self._curved, self._model = curved, curved.model
-        self._products: Any = products
-        self._distributions, self._shares = distributions, shares
+        self._products = curved.model.rows.products if products is None else products
+        self._distributions, self._shares, self._means = distributions, shares, means
+        self._weighted = shares * distributions
         self._inverse: Matrix | None = None
 
     @property
@@ -259,42 +262,67 @@ class LocalClasses:
 
     def use(self, inverse: Matrix) -> None:
         """Take a preconditioner: blocks, or numbers."""
-        self._inverse = inverse
+        # Numbers are arranged once, as what they are multiplied with.
+        self._inverse = inverse if inverse.ndim == 3 else np.ascontiguousarray(inverse.T)
 
-    def product(self, direction: Vector) -> Vector:
+    # Sparse products take and make matrices with a row for each column of X, as arrays are here: a
+    # last row has the intercepts.
+
+    def arranged(self, vector: Vector) -> Matrix:
+        """Return a vector as a matrix with a column for each class."""
+        W, b = self._model.split(vector)
+        intercept = self._model.rows.fit_intercept
+        return np.ascontiguousarray((np.column_stack([W, b]) if intercept else W).T)
+
+    def vector(self, arranged: Matrix) -> Vector:
+        """Return the vector that a matrix stands for."""
+        d = self._model.n_features
+        return np.concatenate([arranged[:d].T.ravel(), arranged[d:].ravel()])
+
+    def product(self, direction: Matrix) -> Matrix:
         """Return the second derivatives times a direction."""
-        model, s = self._model, self._distributions
+        model, s, d = self._model, self._distributions, self._model.n_features
         self._curved.spend(self.n_rows)
-        slopes = model.margins(self._products, direction)
-        slopes *= s
-        slopes -= s * slopes.sum(axis=1)[:, None]
-        slopes *= self._shares
-        return model.combined(self._products, slopes, model.split(direction)[0])
+        slopes = self._products.forward(direction[:d])
+        if len(direction) > d:
+            slopes += direction[d]
+        means = np.einsum("ij,ij->i", s, slopes)
+        slopes -= means[:, None]
+        slopes *= self._weighted
+        result = np.empty_like(direction)
+        np.multiply(direction[:d], model.l2, out=result[:d])
+        result[:d] += self._products.backward(slopes)
+        if len(direction) > d:
+            result[d] = slopes.sum(axis=0)
+        return result
 
-    def precondition(self, gradient: Vector) -> Vector:
+    def precondition(self, gradient: Matrix) -> Matrix:
         """Return an approximation of their inverse times a gradient.
 
         Where parameters change by the same for all classes, the margins' differences stay, so that
         the curvature is exactly l2 there, and 0 for intercepts.
         """
-        model, inverse = self._model, self._inverse
+        inverse, d = self._inverse, self._model.n_features
         assert inverse is not None
-        W, b = model.split(gradient)
-        intercept = model.rows.fit_intercept
-        parts = np.column_stack([W, b]) if intercept else W
-        common = parts.mean(axis=0)
-        parts = parts - common
+        ones = np.full(gradient.shape[1], 1.0 / gradient.shape[1])
+        common = gradient @ ones
+        solved = gradient - common[:, None]
         if inverse.ndim == 2:
-            solved = inverse * parts
+            solved *= inverse
         else:
-            solved = np.matmul(inverse, parts[:, :, None])
-            solved = np.matmul(inverse.transpose(0, 2, 1), solved)[:, :, 0]
-        common /= model.l2
-        common[model.n_features :] = 0.0
-        solved += common - solved.mean(axis=0)
-        if not intercept:
-            return np.asarray(solved.ravel())
-        return np.concatenate([solved[:, :-1].ravel(), solved[:, -1]])
+            parts = np.matmul(inverse, solved.T[:, :, None])
+            solved = np.matmul(inverse.transpose(0, 2, 1), parts)[:, :, 0].T.copy()
+        common /= self._model.l2
+        common[d:] = 0.0
+        solved += (common - solved @ ones)[:, None]
+        return np.asarray(solved)
+
+    def residual(self, gradient: Matrix) -> float:
+        """Return the norm of a gradient at the best intercepts: see `CurvedClasses.residual`."""
+        if self._means is None:
+            return norm(gradient.ravel())
+        d = self._model.n_features
+        return norm((gradient[:d] - gradient[d] * self._means).ravel())
 
 
 class ClassesLine(NamedTuple):

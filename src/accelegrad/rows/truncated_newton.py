@@ -31,13 +31,25 @@ FLAT, TRIALS, FARTHER = 0.1, 30, 10.0
 
 
 class Quadratic(Protocol):
-    """The second derivatives at a point, or about those, as what they do to a direction."""
+    """The second derivatives at a point, or about those, as what they do to a direction.
+
+    Directions and gradients are in the order in which products are fastest.
+    """
+
+    def arranged(self, vector: Array) -> Array:
+        """Return a new array with a vector's entries in that order."""
+
+    def vector(self, arranged: Array) -> Array:
+        """Return the vector with these entries."""
 
     def product(self, direction: Array) -> Array:
-        """Return the second derivatives times a direction."""
+        """Return the second derivatives times a direction, a new array."""
 
     def precondition(self, gradient: Array) -> Array:
-        """Return an approximation of their inverse times a gradient."""
+        """Return an approximation of their inverse times a gradient, a new array."""
+
+    def residual(self, gradient: Array) -> float:
+        """Return the size of a gradient as it counts for the gap."""
 
 
 class Line(Protocol):
@@ -161,10 +173,10 @@ class TruncatedNewton(StepRule):
         # Where a gradient that small was not enough, the direction is to gain more.
         small = AIM * enough if size > enough else 0.0
         quadratic = self.curved.quadratic(state.point, LEFT_OUT * left)
-        residual = -state.gradient
-        solved = quadratic.precondition(residual)
-        square = first = inner(residual, solved)
-        direction, conjugate = 0.0 * residual, solved
+        residual = -quadratic.arranged(state.gradient)
+        conjugate = quadratic.precondition(residual)
+        square = first = inner(residual, conjugate)
+        direction = 0.0 * residual
         products = 0
         while products < state.most_products:
             products += 1
@@ -172,16 +184,18 @@ class TruncatedNewton(StepRule):
             bend = inner(conjugate, product)
             if not 0.0 < bend < math.inf:
                 break
-            direction = direction + square / bend * conjugate
-            residual = residual - square / bend * product
+            direction += square / bend * conjugate
+            product *= square / bend
+            residual -= product
             solved = quadratic.precondition(residual)
             before, square = square, inner(residual, solved)
             if not square > left * left * first:
                 break
-            if self.curved.residual(state.point, residual) <= small:
+            if small > 0.0 and quadratic.residual(residual) <= small:
                 break
-            conjugate = solved + square / before * conjugate
-        return direction, products
+            conjugate *= square / before
+            conjugate += solved
+        return quadratic.vector(direction), products
 
     def output(self, state: TruncatedNewtonState) -> Array:
         """Return the last point."""
