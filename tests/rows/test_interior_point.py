@@ -4,10 +4,14 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from scipy.optimize import linprog
+from sklearn.datasets import load_diabetes
+from sklearn.linear_model import QuantileRegressor
 from sklearn.svm import SVC
 
 import accelegrad as ag
 from accelegrad.problems.losses import make_loss
+from accelegrad.proofs.fenchel import Terms
+from accelegrad.proofs.model_dual import ModelDual
 from accelegrad.rows.interior_point import has_one_kink, interior_points, serves
 
 LOSSES = {"hinge": {}, "absolute": {}, "quantile": {"quantile": 0.8}}
@@ -32,13 +36,23 @@ def models(loss, *, k=3, l2=1e-2, intercept=True, X=None, weights=None, seed=0):
     return found
 
 
-def points(chosen, tol, most=60):
+def points(chosen, tol, most=60, l1=0.0):
     starts = [np.zeros(model.n_parameters) for model in chosen]
 
-    def enough(values, bounds):
-        return values - bounds <= tol * values
+    found = [None] * len(chosen)
 
-    return interior_points(chosen, starts, enough, most)
+    def proved(place, point, gap):
+        model = chosen[place]
+        dual = ModelDual(model, Terms.of(model, ag.L1(l1) if l1 else None))
+        found[place] = point
+        term = l1 * np.abs(point.parameters[: model.n_features]).sum()
+        return model.value(point.parameters) + term - dual.at_slopes(point.slopes) <= gap
+
+    def allowed(values, bounds):
+        return tol * values
+
+    interior_points(chosen, l1, starts, allowed, proved, most)
+    return found
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -49,8 +63,38 @@ def test_slopes_prove_the_parameters(loss, intercept, l2):
     for model, point in zip(chosen, points(chosen, 1e-6), strict=True):
         value = model.value(point.parameters)
         bound = model.dual.at_slopes(point.slopes)
-        assert bound <= value <= bound + 2e-6 * value
+        assert bound <= value <= bound + 1e-6 * value
         assert point.steps < 40
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("l2", [1e-2, 0.0])
+@pytest.mark.parametrize("share", [0.5, 0.05, 1e-3])
+def test_slopes_prove_the_parameters_with_an_l1_term(loss, l2, share):
+    chosen = models(loss, l2=l2)
+    X = chosen[0].X
+    l1 = share * float(np.abs(X - X.mean(0)).mean(0).max())
+    for model, point in zip(chosen, points(chosen, 1e-6, l1=l1), strict=True):
+        weights = point.parameters[:-1]
+        value = model.value(point.parameters) + l1 * np.abs(weights).sum()
+        dual = ModelDual(model, Terms.of(model, ag.L1(l1)))
+        bound = dual.at_slopes(point.slopes)
+        assert bound <= value <= bound + 1e-6 * value
+        # Where the term is stronger than what slopes leave of a column, the weight is 0.
+        left = np.abs(model.combination(point.slopes)[:-1])
+        assert not weights[left < 0.9 * l1].any()
+        assert (weights == 0.0).any() or share < 0.05
+
+
+def test_quantiles_with_an_l1_term_are_those_of_scikit_learn():
+    X, y = load_diabetes(return_X_y=True)
+    model = ag.LinearModel(X, y, "quantile", quantile=0.8, fit_intercept=True)
+    for l1 in (0.05, 0.01):
+        found = points([model], 1e-9, l1=l1)[0].parameters
+        peer = QuantileRegressor(quantile=0.8, alpha=l1).fit(X, y)
+        size = np.abs(peer.coef_).max()
+        np.testing.assert_allclose(found[:-1], peer.coef_, rtol=1e-5, atol=1e-6 * size)
+        np.testing.assert_array_equal(found[:-1] != 0.0, np.abs(peer.coef_) > 1e-9 * size)
 
 
 def test_targets_do_not_depend_on_each_other():
@@ -134,6 +178,7 @@ def test_few_short_rows_are_what_it_serves():
     y = np.where(X[:, 0] > 0.0, 1.0, -1.0)
     assert serves(ag.LinearModel(X, y, "hinge", l2=1e-3))
     assert not serves(ag.LinearModel(X, y, "hinge"))
+    assert serves(ag.LinearModel(X, y, "hinge"), l1=1e-3)
     assert not serves(ag.LinearModel(X, y, "squared_hinge", l2=1e-3))
     wide = np.zeros((2000, 500))
     assert not serves(ag.LinearModel(wide, y, "hinge", l2=1e-3))

@@ -15,7 +15,7 @@ from accelegrad.norms import norm
 from accelegrad.problems.gram import Matrix
 from accelegrad.problems.multinomial import MultinomialModel
 from accelegrad.proofs.multinomial_dual import Balance, MultinomialDual, balance
-from accelegrad.rows.classes import CurvedClasses
+from accelegrad.rows.classes import CurvedClasses, LocalClasses
 
 #: Newton's directions are preconditioned by a sample of this many rows per parameter of a class,
 #: and of at most so many entries, which is brought to the client.
@@ -176,7 +176,7 @@ class ClusterCurvedClasses:
         if self._local is None:
             self._local = CurvedClasses(self.model.sample())
         local = self._local.quadratic(point, 0.0)
-        return _Quadratic(self.model, self.model.at(point), local)
+        return _Quadratic(self, self.model.at(point), local)
 
 
 class _Line:
@@ -198,10 +198,24 @@ class _Line:
 
 
 class _Quadratic:
-    """The second derivatives at a point: a round trip for each product."""
+    """The second derivatives at a point: a round trip for each product, of vectors as they are."""
 
-    def __init__(self, model: ClusterClasses, at: ClusterClassesPoint, local: Any) -> None:
-        self._model, self._at, self._local = model, at, local
+    def __init__(
+        self, curved: ClusterCurvedClasses, at: ClusterClassesPoint, local: LocalClasses
+    ) -> None:
+        self._curved, self._model, self._at, self._local = curved, curved.model, at, local
+
+    def arranged(self, vector: Vector) -> Vector:
+        """Return a copy."""
+        return vector.copy()
+
+    def vector(self, arranged: Vector) -> Vector:
+        """Return it as it is."""
+        return arranged
+
+    def residual(self, gradient: Vector) -> float:
+        """Return the norm of a gradient at the best intercepts."""
+        return self._curved.residual(self._at.point, gradient)
 
     def product(self, direction: Vector) -> Vector:
         """Return the second derivatives times a direction."""
@@ -214,5 +228,5 @@ class _Quadratic:
 
     def precondition(self, gradient: Vector) -> Vector:
         """Return an approximation of their inverse times a gradient."""
-        found: Vector = self._local.precondition(gradient)
-        return found
+        local = self._local
+        return local.vector(local.precondition(local.arranged(gradient)))

@@ -5,6 +5,9 @@ barrier keeps each row's slope theta between its ends, and Newton's method follo
 the barrier vanishes (Mehrotra's predictor and corrector): ten to thirty steps, whatever the data's
 scale, each with the Gram matrix of all rows. So it is for rows that are few and short.
 
+An l1 term is the same once more: l1 |w_j| is the loss of a row that has nothing but a 1 in column
+j, with the target 0 and slopes between -l1 and l1. So each weight has a row more.
+
 All targets share the products with X: their parameters are the rows of a matrix.
 """
 
@@ -34,20 +37,29 @@ MOST_STEPS = 60
 FIRST_BARRIER = 10.0
 #: The share of the way to the nearest end that a step goes.
 TOWARDS_END = 0.99
+#: A proof is asked for where the estimated gap is this share of what is allowed.
+ESTIMATED = 0.9
+#: A weight is 0 where its slope is further from both ends than this share of the way between them:
+#: with an l1 term, it is one or the other.
+INSIDE = 1e-3
 #: The power of the share of the barrier that the predictor leaves, for the corrector (Mehrotra's).
 CENTRING = 3
 
 Targets = npt.NDArray[np.intp]
-#: From the values and the estimated lower bounds of all targets to whether each is good enough.
-Enough = Callable[[Vector, Vector], npt.NDArray[np.bool_]]
+#: From the values and the estimated lower bounds of all targets to the gap that each may have.
+Allowed = Callable[[Vector, Vector], Vector]
 
 
 class InteriorPoint(NamedTuple):
-    """The parameters that were found, and slopes that prove them good."""
+    """The parameters that were found, and slopes of the rows that prove them good."""
 
     parameters: Vector
     slopes: Vector
     steps: int
+
+
+#: Whether a target's point is proved to have no more than this gap: else there are further steps.
+Proved = Callable[[int, InteriorPoint, float], bool]
 
 
 def has_one_kink(loss: Loss) -> bool:
@@ -55,9 +67,9 @@ def has_one_kink(loss: Loss) -> bool:
     return loss.curvature == np.inf and loss.shape.epsilon == 0.0 and loss.lipschitz < np.inf
 
 
-def serves(model: LinearModel) -> bool:
-    """Return whether the method is the right one for a model."""
-    if not (has_one_kink(model.loss) and model.l2 > 0.0 and model.in_memory is not None):
+def serves(model: LinearModel, l1: float = 0.0) -> bool:
+    """Return whether the method is the right one for a model, with an l1 term or without."""
+    if not (has_one_kink(model.loss) and model.l2 + l1 > 0.0 and model.in_memory is not None):
         return False
     dense = isinstance(model.X, np.ndarray)
     storage = Storage(model.X.size if dense else model.X.nnz, dense, np.inf)
@@ -66,36 +78,44 @@ def serves(model: LinearModel) -> bool:
 
 
 def interior_points(
-    models: Sequence[LinearModel], starts: Sequence[Vector], enough: Enough, most_steps: int
-) -> list[InteriorPoint | None]:
-    """Return what is found for each model; None where rounding puts an end to it.
+    models: Sequence[LinearModel],
+    l1: float,
+    starts: Sequence[Vector],
+    allowed: Allowed,
+    proved: Proved,
+    most_steps: int,
+) -> None:
+    """Go on with each model until it is proved to be good enough, or rounding puts an end to it.
 
     Parameters
     ----------
     models : sequence of LinearModel
         They differ in nothing but their targets.
+    l1 : float
+        The factor of an l1 term; there is that, an l2 term, or both.
     starts : sequence of Vector
         Parameters to start from. Only intercepts are of use: good weights with slopes that do not
         fit them are further from the middle than none.
-    enough : callable
-        When to stop.
+    allowed, proved : callable
+        The gaps that would do, and whether a point has that: asked once its estimated gap does.
     most_steps : int
         How many steps to do at most.
     """
-    found: list[InteriorPoint | None] = [None] * len(models)
     values, bounds = np.full(len(models), np.inf), np.zeros(len(models))
     group = max(1, MOST_ENTRIES // models[0].n_samples)
     for first in range(0, len(models), group):
         active = np.arange(first, min(first + group, len(models)))
         part = slice(first, first + group)
         with np.errstate(all="ignore"):
-            rows = _Rows(models[first])
+            rows = _Rows(models[first], l1)
             state = _State.first(rows, models[part], starts[part])
             for step in range(min(most_steps, MOST_STEPS)):
                 values[active], bounds[active] = state.values_and_bounds(rows)
-                done = enough(values, bounds)[active]
+                gaps = allowed(values, bounds)[active]
+                done = values[active] - bounds[active] <= ESTIMATED * gaps
                 for place in np.flatnonzero(done).tolist():
-                    found[active[place]] = state.point(place, step)
+                    point = state.point(rows, place, step)
+                    done[place] = proved(int(active[place]), point, float(gaps[place]))
                 going = ~done & np.isfinite(values[active])
                 if not going.all():
                     state, active = state.of(going), active[going]
@@ -105,40 +125,59 @@ def interior_points(
                     state = state.advanced(rows)
                 except NonFiniteError:
                     break
-    return found
 
 
 class _Rows:
-    """The rows that all targets share, with a 1 at the end of each where there is an intercept."""
+    """The rows that all targets share, with a 1 at the end of each where there is an intercept.
 
-    def __init__(self, model: LinearModel) -> None:
+    After them there is one for each weight where there is an l1 term, of the rows' mean share. So
+    the barrier is the same for all.
+    """
+
+    def __init__(self, model: LinearModel, l1: float) -> None:
         self._model = model
-        self.shares, self.l2 = model.shares, model.l2
+        self.count, self.l1, self.l2 = model.n_samples, l1, model.l2
         self.n_features, self.intercept = model.n_features, model.fit_intercept
         self.penalties = np.append(
             np.full(model.n_features, model.l2), np.zeros(int(self.intercept))
         )
+        added = model.n_features if l1 > 0.0 else 0
+        self.shares = np.append(model.shares, np.full(added, 1.0 / self.count))
+
+    def with_weights(self, numbers: Matrix, weights: float) -> Matrix:
+        """Return numbers of the rows with the same number for each row that a weight has."""
+        added = self.shares.size - self.count
+        return np.hstack([numbers, np.full((len(numbers), added), weights)])
 
     def forward(self, w: Matrix) -> Matrix:
         """Return the margins for each row of parameters."""
         d = self.n_features
         margins = np.ascontiguousarray(self._model.products.forward(w[:, :d].T).T)
-        return margins + w[:, d:] if self.intercept else margins
+        if self.intercept:
+            margins += w[:, d:]
+        return np.hstack([margins, w[:, :d]]) if self.l1 > 0.0 else margins
 
     def backward(self, slopes: Matrix) -> Matrix:
-        """Return the mean of the rows by each target's slopes."""
+        """Return the sum of the rows by each target's slopes and the shares."""
         weighted = slopes * self.shares
-        products: Matrix = self._model.products.backward(weighted.T).T
+        of_rows = weighted[:, : self.count]
+        products: Matrix = self._model.products.backward(of_rows.T).T
+        if self.l1 > 0.0:
+            products = products + weighted[:, self.count :]
         if not self.intercept:
             return products
-        return np.column_stack([products, weighted.sum(axis=1)])
+        return np.column_stack([products, of_rows.sum(axis=1)])
 
     def factored(self, curvatures: Vector) -> Factored:
-        """Return the second derivatives of one target's losses and l2 term, factored."""
+        """Return the second derivatives of one target's losses and terms, factored."""
         weights = self.shares * curvatures
-        matrix = gram_matrix(self._model.X, None, weights, intercept=self.intercept)
+        X, n = self._model.X, self.count
+        matrix = gram_matrix(X, None, weights[:n], intercept=self.intercept)
         ends = np.arange(len(matrix))
         matrix[ends, ends] += self.penalties
+        if self.l1 > 0.0:
+            ends = ends[: self.n_features]
+            matrix[ends, ends] += weights[n:]
         return Factored(matrix, 0.0, 0.0)
 
 
@@ -174,8 +213,14 @@ class _State:
     @classmethod
     def first(cls, rows: _Rows, models: Sequence[LinearModel], starts: Sequence[Vector]) -> _State:
         """Return slopes half-way between their ends."""
-        kinks = np.array([model.y for model in models])
-        low, high = (np.broadcast_to(end, kinks.shape) for end in models[0].loss.domain(kinks))
+        targets = np.array([model.y for model in models])
+        ends = (np.broadcast_to(end, targets.shape) for end in models[0].loss.domain(targets))
+        kinks = rows.with_weights(targets, 0.0)
+        steepest = rows.l1 * rows.count  # a share of it is l1
+        low, high = (
+            rows.with_weights(end, sign * steepest)
+            for end, sign in zip(ends, (-1.0, 1.0), strict=True)
+        )
         w = np.zeros((len(models), len(rows.penalties)))
         if rows.intercept:
             w[:, -1] = [start[-1] for start in starts]
@@ -191,9 +236,14 @@ class _State:
         """Return the state of some targets."""
         return _State(*(part[chosen] for part in vars(self).values()))
 
-    def point(self, place: int, steps: int) -> InteriorPoint:
+    def point(self, rows: _Rows, place: int, steps: int) -> InteriorPoint:
         """Return what is found for a target."""
-        return InteriorPoint(self.w[place].copy(), self.slopes[place].copy(), steps)
+        w, slopes, n = self.w[place].copy(), self.slopes[place], rows.count
+        if rows.l1 > 0.0:
+            nearer = np.minimum(self.to_low, self.to_high)[place, n:]
+            inside = nearer > INSIDE * (self.high - self.low)[place, n:]
+            w[: rows.n_features][inside] = 0.0
+        return InteriorPoint(w, slopes[:n].copy(), steps)
 
     @property
     def slopes(self) -> Matrix:
@@ -208,8 +258,12 @@ class _State:
         losses = _means(rows, np.maximum(self.high * m, self.low * m))
         values = losses + 0.5 * rows.l2 * (weights * weights).sum(axis=1)
         sums = rows.backward(slopes)
-        length = (sums[:, :d] ** 2).sum(axis=1)
-        bounds = -_means(rows, slopes * self.kinks) - 0.5 * length / rows.l2
+        bounds = -_means(rows, slopes * self.kinks)
+        if rows.l2 > 0.0:
+            bounds = bounds - 0.5 * (sums[:, :d] ** 2).sum(axis=1) / rows.l2
+        else:  # slopes are scaled down until the l1 term holds what they leave
+            held = slopes[:, rows.count :] * rows.shares[rows.count :]
+            bounds = bounds / np.maximum(np.abs(sums[:, :d] - held).max(axis=1) / rows.l1, 1.0)
         if rows.intercept:  # slopes of one side are scaled down until their mean is 0
             size = np.abs(self.kinks).max(axis=1) + np.abs(self.w[:, -1])
             bounds = bounds - np.abs(sums[:, -1]) * size

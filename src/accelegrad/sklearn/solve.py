@@ -26,8 +26,9 @@ from accelegrad.problems.linear_model import LinearModel
 from accelegrad.problems.multinomial import MultinomialModel, ScaledClasses
 from accelegrad.problems.penalties import L1
 from accelegrad.problems.scaling import column_scaling, scaled_penalty, scaled_set
-from accelegrad.rows import interior_point
+from accelegrad.proofs.model_dual import ModelDual
 from accelegrad.rows.at_once import minimum_at_once
+from accelegrad.rows.interior_point import InteriorPoint, interior_points, serves
 from accelegrad.rows.truncated_newton import TruncatedNewton
 from accelegrad.run.result import Status, as_result
 from accelegrad.sklearn.objective import Problem
@@ -45,8 +46,6 @@ MARGIN = 1e-3
 #: the powers of 4 up to a million.
 DISTANCES_BEYOND = 4.0 ** np.arange(1, 11)
 
-#: A method that estimates its gap goes on until the estimate is this share of what is allowed.
-ESTIMATED = 0.9
 #: A bound is computed where the gap that it is expected to prove is at most this many times the one
 #: that is wanted.
 PROMISING = 2.0
@@ -323,6 +322,14 @@ def _solved_at_once(
     return fit if fit.converged else None
 
 
+def _by_slopes(problem: Problem, watch: Watch, model: LinearModel, point: InteriorPoint) -> Fit:
+    """Return the fit that an interior-point method has found, proved by its slopes."""
+    x = point.parameters
+    dual = ModelDual(model, problem.terms)
+    value, bound = model.value(x) + problem.l1_value(x), dual.at_slopes(point.slopes)
+    return _proved(problem, watch, x, value, bound, point.steps)
+
+
 def _proved(
     problem: Problem, watch: Watch, x: Vector, value: float, bound: float, steps: int
 ) -> Fit:
@@ -343,8 +350,8 @@ def solved_together(
     exact to many digits more than the others.
     """
     models = [problem.model for problem in problems if isinstance(problem.model, LinearModel)]
-    alike = len(models) == len(problems) and all(problem.is_free for problem in problems)
-    if not (alike and settings.leaves_all_open and interior_point.serves(models[0])):
+    first, alike = problems[0], len(models) == len(problems) and problems[0].feasible_set is None
+    if not (alike and settings.leaves_all_open and serves(models[0], first.l1)):
         return {}
     watches = [Watch(problem, settings, None) for problem in problems]
     aim, floors = watches[0].aim, np.array([watch.floor for watch in watches])
@@ -354,22 +361,13 @@ def solved_together(
         shared = float(np.maximum(bounds, floors).mean())
         return np.asarray(aim * 0.5 * (np.maximum(values, floors) + shared))
 
-    def enough(values: Vector, bounds: Vector) -> Any:
-        return values - bounds <= ESTIMATED * allowed(values, bounds)
+    fits: dict[int, Fit] = {}
 
-    found = interior_point.interior_points(models, starts, enough, settings.max_iter)
-    fits = {
-        place: _proved(
-            problems[place],
-            watches[place],
-            point.parameters,
-            models[place].value(point.parameters),
-            models[place].dual.at_slopes(point.slopes),
-            point.steps,
-        )
-        for place, point in enumerate(found)
-        if point is not None
-    }
+    def proved(place: int, point: InteriorPoint, gap: float) -> bool:
+        fits[place] = _by_slopes(problems[place], watches[place], models[place], point)
+        return fits[place].gap <= gap
+
+    interior_points(models, first.l1, starts, allowed, proved, settings.max_iter)
     if len(fits) == len(problems) and total(list(fits.values())).converged:
         return fits
     return {place: fit for place, fit in fits.items() if fit.converged}
