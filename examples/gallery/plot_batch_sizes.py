@@ -23,11 +23,12 @@ for size in (1, 32, 512, "auto"):
     def note(intermediate_result, errors=errors):
         errors[intermediate_result.rows] = model.value(intermediate_result.x_average) - least
 
-    at = np.unique(np.logspace(0, np.log10(steps), 25).astype(int))
+    at = np.unique(np.logspace(0, np.log10(steps), 80).astype(int))
     ag.minimize(model, method="accelegrad", batch_size=size, max_iter=steps, rng=0,
                 callback=note, callback_at=at)  # fmt: skip
     rows = np.array([count for count in errors if count <= epochs * len(y)])
     plt.loglog(rows / len(y), [errors[count] for count in rows], label=f"batch_size={size!r}")
+plt.gca().xaxis.set_minor_formatter("")
 plt.xlabel("passes over the data")
 plt.ylabel("error of the average")
 plt.legend()

@@ -17,10 +17,10 @@ X = rng.standard_normal((2000, 20))
 y = np.where(X @ rng.standard_normal(20) + rng.logistic(size=2000) > 0, 1.0, -1.0)
 model = ag.LinearModel(X, y, "logistic", l2=1e-3)
 least = ag.minimize(model, tol=1e-10).fun
-steps = np.unique(np.logspace(0, 3.3, 40).astype(int))
+steps = np.unique(np.logspace(0, 4, 50).astype(int))
 
 figure, panels = plt.subplots(1, 2, figsize=(9, 3.4), sharey=True, layout="constrained")
-for panel, size in zip(panels, (None, 8), strict=True):
+for panel, size in zip(panels, (None, 1), strict=True):
     errors = {"last": [], "average": []}
 
     def note(intermediate_result, errors=errors):
@@ -38,7 +38,7 @@ for panel, size in zip(panels, (None, 8), strict=True):
     )
     for name, found in errors.items():
         panel.loglog(steps[: len(found)], np.maximum(found, 1e-16), label=name)
-    title = "exact gradients" if size is None else f"minibatches of {size} rows"
+    title = "exact gradients" if size is None else "gradients of single rows"
     panel.set(title=title, xlabel="steps")
 panels[0].set_ylabel("error")
 panels[1].legend()

@@ -28,6 +28,7 @@ for j in range(200):
     style = {"label": f"column {j}"} if j < 5 else {"color": "tab:gray", "linewidth": 0.6}
     plt.semilogx(strengths, path[:, j], **style)
 plt.gca().invert_xaxis()
+plt.gca().xaxis.set_minor_formatter("")
 plt.xlabel("strength of the l1 term")
 plt.ylabel("weight")
 plt.legend()
