@@ -25,6 +25,7 @@ from accelegrad.lab.report.palette import (
     METHODS,
     OTHERS,
     colours,
+    tints,
 )
 from accelegrad.lab.report.report import write_report
 from browser import wait_for
@@ -140,8 +141,8 @@ def test_the_page_has_its_parts_in_order(read: Reader) -> None:
     ids = [attrs["id"] for _, attrs in read.elements if "id" in attrs]
     assert len(set(ids)) == len(ids)
     wanted = [
-        "navigation", "summary", "claims", "claim-rate", "claim-robust", "claim-stall", "figures",
-        "figure-grid", "figure-family", "facts-data", "facts-time-used", "data",
+        "navigation", "summary", "figures", "figure-grid", "figure-family",
+        "claims", "claim-rate", "claim-robust", "claim-stall", "facts-data", "facts-time-used", "data",
     ]  # fmt: skip
     assert [name for name in ids if name in wanted] == wanted
 
@@ -369,9 +370,20 @@ def test_shades_go_towards_the_background() -> None:
                 to_oklab(getattr(colour.shaded(s), theme), np.eye(3))
                 - to_oklab(background, np.eye(3))
             )
-            for s in (0.0, 0.5, 1.0)
+            for s in (-0.75, 0.0, 0.5, 1.0)
         ]
-        assert away[0] > away[1] > away[2] > 0.1
+        assert away[0] > away[1] > away[2] > away[3] > 0.1
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("method", ["accelegrad", "adagrad"])
+def test_neighbours_in_a_family_can_be_told_apart(theme: str, method: str) -> None:
+    # 0.02 is about what eyes notice; families of these methods have up to six curves.
+    for count in (5, 6):
+        shown = [getattr(METHODS[method].shaded(shade), theme) for shade in tints(count)]
+        for a, b in itertools.pairwise(to_oklab(colour, np.eye(3)) for colour in shown):
+            assert np.linalg.norm(a - b) > 0.07
+    assert tints(1) == [0.0]
 
 
 def test_entries_of_a_method_stand_together(report: Report) -> None:
@@ -398,8 +410,8 @@ def with_curve(report: Report, **changes: Any) -> Report:
     ("changes", "words"),
     [
         ({"dash": "dashed"}, "did you mean 'dash'"),
-        ({"shade": 1.5}, "between 0 and 1"),
-        ({"shade": np.nan}, "between 0 and 1"),
+        ({"shade": 1.5}, "between -1 and 1"),
+        ({"shade": np.nan}, "between -1 and 1"),
         ({"high": None}, "together"),
         ({"y": np.ones(3)}, "of one length"),
         ({"y": np.ones((3, 3))}, "one-dimensional"),
@@ -652,7 +664,7 @@ def test_a_panel_can_be_enlarged(driver: Any) -> None:
 
 def test_counters_choose_claims(driver: Any) -> None:
     def shown() -> list[str]:
-        rows = driver.find_elements("css selector", "tr.claim")
+        rows = driver.find_elements("css selector", ".claim")
         return [row.get_attribute("id") for row in rows if row.is_displayed()]
 
     click(driver, ".counter.fails")

@@ -34,7 +34,8 @@ class Curve:
     dash : str
         "solid", "dash", "dot" or "dashdot": averaged and last iterates differ by it.
     shade : float
-        0 to 1: how far the colour is blended towards the background, for families of curves.
+        -1 to 1: how far the colour is blended towards the background, or below 0 away from it, for
+        families of curves.
     low, high : array, optional
         A band around the curve (over seeds).
     note : str
@@ -73,6 +74,7 @@ class Figure:
     caption: str
     rows: Sequence[Sequence[Panel]]
     facts: Mapping[str, str] = field(default_factory=dict)  # exact parameters, seeds, timings
+    short: str = ""  # the title in the sidebar, where it is to be shorter
 
 
 @dataclass(frozen=True)

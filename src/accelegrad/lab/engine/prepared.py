@@ -204,8 +204,8 @@ def _check_curve(where: str, curve: Curve, panel: Panel) -> None:
             )
     if curve.dash not in DASHES:
         raise ValueError(f"{where}: dash is {curve.dash!r}: {nearest(curve.dash, DASHES)}")
-    if not 0 <= curve.shade <= 1:
-        raise ValueError(f"{where}: shade must be between 0 and 1, but it is {curve.shade!r}.")
+    if not -1 <= curve.shade <= 1:
+        raise ValueError(f"{where}: shade must be between -1 and 1, but it is {curve.shade!r}.")
     if (curve.low is None) != (curve.high is None):
         raise ValueError(f"{where}: low and high must be given together.")
     arrays = {f"x[{name!r}]": curve.x[name] for name in panel.x_axes} | {"y": curve.y}

@@ -27,6 +27,7 @@ from accelegrad.lab.paper.regression_experiment import (
     data,
     problem_facts,
 )
+from accelegrad.lab.report.palette import tints
 
 EPSILONS = tuple(10.0**-k for k in range(1, 10))
 SEARCHING = {"universal": 2, "universal-fast": 4}  # calls an iteration, as the paper says
@@ -92,10 +93,10 @@ class Deterministic(RegressionExperiment):
         ]
 
     def _searching_curves(self, setup: Setup, results: Results, p: int, method: str) -> list[Curve]:
-        shades = np.linspace(0.0, 0.7, len(EPSILONS))
+        shades = reversed(tints(len(EPSILONS)))
         return [
             self.family(setup, results, p, method, epsilon).curve(
-                method, f"ε = {epsilon:.0e}", "last", shade=float(shade)
+                method, f"ε = {epsilon:.0e}", "last", shade=shade
             )
             for epsilon, shade in zip(EPSILONS, shades, strict=True)
         ]

@@ -6,16 +6,15 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from accelegrad.lab.engine.content import Curve, Panel
 from accelegrad.lab.engine.experiment import Experiment, Family, Results, Setup
 from accelegrad.lab.engine.tasks import Task
 from accelegrad.lab.paper.regression import minimum_task
+from accelegrad.lab.report.palette import tints
 
 RHOS = (0.5, 1.0, 2.0, 5.0, 10.0)
 RIGHT = tuple(rho for rho in RHOS if rho >= 1)  # K holds the minimiser
-SHADES = dict(zip(RHOS, np.linspace(0.6, 0.0, len(RHOS)).tolist(), strict=True))
+SHADES = dict(zip(RHOS, tints(len(RHOS)), strict=True))
 ADAPTIVE = ("accelegrad", "adagrad")
 PROBLEMS = {2: "smooth", 1: "non-smooth"}  # by p
 GAP_FLOOR = 1e-11  # gaps relative to the minimum that are below this are rounding

@@ -17,12 +17,12 @@ def run_method(parameters: dict[str, Any], store: Store) -> Outcome:
     """Run one method and record P - P* along the way.
 
     Parameters besides those of the model: method, diameter, batch, epochs, draw (the seed of the
-    order of rows), most_steps (a bound that makes runs with small batches end early).
+    order of rows).
     """
     model = model_of(parameters, store)
     known = store.get(minimum_task(parameters))
     lowest, batch = known.facts["minimum"], min(parameters["batch"], model.n_samples)
-    steps = min(parameters["epochs"] * model.n_samples // batch, parameters["most_steps"])
+    steps = parameters["epochs"] * model.n_samples // batch
 
     def objective(x: Vector) -> float:
         return float(model.value(x) - lowest)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 LIGHT_BACKGROUND = "#FFFFFF"
 DARK_BACKGROUND = "#161B22"
+LIGHT_INK, DARK_INK = "#000000", "#FFFFFF"
 
 
 @dataclass(frozen=True)
@@ -23,12 +24,22 @@ class Colour:
     dark: str
 
     def shaded(self, shade: float) -> Colour:
-        """Return the colour blended towards its background; a shade of 1 still can be seen."""
+        """Return the colour blended towards its background; a shade of 1 still can be seen.
+
+        A shade below zero is away from the background, towards the ink.
+        """
+        if shade < 0.0:
+            return Colour(
+                _blend(self.light, LIGHT_INK, -0.8 * shade),
+                _blend(self.dark, DARK_INK, -0.7 * shade),
+            )
         return Colour(
             _blend(self.light, LIGHT_BACKGROUND, 0.68 * shade),
             _blend(self.dark, DARK_BACKGROUND, 0.6 * shade),
         )
 
+
+FAINTEST, STRONGEST = 0.9, -0.75  # the ends of a family's shades
 
 METHODS: Mapping[str, Colour] = {
     "accelegrad": Colour("#DC6203", "#E8790F"),
@@ -84,6 +95,13 @@ def colours(methods: Iterable[str]) -> dict[str, Colour]:
         taken.add(place)
         found[method] = OTHERS[place]
     return found
+
+
+def tints(count: int) -> list[float]:
+    """Return shades, the faintest first, that can be told apart in a family of so many curves."""
+    if count == 1:
+        return [0.0]
+    return [FAINTEST + (STRONGEST - FAINTEST) * place / (count - 1) for place in range(count)]
 
 
 def _blend(colour: str, towards: str, share: float) -> str:

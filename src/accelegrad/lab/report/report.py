@@ -20,6 +20,7 @@ from accelegrad.lab.engine.content import Claim, Figure, Report, Verdict
 from accelegrad.lab.engine.prepared import Entry, Line, PreparedFigure, prepare
 from accelegrad.lab.playground import playground
 from accelegrad.lab.report.tables import put
+from accelegrad.lab.report.words import claim_title, evidence_tables, typeset
 
 SIGNS = {Verdict.HOLDS: "✓", Verdict.IN_PART: "◐", Verdict.FAILS: "✗"}
 CLASSES = {Verdict.HOLDS: "holds", Verdict.IN_PART: "in-part", Verdict.FAILS: "fails"}
@@ -30,7 +31,6 @@ COUNTED = {
 }
 STROKES = {"solid": "none", "dash": "7 3.5", "dot": "2 2.5", "dashdot": "7 3 2 3"}
 PACKAGES = ("accelegrad", "numpy", "scipy", "scikit-learn", "matplotlib", "plotly")
-FOLDED = 5  # evidence of more rows than this is folded
 
 
 def write_report(report: Report, out: Path) -> Path:
@@ -157,8 +157,8 @@ def _page(report: Report, prepared: Sequence[PreparedFigure], plotly: str) -> st
         css=(files / "page.css").read_text("utf-8"),
         navigation=_navigation(report),
         summary=_paragraphs(report.summary),
-        skip=_skip_link(report),
-        counters=_counters(report.claims) if report.claims else "",
+        skip=_skip_link(),
+        verdicts=_verdicts(report.claims) if report.claims else "",
         claims=_claims(report) if report.claims else "",
         figures="\n".join(_figure(figure, report.claims) for figure in prepared),
         facts="\n".join(_facts(name, table) for name, table in report.facts.items()),
@@ -175,7 +175,7 @@ def _figure_id(name: str) -> str:
 def _paragraphs(text: str) -> str:
     """Return text as paragraphs, one for each block between empty lines."""
     blocks = (block.strip() for block in text.split("\n\n"))
-    return "".join(f"<p>{escape(block)}</p>" for block in blocks if block)
+    return "".join(f"<p>{typeset(block)}</p>" for block in blocks if block)
 
 
 def _navigation(report: Report) -> str:
@@ -191,13 +191,24 @@ def _navigation(report: Report) -> str:
         listed = "".join(link(target, text) for target, text in targets)
         return f'<p class="nav-head">{head}</p><ul>{listed}</ul>' if listed else ""
 
-    figures = ((_figure_id(figure.name), figure.title) for figure in report.figures)
+    figures = ((_figure_id(figure.name), figure.short or figure.title) for figure in report.figures)
     facts = ((_facts_id(name), name) for name in report.facts)
     claims = link("claims", "Claims") if report.claims else ""
     return (
-        f"<ul>{link('summary', 'Summary')}{claims}</ul>"
-        f"{links('Figures', figures)}{links('Facts', facts)}"
+        f"<ul>{link('summary', 'Summary')}</ul>{links('Figures', figures)}"
+        f"<ul>{claims}</ul>{links('Facts', facts)}"
     )
+
+
+def _verdicts(claims: Sequence[Claim]) -> str:
+    """Return how many claims have which verdict, in a line that leads to them."""
+    counts = {verdict: sum(claim.verdict is verdict for claim in claims) for verdict in Verdict}
+    parts = " · ".join(
+        f"{SIGNS[verdict]} {count} {verdict.value if count == 1 else COUNTED[verdict]}"
+        for verdict, count in counts.items()
+        if count
+    )
+    return f'<p class="verdicts"><a href="#claims">{len(claims)} claims: {parts}</a></p>'
 
 
 def _counters(claims: Sequence[Claim]) -> str:
@@ -225,52 +236,44 @@ def _pill(verdict: Verdict) -> str:
     )
 
 
-def _skip_link(report: Report) -> str:
+def _skip_link() -> str:
     """Return the link with which a keyboard gets past the navigation."""
-    target = "claims" if report.claims else "figures"
-    return f'<a class="skip" href="#{target}">Skip to the {target}</a>'
+    return '<a class="skip" href="#figures">Skip to the figures</a>'
 
 
 def _claims(report: Report) -> str:
-    """Return the table of claims."""
+    """Return the table of claims: a line each, which opens on a click."""
     titles = {figure.name: figure.title for figure in report.figures}
-    heads = "".join(
-        f'<th scope="col">{head}</th>'
-        for head in ("Verdict", "Claim", "What had to hold", "Measured")
-    )
-    rows = "\n".join(_claim(claim, titles) for claim in report.claims)
+    lines = "\n".join(_claim(claim, titles) for claim in report.claims)
     return (
         '<section id="claims" aria-labelledby="claims-title">\n'
-        '<h2 id="claims-title">Claims</h2>\n<table class="claims">\n'
-        f"<thead><tr>{heads}</tr></thead>\n<tbody>\n{rows}\n</tbody>\n</table>\n</section>"
+        f'<h2 id="claims-title">Claims</h2>\n{_counters(report.claims)}\n'
+        f'<div class="claims">\n{lines}\n</div>\n</section>'
     )
 
 
 def _claim(claim: Claim, titles: Mapping[str, str]) -> str:
-    """Return one row of the table of claims."""
+    """Return one claim: verdict and statement, and all else when it is opened."""
     explanation = (
         f'<div class="explanation">{_paragraphs(claim.explanation)}</div>'
         if claim.explanation
         else ""
     )
     link = (
-        f'<a href="#{_figure_id(claim.figure)}">{escape(titles[claim.figure])}</a>'
+        f'<p class="shown"><a href="#{_figure_id(claim.figure)}">'
+        f"{escape(titles[claim.figure])}</a></p>"
         if claim.figure
         else ""
     )
-    point = f'<p class="point">judged on: {escape(claim.point)}</p>' if claim.point != "-" else ""
-    evidence = _table(claim.evidence, "evidence") if claim.evidence else "-"
-    if len(claim.evidence) > FOLDED:
-        evidence = f"<details><summary>{len(claim.evidence)} numbers</summary>{evidence}</details>"
+    point = f" Judged on: {escape(claim.point)}." if claim.point != "-" else ""
     return (
-        f'<tr id="{_claim_id(claim)}" class="claim" data-verdict="{CLASSES[claim.verdict]}">'
-        f"<td>{_pill(claim.verdict)}{point}</td>"
-        f'<th scope="row"><p class="claim-name">{escape(claim.name)}</p>'
-        f'<p class="statement">{escape(claim.statement)}</p>'
-        f'<p class="source">{escape(claim.source)}</p>{explanation}'
-        f'<p class="shown">{link}</p></th>'
-        f'<td class="threshold">{escape(claim.threshold)}</td>'
-        f"<td>{evidence}</td></tr>"
+        f'<details id="{_claim_id(claim)}" class="claim" data-verdict="{CLASSES[claim.verdict]}">'
+        f'<summary>{_pill(claim.verdict)}<span class="statement">{typeset(claim.statement)}</span>'
+        f'<span class="source">{escape(claim.source)}</span></summary>'
+        f'<div class="opened">{explanation}'
+        f'<p class="threshold"><b>{claim_title(claim.name)}.</b> {typeset(claim.threshold)}'
+        f'<span class="point">{point}</span></p>'
+        f"{evidence_tables(claim.evidence)}{link}</div></details>"
     )
 
 
@@ -285,7 +288,7 @@ def _figure(prepared: PreparedFigure, claims: Sequence[Claim]) -> str:
     file = f"figures/{figure.name}"
     judged = "".join(
         f'<a class="judged" href="#{_claim_id(claim)}" title="{escape(claim.statement)}">'
-        f"{_pill(claim.verdict)} {escape(claim.name)}</a>"
+        f"{_pill(claim.verdict)} {claim_title(claim.name)}</a>"
         for claim in claims
         if claim.figure == figure.name
     )
@@ -300,12 +303,12 @@ def _figure(prepared: PreparedFigure, claims: Sequence[Claim]) -> str:
     return f"""<section class="figure" id="{name}" aria-labelledby="{name}-title">
 <header><h2 id="{name}-title">{title}</h2>
 <p class="files"><a href="{file}.png">PNG</a> <a href="{file}.svg">SVG</a></p></header>
-<div class="caption">{_paragraphs(figure.caption)}</div>
-{judged}
 {_tools(figure)}
 <div class="plot" role="group" aria-label="Interactive figure: {title}">\
 <noscript><img src="{file}.png" alt="{title}"></noscript></div>
 {_legend(prepared.entries)}
+<div class="caption">{_paragraphs(figure.caption)}</div>
+{judged}
 {facts}
 </section>"""
 

@@ -422,11 +422,20 @@ function listenToCounters() {
     counter.addEventListener("click", () => {
       const only = counter.getAttribute("aria-pressed") !== "true";
       for (const other of counters) other.setAttribute("aria-pressed", String(only && other === counter));
-      for (const row of document.querySelectorAll("tr.claim")) {
-        row.hidden = only && row.dataset.verdict !== counter.dataset.verdict;
+      for (const claim of document.querySelectorAll(".claim")) {
+        claim.hidden = only && claim.dataset.verdict !== counter.dataset.verdict;
       }
     });
   }
+}
+
+// A link to a claim opens it, and shows it where a counter has hidden it.
+function openTarget() {
+  const claim = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  if (!claim?.matches(".claim")) return;
+  claim.hidden = false;
+  claim.open = true;
+  claim.scrollIntoView();
 }
 
 function followReading() {
@@ -495,6 +504,8 @@ function start() {
     figure.plot.style.height = `${geometry(figure, figure.plot.clientWidth).height}px`;
   }
   listenToCounters();
+  addEventListener("hashchange", openTarget);
+  openTarget();
   listenToPrinting();
   followReading();
   document.getElementById("theme").addEventListener("click", () => {
