@@ -1,5 +1,7 @@
 """The door to Dask: models and estimators of rows that are on the workers of a cluster."""
 
+from typing import TYPE_CHECKING, Any
+
 from accelegrad.extras import require
 
 try:
@@ -9,8 +11,11 @@ except ImportError:
     raise
 
 from accelegrad.dask.cluster import BlockError, WorkerTimeoutError
-from accelegrad.dask.estimators import AcceleGradClassifier, AcceleGradRegressor
+from accelegrad.dask.files import read_files
 from accelegrad.dask.row_model import RowModel
+
+if TYPE_CHECKING:
+    from accelegrad.dask.estimators import AcceleGradClassifier, AcceleGradRegressor
 
 __all__ = [
     "AcceleGradClassifier",
@@ -18,4 +23,14 @@ __all__ = [
     "BlockError",
     "RowModel",
     "WorkerTimeoutError",
+    "read_files",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Return an estimator: workers, which import this for their tasks, do without scikit-learn."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from accelegrad.dask import estimators
+
+    return getattr(estimators, name)

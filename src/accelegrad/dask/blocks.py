@@ -180,6 +180,8 @@ def pieces_of(X: Any, y: Any, sample_weight: Any = None) -> list[Any]:
         )
     if y is None:
         raise ValueError("y must be given with a Dask collection, but it is None.")
+    if all(_is_frame(part) for part in (X, y, sample_weight) if part is not None):
+        return _frame_blocks(X, y, sample_weight)
     columns = [_delayed_blocks(part, like=X) for part in (X, y, sample_weight) if part is not None]
     counts = {len(column) for column in columns}
     if len(counts) > 1:
@@ -208,9 +210,29 @@ def _listed(X: Sequence[Any], y: Any, sample_weight: Any) -> list[Any]:
     return [delayed(tuple)(list(parts)) for parts in zip(*columns, strict=True)]
 
 
+def _is_frame(part: Any) -> bool:
+    """Tell whether it is a dask.dataframe or a column of one."""
+    return hasattr(part, "map_partitions")
+
+
+def _frame_blocks(X: Any, *others: Any) -> list[Any]:
+    """Return the partitions of frames together.
+
+    Apart, Dask may put partitions together, of columns of one file in other ways than of others.
+    """
+    given = [part for part in others if part is not None]
+    meta = [(0, object)]
+    pieces = X.map_partitions(_as_piece, *given, meta=meta, enforce_metadata=False)
+    return list(pieces.to_delayed())
+
+
+def _as_piece(*columns: Any) -> tuple[Any, ...]:
+    return columns
+
+
 def _delayed_blocks(part: Any, like: Any) -> list[Any]:
     """Return the blocks of a collection, of arrays along the rows alone."""
-    if hasattr(part, "npartitions") and hasattr(part, "to_delayed") and not hasattr(part, "chunks"):
+    if _is_frame(part):
         return list(part.to_delayed())
     if not hasattr(part, "rechunk"):  # an array in memory
         import dask.array as da
@@ -229,21 +251,20 @@ def _unknown(*chunks: Any) -> bool:
     return any(np.isnan(size) for sizes in chunks for size in sizes)
 
 
-def read(client: Client, pieces: Sequence[Any], most: int | None) -> list[Future]:
-    """Return futures of the blocks: pieces put together, in order, until there are few enough."""
+def delayed_blocks(client: Client, pieces: Sequence[Any], most: int | None) -> list[Delayed]:
+    """Return the blocks: pieces put together, in order, until there are few enough."""
     if most is None:
         threads = sum(client.nthreads().values())
         most = max(FEWEST_BLOCKS, BLOCKS_PER_THREAD * threads)
     length = -(-len(pieces) // most)
     groups = [pieces[i : i + length] for i in range(0, len(pieces), length)]
     run = uuid4().hex
-    made = [
+    return [
         delayed(read_block, pure=False)(
             i * length, list(group), dask_key_name=f"accelegrad-read-{run}-{i}"
         )
         for i, group in enumerate(groups)
     ]
-    return list(client.compute(made, optimize_graph=True))
 
 
 class ClusterData:
@@ -259,6 +280,8 @@ class ClusterData:
         Up to how many blocks pieces are put together.
     timeout : float, optional
         After how many seconds without an answer a round trip is given up.
+    keep : bool
+        Whether the workers keep the blocks; else they are read again for each task.
     """
 
     def __init__(
@@ -267,8 +290,12 @@ class ClusterData:
         pieces: Sequence[Any],
         most_blocks: int | None = None,
         timeout: float | None = None,
+        *,
+        keep: bool = True,
     ) -> None:
-        blocks = Cluster(client, read(client, pieces, most_blocks), timeout)
+        self._keep = keep
+        read = delayed_blocks(client, pieces, most_blocks)
+        blocks = Cluster(client, client.compute(read) if keep else read, timeout)
         facts: list[Facts] = blocks.each("check", facts_of)
         _check(facts)
         self.numbers = kept = [number for number, known in enumerate(facts) if known.rows]
@@ -298,15 +325,15 @@ class ClusterData:
         weight = float(cluster.total("weigh", relative_weight, settings, largest))
         if not weight > 0.0:
             raise ValueError("sample_weight must have an entry > 0, but all of them are 0.")
-        run = uuid4().hex
-        parts = cluster.client.map(
-            part_of,
-            cluster.parts,
-            *([given] * len(cluster.parts) for given in (settings, largest, weight)),
-            self.numbers,
-            [int(end) - known.rows for end, known in zip(self.ends, self.facts, strict=True)],
-            key=[f"accelegrad-part-{run}-{i}" for i in range(len(cluster.parts))],
-        )
+        shared = [[given] * len(cluster.parts) for given in (settings, largest, weight)]
+        first = [int(end) - known.rows for end, known in zip(self.ends, self.facts, strict=True)]
+        columns = (cluster.parts, *shared, self.numbers, first)
+        if self._keep:
+            run = uuid4().hex
+            keys = [f"accelegrad-part-{run}-{i}" for i in range(len(cluster.parts))]
+            parts = cluster.client.map(part_of, *columns, key=keys)
+        else:
+            parts = [delayed(part_of, pure=False)(*row) for row in zip(*columns, strict=True)]
         made = Cluster(cluster.client, parts, cluster.timeout)
         made.ready("part")
         return made, weight * largest

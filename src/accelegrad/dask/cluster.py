@@ -12,6 +12,8 @@ from typing import Any
 from uuid import uuid4
 
 import numpy as np
+from dask import delayed
+from dask.delayed import Delayed
 from distributed import Client, Future, default_client
 from distributed import wait as wait_for
 from distributed.client import FutureCancelledError
@@ -57,16 +59,17 @@ class Cluster:
     ----------
     client : distributed.Client
         The client.
-    parts : list of Future
-        The parts, in the order of their rows.
+    parts : list of Future or Delayed
+        The parts, in the order of their rows. Delayed ones are made anew for each task.
     timeout : float, optional
         After how many seconds without an answer a round trip is given up; by default never.
     """
 
     def __init__(
-        self, client: Client, parts: Sequence[Future], timeout: float | None = None
+        self, client: Client, parts: Sequence[Future | Delayed], timeout: float | None = None
     ) -> None:
         self.client, self.parts = client, list(parts)
+        self._are_kept = all(isinstance(part, Future) for part in self.parts)
         self.timeout = None if timeout is None else real_number("timeout", timeout, above=0.0)
         self.round_trips = 0
 
@@ -81,6 +84,8 @@ class Cluster:
 
     def ready(self, name: str) -> None:
         """Wait until all parts are there, or raise what went wrong with one of them."""
+        if not self._are_kept:
+            return
         self._wait(name, self.parts)
         for part in self.parts:
             if part.status == "error":
@@ -125,7 +130,14 @@ class Cluster:
         shared = [self.vector(given) if _is_long(given) else given for given in arguments]
         columns = [[given] * len(self.parts) for given in shared]
         keys = [f"accelegrad-{name}-{run}-{number}" for number in range(len(self.parts))]
-        return list(self.client.map(task, self.parts, *columns, *by_part, key=keys, pure=False))
+        if self._are_kept:
+            return list(self.client.map(task, self.parts, *columns, *by_part, key=keys, pure=False))
+        rows = zip(self.parts, *columns, *by_part, strict=True)
+        late = [
+            delayed(task, pure=False)(*row, dask_key_name=key)
+            for row, key in zip(rows, keys, strict=True)
+        ]
+        return list(self.client.compute(late, optimize_graph=False))
 
     def _gathered(self, name: str, futures: list[Future]) -> list[Any]:
         if self.timeout is not None:
@@ -142,10 +154,12 @@ class Cluster:
     def _wait(self, name: str, futures: list[Future]) -> None:
         """Wait for the tasks, and say which workers hold them if that takes too long."""
         try:
-            wait_for(futures, timeout=self.timeout)
+            with self.client.as_current():  # which need not be the active one
+                wait_for(futures, timeout=self.timeout)
         except TimeoutError:
             late = {future.key for future in futures if not future.done()}
-            late |= {future.key for future in self.parts if not future.done()}
+            if self._are_kept:
+                late |= {future.key for future in self.parts if not future.done()}
             working = self.client.processing()
             workers = sorted(w for w, keys in working.items() if late & {str(k) for k in keys})
             held = ", ".join(workers) or "none that the scheduler knows of"

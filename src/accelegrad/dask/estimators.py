@@ -44,10 +44,20 @@ def _timeout() -> Any:
     )
 
 
+def _keep() -> Any:
+    return parameter(
+        True,
+        "bool",
+        "Whether the workers keep the rows, in memory or spilled to disk; with False they are read "
+        "again in each pass.",
+    )
+
+
 class OnCluster(Mixin):
     """What the estimators of collections share."""
 
     timeout: float | None
+    keep: bool
     __metadata_request__fit: ClassVar[dict[str, str]] = {"client": UNUSED}
     #: the estimator of rows in memory
     _local: ClassVar[type[Any]]
@@ -84,7 +94,8 @@ class OnCluster(Mixin):
                 "early_stopping must be False on a cluster: no rows are held back there."
             )
         settings, seed = self._settings(), self._seed()
-        data = ClusterData(connected(client), pieces_of(X, y, sample_weight), None, self.timeout)
+        pieces = pieces_of(X, y, sample_weight)
+        data = ClusterData(connected(client), pieces, None, self.timeout, keep=self._flag("keep"))
         self._take_columns(X, data)
         warm = self._take_all_targets(data) and bool(getattr(self, "warm_start", False))
         problems = self._cluster_problems(objective, data)
@@ -186,6 +197,7 @@ class AcceleGradClassifier(OnCluster, classifier.AcceleGradClassifier):  # type:
 
     _: KW_ONLY
     timeout: float | None = _timeout()
+    keep: bool = _keep()
 
     _local = classifier.AcceleGradClassifier
 
@@ -283,6 +295,7 @@ class AcceleGradRegressor(OnCluster, regressor.AcceleGradRegressor):  # type: ig
 
     _: KW_ONLY
     timeout: float | None = _timeout()
+    keep: bool = _keep()
 
     _local = regressor.AcceleGradRegressor
 

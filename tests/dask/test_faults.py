@@ -1,0 +1,167 @@
+"""What goes wrong on clusters: processes are killed, stopped, added and taken away in mid-run."""
+
+import os
+import signal
+import threading
+import time
+
+import numpy as np
+import psutil
+import pytest
+from dask import delayed
+from distributed import Client, LocalCluster
+from numpy.testing import assert_allclose, assert_array_equal
+
+import accelegrad as ag
+from accelegrad.dask import RowModel, WorkerTimeoutError
+
+pytestmark = pytest.mark.xdist_group("dask")
+
+N, D = 400, 5
+OPTIONS = dict(loss="logistic", l2=1e-3, fit_intercept=True)
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """A cluster of two processes, which tests may spoil: killed ones are started again."""
+    options = dict(n_workers=2, threads_per_worker=1, dashboard_address=":0")
+    with LocalCluster(**options) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def client(cluster):
+    with Client(cluster, set_as_default=False) as client:
+        client.wait_for_workers(2, timeout=60)
+        yield client
+
+
+def plain_data():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((N, D))
+    return X, np.where(X @ np.arange(D) + 2 * rng.standard_normal(N) > 0.5, 1.0, -1.0)
+
+
+def read(part):
+    """What workers read blocks with: they do it again where these are lost."""
+    X, y = plain_data()
+    rows = np.array_split(np.arange(N), 4)[part]
+    return X[rows], y[rows]
+
+
+def model_of(client, **options):
+    return RowModel([delayed(read)(part) for part in range(4)], client=client, **OPTIONS, **options)
+
+
+def processes(client):
+    """Return the ids of the workers' processes."""
+    return sorted(client.run(os.getpid).values())
+
+
+def minimum():
+    X, y = plain_data()
+    return ag.minimize(ag.StreamedModel([(X, y)], **OPTIONS), rtol=1e-10, rng=0)
+
+
+def run_and(client, after, action, **options):
+    """Minimise, and do something in the middle of an iteration, while a task is at work."""
+    model = model_of(client, **options)
+    seen = []
+
+    def callback(x):
+        seen.append(x)
+        if len(seen) == after:
+            threading.Timer(0.01, action).start()
+
+    return ag.minimize(model, rtol=1e-10, rng=0, callback=callback), model
+
+
+def test_a_killed_worker_changes_nothing(client):
+    victim = processes(client)[0]
+    expected = minimum()
+    result, model = run_and(client, 2, lambda: os.kill(victim, signal.SIGKILL))
+    assert result.success
+    assert_allclose(result.x, expected.x, rtol=0, atol=1e-9)
+    # Once more, with rows that have to be read again if they were not.
+    assert_allclose(model.value(expected.x), expected.fun, rtol=1e-12)
+    assert victim not in processes(client)
+
+
+def test_workers_join_and_leave(cluster, client):
+    expected = minimum()
+    cluster.scale(3)
+    result, model = run_and(client, 1, lambda: cluster.scale(1))
+    assert result.success
+    assert_allclose(result.x, expected.x, rtol=0, atol=1e-9)
+    cluster.scale(2)
+    client.wait_for_workers(2, timeout=60)
+    assert_allclose(model.value(expected.x), expected.fun, rtol=1e-12)
+
+
+def test_a_worker_that_hangs_is_named(client):
+    model = model_of(client)
+    model.cluster.timeout = 3.0  # workers that have just been started may need longer
+    victim = processes(client)[0]
+    address = next(a for a, pid in client.run(os.getpid).items() if pid == victim)
+    os.kill(victim, signal.SIGSTOP)
+    try:
+        with pytest.raises(WorkerTimeoutError, match="timeout=3 seconds") as error:
+            model.value(np.zeros(D + 1))
+        assert address in str(error.value)
+    finally:
+        os.kill(victim, signal.SIGCONT)
+    assert np.isfinite(model.value(np.zeros(D + 1)))
+
+
+def test_ctrl_c_returns_the_best_point_so_far(client):
+    result, _ = run_and(client, 2, lambda: os.kill(os.getpid(), signal.SIGINT), timeout=60.0)
+    assert result.status in (ag.Status.INTERRUPTED, ag.Status.CONVERGED)
+    model = model_of(client)
+    assert_allclose(model.value(result.x), result.fun, rtol=1e-12)
+
+
+def slow(X, shares):
+    time.sleep(1.0)
+    return 0.0
+
+
+def test_ctrl_c_in_a_round_trip_returns_the_best_point(client):
+    model = model_of(client)
+    seen = []
+
+    def callback(x):
+        seen.append(x)
+        if len(seen) == 2:
+            threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+            model.over_chunks(slow)
+
+    result = ag.minimize(model, rtol=1e-10, rng=0, callback=callback)
+    assert result.status is ag.Status.INTERRUPTED
+    assert_allclose(model.value(result.x), result.fun, rtol=1e-12)
+
+
+@pytest.mark.slow
+def test_a_lost_scheduler_is_an_error_and_runs_go_on_from_their_checkpoint(tmp_path):
+    options = dict(rtol=1e-10, rng=0, checkpoint=tmp_path / "run.ckpt", checkpoint_every=1)
+    starting = dict(n_workers=1, threads_per_worker=1, dashboard_address=":0")
+    with LocalCluster(**starting) as cluster, Client(cluster, set_as_default=False) as client:
+        whole = ag.minimize(model_of(client), rtol=1e-10, rng=0)
+        model = model_of(client)
+        seen = []
+
+        def callback(x):
+            seen.append(x)
+            if len(seen) == 2:
+                client.restart(wait_for_workers=True, timeout=60)  # all rows are forgotten
+
+        with pytest.raises(ConnectionError, match="can be resumed"):
+            ag.minimize(model, callback=callback, **options)
+    with LocalCluster(**starting) as cluster, Client(cluster, set_as_default=False) as client:
+        resumed = ag.minimize(model_of(client), resume=tmp_path / "run.ckpt", **options)
+    assert_array_equal(resumed.x, whole.x)
+    assert resumed.nit == whole.nit
+
+
+def test_no_processes_are_left_behind():
+    children = psutil.Process().children(recursive=True)
+    assert not [child for child in children if child.status() == psutil.STATUS_STOPPED]
