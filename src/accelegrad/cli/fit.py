@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from accelegrad.cli import common
 from accelegrad.errors import nearest
+from accelegrad.extras import require
 from accelegrad.problems.losses import LOSSES, PARAMETERS, by_sklearn_name
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ examples:
   accelegrad fit a9a.bz2 --loss hinge --alpha 1e-4 --out model.agm
   accelegrad fit houses.csv --loss absolute_error --target price --out houses.agm
   accelegrad fit huge.libsvm --stream --epochs 5 --out huge.agm
+  accelegrad fit shards.libsvm --dask local --out shards.agm
 """
 
 
@@ -95,6 +97,12 @@ def _add_reading(command: argparse.ArgumentParser) -> None:
         action="store_true",
         help="read the file chunk by chunk: for data larger than memory",
     )
+    group.add_argument(
+        "--dask",
+        metavar="CLUSTER",
+        help="fit on a Dask cluster, whose workers read the file: 'local', which starts a process "
+        "per core, or a scheduler's address, tcp://host:port",
+    )
     group.add_argument("--epochs", type=int, metavar="E", help="passes of --stream (5)")
     group.add_argument(
         "--chunk-rows", type=int, metavar="N", help="rows in a chunk of --stream (default: 16 MB)"
@@ -142,7 +150,8 @@ def _fit(given: argparse.Namespace) -> int:
     started = time.perf_counter()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
-        rows = (_streamed if given.stream else _fitted)(estimator, table, given)
+        fit = _on_cluster if given.dask else _streamed if given.stream else _fitted
+        rows = fit(estimator, table, given)
     seconds = time.perf_counter() - started
     for warning in caught:
         common.warn(f"accelegrad fit: warning: {warning.message}")
@@ -169,6 +178,10 @@ def _fit(given: argparse.Namespace) -> int:
 def _check_stream_options(given: argparse.Namespace) -> None:
     if not given.stream and (given.epochs is not None or given.chunk_rows is not None):
         raise ValueError("--epochs and --chunk-rows are of use with --stream only.")
+    if given.stream and given.dask:
+        raise ValueError("--stream and --dask cannot be used together.")
+    if given.dask:
+        require("accelegrad fit --dask", "dask")
 
 
 def _estimator(given: argparse.Namespace) -> Any:
@@ -222,3 +235,9 @@ def _streamed(estimator: Any, table: TableFile, given: argparse.Namespace) -> st
         rng=given.seed,
     )
     return f"{done.rows} rows streamed"
+
+
+def _on_cluster(estimator: Any, table: TableFile, given: argparse.Namespace) -> int:
+    from accelegrad.dask.command import fit_files
+
+    return fit_files(estimator, table, given.dask)

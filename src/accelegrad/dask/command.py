@@ -1,0 +1,59 @@
+"""What `accelegrad fit --dask` does: a file that the workers of a cluster read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from distributed import Client
+from sklearn.base import is_regressor
+
+from accelegrad.dask.estimators import AcceleGradClassifier, AcceleGradRegressor
+from accelegrad.dask.files import read_files
+
+if TYPE_CHECKING:
+    from accelegrad.data.tables import TableFile
+
+#: The cluster that is started for one command.
+LOCAL = "local"
+
+
+def fit_files(estimator: Any, table: TableFile, cluster: str) -> int:
+    """Fit a local estimator on a cluster, and return how many rows there were.
+
+    Parameters
+    ----------
+    estimator : AcceleGradClassifier or AcceleGradRegressor of `accelegrad.sklearn`
+        What is fitted.
+    table : TableFile
+        The file, with what is wanted of it; the workers must see it under the same path.
+    cluster : str
+        "local" or the address of a scheduler.
+    """
+    numbers = is_regressor(estimator)
+    kind: type[Any] = AcceleGradRegressor if numbers else AcceleGradClassifier
+    fitted = kind(**estimator.get_params())
+    with _client(cluster) as client:
+        blocks = read_files(
+            [table.path.resolve()],
+            target=table.wanted.target,
+            n_features=table.wanted.n_features,
+            numbers=numbers,
+            split=max(1, sum(client.nthreads().values())),
+        )
+        fitted.fit(blocks, client=client)
+    for name, value in vars(fitted).items():
+        if name.endswith("_") or name in ("_stream", "_missed"):
+            setattr(estimator, name, value)
+    return int(fitted.n_samples_seen_)
+
+
+def _client(cluster: str) -> Client:
+    """Return the client of a cluster that runs, or of one that ends with the client."""
+    if cluster == LOCAL:
+        return Client(threads_per_worker=1, dashboard_address=":0", set_as_default=True)
+    if "://" not in cluster:
+        raise ValueError(
+            f"--dask must be 'local' or the address of a scheduler, tcp://host:port, not "
+            f"{cluster!r}."
+        )
+    return Client(cluster, set_as_default=True)

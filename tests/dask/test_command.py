@@ -1,0 +1,56 @@
+"""`accelegrad fit --dask`: the model file is that of a local fit, within the certified gap."""
+
+import numpy as np
+import pytest
+from sklearn.datasets import dump_svmlight_file
+
+from accelegrad.cli.main import main
+from accelegrad.sklearn.model_file import load_model
+
+pytestmark = pytest.mark.xdist_group("dask")
+
+
+@pytest.fixture
+def data(tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((200, 3)).round(3)
+    y = np.where(X @ [1.0, -2.0, 0.5] + rng.standard_normal(200) > 0, 2, 1)
+    path = tmp_path / "rows.libsvm"
+    dump_svmlight_file(X, y, str(path), zero_based=False)
+    return path
+
+
+def test_fit_on_a_cluster_that_runs(data, tmp_path, capsys, dask_client):
+    address = dask_client.scheduler.address
+    options = ["--alpha", "1e-2", "--tol", "1e-6", "--no-progress"]
+    files = [tmp_path / "there.agm", tmp_path / "here.agm"]
+    assert main(["fit", str(data), "--dask", address, "--out", str(files[0]), *options]) == 0
+    assert "200 x 3" in capsys.readouterr().out
+    assert main(["fit", str(data), "--out", str(files[1]), *options]) == 0
+    there, here = (load_model(file) for file in files)
+    assert there.converged_
+    assert there.objective_ - there.gap_ <= here.objective_
+    assert here.objective_ - here.gap_ <= there.objective_
+    # The objective is strongly convex in the weights.
+    np.testing.assert_allclose(there.coef_, here.coef_, atol=2 * np.sqrt(2e-6 / 1e-2))
+
+
+@pytest.mark.slow
+def test_fit_on_a_cluster_of_its_own(data, tmp_path, capsys):
+    out = tmp_path / "model.agm"
+    arguments = ["--dask", "local", "--loss", "squared_error", "--out", str(out), "--no-progress"]
+    assert main(["fit", str(data), *arguments]) == 0
+    assert load_model(out).converged_
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--dask", "somewhere"], "--dask must be 'local' or the address of a scheduler"),
+        (["--dask", "local", "--stream"], "cannot be used together"),
+    ],
+)
+def test_wrong_clusters_are_refused(arguments, message, data, tmp_path, capsys):
+    out = ["--out", str(tmp_path / "model.agm"), "--no-progress"]
+    assert main(["fit", str(data), *arguments, *out]) == 1
+    assert message in capsys.readouterr().err
