@@ -11,11 +11,13 @@ import importlib
 import pkgutil
 import time
 from collections.abc import Callable, Iterator
+from functools import wraps
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import numba
 import numpy as np
 import numpy.typing as npt
+from numba.extending import overload
 
 from accelegrad.kernels import disk
 from accelegrad.kernels.arrays import read_only
@@ -27,12 +29,19 @@ R = TypeVar("R")
 _CONTRACTED = {"contract"}
 # Sums may be reordered, so that they are vectorised; NaN and infinities keep their meaning.
 _REORDERED = {"reassoc", "contract", "nsz"}
+# Inlined, since a call would take as long as some rows: an array goes over as seven numbers. And
+# nobody calls parts but compiled code: to compile the ways in for others takes a tenth more time.
+_PART: dict[str, Any] = {
+    "fastmath": _CONTRACTED,
+    "forceinline": True,
+    "no_cpython_wrapper": True,
+    "no_cfunc_wrapper": True,
+}
 
 
 def compiled(function: Callable[P, R]) -> Callable[P, R]:
     """Compile a part of kernels, which becomes one with its caller; products and sums may fuse."""
-    # A call would take as long as some rows: an array goes over as seven numbers.
-    return _njit(fastmath=_CONTRACTED, forceinline=True)(function)
+    return _njit(**_PART)(function)
 
 
 def summing(function: Callable[P, R]) -> Callable[P, R]:
@@ -42,13 +51,33 @@ def summing(function: Callable[P, R]) -> Callable[P, R]:
     not write to an array: whether it is vectorised, and so its rounding, would depend on where the
     arrays happen to be in memory.
     """
-    return _njit(fastmath=_REORDERED, forceinline=True)(function)
+    return _njit(**_PART | {"fastmath": _REORDERED})(function)
+
+
+def by_none(if_none: Callable[P, R], otherwise: Callable[P, R]) -> Callable[P, R]:
+    """Return a part of kernels that is one function where the first argument is None, else another.
+
+    A kernel is compiled with one of them, which takes less time than with both. They are plain
+    Python functions with the same arguments.
+    """
+
+    @wraps(if_none)
+    def chosen(*arguments: P.args, **named: P.kwargs) -> R:  # noqa: ARG001
+        raise NotImplementedError("only kernels can call this.")
+
+    @wraps(if_none)
+    def choose(first: Any, *others: Any) -> Any:  # noqa: ARG001
+        return if_none if first == numba.types.none else otherwise
+
+    overload(chosen, jit_options={"error_model": "numpy", **_PART})(choose)
+    disk.note_parts(chosen, (if_none, otherwise))
+    return chosen
 
 
 def kernel(function: Callable[P, R]) -> Callable[P, R]:
     """Compile a function that Python calls: it runs beside others and is kept on disk."""
     try:
-        kept = _njit(fastmath=_CONTRACTED, nogil=True, cache=True)(function)
+        kept = _njit(fastmath=_CONTRACTED, nogil=True, cache=True, no_cfunc_wrapper=True)(function)
         if disk.guard(kept):
             return kept
     except RuntimeError:  # there is no folder to write to

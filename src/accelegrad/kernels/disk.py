@@ -22,6 +22,7 @@ import hashlib
 import time
 from functools import cache
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 from numba.core.caching import IndexDataCacheFile
@@ -101,7 +102,7 @@ def holds(dispatcher: Any, signature: tuple[Any, ...]) -> bool:
 def _stamp(dispatcher: Any) -> str:
     """Return a digest of all files whose functions a kernel calls."""
     digest = hashlib.sha256()
-    for file in sorted(_files(dispatcher, set())):
+    for file in sorted(_files(dispatcher.py_func, set())):
         digest.update(_content(file))
     return digest.hexdigest()
 
@@ -111,12 +112,27 @@ def _content(file: str) -> bytes:
     return Path(file).read_bytes()
 
 
-def _files(dispatcher: Any, seen: set[Any]) -> set[str]:
-    """Return the file of a compiled function and of those in its reach, by their modules' names."""
-    function = dispatcher.py_func
+_parts: dict[Any, tuple[Any, ...]] = {}
+
+
+def note_parts(function: Any, parts: tuple[Any, ...]) -> None:
+    """Take note of what a function stands for in compiled code: Python functions."""
+    _parts[function] = parts
+
+
+def _files(function: Any, seen: set[Any]) -> set[str]:
+    """Return the file of a function and of those in its reach, by their modules' names."""
     files = {function.__code__.co_filename}
-    seen.add(dispatcher)
+    seen.add(function)
     for known in function.__globals__.values():
-        if isinstance(known, Dispatcher) and known not in seen:
-            files |= _files(known, seen)
+        for part in _stands_for(known):
+            if part not in seen:
+                files |= _files(part, seen)
     return files
+
+
+def _stands_for(known: Any) -> tuple[Any, ...]:
+    """Return the Python functions that are compiled where this is called."""
+    if isinstance(known, Dispatcher):
+        return (known.py_func,)
+    return _parts.get(known, ()) if isinstance(known, FunctionType) else ()

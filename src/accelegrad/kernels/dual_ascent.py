@@ -10,11 +10,11 @@ import numpy as np
 
 from accelegrad.errors import Vector
 from accelegrad.kernels.arrays import read_only
-from accelegrad.kernels.compile import Call, announces, compiled, csr_layouts, dense_layouts, kernel
+from accelegrad.kernels.compile import Call, announces, by_none, compiled, csr_layouts, dense_layouts, kernel
 from accelegrad.kernels.dense_rows import add_row, row_product
 from accelegrad.kernels.epochs import NO_ROWS
-from accelegrad.kernels.loss_shape import LABELS, LOGISTIC, LOGISTIC_SHAPE, Shape
-from accelegrad.kernels.losses import loss_slope, rounded_off
+from accelegrad.kernels.loss_shape import KERNEL_LOSSES, Shape
+from accelegrad.kernels.losses import logistic_slope, rounded_off
 from accelegrad.kernels.sparse_rows import add_sparse_row, look_ahead, sparse_product
 
 
@@ -24,7 +24,7 @@ class DualRows(NamedTuple):
     y: Vector
     shares: Vector  # p_i, or nothing where all are equal
     squares: Vector  # ||a_i||^2
-    loss: Shape
+    loss: Shape | None
     l2: float
     pull: float  # 1 / rho, with an intercept after the weights; 0: there is none
     longest_rest: int  # in epochs
@@ -36,9 +36,10 @@ TRIALS = 60  # Newton's steps at most; from where they begin, ten are many
 LAST_STEP = 1e-5
 
 
-@compiled
-def _logistic_slope(z: float, q: float, y: float) -> Any:
+def _logistic_proximal_slope(loss: Any, z: float, q: float, y: float) -> Any:
     """Return the slope t with t = l'(z - q t), by Newton's steps for y m, where m = z - q t."""
+    if not math.isfinite(z):
+        return math.nan
     # The root of m - c - q / (1 + e^m), which is concave above 0: from below, steps never pass it.
     c = y * z
     is_below = c < -0.5 * q  # then its mirror image is above
@@ -51,25 +52,24 @@ def _logistic_slope(z: float, q: float, y: float) -> Any:
         if ratio > 2.0:
             m = max(m, math.log(ratio - 1.0))
     for _ in range(TRIALS):
-        size = -loss_slope(LOGISTIC_SHAPE, m, 1.0)
+        size = -logistic_slope(loss, m, 1.0)
         step = (c + q * size - m) / (1.0 + q * size * (1.0 - size))
         m += step
         if abs(step) <= LAST_STEP * (1.0 + m):
             break
-    return loss_slope(LOGISTIC_SHAPE, -y * m if is_below else y * m, y)
+    return logistic_slope(loss, -y * m if is_below else y * m, y)
 
 
-@compiled
-def proximal_slope(loss: Any, z: float, q: float, y: float) -> Any:
-    """Return the slope at z of the loss's Moreau envelope with parameter q."""
+def _envelope_slope(loss: Any, z: float, q: float, y: float) -> Any:
+    """Return the slope at z of another loss that is rounded off more, by q."""
     if not math.isfinite(z):
         return math.nan
-    if loss.kind == LOGISTIC:
-        return _logistic_slope(z, q, y)
     softer = Shape(loss.kind, loss.low, loss.high, q + loss.softness, loss.epsilon)
-    if loss.kind == LABELS:
-        return y * rounded_off(softer, y * z - 1.0)[1]
-    return rounded_off(softer, z - y)[1]
+    return rounded_off(softer, z, y)[1]
+
+
+#: Return the slope at z of the loss's Moreau envelope with parameter q.
+proximal_slope = by_none(_logistic_proximal_slope, _envelope_slope)
 
 
 @compiled
@@ -120,9 +120,10 @@ def sparse_ascent(
 def _calls() -> Iterator[Call]:
     """Yield a call for rows of all the types that there are kernels for."""
     none = read_only(np.empty(0))
-    given = DualRows(none, none, none, LOGISTIC_SHAPE, 1.0, 0.0, 0)
-    rest = (given, np.zeros(1), np.zeros(1), np.zeros((2, 1), dtype=np.uint8), NO_ROWS)
-    for end, matrix in dense_layouts():
-        yield Call(f"dual ascent, {end}", dense_ascent, (*matrix, *rest))
-    for end, matrix in csr_layouts():
-        yield Call(f"dual ascent, {end}", sparse_ascent, (*matrix, *rest))
+    rest = (np.zeros(1), np.zeros(1), np.zeros((2, 1), dtype=np.uint8), NO_ROWS)
+    for name, loss in KERNEL_LOSSES.items():
+        given = DualRows(none, none, none, loss, 1.0, 0.0, 0)
+        for end, matrix in dense_layouts():
+            yield Call(f"dual ascent, {name}, {end}", dense_ascent, (*matrix, given, *rest))
+        for end, matrix in csr_layouts():
+            yield Call(f"dual ascent, {name}, {end}", sparse_ascent, (*matrix, given, *rest))

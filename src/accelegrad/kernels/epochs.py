@@ -24,7 +24,8 @@ from accelegrad.errors import Vector
 from accelegrad.kernels.arrays import read_only
 from accelegrad.kernels.compile import compiled
 from accelegrad.kernels.gradient import Data
-from accelegrad.kernels.losses import loss_slope
+from accelegrad.kernels.loss_shape import LOGISTIC
+from accelegrad.kernels.losses import logistic_slope, rounded_off
 
 KINDS = ("accelegrad", "adagrad", "distance_free")
 STOP, GO = 0, 1
@@ -53,7 +54,8 @@ def coefficient(f: Any, m: float, target: float, share: float) -> Any:
     """Return a row's factor in the gradient of a batch, NaN where the margin is not finite."""
     if not math.isfinite(m):
         return math.nan
-    return share * loss_slope(f, m, target)
+    slope = logistic_slope(f, m, target) if f.kind == LOGISTIC else rounded_off(f, m, target)[1]
+    return share * slope
 
 
 @compiled

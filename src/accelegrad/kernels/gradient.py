@@ -34,15 +34,15 @@ from accelegrad.kernels.blocks import add_up, run
 from accelegrad.kernels.compile import (
     Call,
     announces,
+    by_none,
     compiled,
     csr_layouts,
     dense_layouts,
     kernel,
-    layout,
     summing,
     would_compile,
 )
-from accelegrad.kernels.loss_shape import LOGISTIC_SHAPE, Shape
+from accelegrad.kernels.loss_shape import KERNEL_LOSSES, Shape, for_kernels
 from accelegrad.kernels.losses import losses
 from accelegrad.kernels.sparse_rows import prefetch
 
@@ -78,11 +78,23 @@ class Task(NamedTuple):
     shares: Vector
     """The p_i, or nothing where all are equal; all are multiplied by the scale."""
     scale: float
-    loss: Shape
+    loss: Shape | None
     gradient: Vector
     """To which the rows' part is added."""
     kept: Array
     """Where margins and slopes are written down, if there is room."""
+
+
+class Room(NamedTuple):
+    """Where a kernel writes down what it finds for the rows of a chunk."""
+
+    chosen: Array
+    """Their numbers."""
+    margins: Vector
+    targets: Vector
+    costs: Vector
+    slopes: Vector
+    factors: Vector
 
 
 # Chunks of rows
@@ -134,10 +146,9 @@ def _weigh(
 
 
 @summing
-def _chunk_length(rows: int, row_bytes: int, chunk_bytes: int) -> int:
-    """Return a multiple of 4 up to `_LONGEST_CHUNK`, not much more than there are rows."""
-    fitting = min(chunk_bytes // max(row_bytes, 1), _LONGEST_CHUNK, rows)
-    return max(4, (fitting + 3) // 4 * 4)
+def _clear(factors: Vector) -> None:
+    for i in range(factors.size):
+        factors[i] = 0.0
 
 
 @summing
@@ -178,7 +189,8 @@ def _transpose(X: Array, chosen: Array, table: Array) -> None:
 @summing
 def _few_products(table: Array, w: Vector, intercept: float, m: Vector) -> None:
     """Compute the margins of transposed rows."""
-    m[:] = intercept
+    for i in range(m.size):
+        m[i] = intercept
     j = 0
     while j + 4 <= w.size:  # m is read and written once for four columns
         w0, w1, w2, w3 = w[j], w[j + 1], w[j + 2], w[j + 3]
@@ -202,13 +214,23 @@ def _add_few(table: Array, factors: Vector, gradient: Vector) -> None:
         gradient[j] += total
 
 
-@compiled
+# Kernels on dense rows make room themselves: so compilers see that no two arrays overlap, without
+# which loops take up to half as long again. It is not `np.zeros`, which takes twice as long to
+# compile as `np.empty`.
+
+
+@kernel
 def _few_columns(X: Array, task: Task) -> tuple[float, float]:
-    """Do dense rows with few entries."""
+    """Return sums of p_i l(m_i) and p_i l'(m_i); add sum_i p_i l'(m_i) a_i to the gradient.
+
+    This is for dense rows with few entries.
+    """
     rows, start, stop, w, intercept, y, shares, scale, loss, gradient, kept = task
-    table = np.zeros((w.size, _FEW_CHUNK))
-    chosen, m, targets = np.zeros(_FEW_CHUNK, np.uint64), np.zeros(_FEW_CHUNK), np.zeros(_FEW_CHUNK)
-    costs, slopes, factors = np.zeros(_FEW_CHUNK), np.zeros(_FEW_CHUNK), np.zeros(_FEW_CHUNK)
+    table, chosen = np.empty((w.size, _FEW_CHUNK)), np.empty(_FEW_CHUNK, np.uint64)
+    m, targets, costs = np.empty(_FEW_CHUNK), np.empty(_FEW_CHUNK), np.empty(_FEW_CHUNK)
+    slopes, factors = np.empty(_FEW_CHUNK), np.empty(_FEW_CHUNK)
+    for i in range(_FEW_CHUNK):
+        chosen[i], targets[i] = np.uint64(0), 0.0
     total, slope = 0.0, 0.0
     for first in range(start, stop, _FEW_CHUNK):
         count = min(_FEW_CHUNK, stop - first)
@@ -216,41 +238,35 @@ def _few_columns(X: Array, task: Task) -> tuple[float, float]:
         _transpose(X, chosen, table)
         _few_products(table, w, intercept, m)
         losses(loss, m, targets, costs, slopes)
-        factors[:] = 0.0
+        _clear(factors)
         sums = _weigh(first, count, 0, chosen, shares, scale, m, costs, slopes, factors, kept)
         total, slope = total + sums[0], slope + sums[1]
         _add_few(table, factors, gradient)
     return total, slope
 
 
-@compiled
-def _many_columns(X: Array, task: Task) -> tuple[float, float]:
-    """Do dense rows with many entries."""
+@kernel
+def _many_columns(X: Array, task: Task, length: int) -> tuple[float, float]:
+    """Do the same for dense rows with many entries, `length` of them, a multiple of 4, at a time."""
     rows, start, stop, w, intercept, y, shares, scale, loss, gradient, kept = task
-    length = _chunk_length(stop - start, X.shape[1] * X.itemsize, DENSE_CHUNK)
-    new, old = np.full(length, np.uint64(0)), np.full(length, np.uint64(0))
-    m, targets, costs = np.zeros(length), np.zeros(length), np.zeros(length)
-    slopes, factors = np.zeros(length), np.zeros(length)
+    new, old = np.empty(length, np.uint64), np.empty(length, np.uint64)
+    m, targets, costs = np.empty(length), np.empty(length), np.empty(length)
+    slopes, factors = np.empty(length), np.empty(length)
+    for i in range(length):
+        new[i], old[i], targets[i], factors[i] = np.uint64(0), np.uint64(0), 0.0, 0.0
     quarter, part = length // 4, (stop - start + 3) // 4
     total, slope = 0.0, 0.0
-    # Copies with room around them, so that it does not depend on where arrays happen to be whether
-    # the inner loop takes them for apart.
-    d = w.size
-    copies = np.zeros(2 * d + 3 * ROOM)
-    weights, sums = copies[ROOM : ROOM + d], copies[2 * ROOM + d : 2 * ROOM + 2 * d]
-    for j in range(d):
-        weights[j] = w[j]
     for step in range(0, part, quarter):
         for lane in range(4):
             first = start + lane * part + step
             count = max(0, min(quarter, part - step, stop - first))
             _choose(rows, first, count, lane * quarter, y, new, targets)
         for i in range(quarter):
-            _four_dense_rows(X, new, old, i, weights, m, factors, sums)
+            _four_dense_rows(X, new, old, i, w, m, factors, gradient)
         for i in range(length):
             m[i] += intercept
         losses(loss, m, targets, costs, slopes)
-        factors[:] = 0.0
+        _clear(factors)
         for lane in range(4):
             first = start + lane * part + step
             count = max(0, min(quarter, part - step, stop - first))
@@ -260,54 +276,67 @@ def _many_columns(X: Array, task: Task) -> tuple[float, float]:
             total, slope = total + found[0], slope + found[1]
         new, old = old, new
     for i in range(quarter):
-        _four_dense_rows(X, old, old, i, weights, m, factors, sums)
-    for j in range(d):
-        gradient[j] += sums[j]
+        _four_dense_rows(X, old, old, i, w, m, factors, gradient)
     return total, slope
 
 
-@kernel
-def _dense(X: Array, task: Task) -> tuple[float, float]:
-    """Return sums of p_i l(m_i) and p_i l'(m_i); add sum_i p_i l'(m_i) a_i to the gradient."""
-    return _few_columns(X, task) if X.shape[1] <= FEW_COLUMNS else _many_columns(X, task)
-
-
 _ONE, _TWO, _THREE, _FOUR = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
-# Of parameters and gradient in two vectors the places of neighbours are 1 apart, in one table 2.
-_APART, _TAKING_TURNS = _ONE, _TWO
+
+# Parameters and gradient are in two vectors, or take turns in one table: `turns` is None or 2. That
+# is known when a kernel is compiled: it would be twice as slow for some types of data otherwise.
+
+
+def _own_place(turns: Any, column: Any) -> Any:  # noqa: ARG001
+    return column
+
+
+def _even_place(turns: Any, column: Any) -> Any:  # noqa: ARG001
+    return _TWO * column
+
+
+def _odd_place(turns: Any, column: Any) -> Any:  # noqa: ARG001
+    return _TWO * column + _ONE
+
+
+_parameter_place = by_none(_own_place, _even_place)
+_gradient_place = by_none(_own_place, _odd_place)
 
 
 # Not `summing`: it would be vectorised with gathers, which take twice as long on many processors.
 @compiled
 def _sparse_product(
-    entries: Array, columns: Array, ends: Array, row: Any, w: Vector, stride: Any
+    entries: Array, columns: Array, ends: Array, row: Any, w: Vector, turns: Any
 ) -> float:
     """Return the product of a row with w. Four sums: the processor need not wait for one."""
     s0, s1, s2, s3 = 0.0, 0.0, 0.0, 0.0
     k, end = np.uint64(ends[row]), np.uint64(ends[row + _ONE])
     while k + _FOUR <= end:
-        s0 += entries[k] * w[stride * columns[k]]
-        s1 += entries[k + _ONE] * w[stride * columns[k + _ONE]]
-        s2 += entries[k + _TWO] * w[stride * columns[k + _TWO]]
-        s3 += entries[k + _THREE] * w[stride * columns[k + _THREE]]
+        s0 += entries[k] * w[_parameter_place(turns, columns[k])]
+        s1 += entries[k + _ONE] * w[_parameter_place(turns, columns[k + _ONE])]
+        s2 += entries[k + _TWO] * w[_parameter_place(turns, columns[k + _TWO])]
+        s3 += entries[k + _THREE] * w[_parameter_place(turns, columns[k + _THREE])]
         k += _FOUR
     while k < end:
-        s0 += entries[k] * w[stride * columns[k]]
+        s0 += entries[k] * w[_parameter_place(turns, columns[k])]
         k += _ONE
     return (s0 + s1) + (s2 + s3)
 
 
-@compiled
-def _fetch(entries: Array, columns: Array, k: Any, sums: Vector, stride: Any) -> None:
+def _fetch_entries(turns: Any, entries: Array, columns: Array, k: Any, sums: Vector) -> None:  # noqa: ARG001
+    """Fetch the four entries from k on."""
+    prefetch(entries, k)
+    prefetch(columns, k)
+
+
+def _fetch_places(turns: Any, entries: Array, columns: Array, k: Any, sums: Vector) -> None:  # noqa: ARG001
     """Fetch what the four entries from k on need."""
-    if stride == _APART:
-        prefetch(entries, k)
-        prefetch(columns, k)
-    else:
-        prefetch(sums, stride * columns[k])
-        prefetch(sums, stride * columns[k + _ONE])
-        prefetch(sums, stride * columns[k + _TWO])
-        prefetch(sums, stride * columns[k + _THREE])
+    prefetch(sums, _TWO * columns[k])
+    prefetch(sums, _TWO * columns[k + _ONE])
+    prefetch(sums, _TWO * columns[k + _TWO])
+    prefetch(sums, _TWO * columns[k + _THREE])
+
+
+_fetch = by_none(_fetch_entries, _fetch_places)
 
 
 @compiled
@@ -318,20 +347,20 @@ def _add_sparse(
     row: Any,
     factor: float,
     sums: Vector,
-    stride: Any,
+    turns: Any,
     ahead: Any,
 ) -> None:
     """Add a multiple of a row, and prefetch the entries that are `ahead` places farther on."""
-    k, end, place = np.uint64(ends[row]), np.uint64(ends[row + _ONE]), stride - _ONE
+    k, end = np.uint64(ends[row]), np.uint64(ends[row + _ONE])
     while k + _FOUR <= end:
-        _fetch(entries, columns, k + ahead, sums, stride)
-        sums[stride * columns[k] + place] += factor * entries[k]
-        sums[stride * columns[k + _ONE] + place] += factor * entries[k + _ONE]
-        sums[stride * columns[k + _TWO] + place] += factor * entries[k + _TWO]
-        sums[stride * columns[k + _THREE] + place] += factor * entries[k + _THREE]
+        _fetch(turns, entries, columns, k + ahead, sums)
+        sums[_gradient_place(turns, columns[k])] += factor * entries[k]
+        sums[_gradient_place(turns, columns[k + _ONE])] += factor * entries[k + _ONE]
+        sums[_gradient_place(turns, columns[k + _TWO])] += factor * entries[k + _TWO]
+        sums[_gradient_place(turns, columns[k + _THREE])] += factor * entries[k + _THREE]
         k += _FOUR
     while k < end:
-        sums[stride * columns[k] + place] += factor * entries[k]
+        sums[_gradient_place(turns, columns[k])] += factor * entries[k]
         k += _ONE
 
 
@@ -344,52 +373,27 @@ def _next_chunk(entries: Array, ends: Array, rows: Array, first: int, count: int
     return end - begin
 
 
-@compiled
-def _sparse_chunks(
-    entries: Array,
-    columns: Array,
-    ends: Array,
-    task: Task,
-    w: Vector,
-    sums: Vector,
-    stride: Any,
+@kernel
+def _sparse(
+    entries: Array, columns: Array, ends: Array, task: Task, room: Room, turns: Any
 ) -> tuple[float, float]:
-    """Do the rows of a CSR matrix; w and sums are two vectors, or one table with two columns."""
-    rows, start, stop, _, intercept, y, shares, scale, loss, _, kept = task
-    row_bytes = entries.size * (entries.itemsize + columns.itemsize) // y.size
-    length = _chunk_length(stop - start, row_bytes, SPARSE_CHUNK)
-    chosen, m, targets = np.zeros(length, np.uint64), np.zeros(length), np.zeros(length)
-    costs, slopes, factors = np.zeros(length), np.zeros(length), np.zeros(length)
+    """Do the rows of a CSR matrix; w and gradient are two vectors, or one table of two columns."""
+    rows, start, stop, w, intercept, y, shares, scale, loss, gradient, kept = task
+    chosen, m, targets, costs, slopes, factors = room
     total, slope = 0.0, 0.0
-    for first in range(start, stop, length):
-        count = min(length, stop - first)
+    for first in range(start, stop, m.size):
+        count = min(m.size, stop - first)
         _choose(rows, first, count, 0, y, chosen, targets)
         for i in range(count):
-            m[i] = intercept + _sparse_product(entries, columns, ends, chosen[i], w, stride)
+            m[i] = intercept + _sparse_product(entries, columns, ends, chosen[i], w, turns)
         losses(loss, m, targets, costs, slopes)
         found = _weigh(first, count, 0, chosen, shares, scale, m, costs, slopes, factors, kept)
         total, slope = total + found[0], slope + found[1]
         ahead = _next_chunk(entries, ends, rows, first, count)
         for i in range(count):
             if factors[i] != 0.0:
-                _add_sparse(entries, columns, ends, chosen[i], factors[i], sums, stride, ahead)
+                _add_sparse(entries, columns, ends, chosen[i], factors[i], gradient, turns, ahead)
     return total, slope
-
-
-@kernel
-def _sparse(entries: Array, columns: Array, ends: Array, task: Task) -> tuple[float, float]:
-    """Do the same for the rows of a CSR matrix."""
-    w, gradient = task.w, task.gradient
-    block = (task.stop - task.start) * (entries.size // task.y.size + 1)
-    if w.size < WIDE or block < _ENTRIES_PER_COLUMN * w.size:
-        return _sparse_chunks(entries, columns, ends, task, w, gradient, _APART)
-    table = np.empty(2 * w.size)
-    for j in range(w.size):
-        table[2 * j], table[2 * j + 1] = w[j], 0.0
-    found = _sparse_chunks(entries, columns, ends, task, table, table, _TAKING_TURNS)
-    for j in range(w.size):
-        gradient[j] += table[2 * j + 1]
-    return found
 
 
 # From Python
@@ -462,13 +466,16 @@ def one_pass(
     kept = np.empty((2, count if keep else 0))
     features = read_only(np.ascontiguousarray(w[:-1] if intercept else w))
     offset = float(w[-1]) if intercept else 0.0
-    compute: Any = _dense if len(given.matrix) == 1 else _sparse
+    loss = for_kernels(given.loss)
 
     def task(block: int) -> tuple[float, float, Vector]:
         gradient = np.zeros(w.size)
         first, last = int(ends[block]), int(ends[block + 1])
-        rest = (features, offset, given.y, given.shares, scale, given.loss, gradient, kept)
-        sums = compute(*given.matrix, Task(chosen, first, last, *rest))
+        rest = (features, offset, given.y, given.shares, scale, loss, gradient, kept)
+        work = _work(given.matrix, Task(chosen, first, last, *rest))
+        sums = work.kernel(*work.arguments)
+        if work.gradient is not None:
+            gradient[: work.gradient.size] += work.gradient
         return *sums, gradient
 
     losses, slopes, gradients = zip(*run(task, len(ends) - 1), strict=True)
@@ -495,25 +502,99 @@ def block_ends(matrix: tuple[Array, ...], count: int, whole: bool, width: int) -
     return [0, *(int(end) for end in np.searchsorted(matrix[2], wanted)), count]
 
 
+# Which kernel, and the memory that it takes
+
+
+class _Work(NamedTuple):
+    kernel: Any
+    arguments: tuple[Any, ...]
+    gradient: Vector | None = None
+    """Where the features' part of the gradient is, if not in the task's."""
+
+
+def _work(matrix: tuple[Array, ...], task: Task) -> _Work:
+    """Return the kernel for some rows, and what it is called with."""
+    if len(matrix) == 1:
+        few = matrix[0].shape[1] <= FEW_COLUMNS
+        return (_with_few_columns if few else _with_many_columns)(matrix[0], task)
+    per_row = matrix[0].size // task.y.size + 1
+    entries = (task.stop - task.start) * per_row
+    apart = task.w.size < WIDE or entries < _ENTRIES_PER_COLUMN * task.w.size
+    return (_with_vectors if apart else _with_table)(matrix, task)
+
+
+def _with_few_columns(X: Array, task: Task) -> _Work:
+    return _Work(_few_columns, (X, task))
+
+
+def _with_many_columns(X: Array, task: Task) -> _Work:
+    # Copies with room around them, so that it does not depend on where arrays happen to be whether
+    # the inner loop takes them for apart.
+    d = X.shape[1]
+    copies = np.zeros(2 * d + 3 * ROOM)
+    weights, sums = copies[ROOM : ROOM + d], copies[2 * ROOM + d : 2 * ROOM + 2 * d]
+    weights[:] = task.w
+    length = _chunk_length(task, d * X.itemsize, DENSE_CHUNK)
+    return _Work(_many_columns, (X, task._replace(w=weights, gradient=sums), length), sums)
+
+
+def _with_vectors(matrix: tuple[Array, ...], task: Task) -> _Work:
+    return _Work(_sparse, (*matrix, task, _sparse_room(matrix, task), None))
+
+
+def _with_table(matrix: tuple[Array, ...], task: Task) -> _Work:
+    table = np.zeros(2 * task.w.size)
+    table[::2] = task.w
+    given = task._replace(w=table, gradient=table)
+    room = _sparse_room(matrix, task)
+    return _Work(_sparse, (*matrix, given, room, 2), table[1::2])
+
+
+def _sparse_room(matrix: tuple[Array, ...], task: Task) -> Room:
+    entries, columns, _ = matrix
+    row_bytes = entries.size * (entries.itemsize + columns.itemsize) // task.y.size
+    return _room(_chunk_length(task, row_bytes, SPARSE_CHUNK))
+
+
+def _room(length: int) -> Room:
+    return Room(np.zeros(length, np.uint64), *(np.zeros(length) for _ in range(5)))
+
+
+def _chunk_length(task: Task, row_bytes: int, chunk_bytes: int) -> int:
+    """Return a multiple of 4 up to `_LONGEST_CHUNK`, not much more than there are rows."""
+    rows = task.stop - task.start
+    fitting = min(chunk_bytes // max(row_bytes, 1), _LONGEST_CHUNK, rows)
+    return max(4, (fitting + 3) // 4 * 4)
+
+
 # Compiling
 
 
 @announces
 def _calls() -> Iterator[Call]:
     """Yield a call for matrices of all the types that there are kernels for."""
-    for _, matrix in (*dense_layouts(), *csr_layouts()):
-        yield _call(matrix)
+    for name, loss in KERNEL_LOSSES.items():
+        for end, (X,) in dense_layouts():
+            task = _no_task(1, loss)
+            yield _call(_with_few_columns(X, task), f"{name}, {end}, few columns")
+            yield _call(_with_many_columns(X, task), f"{name}, {end}")
+        for end, matrix in csr_layouts():
+            task = _no_task(1, loss)
+            yield _call(_with_vectors(matrix, task), f"{name}, {end}")
+            yield _call(_with_table(matrix, task), f"{name}, {end}, many columns")
 
 
-def _call(matrix: tuple[Array, ...]) -> Call:
-    one = read_only(np.ones(1))
-    kept = np.empty((2, 0))
-    task = Task(_NO_ROWS, 0, 0, one, 0.0, one, one, 1.0, LOGISTIC_SHAPE, np.zeros(1), kept)
-    name = f"gradient, {layout(*(part.dtype for part in matrix[:2]))}"
-    compute = _dense if len(matrix) == 1 else _sparse
-    return Call(name, compute, (*matrix, task))
+def _no_task(width: int, loss: Shape | None) -> Task:
+    w, one, kept = read_only(np.ones(width)), read_only(np.ones(1)), np.empty((2, 0))
+    return Task(_NO_ROWS, 0, 0, w, 0.0, one, one, 1.0, loss, np.zeros(width), kept)
 
 
-def is_pending(matrix: tuple[Array, ...]) -> bool:
-    """Tell whether the first pass over such a matrix will compile its kernel."""
-    return would_compile(_call(matrix))
+def _call(work: _Work, name: str) -> Call:
+    return Call(f"gradient, {name}", work.kernel, work.arguments)
+
+
+def is_pending(given: Data, width: int) -> bool:
+    """Tell whether the first pass over such data, with so many columns, compiles its kernel."""
+    first = block_ends(given.matrix, given.y.size, whole=True, width=width)[1]
+    task = _no_task(width, for_kernels(given.loss))._replace(stop=first, y=given.y)
+    return would_compile(_call(_work(given.matrix, task), ""))

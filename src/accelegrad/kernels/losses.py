@@ -15,8 +15,8 @@ from numba import types
 from numba.extending import intrinsic
 
 from accelegrad.errors import Vector
-from accelegrad.kernels.compile import compiled
-from accelegrad.kernels.loss_shape import LABELS, LOGISTIC
+from accelegrad.kernels.compile import by_none, compiled
+from accelegrad.kernels.loss_shape import LABELS
 
 _LN2 = math.log(2.0)
 # Their sum is log 2 to 92 bits; the first times a whole number up to 2^20 is exact.
@@ -77,17 +77,31 @@ def _log1p(u: float) -> float:
 
 
 @compiled
-def logistic(m: float, y: float) -> Any:
+def _likelihood(z: float, decay: float) -> float:
+    """Return 1 / (1 + exp(z)), given exp(-|z|)."""
+    return (decay if z > 0.0 else 1.0) / (1.0 + decay)
+
+
+def _logistic(loss: Any, m: float, y: float) -> Any:  # noqa: ARG001
     """Return log(1 + exp(-y m)) and its slope."""
     z = y * m
     decay = _decay(abs(z))
     value = _log1p(decay) - (0.0 if z > 0.0 else z)
-    return value, -y * (decay if z > 0.0 else 1.0) / (1.0 + decay)
+    return value, -y * _likelihood(z, decay)
 
 
-@compiled
-def rounded_off(loss: Any, residual: float) -> Any:
-    """Return the value and the slope of a loss other than the logistic one."""
+def _logistic_slope(loss: Any, m: float, y: float) -> Any:  # noqa: ARG001
+    """Return the slope alone."""
+    return -y * _likelihood(y * m, _decay(abs(y * m)))
+
+
+def _rounded_off(loss: Any, m: float, y: float) -> Any:
+    """Return the value and the slope of a loss other than the logistic one.
+
+    It is a `Shape` or a record with its fields.
+    """
+    sign = y if loss.kind == LABELS else 1.0
+    residual = sign * (m - y)  # y m - 1 for labels, which are -1 and 1
     beyond = abs(residual) - loss.epsilon
     beyond = 0.0 if beyond < 0.0 else beyond
     s = beyond if residual > 0.0 else -beyond
@@ -96,36 +110,23 @@ def rounded_off(loss: Any, residual: float) -> Any:
     slope = 0.0 if s == 0.0 else slope
     # What may be infinite is neither subtracted from what may be nor multiplied by zero.
     rest = 0.5 * s if slope == steep else s - 0.5 * loss.softness * slope
-    return (0.0 if slope == 0.0 else slope * rest), slope
+    return (0.0 if slope == 0.0 else slope * rest), sign * slope
 
 
-@compiled
-def loss_and_slope(loss: Any, m: float, y: float) -> Any:
-    """Return l(m, y) and l'(m, y), a subgradient: 0 at kinks."""
-    if loss.kind == LOGISTIC:
-        return logistic(m, y)
-    if loss.kind == LABELS:
-        value, slope = rounded_off(loss, y * m - 1.0)
-        return value, y * slope
-    return rounded_off(loss, m - y)
+def _rounded_off_slope(loss: Any, m: float, y: float) -> Any:
+    """Return the slope alone."""
+    return rounded_off(loss, m, y)[1]
 
 
-@compiled
-def loss_slope(loss: Any, m: float, y: float) -> Any:
-    """Return l'(m, y), 0 at kinks. The loss is a `Shape` or a record with its fields."""
-    return loss_and_slope(loss, m, y)[1]
+logistic_slope, rounded_off = compiled(_logistic_slope), compiled(_rounded_off)
+#: Return l(m, y) and l'(m, y), a subgradient: 0 at kinks.
+loss_and_slope = by_none(_logistic, _rounded_off)
+#: Return l'(m, y), 0 at kinks.
+loss_slope = by_none(_logistic_slope, _rounded_off_slope)
 
 
 @compiled
 def losses(loss: Any, m: Vector, y: Vector, values: Vector, slopes: Vector) -> None:
-    """Fill in values and slopes at many margins: `loss_and_slope` in loops without branches."""
-    if loss.kind == LOGISTIC:
-        for i in range(m.size):
-            values[i], slopes[i] = logistic(m[i], y[i])
-    elif loss.kind == LABELS:
-        for i in range(m.size):
-            values[i], slope = rounded_off(loss, y[i] * m[i] - 1.0)
-            slopes[i] = y[i] * slope
-    else:
-        for i in range(m.size):
-            values[i], slopes[i] = rounded_off(loss, m[i] - y[i])
+    """Fill in values and slopes at many margins, in a loop without branches."""
+    for i in range(m.size):
+        values[i], slopes[i] = loss_and_slope(loss, m[i], y[i])

@@ -17,7 +17,7 @@ from accelegrad.kernels.arrays import read_only
 from accelegrad.kernels.compile import Call, announces, compiled, dense_layouts, kernel, summing
 from accelegrad.kernels.dense_rows import add_row, move, row_product
 from accelegrad.kernels.epochs import NO_ROWS, over_root, record
-from accelegrad.kernels.loss_shape import LOGISTIC_SHAPE, Shape
+from accelegrad.kernels.loss_shape import KERNEL_LOSSES, Shape
 from accelegrad.kernels.losses import loss_slope
 
 #: What an epoch starts from and leaves: see `accelegrad.rows.variance_reduced.Epoch`.
@@ -32,7 +32,7 @@ class Sum(NamedTuple):
 
     y: Vector
     shares: Vector  # p_i, or nothing where all are equal
-    loss: Shape
+    loss: Shape | None
     slopes: Vector  # l'(m_i) at the anchor
     margins: Vector  # m_i at the anchor
     travelled: Vector  # m_i there, less m_i where the stage began
@@ -118,10 +118,11 @@ def dense_epoch(numbers: Any, X: Any, given: Any, path: Any, order: Any, batch_s
         e.done += 1
 
 
-def common_sum() -> Sum:
-    """Return a sum of no rows, with arrays of the types that there are."""
+def common_sums() -> Iterator[tuple[str, Sum]]:
+    """Yield sums of no rows, with arrays of the types that there are, by their losses."""
     none = read_only(np.empty(0))
-    return Sum(none, none, LOGISTIC_SHAPE, none, none, none)
+    for name, loss in KERNEL_LOSSES.items():
+        yield name, Sum(none, none, loss, none, none, none)
 
 
 def common_path() -> Path:
@@ -133,6 +134,7 @@ def common_path() -> Path:
 @announces
 def _calls() -> Iterator[Call]:
     """Yield a call for rows of all the types that there are kernels for."""
-    for end, matrix in dense_layouts():
-        arguments = (np.zeros(1, NUMBERS), *matrix, common_sum(), common_path(), NO_ROWS, 1)
-        yield Call(f"variance-reduced epoch, {end}", dense_epoch, arguments)
+    for name, given in common_sums():
+        for end, matrix in dense_layouts():
+            arguments = (np.zeros(1, NUMBERS), *matrix, given, common_path(), NO_ROWS, 1)
+            yield Call(f"variance-reduced epoch, {name}, {end}", dense_epoch, arguments)

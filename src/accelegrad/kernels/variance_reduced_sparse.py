@@ -27,7 +27,7 @@ from accelegrad.errors import Vector
 from accelegrad.kernels.compile import Call, announces, compiled, csr_layouts, kernel, summing
 from accelegrad.kernels.epochs import NO_ROWS, over_root, record
 from accelegrad.kernels.sparse_rows import aligned, look_ahead, sparse_product
-from accelegrad.kernels.variance_reduced import NUMBERS, common_path, common_sum, row_factor
+from accelegrad.kernels.variance_reduced import NUMBERS, common_path, common_sums, row_factor
 
 #: What changes in a column: q, r, and p of two batches in turn.
 Q, R, FIRST, SECOND = range(4)
@@ -254,10 +254,11 @@ def sparse_epoch(
 @announces
 def _calls() -> Iterator[Call]:
     """Yield a call for rows of all the types that there are kernels for."""
-    for end, matrix in csr_layouts():
-        arrays = (common_sum(), common_path(), aligned(1, WIDTH), NO_ROWS)
-        arguments = (np.zeros(1, NUMBERS), *matrix, *arrays, 1)
-        yield Call(f"variance-reduced epoch, {end}", sparse_epoch, arguments)
+    for name, given in common_sums():
+        for end, matrix in csr_layouts():
+            arrays = (given, common_path(), aligned(1, WIDTH), NO_ROWS)
+            arguments = (np.zeros(1, NUMBERS), *matrix, *arrays, 1)
+            yield Call(f"variance-reduced epoch, {name}, {end}", sparse_epoch, arguments)
 
 
 def room(n_features: int) -> Vector:

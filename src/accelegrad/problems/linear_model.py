@@ -593,7 +593,7 @@ class LinearModel:
             return False
         from accelegrad.kernels import gradient
 
-        return gradient.is_pending(self.kernel_data().matrix)
+        return gradient.is_pending(self.kernel_data(), self.n_features)
 
     @property
     def _has_kernel(self) -> bool:

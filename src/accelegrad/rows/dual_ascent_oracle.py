@@ -115,10 +115,11 @@ class DualOracle(RowOracle):
         """Return what does the same, compiled."""
         from accelegrad.kernels import dual_ascent
         from accelegrad.kernels.arrays import read_only
+        from accelegrad.kernels.loss_shape import for_kernels
 
         data = self.model.kernel_data()
         given = dual_ascent.DualRows(
-            *(data.y, data.shares, read_only(self._squares), data.loss),
+            *(data.y, data.shares, read_only(self._squares), for_kernels(data.loss)),
             *(self.model.l2, self._pull, LONGEST_REST),
         )
         dense = len(data.matrix) == 1

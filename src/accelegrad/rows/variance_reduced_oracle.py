@@ -109,10 +109,12 @@ class RowEpochs:
         from accelegrad.kernels import variance_reduced as dense
         from accelegrad.kernels import variance_reduced_sparse as sparse
         from accelegrad.kernels.arrays import read_only
+        from accelegrad.kernels.loss_shape import for_kernels
 
         data, margins = self.model.kernel_data(), anchor.margins
         by_row = anchor.derivatives, margins, margins - self._margins_at(epoch.start)
-        given = dense.Sum(data.y, data.shares, data.loss, *(read_only(part) for part in by_row))
+        loss = for_kernels(data.loss)
+        given = dense.Sum(data.y, data.shares, loss, *(read_only(part) for part in by_row))
         fixed = [read_only(point) for point in (epoch.anchor, epoch.full_gradient, epoch.start)]
         path = dense.Path._make([*fixed, epoch.mirror_point.copy(), np.zeros_like(epoch.anchor)])
         numbers = np.zeros(1, dense.NUMBERS)
