@@ -367,13 +367,14 @@ def test_small_data_wide_rows_and_other_layouts_are_left_to_the_products() -> No
     def wanted(X) -> bool:
         return kernels.wanted(kernels.readable(X))
 
-    large = np.zeros((1 << 10, 1 << 10))
+    large = np.zeros((2500, 1000))  # 20 MB
     with kernels.use("auto", threads=1):
         assert wanted(large)
         assert not wanted(large[1:])
+        assert not wanted(large.astype(np.float32))
         assert not wanted(np.asfortranarray(large))
-        assert not wanted(np.zeros((1 << 10, 1 << 11))[:, : 1 << 10])  # rows with gaps
-        assert not wanted(np.zeros((1 << 6, (1 << 14) + 1)))
+        assert not wanted(np.zeros((2500, 2000))[:, :1000])  # rows with gaps
+        assert not wanted(np.zeros((200, (1 << 14) + 1)))
     with kernels.use("always"):
         assert wanted(large[1:])
         assert not wanted(np.asfortranarray(large))
@@ -404,7 +405,7 @@ def test_settings_hold_within_their_block() -> None:
         assert kernels.threads() == 5
         with kernels.use(threads=3):
             assert kernels.threads() == 3
-            assert not kernels.wanted(kernels.Readable(1 << 30, 10, sparse=False))
+            assert not kernels.wanted(kernels.Readable(1 << 30, 10, sparse=False, bytes=1 << 33))
         assert kernels.threads() == 5
     assert kernels.threads() == before
     with pytest.raises(KeyError), kernels.use(threads=5):
@@ -441,9 +442,9 @@ ag.minimize(small, max_iter=3)
 ag.minimize(small, batch_size=10, max_iter=3, rng=0)
 assert not small.compiles_first
 assert "numba" not in sys.modules
-large = ag.LinearModel(np.ones((1 << 14, 64)), y)
+large = ag.LinearModel(np.ones((1 << 14, 160)), y)  # 21 MB
 assert "numba" not in sys.modules
-large.value(np.zeros(64))
+large.value(np.zeros(160))
 assert not large.compiles_first
 print("numba" in sys.modules)
 """

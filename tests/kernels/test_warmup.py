@@ -30,7 +30,10 @@ def test_all_kernels_are_announced_for_all_types() -> None:
     layouts = ["dense float64", "dense float32"]
     layouts += [f"CSR {data}/{bits} bits" for data in ("float64", "float32") for bits in (32, 64)]
     for layout in layouts:
-        assert f"gradient, {layout}" in names
+        for losses in ("logistic loss", "other losses"):
+            assert f"gradient, {losses}, {layout}" in names
+            assert f"gradient, {losses}, {layout}, many columns" in names
+            assert f"dual ascent, {losses}, {layout}" in names
         kinds = ("AcceleGrad", "AdaGrad") if layout.startswith("CSR") else ("",)
         assert all(
             any(n.startswith("epochs") and kind in n and layout in n for n in names)
@@ -77,8 +80,8 @@ def gradient_calls() -> list[compiling.Call]:
 
 @pytest.fixture
 def few_kernels(monkeypatch):
-    """Leave only the gradient's kernels announced."""
-    few = gradient_calls()
+    """Leave only some of the gradient's kernels announced."""
+    few = [call for call in gradient_calls() if "other" in call.name and "many" not in call.name]
     monkeypatch.setattr(compiling, "all_calls", lambda: iter(few))
 
 
@@ -88,7 +91,7 @@ def test_progress_tells_of_each_kernel() -> None:
     seconds = compiling.warmup(steps.append)
     assert [step.done for step in steps] == [1, 2, 3, 4, 5, 6]
     assert {step.total for step in steps} == {6}
-    assert steps[0].name == "gradient, dense float64"
+    assert steps[0].name == "gradient, other losses, dense float64"
     assert 0.0 < sum(step.seconds for step in steps) <= seconds
     again: list[compiling.Progress] = []
     kernels.warmup(again.append)
@@ -116,11 +119,11 @@ def test_the_command(capsys, monkeypatch) -> None:
 
     said, steps = run()
     assert said.startswith("Compiled: ")
-    assert "[6/6] gradient, CSR float32/64 bits: " in steps
+    assert "[6/6] gradient, other losses, CSR float32/64 bits: " in steps
     assert run("--list") == ("", "")
     assert run("--quiet") == ("", "")
     monkeypatch.setattr(compiling, "would_compile", lambda call: call.name.endswith("float32"))
-    assert run("--list")[0] == "gradient, dense float32\n"
+    assert run("--list")[0] == "gradient, other losses, dense float32\n"
     assert run()[0].startswith("Compiled: 1. ")
 
 

@@ -2,8 +2,8 @@
 
 They are used where they pay, and give the same numbers as the plain code up to rounding:
 
-- with at least `LEAST_ENTRIES` stored entries. Loading Numba takes about half a second and
-  compiling, once on a machine, some seconds; small data never load it;
+- with at least `LEAST_BYTES` of data. Loading Numba takes half a second and compiling a kernel,
+  once on a machine, one to two; where plain code goes row by row in Python, fewer will do;
 - with dense rows of moderate length: see `WIDEST_DENSE`;
 - on `threads()` threads. Each has a fixed share of the rows and its own sums, which are added
   in a fixed order: results depend on the number of threads, and on nothing else.
@@ -27,10 +27,12 @@ import numpy as np
 
 from accelegrad.errors import nearest, whole_number
 
-#: With fewer stored entries, thousands of evaluations would not make up for loading Numba, and the
-#: processor's cache holds X, so that a second pass over it is cheap (measured, as those below).
-LEAST_ENTRIES = 1 << 20
-#: Where plain code goes row by row in Python, or through SciPy's sparse products, fewer will do.
+#: With fewer bytes of X, hundreds of evaluations would not make up for loading Numba and compiling,
+#: and the processor's cache holds X, so that a second pass over it is cheap (measured, as those
+#: below: fits of 10 to 20 MB take 0.9 to 1.1 times as long as by kernels).
+LEAST_BYTES = 20_000_000
+#: Stored entries from which on kernels pay where plain code goes row by row in Python, or through
+#: SciPy's sparse products.
 FEW_ENTRIES = 1 << 14
 #: The cache does not hold four longer rows, and there the products of BLAS are as fast.
 WIDEST_DENSE = 1 << 14
@@ -95,11 +97,12 @@ def mode() -> str:
 
 
 class Readable(NamedTuple):
-    """What decides whether kernels pay for a matrix: its stored entries and columns."""
+    """What decides whether kernels pay for a matrix: its stored entries, columns and bytes."""
 
     entries: int
     columns: int
     sparse: bool
+    bytes: int
 
 
 def readable(X: Any) -> Readable | None:
@@ -108,13 +111,14 @@ def readable(X: Any) -> Readable | None:
     There is one for dense data in C order and for CSR data with `indices` and `indptr` of one type.
     """
     if isinstance(X, np.ndarray):
-        return Readable(X.size, X.shape[1], False) if _is_plain(X) else None
+        return Readable(X.size, X.shape[1], False, X.nbytes) if _is_plain(X) else None
     if not hasattr(X, "indptr"):  # rows that are read chunk by chunk
         return None
     parts = (X.data, X.indices, X.indptr)
     if X.indices.dtype != X.indptr.dtype or not all(_is_plain(part) for part in parts):
         return None
-    return Readable(int(X.indptr[-1]), X.shape[1], True)
+    bytes_of_all = sum(int(part.nbytes) for part in parts)
+    return Readable(int(X.indptr[-1]), X.shape[1], True, bytes_of_all)
 
 
 def _is_plain(array: np.ndarray[Any, Any]) -> bool:
@@ -133,7 +137,7 @@ def wanted(matrix: Readable | None, pays: Callable[[Readable], bool] | None = No
 
 def _one_pass_pays(matrix: Readable) -> bool:
     narrow = matrix.sparse or matrix.columns <= WIDEST_DENSE
-    return matrix.entries >= LEAST_ENTRIES and narrow
+    return matrix.bytes >= LEAST_BYTES and narrow
 
 
 def wanted_for_rows(matrix: Readable | None) -> bool:

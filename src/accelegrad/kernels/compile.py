@@ -29,8 +29,8 @@ R = TypeVar("R")
 _CONTRACTED = {"contract"}
 # Sums may be reordered, so that they are vectorised; NaN and infinities keep their meaning.
 _REORDERED = {"reassoc", "contract", "nsz"}
-# Inlined, since a call would take as long as some rows: an array goes over as seven numbers. And
-# nobody calls parts but compiled code: to compile the ways in for others takes a tenth more time.
+# Inlined, since a call would take as long as some rows: an array goes over as seven numbers. Nobody
+# calls parts but compiled code: to compile the ways in for others takes a fifth more time.
 _PART: dict[str, Any] = {
     "fastmath": _CONTRACTED,
     "forceinline": True,
@@ -40,7 +40,10 @@ _PART: dict[str, Any] = {
 
 
 def compiled(function: Callable[P, R]) -> Callable[P, R]:
-    """Compile a part of kernels, which becomes one with its caller; products and sums may fuse."""
+    """Compile a part of kernels, which becomes one with its caller; products and sums may fuse.
+
+    Python must not call it: there is no way in, which would take time to compile.
+    """
     return _njit(**_PART)(function)
 
 
@@ -62,14 +65,15 @@ def by_none(if_none: Callable[P, R], otherwise: Callable[P, R]) -> Callable[P, R
     """
 
     @wraps(if_none)
-    def chosen(*arguments: P.args, **named: P.kwargs) -> R:  # noqa: ARG001
+    def chosen(*arguments: P.args, **named: P.kwargs) -> R:
         raise NotImplementedError("only kernels can call this.")
 
     @wraps(if_none)
     def choose(first: Any, *others: Any) -> Any:  # noqa: ARG001
         return if_none if first == numba.types.none else otherwise
 
-    overload(chosen, jit_options={"error_model": "numpy", **_PART})(choose)
+    options: Any = {"error_model": "numpy", **_PART}
+    overload(chosen, jit_options=options)(choose)
     disk.note_parts(chosen, (if_none, otherwise))
     return chosen
 

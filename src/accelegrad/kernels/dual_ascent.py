@@ -10,7 +10,15 @@ import numpy as np
 
 from accelegrad.errors import Vector
 from accelegrad.kernels.arrays import read_only
-from accelegrad.kernels.compile import Call, announces, by_none, compiled, csr_layouts, dense_layouts, kernel
+from accelegrad.kernels.compile import (
+    Call,
+    announces,
+    by_none,
+    compiled,
+    csr_layouts,
+    dense_layouts,
+    kernel,
+)
 from accelegrad.kernels.dense_rows import add_row, row_product
 from accelegrad.kernels.epochs import NO_ROWS
 from accelegrad.kernels.loss_shape import KERNEL_LOSSES, Shape

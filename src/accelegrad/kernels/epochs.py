@@ -58,10 +58,12 @@ def coefficient(f: Any, m: float, target: float, share: float) -> Any:
     return share * slope
 
 
-@compiled
-def importance(t: int) -> float:
+def importance_weight(t: int) -> float:
     """Return alpha_t = max(1, (t + 1) / 4)."""
     return max(1.0, 0.25 * (t + 1))
+
+
+importance = compiled(importance_weight)
 
 
 @compiled

@@ -247,7 +247,7 @@ def _few_columns(X: Array, task: Task) -> tuple[float, float]:
 
 @kernel
 def _many_columns(X: Array, task: Task, length: int) -> tuple[float, float]:
-    """Do the same for dense rows with many entries, `length` of them, a multiple of 4, at a time."""
+    """Do the same for dense rows with many entries, `length` rows (4, 8, 12, ...) at a time."""
     rows, start, stop, w, intercept, y, shares, scale, loss, gradient, kept = task
     new, old = np.empty(length, np.uint64), np.empty(length, np.uint64)
     m, targets, costs = np.empty(length), np.empty(length), np.empty(length)
@@ -255,9 +255,10 @@ def _many_columns(X: Array, task: Task, length: int) -> tuple[float, float]:
     for i in range(length):
         new[i], old[i], targets[i], factors[i] = np.uint64(0), np.uint64(0), 0.0, 0.0
     quarter, part = length // 4, (stop - start + 3) // 4
+    lanes = length // quarter  # 4; compilers would write a loop down four times if they knew it
     total, slope = 0.0, 0.0
-    for step in range(0, part, quarter):
-        for lane in range(4):
+    for step in range(0, part + quarter, quarter):  # the last time only what is old is added
+        for lane in range(lanes):
             first = start + lane * part + step
             count = max(0, min(quarter, part - step, stop - first))
             _choose(rows, first, count, lane * quarter, y, new, targets)
@@ -267,7 +268,7 @@ def _many_columns(X: Array, task: Task, length: int) -> tuple[float, float]:
             m[i] += intercept
         losses(loss, m, targets, costs, slopes)
         _clear(factors)
-        for lane in range(4):
+        for lane in range(lanes):
             first = start + lane * part + step
             count = max(0, min(quarter, part - step, stop - first))
             found = _weigh(
@@ -275,8 +276,6 @@ def _many_columns(X: Array, task: Task, length: int) -> tuple[float, float]:
             )
             total, slope = total + found[0], slope + found[1]
         new, old = old, new
-    for i in range(quarter):
-        _four_dense_rows(X, old, old, i, w, m, factors, gradient)
     return total, slope
 
 
@@ -576,8 +575,8 @@ def _calls() -> Iterator[Call]:
     for name, loss in KERNEL_LOSSES.items():
         for end, (X,) in dense_layouts():
             task = _no_task(1, loss)
-            yield _call(_with_few_columns(X, task), f"{name}, {end}, few columns")
-            yield _call(_with_many_columns(X, task), f"{name}, {end}")
+            yield _call(_with_few_columns(X, task), f"{name}, {end}")
+            yield _call(_with_many_columns(X, task), f"{name}, {end}, many columns")
         for end, matrix in csr_layouts():
             task = _no_task(1, loss)
             yield _call(_with_vectors(matrix, task), f"{name}, {end}")

@@ -63,6 +63,7 @@ SMALLEST_DETERMINANT = 1e-4  # of the coefficients of z and y; about 1e-16 / thi
 LARGEST_COEFFICIENT = 1e4
 LARGEST_FALL = 1e-4  # of ||S||^2, which is kept by expansion, before it is computed from scratch
 WIDTH = 4  # columns: v, w, q, s
+PRODUCTS = 9  # inner products of columns and start
 
 #: All numbers that change. Those of the last lines live within a step only.
 COUPLED = record(
@@ -235,9 +236,11 @@ def _fallen(s: Any) -> Any:
 
 
 @compiled
-def _rebase(s: Any, f: Any, columns: Any, seen: Any, rows: Any, x0: Any, p: Any) -> None:
+def _rebase(s: Any, f: Any, columns: Any, flat: Any, seen: Any, rows: Any, x0: Any, p: Any) -> None:
     """Make U the part of [z y] that the columns hold; leave the products of the columns in p."""
-    touched, flat = seen.touched, columns.reshape(columns.size)
+    touched = seen.touched
+    for place in range(p.size):
+        p[place] = 0.0
     for k in range(walk(s, seen, rows.indices, rows.indptr)):
         j = visited(s, touched, flat, WIDTH, k)
         v, w = columns[j, 0], columns[j, 1]
@@ -323,18 +326,23 @@ def coupled_steps(
     state: Any,
     fixed: Any,
     columns: Any,
+    flat: Any,
     rows: Any,
     seen: Any,
     x0: Any,
     scratch: Any,
+    p: Any,
     order: Any,
     batch_size: int,
 ) -> Any:
-    """Do a step for each batch and return how many were done."""
+    """Do a step for each batch and return how many were done.
+
+    `flat` has the same memory as `columns`, and `p` has room for `PRODUCTS` numbers.
+    """
     s, f = state[0], fixed[0]
     data, indices, indptr, table = rows
     total, listed, entries = scratch
-    seen_rows, fresh, flat, p = seen.rows, seen.fresh, columns.reshape(columns.size), np.zeros(9)
+    seen_rows, fresh = seen.rows, seen.fresh
     for first in range(0, order.size, batch_size):
         size = min(batch_size, order.size - first)
         _locate(s)
@@ -357,8 +365,7 @@ def coupled_steps(
             return first // batch_size
         note(s, seen_rows, fresh, order, first, size)
         if action == REBASE:
-            p[:] = 0.0
-            _rebase(s, f, columns, seen, rows, x0, p)
+            _rebase(s, f, columns, flat, seen, rows, x0, p)
         if alone and c != 0.0:
             _add(s, f, columns, data, indices, start, stop, c)
         elif not alone:

@@ -92,10 +92,10 @@ def _scale(s: Any, f: Any, held: float) -> int:
 
 
 @compiled
-def _rescale(s: Any, f: Any, columns: Any, seen: Any, rows: Any, x0: Any) -> Any:
+def _rescale(s: Any, f: Any, columns: Any, flat: Any, seen: Any, rows: Any, x0: Any) -> Any:
     """Make v the part of x that the columns hold; return v.v and v.x0."""
     vv, vx0 = 0.0, 0.0
-    touched, flat = seen.touched, columns.reshape(columns.size)
+    touched = seen.touched
     for k in range(walk(s, seen, rows.indices, rows.indptr)):
         j = visited(s, touched, flat, WIDTH, k)
         columns[j, 1] += s.rho * columns[j, 0]
@@ -142,6 +142,7 @@ def descent_steps(
     state: Any,
     fixed: Any,
     columns: Any,
+    flat: Any,
     rows: Any,
     seen: Any,
     x0: Any,
@@ -149,11 +150,14 @@ def descent_steps(
     order: Any,
     batch_size: int,
 ) -> Any:
-    """Do a step for each batch and return how many were done."""
+    """Do a step for each batch and return how many were done.
+
+    `flat` has the same memory as `columns`.
+    """
     s, f = state[0], fixed[0]
     data, indices, indptr, table = rows
     total, listed, entries = scratch
-    seen_rows, fresh, flat = seen.rows, seen.fresh, columns.reshape(columns.size)
+    seen_rows, fresh = seen.rows, seen.fresh
     vv, vx0 = 0.0, 0.0
     for first in range(0, order.size, batch_size):
         size = min(batch_size, order.size - first)
@@ -175,7 +179,7 @@ def descent_steps(
             return first // batch_size
         note(s, seen_rows, fresh, order, first, size)
         if action == REBASE:
-            vv, vx0 = _rescale(s, f, columns, seen, rows, x0)
+            vv, vx0 = _rescale(s, f, columns, flat, seen, rows, x0)
         if alone and c != 0.0:
             _add(s, columns, data, indices, start, stop, c)
         elif not alone:

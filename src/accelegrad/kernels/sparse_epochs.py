@@ -15,7 +15,7 @@ import numpy.typing as npt
 from accelegrad.errors import Vector
 from accelegrad.kernels import sparse_coupled, sparse_descent
 from accelegrad.kernels.compile import Call, announces, csr_layouts
-from accelegrad.kernels.epochs import FIXED, NO_ROWS, Epochs, importance
+from accelegrad.kernels.epochs import FIXED, NO_ROWS, Epochs, importance_weight
 from accelegrad.kernels.gradient import Data
 from accelegrad.kernels.sparse_coupled import COUPLED, coupled_steps
 from accelegrad.kernels.sparse_descent import DESCENT, descent_steps
@@ -93,9 +93,12 @@ class SparseEpochs(Epochs):
     def _run(self, rows: npt.NDArray[np.int64], batch_size: int) -> int:
         if batch_size > 1 and rows.size:
             self._make_room(rows, batch_size)
-        steps = coupled_steps if self._coupled else descent_steps
-        arrays = (self._columns, self._rows, self._seen, self._features, self._scratch)
-        return int(steps(self._state, self._fixed, *arrays, rows, batch_size))
+        flat = self._columns.reshape(-1)  # here, since kernels take seconds to compile it
+        arrays = (self._columns, flat, self._rows, self._seen, self._features, self._scratch)
+        if self._coupled:
+            room = np.empty(sparse_coupled.PRODUCTS)
+            return int(coupled_steps(self._state, self._fixed, *arrays, room, rows, batch_size))
+        return int(descent_steps(self._state, self._fixed, *arrays, rows, batch_size))
 
     def _make_room(self, rows: npt.NDArray[np.int64], batch_size: int) -> None:
         """Let the scratch hold the largest batch."""
@@ -110,7 +113,7 @@ class SparseEpochs(Epochs):
         s = self.numbers
         if not self._coupled:
             return self._point(s["zeta0"], s["xb"], s["zeta"])
-        rest = 1.0 - 1.0 / importance(self.iteration)
+        rest = 1.0 - 1.0 / importance_weight(self.iteration)
         z, y = (
             np.array([s[f"{name}{k}"] for k in (1, 2, 0)] + [s[f"{letter}b"]])
             for name, letter in (("zeta", "z"), ("ups", "y"))
@@ -177,10 +180,10 @@ def _calls() -> Iterator[Call]:
         rows = CsrRows._make([*matrix, aligned(1, 4)])
         scratch = Scratch(vector, columns, vector)
         seen = Seen(flags, np.empty(0, np.int64), flags, columns)
-        for name, steps, numbers, width in (
-            ("epochs of AcceleGrad", coupled_steps, COUPLED, sparse_coupled.WIDTH),
-            ("epochs of AdaGrad", descent_steps, DESCENT, sparse_descent.WIDTH),
+        for name, steps, numbers, width, more in (
+            ("epochs of AcceleGrad", coupled_steps, COUPLED, sparse_coupled.WIDTH, (vector,)),
+            ("epochs of AdaGrad", descent_steps, DESCENT, sparse_descent.WIDTH, ()),
         ):
-            state, fixed = np.zeros(1, numbers), np.zeros(1, FIXED)
-            arrays = (aligned(1, width), rows, seen, vector, scratch, NO_ROWS)
+            state, fixed, table = np.zeros(1, numbers), np.zeros(1, FIXED), aligned(1, width)
+            arrays = (table, table.reshape(-1), rows, seen, vector, scratch, *more, NO_ROWS)
             yield Call(f"{name}, {end}", steps, (state, fixed, *arrays, 1))

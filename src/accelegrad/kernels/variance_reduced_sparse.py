@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -184,6 +184,11 @@ def _write(s: Any, coupling: float, kept: int, columns: Any, path: Any) -> None:
         total[b] = kept * anchor[b] + coupling * s.ub_sum
 
 
+@compiled
+def _reset(of: Any) -> None:
+    of.pp, of.po, of.pq, of.ph, of.pe, of.pg, of.total = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+
+
 @kernel
 def sparse_epoch(
     numbers: Any,
@@ -192,27 +197,22 @@ def sparse_epoch(
     indptr: Any,
     given: Any,
     path: Any,
-    columns: Any,
+    room: Any,
     order: Any,
     batch_size: int,
 ) -> None:
-    """Do a step for each batch of rows; `columns` is what `room` returns.
-
-    `numbers` and the last two points of the path are changed.
-    """
-    scalars, products = np.zeros(1, SCALARS), np.zeros(1, PRODUCTS)
+    """Do a step for each batch of rows; `numbers` and the path's last two points are changed."""
+    columns, flat, scalars, products, factors, g = room
     e, s, of = numbers[0], scalars[0], products[0]
     y, shares, loss, slopes = given.y, given.shares, given.loss, given.slopes
     margins, along_e, h = given.margins, given.travelled, path.full_gradient
-    factors, g = np.empty(batch_size), np.empty(columns.shape[0])
-    flat = columns.reshape(columns.size)
     _fill(columns, s, path)
     s.k, s.L = 1.0, e.l2 * e.coupling
     intercept = path.anchor.size > columns.shape[0]
     for first in range(0, order.size, batch_size):
         last = min(first + batch_size, order.size)
         new = FIRST + e.done % 2
-        products[:] = np.zeros(1, PRODUCTS)
+        _reset(of)
         for k in range(first, last):
             look_ahead(data, indices, indptr, flat, WIDTH, order, k)
             i = order[k]
@@ -251,16 +251,37 @@ def sparse_epoch(
     _write(s, e.coupling, e.done - e.kept_from, columns, path)
 
 
+class Room(NamedTuple):
+    """The memory that epochs take beyond the data, mostly four numbers per column."""
+
+    columns: Any
+    flat: Any
+    """The same memory in a row: kernels would take seconds to compile that."""
+    scalars: Any
+    products: Any
+    factors: Vector
+    """Of the rows of a batch."""
+    gradient: Vector
+
+    @classmethod
+    def for_epoch(cls, columns: Any, batch_size: int) -> Room:
+        """Return room with new numbers; `columns` is what `room` returned."""
+        numbers = np.zeros(1, SCALARS), np.zeros(1, PRODUCTS)
+        return cls(
+            columns, columns.reshape(-1), *numbers, np.empty(batch_size), np.empty(len(columns))
+        )
+
+
 @announces
 def _calls() -> Iterator[Call]:
     """Yield a call for rows of all the types that there are kernels for."""
     for name, given in common_sums():
         for end, matrix in csr_layouts():
-            arrays = (given, common_path(), aligned(1, WIDTH), NO_ROWS)
+            arrays = (given, common_path(), Room.for_epoch(aligned(1, WIDTH), 1), NO_ROWS)
             arguments = (np.zeros(1, NUMBERS), *matrix, *arrays, 1)
             yield Call(f"variance-reduced epoch, {name}, {end}", sparse_epoch, arguments)
 
 
 def room(n_features: int) -> Vector:
-    """Return the memory that epochs take beyond the data: four numbers per column."""
+    """Return four numbers per column, which serve all epochs."""
     return aligned(n_features, WIDTH)

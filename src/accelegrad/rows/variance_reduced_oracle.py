@@ -127,7 +127,8 @@ class RowEpochs:
         else:
             if self._room is None:
                 self._room = sparse.room(self.model.n_features)
-            steps, arrays = sparse.sparse_epoch, (given, path, self._room)
+            room = sparse.Room.for_epoch(self._room, self.batch_size)
+            steps, arrays = sparse.sparse_epoch, (given, path, room)
         steps(numbers, *data.matrix, *arrays, read_only(order), self.batch_size)
         changed = {
             name: numbers[name].item() for name in ("radius", "squares", "step_size", "done")
