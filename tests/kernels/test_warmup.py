@@ -284,3 +284,68 @@ slow = {"numba", "llvmlite", "sklearn", "matplotlib", "pandas", "plotly", "torch
 print(sorted(slow & {name.partition(".")[0] for name in sys.modules}))
 """
     assert run_python(code) == "[]"
+
+
+# The first fit in a new environment
+
+FIRST_FIT = """
+import sys
+import numpy as np, scipy.sparse as sp
+import accelegrad as ag
+from accelegrad.sklearn import AcceleGradClassifier, AcceleGradRegressor
+
+rng = np.random.default_rng(0)
+
+def made(rows, columns, entries=0, dtype="float64"):
+    if not entries:
+        return rng.standard_normal((rows, columns)).astype(dtype)
+    numbers = rng.integers(0, columns, (rows, entries)).ravel()
+    X = sp.csr_array((rng.random(numbers.size), numbers, np.arange(rows + 1) * entries))
+    return X.astype(dtype)
+
+def fit(X, loss, **parameters):
+    slopes = X @ rng.standard_normal(X.shape[1])
+    if loss in ("log_loss", "hinge", "squared_hinge"):
+        AcceleGradClassifier(loss=loss, **parameters).fit(X, slopes > np.median(slopes))
+    else:
+        AcceleGradRegressor(loss=loss, **parameters).fit(X, slopes)
+"""
+
+
+def test_below_20_megabytes_gradients_compile_nothing() -> None:
+    code = """
+for dtype in ("float64", "float32"):
+    X = made(30_000, 80, dtype=dtype)  # 19.2 and 9.6 MB
+    for loss in ("log_loss", "squared_error", "huber"):
+        fit(X, loss)
+    fit(X, "log_loss", penalty="l1", alpha=1e-3)
+    fit(X, "squared_error", feasible_set=ag.NonNegative())
+few = made(800, 2000, 20)
+for loss in ("log_loss", "hinge", "squared_hinge", "absolute_error"):
+    fit(few, loss)
+ag.minimize(lambda x: (float(x @ x), 2 * x), np.ones(50))
+print("numba" in sys.modules)
+"""
+    assert run_python(FIRST_FIT + code, ACCELEGRAD_KERNELS="auto") == "False"
+
+
+def test_a_first_fit_that_compiles_says_so_once(tmp_path: Path) -> None:
+    code = """
+from numba.core import event
+begun = []
+class Kernels(event.Listener):
+    def on_start(self, event):
+        begun.append(event.data["dispatcher"].py_func.__module__)
+    def on_end(self, event):
+        pass
+event.register("numba:compile", Kernels())
+sys.stderr = sys.stdout
+text = made(1000, 3000, 30)
+fit(text, "hinge")
+fit(text, "log_loss")
+print(len([name for name in begun if name.startswith("accelegrad.kernels")]) > 0)
+"""
+    folder = {"NUMBA_CACHE_DIR": str(tmp_path), "ACCELEGRAD_KERNELS": "auto"}
+    first = run_python(FIRST_FIT + code, **folder).splitlines()
+    assert first == [compiling.WAITING, "True"]
+    assert run_python(FIRST_FIT + code, **folder) == "False"

@@ -1,5 +1,7 @@
 """Compiling kernels: how it is done, when it happens, whether it is about to happen.
 
+The first compilation of a process says so in a line on stderr, but for those that `warmup` does.
+
 A kernel is compiled when it is first called with arrays of new types, which takes seconds, and
 kept on disk (see `accelegrad.kernels.disk`): the next process loads it in some hundredths of a
 second. `warmup` compiles ahead. A module that has kernels announces them by `announces`.
@@ -9,6 +11,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import sys
 import time
 from collections.abc import Callable, Iterator
 from functools import wraps
@@ -17,6 +20,7 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 import numba
 import numpy as np
 import numpy.typing as npt
+from numba.core import event
 from numba.extending import overload
 
 from accelegrad.kernels import disk
@@ -94,6 +98,31 @@ def _njit(**options: Any) -> Callable[[Callable[P, R]], Callable[P, R]]:
         error_model="numpy", **options
     )
     return decorate
+
+
+class _Waiting(event.Listener):  # type: ignore[misc]
+    """Says, once, why there is nothing to be seen for a second or two."""
+
+    told = False
+
+    def on_start(self, event: Any) -> None:
+        """Look whether it is a kernel of ours that begins to be compiled."""
+        function = event.data["dispatcher"].py_func
+        if self.told or not function.__module__.startswith("accelegrad.kernels."):
+            return
+        self.told = True
+        print(WAITING, file=sys.stderr, flush=True)
+
+    def on_end(self, event: Any) -> None:
+        """Say nothing."""
+
+
+WAITING = (
+    "accelegrad: compiling for data of this kind, which takes a second or two, once on this "
+    "machine (`accelegrad warmup` compiles everything ahead)."
+)
+_waiting = _Waiting()
+event.register("numba:compile", _waiting)
 
 
 class Call(NamedTuple):
@@ -178,6 +207,7 @@ def warmup(progress: Callable[[Progress], object] | None = None) -> float:
         Called after each kernel, with a `Progress`.
     """
     begun = time.perf_counter()
+    _waiting.told = True  # who asks for it knows
     calls = list(all_calls())
     for done, call in enumerate(calls, 1):
         compiles, started = would_compile(call), time.perf_counter()
