@@ -102,7 +102,7 @@ class Readable(NamedTuple):
     entries: int
     columns: int
     sparse: bool
-    bytes: int
+    bytes: int = 0  # unknown, for rows that are not in memory
 
 
 def readable(X: Any) -> Readable | None:

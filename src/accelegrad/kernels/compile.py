@@ -100,7 +100,7 @@ def _njit(**options: Any) -> Callable[[Callable[P, R]], Callable[P, R]]:
     return decorate
 
 
-class _Waiting(event.Listener):  # type: ignore[misc]
+class _Waiting(event.Listener):
     """Says, once, why there is nothing to be seen for a second or two."""
 
     told = False
@@ -111,7 +111,8 @@ class _Waiting(event.Listener):  # type: ignore[misc]
         if self.told or not function.__module__.startswith("accelegrad.kernels."):
             return
         self.told = True
-        print(WAITING, file=sys.stderr, flush=True)
+        sys.stderr.write(f"{WAITING}\n")
+        sys.stderr.flush()
 
     def on_end(self, event: Any) -> None:
         """Say nothing."""
@@ -122,7 +123,7 @@ WAITING = (
     "machine (`accelegrad warmup` compiles everything ahead)."
 )
 _waiting = _Waiting()
-event.register("numba:compile", _waiting)
+event.register("numba:compile", _waiting)  # type: ignore[no-untyped-call]
 
 
 class Call(NamedTuple):

@@ -209,8 +209,7 @@ class StreamedModel(LinearModel):
     def storage(self) -> Storage:
         """How the chunks are stored."""
         storage = self.X.storage
-        size = 12 * storage.entries  # a number of 8 bytes and a column of 4
-        known = kernels.Readable(storage.entries, self.n_features, sparse=True, bytes=size)
+        known = kernels.Readable(storage.entries, self.n_features, sparse=True)
         by_pairs = not storage.dense and kernels.wanted_for_rows(known)
         return storage if by_pairs else storage._replace(pairs_per_row=math.inf)
 
