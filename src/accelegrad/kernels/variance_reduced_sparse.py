@@ -24,10 +24,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from accelegrad.errors import Vector
-from accelegrad.kernels.compile import Call, announces, compiled, csr_layouts, kernel, summing
+from accelegrad.kernels.compile import Call, announces, compiled, csr_layouts, kernel
 from accelegrad.kernels.epochs import NO_ROWS, over_root, record
 from accelegrad.kernels.sparse_rows import aligned, look_ahead, sparse_product
-from accelegrad.kernels.variance_reduced import NUMBERS, common_path, common_sums, row_factor
+from accelegrad.kernels.variance_reduced import NUMBERS, Path, common_path, common_sums, row_factor
 
 #: What changes in a column: q, r, and p of two batches in turn.
 Q, R, FIRST, SECOND = range(4)
@@ -46,28 +46,6 @@ SCALARS = record(
 )
 #: The inner products of p: with itself, p before, q, h, e and g before; and the sum of factors.
 PRODUCTS = record(["pp", "po", "pq", "ph", "pe", "pg", "total"], [])
-
-
-@summing
-def _fill(columns: Any, s: Any, path: Any) -> None:
-    """Write down the vectors that an epoch begins with, and their inner products."""
-    anchor, full, start, v = path.anchor, path.full_gradient, path.start, path.mirror
-    uu, uh, ue, hh, he, ee = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
-    for j in range(columns.shape[0]):
-        columns[j, Q], columns[j, R] = v[j] - anchor[j], 0.0
-        columns[j, FIRST], columns[j, SECOND] = 0.0, 0.0
-    for j in range(columns.shape[0]):
-        u, h, e = v[j] - anchor[j], full[j], anchor[j] - start[j]
-        uu += u * u
-        uh += u * h
-        ue += u * e
-        hh += h * h
-        he += h * e
-        ee += e * e
-    s.uu, s.uh, s.ue, s.hh, s.he, s.ee = uu, uh, ue, hh, he, ee
-    if anchor.size > columns.shape[0]:
-        b = columns.shape[0]
-        s.ub, s.hb, s.eb = v[b] - anchor[b], full[b], anchor[b] - start[b]
 
 
 @compiled
@@ -170,21 +148,6 @@ def _begin_anew(s: Any, columns: Any, h: Any, new: int, g: Any) -> None:
 
 
 @compiled
-def _write(s: Any, coupling: float, kept: int, columns: Any, path: Any) -> None:
-    """Write down v and the sum of the averaged points."""
-    anchor, h, v, total = path.anchor, path.full_gradient, path.mirror, path.total
-    for j in range(columns.shape[0]):
-        q = columns[j, Q]
-        v[j] = anchor[j] + (s.k * q - s.beta * h[j])
-        moved = s.k_sum * q - columns[j, R] - s.beta_sum * h[j]
-        total[j] = kept * anchor[j] + coupling * moved
-    if anchor.size > columns.shape[0]:
-        b = columns.shape[0]
-        v[b] = anchor[b] + s.ub
-        total[b] = kept * anchor[b] + coupling * s.ub_sum
-
-
-@compiled
 def _reset(of: Any) -> None:
     of.pp, of.po, of.pq, of.ph, of.pe, of.pg, of.total = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
 
@@ -196,19 +159,17 @@ def sparse_epoch(
     indices: Any,
     indptr: Any,
     given: Any,
-    path: Any,
+    h: Any,
     room: Any,
     order: Any,
     batch_size: int,
 ) -> None:
-    """Do a step for each batch of rows; `numbers` and the path's last two points are changed."""
+    """Do a step for each batch of rows; `numbers` and what is in the room are changed."""
     columns, flat, scalars, products, factors, g = room
     e, s, of = numbers[0], scalars[0], products[0]
     y, shares, loss, slopes = given.y, given.shares, given.loss, given.slopes
-    margins, along_e, h = given.margins, given.travelled, path.full_gradient
-    _fill(columns, s, path)
-    s.k, s.L = 1.0, e.l2 * e.coupling
-    intercept = path.anchor.size > columns.shape[0]
+    margins, along_e = given.margins, given.travelled
+    intercept = h.size > columns.shape[0]
     for first in range(0, order.size, batch_size):
         last = min(first + batch_size, order.size)
         new = FIRST + e.done % 2
@@ -248,7 +209,9 @@ def sparse_epoch(
             s.beta_sum += s.beta
             s.ub_sum += s.ub
         e.done += 1
-    _write(s, e.coupling, e.done - e.kept_from, columns, path)
+
+
+# What an epoch does once is done by NumPy: to compile it would take a quarter of a second.
 
 
 class Room(NamedTuple):
@@ -264,21 +227,54 @@ class Room(NamedTuple):
     gradient: Vector
 
     @classmethod
-    def for_epoch(cls, columns: Any, batch_size: int) -> Room:
-        """Return room with new numbers; `columns` is what `room` returned."""
-        numbers = np.zeros(1, SCALARS), np.zeros(1, PRODUCTS)
-        return cls(
-            columns, columns.reshape(-1), *numbers, np.empty(batch_size), np.empty(len(columns))
-        )
+    def for_epoch(cls, columns: Any, path: Path, shrink: float, batch_size: int) -> Room:
+        """Write down what an epoch begins with.
+
+        Parameters
+        ----------
+        columns : array
+            What `room` returned.
+        path : Path
+            The points.
+        shrink : float
+            The l2 term's weight times the coupling.
+        batch_size : int
+            Rows in a batch.
+        """
+        scalars, d = np.zeros(1, SCALARS), len(columns)
+        moved, way = path.mirror - path.anchor, path.anchor - path.start
+        u, h, e = moved[:d], path.full_gradient[:d], way[:d]
+        columns[:] = 0.0
+        columns[:, Q] = u
+        known = {"uu": u @ u, "uh": u @ h, "ue": u @ e, "hh": h @ h, "he": h @ e, "ee": e @ e}
+        if path.anchor.size > d:
+            known |= {"ub": moved[d], "hb": path.full_gradient[d], "eb": way[d]}
+        for name, number in {"k": 1.0, "L": shrink, **known}.items():
+            scalars[name] = number
+        room = np.empty(batch_size), np.empty(d)
+        return cls(columns, columns.reshape(-1), scalars, np.zeros(1, PRODUCTS), *room)
+
+    def write(self, path: Path, coupling: float, kept: int) -> None:
+        """Write down v and the sum of the averaged points, after an epoch."""
+        s, d = self.scalars[0], len(self.columns)
+        q, r, h = self.columns[:, Q], self.columns[:, R], path.full_gradient[:d]
+        path.mirror[:d] = path.anchor[:d] + (s["k"] * q - s["beta"] * h)
+        path.total[:] = kept * path.anchor
+        path.total[:d] += coupling * (s["k_sum"] * q - r - s["beta_sum"] * h)
+        if path.anchor.size > d:
+            path.mirror[d] = path.anchor[d] + s["ub"]
+            path.total[d] += coupling * s["ub_sum"]
 
 
 @announces
 def _calls() -> Iterator[Call]:
     """Yield a call for rows of all the types that there are kernels for."""
+    path = common_path()
     for name, given in common_sums():
         for end, matrix in csr_layouts():
-            arrays = (given, common_path(), Room.for_epoch(aligned(1, WIDTH), 1), NO_ROWS)
-            arguments = (np.zeros(1, NUMBERS), *matrix, *arrays, 1)
+            memory = Room.for_epoch(aligned(1, WIDTH), path, 0.0, 1)
+            rest = (given, path.full_gradient, memory, NO_ROWS, 1)
+            arguments = (np.zeros(1, NUMBERS), *matrix, *rest)
             yield Call(f"variance-reduced epoch, {name}, {end}", sparse_epoch, arguments)
 
 

@@ -245,13 +245,14 @@ class CurvedOracle(FiniteSumOracle):
 
     def curvature(self, point: Vector, number: int, caution: float) -> Factored | Diagonal:
         """Return the curvature at a point from the `number`-th sample; 0: one per coordinate."""
-        size = self._costs.sample(number)
-        if number == 0 or size == 0:
+        made_from = self._made_from
+        if self._made is not None and made_from is not None and made_from[1:] == (number, caution):
+            return self._made
+        size = 0 if number == 0 else self._costs.sample(number)
+        if size == 0:
             return self._diagonal()
         origin = _Origin(point, number, caution)
-        if self._made is None or self._made_from is None or self._made_from[1:] != origin[1:]:
-            self._made = self._factored(origin, size)
-            self._made_from = origin
+        self._made, self._made_from = self._factored(origin, size), origin
         return self._made
 
     @property

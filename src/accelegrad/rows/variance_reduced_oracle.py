@@ -120,16 +120,20 @@ class RowEpochs:
         numbers = np.zeros(1, dense.NUMBERS)
         for name in dense.NUMBERS.names or ():
             numbers[name] = self.model.l2 if name == "l2" else getattr(epoch, name)
-        steps: Any
-        arrays: tuple[Any, ...]
+        first, last = [numbers, *data.matrix, given], [read_only(order), self.batch_size]
+        arguments: list[Any]
         if len(data.matrix) == 1:
-            steps, arrays = dense.dense_epoch, (given, path)
+            arguments = [*first, path, *last]
+            dense.dense_epoch(*arguments)
         else:
             if self._room is None:
                 self._room = sparse.room(self.model.n_features)
-            room = sparse.Room.for_epoch(self._room, self.batch_size)
-            steps, arrays = sparse.sparse_epoch, (given, path, room)
-        steps(numbers, *data.matrix, *arrays, read_only(order), self.batch_size)
+            shrink = self.model.l2 * epoch.coupling
+            room = sparse.Room.for_epoch(self._room, path, shrink, self.batch_size)
+            arguments = [*first, path.full_gradient, room, *last]
+            sparse.sparse_epoch(*arguments)
+            kept = numbers["done"].item() - numbers["kept_from"].item()
+            room.write(path, epoch.coupling, kept)
         changed = {
             name: numbers[name].item() for name in ("radius", "squares", "step_size", "done")
         }
