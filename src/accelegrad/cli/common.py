@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import math
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
@@ -11,10 +10,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, Protocol
 
-import numpy as np
-
 from accelegrad.problems.losses import PARAMETERS, LossEntry, losses_with
-from accelegrad.run.proof_words import rounded_up
 
 Commands = argparse._SubParsersAction
 """Where each command adds its parser."""
@@ -34,8 +30,6 @@ SHOWN_VALUES = 10
 
 HELP_WIDTH = 98
 """Characters in a line of help: two fewer than in a line of code."""
-
-_NOT_KNOWN = "not known"
 
 
 # Options
@@ -168,40 +162,14 @@ def first_of(values: Sequence[Any]) -> str:
     return shown + (", ..." if len(values) > SHOWN_VALUES else "")
 
 
-def model_in_words(estimator: Any) -> str:
-    """Return the kind of a fitted model in one line."""
-    penalty = "no penalty"
-    if estimator.penalty is not None:
-        alpha = estimator.alpha_ if hasattr(estimator, "alpha_") else estimator.alpha
-        penalty = f"{estimator.penalty} penalty, alpha {alpha:g}"
-    intercept = "with" if estimator.fit_intercept else "without"
-    return f"{type(estimator).__name__}, {estimator.loss}, {penalty}, {intercept} intercept"
-
-
-def labels_in_words(labels: Any) -> list[str]:
-    """Return labels as files have them: whole numbers without a point."""
-    values = np.asarray(labels).tolist()
-    whole = all(isinstance(value, float) and value.is_integer() for value in values)
-    return [str(int(value) if whole else value) for value in values]
-
-
 def class_facts(estimator: Any) -> list[tuple[str, str]]:
     """Return how many classes a model has, and the first of them."""
     if not hasattr(estimator, "classes_"):
         return []
+    from accelegrad.sklearn.summary import labels_in_words
+
     labels = labels_in_words(estimator.classes_)
     return [("classes", f"{len(labels)}: {first_of(labels)}")]
-
-
-def quality_facts(estimator: Any) -> list[tuple[str, str]]:
-    """Return what is known of how well a model was fitted."""
-    objective, gap = float(estimator.objective_), float(estimator.gap_)
-    share = f" ({gap / objective:.1e} of the objective)" if objective > 0.0 else ""
-    return [
-        ("objective", f"{objective:.8g}" if math.isfinite(objective) else _NOT_KNOWN),
-        ("certified gap", f"{rounded_up(gap, 3)}{share}" if math.isfinite(gap) else _NOT_KNOWN),
-        ("iterations", str(estimator.n_iter_)),
-    ]
 
 
 def in_lines(listed: Iterable[str]) -> str:

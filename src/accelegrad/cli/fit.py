@@ -140,6 +140,7 @@ def _fit(given: argparse.Namespace) -> int:
     from accelegrad.data.columns import Targets, Wanted
     from accelegrad.data.formats import open_table
     from accelegrad.sklearn.model_file import save_model
+    from accelegrad.sklearn.summary import model_in_words, quality_facts
 
     common.check_out(given.out, given.data)
     _check_stream_options(given)
@@ -165,9 +166,9 @@ def _fit(given: argparse.Namespace) -> int:
     common.say_facts(
         [
             ("data", f"{given.data}: {rows} x {estimator.n_features_in_}"),
-            ("model", common.model_in_words(estimator)),
+            ("model", model_in_words(estimator)),
             *common.class_facts(estimator),
-            *common.quality_facts(estimator),
+            *quality_facts(estimator),
             ("seconds", f"{seconds:.2f}"),
             ("written to", str(given.out.resolve())),
         ]

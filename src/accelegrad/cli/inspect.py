@@ -37,6 +37,7 @@ def add_inspect(commands: common.Commands[argparse.ArgumentParser]) -> None:
 def run_inspect(given: argparse.Namespace) -> int:
     """Do what the options ask for."""
     from accelegrad.sklearn.model_file import FORMAT, read_model
+    from accelegrad.sklearn.summary import model_in_words, quality_facts
 
     saved = read_model(given.model)
     estimator = saved.estimator
@@ -46,7 +47,7 @@ def run_inspect(given: argparse.Namespace) -> int:
     coefficients = np.atleast_2d(coefficients)
     lines = [
         ("file", f"{given.model}: format {FORMAT.version}, written by accelegrad {saved.version}"),
-        ("model", common.model_in_words(estimator)),
+        ("model", model_in_words(estimator)),
         ("features", str(estimator.n_features_in_) + (", named" if saved.feature_names else "")),
     ]
     if saved.target is not None:
@@ -55,7 +56,7 @@ def run_inspect(given: argparse.Namespace) -> int:
     used = int(np.count_nonzero(coefficients))
     lines += [
         *common.class_facts(estimator),
-        *common.quality_facts(estimator),
+        *quality_facts(estimator),
         ("converged", f"{'yes' if estimator.converged_ else 'no'} (tol {estimator.tol})"),
         (
             "intercept",
@@ -76,8 +77,10 @@ def _tell_largest(coefficients: Any, saved: SavedModel, count: int) -> None:
     """Print the coefficients that are largest in absolute value, with what they belong to."""
     sizes = np.abs(coefficients).ravel()
     places = np.argsort(-sizes, kind="stable")[: max(0, count)]
+    from accelegrad.sklearn.summary import labels_in_words
+
     lines = []
-    classes = common.labels_in_words(getattr(saved.estimator, "classes_", []))
+    classes = labels_in_words(getattr(saved.estimator, "classes_", []))
     for row, column in zip(*np.unravel_index(places, coefficients.shape), strict=True):
         name = _feature_name(saved, int(column))
         if coefficients.shape[0] > 1:

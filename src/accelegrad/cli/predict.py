@@ -112,8 +112,10 @@ def _scored_targets(estimator: Any, score: bool) -> Targets:
 
 
 def _header(saved: SavedModel, proba: bool) -> list[str]:
+    from accelegrad.sklearn.summary import labels_in_words
+
     if proba:
-        return common.labels_in_words(saved.estimator.classes_)
+        return labels_in_words(saved.estimator.classes_)
     return [saved.target if isinstance(saved.target, str) else "prediction"]
 
 
@@ -121,9 +123,11 @@ def _predictions(
     saved: SavedModel, table: TableFile, proba: bool, scores: _Scores | None
 ) -> Iterator[list[Any]]:
     """Yield the rows to write of each chunk."""
+    from accelegrad.sklearn.summary import labels_in_words
+
     estimator = saved.estimator
     classes = getattr(estimator, "classes_", np.array([]))
-    labels = dict(zip(classes.tolist(), common.labels_in_words(classes), strict=True))
+    labels = dict(zip(classes.tolist(), labels_in_words(classes), strict=True))
     for X, y in table.blocks(None):
         if scores is not None:
             scores.add(X, y, table.path)
@@ -183,6 +187,7 @@ class _Scores:
 
     def _share_of_right_ones(self, true: Any, predicted: Any) -> list[tuple[str, str]]:
         from accelegrad.sklearn.label_match import UNKNOWN, class_places
+        from accelegrad.sklearn.summary import labels_in_words
 
         classes = self._estimator.classes_
         places = class_places(true, classes)
@@ -190,6 +195,6 @@ class _Scores:
         lines = [("accuracy", f"{right.mean():.6f}")]
         unknown = true[places == UNKNOWN]
         if unknown.size:
-            labels = common.first_of(common.labels_in_words(np.unique(unknown)))
+            labels = common.first_of(labels_in_words(np.unique(unknown)))
             lines.append(("labels not known to the model", f"{unknown.size} rows: {labels}"))
         return lines

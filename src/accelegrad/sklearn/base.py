@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ from accelegrad.sklearn.data import Data, without_weightless
 from accelegrad.sklearn.objective import Objective, Problem, coefficient_set, penalty_weights
 from accelegrad.sklearn.parameters import Parameters, parameter
 from accelegrad.sklearn.solve import Fit, Score, Settings, solve, solved_together, total
+from accelegrad.sklearn.summary import Summary
 
 AUTO = "auto"
 FLOAT_TYPES = [np.float64, np.float32]  # X of these is used as it is, all else becomes the first
@@ -203,6 +205,7 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
         self.certified_radius_ = float(fit.certified_radius)
         self.n_iter_ = int(fit.n_iter)
         self.converged_ = bool(fit.converged)
+        self.method_ = fit.method
         self.n_samples_seen_, self.weight_seen_ = n_rows, weight
         self._stream, self._missed = None, fit.missed
         if fit.missed:
@@ -248,6 +251,7 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
         warm: bool,
     ) -> None:
         """Solve the problems that the rows make, and keep what is found."""
+        begun = time.perf_counter()
         starts = self._starts(problems, warm=warm)
         scores = [None] * len(problems) if held is None else self._validation_scores(held)
         fits = solved_together(problems, settings, starts) if held is None else {}
@@ -265,6 +269,7 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
             fits |= dict(zip(calls, parts, strict=True))
         in_order = [fits[place] for place in range(len(problems))]
         self._set_parameters([fit.parameters for fit in in_order])
+        self.seconds_ = time.perf_counter() - begun
         self._keep(total(in_order), int(data.y.size), data.weight)
 
     def _starts(self, problems: list[Problem], *, warm: bool) -> list[Vector]:
@@ -390,6 +395,17 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
             coefficients = np.atleast_2d(coefficients)
         products = safe_sparse_dot(X, coefficients.T, dense_output=True)
         return np.asarray(products + self.intercept_)
+
+    def summary(self, top: int = 20) -> Summary:
+        """Return what is known of the fit, printed as text and in notebooks as HTML.
+
+        Parameters
+        ----------
+        top : int
+            How many features are shown, those with the largest coefficients.
+        """
+        check_is_fitted(self)
+        return Summary(self, whole_number("top", top, least=0))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

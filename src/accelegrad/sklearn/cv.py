@@ -114,8 +114,9 @@ class CrossValidated(LinearEstimator):
         return self
 
     def _of_one_alpha(self, alpha: float) -> Any:
-        names = set(inspect.signature(self._single).parameters) - {"alpha", "n_jobs", "warm_start"}
         given = self.get_params(deep=False)
+        names = set(inspect.signature(self._single).parameters) & set(given)
+        names -= {"alpha", "n_jobs", "warm_start"}
         return self._single(alpha=alpha, **{name: given[name] for name in sorted(names)})
 
     def _warn_of_misses(self, missed: list[bool]) -> None:

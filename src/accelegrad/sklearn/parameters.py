@@ -24,6 +24,10 @@ certified_radius_ : float
     How far from the start that holds; inf where it holds everywhere.
 converged_ : bool
     Whether `gap_` is within the tolerance; False without one.
+method_ : str
+    The method that `fit` took.
+seconds_ : float
+    How long it took to solve, without checking the data.
 n_iter_ : int
     The iterations that were done; of one class against the rest, the most of any class.
 n_samples_seen_ : int

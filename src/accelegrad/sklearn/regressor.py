@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any, Self
@@ -24,6 +25,7 @@ from accelegrad.sklearn import held_out
 from accelegrad.sklearn.base import LinearEstimator, StreamFitting
 from accelegrad.sklearn.data import Data
 from accelegrad.sklearn.objective import Objective, Problem
+from accelegrad.sklearn.outputs import fit_each, has_several, quantile_levels, refuse_several
 from accelegrad.sklearn.parameters import FITTED, PARTIAL_FIT, documented, parameter
 from accelegrad.sklearn.solve import Score
 
@@ -45,7 +47,7 @@ class LinearRegressor(RegressorMixin, LinearEstimator):  # type: ignore[misc]
         '"epsilon_insensitive" or "squared_epsilon_insensitive".',
     )
     _: KW_ONLY
-    quantile: float = _of_losses(QUANTILE)
+    quantile: float | Sequence[float] = _of_losses(QUANTILE)
     epsilon: float = _of_losses(EPSILON)
     delta: float = _of_losses(DELTA)
 
@@ -61,9 +63,11 @@ class LinearRegressor(RegressorMixin, LinearEstimator):  # type: ignore[misc]
 
         Returns
         -------
-        array of shape (n_samples,)
+        array of shape (n_samples,), or (n_samples, n_outputs) after a fit to several outputs or
+        quantiles
         """
-        return self._scores(X).ravel()
+        scores = self._scores(X)
+        return scores if np.ndim(self.intercept_) else scores.ravel()
 
     def _loss_parameters(self) -> dict[str, float]:
         return {name: getattr(self, name) for name in PARAMETERS}
@@ -93,7 +97,7 @@ class LinearRegressor(RegressorMixin, LinearEstimator):  # type: ignore[misc]
 
 
 @documented(fitted=FITTED)
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class AcceleGradRegressor(LinearRegressor, StreamFitting):
     r"""Linear regression without tuning, and with a certified gap.
 
@@ -110,9 +114,10 @@ class AcceleGradRegressor(LinearRegressor, StreamFitting):
 
     Attributes
     ----------
-    coef_ : array of shape (n_features,)
-        The coefficients.
-    intercept_ : float
+    coef_ : array of shape (n_features,), or (n_outputs, n_features)
+        The coefficients; a row for each column of a two-dimensional y, or for each of several
+        quantiles. Then `objective_` and `gap_` are sums over the rows.
+    intercept_ : float, or array of shape (n_outputs,)
         The intercept, 0.0 without one.
     {fitted}
 
@@ -136,6 +141,35 @@ class AcceleGradRegressor(LinearRegressor, StreamFitting):
     True
     """
 
+    non_crossing: bool = parameter(
+        False,
+        "bool",
+        "Of several quantiles: predict each row's in increasing order, by sorting them. The "
+        "coefficients stay those of the single quantiles, and what is certified of them.",
+    )
+
+    def fit(
+        self, X: Any, y: Any = None, sample_weight: Any = None, *, epochs: int | None = None
+    ) -> Self:
+        """Fit as usual, or one regression per column of y or per quantile."""
+        self._flag("non_crossing")
+        if not has_several(self, y):
+            return super().fit(X, y, sample_weight, epochs=epochs)
+        fit_each(self, X, y, sample_weight)
+        return self
+
+    def predict(self, X: Any) -> npt.NDArray[Any]:
+        """Predict targets; of several quantiles, in order if `non_crossing` asks for it."""
+        predicted = super().predict(X)
+        if self.non_crossing and predicted.ndim == 2 and quantile_levels(self) is not None:
+            return np.sort(predicted, axis=1)
+        return predicted
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
     @documented(stream=PARTIAL_FIT)
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Go on with the next rows of a stream: a step every `batch_size` rows.
@@ -151,5 +185,6 @@ class AcceleGradRegressor(LinearRegressor, StreamFitting):
         -------
         self
         """
+        refuse_several(self)
         self._learn(self._objective(), self._prepared(self._next_rows(X, y, sample_weight)))
         return self

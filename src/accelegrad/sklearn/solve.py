@@ -85,6 +85,7 @@ class Fit(NamedTuple):
     ended: bool  # whether it ended as it was asked to: neither by max_iter nor by a failure
     message: str
     interrupted: bool = False  # by Ctrl-C
+    method: str = ""
 
     @property
     def converged(self) -> bool:
@@ -442,6 +443,7 @@ def _fit(problem: Problem, watch: Watch, result: OptimizeResult) -> Fit:
         tol is None or watch.stalled or score_decided,
         message,
         result.status is Status.INTERRUPTED,
+        str(result.get("method", "directly")),
     )
 
 
@@ -484,4 +486,5 @@ def total(fits: list[Fit]) -> Fit:
         all(fit.converged or fit.ended for fit in fits),
         next((fit.message for fit in fits if not fit.converged), fits[0].message),
         any(fit.interrupted for fit in fits),
+        ", ".join(dict.fromkeys(fit.method for fit in fits if fit.method)),
     )
