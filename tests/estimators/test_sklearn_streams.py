@@ -231,6 +231,7 @@ CLASSIFIER = {
 REGRESSOR = {
     "loss": ["absolute_error", "quantile"],
     "quantile": [0.9],
+    "non_crossing": [True],
     "epsilon": [1.0],
     "delta": [0.1],
     **{
