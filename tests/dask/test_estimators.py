@@ -11,8 +11,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 
 import accelegrad as ag
+from accelegrad import dask
 from accelegrad import sklearn as local
 from accelegrad.dask import AcceleGradClassifier, AcceleGradRegressor, BlockError
+from accelegrad.dask.blocks import Fold
 
 pytestmark = [pytest.mark.xdist_group("dask"), pytest.mark.usefixtures("dask_client")]
 
@@ -137,6 +139,43 @@ def test_predictions_are_lazy_for_all_collections():
         same(np.concatenate([part.compute() for part in parts]), expected)
     hinge = AcceleGradClassifier("hinge")
     assert not hasattr(hinge, "predict_proba")
+
+
+class Splits:
+    """The folds of a cluster, for a local estimator."""
+
+    def __init__(self, count, seed):
+        self.folds = [Fold(k, count, seed).has(0, N) for k in range(count)]
+
+    def __iter__(self):
+        return iter([(np.flatnonzero(~held), np.flatnonzero(held)) for held in self.folds])
+
+
+def test_folds_are_parts_of_about_the_same_size_for_any_blocks():
+    folds = [Fold(k, 4, 7).has(0, 10_000) for k in range(4)]
+    assert_array_equal(sum(fold.astype(int) for fold in folds), np.ones(10_000))
+    sizes = [fold.sum() for fold in folds]
+    assert max(sizes) - min(sizes) < 6 * np.sqrt(10_000 / 4)  # six standard deviations at least
+    pieces = [Fold(1, 4, 7).has(first, 2500) for first in range(0, 10_000, 2500)]
+    assert_array_equal(np.concatenate(pieces), folds[1])
+    assert (Fold(1, 4, 8).has(0, 10_000) != folds[1]).any()
+
+
+@pytest.mark.parametrize("kind", ["Classifier", "Regressor"])
+def test_cross_validation_agrees_with_local_folds(kind):
+    X, y = plain_data(3) if kind == "Classifier" else numbers()
+    options = dict(alphas=[1.0, 1e-2], tol=1e-6)
+    found = getattr(dask, f"AcceleGrad{kind}CV")(cv=3, random_state=4, **options)
+    found.fit(*spread(X, y))
+    seed = int(np.random.RandomState(4).randint(2**31 - 1))
+    expected = getattr(local, f"AcceleGrad{kind}CV")(cv=Splits(3, seed), **options).fit(X, y)
+    assert found.alpha_ == expected.alpha_
+    assert_allclose(found.objectives_, expected.objectives_, rtol=4e-6)
+    assert_allclose(found.scores_, expected.scores_, atol=0.02)
+    assert_allclose(found.objective_, expected.objective_, rtol=4e-6)
+    assert found.predict(da.from_array(X, chunks=(100, -1))).compute().shape == (N,)
+    with pytest.raises(ValueError, match="scoring"):
+        found.set_params(scoring="accuracy").fit(*spread(X, y))
 
 
 def test_names_of_columns_are_kept():

@@ -15,11 +15,18 @@ from accelegrad.dask.files import read_files
 from accelegrad.dask.row_model import RowModel
 
 if TYPE_CHECKING:
-    from accelegrad.dask.estimators import AcceleGradClassifier, AcceleGradRegressor
+    from accelegrad.dask.estimators import (
+        AcceleGradClassifier,
+        AcceleGradClassifierCV,
+        AcceleGradRegressor,
+        AcceleGradRegressorCV,
+    )
 
 __all__ = [
     "AcceleGradClassifier",
+    "AcceleGradClassifierCV",
     "AcceleGradRegressor",
+    "AcceleGradRegressorCV",
     "BlockError",
     "RowModel",
     "WorkerTimeoutError",

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from typing import Any, NamedTuple
 from uuid import uuid4
 
 import numpy as np
+import numpy.typing as npt
 import scipy.sparse as sp
 from dask import delayed, is_dask_collection
 from dask.delayed import Delayed
@@ -46,6 +48,25 @@ class Facts(NamedTuple):
     error: str = ""  # what is wrong with it
 
 
+class Fold(NamedTuple):
+    """Some of the rows, drawn by their numbers: the same for any blocks."""
+
+    number: int
+    folds: int
+    seed: int
+
+    def has(self, first: int, n_rows: int) -> npt.NDArray[np.bool_]:
+        """Tell which of the rows from a number on are in it."""
+        with np.errstate(over="ignore"):
+            # Three rounds of multiplying and mixing (splitmix64) make a number look random.
+            mixed = np.arange(first + 1, first + n_rows + 1, dtype=np.uint64)
+            mixed = mixed * np.uint64(0x9E3779B97F4A7C15) + np.uint64(self.seed)
+            mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+            mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+            mixed ^= mixed >> np.uint64(31)
+        return np.asarray(mixed % np.uint64(self.folds) == self.number)
+
+
 class RowSettings(NamedTuple):
     """What makes a part of a block: the loss, and how much the rows weigh."""
 
@@ -53,6 +74,7 @@ class RowSettings(NamedTuple):
     fit_intercept: bool
     recode: Callable[[Any], Any] | None = None  # from the targets as given to those of the loss
     weigh: Callable[[Any], Vector] | None = None  # from these to factors of the weights
+    held: Fold | None = None  # rows that do not count
 
 
 # -- tasks -----------------------------------------------------------------------------------------
@@ -130,14 +152,17 @@ def facts_of(block: Block | str) -> Facts:
     return Facts(rows, columns, storage, X.dtype, largest, weight, weights is not None)
 
 
-def relative_weight(block: Block, settings: RowSettings, largest: float) -> float:
+def relative_weight(block: Block, settings: RowSettings, largest: float, first: int) -> float:
     """Return the sum of the rows' weights, each divided by the largest."""
-    return float(_relative(block, settings, largest).sum())
+    return float(_relative(block, settings, largest, first).sum())
 
 
-def _relative(block: Block, settings: RowSettings, largest: float) -> Vector:
-    weights = np.ones(block.X.shape[0]) if block.weights is None else block.weights / largest
-    return weights if settings.weigh is None else weights * settings.weigh(block.y)
+def _relative(block: Block, settings: RowSettings, largest: float, first: int) -> Vector:
+    rows = int(block.X.shape[0])
+    weights = np.ones(rows) if block.weights is None else block.weights / largest
+    if settings.weigh is not None:
+        weights = weights * settings.weigh(block.y)
+    return weights if settings.held is None else weights * ~settings.held.has(first, rows)
 
 
 def part_of(
@@ -147,7 +172,7 @@ def part_of(
 
     `weight` is the sum of all rows' weights, and `first` the number of its first row.
     """
-    shares = _relative(block, settings, largest) / weight
+    shares = _relative(block, settings, largest, first) / weight
     y = block.y if settings.recode is None else settings.recode(block.y)
     try:
         y = finite_vector("y", y)
@@ -294,6 +319,7 @@ class ClusterData:
         keep: bool = True,
     ) -> None:
         self._keep = keep
+        self._held: Fold | None = None
         read = delayed_blocks(client, pieces, most_blocks)
         blocks = Cluster(client, client.compute(read) if keep else read, timeout)
         facts: list[Facts] = blocks.each("check", facts_of)
@@ -309,6 +335,22 @@ class ClusterData:
         self.largest_weight = max(known.largest_weight for known in self.facts)
 
     @property
+    def first_rows(self) -> list[int]:
+        """The numbers of the blocks' first rows."""
+        return [int(end) - known.rows for end, known in zip(self.ends, self.facts, strict=True)]
+
+    @property
+    def holds_out(self) -> bool:
+        """Whether some rows do not count."""
+        return self._held is not None
+
+    def without(self, held: Fold) -> ClusterData:
+        """Return the same blocks, some of whose rows do not count."""
+        other = copy(self)
+        other._held = held
+        return other
+
+    @property
     def storage(self) -> Storage:
         """How the rows are stored."""
         entries = sum(known.storage.entries for known in self.facts)
@@ -322,12 +364,13 @@ class ClusterData:
         cluster, largest = self.cluster, self.largest_weight
         if largest == 0.0:
             raise ValueError("sample_weight must have an entry > 0, but all of them are 0.")
-        weight = float(cluster.total("weigh", relative_weight, settings, largest))
+        settings = settings._replace(held=self._held)
+        weighed = (relative_weight, settings, largest)
+        weight = float(cluster.total("weigh", *weighed, by_part=[self.first_rows]))
         if not weight > 0.0:
             raise ValueError("sample_weight must have an entry > 0, but all of them are 0.")
         shared = [[given] * len(cluster.parts) for given in (settings, largest, weight)]
-        first = [int(end) - known.rows for end, known in zip(self.ends, self.facts, strict=True)]
-        columns = (cluster.parts, *shared, self.numbers, first)
+        columns = (cluster.parts, *shared, self.numbers, self.first_rows)
         if self._keep:
             run = uuid4().hex
             keys = [f"accelegrad-part-{run}-{i}" for i in range(len(cluster.parts))]

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import math
+import warnings
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from dask import delayed, is_dask_collection
+from sklearn.base import is_classifier
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 
-from accelegrad.dask.blocks import Block, ClusterData, pieces_of, read_block
+from accelegrad.dask.blocks import Block, ClusterData, Fold, pieces_of, read_block
 from accelegrad.dask.cluster import BlockError, connected
 from accelegrad.dask.problems import (
     against_rest,
@@ -22,10 +26,13 @@ from accelegrad.dask.problems import (
     problem_on,
     row_settings,
 )
-from accelegrad.sklearn import classifier, regressor
+from accelegrad.errors import Vector, whole_number
+from accelegrad.sklearn import classifier, cv, regressor
 from accelegrad.sklearn.base import LinearEstimator
+from accelegrad.sklearn.cv import CHOSEN, best_alpha, strengths_to_try
 from accelegrad.sklearn.objective import Objective, Problem
 from accelegrad.sklearn.parameters import FITTED, documented, parameter
+from accelegrad.sklearn.path import PathResult
 from accelegrad.sklearn.solve import solve, total
 
 # A dataclass takes the fields of its bases in turn: those of a mixin would undo a class's own.
@@ -89,16 +96,25 @@ class OnCluster(Mixin):
         self
         """
         objective = self._objective()
+        data = self._read(X, y, sample_weight, client)
+        warm = self._take_all_targets(data) and bool(getattr(self, "warm_start", False))
+        self._fit_on(data, self._cluster_problems(objective, data), warm=warm)
+        return self
+
+    def _read(self, X: Any, y: Any, sample_weight: Any, client: Any) -> ClusterData:
+        """Return the blocks, checked."""
         if self.early_stopping:
             raise ValueError(
                 "early_stopping must be False on a cluster: no rows are held back there."
             )
-        settings, seed = self._settings(), self._seed()
         pieces = pieces_of(X, y, sample_weight)
         data = ClusterData(connected(client), pieces, None, self.timeout, keep=self._flag("keep"))
         self._take_columns(X, data)
-        warm = self._take_all_targets(data) and bool(getattr(self, "warm_start", False))
-        problems = self._cluster_problems(objective, data)
+        return data
+
+    def _fit_on(self, data: ClusterData, problems: list[Any], *, warm: bool) -> None:
+        """Solve the problems that the blocks make, and keep what is found."""
+        settings, seed = self._settings(), self._seed()
         starts = self._starts(problems, warm=warm)
         fits = [
             solve(problem, settings, start, score=None, seed=seed)
@@ -106,7 +122,35 @@ class OnCluster(Mixin):
         ]
         self._set_parameters([fit.parameters for fit in fits])
         self._keep(total(fits), data.n_samples, data.weight)
-        return self
+
+    def _path(self, alphas: Vector, data: ClusterData, fold: Fold) -> PathResult:
+        """Fit to all rows but a fold's, from the largest alpha to the smallest, and score it."""
+        learnt, path = data.without(fold), PathResult([], [], [], [])
+        problems: list[Any] = self._cluster_problems(self._objective(), learnt)
+        for alpha in alphas:
+            objective = self.set_params(alpha=float(alpha))._objective()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ConvergenceWarning)  # there is one for all of them
+                penalised = [p.with_strengths(objective.l2, objective.l1) for p in problems]
+                self._fit_on(learnt, penalised, warm=bool(path.scores))
+            path.scores.append(self._score_of(data, fold))
+            path.objectives.append(self.objective_)
+            path.gaps.append(self.gap_)
+            path.missed.append(self._missed)
+        return path
+
+    def _score_of(self, data: ClusterData, fold: Fold) -> float:
+        """Return the accuracy, or R^2, of the rows of a fold."""
+        sums = data.cluster.total(
+            "score", _score_sums, self.to_local(), fold, by_part=[data.first_rows]
+        )
+        weight, first, second, third = (float(number) for number in sums)
+        if not weight > 0.0:
+            return math.nan
+        if is_classifier(self):
+            return first / weight
+        spread = third - second * second / weight
+        return 1.0 - first / spread if spread > 0.0 else math.nan
 
     def _take_columns(self, X: Any, data: ClusterData) -> None:
         """Keep the number of columns, and their names where X has any."""
@@ -160,6 +204,21 @@ class OnCluster(Mixin):
             if name.endswith("_"):
                 setattr(self, name, value)
         self._stream = fitted._stream
+
+
+def _score_sums(block: Block, local: Any, fold: Fold, first: int) -> Vector:
+    """Return sums over the rows of a fold: weight and right predictions, or squared errors.
+
+    Of numbers also those of the targets and of their squares.
+    """
+    rows = np.flatnonzero(fold.has(first, block.y.size))
+    weights = np.ones(rows.size) if block.weights is None else block.weights[rows]
+    if not rows.size:
+        return np.zeros(4)
+    found, y = local.predict(block.X[rows]), block.y[rows]
+    if is_classifier(local):
+        return np.array([weights.sum(), weights @ (found == y), 0.0, 0.0])
+    return np.array([weights.sum(), weights @ (found - y) ** 2, weights @ y, weights @ y**2])
 
 
 def _call(local: Any, method: str, block: Any) -> Any:
@@ -239,7 +298,7 @@ class AcceleGradClassifier(OnCluster, classifier.AcceleGradClassifier):  # type:
         return self._probabilities("predict_log_proba")
 
     def _probabilities(self, method: str) -> Any:
-        getattr(super(), method)  # which refuses losses that tell no probabilities
+        getattr(self._local(self.loss), method)  # refuses losses that tell no probabilities
 
         def probabilities(X: Any) -> Any:
             check_is_fitted(self)
@@ -325,3 +384,107 @@ class AcceleGradRegressor(OnCluster, regressor.AcceleGradRegressor):  # type: ig
         """
         self._learnt_from(client, pieces_of(X, y, sample_weight))
         return self
+
+
+class PathsOnCluster(OnCluster):
+    """What the estimators of collections that choose `alpha` share."""
+
+    alphas: Any
+    cv: Any
+    scoring: Any
+    _single: ClassVar[type[Any]]
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, client: Any = None) -> Self:
+        """Fit along the path on each fold, then to all rows with the best alpha.
+
+        Parameters
+        ----------
+        X, y, sample_weight, client
+            As for `AcceleGradClassifier`.
+
+        Returns
+        -------
+        self
+        """
+        alphas = strengths_to_try(self.alphas)
+        count = 5 if self.cv is None else whole_number("cv", self.cv, least=2)
+        if self.scoring is not None:
+            raise ValueError(
+                f"scoring must be None on a cluster (accuracy or R^2), not {self.scoring!r}."
+            )
+        single = self._of_one_alpha(alphas[0])
+        single._objective()  # which refuses wrong parameters before any work
+        data, seed = single._read(X, y, sample_weight, client), self._seed()
+        single._take_all_targets(data)
+        paths = [single._path(alphas, data, Fold(k, count, seed)) for k in range(count)]
+        self.alphas_ = alphas
+        self.scores_, self.objectives_, self.gaps_ = (
+            np.array([path[part] for path in paths]).T for part in range(3)
+        )
+        self._warn_of_misses([flag for path in paths for flag in path.missed])
+        self.alpha_ = best_alpha(alphas, self.scores_)
+        single.set_params(alpha=self.alpha_)
+        single._fit_on(data, single._cluster_problems(single._objective(), data), warm=False)
+        for name, value in vars(single).items():
+            if name.endswith("_"):
+                setattr(self, name, value)
+        return self
+
+
+FOLDS = """\
+Folds are drawn by the numbers of the rows, the same for any blocks, and are not stratified; `cv` is
+their number. The score is the accuracy, or R^2."""
+
+
+@documented(fitted=CHOSEN + FITTED, folds=FOLDS)
+@dataclass(eq=False, repr=False)
+class AcceleGradClassifierCV(PathsOnCluster, cv.AcceleGradClassifierCV):  # type: ignore[misc]
+    """Linear classification of rows on a Dask cluster, with `alpha` chosen by cross-validation.
+
+    {folds}
+
+    Parameters
+    ----------
+    {parameters}
+
+    Attributes
+    ----------
+    {fitted}
+    """
+
+    _: KW_ONLY
+    timeout: float | None = _timeout()
+    keep: bool = _keep()
+
+    _local = cv.AcceleGradClassifierCV
+    _single = AcceleGradClassifier
+    decision_function = AcceleGradClassifier.decision_function
+    predict = AcceleGradClassifier.predict
+    predict_proba = AcceleGradClassifier.predict_proba
+    predict_log_proba = AcceleGradClassifier.predict_log_proba
+    _probabilities = AcceleGradClassifier._probabilities
+
+
+@documented(fitted=CHOSEN + FITTED, folds=FOLDS)
+@dataclass(eq=False, repr=False)
+class AcceleGradRegressorCV(PathsOnCluster, cv.AcceleGradRegressorCV):  # type: ignore[misc]
+    """Linear regression on rows of a Dask cluster, with `alpha` chosen by cross-validation.
+
+    {folds}
+
+    Parameters
+    ----------
+    {parameters}
+
+    Attributes
+    ----------
+    {fitted}
+    """
+
+    _: KW_ONLY
+    timeout: float | None = _timeout()
+    keep: bool = _keep()
+
+    _local = cv.AcceleGradRegressorCV
+    _single = AcceleGradRegressor
+    predict = AcceleGradRegressor.predict

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -30,6 +30,15 @@ class ClusterProblem(Problem):
     """A model of rows on a cluster, with l1 term and constraint."""
 
     constant: float = 0.0  # the intercept to start from
+
+    def with_strengths(self, l2: float, l1: float) -> ClusterProblem:
+        """Return the problem of the same rows with other weights of the penalties."""
+        model: Any = self.model
+        if isinstance(model, ClusterClasses):
+            return replace(
+                self, model=ClusterClasses(model.rows.with_l2(l2), model.n_classes), l1=l1
+            )
+        return replace(self, model=model.with_l2(l2), l1=l1)
 
     @property
     def has_separate_terms(self) -> bool:

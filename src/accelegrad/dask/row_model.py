@@ -425,7 +425,7 @@ class RowModel(LinearModel):
         self.cluster, self.weight = data.parts(settings)
         self.n_samples, self.n_features, self.dtype = data.n_samples, data.n_features, data.dtype
         self.n_parameters = self.n_features + self.fit_intercept
-        self.weighted = data.weighted or settings.weigh is not None
+        self.weighted = data.weighted or settings.weigh is not None or data.holds_out
         self._take(
             ClusterMatrix(self.cluster, data.ends, data.n_features, data.storage, data.dtype)
         )
@@ -494,6 +494,12 @@ class RowModel(LinearModel):
             return super().with_loss(loss)  # type: ignore[return-value]
         other = copy(self)
         other.loss, other._proved = loss, {}
+        return other
+
+    def with_l2(self, l2: float) -> RowModel:
+        """Return a model of the same rows with another weight of the l2 term."""
+        other = copy(self)
+        other.l2, other._proved = checked_l2(l2), {}
         return other
 
     def at(self, w: npt.ArrayLike) -> ClusterPoint:
