@@ -23,9 +23,8 @@ from optimizers import LENGTHS, LOSSES, RESOLUTION, SETS, Problem, Store, walked
 VARIANTS: dict[str, tuple[Mapping[str, float], Mapping[str, Any]]] = {
     "as it is": ({}, {}),
     "one step for all coordinates": ({}, {"diagonal": False}),
-    "steps of 2 radii": ({"STEP": 2.0, "EXACT_STEP": 3.0}, {}),
-    "steps of 4 radii": ({"STEP": 4.0, "EXACT_STEP": 5.0}, {}),
-    "3 radii for exact gradients too": ({"EXACT_STEP": 3.0}, {}),
+    "steps of 1.25 radii": ({"STEP": 1.25}, {}),
+    "steps of 5 radii": ({"STEP": 5.0}, {}),
     "radius: proven distance x 1": ({"TRUST": 1.0}, {}),
     "radius: proven distance x 4": ({"TRUST": 4.0}, {}),
     "acceleration / 2": ({"ACCELERATION": 5.0}, {}),

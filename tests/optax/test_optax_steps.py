@@ -146,9 +146,14 @@ CASES = {
 }
 
 
+def start_of(rule):
+    """A radius that starts at 1e-6 sees the rounding of x0 as 1e-10 of all distances from it."""
+    return np.zeros(SIZE) if isinstance(rule, UntunedAcceleGrad) else START
+
+
 def core_walk(rule):
     """Return the queries and the averages of the rule, of every query one."""
-    state, queries, averages = rule.init(START), [], []
+    state, queries, averages = rule.init(start_of(rule)), [], []
     while len(queries) < STEPS:
         first = gradient(rule.query(state))
         if isinstance(rule, TwoPhaseRule):
@@ -183,9 +188,10 @@ def walk(optimizer, start, slope=tree_gradient):
 @pytest.mark.parametrize("name", CASES)
 def test_steps_are_those_of_the_core(name):
     optimizer, rule = CASES[name]
-    found = [joined(part) for part in walk(optimizer, split(jnp.asarray(START)))]
+    start = start_of(rule)
+    found = [joined(part) for part in walk(optimizer, split(jnp.asarray(start)))]
     expected = core_walk(rule)
-    assert np.linalg.norm(expected[0][-1] - START) > 0.5  # it goes somewhere
+    assert np.linalg.norm(expected[0][-1] - start) > 0.5  # it goes somewhere
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=0, atol=1e-12 * np.abs(other).max())
 
@@ -210,8 +216,9 @@ def test_what_noise_teaches_is_what_it_teaches_the_core(diagonal):
 
 
 def test_one_array_takes_the_same_steps():
-    found = walk(accelegrad(), jnp.asarray(START), gradient)
-    for one, other in zip(found, core_walk(UntunedAcceleGrad()), strict=True):
+    rule = UntunedAcceleGrad()
+    found = walk(accelegrad(), jnp.asarray(start_of(rule)), gradient)
+    for one, other in zip(found, core_walk(rule), strict=True):
         np.testing.assert_allclose(one, other, rtol=0, atol=1e-12 * np.abs(other).max())
 
 

@@ -26,7 +26,7 @@ class UntunedRun:
     g: list[Vector] = field(default_factory=list)
     r: list[float] = field(default_factory=list)
     H: list[Vector] = field(default_factory=list)  # one number in every coordinate if scalar
-    reach: list[float] = field(default_factory=list)  # m_t r_t
+    reach: list[float] = field(default_factory=list)  # 2.5 r_t
     alpha: list[float] = field(default_factory=list)
     growths: list[int] = field(default_factory=list)  # steps after which the radius had grown
     settled: float = inf  # the step from which on points are averaged
@@ -79,8 +79,8 @@ def untuned_accelegrad(
         alpha = _alpha(t, ratio)
         run.g.append(g)
         run.alpha.append(alpha)
-        run.reach.append((3 + ratio / (ratio + 100)) * rate * r)
-        Q = sum(a * a * v * v for a, v in zip(run.alpha, run.g, strict=True))
+        run.reach.append(2.5 * rate * r)
+        Q = sum((run.r[s] / r) * (run.alpha[s] * run.g[s]) ** 2 for s in range(t + 1))
         H = np.sqrt(Q) if diagonal else np.full(start.size, sqrt(float(np.sum(Q))))
         run.H.append(H)
         h.append(float(H.sum()) if diagonal else float(H[0]))

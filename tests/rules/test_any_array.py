@@ -276,6 +276,10 @@ def x64():
     jax.config.update("jax_enable_x64", before)
 
 
+#: The evidence for its radius has differences of near points in it, x - y, divided by the step.
+TOLERANCE = {"untuned, box, prox": 1e-11}
+
+
 def assert_same(found, expected, tolerance=1e-12):
     size = max(np.abs(START).max(), np.abs(expected[1]).max())
     for name, one, other in zip(("output", "last"), found[:2], expected[:2], strict=True):
@@ -290,12 +294,12 @@ def assert_same(found, expected, tolerance=1e-12):
 def test_every_library_does_the_same_steps(name, shape, x64):
     rule, (expected, radius) = RULES[name], expected_walk(name)
     assert np.linalg.norm(expected[1][-1] - START) > 0.5  # it goes somewhere
-    few = [column[:FEW_STEPS] for column in expected]
-    assert_same(walk(rule, problem(shape, np.array), radius, FEW_STEPS), few)
+    few, tolerance = [column[:FEW_STEPS] for column in expected], TOLERANCE.get(name, 1e-12)
+    assert_same(walk(rule, problem(shape, np.array), radius, FEW_STEPS), few, tolerance)
     many = FEW_STEPS if shape == "tree" else STEPS
     tensors = walk(rule, problem(shape, torch.tensor), radius, many)
-    assert_same(tensors, few if shape == "tree" else expected)
-    assert_same(scan(rule, problem(shape, jnp.asarray), radius), expected)
+    assert_same(tensors, few if shape == "tree" else expected, tolerance)
+    assert_same(scan(rule, problem(shape, jnp.asarray), radius), expected, tolerance)
 
 
 # -- long sums -----------------------------------------------------------------------------------

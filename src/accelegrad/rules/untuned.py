@@ -20,9 +20,7 @@ from accelegrad.rules.schedules import adaptive_step, importance_weight
 
 # Chosen on prototypes of the rule, on eight sets with two losses; benchmarks/untuned.py halves and
 # doubles them.
-STEP = 3.0  # radii in the numerator of the step size under noise
-EXACT_STEP = 4.0  # the same for gradients without noise
-SHARP = 100.0  # the signal-to-noise ratio at which the numerator is half way between the two
+STEP = 2.5  # m, radii in the numerator of the step size
 EXACT = 1e3  # the ratio from which on gradients count as exact
 TRUST = 2.0  # the radius grows to this multiple of the distance that the gradients suggest
 ACCELERATION = 10.0  # the largest weight, times the cube root of the signal-to-noise ratio
@@ -38,7 +36,7 @@ class UntunedState(NamedTuple):
     iteration: Any
     query_point: Array  # x_t, where the next gradient is wanted
     mirror_point: Array  # z_t
-    squares: Any  # Q_t, an array where steps differ by coordinate
+    squares: Any  # r_t Q_t, an array where steps differ by coordinate
     anchor: Array  # x_0 until the radius is settled, from then on the average
     averaged: Any  # n, the number of points in that average
     smallest_radius: Any  # r_0 unless that is given
@@ -52,7 +50,10 @@ class UntunedState(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """What a gradient tells, summed over all coordinates."""
+    """What a gradient tells, summed over all coordinates.
+
+    The metric is the root of r_t Q_t: its factor is in the numerator of the step too, and cancels.
+    """
 
     size: Any  # h_t
     cosine: Any  # between the gradient and x_0 - z_t
@@ -68,13 +69,16 @@ class UntunedAcceleGrad(QueryRule):
     With :math:`y_0 = z_0 = x_0`, for t = 0, 1, ..., coordinate by coordinate:
 
     .. math::
-        Q_t &= \textstyle\sum_{s \le t} \alpha_s^2 g_s^2, \quad H_t = Q_t^{1/2}, \quad
-        h_t = \textstyle\sum_j H_{t,j}, \quad \eta_t = m_t r_t / H_t \\
+        Q_t &= \textstyle\sum_{s \le t} (r_s / r_t) \, \alpha_s^2 g_s^2, \quad H_t = Q_t^{1/2},
+        \quad h_t = \textstyle\sum_j H_{t,j}, \quad \eta_t = m r_t / H_t, \quad m = 2.5 \\
         z_{t+1} &= z_t - \alpha_t \eta_t g_t, \quad y_{t+1} = x_t - \eta_t g_t, \quad
         x_{t+1} = z_{t+1} / \alpha_{t+1} + (1 - 1/\alpha_{t+1}) \, y_{t+1} \\
         N_t &= \textstyle\sum_{s \le t} w_s \langle g_s, x_0 - x_s\rangle, \quad
-        w_s = \alpha_s m_s r_s / h_s, \quad
+        w_s = \alpha_s m r_s / h_s, \quad
         r_{t+1} = \max\bigl(r_t,\ 2 N_t h_t^{1/2} / \|x_0 - z_{t+1}\|_{H_t}\bigr)
+
+    Gradients from when the radius was smaller count less in Q: a search that has hardly moved would
+    shorten all later steps (Prodigy has the squares of the radii for weights).
 
     The radius is the distance to a minimiser as the metric sees it, the root mean square over
     coordinates with weights H. It is D-Adaptation's lower bound in that metric: convexity gives
@@ -96,8 +100,7 @@ class UntunedAcceleGrad(QueryRule):
     :math:`e = \rho^2/(\rho^2 + 10^6)`,
 
     .. math::
-        \alpha_t = \max\bigl(1, \min((t+1)/4,\ 10 \rho^{1/3} / (1-e))\bigr), \qquad
-        m_t = 3 + \rho / (\rho + 100),
+        \alpha_t = \max\bigl(1, \min((t+1)/4,\ 10 \rho^{1/3} / (1-e))\bigr),
 
     and r grows to :math:`e \, \|x_0 - y_{t+1}\|_{H_t} / h_t^{1/2}` too, the distance travelled,
     which noise would inflate. (With a set or a term r grows to no more than twice that distance
@@ -126,7 +129,8 @@ class UntunedAcceleGrad(QueryRule):
     References
     ----------
     K. Y. Levy, A. Yurtsever, V. Cevher, NeurIPS 2018; the metric: J. Duchi, E. Hazan, Y. Singer,
-    JMLR 12, 2011; the distance: A. Defazio, K. Mishchenko (D-Adaptation), ICML 2023.
+    JMLR 12, 2011; the distance: A. Defazio, K. Mishchenko (D-Adaptation), ICML 2023; the weights
+    of the squares: K. Mishchenko, A. Defazio (Prodigy), ICML 2024.
     """
 
     diagonal: bool = True
@@ -180,12 +184,12 @@ class UntunedAcceleGrad(QueryRule):
         return following._replace(step_size=mean_step(gradient, step * gradient))
 
     def reach(self, state: UntunedState) -> Any:
-        """Return m_t r_t times the rate, the numerator of the step."""
-        return numerator(clearness(state.agreement, state.compared)) * self.rate * state.radius
+        """Return the numerator of the step, whose denominator is the root of r_t Q_t."""
+        return STEP * self.rate * state.radius**1.5
 
     def squares(self, state: UntunedState, gradient: Array, alpha: Any) -> Any:
-        """Return Q_t."""
-        return state.squares + alpha * alpha * self._square(gradient)
+        """Return r_t Q_t."""
+        return state.squares + state.radius * alpha * alpha * self._square(gradient)
 
     def moved(
         self, state: UntunedState, gradient: Array, alpha: Any, step: Any
@@ -200,9 +204,8 @@ class UntunedAcceleGrad(QueryRule):
         return z, y
 
     def following(self, state: UntunedState, squares: Any, z: Array, y: Array) -> UntunedState:
-        """Return the state with z, y and Q_t taken in, of one that has learnt from g_t."""
-        averaged = state.averaged + where(settled(state), 1.0, 0.0)
-        share = 6 * averaged / ((averaged + 1) * (2 * averaged + 1))  # k^2 / (1 + 4 + ... + k^2)
+        """Return the state with z, y and the squares taken in, of one that has learnt from g_t."""
+        averaged, share = averaging(state)
         following = state._replace(
             iteration=state.iteration + 1,
             mirror_point=z,
@@ -243,32 +246,8 @@ class UntunedAcceleGrad(QueryRule):
         )
 
     def learnt(self, state: UntunedState, seen: Seen, moved: Any) -> UntunedState:
-        """Return the state with what g_t tells of noise and distance, unless that is settled.
-
-        `moved` is alpha_t m_t r_t.
-        """
-        searching = state.averaged == 0
-        comparable = searching * is_comparable(state.iteration, state.radius, state.smallest_radius)
-        agreement = state.agreement + comparable * (seen.cosine * absolute(seen.cosine))
-        compared = state.compared + comparable * 1.0
-        exact = exactness(clearness(agreement, compared))
-        weight = searching * adaptive_step(moved, seen.size * seen.size)
-        evidence = state.evidence + weight * seen.evidence
-        suggested = adaptive_step(TRUST * evidence * seen.size**0.5, seen.stretch)
-        reached = adaptive_step(seen.travelled**0.5, seen.size)
-        if self.project is not None or self.prox is not None:
-            # What these take off z is missing below the fraction, and would make r run away.
-            suggested = where(suggested < TRUST * reached, suggested, TRUST * reached)
-        radius = larger(state.radius, searching * larger(suggested, exact * reached))
-        grew = radius > GROWTH * state.grown_from
-        return state._replace(
-            radius=radius,
-            evidence=evidence,
-            agreement=agreement,
-            compared=compared,
-            last_growth=where(grew, state.iteration + 1, state.last_growth),
-            grown_from=where(grew, radius, state.grown_from),
-        )
+        """Return the state with what g_t tells; `moved` is alpha_t times the numerator."""
+        return learnt(state, seen, moved, changed=not (self.project is None and self.prox is None))
 
     def output(self, state: UntunedState) -> Array:
         """Return the average, or x_t as long as there is none."""
@@ -277,6 +256,42 @@ class UntunedAcceleGrad(QueryRule):
     def last(self, state: UntunedState) -> Array:
         """Return x_t."""
         return state.query_point
+
+
+def learnt(state: UntunedState, seen: Seen, moved: Any, *, changed: bool) -> UntunedState:
+    """Return the state with what g_t tells of noise and distance, unless that is settled.
+
+    `moved` is alpha_t times the numerator of the step; `changed` says that a set or a term changes
+    steps. No array of the state is read.
+    """
+    searching = state.averaged == 0
+    comparable = searching * is_comparable(state.iteration, state.radius, state.smallest_radius)
+    agreement = state.agreement + comparable * (seen.cosine * absolute(seen.cosine))
+    compared = state.compared + comparable * 1.0
+    exact = exactness(clearness(agreement, compared))
+    weight = searching * adaptive_step(moved, seen.size * seen.size)
+    evidence = state.evidence + weight * seen.evidence
+    suggested = adaptive_step(TRUST * evidence * seen.size**0.5, seen.stretch)
+    reached = adaptive_step(seen.travelled**0.5, seen.size)
+    if changed:
+        # What sets and terms take off z is missing below the fraction, and would make r run away.
+        suggested = where(suggested < TRUST * reached, suggested, TRUST * reached)
+    radius = larger(state.radius, searching * larger(suggested, exact * reached))
+    grew = radius > GROWTH * state.grown_from
+    return state._replace(
+        radius=radius,
+        evidence=evidence,
+        agreement=agreement,
+        compared=compared,
+        last_growth=where(grew, state.iteration + 1, state.last_growth),
+        grown_from=where(grew, radius, state.grown_from),
+    )
+
+
+def averaging(state: UntunedState) -> tuple[Any, Any]:
+    """Return how many points the average has after this step, and the share of the newest."""
+    count = state.averaged + where(settled(state), 1.0, 0.0)
+    return count, 6 * count / ((count + 1) * (2 * count + 1))  # k^2 / (1 + 4 + ... + k^2)
 
 
 def is_comparable(iteration: Any, radius: Any, smallest: Any) -> Any:
@@ -301,11 +316,6 @@ def exactness(clear: Any) -> Any:
 def largest_weight(clear: Any) -> Any:
     """Return the largest weight that pays under noise, of no effect where there is none."""
     return ACCELERATION * clear ** (1 / 3) * (1 + clear * clear / (EXACT * EXACT))
-
-
-def numerator(clear: Any) -> Any:
-    """Return the radii in the numerator of the step size, m_t."""
-    return STEP + (EXACT_STEP - STEP) * clear / (clear + SHARP)
 
 
 def settled(state: UntunedState) -> Any:

@@ -7,24 +7,21 @@ is looked for; in a graph they are done always, and masked, as in the rule.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from accelegrad.rules.arrays import absolute, larger, where
+from accelegrad.rules.arrays import where
 from accelegrad.rules.distance import SMALLEST_SHARE
 from accelegrad.rules.schedules import adaptive_step
 from accelegrad.rules.untuned import (
-    GROWTH,
-    TRUST,
+    Seen,
     UntunedAcceleGrad,
     UntunedState,
-    clearness,
-    exactness,
+    averaging,
     is_comparable,
-    numerator,
-    settled,
+    learnt,
 )
 from accelegrad.torch.coupled import MIRROR, SQUARES, gradient_square, mean_inverse
 from accelegrad.torch.optimizer import (
@@ -44,16 +41,6 @@ from accelegrad.torch.tensors import Bucket, Number, Several, totals
 RULE = UntunedAcceleGrad()
 
 
-class Seen(NamedTuple):
-    """The sums over all coordinates of one step, zero where they are not needed."""
-
-    size: Number = 0.0  # h, the sum of H
-    cosine: Number = 0.0  # between g and anchor - z before the step
-    evidence: Number = 0.0  # <g, anchor - x>, or with the gradient mapping in g's place
-    stretch: Number = 0.0  # ||anchor - z||^2 in the metric H, after the step
-    travelled: Number = 0.0  # ||anchor - y||^2 in that metric
-
-
 class Untuned(Method):
     """With one step size for all coordinates."""
 
@@ -71,7 +58,10 @@ class Untuned(Method):
         return bool(group.get("averaged", 0.0) > 0)
 
     def update(self, buckets: list[Bucket], numbers: Numbers, ranks: Any) -> Numbers | None:
-        """Return the numbers after a step."""
+        """Return the numbers after a step.
+
+        The squares, in tensors or a number, are the rule's r_t Q_t, and H stands for their roots.
+        """
         searching = in_graph(numbers) or numbers["averaged"] == 0
         compared = searching and (in_graph(numbers) or _is_comparable(numbers))
         before = ALONG_Z if compared else AT_GRADIENT if searching else self._square
@@ -79,12 +69,12 @@ class Untuned(Method):
         if not is_finite(square):
             return None
         numbers = _started(self, buckets, numbers, ranks)
-        alpha = RULE.acceleration(_numbers_of(numbers))
-        reach = numerator(clearness(numbers["agreement"], numbers["compared"]))
-        reach = reach * numbers["radius"]
-        squares = numbers[SQUARES] + alpha * alpha * square
+        state = _state_of(numbers)
+        alpha, reach = RULE.acceleration(state), RULE.reach(state)
+        weight = numbers["radius"] * alpha * alpha
+        squares = numbers[SQUARES] + weight * square
         for bucket in buckets:
-            self._measure(bucket, alpha, squares)
+            self._measure(bucket, weight, squares)
             bucket.reach = learning_rate(bucket.group) * reach
             bucket.step_size = self._step_size(bucket.reach, squares)
         cosine: Number = 0.0
@@ -95,23 +85,24 @@ class Untuned(Method):
             if searching and _has_penalty(buckets):
                 bucket.before = bucket.each.copies(bucket.x)
             _move(bucket, alpha)
-        seen = Seen()
         if searching:
             size, stretch, travelled = self._distances(buckets, numbers, squares, ranks)
             evidence = _mapping_evidence(buckets, numbers, ranks, found[0])
             seen = Seen(size, cosine, evidence, stretch, travelled)
-        moved = alpha * largest_rate(buckets) * reach
-        following = _learnt(numbers, seen, moved, changed=_has_set_or_term(buckets))
-        following[SQUARES] = 0 * squares if self.sums else squares  # in a tensor, or a number
-        averaged = numbers["averaged"] + where(settled(_numbers_of(following)), 1.0, 0.0)
-        share = 6 * averaged / ((averaged + 1) * (2 * averaged + 1))  # as in the rule
-        following |= {"iteration": numbers["iteration"] + 1, "averaged": averaged}
-        tau = 1 / RULE.acceleration(_numbers_of(following))
+            moved = alpha * largest_rate(buckets) * reach
+            state = learnt(state, seen, moved, changed=_has_set_or_term(buckets))
+        averaged, share = averaging(state)
+        following = state._replace(
+            squares=0 * squares if self.sums else squares,  # in a tensor, or a number
+            iteration=numbers["iteration"] + 1,
+            averaged=averaged,
+        )
+        tau = 1 / RULE.acceleration(following)
         for bucket in buckets:
             each, tensors = bucket.each, bucket.state
             tensors[AVERAGE] = each.toward(tensors[AVERAGE], bucket.x, share)
             bucket.x = each.toward(bucket.x, tensors[MIRROR], tau)
-        return following
+        return {name: getattr(following, name) for name in self.start}
 
     # -- one step size, or one per coordinate ----------------------------------------------------
 
@@ -123,8 +114,8 @@ class Untuned(Method):
         """Return the square of the size of x0 in which the first radius is measured."""
         return totals(buckets, _anchor_square, ranks=ranks)[0]
 
-    def _measure(self, bucket: Bucket, alpha: Number, squares: Number) -> None:  # noqa: ARG002
-        """Give a bucket g/H, and 1/H for a penalty."""
+    def _measure(self, bucket: Bucket, weight: Number, squares: Number) -> None:  # noqa: ARG002
+        """Give a bucket g/H, and 1/H for a penalty; its squared gradients count with a weight."""
         inverse = adaptive_step(1.0, squares)
         bucket.inverse = [inverse] * len(bucket.x)
         bucket.direction = bucket.each.scaled(bucket.gradient, inverse)
@@ -164,9 +155,9 @@ class DiagonalUntuned(Untuned):
         """Return a number that is finite where the gradients are: it is not needed for more."""
         return torch.stack(bucket.each.norms(bucket.gradient)).sum().to(torch.float64)
 
-    def _measure(self, bucket: Bucket, alpha: Number, squares: Number) -> None:  # noqa: ARG002
+    def _measure(self, bucket: Bucket, weight: Number, squares: Number) -> None:  # noqa: ARG002
         each, state = bucket.each, bucket.state
-        state[SQUARES] = each.add_squares(state[SQUARES], bucket.gradient, alpha * alpha)
+        state[SQUARES] = each.add_squares(state[SQUARES], bucket.gradient, weight)
         bucket.direction = each.over_roots(bucket.gradient, state[SQUARES])
         if bucket.group["penalty"] is not None:
             bucket.inverse = [adaptive_step(1.0, square) for square in state[SQUARES]]
@@ -315,7 +306,7 @@ def _count(bucket: Bucket) -> Tensor:
 # -- numbers -------------------------------------------------------------------------------------
 
 
-def _numbers_of(numbers: Numbers) -> Any:
+def _state_of(numbers: Numbers) -> UntunedState:
     """Return the numbers as the rule's functions want them: a state without its arrays."""
     fields = {name: numbers.get(name) for name in UntunedState._fields}
     return UntunedState(**fields)
@@ -336,34 +327,3 @@ def _started(method: Untuned, buckets: list[Bucket], numbers: Numbers, ranks: An
     base = {"smallest_radius": SMALLEST_SHARE * size, "radius": share * size}
     base["grown_from"] = base["radius"]
     return {**numbers, **{name: where(first, base[name], numbers[name]) for name in base}}
-
-
-def _learnt(numbers: Numbers, seen: Seen, moved: Number, *, changed: bool) -> Numbers:
-    """Return the numbers with what a step tells of noise and distance, as the rule does.
-
-    `changed` says that a set or a term changes steps.
-    """
-    searching = numbers["averaged"] == 0
-    if not in_graph(numbers) and not searching:
-        return dict(numbers)
-    comparable = searching * _is_comparable(numbers)
-    agreement = numbers["agreement"] + comparable * (seen.cosine * absolute(seen.cosine))
-    compared = numbers["compared"] + comparable * 1.0
-    exact = exactness(clearness(agreement, compared))
-    weight = searching * adaptive_step(moved, seen.size * seen.size)
-    evidence = numbers["evidence"] + weight * seen.evidence
-    suggested = adaptive_step(TRUST * evidence * seen.size**0.5, seen.stretch)
-    reached = adaptive_step(seen.travelled**0.5, seen.size)
-    if changed:
-        suggested = where(suggested < TRUST * reached, suggested, TRUST * reached)
-    radius = larger(numbers["radius"], searching * larger(suggested, exact * reached))
-    grew = radius > GROWTH * numbers["grown_from"]
-    return {
-        **numbers,
-        "radius": radius,
-        "evidence": evidence,
-        "agreement": agreement,
-        "compared": compared,
-        "last_growth": where(grew, numbers["iteration"] + 1, numbers["last_growth"]),
-        "grown_from": where(grew, radius, numbers["grown_from"]),
-    }
