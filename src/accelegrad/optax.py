@@ -7,8 +7,8 @@ which is the point to evaluate, save and deploy.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
+from collections.abc import Callable, Sequence
+from functools import cache, partial
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -19,7 +19,6 @@ try:
     import jax
     import jax.numpy as jnp
     import optax
-    from jax.sharding import NamedSharding, PartitionSpec
 except ImportError:
     require("accelegrad.optax", "jax")
     raise
@@ -74,6 +73,9 @@ IN_PARAMS = {"query_point", "point"}
 CONSTANT = {"noisy": True, "start_value": float("-inf")}
 #: What an `UntunedAcceleGrad` learns while it searches for its radius.
 LEARNT = ("radius", "evidence", "agreement", "compared", "last_growth", "grown_from")
+#: Arrays up to this size are joined for sums: to copy them costs less than a loop for each.
+SMALL = 1 << 15
+PART = 512  # numbers that are summed one after the other
 #: Projections of `optax.projections` whose metric cannot be one of a step per coordinate.
 NOT_SEPARABLE = {
     optax.projections.projection_simplex,
@@ -488,7 +490,7 @@ class SearchingAcceleGrad(UntunedAcceleGrad):
             learnt = {name: _as_array(getattr(found, name), dtype) for name in LEARNT}
             return _as_array(alpha, dtype), _as_array(reach, dtype), learnt
 
-        alpha, reach, found = jax.lax.cond(
+        alpha, reach, found = _chosen(
             state.averaged == 0, lambda: numbers(learn=True), lambda: numbers(learn=False)
         )
         state, squares = state._replace(**found), self.squares(state, gradient, alpha)
@@ -507,33 +509,35 @@ class SearchingAcceleGrad(UntunedAcceleGrad):
         self, state: UntunedState, gradient: Tree, alpha: Any, reach: Any
     ) -> UntunedState:
         """Return the state with what the gradient tells."""
-        squares = self.squares(state, gradient, alpha)
         if self.prox is None:
-            seen = _seen(state, gradient, squares, alpha, reach)
+            joined, slope = _small_together(state, gradient)
+            seen = _seen(joined, slope, self.squares(joined, slope, alpha), alpha, reach)
         else:
+            squares = self.squares(state, gradient, alpha)
             z, y = self.moved(state, gradient, alpha, adaptive_step(reach, squares))
             seen = self.seen(state, gradient, squares, reach, z, y)
         return self.learnt(state, seen, alpha * reach)
 
 
 def _seen(state: UntunedState, gradient: Tree, squares: Any, alpha: Any, reach: Any) -> Seen:
-    r"""Return `UntunedAcceleGrad.seen` of steps without a set or a term, with few loops.
+    r"""Return `UntunedAcceleGrad.seen` of steps without a set or a term, in one loop per array.
 
     Those have :math:`x_0 - z_{t+1} = x_0 - z_t + \alpha_t \eta_t g_t`, and y alike, so that all
-    sums are inner products of four vectors, and one product of matrices for each array.
+    sums are inner products of three vectors in the metric.
     """
     x0, metric = state.anchor, squares**0.5
     vectors = [gradient, x0 - state.mirror_point, x0 - state.query_point]
     shared = not isinstance(metric, Tree)
-    metrics = [metric] * len(x0.content) if shared else metric.content
+    metrics = [jnp.ones_like(x) for x in x0.content] if shared else metric.content
     columns = zip(metrics, *(vector.content for vector in vectors), strict=True)
-    products = jnp.zeros((4, 4), state.radius.dtype)
+    sums = jnp.zeros(6, state.radius.dtype)
     for weights, *column in columns:
-        # Each after the one before, so that they share the memory for what is in between.
-        products = products + _products(_after(weights, products[0, 0]), *column)
-    size = metric if shared else products[0, 0]
-    energy, product, evidence = products[1, 1], products[1, 2], products[1, 3]
-    before, behind = products[2, 2], products[3, 3]
+        # Each after the one before: what devices have to sum together, all sum in the same order.
+        sums = sums + _products(_after(weights, sums[0]), *column)
+    size, energy, product, evidence, before, behind = sums
+    if shared:
+        size, energy = metric, adaptive_step(energy, squares)
+        before, behind = metric * before, metric * behind
     moved = alpha * reach
     return Seen(
         size,
@@ -544,30 +548,75 @@ def _seen(state: UntunedState, gradient: Tree, squares: Any, alpha: Any, reach: 
     )
 
 
+def _small_together(state: UntunedState, gradient: Tree) -> tuple[UntunedState, Tree]:
+    """Return a state and a gradient with small arrays joined: XLA compiles each loop anew."""
+    parts = gradient.content
+    small = [i for i, part in enumerate(parts) if part.size <= SMALL and not _is_sharded(part)]
+    large = sorted(set(range(len(parts))) - set(small))
+    if len(small) < 2:
+        return state, gradient
+
+    def joined(tree: Any) -> Any:
+        if not isinstance(tree, Tree):
+            return tree
+        vector = jnp.concatenate([tree.content[i].ravel() for i in small])
+        return Tree([vector, *(tree.content[i] for i in large)])
+
+    return UntunedState(*(joined(field) for field in state)), joined(gradient)
+
+
+@partial(jax.jit, inline=True)
 def _products(metric: Any, gradient: Any, before: Any, behind: Any) -> Any:
-    """Return all inner products of four vectors in the metric: ones, the step, two distances."""
-    root = _hidden(metric**0.5)
-    step = gradient / (root + (root == 0))
-    row = jax.lax.broadcasted_iota(jnp.int32, (4,) + (1,) * gradient.ndim, 0)
-    distance = jnp.where(row == 0, 1.0, jnp.where(row == 2, before, behind))
-    rows = jnp.where(row == 1, step, root * distance).astype(gradient.dtype)
-    axes = tuple(range(1, rows.ndim))
-    shards = jax.typeof(rows).sharding
-    whole = NamedSharding(shards.mesh, PartitionSpec()) if any(shards.spec) else None  # type: ignore[no-untyped-call]
-    return jax.lax.dot_general(
-        rows,
-        rows,
-        ((axes, axes), ((), ())),
-        precision=jax.lax.Precision.HIGHEST,
-        out_sharding=whole,
+    """Return the sums of the metric, <g, g/H>, <g, b>, <g, c>, <b, H b> and <c, H c>."""
+    terms = (
+        metric,
+        gradient * gradient / (metric + (metric == 0)),
+        gradient * before,
+        gradient * behind,
+        metric * before * before,
+        metric * behind * behind,
     )
+    if _is_sharded(metric):
+        return jnp.sum(jnp.stack(terms), range(1, metric.ndim + 1))
+    # A reduction of all at once is one loop, which several sums would not be. It adds one number
+    # after the other, so that long sums in float32 need parts.
+    terms = tuple(term.ravel() for term in terms)
+    whole = terms[0].size // PART * PART
+    parts = _reduced([term[:whole].reshape(-1, PART) for term in terms], 1)
+    rest = _reduced([term[whole:] for term in terms], 0)
+    return jnp.stack(_reduced(parts, 0)) + jnp.stack(rest)
+
+
+def _reduced(terms: Sequence[Any], axis: int) -> Any:
+    """Return the sums of several arrays along an axis."""
+    zeros = tuple(np.zeros((), term.dtype) for term in terms)
+    return jax.lax.reduce(tuple(terms), zeros, _added, (axis,))
+
+
+def _added(one: Any, other: Any) -> Any:
+    return tuple(a + b for a, b in zip(one, other, strict=True))
+
+
+def _is_sharded(array: Any) -> bool:
+    """Tell whether the type of an array says that devices share it."""
+    return any(jax.typeof(array).sharding.spec)
+
+
+def _chosen(condition: Any, yes: Callable[[], Any], no: Callable[[], Any]) -> Any:
+    """Return what one of two functions gives, `lax.cond` where the condition is traced.
+
+    Outside of `jit` it would compile both anew at every call.
+    """
+    if is_traced(condition):
+        return jax.lax.cond(condition, yes, no)
+    return yes() if condition else no()
 
 
 def _anew(squares: Any) -> Any:
     """Return the same, such that what is made of it is computed again."""
     if not isinstance(squares, Tree) or jax.default_backend() != "cpu":
         return squares
-    return together(_hidden, squares)
+    return together(lambda part: _hidden(part) if part.size > SMALL else part, squares)
 
 
 def _hidden(array: Any) -> Any:
@@ -681,7 +730,7 @@ class _Stored:
         def kept(point: Tree, steps: Any, first_gradient: Tree) -> tuple[list[Any], Any, Any]:
             return point.content, self._kept(steps, layout), layout.tree(first_gradient)
 
-        point, steps, first_gradient = jax.lax.cond(
+        point, steps, first_gradient = _chosen(
             state.count % 2 == 0, lambda: kept(*look_ahead()), lambda: kept(*step())
         )
         return Tree(point), steps, first_gradient
