@@ -222,6 +222,25 @@ def test_another_l2_term_and_other_targets_make_the_model_that_is_built_anew(los
         model.with_targets(y[:-1])
 
 
+def test_what_data_alone_say_is_found_once_for_all_their_models() -> None:
+    X, y = data("logistic")
+    model = LinearModel(X, y, "logistic", l2=0.5)
+    calls: list[int] = []
+
+    def compute() -> int:
+        calls.append(1)
+        return len(calls)
+
+    others = [
+        model,
+        model.with_l2(1.0),
+        model.with_targets(-y),
+        model.with_loss(make_loss("hinge")),
+    ]
+    assert [other.of_data_alone("sum", compute) for other in others] == [1] * 4
+    assert model.of_rows(np.arange(5), 0.5).of_data_alone("sum", compute) == 2
+
+
 def test_huge_weights_do_not_overflow() -> None:
     X, y = data("squared")
     w = np.ones(5)

@@ -413,10 +413,17 @@ class LinearModel:
 
     def gram_of_columns(self) -> Matrix:
         """Return sum_i p_i a_i a_i', found at the first call: least squares are this everywhere."""
-        if "gram" not in self._of_data_alone:
-            self._of_data_alone["gram"] = self._gram(None, self.shares)
-        gram: Matrix = self._of_data_alone["gram"]
+        gram: Matrix = self.of_data_alone("gram", lambda: self._gram(None, self.shares))
         return gram
+
+    def of_data_alone(self, name: str, compute: Callable[[], Any]) -> Any:
+        """Return what depends on nothing but X and the weights, computed at the first call.
+
+        Models of the same data with another loss, l2 term or targets share it.
+        """
+        if name not in self._of_data_alone:
+            self._of_data_alone[name] = compute()
+        return self._of_data_alone[name]
 
     def column_squares(self) -> Vector:
         """Return sum_i p_i x_ij^2 for the columns of X, found at the first call."""

@@ -209,10 +209,13 @@ def near_start(model: LinearModel, x: Vector) -> Vector:
     """
     if not model.fit_intercept:
         return x
-    rows = np.unique(np.linspace(0, model.n_samples - 1, MOST_ROWS).astype(np.intp))
-    X, y, shares, _ = model.taken(rows)
+    if model.in_memory is not None and model.n_samples <= MOST_ROWS:
+        X, y, shares = model.X, model.y, model.shares
+    else:
+        rows = np.unique(np.linspace(0, model.n_samples - 1, MOST_ROWS).astype(np.intp))
+        X, y, shares, _ = model.taken(rows)
     with np.errstate(over="ignore", invalid="ignore"):
-        margins = x[-1] + (X @ x[:-1] if x[:-1].any() else np.zeros(rows.size))
+        margins = x[-1] + (X @ x[:-1] if x[:-1].any() else np.zeros(y.size))
         shift = _best_shift(model.loss, margins, y, shares)
         before, after = (shares @ model.loss.value(margins + by, y) for by in (0.0, shift))
     return np.append(x[:-1], x[-1] + shift) if after <= _WORTH_FITTING * before < np.inf else x
@@ -244,6 +247,14 @@ def unevenness(model: LinearModel) -> float:
     thousand words there are always some that only the shortest texts have. Columns of zeros do not
     count.
     """
+    rows = model.in_memory
+    if rows is None:
+        return _unevenness(model)
+    found: float = rows.of_data_alone("unevenness", lambda: _unevenness(rows))
+    return found
+
+
+def _unevenness(model: LinearModel) -> float:
     sums, counts = np.zeros((2, model.n_features))
     with np.errstate(over="ignore", invalid="ignore"):
         for squares, stored in model.over_chunks(_squares_and_counts):

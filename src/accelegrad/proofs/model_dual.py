@@ -230,7 +230,8 @@ class ModelDual:
 
     def _bounds_in_null_space(self) -> DualBounds:
         model = self.model
-        space = NullSpace(model.X, model.shares, model.fit_intercept)
+        given = model.X, model.shares, model.fit_intercept
+        space = model.of_data_alone("null space", lambda: NullSpace(*given))
         return DualBounds(space, model.loss, model.y)
 
     # -- slopes ----------------------------------------------------------------------------------
