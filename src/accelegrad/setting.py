@@ -34,6 +34,7 @@ from accelegrad.problems.sets import (
     as_feasible_set,
 )
 from accelegrad.proofs.fenchel import Terms
+from accelegrad.proofs.model_dual import are_held
 from accelegrad.proofs.region import Region, Scaling
 from accelegrad.rules import (
     DiagonalAcceleGrad,
@@ -139,8 +140,10 @@ def _has_separate_terms(
     model: LinearModel | None, penalty: Penalty | None, chosen: FeasibleSet | None
 ) -> bool:
     """Return whether each weight of a model has its own term or limits, which bound it."""
-    terms = None if model is None else Terms.of(model, penalty, chosen)
-    return terms is not None and terms.holds_each_weight
+    if model is None:
+        return False
+    terms = Terms.of(model, penalty, chosen)
+    return terms is not None and are_held(model, terms)
 
 
 def _may_move(facts: Facts, choice: Choice) -> bool:

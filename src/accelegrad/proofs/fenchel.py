@@ -21,6 +21,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 from scipy.optimize import brentq
@@ -399,6 +400,15 @@ class Terms:
         return self.l2 > 0.0 or self.is_bounded
 
     @property
+    def has_only_signs(self) -> bool:
+        """Whether each weight is on one side of 0, and nothing else is known of it."""
+        if not self.separable or self.has_l1 or self.l2 > 0.0 or not self.intercept_is_free:
+            return False
+        above = (self.lower == 0.0) & (self.upper == np.inf)
+        below = (self.lower == -np.inf) & (self.upper == 0.0)
+        return bool((above | below).all())
+
+    @property
     def holds_each_weight(self) -> bool:
         """Whether each weight has its own term or limits, which bound it."""
         return self.separable and self.gets_tight
@@ -429,7 +439,7 @@ class Terms:
     def lower_bound(
         self,
         sums: SlopeSums,
-        reach: Callable[[], Reach] | None = None,
+        reach: Callable[[], Extent] | None = None,
         *,
         weight: float = 1.0,
         scaled: bool = True,
@@ -476,7 +486,7 @@ class Terms:
             least = self._least_in_set(size)
             return self._best_multiple(height - norm(off) * size, v, off, least)
 
-    def _least_with_intercept(self, sums: SlopeSums, reach: Callable[[], Reach]) -> float:
+    def _least_with_intercept(self, sums: SlopeSums, reach: Callable[[], Extent]) -> float:
         """Return a lower bound of the mean slope times the intercept of a minimiser."""
         lowest, highest = sums.mean - sums.mean_error, sums.mean + sums.mean_error
         if lowest == highest == 0.0:
@@ -633,6 +643,18 @@ class Terms:
             return value + min(tangent, 0.0) - 3.0 * growth(d) * size
 
         return least
+
+
+class Extent(Protocol):
+    """Bounds on a minimiser: on the norm of its weights and on its intercept."""
+
+    @property
+    def weights(self) -> float:
+        """Of the weights' norm."""
+
+    @property
+    def intercept(self) -> float:
+        """Of the intercept's size."""
 
 
 class Reach:

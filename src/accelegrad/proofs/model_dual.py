@@ -21,6 +21,7 @@ from accelegrad.norms import norm
 from accelegrad.problems.linear_model import LinearModel, ModelPoint
 from accelegrad.problems.rounding import ROUNDED_UP, growth, pairwise_growth, slopes_norm
 from accelegrad.problems.row_blocks import RowNumbers
+from accelegrad.proofs.cone import AIMED_BEYOND, ConeBounds
 from accelegrad.proofs.fenchel import (
     MULTIPLE_ROUNDED_DOWN,
     DataSums,
@@ -88,13 +89,19 @@ class ModelDual:
     def is_there(self) -> bool:
         """Whether bounds can be computed at a reasonable cost.
 
-        They can where a term or a limit holds each weight, and else where there are fewer
-        parameters than rows, at most 1000, and the Gram matrix of X costs no more than some dozens
-        of gradients, or a second.
+        They can where a term or a limit holds each weight. Without any, and for least squares with
+        signs alone, they can where there are fewer parameters than rows, at most 1000, and the Gram
+        matrix of X costs no more than some dozens of gradients, or a second.
         """
         if self.needs_null_space:
             return self._obstacle() is None
-        return self.terms.gets_tight
+        return self.terms.gets_tight or self.has_only_signs
+
+    @property
+    def has_only_signs(self) -> bool:
+        """Whether it is least squares with a sign for each weight, for which there are bounds."""
+        known = self.terms.has_only_signs and self.model.loss.name == "squared"
+        return known and self._obstacle() is None
 
     def _obstacle(self) -> str | None:
         """Return why there is no affordable bound in a null space, or None where there is one."""
@@ -119,6 +126,8 @@ class ModelDual:
         """
         if self.needs_null_space:
             return self.without_terms("dual_value_by").at(known.derivatives)
+        if self.has_only_signs:
+            return self._cone.at(known.derivatives)
         if self._is_balanced(known.derivatives):
             return self._as_they_are(known)
         bound = 0.0
@@ -131,6 +140,8 @@ class ModelDual:
 
         It costs a product with the data, and none where they are balanced.
         """
+        if self.has_only_signs:
+            return self._cone.at(known.derivatives)
         if self._is_balanced(known.derivatives):
             return self._as_they_are(known)
         return self.bound(self.balanced(known.derivatives))
@@ -141,6 +152,13 @@ class ModelDual:
         w = known.w[:d]
         combination = known.gradient[:d] - l2 * w
         return self.bound(known.derivatives, combination, slack=growth(0) * l2 * np.abs(w))
+
+    @property
+    def _cone(self) -> ConeBounds:
+        cone: ConeBounds = self._once(
+            "cone", lambda: ConeBounds(self.model, self.terms, self._feasible_value())
+        )
+        return cone
 
     def _is_balanced(self, theta: Vector) -> bool:
         """Return whether no intercept, or next to nothing of it, is left in the slopes."""
@@ -322,7 +340,7 @@ class ModelDual:
 
     def resolution(self, w: Vector, value: float) -> float:
         """Return roughly the smallest gap at w that can be proved; 0 where that is not known."""
-        if not self.terms.gets_tight:
+        if not self.terms.gets_tight and not self.has_only_signs:
             return 0.0
         model = self.model
         rounding = model.rounding_at(w, value)
@@ -333,9 +351,13 @@ class ModelDual:
             with np.errstate(divide="ignore"):
                 shares = np.where(self._is_held, 0.0, off / self.terms.l1)
             least += (float(shares.max()) + 1.0 - MULTIPLE_ROUNDED_DOWN) * value
+        if self.has_only_signs:
+            off = model.rounding.combination(slopes_norm(model.loss, value))
+            least += AIMED_BEYOND * float(off @ np.abs(w[: model.n_features]))
         if model.fit_intercept:
             mean = pairwise_growth(model.n_samples) * slopes_norm(model.loss, value)
-            least += mean * self.reach().intercept
+            extent = self._cone if self.has_only_signs else self.reach()
+            least += mean * extent.intercept
         return least
 
     @property
@@ -358,6 +380,11 @@ class ModelDual:
         at = self.model.at(x0)
         excess = at.dual_gap + self.model.rounding_at(x0, at.value).value
         return ROUNDED_UP * math.sqrt(2.0 * excess / self.model.l2)
+
+
+def are_held(model: LinearModel, terms: Terms) -> bool:
+    """Return whether each weight has its own term or limits, and bounds by them get tight."""
+    return terms.holds_each_weight or ModelDual(model, terms).has_only_signs
 
 
 def _slopes_at_best_intercept(model: LinearModel, margins: Vector) -> Vector:

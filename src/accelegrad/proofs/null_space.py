@@ -363,7 +363,7 @@ def slopes_reaching(
     for count in range(_ROUNDS):
         room = _room(theta, low, high)
         room = room if count == 0 else room * room
-        solve = _solver(data.gram(room))
+        solve = solver(data.gram(room))
         if solve is None:
             break
         progress = False
@@ -396,7 +396,7 @@ def with_unit_diagonal(gram: Matrix) -> tuple[Vector, Matrix]:
     return units, units[:, None] * gram * units
 
 
-def _solver(gram: Matrix) -> Callable[[Vector], Vector] | None:
+def solver(gram: Matrix) -> Callable[[Vector], Vector] | None:
     """Return what solves for a Gram matrix, in which columns may be zero or dependent.
 
     None where rounding or overflow has made it something else.

@@ -25,6 +25,7 @@ from accelegrad.problems.sets import (
     as_feasible_set,
 )
 from accelegrad.proofs.fenchel import Terms
+from accelegrad.proofs.model_dual import are_held
 from accelegrad.proofs.multinomial_dual import MultinomialDual
 from accelegrad.rows.classes import CurvedClasses
 
@@ -112,7 +113,8 @@ class Problem:
     @property
     def has_separate_terms(self) -> bool:
         """Whether each weight has its own term or limits: then nothing has to be scaled."""
-        return self.terms is not None and self.terms.holds_each_weight
+        terms, model = self.terms, self.model
+        return terms is not None and isinstance(model, LinearModel) and are_held(model, terms)
 
     @property
     def can_be_scaled(self) -> bool:

@@ -1,0 +1,100 @@
+"""Which slopes to take for the Fenchel bound where weights have a sign each, and nothing else.
+
+With w >= 0 the dual asks for slopes theta with sum_i p_i theta_i x_ij >= 0 for each column j. Those
+at a solution meet that with equality where w_j > 0, up to rounding; here they are moved until they
+meet it beyond all rounding. That costs the bound about what rounding costs.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property
+
+import numpy as np
+
+from accelegrad.errors import Vector
+from accelegrad.norms import norm
+from accelegrad.problems.linear_model import LinearModel
+from accelegrad.problems.rounding import ROUNDED_UP
+from accelegrad.proofs.fenchel import SlopeSums, Terms
+from accelegrad.proofs.null_space import solver
+
+#: A combination counts as on the right side if it is this many times its rounding beyond 0, and is
+#: moved to this many times.
+LEAST_BEYOND, AIMED_BEYOND = 2.0, 4.0
+#: The most moves; one or two are usual.
+MOST_MOVES = 5
+#: Of the size of columns, for slopes with a mean of 1: how far beyond 0 their combination is to be.
+TILT = 1e-6
+
+
+class ConeBounds:
+    """Bounds of least squares where no weight may be negative, or positive, and n > d.
+
+    Parameters
+    ----------
+    model : LinearModel
+        Least squares, without an l2 term.
+    terms : Terms
+        With a sign for each weight and nothing else: `Terms.has_only_signs`.
+    value : float
+        The objective at some feasible point.
+    """
+
+    def __init__(self, model: LinearModel, terms: Terms, value: float) -> None:
+        self.model, self.terms, self.value = model, terms, value
+        self.weights = math.inf  # a bound on a minimiser's weights, which nothing asks for
+        self._signs = np.where(terms.lower == 0.0, 1.0, -1.0)
+        self._solve = solver(model.gram_of_columns())
+
+    def at(self, theta: Vector) -> float:
+        """Return the bound by slopes near these; 0 where none are found."""
+        if self._solve is None:
+            return 0.0
+        for _ in range(MOST_MOVES):
+            sums = SlopeSums.of(self.model, theta)
+            missing = self._missing(sums)
+            if missing is None:
+                return self.terms.lower_bound(sums, lambda: self)
+            theta = theta + self._slopes_of(missing)
+        return 0.0
+
+    def _missing(self, sums: SlopeSums) -> Vector | None:
+        """Return how far combination and mean are from where they should be; None: they are."""
+        beyond = self._signs * sums.combination
+        is_short = beyond < LEAST_BEYOND * sums.combination_error
+        is_tilted = abs(sums.mean) > LEAST_BEYOND * sums.mean_error
+        if not is_short.any() and not is_tilted:
+            return None
+        off = self._signs * (AIMED_BEYOND * sums.combination_error - beyond)
+        missing = np.where(is_short, off, 0.0)
+        return np.append(missing, -sums.mean) if self.model.fit_intercept else missing
+
+    def _slopes_of(self, combination: Vector) -> Vector:
+        """Return the smallest slopes with such a combination of rows, up to rounding."""
+        assert self._solve is not None
+        w, d = self._solve(combination), self.model.n_features
+        slopes = self.model.products.forward(w[:d])
+        return slopes + w[d] if self.model.fit_intercept else slopes
+
+    @cached_property
+    def intercept(self) -> float:
+        """A bound on a minimiser's intercept, infinite where none is found.
+
+        With slopes eta on the right side of 0 for all columns, sum_i p_i eta_i m_i is at least b
+        times their mean; and it is at most ||eta|| ||m||, where the margins m at a minimiser are
+        near their targets.
+        """
+        model = self.model
+        farthest = norm(np.sqrt(model.shares) * model.y) + model.loss.reach(self.value)
+        return max(self._end(side, farthest) for side in (1.0, -1.0))
+
+    def _end(self, side: float, farthest: float) -> float:
+        """Return how large the intercept can be on one side, if margins are at most that large."""
+        sizes = np.sqrt(np.maximum(self.model.column_squares(), 0.0))
+        eta = self._slopes_of(np.append(TILT * self._signs * sizes, side))
+        sums = SlopeSums.of(self.model, eta)
+        mean = side * sums.mean - sums.mean_error
+        if not mean > 0.0 or (self._signs * sums.combination < sums.combination_error).any():
+            return math.inf
+        return ROUNDED_UP * norm(np.sqrt(self.model.shares) * eta) * farthest / mean
