@@ -34,7 +34,6 @@ from accelegrad.problems.sets import (
     as_feasible_set,
 )
 from accelegrad.proofs.fenchel import Terms
-from accelegrad.proofs.model_dual import are_held
 from accelegrad.proofs.region import Region, Scaling
 from accelegrad.rules import (
     DiagonalAcceleGrad,
@@ -143,7 +142,9 @@ def _has_separate_terms(
     if model is None:
         return False
     terms = Terms.of(model, penalty, chosen)
-    return terms is not None and are_held(model, terms)
+    if terms is None or not terms.hold_each_weight(model.loss):
+        return False
+    return not terms.has_only_signs or model.dual_with(terms).is_there
 
 
 def _may_move(facts: Facts, choice: Choice) -> bool:

@@ -115,6 +115,12 @@ OTHERS = {
         "accelegrad",
         "a constraint or a penalty",
     ),
+    "least squares with signs": (
+        dict(loss="squared", l2=0.0),
+        dict(feasible_set=ag.NonNegative()),
+        "proximal-newton",
+        "the squared loss is smooth, and each weight has its own term or limits",
+    ),
     "a scaled l1 term": (
         {},
         dict(penalty=ag.L1(0.1), scale="columns"),

@@ -297,6 +297,7 @@ def _models() -> Iterator[Mistake]:
     yield Mistake(f"{dual}.distance_by_gap", scaled(0.5), "half of it")
     yield Mistake("problems.losses:Loss.conjugate", scaled(1.001), "0.1 % too large")
     yield Mistake("proofs.null_space:DualBounds._value", raised(1e-3), "0.1 % too high")
+    yield Mistake("proofs.cone:ConeBounds.at", raised(1e-3), "0.1 % too high")
     forgotten = Mistake("proofs.null_space:NullSpace.largest_imbalance", always(0.0))
     yield Mistake(
         "proofs.null_space:NullSpace.project",

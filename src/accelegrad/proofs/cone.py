@@ -59,6 +59,27 @@ class ConeBounds:
             theta = theta + self._slopes_of(missing)
         return 0.0
 
+    @cached_property
+    def gets_tight(self) -> bool:
+        """Whether the bound comes near to the minimum at good slopes.
+
+        They can be moved to the right side of 0 where any slopes are there for all columns. There
+        are none where columns cancel each other, so that weights can grow for ever.
+        """
+        if self._solve is None:
+            return False
+        if self.model.fit_intercept:
+            return self.intercept < math.inf
+        return self._tilted(()) is not None
+
+    def _tilted(self, mean: tuple[float, ...]) -> tuple[Vector, SlopeSums] | None:
+        """Return slopes that are on the right side for all columns; None where none are found."""
+        sizes = np.sqrt(self.model.column_squares())
+        eta = self._slopes_of(np.append(TILT * self._signs * sizes, mean))
+        sums = SlopeSums.of(self.model, eta)
+        is_right = self._signs * sums.combination >= sums.combination_error
+        return (eta, sums) if is_right.all() else None
+
     def _missing(self, sums: SlopeSums) -> Vector | None:
         """Return how far combination and mean are from where they should be; None: they are."""
         beyond = self._signs * sums.combination
@@ -91,10 +112,11 @@ class ConeBounds:
 
     def _end(self, side: float, farthest: float) -> float:
         """Return how large the intercept can be on one side, if margins are at most that large."""
-        sizes = np.sqrt(np.maximum(self.model.column_squares(), 0.0))
-        eta = self._slopes_of(np.append(TILT * self._signs * sizes, side))
-        sums = SlopeSums.of(self.model, eta)
+        found = self._tilted((side,))
+        if found is None:
+            return math.inf
+        eta, sums = found
         mean = side * sums.mean - sums.mean_error
-        if not mean > 0.0 or (self._signs * sums.combination < sums.combination_error).any():
+        if not mean > 0.0:
             return math.inf
         return ROUNDED_UP * norm(np.sqrt(self.model.shares) * eta) * farthest / mean

@@ -408,9 +408,13 @@ class Terms:
         below = (self.lower == -np.inf) & (self.upper == 0.0)
         return bool((above | below).all())
 
-    @property
-    def holds_each_weight(self) -> bool:
-        """Whether each weight has its own term or limits, which bound it."""
+    def hold_each_weight(self, loss: Loss) -> bool:
+        """Return whether each weight has its own term or limits, which bound it.
+
+        Of least squares signs may do: `accelegrad.proofs.cone` says for which data.
+        """
+        if self.has_only_signs:
+            return loss.name == "squared"
         return self.separable and self.gets_tight
 
     def _leaves_intercept_free(self) -> bool:

@@ -101,7 +101,7 @@ class ModelDual:
     def has_only_signs(self) -> bool:
         """Whether it is least squares with a sign for each weight, for which there are bounds."""
         known = self.terms.has_only_signs and self.model.loss.name == "squared"
-        return known and self._obstacle() is None
+        return known and self._obstacle() is None and self._cone.gets_tight
 
     def _obstacle(self) -> str | None:
         """Return why there is no affordable bound in a null space, or None where there is one."""
@@ -380,11 +380,6 @@ class ModelDual:
         at = self.model.at(x0)
         excess = at.dual_gap + self.model.rounding_at(x0, at.value).value
         return ROUNDED_UP * math.sqrt(2.0 * excess / self.model.l2)
-
-
-def are_held(model: LinearModel, terms: Terms) -> bool:
-    """Return whether each weight has its own term or limits, and bounds by them get tight."""
-    return terms.holds_each_weight or ModelDual(model, terms).has_only_signs
 
 
 def _slopes_at_best_intercept(model: LinearModel, margins: Vector) -> Vector:

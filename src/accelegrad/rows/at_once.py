@@ -33,7 +33,7 @@ def minimum_at_once(
         From the value at a point to the gap that is wanted there.
     """
     exact = model.loss.name == "squared" and model.n_features <= FEW_COLUMNS
-    if not (exact and terms.holds_each_weight and model.in_memory is not None):
+    if not (exact and terms.hold_each_weight(model.loss) and model.in_memory is not None):
         return None
     oracle = PenalisedOracle(model, np.random.default_rng(0), goal, terms, penalty)
     found = oracle(oracle.aim(start, 1, 1.0).target)

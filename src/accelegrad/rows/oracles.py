@@ -10,7 +10,6 @@ from accelegrad.problems.linear_model import LinearModel
 from accelegrad.problems.penalties import Penalty
 from accelegrad.problems.sets import FeasibleSet
 from accelegrad.proofs.fenchel import Terms
-from accelegrad.proofs.model_dual import are_held
 from accelegrad.rows.dual_ascent import DualAscent
 from accelegrad.rows.dual_ascent_oracle import DualOracle
 from accelegrad.rows.newton import FinishedByNewton, SketchedNewton
@@ -73,11 +72,11 @@ def separate_terms(
 ) -> Terms:
     """Return what is added to a model where each weight has its own, or say that it is not so."""
     terms = Terms.of(model, penalty, feasible_set)
-    if terms is None or not are_held(model, terms):
+    if terms is None or not terms.hold_each_weight(model.loss):
         raise ValueError(
             "method 'proximal-newton' takes l1 and elastic net terms and boxes, and each weight "
-            "has to have an l1 or l2 term or two ends (of least squares with more rows than "
-            f"columns one end, at 0, will do); penalty is {penalty!r}, feasible_set "
+            "has to have an l1 or l2 term or two ends (for least squares one end, at 0, will "
+            f"do); penalty is {penalty!r}, feasible_set "
             f"{feasible_set!r}, and the model's l2 {model.l2!r}."
         )
     return terms

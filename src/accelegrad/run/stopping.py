@@ -22,6 +22,9 @@ ROUNDING_LEVEL = 1e-9
 #: Where values fall no further, rounding is taken to be what is left of a gap of at most this many
 #: times what it is estimated to leave (30 such ends of penalised fits: 0.3 to 3 times).
 MOST_ROUNDING = 10.0
+#: A gap that is a larger share of the value than this is never called rounding, whatever is
+#: estimated.
+LARGEST_ROUNDING = 1e-6
 
 
 class Stopping(Saved):
@@ -78,6 +81,7 @@ class Stopping(Saved):
         if best is None or not self._exact_values:
             return Status.LINE_SEARCH_FAILED
         most = MOST_ROUNDING * progress.certificate.resolution(best)
+        most = min(most, LARGEST_ROUNDING * abs(best.value))
         at_rounding = 0 <= progress.gap_at(best) <= most and self.region.stands(best)
         return Status.AT_ROUNDING if at_rounding else Status.LINE_SEARCH_FAILED
 

@@ -25,7 +25,6 @@ from accelegrad.problems.sets import (
     as_feasible_set,
 )
 from accelegrad.proofs.fenchel import Terms
-from accelegrad.proofs.model_dual import are_held
 from accelegrad.proofs.multinomial_dual import MultinomialDual
 from accelegrad.rows.classes import CurvedClasses
 
@@ -114,7 +113,9 @@ class Problem:
     def has_separate_terms(self) -> bool:
         """Whether each weight has its own term or limits: then nothing has to be scaled."""
         terms, model = self.terms, self.model
-        return terms is not None and isinstance(model, LinearModel) and are_held(model, terms)
+        if terms is None or not isinstance(model, LinearModel):
+            return False
+        return terms.hold_each_weight(model.loss)
 
     @property
     def can_be_scaled(self) -> bool:
