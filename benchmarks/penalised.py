@@ -5,7 +5,8 @@ fits take turns, and the ratio is that of the medians. Columns are divided by th
 deviation, or left as they are (raw). `alpha` is a share of the least one at which all weights are
 zero.
 
-- dense: Lasso, ElasticNet, Ridge(positive=True) and lsq_linear of scikit-learn and SciPy;
+- dense: Lasso, ElasticNet, Ridge and LinearRegression(positive=True) of scikit-learn, and SciPy's
+  lsq_linear;
 - text: Lasso of scikit-learn, celer and skglm (where they are installed), and
   LogisticRegression(l1, liblinear);
 - cold: the first fit of a new process with an empty cache of compiled code, in seconds (--cold).
@@ -33,7 +34,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.optimize import lsq_linear
 from sklearn.datasets import load_diabetes
-from sklearn.linear_model import ElasticNet, Lasso, LogisticRegression, Ridge
+from sklearn.linear_model import ElasticNet, Lasso, LinearRegression, LogisticRegression, Ridge
 
 import accelegrad as ag
 from accelegrad.data import datasets
@@ -139,6 +140,9 @@ def on_columns(name: str, X: Any, y: Any) -> Iterator[Comparison]:
             yield compared(f"{name}, {penalty}, {share:g}", ours, peer, X, y)
     ours = AcceleGradRegressor(alpha=1.0 / len(y), feasible_set="nonnegative")
     yield compared(f"{name}, nonnegative", ours, Ridge(positive=True), X, y)
+    ours = AcceleGradRegressor(alpha=0.0, feasible_set="nonnegative")
+    peer = LinearRegression(positive=True)
+    yield compared(f"{name}, nonnegative, no penalty", ours, peer, X, y)
     size = BOX * float(np.abs(np.linalg.lstsq(X, y, rcond=None)[0]).max())
     model = ag.LinearModel(X, y, "squared")
     yield Comparison(

@@ -453,6 +453,25 @@ def test_small_data_never_wait_for_a_compiler():
 # -- estimators --------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("ratio", [1.0, 0.5])
+@pytest.mark.parametrize("kind", ["dense", "csr", "wide csr"])
+@pytest.mark.parametrize("share", [0.3, 0.05])
+def test_estimators_have_the_support_of_scikit_learns(kind, ratio, share):
+    shape = dict(rows=120, columns=400) if kind == "wide csr" else dict(rows=300, columns=30)
+    model = problem(kind=kind.removeprefix("wide "), seed=5, **shape)
+    X, y = model.X, model.y
+    alpha = share * float(np.abs((y - y.mean()) @ X).max()) / len(y)
+    ours = AcceleGradRegressor(penalty="elasticnet", alpha=alpha, l1_ratio=ratio, tol=1e-8)
+    peer = ElasticNet(alpha=alpha, l1_ratio=ratio, tol=1e-13, max_iter=1_000_000)
+    ours.fit(X, y)
+    peer.fit(sp.csc_matrix(X) if sp.issparse(X) else X, y)
+    assert ours.converged_
+    assert_array_equal(ours.coef_ != 0.0, peer.coef_ != 0.0)
+    # Least squares end at the solution of the chosen columns, however large tol is.
+    assert_allclose(ours.coef_, peer.coef_, atol=1e-6 * np.abs(peer.coef_).max())
+    assert 0 < np.count_nonzero(peer.coef_) < model.n_features
+
+
 def test_estimators_take_it_for_l1_terms_and_boxes():
     model = problem()
     alpha = 0.1 * strongest(model)
