@@ -47,6 +47,13 @@ def section(path: Path, heading: str) -> list[dict[str, str]]:
     return rows_in(text)
 
 
+def by_section(path: Path, column: str) -> dict[str, np.ndarray]:
+    """Return the numbers of a column in each section "name: words" that has such a column."""
+    parts = path.read_text("utf-8").split("\n## ")[1:]
+    found = {part.partition(":")[0]: numbers(rows_in(part), column) for part in parts}
+    return {name: ratios for name, ratios in found.items() if ratios.size}
+
+
 def best_shares(rows: list[dict[str, str]], accuracy: int) -> dict[str, np.ndarray]:
     """Return each method's calls over the fewest of all; cells have a number for each accuracy."""
     found: dict[str, list[float]] = {}
@@ -143,6 +150,11 @@ def draw(_: Any) -> None:
         "bench.svg",
         times,
         "time over the best one's to 1e-3, geometric mean of the problems solved",
+    )
+    spread(
+        "everyday.svg",
+        by_section(TABLES / "everyday.md", "ratio"),
+        "our time / the fastest accurate peer's",
     )
     profile("functions.svg", best_shares(rows_of(TABLES / "functions.md"), accuracy=1))
     ratios: dict[str, list[float]] = {}
