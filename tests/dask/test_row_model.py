@@ -146,6 +146,20 @@ def test_many_blocks_are_put_together_and_empty_ones_left_out():
     assert_allclose(model.value(np.ones(D)), ag.LinearModel(X, y, l2=0.1).value(np.ones(D)))
 
 
+def test_long_points_go_out_once_and_many_sums_come_back_through_a_tree():
+    rng = np.random.default_rng(0)
+    X = sp.random(N, 20_000, 1e-3, "csr", random_state=0)
+    y = np.where(rng.random(N) < 0.5, 1.0, -1.0)
+    options = dict(l2=0.1, fit_intercept=True)
+    model = RowModel(blocks_of(X, y, np.arange(50, N, 50)), **options)  # 12 blocks
+    expected, w = ag.LinearModel(X, y, **options), rng.standard_normal(20_001)
+    before = model.cluster.round_trips
+    at = model.at(w)
+    assert model.cluster.round_trips == before + 1
+    assert_allclose(at.value, expected.value(w), rtol=1e-12)
+    assert_allclose(at.gradient, expected.gradient(w), rtol=1e-10, atol=1e-14)
+
+
 @pytest.mark.parametrize("intercept", [False, True])
 @pytest.mark.parametrize("loss", ["logistic", "hinge", "squared", "absolute"])
 def test_bounds_are_those_of_one_machine(loss, intercept):
