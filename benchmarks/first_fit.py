@@ -1,6 +1,6 @@
 """The first fit in a new environment: what it takes, and what of that is compiling.
 
-Run: python benchmarks/first_fit.py [--only WORD ...]. Every fit is the first one of
+Run: python benchmarks/first_fit.py [--quick] [--only WORD ...]. Every fit is the first one of
 a new process, with an empty folder for compiled code. Data are below 20 MB. Printed are the seconds
 of the processor, on one thread, of the first fit and of a second one, the kernels that were
 compiled, and whether the fit met its tolerance. Imports are not counted, but for Numba's, which is
@@ -38,6 +38,14 @@ TERMS = {
     "box": {"feasible_set": "box"},
     "non-negative": {"feasible_set": "non-negative"},
 }
+
+
+def quick_cases():
+    """Yield names and what is fitted: three losses with all defaults, and a function."""
+    for shape in SHAPES:
+        for loss in ("log_loss", "hinge", "squared_error"):
+            yield f"{shape}, {loss}", {"shape": shape, "loss": loss}
+    yield "a function of 200 coordinates", {"function": 200}
 
 
 def cases():
@@ -145,6 +153,7 @@ def main():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--only", nargs="+", default=[], help="words that a case's name must have")
+    parser.add_argument("--quick", action="store_true", help="three losses, all else by default")
     parser.add_argument("--case", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.case:
@@ -152,7 +161,7 @@ def main():
         return
     print("| case | first | second | compiled |\n|---|---:|---:|---|")
     beyond = []
-    for name, case in cases():
+    for name, case in quick_cases() if given.quick else cases():
         if not all(word in name for word in given.only):
             continue
         found = in_new_process(case)

@@ -76,23 +76,18 @@ def _log1p(u: float) -> float:
     return (_LN2 if large else 0.0) + (2.0 * s + 2.0 * s * (square * series))
 
 
-@compiled
-def _likelihood(z: float, decay: float) -> float:
-    """Return 1 / (1 + exp(z)), given exp(-|z|)."""
-    return (decay if z > 0.0 else 1.0) / (1.0 + decay)
-
-
 def _logistic(loss: Any, m: float, y: float) -> Any:  # noqa: ARG001
     """Return log(1 + exp(-y m)) and its slope."""
     z = y * m
     decay = _decay(abs(z))
     value = _log1p(decay) - (0.0 if z > 0.0 else z)
-    return value, -y * _likelihood(z, decay)
+    return value, -y * ((decay if z > 0.0 else 1.0) / (1.0 + decay))
 
 
 def _logistic_slope(loss: Any, m: float, y: float) -> Any:  # noqa: ARG001
     """Return the slope alone."""
-    return -y * _likelihood(y * m, _decay(abs(y * m)))
+    decay = _decay(abs(y * m))
+    return -y * ((decay if y * m > 0.0 else 1.0) / (1.0 + decay))
 
 
 def _rounded_off(loss: Any, m: float, y: float) -> Any:

@@ -76,23 +76,21 @@ def _scatter(
 
 
 @compiled
-def _change(s: Any, of: Any, gb: float) -> Any:
-    """Return the squared distance of the gradient from the one before."""
-    if s.rewritten:
-        with_before = of.pg
-    else:  # u before was k0 q0 - beta0 h, with q0 = q + (eta / k) p before
-        u_before = s.k0 * (of.pq + s.eta / s.k * of.po) - s.beta0 * of.ph
-        with_before = of.po + s.L * u_before + of.ph
-    shrink = s.L * s.eta
-    sparse = of.pp - 2.0 * of.po + s.pp
-    change = sparse - 2.0 * shrink * (with_before - s.pg) + shrink * shrink * s.gg
-    return max(change, 0.0) + (gb - s.gb) * (gb - s.gb)
-
-
-@compiled
-def _follow(s: Any, of: Any, eta: float, gb: float) -> Any:
-    """Let the numbers follow a step; return the squared distance of v from c."""
+def _step(e: Any, s: Any, of: Any, gb: float) -> Any:
+    """Do what a step does to the rule's numbers; return what u is multiplied with."""
     pu = s.k * of.pq - s.beta * of.ph
+    if e.done > 0:  # the squared distance of the gradient from the one before
+        if s.rewritten:
+            with_before = of.pg
+        else:  # u before was k0 q0 - beta0 h, with q0 = q + (eta / k) p before
+            u_before = s.k0 * (of.pq + s.eta / s.k * of.po) - s.beta0 * of.ph
+            with_before = of.po + s.L * u_before + of.ph
+        shrink = s.L * s.eta
+        sparse = of.pp - 2.0 * of.po + s.pp
+        change = sparse - 2.0 * shrink * (with_before - s.pg) + shrink * shrink * s.gg
+        change = 0.0 if change < 0.0 else change
+        e.squares += e.weight * e.weight * (change + (gb - s.gb) * (gb - s.gb))
+    eta = over_root(e.length * e.weight * e.radius, e.squares)
     ug = pu + s.L * s.uu + s.uh
     hg = of.ph + s.L * s.uh + s.hh
     eg = of.pe + s.L * s.ue + s.he
@@ -102,19 +100,13 @@ def _follow(s: Any, of: Any, eta: float, gb: float) -> Any:
     s.uh -= eta * hg
     s.ue -= eta * eg
     s.ub -= eta * gb
-    s.eta, s.gb = eta, gb
+    s.eta, s.gb, e.step_size = eta, gb, eta
     s.k0, s.beta0 = s.k, s.beta
-    return max(s.uu + 2.0 * s.ue + s.ee, 0.0) + (s.ub + s.eb) * (s.ub + s.eb)
-
-
-@compiled
-def _step(e: Any, s: Any, of: Any, gb: float) -> Any:
-    """Do what a step does to the rule's numbers; return what u is multiplied with."""
-    if e.done > 0:
-        e.squares += e.weight * e.weight * _change(s, of, gb)
-    e.step_size = over_root(e.length * e.weight * e.radius, e.squares)
-    e.radius = max(e.radius, math.sqrt(_follow(s, of, e.step_size, gb)))
-    return 1.0 - s.L * e.step_size
+    distance = s.uu + 2.0 * s.ue + s.ee  # the squared one of v from c
+    distance = 0.0 if distance < 0.0 else distance
+    distance = math.sqrt(distance + (s.ub + s.eb) * (s.ub + s.eb))
+    e.radius = e.radius if e.radius >= distance else distance
+    return 1.0 - s.L * eta
 
 
 @compiled
