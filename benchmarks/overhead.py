@@ -1,12 +1,14 @@
 """What rule, loop and certificate cost, as a share of the gradient's time (paper's problem).
 
 Run: python benchmarks/overhead.py [--repeat 9]. Both times are taken in the same run: the function
-is timed within the solver, and the rest is what the solver adds.
+is timed within the solver, and the rest is what the solver adds. With --fits: the processor time of
+small fits with all defaults (100 rows), beside scikit-learn's own and its checks of the data.
 """
 
 import argparse
 import statistics
 import time
+from functools import partial
 
 import numpy as np
 
@@ -39,11 +41,53 @@ def overhead(problem, diameter, method, iterations, **options):
     return added / timed.seconds, 1e6 * added / iterations, 1e6 * timed.seconds / iterations
 
 
+CLASSES = ("log_loss", "hinge", "squared_hinge", "modified_huber")
+NUMBERS = ("squared_error", "absolute_error", "huber", "epsilon_insensitive", "quantile")
+
+
+def least(call, repeat):
+    """Return the least processor time of a call, in milliseconds."""
+    call()
+    times = []
+    for _ in range(repeat):
+        begun = time.process_time()
+        call()
+        times.append(time.process_time() - begun)
+    return 1e3 * min(times)
+
+
+def small_fits(repeat):
+    """Print what fits of 100 rows take, in milliseconds."""
+    from sklearn.linear_model import LogisticRegression, Ridge
+    from sklearn.utils.validation import check_X_y
+
+    from accelegrad.sklearn import AcceleGradClassifier, AcceleGradRegressor
+
+    rng = np.random.default_rng(0)
+    for columns in (5, 20):
+        X = rng.standard_normal((100, columns))
+        y = X @ rng.standard_normal(columns) + rng.standard_normal(100)
+        labels = (y > 0).astype(int)
+        fits = {
+            "scikit-learn's checks": lambda X=X, y=y: check_X_y(X, y),
+            "LogisticRegression": partial(LogisticRegression().fit, X, labels),
+            "Ridge": partial(Ridge().fit, X, y),
+            **{loss: partial(AcceleGradClassifier(loss=loss).fit, X, labels) for loss in CLASSES},
+            **{loss: partial(AcceleGradRegressor(loss=loss).fit, X, y) for loss in NUMBERS},
+        }
+        for name, fit in fits.items():
+            print(f"{columns:>3} columns  {name:<24}{least(fit, repeat):8.2f} ms")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeat", type=int, default=9)
     parser.add_argument("--iterations", type=int, default=500)
+    parser.add_argument("--fits", action="store_true", help="small fits instead")
     given = parser.parse_args()
+    if given.fits:
+        small_fits(given.repeat)
+        return
     print(f"{'problem':<10}{'method':<12}{'tol':<6}{'added us':>10}{'gradient us':>13}{'share':>8}")
     worst = 0.0
     for p in (2, 1):
