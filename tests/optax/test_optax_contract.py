@@ -96,6 +96,25 @@ def test_extra_arguments_are_accepted_and_nothing_is_compiled_twice(name, caplog
     assert not [line for line in caplog.messages if "compilation" in line]
 
 
+@pytest.mark.parametrize("name", ["auto", "one step", "unixgrad auto"])
+def test_steps_without_jit_compile_nothing_again(name, caplog):
+    """A `lax.cond` would: its branches are other functions at every call."""
+    optimizer, params = OPTIMIZERS[name](), {"a": jnp.zeros((2, 3)), "b": jnp.ones(4)}
+    state = optimizer.init(params)
+
+    def steps(count):
+        nonlocal params, state
+        for _ in range(count):
+            slope = jax.tree.map(lambda x: x - 2, params)
+            updates, state = optimizer.update(slope, state, params)
+            params = optax.apply_updates(params, updates)
+
+    steps(4)
+    with jax.log_compiles(), caplog.at_level(logging.WARNING):
+        steps(4)
+    assert not [line for line in caplog.messages if "compilation" in line]
+
+
 TARGETS = {"parabola": parabola, "rosenbrock": rosenbrock, "mixed": mixed}
 #: Rosenbrock's function is not convex: with a distance that is given, and seven times too large, no
 #: more is promised than for convex ones.
