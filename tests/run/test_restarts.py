@@ -336,7 +336,7 @@ WITH_INTERCEPT = ag.LinearModel(MODEL.X, MODEL.y, "logistic", l2=0.1, fit_interc
         (
             MODEL,
             {"restart": "adaptive", "method": "universal-fast", "epsilon": 1e-3},
-            "UniversalFastGradient has none",
+            "universal fast gradient has none",
         ),
         (UNREGULARISED, {"restart": "certified"}, "LinearModel with l2 > 0"),
         (WITH_INTERCEPT, {"restart": "certified"}, "neither intercept, penalty nor feasible_set"),
