@@ -20,8 +20,9 @@ def data(tmp_path):
     return path
 
 
-def test_fit_on_a_cluster_that_runs(data, tmp_path, capsys, dask_client):
-    address = dask_client.scheduler.address
+@pytest.mark.slow
+def test_fit_on_a_cluster_that_runs(data, tmp_path, capsys, dask_processes):
+    address = dask_processes.scheduler_address
     options = ["--alpha", "1e-2", "--tol", "1e-6", "--no-progress"]
     files = [tmp_path / "there.agm", tmp_path / "here.agm"]
     assert main(["fit", str(data), "--dask", address, "--out", str(files[0]), *options]) == 0

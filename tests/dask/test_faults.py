@@ -15,25 +15,15 @@ from numpy.testing import assert_allclose, assert_array_equal
 import accelegrad as ag
 from accelegrad.dask import RowModel, WorkerTimeoutError
 
-pytestmark = pytest.mark.xdist_group("dask")
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("dask")]
 
 N, D = 400, 5
 OPTIONS = dict(loss="logistic", l2=1e-3, fit_intercept=True)
 
 
-@pytest.fixture(scope="module")
-def cluster():
-    """A cluster of two processes, which tests may spoil: killed ones are started again."""
-    options = dict(n_workers=2, threads_per_worker=1, dashboard_address=":0")
-    with LocalCluster(**options) as cluster:
-        yield cluster
-
-
 @pytest.fixture
-def client(cluster):
-    with Client(cluster, set_as_default=False) as client:
-        client.wait_for_workers(2, timeout=60)
-        yield client
+def client(dask_processes_client):
+    return dask_processes_client
 
 
 def plain_data():
@@ -87,8 +77,8 @@ def test_a_killed_worker_changes_nothing(client):
     assert victim not in processes(client)
 
 
-def test_workers_join_and_leave(cluster, client):
-    expected = minimum()
+def test_workers_join_and_leave(dask_processes, client):
+    expected, cluster = minimum(), dask_processes
     cluster.scale(3)
     result, model = run_and(client, 1, lambda: cluster.scale(1))
     assert result.success
@@ -140,7 +130,6 @@ def test_ctrl_c_in_a_round_trip_returns_the_best_point(client):
     assert_allclose(model.value(result.x), result.fun, rtol=1e-12)
 
 
-@pytest.mark.slow
 def test_a_lost_scheduler_is_an_error_and_runs_go_on_from_their_checkpoint(tmp_path):
     options = dict(rtol=1e-10, rng=0, checkpoint=tmp_path / "run.ckpt", checkpoint_every=1)
     starting = dict(n_workers=1, threads_per_worker=1, dashboard_address=":0")

@@ -31,7 +31,7 @@ NUMBERS = {"abalone", "cpusmall", "housing"}
 
 
 @pytest.mark.parametrize("name", SETS)
-def test_fits_agree_within_their_gaps(name, dask_client):
+def test_fits_agree_within_their_gaps(name, dask_processes_client):
     path = datasets.find(name)
     if path is None:
         pytest.skip(f"{name} is not in ACCELEGRAD_DATA")
@@ -42,7 +42,7 @@ def test_fits_agree_within_their_gaps(name, dask_client):
     blocks = [
         delayed((X[rows], y[rows])) for rows in np.array_split(np.arange(y.size), [y.size // 3])
     ]
-    found = getattr(dask, kind)(**options).fit(blocks)
+    found = getattr(dask, kind)(**options).fit(blocks, client=dask_processes_client)
     expected = getattr(local, kind)(**options).fit(X, y)
     assert found.converged_
     assert expected.converged_

@@ -1,4 +1,4 @@
-"""A sum over rows on a cluster of processes against the same sum in memory."""
+"""A sum over rows on a cluster against the same sum in memory."""
 
 import dask.array as da
 import dask.dataframe as dd
@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 from dask import delayed
-from distributed import Client, LocalCluster
+from distributed import Client
 from numpy.testing import assert_allclose, assert_array_equal
 
 import accelegrad as ag
@@ -77,16 +77,24 @@ def test_iterates_are_those_of_one_machine_for_any_blocks(way):
         assert_allclose(result.lower_bound, known.lower_bound, rtol=0, atol=1e-9)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("n_workers", [1, 4])
 def test_iterates_do_not_depend_on_the_number_of_workers(n_workers):
+    options = dict(processes=False, n_workers=n_workers, threads_per_worker=1)
+    with Client(**options, dashboard_address=":0", set_as_default=False) as client:
+        same_iterates_on(client)
+
+
+@pytest.mark.slow
+def test_iterates_do_not_depend_on_where_workers_are(dask_processes_client):
+    same_iterates_on(dask_processes_client)
+
+
+def same_iterates_on(client):
     X, y = plain_data(sparse=True)
     model, run = split_options("newton, intercept")
     expected, _ = iterates(ag.StreamedModel([(X, y)], **model), **run)
-    options = dict(n_workers=n_workers, threads_per_worker=1, dashboard_address=":0")
-    with LocalCluster(**options) as cluster, Client(cluster, set_as_default=False) as client:
-        blocks = blocks_of(X, y, [100, 200, 300, 450])
-        found, _ = iterates(RowModel(blocks, client=client, **model), **run)
+    blocks = blocks_of(X, y, [100, 200, 300, 450])
+    found, _ = iterates(RowModel(blocks, client=client, **model), **run)
     assert_allclose(found, expected, rtol=0, atol=1e-10)
 
 
@@ -186,6 +194,14 @@ def test_an_evaluation_is_one_round_trip():
     assert model.cluster.round_trips == before + 1
     model.batch_gradient(np.ones(D), 0, 20)
     assert model.cluster.round_trips == before + 2
+
+
+def test_what_a_client_does_with_a_gradient_does_not_reach_a_worker_of_its_own_process():
+    X, y = plain_data()
+    model, w = RowModel(blocks_of(X, y, []), l2=0.1), np.ones(D)
+    at = model.at(w)
+    expected = ag.LinearModel(X, y, l2=0.3).gradient(w)
+    assert_allclose(at.beside(model.with_l2(0.3)).gradient, expected, rtol=1e-12)
 
 
 def test_margins_that_are_gone_are_computed_again():

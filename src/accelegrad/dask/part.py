@@ -222,7 +222,9 @@ def sums_at(part: Part, where: Where, w: Vector, loss: Loss, gradient: bool) -> 
             float(weighted.sum()),
             float(np.abs(weighted).sum()),
             float(model.shares @ loss.plain.value(at.margins, model.y)) if loss.smoothing else 0.0,
-            at.gradient if gradient else np.zeros(0),
+            # A copy: clients whose workers are threads of theirs get results themselves, and add
+            # the l2 term in place.
+            at.gradient.copy() if gradient else np.zeros(0),
         )
 
 
@@ -388,7 +390,7 @@ def side_sums(part: Part, slopes: Slopes, w: Vector, loss: Loss) -> tuple[SlopeS
 def classes_sums(part: Part, n_classes: int, where: Where, x: Vector) -> tuple[float, Vector]:
     """Return the mean loss and its gradient."""
     at = part.classes(n_classes).known(where, x)
-    return at.value, at.gradient
+    return at.value, at.gradient.copy()
 
 
 def classes_means(part: Part, n_classes: int, where: Where, x: Vector) -> tuple[Vector, Matrix]:
