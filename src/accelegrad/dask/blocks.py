@@ -20,6 +20,7 @@ from accelegrad.errors import Vector, finite_vector
 from accelegrad.problems.gram import Storage, pairs_per_row
 from accelegrad.problems.losses import Loss
 from accelegrad.problems.model_input import check_labels, checked_weights, design_matrix
+from accelegrad.problems.row_blocks import RowNumbers
 
 #: Blocks are put together until there are at most this many of them, or this many per thread of
 #: the cluster where that is more: each costs the scheduler a fraction of a millisecond in every
@@ -48,23 +49,8 @@ class Facts(NamedTuple):
     error: str = ""  # what is wrong with it
 
 
-class Fold(NamedTuple):
-    """Some of the rows, drawn by their numbers: the same for any blocks."""
-
-    number: int
-    folds: int
-    seed: int
-
-    def has(self, first: int, n_rows: int) -> npt.NDArray[np.bool_]:
-        """Tell which of the rows from a number on are in it."""
-        with np.errstate(over="ignore"):
-            # Three rounds of multiplying and mixing (splitmix64) make a number look random.
-            mixed = np.arange(first + 1, first + n_rows + 1, dtype=np.uint64)
-            mixed = mixed * np.uint64(0x9E3779B97F4A7C15) + np.uint64(self.seed)
-            mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-            mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-            mixed ^= mixed >> np.uint64(31)
-        return np.asarray(mixed % np.uint64(self.folds) == self.number)
+#: How often each row of a block counts; None: once.
+Counts = npt.NDArray[np.unsignedinteger[Any]] | None
 
 
 class RowSettings(NamedTuple):
@@ -74,7 +60,6 @@ class RowSettings(NamedTuple):
     fit_intercept: bool
     recode: Callable[[Any], Any] | None = None  # from the targets as given to those of the loss
     weigh: Callable[[Any], Vector] | None = None  # from these to factors of the weights
-    held: Fold | None = None  # rows that do not count
 
 
 # -- tasks -----------------------------------------------------------------------------------------
@@ -152,27 +137,36 @@ def facts_of(block: Block | str) -> Facts:
     return Facts(rows, columns, storage, X.dtype, largest, weight, weights is not None)
 
 
-def relative_weight(block: Block, settings: RowSettings, largest: float, first: int) -> float:
+def counted_weights(block: Block, counts: Counts) -> Vector:
+    """Return the rows' weights, times how often each counts."""
+    weights = np.ones(block.X.shape[0]) if block.weights is None else block.weights
+    return weights if counts is None else weights * counts
+
+
+def relative_weight(block: Block, settings: RowSettings, largest: float, counts: Counts) -> float:
     """Return the sum of the rows' weights, each divided by the largest."""
-    return float(_relative(block, settings, largest, first).sum())
+    return float(_relative(block, settings, largest, counts).sum())
 
 
-def _relative(block: Block, settings: RowSettings, largest: float, first: int) -> Vector:
-    rows = int(block.X.shape[0])
-    weights = np.ones(rows) if block.weights is None else block.weights / largest
-    if settings.weigh is not None:
-        weights = weights * settings.weigh(block.y)
-    return weights if settings.held is None else weights * ~settings.held.has(first, rows)
+def _relative(block: Block, settings: RowSettings, largest: float, counts: Counts) -> Vector:
+    weights = counted_weights(block, counts) / largest
+    return weights if settings.weigh is None else weights * settings.weigh(block.y)
 
 
 def part_of(
-    block: Block, settings: RowSettings, largest: float, weight: float, number: int, first: int
+    block: Block,
+    settings: RowSettings,
+    largest: float,
+    weight: float,
+    number: int,
+    first: int,
+    counts: Counts,
 ) -> Part:
     """Return a block as a part of the sum over all rows.
 
     `weight` is the sum of all rows' weights, and `first` the number of its first row.
     """
-    shares = _relative(block, settings, largest, first) / weight
+    shares = _relative(block, settings, largest, counts) / weight
     y = block.y if settings.recode is None else settings.recode(block.y)
     try:
         y = finite_vector("y", y)
@@ -292,6 +286,17 @@ def delayed_blocks(client: Client, pieces: Sequence[Any], most: int | None) -> l
     ]
 
 
+def split_by_part(
+    rows: RowNumbers, ends: npt.NDArray[np.int64]
+) -> tuple[list[RowNumbers], RowNumbers]:
+    """Return the rows of each part, by their numbers in it, and where each stands in `rows`."""
+    order = np.argsort(rows, kind="stable")
+    ordered = np.asarray(rows)[order]
+    pieces = np.split(ordered, np.searchsorted(ordered, ends)[:-1])
+    starts = np.concatenate([[0], ends[:-1]])
+    return [piece - a for piece, a in zip(pieces, starts, strict=True)], order
+
+
 class ClusterData:
     """The blocks of a data set on a cluster, checked, and what is known of them.
 
@@ -319,7 +324,7 @@ class ClusterData:
         keep: bool = True,
     ) -> None:
         self._keep = keep
-        self._held: Fold | None = None
+        self._counts: Counts = None
         read = delayed_blocks(client, pieces, most_blocks)
         blocks = Cluster(client, client.compute(read) if keep else read, timeout)
         facts: list[Facts] = blocks.each("check", facts_of)
@@ -340,14 +345,21 @@ class ClusterData:
         return [int(end) - known.rows for end, known in zip(self.ends, self.facts, strict=True)]
 
     @property
-    def holds_out(self) -> bool:
-        """Whether some rows do not count."""
-        return self._held is not None
+    def is_counted(self) -> bool:
+        """Whether rows need not count once each."""
+        return self._counts is not None
 
-    def without(self, held: Fold) -> ClusterData:
-        """Return the same blocks, some of whose rows do not count."""
-        other = copy(self)
-        other._held = held
+    @property
+    def counts(self) -> list[Counts]:
+        """How often each row counts, for each block."""
+        if self._counts is None:
+            return [None] * len(self.facts)
+        return list(np.split(self._counts, self.ends[:-1]))
+
+    def of_rows(self, rows: RowNumbers) -> ClusterData:
+        """Return the same blocks, of whose rows some count, each as often as it is named."""
+        other, counts = copy(self), np.bincount(rows, minlength=self.n_samples)
+        other._counts = counts.astype(np.min_scalar_type(int(counts.max())))
         return other
 
     @property
@@ -364,13 +376,12 @@ class ClusterData:
         cluster, largest = self.cluster, self.largest_weight
         if largest == 0.0:
             raise ValueError("sample_weight must have an entry > 0, but all of them are 0.")
-        settings = settings._replace(held=self._held)
         weighed = (relative_weight, settings, largest)
-        weight = float(cluster.total("weigh", *weighed, by_part=[self.first_rows]))
+        weight = float(cluster.total("weigh", *weighed, by_part=[self.counts]))
         if not weight > 0.0:
             raise ValueError("sample_weight must have an entry > 0, but all of them are 0.")
         shared = [[given] * len(cluster.parts) for given in (settings, largest, weight)]
-        columns = (cluster.parts, *shared, self.numbers, self.first_rows)
+        columns = (cluster.parts, *shared, self.numbers, self.first_rows, self.counts)
         if self._keep:
             run = uuid4().hex
             keys = [f"accelegrad-part-{run}-{i}" for i in range(len(cluster.parts))]

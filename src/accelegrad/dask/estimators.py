@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
@@ -10,12 +9,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from dask import delayed, is_dask_collection
-from sklearn.base import is_classifier
+from sklearn.base import clone, is_classifier
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import check_cv
 from sklearn.utils.metadata_routing import UNUSED
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
-from accelegrad.dask.blocks import Block, ClusterData, Fold, pieces_of, read_block
+from accelegrad.dask.blocks import Block, ClusterData, pieces_of, read_block, split_by_part
 from accelegrad.dask.cluster import BlockError, connected
 from accelegrad.dask.problems import (
     against_rest,
@@ -26,13 +26,15 @@ from accelegrad.dask.problems import (
     problem_on,
     row_settings,
 )
-from accelegrad.errors import Vector, whole_number
+from accelegrad.errors import Vector
+from accelegrad.problems.row_blocks import RowNumbers
 from accelegrad.sklearn import classifier, cv, regressor
 from accelegrad.sklearn.base import LinearEstimator
-from accelegrad.sklearn.cv import CHOSEN, best_alpha, strengths_to_try
+from accelegrad.sklearn.cv import CHOSEN, best_alpha, refuse_one_class, strengths_to_try
+from accelegrad.sklearn.data import Data, rows_of, without_weightless
 from accelegrad.sklearn.objective import Objective, Problem
 from accelegrad.sklearn.parameters import FITTED, documented, parameter
-from accelegrad.sklearn.path import PathResult
+from accelegrad.sklearn.path import PathResult, WeightedScorer
 from accelegrad.sklearn.solve import solve, total
 
 # A dataclass takes the fields of its bases in turn: those of a mixin would undo a class's own.
@@ -123,34 +125,31 @@ class OnCluster(Mixin):
         self._set_parameters([fit.parameters for fit in fits])
         self._keep(total(fits), data.n_samples, data.weight)
 
-    def _path(self, alphas: Vector, data: ClusterData, fold: Fold) -> PathResult:
-        """Fit to all rows but a fold's, from the largest alpha to the smallest, and score it."""
-        learnt, path = data.without(fold), PathResult([], [], [], [])
+    def _path(
+        self, alphas: Vector, data: ClusterData, rows: Data, split: Any, scorer: WeightedScorer
+    ) -> PathResult:
+        """Fit to a fold's rows from the largest alpha to the smallest, and score the others."""
+        train, test = (np.arange(data.n_samples)[part] for part in split)
+        learnt, held = data.of_rows(train), without_weightless(rows_of(rows, test))
+        self.n_features_in_ = data.n_features
+        self._take_all_targets(learnt)
         problems: list[Any] = self._cluster_problems(self._objective(), learnt)
+        path = PathResult([], [], [], [])
         for alpha in alphas:
             objective = self.set_params(alpha=float(alpha))._objective()
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)  # there is one for all of them
                 penalised = [p.with_strengths(objective.l2, objective.l1) for p in problems]
                 self._fit_on(learnt, penalised, warm=bool(path.scores))
-            path.scores.append(self._score_of(data, fold))
+            path.scores.append(scorer(self, held))
             path.objectives.append(self.objective_)
             path.gaps.append(self.gap_)
             path.missed.append(self._missed)
         return path
 
-    def _score_of(self, data: ClusterData, fold: Fold) -> float:
-        """Return the accuracy, or R^2, of the rows of a fold."""
-        sums = data.cluster.total(
-            "score", _score_sums, self.to_local(), fold, by_part=[data.first_rows]
-        )
-        weight, first, second, third = (float(number) for number in sums)
-        if not weight > 0.0:
-            return math.nan
-        if is_classifier(self):
-            return first / weight
-        spread = third - second * second / weight
-        return 1.0 - first / spread if spread > 0.0 else math.nan
+    def _score_on(self, held: Data) -> float | None:  # noqa: ARG002
+        """Return None: `score` is to find it from predictions."""
+        return None
 
     def _take_columns(self, X: Any, data: ClusterData) -> None:
         """Keep the number of columns, and their names where X has any."""
@@ -172,6 +171,8 @@ class OnCluster(Mixin):
         """Return what a method of the local estimator gives, lazily for a collection."""
         check_is_fitted(self)
         local = self.to_local()
+        if isinstance(X, HeldRows):
+            return X.predicted(local, method)
         if isinstance(X, list):
             return [delayed(_call)(local, method, block) for block in X]
         if not is_dask_collection(X):
@@ -206,19 +207,44 @@ class OnCluster(Mixin):
         self._stream = fitted._stream
 
 
-def _score_sums(block: Block, local: Any, fold: Fold, first: int) -> Vector:
-    """Return sums over the rows of a fold: weight and right predictions, or squared errors.
+class HeldRows:
+    """Rows of blocks on a cluster, by their numbers, of which only predictions are brought here.
 
-    Of numbers also those of the targets and of their squares.
+    Parameters
+    ----------
+    data : ClusterData
+        The blocks.
+    numbers : array of int
+        The rows.
     """
-    rows = np.flatnonzero(fold.has(first, block.y.size))
-    weights = np.ones(rows.size) if block.weights is None else block.weights[rows]
-    if not rows.size:
-        return np.zeros(4)
-    found, y = local.predict(block.X[rows]), block.y[rows]
-    if is_classifier(local):
-        return np.array([weights.sum(), weights @ (found == y), 0.0, 0.0])
-    return np.array([weights.sum(), weights @ (found - y) ** 2, weights @ y, weights @ y**2])
+
+    def __init__(self, data: ClusterData, numbers: RowNumbers) -> None:
+        self._data, self._numbers = data, numbers
+
+    def __getitem__(self, rows: Any) -> HeldRows:
+        return HeldRows(self._data, self._numbers[rows])
+
+    def predicted(self, local: Any, method: str) -> Any:
+        """Return what a method of a local estimator says of the rows: one round trip."""
+        pieces, order = split_by_part(self._numbers, self._data.ends)
+        found = self._data.cluster.each("predict", _predicted_rows, local, method, by_part=[pieces])
+        in_order = np.concatenate([part for part in found if part is not None])
+        return in_order[np.argsort(order, kind="stable")]
+
+
+def _predicted_rows(block: Block, local: Any, method: str, rows: RowNumbers) -> Any:
+    return getattr(local, method)(block.X[rows]) if rows.size else None
+
+
+def _targets_of(block: Block) -> tuple[Any, Vector | None]:
+    return block.y, block.weights
+
+
+def _gathered_rows(data: ClusterData) -> Data:
+    """Return the targets and weights of all rows, brought here; the rows stay where they are."""
+    y, weights = zip(*data.cluster.each("targets", _targets_of), strict=True)
+    given = np.concatenate(weights) if data.weighted else None
+    return Data(HeldRows(data, np.arange(data.n_samples)), np.concatenate(y), given)
 
 
 def _call(local: Any, method: str, block: Any) -> Any:
@@ -304,6 +330,7 @@ class AcceleGradClassifier(OnCluster, classifier.AcceleGradClassifier):  # type:
             check_is_fitted(self)
             return self._predicted(method, X, self.classes_.size, np.float64)
 
+        probabilities.__name__ = method  # by which scikit-learn's scorers tell methods apart
         return probabilities
 
     def partial_fit(
@@ -394,29 +421,41 @@ class PathsOnCluster(OnCluster):
     scoring: Any
     _single: ClassVar[type[Any]]
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, client: Any = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        groups: Any = None,
+        client: Any = None,
+    ) -> Self:
         """Fit along the path on each fold, then to all rows with the best alpha.
 
         Parameters
         ----------
         X, y, sample_weight, client
             As for `AcceleGradClassifier`.
+        groups : array of shape (n_samples,), optional
+            What rows belong together, for a splitter such as ``GroupKFold``.
 
         Returns
         -------
         self
         """
         alphas = strengths_to_try(self.alphas)
-        count = 5 if self.cv is None else whole_number("cv", self.cv, least=2)
-        if self.scoring is not None:
-            raise ValueError(
-                f"scoring must be None on a cluster (accuracy or R^2), not {self.scoring!r}."
-            )
         single = self._of_one_alpha(alphas[0])
         single._objective()  # which refuses wrong parameters before any work
-        data, seed = single._read(X, y, sample_weight, client), self._seed()
-        single._take_all_targets(data)
-        paths = [single._path(alphas, data, Fold(k, count, seed)) for k in range(count)]
+        scorer = WeightedScorer(single, self.scoring)
+        data = single._read(X, y, sample_weight, client)
+        rows = _gathered_rows(data)
+        if is_classifier(self):
+            refuse_one_class(rows, type(self).__name__)
+        check_consistent_length(rows.y, groups)
+        folds = check_cv(self.cv, rows.y, classifier=is_classifier(self))
+        # Splitters ask rows for nothing but their number.
+        splits = folds.split(np.zeros((data.n_samples, 1)), rows.y, groups)
+        paths = [clone(single)._path(alphas, data, rows, split, scorer) for split in splits]
         self.alphas_ = alphas
         self.scores_, self.objectives_, self.gaps_ = (
             np.array([path[part] for path in paths]).T for part in range(3)
@@ -424,6 +463,7 @@ class PathsOnCluster(OnCluster):
         self._warn_of_misses([flag for path in paths for flag in path.missed])
         self.alpha_ = best_alpha(alphas, self.scores_)
         single.set_params(alpha=self.alpha_)
+        single._take_all_targets(data)
         single._fit_on(data, single._cluster_problems(single._objective(), data), warm=False)
         for name, value in vars(single).items():
             if name.endswith("_"):
@@ -432,13 +472,13 @@ class PathsOnCluster(OnCluster):
 
 
 FOLDS = """\
-Folds are drawn by the numbers of the rows, the same for any blocks, and are not stratified; `cv` is
-their number. The score is the accuracy, or R^2."""
+The targets are brought to the client, which makes the folds, and so are the predictions of held-out
+rows, which it scores; the rows stay where they are."""
 
 
 @documented(fitted=CHOSEN + FITTED, folds=FOLDS)
 @dataclass(eq=False, repr=False)
-class AcceleGradClassifierCV(PathsOnCluster, cv.AcceleGradClassifierCV):  # type: ignore[misc]
+class AcceleGradClassifierCV(PathsOnCluster, cv.AcceleGradClassifierCV):
     """Linear classification of rows on a Dask cluster, with `alpha` chosen by cross-validation.
 
     {folds}
@@ -467,7 +507,7 @@ class AcceleGradClassifierCV(PathsOnCluster, cv.AcceleGradClassifierCV):  # type
 
 @documented(fitted=CHOSEN + FITTED, folds=FOLDS)
 @dataclass(eq=False, repr=False)
-class AcceleGradRegressorCV(PathsOnCluster, cv.AcceleGradRegressorCV):  # type: ignore[misc]
+class AcceleGradRegressorCV(PathsOnCluster, cv.AcceleGradRegressorCV):
     """Linear regression on rows of a Dask cluster, with `alpha` chosen by cross-validation.
 
     {folds}

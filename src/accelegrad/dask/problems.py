@@ -12,7 +12,7 @@ import numpy.typing as npt
 from scipy.special import entr
 
 from accelegrad.dask import part as tasks
-from accelegrad.dask.blocks import Block, ClusterData, RowSettings
+from accelegrad.dask.blocks import Block, ClusterData, Counts, RowSettings, counted_weights
 from accelegrad.dask.classes import ClusterClasses, ClusterClassesDual, ClusterCurvedClasses
 from accelegrad.dask.row_model import RowModel
 from accelegrad.errors import Vector
@@ -85,7 +85,7 @@ def classes_problem(
 ) -> ClusterProblem:
     """Return the multinomial problem, with a row of coefficients for each class."""
     # The loss of the rows is not used; that of numbers takes the classes' places as they are.
-    places = partial(np.searchsorted, classes)
+    places = partial(_places, classes=classes)
     settings = RowSettings(make_loss("squared"), objective.fit_intercept, places, weigh)
     model = ClusterClasses(RowModel.of_data(data, settings, objective.l2), classes.size)
     free = model.n_parameters - model.n_weights
@@ -135,24 +135,29 @@ def _constant_prediction(model: RowModel) -> tuple[float, float]:
 
 def labels(data: ClusterData) -> npt.NDArray[Any]:
     """Return all labels of rows that have weight."""
-    return np.unique(np.concatenate(data.cluster.each("labels", _labels_of)))
+    found = data.cluster.each("labels", _labels_of, by_part=[data.counts])
+    return np.unique(np.concatenate(found))
 
 
-def _labels_of(block: Block) -> npt.NDArray[Any]:
-    y = block.y if block.weights is None else block.y[block.weights > 0.0]
-    return np.unique(y)
+def _labels_of(block: Block, counts: Counts) -> npt.NDArray[Any]:
+    return np.unique(block.y[counted_weights(block, counts) > 0.0])
 
 
 def class_counts(data: ClusterData, classes: npt.NDArray[Any]) -> Vector:
     """Return the weight of each class's rows."""
-    counts: Vector = data.cluster.total("labels", _counts_of, classes)
-    return counts
+    weights: Vector = data.cluster.total("labels", _counts_of, classes, by_part=[data.counts])
+    return weights
 
 
-def _counts_of(block: Block, classes: npt.NDArray[Any]) -> Vector:
-    places = np.searchsorted(classes, block.y)
-    counts = np.bincount(np.minimum(places, classes.size - 1), block.weights, classes.size)
-    return counts.astype(np.float64)
+def _counts_of(block: Block, classes: npt.NDArray[Any], counts: Counts) -> Vector:
+    weights = counted_weights(block, counts)
+    return np.bincount(_places(block.y, classes), weights, classes.size).astype(np.float64)
+
+
+def _places(y: npt.NDArray[Any], classes: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
+    """Return the numbers of the rows' classes."""
+    # Rows without weight may have labels that are no classes.
+    return np.minimum(np.searchsorted(classes, y), classes.size - 1)
 
 
 def against_rest(classes: npt.NDArray[Any], positive: int) -> Callable[[Any], Vector]:
@@ -170,5 +175,4 @@ def class_factors(classes: npt.NDArray[Any], factors: Vector) -> Callable[[Any],
 
 
 def _factors_of(y: npt.NDArray[Any], classes: npt.NDArray[Any], factors: Vector) -> Vector:
-    # Rows without weight may have labels that are no classes.
-    return factors[np.minimum(np.searchsorted(classes, y), classes.size - 1)]
+    return factors[_places(y, classes)]

@@ -16,7 +16,7 @@ import scipy.sparse as sp
 
 from accelegrad import kernels
 from accelegrad.dask import part as tasks
-from accelegrad.dask.blocks import ClusterData, RowSettings, pieces_of
+from accelegrad.dask.blocks import ClusterData, RowSettings, pieces_of, split_by_part
 from accelegrad.dask.cluster import Cluster, connected
 from accelegrad.dask.part import PointSums, Where
 from accelegrad.errors import Vector
@@ -93,11 +93,7 @@ class ClusterMatrix:
 
     def split(self, rows: RowNumbers) -> tuple[list[RowNumbers], RowNumbers]:
         """Return the rows of each part, by their numbers in it, and where each stands in `rows`."""
-        order = np.argsort(rows, kind="stable")
-        ordered = np.asarray(rows)[order]
-        cuts = np.searchsorted(ordered, self.ends)
-        pieces = np.split(ordered, cuts[:-1])
-        return [piece - a for piece, a in zip(pieces, self.starts, strict=True)], order
+        return split_by_part(rows, self.ends)
 
     def taken(
         self, rows: RowNumbers, loss: Loss, where: Where | None = None, w: Vector | None = None
@@ -425,7 +421,7 @@ class RowModel(LinearModel):
         self.cluster, self.weight = data.parts(settings)
         self.n_samples, self.n_features, self.dtype = data.n_samples, data.n_features, data.dtype
         self.n_parameters = self.n_features + self.fit_intercept
-        self.weighted = data.weighted or settings.weigh is not None or data.holds_out
+        self.weighted = data.weighted or settings.weigh is not None or data.is_counted
         self._take(
             ClusterMatrix(self.cluster, data.ends, data.n_features, data.storage, data.dtype)
         )
