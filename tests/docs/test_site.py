@@ -24,8 +24,8 @@ BESIDES = {
 }
 
 
-#: Pages whose snippets run elsewhere (tests/docs/test_pages.py), or need the results of an experiment
-ELSEWHERE = {"experiments.md", "optax.md", "torch.md"}
+#: Pages whose snippets run elsewhere (tests/docs/test_pages.py, tests/dask/test_ray.py), or need the results of an experiment
+ELSEWHERE = {"experiments.md", "optax.md", "ray.md", "torch.md"}
 SLOW = {"dask.md"}  # it starts processes
 
 
