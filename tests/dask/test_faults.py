@@ -2,14 +2,19 @@
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
+from contextlib import contextmanager
+from functools import partial
 
 import numpy as np
 import psutil
 import pytest
 from dask import delayed
 from distributed import Client, LocalCluster
+from distributed.security import Security
 from numpy.testing import assert_allclose, assert_array_equal
 
 import accelegrad as ag
@@ -130,25 +135,84 @@ def test_ctrl_c_in_a_round_trip_returns_the_best_point(client):
     assert_allclose(model.value(result.x), result.fun, rtol=1e-12)
 
 
-def test_a_lost_scheduler_is_an_error_and_runs_go_on_from_their_checkpoint(tmp_path):
-    options = dict(rtol=1e-10, rng=0, checkpoint=tmp_path / "run.ckpt", checkpoint_every=1)
-    starting = dict(n_workers=1, threads_per_worker=1, dashboard_address=":0")
-    with LocalCluster(**starting) as cluster, Client(cluster, set_as_default=False) as client:
-        whole = ag.minimize(model_of(client), rtol=1e-10, rng=0)
-        model = model_of(client)
-        seen = []
+RUN = dict(rtol=1e-10, rng=0)
 
-        def callback(x):
-            seen.append(x)
-            if len(seen) == 2:
-                client.restart(wait_for_workers=True, timeout=60)  # all rows are forgotten
 
-        with pytest.raises(ConnectionError, match="can be resumed"):
-            ag.minimize(model, callback=callback, **options)
-    with LocalCluster(**starting) as cluster, Client(cluster, set_as_default=False) as client:
-        resumed = ag.minimize(model_of(client), resume=tmp_path / "run.ckpt", **options)
+def cut_off(client, folder, action):
+    """Do something in mid-run that loses the rows, and return the checkpoint that is left."""
+    seen, kept = [], dict(checkpoint=folder / "run.ckpt", checkpoint_every=1)
+
+    def callback(x):
+        seen.append(x)
+        if len(seen) == 2:
+            action()
+
+    with pytest.raises(ConnectionError, match="can be resumed"):
+        ag.minimize(model_of(client), callback=callback, **RUN, **kept)
+    return kept["checkpoint"]
+
+
+def goes_on_bit_for_bit(client, checkpoint):
+    whole = ag.minimize(model_of(client), **RUN)
+    resumed = ag.minimize(model_of(client), resume=checkpoint, **RUN)
     assert_array_equal(resumed.x, whole.x)
-    assert resumed.nit == whole.nit
+    assert resumed.nit == whole.nit > 2
+
+
+def test_a_run_goes_on_from_its_checkpoint_where_all_rows_were_forgotten(client, tmp_path):
+    restart = partial(client.restart, wait_for_workers=True, timeout=60)
+    goes_on_bit_for_bit(client, cut_off(client, tmp_path, restart))
+
+
+@contextmanager
+def started(command, *arguments):
+    """Run a command of Dask's in a process of its own."""
+    arguments = (sys.executable, "-m", f"distributed.cli.{command}", *map(str, arguments))
+    silent = dict(stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    paths = os.pathsep.join(filter(None, sys.path))  # where this file is, which it has to import
+    process = subprocess.Popen(arguments, env=os.environ | {"PYTHONPATH": paths}, **silent)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def until(condition):
+    """Wait for a condition, for a minute at most."""
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def test_a_run_goes_on_from_its_checkpoint_where_its_scheduler_was_killed(dask_client, tmp_path):
+    found, here = ("--scheduler-file", tmp_path / "scheduler.json"), ("--host", "127.0.0.1")
+    worker = ("--nthreads", "1", "--no-nanny", "--no-dashboard")
+    with (
+        started("dask_scheduler", *found, *here, "--port", 0, "--no-dashboard") as scheduler,
+        started("dask_worker", *found, *here, *worker),
+    ):
+        until(found[1].exists)
+        # For so many seconds a client tries to find a scheduler again.
+        with Client(scheduler_file=found[1], set_as_default=False, timeout=5) as lost:
+            lost.wait_for_workers(1, timeout=60)
+            checkpoint = cut_off(lost, tmp_path, scheduler.kill)
+    goes_on_bit_for_bit(dask_client, checkpoint)
+
+
+def test_what_a_client_was_told_of_tls_holds():
+    security = Security.temporary()  # certificates of its own, in memory
+    options = dict(processes=False, n_workers=2, threads_per_worker=1, dashboard_address=":0")
+    with (
+        LocalCluster(protocol="tls", security=security, **options) as cluster,
+        Client(cluster, security=security, set_as_default=False) as client,
+    ):
+        addresses = [client.scheduler.address, *client.scheduler_info()["workers"]]
+        assert all(address.startswith("tls://") for address in addresses)
+        result = ag.minimize(model_of(client), **RUN)
+    assert result.success
+    assert_allclose(result.x, minimum().x, rtol=0, atol=1e-9)
 
 
 def test_no_processes_are_left_behind():

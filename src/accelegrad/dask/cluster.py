@@ -87,8 +87,11 @@ class Cluster:
         if not self._are_kept:
             return
         self._wait(name, self.parts)
+        self._raise_errors_of_parts()
+
+    def _raise_errors_of_parts(self) -> None:
         for part in self.parts:
-            if part.status == "error":
+            if isinstance(part, Future) and part.status == "error":
                 part.result()
 
     def each(
@@ -145,6 +148,7 @@ class Cluster:
         try:
             return list(self.client.gather(futures))
         except FutureCancelledError as error:
+            self._raise_errors_of_parts()  # what a scheduler cannot read is an error of theirs
             raise ConnectionError(
                 f"the tasks {name!r} were cancelled: the connection to the scheduler "
                 f"{self.client.scheduler.address if self.client.scheduler else ''} was lost, or "
