@@ -13,6 +13,7 @@ from accelegrad.problems.losses import make_loss
 from accelegrad.proofs.fenchel import Terms
 from accelegrad.proofs.model_dual import ModelDual
 from accelegrad.rows.interior_point import has_one_kink, interior_points, serves
+from accelegrad.sklearn import AcceleGradClassifier, AcceleGradRegressor
 
 LOSSES = {"hinge": {}, "absolute": {}, "quantile": {"quantile": 0.8}}
 
@@ -181,4 +182,19 @@ def test_few_short_rows_are_what_it_serves():
     assert serves(ag.LinearModel(X, y, "hinge"), l1=1e-3)
     assert not serves(ag.LinearModel(X, y, "squared_hinge", l2=1e-3))
     wide = np.zeros((2000, 500))
-    assert not serves(ag.LinearModel(wide, y, "hinge", l2=1e-3))
+    assert serves(ag.LinearModel(wide, y, "hinge", l2=1e-3))
+    assert not serves(ag.LinearModel(wide[:499], y[:499], "hinge", l2=1e-3))  # fewer than columns
+    many = np.tile(wide[:, :150], (10, 1))
+    assert not serves(ag.LinearModel(many, np.tile(y, 10), "hinge", l2=1e-3))
+
+
+@pytest.mark.parametrize("loss", ["hinge", "absolute_error"])
+def test_dense_rows_that_are_few_for_their_columns_are_proved(loss):
+    """Ascent on the dual takes thousands of epochs there, and samples of rows say little."""
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((400, 200))
+    y = X @ rng.standard_normal(200) / np.sqrt(200) + rng.standard_t(2, 400)
+    kind = AcceleGradClassifier if loss == "hinge" else AcceleGradRegressor
+    fitted = kind(loss).fit(X, np.sign(y) if loss == "hinge" else y)
+    assert fitted.converged_
+    assert fitted.n_iter_ <= 30

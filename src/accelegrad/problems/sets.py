@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from scipy.linalg.blas import ddot
-from scipy.optimize import brentq
 
 from accelegrad.errors import (
     Vector,
@@ -34,6 +33,7 @@ from accelegrad.problems.vectors import (
     read_only,
     users_dimension,
 )
+from accelegrad.roots import root_between
 
 __all__ = [
     "Affine",
@@ -189,7 +189,7 @@ class FeasibleSet(OnVectors):
         while low > smallest:
             high, low = low, max(low - step, smallest)
             if log_distance(low) >= 0.0:
-                brentq(log_distance, low, high, xtol=1e-11, maxiter=100, disp=False)
+                root_between(log_distance, low, high, xtol=1e-11, maxiter=100, disp=False)
                 return best
             step *= 2.0
         return best

@@ -24,7 +24,6 @@ from functools import cached_property
 from typing import Protocol
 
 import numpy as np
-from scipy.optimize import brentq
 
 from accelegrad.errors import Vector
 from accelegrad.norms import norm
@@ -40,6 +39,7 @@ from accelegrad.problems.sets import (
     Product,
     WholeSpace,
 )
+from accelegrad.roots import root_between
 
 #: l* of a loss with logarithms is off by up to this many units of rounding times |theta|, near the
 #: ends of its domain.
@@ -576,7 +576,7 @@ class Terms:
             return largest
         if slope(0.0) <= 0.0:
             return 0.0
-        return float(brentq(slope, 0.0, largest, xtol=FACTOR_TOLERANCE))
+        return root_between(slope, 0.0, largest, xtol=FACTOR_TOLERANCE)
 
     def _largest_multiple(self, v: Vector, off: Vector) -> float:
         """Return up to which c, at most 1, the minimum over all weights is finite for c v."""

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import brentq
 
 from accelegrad.errors import Vector, finite_vector
 from accelegrad.norms import norm
@@ -31,6 +30,7 @@ from accelegrad.proofs.fenchel import (
     level,
 )
 from accelegrad.proofs.null_space import AllRows, DualBounds, NullSpace, obstacle, slopes_reaching
+from accelegrad.roots import root_between
 
 #: Where the search for the best intercept begins, relative to the size of margins and targets, and
 #: how many times the step grows by a factor of 8: from 1e-6 to 3e8 times that size.
@@ -401,7 +401,7 @@ def _slopes_at_best_intercept(model: LinearModel, margins: Vector) -> Vector:
     if ends is None:
         return slopes(0.0)
     unit = 4.0 * float(np.finfo(np.float64).eps)
-    shift = brentq(total, *ends, xtol=unit * size, rtol=unit, maxiter=500, disp=False)
+    shift = root_between(total, *ends, xtol=unit * size, rtol=unit, maxiter=500, disp=False)
     width = 2.0 * unit * (size + abs(shift))
     below, above = slopes(shift - width), slopes(shift + width)
     low, high = float(model.shares @ below), float(model.shares @ above)

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from scipy.optimize import brentq
 
 from accelegrad import kernels
 from accelegrad.errors import Vector
@@ -17,6 +16,7 @@ from accelegrad.problems.scaling import near_start
 from accelegrad.problems.squares import row_squares
 from accelegrad.proofs.certificate import LateBound
 from accelegrad.proofs.fenchel import level
+from accelegrad.roots import root_between
 from accelegrad.rows.dual_ascent import Ascent
 from accelegrad.rows.row_oracle import Goal, RowOracle, rows_in_memory
 from accelegrad.run.oracle import QUIET, Evaluation
@@ -180,4 +180,4 @@ def _logistic_slope(loss: Loss, z: float, q: float, y: float) -> float:
     if rest(other) * rest(z) >= 0.0:  # the slope is the same all the way, up to rounding
         return slope(other)
     ends = min(z, other), max(z, other)
-    return slope(brentq(rest, *ends, xtol=1e-300, rtol=_PRECISION, maxiter=500, disp=False))
+    return slope(root_between(rest, *ends, xtol=1e-300, rtol=_PRECISION, maxiter=500, disp=False))

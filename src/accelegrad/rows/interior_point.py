@@ -29,6 +29,10 @@ from accelegrad.rows.curvature import Factored
 #: A Gram matrix may take this many seconds, by the estimates of `accelegrad.problems.gram`: the
 #: smoothed loss of more rows, or longer ones, is minimised faster (measured on eight data sets).
 MOST_GRAM_SECONDS = 3e-3
+#: Of dense rows that are at least as many as the columns, and at most this many times as many, it
+#: may take more: samples of so few rows say little, and ascent on the dual needs thousands of
+#: epochs (benchmarks/few_rows.py: 0.02 to 0.8 of the time of the others, which often miss `tol`).
+MOST_ROWS_PER_COLUMN, MOST_GRAM_SECONDS_OF_FEW = 10.0, 1.0
 #: Margins and slopes of at most this many rows and targets are held at a time.
 MOST_ENTRIES = 1 << 18
 #: What has not ended after so many steps does not get any further.
@@ -73,8 +77,10 @@ def serves(model: LinearModel, l1: float = 0.0) -> bool:
         return False
     dense = isinstance(model.X, np.ndarray)
     storage = Storage(model.X.size if dense else model.X.nnz, dense, np.inf)
-    seconds = model.n_samples * storage.gram_seconds_per_row(model.n_parameters)
-    return seconds <= MOST_GRAM_SECONDS and model.n_samples <= MOST_ENTRIES
+    n, d = model.n_samples, model.n_parameters
+    few_rows = dense and d <= n <= MOST_ROWS_PER_COLUMN * d
+    most = MOST_GRAM_SECONDS_OF_FEW if few_rows else MOST_GRAM_SECONDS
+    return n * storage.gram_seconds_per_row(d) <= most and n <= MOST_ENTRIES
 
 
 def interior_points(

@@ -11,6 +11,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeAlias
+from weakref import WeakMethod
 
 import numpy as np
 from scipy.linalg.blas import ddot
@@ -64,7 +65,7 @@ class Evaluation:
         point: Vector,
         value: float,
         gradient: Vector | None = None,
-        late_gradient: Callable[[Evaluation], Vector] | None = None,
+        late_gradient: Callable[[Evaluation], Vector] | None = None,  # a method of the oracle
         model: RowPoint | None = None,
         penalty: float = 0.0,
         unit: float = UNIT,
@@ -79,7 +80,9 @@ class Evaluation:
         self.squared_norm = math.nan if gradient is None else checked_square(gradient)
         self.model = model
         self._gradient = gradient
-        self._late_gradient = late_gradient
+        # The oracle keeps evaluations: if these kept it too, the rows of a run would stay in memory
+        # until Python looks for such circles, which it does rarely.
+        self._late_gradient = None if late_gradient is None else WeakMethod(late_gradient)
         #: the unit of rounding of the numbers that value and gradient came as
         self.unit = unit
 
@@ -101,8 +104,9 @@ class Evaluation:
     def gradient(self) -> Vector:
         """A (sub)gradient at the point."""
         if self._gradient is None:
-            assert self._late_gradient is not None
-            gradient = self._late_gradient(self)
+            late_gradient = None if self._late_gradient is None else self._late_gradient()
+            assert late_gradient is not None, "the gradient is asked for after the oracle is gone"
+            gradient = late_gradient(self)
             self.squared_norm = checked_square(gradient)
             self._gradient = gradient
         return self._gradient
