@@ -331,9 +331,9 @@ def test_one_row_is_all_rows():
     ("options", "words"),
     [
         (dict(batch_size="large"), "batch_size must be a whole number >= 1 or 'auto'"),
-        (dict(method="universal", epsilon=0.1), "UniversalGradient"),
-        (dict(method="subgradient", step_size=0.1), "Subgradient"),
-        (dict(method="linear-coupling", smoothness=1.0), "LinearCoupling"),
+        (dict(method="universal", epsilon=0.1), "universal gradient"),
+        (dict(method="subgradient", step_size=0.1), "subgradient method"),
+        (dict(method="linear-coupling", smoothness=1.0), "linear coupling"),
         (dict(method="accelegrad", restart="certified"), "restart"),
     ],
 )
