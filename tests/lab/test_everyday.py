@@ -7,6 +7,7 @@ import math
 import os
 import warnings
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -373,4 +374,6 @@ def test_all_quick_cases_are_certified(tmp_path: Path) -> None:
     assert all(float(row["excess"]) <= 1e-3 for row in ours)
     assert "REFUTED" not in (tmp_path / "table.md").read_text("utf-8")
     others = {row["solver"] for row in rows} - {OURS, "reference"}
-    assert others == {name for name, peer in PEERS.items() if peer.counts or name == CHECKS}
+    counted = {name for name, peer in PEERS.items() if peer.counts or name == CHECKS}
+    # celer takes part where it is installed, and no extra installs it.
+    assert others == counted - ({"celer"} if find_spec("celer") is None else set())

@@ -177,7 +177,7 @@ def test_scale_needs_a_model():
         (
             {"method": "universal", "epsilon": 0.1, "penalty": ag.L1(1.0)},
             ValueError,
-            "penalty cannot be used with UniversalGradient.*'accelegrad', 'unixgrad', 'bundle', 'u-dog'",
+            "penalty cannot be used with universal gradient.*'accelegrad', 'unixgrad', 'bundle', 'u-dog'",
         ),
         (
             {"feasible_set": ag.Ball(np.zeros(D), 1.0), "penalty": ag.L1(1.0)},
