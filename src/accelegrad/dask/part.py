@@ -37,6 +37,8 @@ from accelegrad.proofs.fenchel import DataSums, SlopeSums
 from accelegrad.proofs.multinomial_dual import Balance, DistributionSums
 from accelegrad.rows.classes import ClassesLine
 
+#: Where arrays begin that NumPy makes: at multiples of this many bytes.
+ALIGNMENT = 16
 #: How many points' margins and slopes a part keeps: two of a step, the best one, and these of a
 #: smoothed loss.
 KEPT_POINTS = 6
@@ -95,7 +97,7 @@ class Part:
 
     def at(self, where: Where, w: Vector, loss: Loss) -> ModelPoint:
         """Return what is known at a point, w, by a loss: a pass over the rows at most."""
-        model = self.model(loss)
+        model, w = self.model(loss), aligned(w)
         with self._lock:
             known = self._points.get((where.name, loss))
             if known is None:
@@ -174,8 +176,22 @@ def _made(X: Any, y: Vector, shares: Vector, loss: Loss, fit_intercept: bool, fi
     return Part(sound_rows(X, y, shares, loss, fit_intercept), first)
 
 
+def aligned(array: Any) -> Any:
+    """Return an array that begins where arrays do that NumPy makes: a copy where it does not.
+
+    Arrays that came over the network begin anywhere, and sums over them are rounded by where they
+    begin: the same run would not give the same bits twice.
+    """
+    return array if array.ctypes.data % ALIGNMENT == 0 else array.copy()
+
+
 def sound_rows(X: Any, y: Vector, shares: Vector, loss: Loss, fit_intercept: bool) -> LinearModel:
     """Return rows that are known to be sound as a model without an l2 term."""
+    y, shares = aligned(y), aligned(shares)
+    if isinstance(X, np.ndarray):
+        X = aligned(X)
+    else:
+        X = type(X)((aligned(X.data), X.indices, X.indptr), shape=X.shape, copy=False)
     any_rows = LinearModel(np.zeros((1, X.shape[1])), np.ones(1), fit_intercept=fit_intercept)
     any_rows.loss = loss
     return any_rows._of_data(X, y, shares, shares, 0.0)
