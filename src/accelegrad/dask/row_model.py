@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import math
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from typing import TYPE_CHECKING, Any
@@ -14,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from accelegrad import kernels
 from accelegrad.dask import part as tasks
 from accelegrad.dask.blocks import ClusterData, RowSettings, pieces_of, split_by_part
 from accelegrad.dask.cluster import Cluster, connected
@@ -27,6 +25,7 @@ from accelegrad.problems.model_input import checked_intercept, checked_l2, row_s
 from accelegrad.problems.rounding import DataRounding
 from accelegrad.problems.row_blocks import RowNumbers
 from accelegrad.problems.row_curvature import MOST_SAMPLED
+from accelegrad.problems.rows_elsewhere import RowsElsewhere
 from accelegrad.problems.sampled_rows import LocalRows, ModelRows, TakenRows
 
 if TYPE_CHECKING:
@@ -339,7 +338,7 @@ def _places_in_parts(sums: Vector, random: Vector) -> list[Vector]:
     return [places[owners == i] - starts[i] for i in range(sums.size)]
 
 
-class RowModel(LinearModel):
+class RowModel(RowsElsewhere):
     """A `LinearModel` of rows that are on the workers of a Dask cluster.
 
     It is the same function as that of a `LinearModel` of all rows, and has the same samples, up to
@@ -460,29 +459,6 @@ class RowModel(LinearModel):
         return self.shares if self.weighted else None
 
     # -- the contract of a sum over rows ---------------------------------------------------------
-
-    @property
-    def in_memory(self) -> None:
-        """None: the rows are elsewhere."""
-        return None
-
-    @property
-    def storage(self) -> Storage:
-        """How the rows are stored."""
-        storage = self.X.storage
-        known = kernels.Readable(storage.entries, self.n_features, sparse=True)
-        by_pairs = not storage.dense and kernels.wanted_for_rows(known)
-        return storage if by_pairs else storage._replace(pairs_per_row=math.inf)
-
-    @property
-    def compiles_first(self) -> bool:
-        """Whether the next evaluation compiles a kernel; workers decide that for themselves."""
-        return False
-
-    @property
-    def _has_kernel(self) -> bool:
-        """Whether value and gradient come from one pass: always."""
-        return True
 
     def with_loss(self, loss: Loss) -> RowModel:
         """Return a model of the same rows by another loss."""

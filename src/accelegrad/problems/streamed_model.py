@@ -16,7 +16,6 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from accelegrad import kernels
 from accelegrad.errors import Vector, finite_vector
 from accelegrad.problems.gram import Matrix, Storage, pairs_per_row
 from accelegrad.problems.linear_model import LinearModel, ModelPoint
@@ -30,6 +29,7 @@ from accelegrad.problems.model_input import (
     row_shares,
 )
 from accelegrad.problems.row_blocks import RowNumbers
+from accelegrad.problems.rows_elsewhere import RowsElsewhere
 
 
 class StreamedMatrix:
@@ -130,7 +130,7 @@ class _Pass(NamedTuple):
     slopes: Vector
 
 
-class StreamedModel(LinearModel):
+class StreamedModel(RowsElsewhere):
     """A `LinearModel` of rows that are read chunk by chunk, once for each evaluation.
 
     It is the same function as that of a `LinearModel` of all rows, and has the same samples, up to
@@ -199,29 +199,6 @@ class StreamedModel(LinearModel):
             f"StreamedModel({self.n_samples} x {self.n_features} {kind} {self.dtype}{weighted}, "
             f"loss={self.loss!r}, l2={self.l2:g}, fit_intercept={self.fit_intercept})"
         )
-
-    @property
-    def in_memory(self) -> None:
-        """None: the rows are not in memory."""
-        return None
-
-    @property
-    def storage(self) -> Storage:
-        """How the chunks are stored."""
-        storage = self.X.storage
-        known = kernels.Readable(storage.entries, self.n_features, sparse=True)
-        by_pairs = not storage.dense and kernels.wanted_for_rows(known)
-        return storage if by_pairs else storage._replace(pairs_per_row=math.inf)
-
-    @property
-    def compiles_first(self) -> bool:
-        """Whether the next evaluation compiles a kernel; each chunk decides for itself."""
-        return False
-
-    @property
-    def _has_kernel(self) -> bool:
-        """Whether value and gradient come from one pass: always."""
-        return True
 
     def _parts(self) -> Iterator[tuple[slice, LinearModel]]:
         """Yield models of the chunks, without the l2 term, whose sum this one is."""
