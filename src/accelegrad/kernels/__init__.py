@@ -29,7 +29,8 @@ from accelegrad.errors import nearest, whole_number
 
 #: With fewer bytes of X, hundreds of evaluations would not make up for loading Numba and compiling,
 #: and the processor's cache holds X, so that a second pass over it is cheap (measured, as those
-#: below: fits of 10 to 20 MB take 0.9 to 1.1 times as long as by kernels).
+#: below: fits of 10 to 20 MB take 0.8 to 1.1 times as long as by kernels, those of wide dense rows
+#: up to 1.7 times).
 LEAST_BYTES = 20_000_000
 #: Stored entries from which on kernels pay where plain code goes row by row in Python, or through
 #: SciPy's sparse products.
