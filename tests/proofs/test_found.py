@@ -243,3 +243,13 @@ def test_a_projection_from_very_far_lies_in_the_polyhedron():
         assert (row >= lower - 1e-12).all()
         assert (row <= upper + 1e-12).all()
         assert (np.clip(point, *bounds) == point).all()
+
+
+def test_ends_of_a_box_beyond_all_floats_are_none_in_scaled_columns():
+    """Dividing them by small scales overflowed, with a warning."""
+    X = 1e3 * np.random.default_rng(0).standard_normal((20, 2))
+    model = ag.LinearModel(X, X @ [1.0, 2.0], "squared", l2=1e-3)
+    huge = ag.Box(-1e308, 1e308)
+    limited = ag.minimize(model, feasible_set=huge, scale="columns", method="accelegrad", tol=1e-3)
+    assert limited.success
+    assert limited.fun <= ag.minimize(model).fun + 1e-3

@@ -364,6 +364,7 @@ def test_a_resumed_run_is_the_run_that_was_not_stopped(case, stop, tmp_path):
     assert_array_equal(resumed.x, whole.x)
     assert resumed.gap == whole.gap
     assert resumed.nit == whole.nit
+    assert (resumed.nfev, resumed.njev) == (whole.nfev, whole.njev)
 
 
 # -- what it costs -----------------------------------------------------------------------------------

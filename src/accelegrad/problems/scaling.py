@@ -190,7 +190,9 @@ def scaled_set(
     if scale is None or not isinstance(feasible_set, Box):
         return feasible_set  # one that is no box has no ends but 0
     factors = np.append(scale, np.ones(size - scale.size))
-    return Box(feasible_set.lower / factors, feasible_set.upper / factors)
+    # An end beyond the range of floats is none: no float lies outside of it.
+    with np.errstate(over="ignore"):
+        return Box(feasible_set.lower / factors, feasible_set.upper / factors)
 
 
 def near_start(model: LinearModel, x: Vector) -> Vector:

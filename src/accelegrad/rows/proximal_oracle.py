@@ -166,7 +166,12 @@ class PenalisedOracle(TermsOracle):
         for known in (*self._latest, self.best):
             if known is not None and known.point is point:
                 return known
-        return self(point)
+        if self.points == 0:
+            return self(point)
+        # It was evaluated before the run was resumed: that counts once.
+        counts, evaluation = self.counts(), self(point)
+        self.set_counts(counts)
+        return evaluation
 
     # -- the model around a point ------------------------------------------------------------------
 
