@@ -17,6 +17,7 @@ from sklearn.exceptions import ConvergenceWarning
 import accelegrad as ag
 from accelegrad.problems.multinomial import MultinomialModel
 from accelegrad.problems.sampled_rows import LocalRows
+from accelegrad.proofs.fenchel import Terms
 from accelegrad.proofs.mended_bound import mended_bound
 from accelegrad.proofs.model_dual import ModelDual
 from accelegrad.proofs.multinomial_dual import MultinomialDual
@@ -436,6 +437,34 @@ def estimator_bounds(rng: np.random.Generator) -> None:
         _refuse("ModelDual.at_slopes", found, known.value, 0.0, (data.keywords, l1, own))
 
 
+def signs(rng: np.random.Generator) -> None:
+    """Least squares where each weight has a sign and nothing else holds it."""
+    drawn, _ = draw_data(rng, "squared", n=int(rng.integers(8, 81)))
+    data = Data(drawn.X, drawn.y, {**drawn.keywords, "l2": 0.0})
+    d, intercept = data.X.shape[1], data.objective.fit_intercept
+    above = rng.random(d) < 0.7
+    own = SetFormula(
+        "Box",
+        {
+            "lower": np.append(np.where(above, 0.0, -np.inf), [-np.inf] * intercept),
+            "upper": np.append(np.where(above, np.inf, 0.0), [np.inf] * intercept),
+        },
+    )
+    model = data.model()
+    bound = ModelDual(model, Terms.of(model, None, build_set(own)))
+    if not bound.has_only_signs:
+        return
+    _, _, search = _solved(data, rng, chosen=own)
+    known, best = search.best()
+    best64 = best.astype(np.float64)
+    size = abs(best64).max() or 1.0
+    for share in (0.0, 1e-9, 1e-3, 0.1):
+        w = best64 + share * size * rng.standard_normal(best64.size)
+        with np.errstate(all="ignore"):
+            found = bound.by_balanced(model.at(w))
+        _refuse("ModelDual.by_balanced", found, known.value, 0.0, (data.keywords, data.X.shape))
+
+
 def streams(rng: np.random.Generator) -> None:
     """Objective and gap from one pass over chunks of the data."""
     loss = str(rng.choice(("logistic", "hinge", "squared", "huber")))
@@ -531,5 +560,5 @@ def mended(rng: np.random.Generator) -> None:
     _refuse("mended_bound", bound, known.value, 0.0, (data.keywords, data.X.shape))
 
 
-PARTS = (sets, penalties, duals, multinomials, estimator_bounds, mended, streams)
-SHARES = (0.3, 0.15, 0.2, 0.08, 0.15, 0.09, 0.03)
+PARTS = (sets, penalties, duals, multinomials, estimator_bounds, mended, streams, signs)
+SHARES = (0.27, 0.13, 0.2, 0.08, 0.15, 0.09, 0.03, 0.05)
