@@ -196,3 +196,15 @@ def test_a_run_without_a_goal_does_not_smooth_for_ever(l2):
     problem = model("quantile", l2=l2, fit_intercept=True)
     result = ag.minimize(problem, max_iter=400, rng=0)
     assert result.gap <= 1e-9 * result.fun
+
+
+@pytest.mark.parametrize("loss", ["hinge", "logistic"])
+@pytest.mark.parametrize("method", ["accelegrad-newton", "accelegrad-vr"])
+def test_rows_that_were_read_are_counted(method, loss):
+    """Values and epochs read all rows each; a gradient reads those of its value."""
+    rng = np.random.default_rng(5)
+    X = rng.standard_normal((60, 4))
+    model = ag.LinearModel(X, np.sign(X[:, 0] + rng.standard_normal(60)), loss, l2=1e-2)
+    result = ag.minimize(model, method=method, max_iter=6)
+    epochs = result.nit if method == "accelegrad-vr" else 0
+    assert result.rows == 60 * (result.nfev + epochs)

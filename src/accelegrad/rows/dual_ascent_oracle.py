@@ -69,8 +69,7 @@ class DualOracle(RowOracle):
         slopes, point = np.zeros(model.n_samples), np.zeros(model.n_parameters)
         if start.any():
             at = model.at(start)
-            self.points += 1
-            self.nfev += 1
+            self._count_value()
             if model.dual_value_at(at.derivatives) > 0.0:
                 slopes = at.derivatives.copy()
                 point = model.combination(slopes) / -model.l2
@@ -87,6 +86,7 @@ class DualOracle(RowOracle):
             for _ in range(epochs):
                 self.njev += 1
                 order = np.flatnonzero(rests[0] == 0)
+                self.rows += order.size
                 self.rng.shuffle(order)
                 np.subtract(rests[0], 1, out=rests[0], where=rests[0] > 0)
                 epoch(theta, w, rests, order)

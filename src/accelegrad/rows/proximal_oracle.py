@@ -353,8 +353,7 @@ class SmoothedPenalisedOracle(TermsOracle):
     def aim(self, point: Vector, number: int, caution: float) -> Aim:
         """Return the minimum of the smooth sum's model, less smooth a sum where that is due."""
         if self._smooth is None:
-            self.points += 1
-            self.nfev += 1
+            self._count_value()
             self._next_mu = first_smoothing(self.model.at(point), self.model.loss)
         if self._next_mu != self.mu:
             self.mu = self._next_mu
@@ -373,10 +372,8 @@ class SmoothedPenalisedOracle(TermsOracle):
 
         It has a bound, and decides how smooth the next sum is.
         """
-        self.points += 1
-        self.nfev += 1
+        self._count_value()
         self.njev += 1
-        self.rows += self.model.n_samples
         with np.errstate(**QUIET):
             smooth: Any = self.sum._known(evaluation)
             at = smooth.beside(self.model)

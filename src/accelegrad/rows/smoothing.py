@@ -99,8 +99,7 @@ class SmoothedSumOracle(RowOracle):
 
     def _first_mu(self, point: Vector) -> float:
         """Return a mu whose error is about half the value: much is gained fast."""
-        self.points += 1
-        self.nfev += 1
+        self._count_value()
         return first_smoothing(self.model.at(point), self.model.loss)
 
     def _smooth_with(self, mu: float) -> None:
@@ -114,8 +113,7 @@ class SmoothedSumOracle(RowOracle):
 
     def _evaluated(self, evaluation: Evaluation) -> Evaluation:
         """Return what is known of the function itself, and decide how to go on."""
-        self.points += 1
-        self.nfev += 1
+        self._count_value()
         self.njev += 1
         smooth = self.sum._known(evaluation)
         at = smooth.beside(self.model)
@@ -162,6 +160,7 @@ class SmoothedSumOracle(RowOracle):
     def epoch(self, rule: VarianceReducedAcceleGrad, epoch: Epoch, anchor: Evaluation) -> Epoch:
         """Do a step on each batch of rows, in a new random order."""
         self.njev += 1
+        self.rows += self.model.n_samples
         return self.sum.epoch(rule, epoch, anchor)
 
     def final_gradient(self, evaluation: Evaluation) -> Vector:

@@ -216,4 +216,5 @@ class FiniteSumOracle(RowOracle):
     def epoch(self, rule: VarianceReducedAcceleGrad, epoch: Epoch, anchor: Evaluation) -> Epoch:
         """Do a step on each batch of rows, in a new random order."""
         self.njev += 1
+        self.rows += self.model.n_samples
         return self.epochs.run(rule, epoch, anchor)

@@ -335,13 +335,17 @@ class ModelOracle(Oracle):
 
     def exactly(self, point: Vector) -> Evaluation:
         """Evaluate the model's objective at the point."""
-        self.points += 1
-        self.nfev += 1
-        self.rows += self.model.n_samples
+        self._count_value()
         with np.errstate(**QUIET):
             at = self.model.at(point)
             value = at.value
         return self._finish(Evaluation(point, value, late_gradient=self._late_gradient, model=at))
+
+    def _count_value(self) -> None:
+        """Count a value, for which all rows are read."""
+        self.points += 1
+        self.nfev += 1
+        self.rows += self.model.n_samples
 
     def _late_gradient(self, evaluation: Evaluation) -> Vector:
         self.njev += 1
