@@ -25,12 +25,10 @@ from distributed import Client, LocalCluster
 
 import accelegrad as ag
 from accelegrad.dask import RowModel
+from accelegrad.dask.command import ENVIRONMENT, KEEPS_MEMORY
 
 FIELDS = 40
 ROWS_PER_BLOCK = 250_000
-#: Dask tells its workers to give freed memory back at once. Then each temporary array costs a page
-#: fault for every 4 kB, which takes longer than what is computed in it.
-KEEPS_MEMORY = {"MALLOC_TRIM_THRESHOLD_": 1 << 30, "MALLOC_MMAP_THRESHOLD_": 1 << 30}
 Numbers = npt.NDArray[np.uint64]
 
 
@@ -72,11 +70,10 @@ def blocks(n_rows: int, n_columns: int, rows_per_block: int, fields: int = FIELD
 @contextmanager
 def local_cluster(workers: int, *, keeps_memory: bool = True) -> Iterator[LocalCluster]:
     """Yield a cluster of processes on this machine with one thread each."""
-    name = "distributed.nanny.pre-spawn-environ"
-    environment = dask.config.get(name) | (KEEPS_MEMORY if keeps_memory else {})
+    environment = dask.config.get(ENVIRONMENT) | (KEEPS_MEMORY if keeps_memory else {})
     options = {"threads_per_worker": 1, "dashboard_address": ":0", "memory_limit": 0}
     with (
-        dask.config.set({name: environment}),
+        dask.config.set({ENVIRONMENT: environment}),
         LocalCluster(n_workers=workers, **options) as cluster,
     ):
         yield cluster

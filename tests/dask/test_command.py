@@ -1,10 +1,13 @@
 """`accelegrad fit --dask`: the model file is that of a local fit, within the certified gap."""
 
+import os
+
 import numpy as np
 import pytest
 from sklearn.datasets import dump_svmlight_file
 
 from accelegrad.cli.main import main
+from accelegrad.dask.command import client_of
 from accelegrad.sklearn.model_file import load_model
 
 pytestmark = pytest.mark.xdist_group("dask")
@@ -42,6 +45,16 @@ def test_fit_on_a_cluster_of_its_own(data, tmp_path, capsys):
     arguments = ["--dask", "local", "--loss", "squared_error", "--out", str(out), "--no-progress"]
     assert main(["fit", str(data), *arguments]) == 0
     assert load_model(out).converged_
+
+
+@pytest.mark.slow
+def test_workers_of_its_own_keep_freed_memory(monkeypatch):
+    names = ["MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_"]
+    for name in names:  # Dask leaves behind what it set for another cluster of this process
+        monkeypatch.delenv(name, raising=False)
+    with client_of("local") as client:
+        for found in client.run(lambda: [os.environ[name] for name in names]).values():
+            assert min(map(int, found)) >= 1 << 28
 
 
 @pytest.mark.parametrize(

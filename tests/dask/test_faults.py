@@ -9,6 +9,7 @@ import time
 from contextlib import contextmanager
 from functools import partial
 
+import dask
 import numpy as np
 import psutil
 import pytest
@@ -95,16 +96,22 @@ def test_workers_join_and_leave(dask_processes, client):
 
 def test_a_worker_that_hangs_is_named(client):
     model = model_of(client)
-    model.cluster.timeout = 3.0  # workers that have just been started may need longer
-    victim = processes(client)[0]
-    address = next(a for a, pid in client.run(os.getpid).items() if pid == victim)
+    model.value(np.ones(D + 1))  # workers that have just been started may need longer
+    model.cluster.timeout = 1.0
+    workers = client.run(os.getpid)
+    address, victim = next(iter(workers.items()))
     os.kill(victim, signal.SIGSTOP)
     try:
-        with pytest.raises(WorkerTimeoutError, match="timeout=3 seconds") as error:
-            model.value(np.zeros(D + 1))
-        assert address in str(error.value)
+        for calls in (True, False):
+            with (
+                dask.config.set({"accelegrad.calls": calls}),
+                pytest.raises(WorkerTimeoutError, match="timeout=1 seconds") as error,
+            ):
+                model.value(np.zeros(D + 1))
+            assert [a for a in workers if a in str(error.value)] == [address]
     finally:
         os.kill(victim, signal.SIGCONT)
+    model.cluster.timeout = 60.0
     assert np.isfinite(model.value(np.zeros(D + 1)))
 
 

@@ -1,5 +1,6 @@
 """A sum over rows on a cluster against the same sum in memory."""
 
+import dask
 import dask.array as da
 import dask.dataframe as dd
 import numpy as np
@@ -12,6 +13,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import accelegrad as ag
 from accelegrad.dask import BlockError, RowModel
+from accelegrad.dask.part import Curvature, Where, on_part
+from accelegrad.problems.losses import make_loss
 
 pytestmark = [pytest.mark.xdist_group("dask"), pytest.mark.usefixtures("dask_client")]
 
@@ -166,6 +169,65 @@ def test_long_points_go_out_once_and_many_sums_come_back_through_a_tree():
     assert model.cluster.round_trips == before + 1
     assert_allclose(at.value, expected.value(w), rtol=1e-12)
     assert_allclose(at.gradient, expected.gradient(w), rtol=1e-10, atol=1e-14)
+
+
+@pytest.mark.slow
+def test_bits_do_not_depend_on_the_way_to_the_workers(dask_processes_client):
+    rng = np.random.default_rng(0)
+    X, y = plain_data()
+    X = X + 1e-3 * rng.standard_normal((N, D))
+    many = blocks_of(X, y, np.arange(60, N, 60))  # 10 blocks: more than are added at once
+    points = rng.standard_normal((5, D + 1))
+    found = []
+    for calls in (True, False, True):
+        with dask.config.set({"accelegrad.calls": calls}):
+            options = dict(client=dask_processes_client, l2=0.1, fit_intercept=True)
+            model = RowModel(many, **options)
+            sums = [
+                np.append(at.gradient, [at.value, at.dual_value]) for at in map(model.at, points)
+            ]
+            run = ag.minimize(model, rtol=1e-9, rng=0)
+            found.append(np.concatenate([*sums, run.x, [run.lower_bound]]))
+    assert_array_equal(found[1], found[0])
+    assert_array_equal(found[2], found[0])
+
+
+def test_arrays_of_all_arguments_begin_where_numpys_do():
+    """Messages put them anywhere, and sums over them would be rounded by where they begin."""
+    shifted = np.frombuffer(bytearray(8 * D + 1), dtype=float, offset=1)
+    point = Curvature(Where("a point"), shifted, make_loss("logistic"), 0.0)
+    found = on_part(lambda part, *arguments: arguments, None, shifted, point, (0, (shifted,)))
+    arrays = [found[0], found[1].w, found[2][1][0]]
+    assert found[1].where == point.where
+    for array in arrays:
+        assert array.ctypes.data % 16 == 0
+        assert_array_equal(array, shifted)
+
+
+def refused(X, shares):
+    raise ZeroDivisionError(f"of {X.shape[1]} columns")
+
+
+@pytest.mark.parametrize("calls", [True, False])
+def test_what_goes_wrong_on_a_worker_is_raised_here(calls):
+    model = RowModel(blocks_of(*plain_data(), [100]), l2=0.1)
+    with (
+        dask.config.set({"accelegrad.calls": calls}),
+        pytest.raises(ZeroDivisionError, match="of 8 columns"),
+    ):
+        model.over_chunks(refused)
+
+
+def test_parts_are_found_where_they_were_moved_to(dask_client):
+    X, y = plain_data()
+    model, expected = RowModel(blocks_of(X, y, [100]), l2=0.1), ag.LinearModel(X, y, l2=0.1)
+    model.value(np.ones(D))
+    workers = list(dask_client.nthreads())
+    for worker in workers:
+        dask_client.replicate(model.cluster.parts, n=2)
+        dask_client.replicate(model.cluster.parts, n=1, workers=[worker])
+        dask_client.replicate(model.cluster.parts, n=1)
+        assert_allclose(model.value(np.ones(D)), expected.value(np.ones(D)), rtol=1e-12)
 
 
 @pytest.mark.parametrize("intercept", [False, True])

@@ -1,16 +1,20 @@
 """From the client's side: tasks on all parts, in one round trip, and what goes wrong with them.
 
-Tasks are futures, not calls of actors. A task depends on its part, and a part on what it was read
-from, so that what a lost worker held is computed again elsewhere by Dask itself; actors would be a
-few milliseconds faster, and lose their rows with their worker (benchmarks/dask_round_trip.py).
+Parts are futures, which depend on what they were read from, so that Dask computes again what a lost
+worker held; actors would lose their rows with their worker. What is computed of them is asked for
+by calls (calls.py), a fifth of the time, or by tasks: where vectors are so long that workers had
+better hand them on to each other, where parts are not kept, and where a call failed. Both run the
+same function on the same parts and add results in the same order, so that bits do not depend on it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
+import dask
 import numpy as np
 from dask import delayed
 from dask.delayed import Delayed
@@ -18,13 +22,18 @@ from distributed import Client, Future, default_client
 from distributed import wait as wait_for
 from distributed.client import FutureCancelledError
 
-from accelegrad.dask.part import total
+from accelegrad.dask.calls import Call, answers, forget, workers_of
+from accelegrad.dask.part import aligned, on_part, total
 from accelegrad.errors import Vector, real_number
 
 #: A vector of more bytes is handed to the workers before the tasks that read it, not with each.
 LARGEST_ARGUMENT = 1 << 16
 #: Up to this many results are added by the client, in each task of a tree of sums as many.
 ADDED_AT_ONCE = 8
+#: Calls are for vectors that have up to this many bytes, summed over the parts.
+LARGEST_CALL = 1 << 22
+#: Dask's configuration says whether there are calls; with False all work is on the dashboard.
+CALLS = "accelegrad.calls"
 
 
 class WorkerTimeoutError(TimeoutError):
@@ -72,6 +81,7 @@ class Cluster:
         self._are_kept = all(isinstance(part, Future) for part in self.parts)
         self.timeout = None if timeout is None else real_number("timeout", timeout, above=0.0)
         self.round_trips = 0
+        self._held: dict[str, list[tuple[int, str]]] | None = None
 
     def vector(self, w: Vector) -> Any:
         """Return a vector as tasks take it: itself, or a future where it is long.
@@ -110,26 +120,72 @@ class Cluster:
         by_part : sequence of lists
             More arguments, after these: a list with one for each part.
         """
-        return self._gathered(name, self._submitted(name, task, arguments, by_part))
+        self.round_trips += 1
+        found = self._called(name, task, arguments, by_part, 0)
+        if found is None:
+            found = self._gathered(name, self._submitted(name, task, arguments, by_part))
+        return [aligned(result) for result in found]
 
     def total(
-        self, name: str, task: Callable[..., Any], *arguments: Any, by_part: Sequence[Any] = ()
+        self,
+        name: str,
+        task: Callable[..., Any],
+        *arguments: Any,
+        by_part: Sequence[Any] = (),
+        result_bytes: int = 0,
     ) -> Any:
-        """Return the sum of what a task gives for each part: always in the same order."""
+        """Return the sum of what a task gives for each part: always in the same order.
+
+        `result_bytes` is how long a result is, where it is longer than the arguments.
+        """
+        self.round_trips += 1
+        results = self._called(name, task, arguments, by_part, result_bytes)
+        if results is not None:
+            while len(results) > ADDED_AT_ONCE:
+                results = [total(*group) for group in _groups(results)]
+            return aligned(total(*results))
         futures = self._submitted(name, task, arguments, by_part)
         while len(futures) > ADDED_AT_ONCE:
-            groups = [futures[i : i + ADDED_AT_ONCE] for i in range(0, len(futures), ADDED_AT_ONCE)]
             futures = [
                 self.client.submit(total, *group, key=f"accelegrad-sum-{uuid4().hex}")
-                for group in groups
+                for group in _groups(futures)
             ]
-        return total(*self._gathered(name, futures))
+        return aligned(total(*self._gathered(name, futures)))
+
+    def _called(
+        self,
+        name: str,
+        task: Callable[..., Any],
+        arguments: Sequence[Any],
+        by_part: Sequence[Any],
+        result_bytes: int,
+    ) -> list[Any] | None:
+        """Return what calls give for each part, in order; None where tasks have to be taken."""
+        longest = max(result_bytes, *map(_bytes, arguments), 0)
+        size = longest * len(self.parts) + sum(_bytes(tuple(column)) for column in by_part)
+        if size > LARGEST_CALL or not self._are_kept or not dask.config.get(CALLS, default=True):
+            return None
+        if any(part.status != "finished" for part in self.parts):
+            self._held = None  # a worker was lost: parts will be elsewhere
+            return None
+        if self._held is None:
+            self._held = workers_of(self.client, self.parts)
+        if self._held is None:
+            return None
+        try:
+            found = answers(self.client, Call(task, self._held, arguments, by_part), self.timeout)
+        except TimeoutError as error:
+            raise self._late(name, f"calls for {len(self.parts)} parts", str(error)) from None
+        if len(found) < len(self.parts):
+            self._held = None
+            forget(self.client)
+            return None
+        return [found[number] for number in range(len(self.parts))]
 
     def _submitted(
         self, name: str, task: Callable[..., Any], arguments: Sequence[Any], by_part: Sequence[Any]
     ) -> list[Future]:
-        self.round_trips += 1
-        run = uuid4().hex
+        run, task = uuid4().hex, partial(on_part, task)
         shared = [self.vector(given) if _is_long(given) else given for given in arguments]
         columns = [[given] * len(self.parts) for given in shared]
         keys = [f"accelegrad-{name}-{run}-{number}" for number in range(len(self.parts))]
@@ -167,10 +223,24 @@ class Cluster:
             working = self.client.processing()
             workers = sorted(w for w, keys in working.items() if late & {str(k) for k in keys})
             held = ", ".join(workers) or "none that the scheduler knows of"
-            raise WorkerTimeoutError(
-                f"{len(late)} of {len(futures)} tasks {name!r} took more than timeout="
-                f"{self.timeout:g} seconds. They were given to the workers: {held}."
-            ) from None
+            raise self._late(name, f"{len(late)} of {len(futures)} tasks", held) from None
+
+    def _late(self, name: str, what: str, workers: str) -> WorkerTimeoutError:
+        return WorkerTimeoutError(
+            f"{what}, {name!r}, took more than timeout={self.timeout:g} seconds. They were given "
+            f"to the workers: {workers}."
+        )
+
+
+def _groups(results: list[Any]) -> list[list[Any]]:
+    return [results[i : i + ADDED_AT_ONCE] for i in range(0, len(results), ADDED_AT_ONCE)]
+
+
+def _bytes(given: Any) -> int:
+    """Return how long the arrays are among arguments."""
+    if isinstance(given, tuple):
+        return sum(map(_bytes, given))
+    return given.nbytes if isinstance(given, np.ndarray) else 0
 
 
 def _is_long(given: Any) -> bool:

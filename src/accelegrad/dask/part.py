@@ -97,7 +97,7 @@ class Part:
 
     def at(self, where: Where, w: Vector, loss: Loss) -> ModelPoint:
         """Return what is known at a point, w, by a loss: a pass over the rows at most."""
-        model, w = self.model(loss), aligned(w)
+        model = self.model(loss)
         with self._lock:
             known = self._points.get((where.name, loss))
             if known is None:
@@ -176,13 +176,23 @@ def _made(X: Any, y: Vector, shares: Vector, loss: Loss, fit_intercept: bool, fi
     return Part(sound_rows(X, y, shares, loss, fit_intercept), first)
 
 
-def aligned(array: Any) -> Any:
-    """Return an array that begins where arrays do that NumPy makes: a copy where it does not.
+def aligned(given: Any) -> Any:
+    """Return arrays, or tuples of them, that begin where arrays do that NumPy makes.
 
     Arrays that came over the network begin anywhere, and sums over them are rounded by where they
-    begin: the same run would not give the same bits twice.
+    begin: the same run would not give the same bits twice. They are copied; all else is returned.
     """
-    return array if array.ctypes.data % ALIGNMENT == 0 else array.copy()
+    if isinstance(given, np.ndarray):
+        return given if given.ctypes.data % ALIGNMENT == 0 else given.copy()
+    if isinstance(given, tuple):
+        parts = [aligned(part) for part in given]
+        return type(given)(*parts) if hasattr(given, "_fields") else tuple(parts)
+    return given
+
+
+def on_part(task: Callable[..., Any], part: Any, *arguments: Any) -> Any:
+    """Return what a task gives for a part: all of them run through here."""
+    return task(part, *map(aligned, arguments))
 
 
 def sound_rows(X: Any, y: Vector, shares: Vector, loss: Loss, fit_intercept: bool) -> LinearModel:

@@ -307,7 +307,11 @@ class ClusterRows(ModelRows):
     def gram(self) -> Matrix:
         """Return sum_k weights_k a_k a_k'."""
         matrix: Matrix = self._rows_of.cluster.total(
-            "gram-matrix", tasks.gram_sum, self._by, by_part=[self._places]
+            "gram-matrix",
+            tasks.gram_sum,
+            self._by,
+            by_part=[self._places],
+            result_bytes=self._rows_of.gram_bytes,
         )
         return self._weight * matrix
 
@@ -506,15 +510,24 @@ class RowModel(RowsElsewhere):
         pieces, _ = self.X.split(numbers)
         arguments = (point.where, point.w, self.loss)
         matrix: Matrix = self.cluster.total(
-            "gram-matrix", tasks.gram_of_rows, *arguments, by_part=[pieces]
+            "gram-matrix",
+            tasks.gram_of_rows,
+            *arguments,
+            by_part=[pieces],
+            result_bytes=self.gram_bytes,
         )
         return matrix * (self.n_samples / rows.count)
+
+    @property
+    def gram_bytes(self) -> int:
+        """How many bytes a matrix of second derivatives has."""
+        return 8 * self.n_parameters**2
 
     def gram_of_columns(self) -> Matrix:
         """Return sum_i p_i a_i a_i', found at the first call."""
         if "gram" not in self._of_data_alone:
             self._of_data_alone["gram"] = self.cluster.total(
-                "gram-matrix", tasks.gram_sum, None, None
+                "gram-matrix", tasks.gram_sum, None, None, result_bytes=self.gram_bytes
             )
         gram: Matrix = self._of_data_alone["gram"]
         return gram
