@@ -42,6 +42,17 @@ BOLDER, BOLD, WARNED = 0.1, 3e-3, 0.03
 BEGIN, START_OVER, SKETCH, AIM, NOTHING = "begin", "start over", "sketch", "aim", ""
 
 
+def bolder(caution: float) -> float:
+    """Return the caution after a step that was not too long."""
+    less = caution * BOLDER
+    return less if less > BOLD else 0.0
+
+
+def more_careful(caution: float) -> float:
+    """Return the caution after a step that was too long."""
+    return min(max(caution / BOLDER, WARNED), 1.0)
+
+
 class Curvature(Protocol):
     """An approximation of the second derivatives, whose inverse can be applied."""
 
@@ -212,8 +223,7 @@ class SketchedNewton(StepRule):
     def _accepted(self, state: SketchedNewtonState, trial: Evaluated) -> SketchedNewtonState:
         if state.slope == 0.0:  # a guess
             return self._at(state, trial, SKETCH)
-        caution = state.caution * BOLDER if state.step_size == 1.0 else state.caution
-        caution = caution if caution > BOLD else 0.0
+        caution = bolder(state.caution) if state.step_size == 1.0 else state.caution
         state = self._at(self._remembered(state, trial), trial, AIM)
         return state._replace(caution=caution, used=state.used + 1)
 
@@ -297,7 +307,7 @@ class SketchedNewton(StepRule):
             )
         t = min(t * oracle.between(state.point, trial), NARROWING * t)
         trial_point = state.point + t * state.direction
-        caution = min(max(state.caution / BOLDER, WARNED), 1.0)
+        caution = more_careful(state.caution)
         return state._replace(trial=trial_point, step_size=t, caution=caution)
 
     def output(self, state: SketchedNewtonState) -> Array:

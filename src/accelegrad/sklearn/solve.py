@@ -27,8 +27,10 @@ from accelegrad.problems.multinomial import MultinomialModel, ScaledClasses
 from accelegrad.problems.penalties import L1
 from accelegrad.problems.scaling import column_scaling, scaled_penalty, scaled_set
 from accelegrad.proofs.model_dual import ModelDual
+from accelegrad.rows import full_newton
 from accelegrad.rows.at_once import minimum_at_once
 from accelegrad.rows.interior_point import InteriorPoint, interior_points, serves
+from accelegrad.rows.row_oracle import Goal
 from accelegrad.rows.truncated_newton import TruncatedNewton
 from accelegrad.run.result import Status, as_result
 from accelegrad.sklearn.objective import Problem
@@ -307,20 +309,30 @@ def _solve_model(
 def _solved_at_once(
     model: LinearModel, problem: Problem, watch: Watch, start: Vector
 ) -> Fit | None:
-    """Return the fit where one step finds it, and its gap is small enough; None else."""
-    if problem.terms is None:
-        return None
+    """Return the fit of a small problem that needs no run; None where its gap is too large."""
 
     def goal(value: float) -> float:
         assert watch.aim is not None
         return watch.aim * max(value, watch.floor)
 
+    found = _found_at_once(model, problem, start, goal, watch.settings.max_iter)
+    fit = None if found is None else _proved(problem, watch, *found)
+    return fit if fit is not None and fit.converged else None
+
+
+def _found_at_once(
+    model: LinearModel, problem: Problem, start: Vector, goal: Goal, most_steps: int
+) -> tuple[Vector, float, float, int] | None:
+    """Return parameters with their objective, its lower bound and the steps; None without them."""
+    if problem.is_free and full_newton.serves(model):
+        return full_newton.minimum(model, start, goal, most_steps)
+    if problem.terms is None:
+        return None
     found = minimum_at_once(model, problem.terms, problem.penalty(), start, goal)
     if found is None:
         return None
     assert found.dual_value is not None
-    fit = _proved(problem, watch, found.point, found.value, found.dual_value, steps=1)
-    return fit if fit.converged else None
+    return found.point, found.value, found.dual_value, 1
 
 
 def _by_slopes(problem: Problem, watch: Watch, model: LinearModel, point: InteriorPoint) -> Fit:

@@ -1,0 +1,125 @@
+"""Newton's method with the curvature of all rows: for smooth sums so small that a run costs more.
+
+A step goes from w to w + d, where d solves the equations of second order at w. To first order it
+changes each row's slope by p_i l''(m_i) <a_i, d>, and the slopes that this gives meet the
+optimality conditions at w + d exactly, whatever the step leaves of the gradient there. So they
+prove a gap that is smaller by an order than that of the slopes at w + d, and a step or two sooner.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from accelegrad.errors import NonFiniteError, Vector
+from accelegrad.problems.linear_model import LinearModel, ModelPoint
+from accelegrad.problems.sampled_rows import ModelRows
+from accelegrad.rows.curvature import Factored, second_derivative_matrix
+from accelegrad.rows.newton import DESCENT, bolder, more_careful
+from accelegrad.rows.row_oracle import Goal
+from accelegrad.run.oracle import QUIET
+
+#: A matrix of second derivatives may take this many seconds, by the estimates of
+#: `accelegrad.problems.gram`: for more or longer rows those of a sample are faster (measured on 20
+#: shapes: up to here it took 0.2 to 0.9 of the time of a run, with twice as much up to 1.8).
+MOST_GRAM_SECONDS = 2.5e-3
+#: What has not ended after so many steps goes on in a run. Separable classes take up to 30.
+MOST_STEPS = 40
+#: A bound is computed where half of Newton's squared decrement, about the gap before the step, is
+#: at most this many times the gap that is wanted after it.
+PROMISING = 10.0
+#: A step this short that gains nothing means that rounding hides any further fall.
+SHORTEST_STEP = 1e-8
+
+
+class NewtonMinimum(NamedTuple):
+    """What was found, and the lower bound that proves it to be good enough."""
+
+    parameters: Vector
+    value: float
+    bound: float
+    steps: int
+
+
+class _Step(NamedTuple):
+    """A step from a point to a trial, by the curvatures p_i l'' of the rows."""
+
+    start: ModelPoint
+    trial: ModelPoint
+    curvatures: Vector
+    decrement: float  # squared
+
+    def bound(self) -> float:
+        """Return the lower bound by the slopes at the start, changed by the step to first order."""
+        model = self.start.model
+        moves = self.trial.margins - self.start.margins
+        slopes = self.start.derivatives + self.curvatures / model.shares * moves
+        return model.dual.at_slopes(np.clip(slopes, *model.loss.domain(model.y)))
+
+    def taken(self) -> tuple[ModelPoint, bool] | None:
+        """Return a point that is low enough, and whether it is the trial; None if there is none."""
+        start, point, share = self.start, self.trial, 1.0
+        while not point.value <= start.value - DESCENT * share * self.decrement:
+            share *= 0.5
+            if share < SHORTEST_STEP:
+                return None
+            point = start.model.between(start, self.trial, share)
+        return point, share == 1.0
+
+
+def serves(model: LinearModel) -> bool:
+    """Return whether the method is the right one for a model without other terms.
+
+    Least squares take one step, whatever the curvature costs: see `accelegrad.rows.at_once`.
+    """
+    smooth = model.loss.curvature < np.inf and model.loss.name != "squared"
+    if not (smooth and model.l2 > 0.0 and model.in_memory is not None):
+        return False
+    seconds = model.n_samples * model.storage.gram_seconds_per_row(model.n_parameters)
+    return seconds <= MOST_GRAM_SECONDS
+
+
+def minimum(model: LinearModel, start: Vector, goal: Goal, most_steps: int) -> NewtonMinimum | None:
+    """Return a minimum that is proved to be good enough; None where these steps do not find it.
+
+    Parameters
+    ----------
+    model : LinearModel
+        A model that this method `serves`.
+    start : Vector
+        The parameters to start from.
+    goal : callable
+        From the value at a point to the gap that is wanted there.
+    most_steps : int
+        How many steps to do at most.
+    """
+    with np.errstate(**QUIET):
+        point, caution = model.at(start), 1.0
+        for number in range(1, min(most_steps, MOST_STEPS) + 1):
+            try:
+                step = _next(point, caution)
+            except NonFiniteError:
+                return None
+            x, value = step.trial.w, step.trial.value
+            wanted = goal(value)
+            if 0.5 * step.decrement <= PROMISING * wanted:
+                bound = step.bound()
+                if value - bound <= wanted:
+                    return NewtonMinimum(x, value, bound, number)
+            taken = step.taken()
+            if taken is None:
+                return None
+            point, whole = taken
+            caution = bolder(caution) if whole else more_careful(caution)
+    return None
+
+
+def _next(point: ModelPoint, caution: float) -> _Step:
+    """Return Newton's step from a point, by curvature that errs upwards with caution."""
+    model, curvatures = point.model, point.curvatures(caution)
+    rows = ModelRows(model, None, curvatures, int(np.count_nonzero(curvatures)))
+    curvature = Factored(second_derivative_matrix(model, point, rows), 0.0, 0.0)
+    direction = -curvature.solve(point.gradient)
+    decrement = -float(point.gradient @ direction)
+    return _Step(point, model.at(point.w + direction), curvatures, decrement)
