@@ -59,7 +59,8 @@ def least(call, repeat):
 def small_fits(repeat):
     """Print what fits of 100 rows take, in milliseconds."""
     from sklearn.linear_model import LogisticRegression, Ridge
-    from sklearn.utils.validation import check_X_y
+    from sklearn.utils.multiclass import check_classification_targets
+    from sklearn.utils.validation import validate_data
 
     from accelegrad.sklearn import AcceleGradClassifier, AcceleGradRegressor
 
@@ -68,8 +69,17 @@ def small_fits(repeat):
         X = rng.standard_normal((100, columns))
         y = X @ rng.standard_normal(columns) + rng.standard_normal(100)
         labels = (y > 0).astype(int)
+
+        def checked(X=X, y=y):
+            validate_data(Ridge(), X, y, accept_sparse="csr")
+
+        def checked_classes(X=X, y=labels):
+            validate_data(LogisticRegression(), X, y, accept_sparse="csr")
+            check_classification_targets(y)
+
         fits = {
-            "scikit-learn's checks": lambda X=X, y=y: check_X_y(X, y),
+            "checks of numbers": checked,
+            "checks of classes": checked_classes,
             "LogisticRegression": partial(LogisticRegression().fit, X, labels),
             "Ridge": partial(Ridge().fit, X, y),
             **{loss: partial(AcceleGradClassifier(loss=loss).fit, X, labels) for loss in CLASSES},

@@ -281,7 +281,6 @@ def test_early_stopping_on_a_validation_score(multi_class):
         AcceleGradClassifier(**options, early_stopping=True, n_iter_no_change=waits).fit(X, y)
         for waits in (3, 1000)
     )
-    assert late.converged_
     assert early.n_iter_ < late.n_iter_
     assert early.gap_ > 1e-6 * early.objective_
     assert np.isfinite(early.gap_)
