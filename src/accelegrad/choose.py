@@ -115,9 +115,9 @@ class Facts:
         return not (self.diameter_given or self.options_given)
 
     @property
-    def rows_in_memory(self) -> bool:
-        """Whether it is a `LinearModel` with all its rows in memory, and all of them are used."""
-        return self.model is not None and self.model.in_memory is not None and not self.minibatches
+    def columns_at_hand(self) -> bool:
+        """Whether some columns of a `LinearModel` can be asked for, and all its rows are used."""
+        return self.model is not None and self.model.has_columns and not self.minibatches
 
     @property
     def unscaled(self) -> bool:
@@ -210,7 +210,7 @@ TABLE = [
         "there is a constraint or a penalty, and a diameter is given",
     ),
     Row(
-        ("constrained", "separate_terms", "rows_in_memory", "nothing_given", "unscaled"),
+        ("constrained", "separate_terms", "columns_at_hand", "nothing_given", "unscaled"),
         PROXIMAL,
         "the {facts.model.loss.name} loss {facts.smoothness}, and each weight has its own term or "
         "limits",

@@ -53,8 +53,9 @@ CLASSIFIERS = {
     "without an intercept": dict(fit_intercept=False, tol=1e-9),
     "balanced": dict(class_weight="balanced", tol=1e-9),
     "weights of classes": dict(class_weight={"a": 1, "b": 3}, tol=1e-9),
-    "l1": dict(penalty="l1", alpha=0.05, tol=1e-2),
-    "nonnegative": dict(feasible_set="nonnegative", tol=1e-3),
+    "l1": dict(penalty="l1", alpha=0.05, tol=1e-6),
+    "elastic net": dict(penalty="elasticnet", l1_ratio=0.5, alpha=0.05, tol=1e-6),
+    "nonnegative": dict(feasible_set="nonnegative", tol=1e-6),
     "a ball": dict(feasible_set=ag.L1Ball(0.5), tol=1e-3),
     "minibatches": dict(batch_size=20, max_iter=50, tol=None),
 }

@@ -53,9 +53,16 @@ WAYS = {
     "accelegrad, probed": dict(loss="logistic", method="accelegrad", max_iter=12, **PROBED),
     "minibatches": dict(loss="logistic", batch_size=32, diameter=4.0, max_iter=12),
     "growing batches": dict(loss="logistic", batch_size="auto", diameter=4.0, max_iter=20),
-    "l1": dict(loss="logistic", fit_intercept=True, penalty=ag.L1(0.01), max_iter=12, **PROBED),
+    "l1": dict(
+        loss="logistic",
+        fit_intercept=True,
+        penalty=ag.L1(0.01),
+        method="accelegrad",
+        max_iter=12,
+        **PROBED,
+    ),
     "ball": dict(loss="hinge", feasible_set=ag.Ball(np.zeros(D), 1.0), diameter=2.0, max_iter=12),
-    "box": dict(loss="hinge", feasible_set=ag.Box(-0.1, 0.1), max_iter=12),
+    "box": dict(loss="hinge", feasible_set=ag.Box(-0.1, 0.1), method="accelegrad", max_iter=12),
 }
 
 
@@ -78,6 +85,31 @@ def test_iterates_are_those_of_one_machine_for_any_blocks(way):
         assert_allclose(found, expected, rtol=0, atol=atol)
         assert result.nit == known.nit
         assert_allclose(result.lower_bound, known.lower_bound, rtol=0, atol=1e-9)
+
+
+TERMS = {
+    "l1": dict(loss="logistic", fit_intercept=True, l2=0.0, penalty=ag.L1(0.01)),
+    "l1, kinks": dict(loss="absolute", fit_intercept=True, penalty=ag.L1(0.01), max_iter=6),
+    "elastic net": dict(loss="squared", penalty=ag.ElasticNet(0.01, 0.1)),
+    "box": dict(loss="squared_hinge", feasible_set=ag.Box(-0.1, 0.1)),
+}
+
+
+@pytest.mark.parametrize("n_features", [D, 150])  # with more than 100 only some columns move
+@pytest.mark.parametrize("name", TERMS)
+def test_separate_terms_are_met_by_the_steps_of_one_machine(name, n_features):
+    rng = np.random.default_rng(4)
+    X = rng.standard_normal((N, n_features)) * (rng.random((N, n_features)) < 0.5)
+    y = np.where(X[:, :D] @ rng.standard_normal(D) + rng.standard_normal(N) > 0.2, 1.0, -1.0)
+    given = {"l2": 1e-2, "rtol": 1e-6} | TERMS[name]
+    model = {part: given.pop(part) for part in ("loss", "fit_intercept", "l2") if part in given}
+    expected, known = iterates(ag.LinearModel(X, y, **model), **given)
+    rows = sp.csr_matrix(X) if n_features > D else X
+    found, result = iterates(RowModel(blocks_of(rows, y, [7, 300]), **model), **given)
+    assert result.method == known.method == "proximal-newton"
+    assert result.success is known.success
+    assert_allclose(found, expected, rtol=0, atol=1e-9)
+    assert_allclose(result.lower_bound, known.lower_bound, rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize("n_workers", [1, 4])

@@ -74,6 +74,7 @@ class Part:
         self._models = {rows.loss: rows}
         self._points: OrderedDict[tuple[str, Loss], ModelPoint] = OrderedDict()
         self._classes: PartClasses | None = None
+        self._columns: tuple[Any, LinearModel] | None = None
         self._lock = threading.Lock()  # a worker may have several threads
 
     def __reduce__(self) -> Any:
@@ -124,6 +125,15 @@ class Part:
         p, q, t = where.between
         start, end = self._margins(Where(p)), self._margins(Where(q))
         return None if start is None or end is None else start + t * (end - start)
+
+    def of_columns(self, columns: Any) -> LinearModel:
+        """Return some columns of these rows, kept until others are asked for; None: all."""
+        if columns is None:
+            return self.rows
+        with self._lock:
+            if self._columns is None or not np.array_equal(self._columns[0], columns):
+                self._columns = columns, self.rows.of_columns(columns, 0.0)
+            return self._columns[1]
 
     def classes(self, n_classes: int) -> PartClasses:
         """Return these rows as a multinomial model, whose classes are their targets."""
@@ -310,9 +320,11 @@ def positive_share(part: Part) -> float:
     return float(part.rows.shares @ (part.rows.y > 0.0))
 
 
-def gram_sum(part: Part, curvature: Curvature | None, places: Vector | None) -> Matrix:
-    """Return what the rows drawn from the part add to a Gram matrix; without curvature all rows."""
-    model = part.rows
+def gram_sum(
+    part: Part, curvature: Curvature | None, columns: Any, places: Vector | None
+) -> Matrix:
+    """Return what the rows drawn from the part add to a Gram matrix of some columns; None: all."""
+    model = part.of_columns(columns)
     if curvature is None:
         return model._gram(None, model.shares)
     numbers, weights = _drawn(part, curvature, places)
@@ -323,6 +335,11 @@ def gram_of_rows(part: Part, where: Where, w: Vector, loss: Loss, rows: RowNumbe
     """Return sum_k p_k l''_k a_k a_k' over some rows."""
     curvatures = part.at(where, w, loss).curvatures()
     return part.rows._gram(rows, curvatures[rows])
+
+
+def entries_of_columns(part: Part, columns: Any) -> int:
+    """Return how many entries some columns have."""
+    return part.of_columns(columns).storage.entries
 
 
 # -- tasks: the dual -----------------------------------------------------------------------------

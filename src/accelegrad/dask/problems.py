@@ -42,8 +42,8 @@ class ClusterProblem(Problem):
 
     @property
     def has_separate_terms(self) -> bool:
-        """Whether a method for separate terms can be used: none that goes from row to row."""
-        return False
+        """Whether each weight has its own term or limits; bounds by signs alone need the rows."""
+        return super().has_separate_terms and not (self.terms and self.terms.has_only_signs)
 
     def start(self) -> Vector:
         """Return zero weights with the best constant prediction, or the feasible point nearest."""

@@ -6,6 +6,7 @@ import hashlib
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -255,10 +256,14 @@ class ClusterRows(ModelRows):
         How many; what comes back are all rows with curvature where these are no more.
     seed : object
         What `numpy.random.default_rng` takes.
+    columns : array of int, optional
+        Those of which the curvature is asked for; by default all.
     """
 
-    def __init__(self, model: RowModel, by: tasks.Curvature, size: int, seed: Any) -> None:
-        self._rows_of, self._by = model, by
+    def __init__(
+        self, model: RowModel, by: tasks.Curvature, size: int, seed: Any, columns: Any = None
+    ) -> None:
+        self._rows_of, self._by, self._columns = model, by, columns
         found = model.cluster.each("curvature", tasks.curvature_sums, by)
         sums, counts = np.array([pair[0] for pair in found]), [pair[1] for pair in found]
         self.n_curved = int(sum(counts))
@@ -306,12 +311,14 @@ class ClusterRows(ModelRows):
 
     def gram(self) -> Matrix:
         """Return sum_k weights_k a_k a_k'."""
-        matrix: Matrix = self._rows_of.cluster.total(
+        model, columns = self._rows_of, self._columns
+        matrix: Matrix = model.cluster.total(
             "gram-matrix",
             tasks.gram_sum,
             self._by,
+            columns,
             by_part=[self._places],
-            result_bytes=self._rows_of.gram_bytes,
+            result_bytes=model.gram_bytes if columns is None else 8 * columns.size**2,
         )
         return self._weight * matrix
 
@@ -342,13 +349,70 @@ def _places_in_parts(sums: Vector, random: Vector) -> list[Vector]:
     return [places[owners == i] - starts[i] for i in range(sums.size)]
 
 
+class ClusterColumns:
+    """Some columns of rows on a cluster, as proximal Newton's method takes them: their curvature.
+
+    Parameters
+    ----------
+    model : RowModel
+        The rows.
+    columns : array of int
+        The columns.
+    l2 : float
+        The weight of their l2 term.
+    """
+
+    def __init__(self, model: RowModel, columns: Any, l2: float) -> None:
+        self._rows_of, self._columns, self.l2 = model, columns, l2
+        self.loss, self.fit_intercept, self.n_samples = (
+            model.loss,
+            model.fit_intercept,
+            model.n_samples,
+        )
+        self.n_features = int(columns.size)
+        self.n_parameters = self.n_features + self.fit_intercept
+
+    @cached_property
+    def storage(self) -> Storage:
+        """How the columns are stored: a round trip, in which the workers copy them."""
+        entries = self._rows_of.cluster.total("columns", tasks.entries_of_columns, self._columns)
+        return Storage(int(entries), self._rows_of.X.storage.dense, np.inf)
+
+    def sampled(self, count: int, seed: Any, by: Any, *, caution: float = 0.0) -> ClusterRows:
+        """Return rows drawn by their curvature at a point of all columns."""
+        return ClusterRows(self._rows_of, _curvature(by, caution), count, seed, self._columns)
+
+    def gram(self, point: Any, rows: ClusterRows) -> Matrix:  # noqa: ARG002
+        """Return the second derivatives of the mean loss by these columns."""
+        return rows.gram()
+
+    def gram_of_columns(self) -> Matrix:
+        """Return sum_i p_i a_i a_i'."""
+        columns, cluster = self._columns, self._rows_of.cluster
+        every = [[None] * len(cluster.parts)]
+        matrix: Matrix = cluster.total(
+            "gram-matrix",
+            tasks.gram_sum,
+            None,
+            columns,
+            by_part=every,
+            result_bytes=8 * self.n_parameters**2,
+        )
+        return matrix
+
+    def column_squares(self) -> Vector:
+        """Return sum_i p_i x_ij^2."""
+        squares: Vector = self._rows_of.column_squares()[self._columns]
+        return squares
+
+
 class RowModel(RowsElsewhere):
     """A `LinearModel` of rows that are on the workers of a Dask cluster.
 
     It is the same function as that of a `LinearModel` of all rows, and has the same samples, up to
     rounding, however the rows are split and wherever they are: see `accelegrad.problems.row_sum`.
     An evaluation is one round trip: w goes out, sums as long as w come back. Methods that go from
-    row to row ("accelegrad-vr", "dual-ascent", "proximal-newton") need rows in memory.
+    row to row ("accelegrad-vr", "dual-ascent") need rows in memory.
 
     Parameters
     ----------
@@ -478,6 +542,15 @@ class RowModel(RowsElsewhere):
         other.l2, other._proved = checked_l2(l2), {}
         return other
 
+    @property
+    def has_columns(self) -> bool:
+        """Whether `of_columns` can be asked: the workers copy them."""
+        return True
+
+    def of_columns(self, columns: Any, l2: float) -> Any:
+        """Return the curvature of some columns; None: the same rows with another l2 term."""
+        return self.with_l2(l2) if columns is None else ClusterColumns(self, columns, l2)
+
     def at(self, w: npt.ArrayLike) -> ClusterPoint:
         """Return what is known at w: one round trip."""
         return ClusterPoint(self, self._parameters(w).copy())
@@ -527,7 +600,7 @@ class RowModel(RowsElsewhere):
         """Return sum_i p_i a_i a_i', found at the first call."""
         if "gram" not in self._of_data_alone:
             self._of_data_alone["gram"] = self.cluster.total(
-                "gram-matrix", tasks.gram_sum, None, None, result_bytes=self.gram_bytes
+                "gram-matrix", tasks.gram_sum, None, None, None, result_bytes=self.gram_bytes
             )
         gram: Matrix = self._of_data_alone["gram"]
         return gram

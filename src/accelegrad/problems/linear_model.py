@@ -360,6 +360,11 @@ class LinearModel:
         return self
 
     @property
+    def has_columns(self) -> bool:
+        """Whether `of_columns` can be asked."""
+        return True
+
+    @property
     def storage(self) -> Storage:
         """How the rows are stored."""
         if isinstance(self.X, np.ndarray):

@@ -21,6 +21,11 @@ class RowsElsewhere(LinearModel):
         return None
 
     @property
+    def has_columns(self) -> bool:
+        """Whether `of_columns` can be asked: no, unless a model says so."""
+        return False
+
+    @property
     def storage(self) -> Storage:
         """How the parts are stored."""
         storage: Storage = self.X.storage

@@ -52,7 +52,7 @@ PROMISING = 10.0
 
 
 class TermsOracle(RowOracle):
-    """A sum over rows with an l1 term, within a box; rows are in memory.
+    """A sum over rows with an l1 term, within a box; some of its columns can be asked for.
 
     Parameters
     ----------
@@ -65,7 +65,6 @@ class TermsOracle(RowOracle):
         model's own l2 term.
     """
 
-    needs_rows_in_memory = True
     saved = (*RowOracle.saved, "_seed")
     model: LinearModel
 
@@ -79,7 +78,7 @@ class TermsOracle(RowOracle):
     ) -> None:
         super().__init__(model, rng, goal)
         self.model, self.terms, self.penalty = soon_ready(model), terms, penalty
-        self.dual = ModelDual(self.model, terms)
+        self.dual = self.model.dual_with(terms)
         self._seed = int(rng.integers(2**63))
 
 
@@ -179,7 +178,8 @@ class PenalisedOracle(TermsOracle):
         """Return the minimum of the model around a point over the columns that may move."""
         self._before = math.inf
         with np.errstate(**QUIET):
-            if self._is_least_squares and number == 1 and self.model.n_features <= FEW_COLUMNS:
+            few = self.model.n_features <= FEW_COLUMNS and self.model.in_memory is not None
+            if self._is_least_squares and number == 1 and few:
                 # What products of columns say suffices: no pass over the rows.
                 part = self._columns(None)
                 matrix = self._least_squares_matrix(part)
@@ -399,6 +399,8 @@ class SmoothedPenalisedOracle(TermsOracle):
 
 def soon_ready(model: RowSum) -> LinearModel:
     """Return the model, without kernels where its few passes would not make up for compiling."""
+    if isinstance(model, LinearModel) and model.has_columns and model.in_memory is None:
+        return model  # whose rows are elsewhere, where they have kernels or not
     rows = rows_in_memory(model)
     small = rows.storage.entries < LEAST_COMPILED and kernels.mode() == "auto"
     return rows.without_kernels() if small else rows
