@@ -62,6 +62,7 @@ bench: setup
 # The examples run, warnings are errors, links are followed; nothing of it needs the network.
 docs: setup
 	$(PIP) -e '.[docs]'
+	$(BIN)/python -m accelegrad warmup --quiet  # else examples print that they wait for it
 	$(BIN)/python -m sphinx -E -q -W --keep-going -b html docs docs/_build/html
 	$(BIN)/python docs/check_links.py docs/_build/html
 	@echo "docs: docs/_build/html/index.html"

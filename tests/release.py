@@ -33,10 +33,19 @@ TRIED = {
         "ag.minimize(lambda x: (x @ x, 2 * x), np.ones(3), trace=True).trace.plot()"
     ),
     "report": (
-        "import accelegrad as ag, numpy as np;"
-        "ag.minimize(lambda x: (x @ x, 2 * x), np.ones(3), trace=True).trace.to_frame()"
+        "import numpy as np; from accelegrad.cli.main import main;"
+        "rows = np.random.default_rng(0).standard_normal((60, 4));"
+        "np.savetxt('rows.csv', np.c_[rows, np.sign(rows[:, 0])], '%g', ',');"
+        "assert not main(['compare', 'rows.csv', '--epochs', '3', '--out', 'report']);"
+        "open('report/index.html').close()"
     ),
-    "parquet": "import accelegrad.data.parquet_files, pyarrow",
+    "parquet": (
+        "import pyarrow, pyarrow.parquet; from accelegrad.cli.main import main;"
+        "rows = pyarrow.table({'size': [1.0, 2.0, 3.0], 'price': [2.0, 4.0, 6.5]});"
+        "pyarrow.parquet.write_table(rows, 'rows.parquet');"
+        "fit = ['fit', 'rows.parquet', '--loss', 'squared_error', '--out', 'model.agm'];"
+        "assert not main(fit)"
+    ),
     "torch": (
         "import torch; from accelegrad.torch import AcceleGrad;"
         "w = torch.nn.Parameter(torch.ones(3)); o = AcceleGrad([w]);"
@@ -46,8 +55,19 @@ TRIED = {
         "import jax.numpy as jnp; from accelegrad.optax import accelegrad;"
         "o = accelegrad(); w = jnp.ones(3); o.update(2 * w, o.init(w), w)"
     ),
-    "dask": "import accelegrad.dask; accelegrad.dask.RowModel",
-    "bench": "import accelegrad.lab.bench, cvxpy, skglm, statsmodels",
+    "dask": (
+        "import dask.array as da; from dask.distributed import Client;"
+        "from accelegrad.dask import AcceleGradClassifier;"
+        "client = Client(processes=False, dashboard_address=None);"
+        "X = da.random.default_rng(0).standard_normal((400, 3), chunks=(100, 3));"
+        "assert AcceleGradClassifier(alpha=1e-2).fit(X, X[:, 0] > 0).converged_;"
+        "client.close()"
+    ),
+    "bench": (
+        "import clarabel, cvxpy, skglm, statsmodels; from accelegrad.cli.main import main;"
+        "few = ['--quick', '--only', 'max-linear', '--max-calls', '200', '--out', 'bench'];"
+        "assert not main(['bench', '--functions', *few])"
+    ),
 }
 
 

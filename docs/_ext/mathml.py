@@ -24,7 +24,7 @@ def converted(latex: str, display: str, node: nodes.Node) -> str:
     for unknown, known in REPLACED.items():
         latex = re.sub(unknown, known, latex)
     mathml = str(convert(latex.strip(), display=display))
-    if "\\" in mathml.split("<annotation", 1)[0]:
+    if "\\" in mathml or "<mi>&</mi>" in mathml:
         LOG.warning("a formula has a command without MathML: %s", latex, location=node)
     return mathml
 
@@ -42,7 +42,7 @@ def visit_block(writer: Any, node: nodes.math_block) -> None:
         latex = wrap_displaymath(latex, None, numbering=False)
         for split in ("equation*", "split", "align*", "gather"):
             latex = latex.replace(rf"\begin{{{split}}}", "").replace(rf"\end{{{split}}}", "")
-        latex = rf"\begin{{aligned}}{latex}\end{{aligned}}"
+        latex = rf"\begin{{split}}{latex}\end{{split}}"
     writer.body.append(f'<div class="math">{converted(latex, "block", node)}</div>')
     raise nodes.SkipNode
 

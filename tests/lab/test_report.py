@@ -25,6 +25,7 @@ from accelegrad.lab.report.palette import (
     METHODS,
     OTHERS,
     colours,
+    on_scale,
     tints,
 )
 from accelegrad.lab.report.report import write_report
@@ -386,6 +387,18 @@ def test_neighbours_in_a_family_can_be_told_apart(theme: str, method: str) -> No
     assert tints(1) == [0.0]
 
 
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("eyes", [np.eye(3), DEUTERANOPE, PROTANOPE], ids=["all", "deut", "prot"])
+def test_nine_places_on_the_scale_can_be_told_apart(theme: str, eyes: np.ndarray) -> None:
+    background = {"light": LIGHT_BACKGROUND, "dark": DARK_BACKGROUND}[theme]
+    shown = [getattr(on_scale(place), theme) for place in np.linspace(0, 1, 9)]
+    places = [to_oklab(colour, eyes) for colour in shown]
+    for a, b in itertools.combinations(places, 2):
+        assert np.linalg.norm(a - b) > 0.065
+    for place in places:
+        assert np.linalg.norm(place - to_oklab(background, eyes)) > 0.19
+
+
 def test_entries_of_a_method_stand_together(report: Report) -> None:
     grid, family = prepare(report)
     assert [entry.method for entry in grid.entries] == [
@@ -412,6 +425,8 @@ def with_curve(report: Report, **changes: Any) -> Report:
         ({"dash": "dashed"}, "did you mean 'dash'"),
         ({"shade": 1.5}, "between -1 and 1"),
         ({"shade": np.nan}, "between -1 and 1"),
+        ({"scale": -0.1}, "between 0 and 1"),
+        ({"scale": np.nan}, "between 0 and 1"),
         ({"high": None}, "together"),
         ({"y": np.ones(3)}, "of one length"),
         ({"y": np.ones((3, 3))}, "one-dimensional"),

@@ -24,7 +24,7 @@ class Curve:
     Parameters
     ----------
     method : str
-        The method's name, "AcceleGrad" for instance. It alone decides the colour, everywhere.
+        The method's name, "AcceleGrad" for instance. It decides the colour, everywhere.
     variant : str
         What tells this curve from others of the method in its panel: "rho = 2", "last iterate".
     x : mapping
@@ -36,6 +36,9 @@ class Curve:
     shade : float
         -1 to 1: how far the colour is blended towards the background, or below 0 away from it, for
         families of curves.
+    scale : float, optional
+        0 to 1: a place on the colour scale that large families share, instead of the method's
+        colour.
     low, high : array, optional
         A band around the curve (over seeds).
     note : str
@@ -48,6 +51,7 @@ class Curve:
     y: Vector
     dash: str = "solid"
     shade: float = 0.0
+    scale: float | None = None
     low: Vector | None = None
     high: Vector | None = None
     note: str = ""

@@ -121,7 +121,15 @@ class Family:
         inside = np.flatnonzero(self.x[axis] <= where * (1 + 1e-9))
         return float(self.at(point)[inside[-1]]) if inside.size else np.inf
 
-    def curve(self, method: str, variant: str, point: str, *, shade: float = 0.0) -> Curve:
+    def curve(
+        self,
+        method: str,
+        variant: str,
+        point: str,
+        *,
+        shade: float = 0.0,
+        scale: float | None = None,
+    ) -> Curve:
         """Return a curve of the gaps at a point."""
         several = len(self.statuses) > 1
         bad = sorted({status for status in self.statuses if status != "MAX_ITER"})
@@ -131,6 +139,7 @@ class Family:
             self.x,
             self.at(point),
             shade=shade,
+            scale=scale,
             low=self.low[point] if several else None,
             high=self.high[point] if several else None,
             note=f"ended: {', '.join(bad).lower().replace('_', ' ')}" if bad else "",

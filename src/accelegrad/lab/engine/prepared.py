@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from accelegrad.errors import Vector, nearest
 from accelegrad.lab.engine.content import Curve, Figure, Panel, Report
-from accelegrad.lab.report.palette import Colour, colours
+from accelegrad.lab.report.palette import Colour, colours, on_scale
 
 POINTS = 400  # at most so many are drawn of a curve
 FEW = 12  # a curve of so few points gets markers
@@ -96,15 +96,21 @@ def _prepare_figure(figure: Figure, colour: Mapping[str, Colour]) -> PreparedFig
     ]
     drawn = {line.entry for row in rows for panel in row for line in panel.lines if not line.empty}
     entries = [
-        Entry(method, variant, dash, colour[method].shaded(shade), i not in drawn)
-        for i, (method, variant, dash, shade) in enumerate(keys)
+        Entry(
+            method,
+            variant,
+            dash,
+            colour[method].shaded(shade) if scale is None else on_scale(scale),
+            i not in drawn,
+        )
+        for i, (method, variant, dash, shade, scale) in enumerate(keys)
     ]
     return PreparedFigure(figure, entries, rows)
 
 
-def _key(curve: Curve) -> tuple[str, str, str, float]:
+def _key(curve: Curve) -> tuple[str, str, str, float, float | None]:
     """Return what makes two curves share an entry of the legend."""
-    return curve.method, curve.variant, curve.dash, float(curve.shade)
+    return curve.method, curve.variant, curve.dash, float(curve.shade), curve.scale
 
 
 def _line(curve: Curve, panel: Panel, entry: int) -> Line:
@@ -206,6 +212,8 @@ def _check_curve(where: str, curve: Curve, panel: Panel) -> None:
         raise ValueError(f"{where}: dash is {curve.dash!r}: {nearest(curve.dash, DASHES)}")
     if not -1 <= curve.shade <= 1:
         raise ValueError(f"{where}: shade must be between -1 and 1, but it is {curve.shade!r}.")
+    if curve.scale is not None and not 0 <= curve.scale <= 1:
+        raise ValueError(f"{where}: scale must be between 0 and 1, but it is {curve.scale!r}.")
     if (curve.low is None) != (curve.high is None):
         raise ValueError(f"{where}: low and high must be given together.")
     arrays = {f"x[{name!r}]": curve.x[name] for name in panel.x_axes} | {"y": curve.y}

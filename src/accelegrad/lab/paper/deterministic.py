@@ -27,7 +27,6 @@ from accelegrad.lab.paper.regression_experiment import (
     data,
     problem_facts,
 )
-from accelegrad.lab.report.palette import tints
 
 EPSILONS = tuple(10.0**-k for k in range(1, 10))
 SEARCHING = {"universal": 2, "universal-fast": 4}  # calls an iteration, as the paper says
@@ -93,12 +92,11 @@ class Deterministic(RegressionExperiment):
         ]
 
     def _searching_curves(self, setup: Setup, results: Results, p: int, method: str) -> list[Curve]:
-        shades = reversed(tints(len(EPSILONS)))
         return [
             self.family(setup, results, p, method, epsilon).curve(
-                method, f"ε = {epsilon:.0e}", "last", shade=shade
+                method, f"ε = {epsilon:.0e}", "last", scale=place / (len(EPSILONS) - 1)
             )
-            for epsilon, shade in zip(EPSILONS, shades, strict=True)
+            for place, epsilon in enumerate(EPSILONS)
         ]
 
     def claims(self, setup: Setup, results: Results) -> list[Claim]:
