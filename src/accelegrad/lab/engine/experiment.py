@@ -91,7 +91,7 @@ class Family:
             )
             for point in ("average", "last")
         }
-        calls = [o.facts["calls"] / max(1, o.facts["iterations"]) for o in outcomes]
+        calls = [_calls_an_iteration(outcome) for outcome in outcomes]
         return cls(
             x,
             np.median(stacked["average"], axis=0),
@@ -144,6 +144,12 @@ class Family:
             high=self.high[point] if several else None,
             note=f"ended: {', '.join(bad).lower().replace('_', ' ')}" if bad else "",
         )
+
+
+def _calls_an_iteration(outcome: Outcome) -> float:
+    """Return the calls until the last record over its iteration; checks at the end are not in it."""
+    calls, iterations = outcome.arrays["calls"], outcome.arrays["iteration"]
+    return float(calls[-1] / iterations[-1]) if len(calls) else np.nan
 
 
 def slope(x: Vector, y: Vector, floor: float = 0.0, start: float = 10.0) -> float:

@@ -94,7 +94,7 @@ class Deterministic(RegressionExperiment):
     def _searching_curves(self, setup: Setup, results: Results, p: int, method: str) -> list[Curve]:
         return [
             self.family(setup, results, p, method, epsilon).curve(
-                method, f"ε = {epsilon:.0e}", "last", scale=place / (len(EPSILONS) - 1)
+                method, f"ε = 1e-{place + 1}", "last", scale=place / (len(EPSILONS) - 1)
             )
             for place, epsilon in enumerate(EPSILONS)
         ]
@@ -280,7 +280,7 @@ def data_passes(families: Families) -> Claim:
     cells, evidence = [], []
     for method, expected in {"accelegrad": 1, "adagrad": 1, **SEARCHING}.items():
         calls = [f.calls_an_iteration for (_, m, _), f in families.items() if m == method]
-        tolerance = 0.0 if expected == 1 else 0.1 * expected
+        tolerance = 0.01 if expected == 1 else 0.1 * expected
         cells.append(max(abs(c - expected) for c in calls) <= tolerance)
         what = f"{NAMES[method]}: calls an iteration"
         evidence.append((what, f"{min(calls):.2f} to {max(calls):.2f}"))
@@ -291,8 +291,8 @@ def data_passes(families: Families) -> Claim:
         "Section 5",
         verdict_of(cells),
         "-",
-        "Mean calls an iteration within 10 % of two and four, and exactly one for AdaGrad and "
-        "AcceleGrad.",
+        "Mean calls an iteration within 10 % of two and four, and within 1 % of one for AdaGrad "
+        "and AcceleGrad. The points that a run tries around its answer are not counted.",
         evidence,
         figure="deterministic",
     )

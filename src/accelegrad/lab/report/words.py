@@ -25,7 +25,8 @@ def typeset(text: str) -> str:
 def claim_title(name: str) -> str:
     """Return a claim's name, such as "last-beats-average", as a heading in words."""
     words = " ".join(_SPELLED.get(word, word) for word in name.split("-"))
-    return typeset(words[:1].upper() + words[1:])
+    first = words[:1].upper() if words[:1].isascii() else words[:1]  # a capital ε looks like an E
+    return typeset(first + words[1:])
 
 
 def evidence_tables(evidence: Iterable[tuple[str, str]]) -> str:
