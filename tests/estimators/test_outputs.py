@@ -111,8 +111,9 @@ def test_the_summary_of_a_fit():
     assert float(facts["objective"]) == pytest.approx(fitted.objective_, rel=1e-7)
     shown = float(facts["certified gap"].split()[0])
     assert fitted.gap_ <= shown <= 1.01 * fitted.gap_
-    assert facts["method"] == fitted.method_
-    assert facts["proved"] == "for all coefficients"
+    assert fitted.method_ == "directly"
+    assert facts["method"] == "solved directly, without a run of minimize"
+    assert facts["proved for"] == "all coefficients"
     assert float(facts["seconds"]) == pytest.approx(fitted.seconds_, rel=1e-2)
     lines = text.splitlines()
     assert lines[-3].split() == ["x3", f"{fitted.coef_[3]:+.6g}"]
@@ -125,5 +126,27 @@ def test_the_summary_of_classes_in_a_notebook():
     html = fitted.summary().html
     assert "&lt;a&gt;" in html
     assert "<a>" not in html
-    assert html.count("<td>") == 12  # four features, three classes
-    assert "classes        <a>, b, c" in str(fitted.summary())
+    numbers = re.findall(r"<td[^>]*right'>([^<]*)</td>", html)
+    assert len(numbers) == 3 + 3 + 12  # heads, intercepts, and four features for three classes
+    assert float(numbers[3]) == pytest.approx(fitted.intercept_[0], rel=1e-5)
+    assert "classes        <a>, b, c\n" in str(fitted.summary())
+
+
+def test_the_summary_says_for_which_of_two_classes_a_coefficient_speaks():
+    fitted = AcceleGradClassifier().fit(X, np.where(Y[:, 1] > 0.0, "up", "down"))
+    assert "classes        down, up (positive coefficients: up)" in str(fitted.summary())
+
+
+def test_the_summary_of_many_classes_stays_within_a_screen():
+    rng = np.random.default_rng(0)
+    labels = np.arange(360) % 12
+    fitted = AcceleGradClassifier(multi_class="ovr").fit(rng.standard_normal((360, 3)), labels)
+    text = str(fitted.summary())
+    assert "classes        12: 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, ...\n" in text
+    assert max(map(len, text.splitlines())) <= 120
+
+
+def test_the_summary_leaves_coefficients_of_zero_out():
+    fitted = AcceleGradRegressor(penalty="l1", alpha=1e3).fit(X, Y[:, 0])
+    assert not fitted.coef_.any()
+    assert str(fitted.summary()).endswith(f"and {X.shape[1]} that are zero")

@@ -16,6 +16,7 @@ Commands = argparse._SubParsersAction
 """Where each command adds its parser."""
 
 FAILED = 1  # what shells use for any error
+WRONG_USAGE = 2  # what argparse uses
 INTERRUPTED = 130  # what shells use for Ctrl-C
 
 FILES = {

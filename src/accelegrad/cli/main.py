@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from accelegrad import __version__
 from accelegrad.cli.bench import add_bench
-from accelegrad.cli.common import FAILED, INTERRUPTED, warn
+from accelegrad.cli.common import FAILED, INTERRUPTED, WRONG_USAGE, warn
 from accelegrad.cli.compare import add_compare
 from accelegrad.cli.fit import add_fit
 from accelegrad.cli.inspect import add_inspect
@@ -19,7 +19,11 @@ from accelegrad.cli.warmup import add_warmup
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code: 0, 1 for an error, 2 for wrong usage."""
-    given = _parser().parse_args(arguments)
+    parser = _parser()
+    if not (sys.argv[1:] if arguments is None else arguments):
+        parser.print_help(sys.stderr)
+        return WRONG_USAGE
+    given = parser.parse_args(arguments)
     try:
         result: int = given.run(given)
     except (ValueError, TypeError, OSError, ImportError, RuntimeError) as error:

@@ -34,7 +34,8 @@ class Proof(NamedTuple):
         if self.gap < 0.0:
             return f"f(x) is below every value{self._where()}, so no minimiser is there"
         where = f"lowest value{self._where()}" if self.radius < math.inf else self._minimum()
-        return f"f(x) is at most {rounded_up(self.gap)} above the {where}"
+        above = f"at most {rounded_up(self.gap)} above " if self.gap > 0.0 else ""
+        return f"f(x) is {above}the {where}"
 
     def _minimum(self) -> str:
         return "minimum over the set" if self.in_set else "minimum"

@@ -10,7 +10,7 @@ from scipy.optimize import OptimizeResult
 
 from accelegrad.errors import NonFiniteError, Vector
 from accelegrad.run.progress import Progress
-from accelegrad.run.proof_words import Proof
+from accelegrad.run.proof_words import Proof, rounded_down
 
 if TYPE_CHECKING:
     from accelegrad.run.oracle import Evaluation
@@ -185,7 +185,7 @@ def _within_guess(region: RegionPolicy, radius: float) -> str:
     if region.guess is None or not radius < math.inf:
         return ""
     space = "" if region.guess.scaling is None else ", in the scaled coordinates"
-    return f"It is proved for points within {radius:.3g} of x0{space}."
+    return f"It is proved for points within {rounded_down(radius)} of x0{space}."
 
 
 def _succeeded(progress: Progress, status: Status, final: Evaluation | None) -> bool:

@@ -15,6 +15,14 @@ from accelegrad.run.proof_words import rounded_down, rounded_up
 Facts = list[tuple[str, str]]
 
 NOT_KNOWN = "not known"
+MOST_NAMED = 10  # so many classes are listed; a table has as many columns
+FEW = 3  # numbers of so few columns are shown with six digits, of more with three
+#: What `method_` says, where that is not a name that `minimize` takes
+METHODS = {
+    "directly": "solved directly, without a run of minimize",
+    "TruncatedNewton": "Newton's method with conjugate gradients",
+}
+CELL = "padding:.1em .8em .1em 0;vertical-align:top;text-align:"
 
 
 def model_in_words(estimator: Any) -> str:
@@ -31,9 +39,11 @@ def quality_facts(estimator: Any) -> Facts:
     """Return what is known of how well a model was fitted."""
     objective, gap = float(estimator.objective_), float(estimator.gap_)
     share = f" ({gap / objective:.1e} of the objective)" if objective > 0.0 else ""
+    proved = math.isfinite(gap)
     return [
         ("objective", f"{objective:.8g}" if math.isfinite(objective) else NOT_KNOWN),
-        ("certified gap", f"{rounded_up(gap, 3)}{share}" if math.isfinite(gap) else NOT_KNOWN),
+        ("certified gap", f"{rounded_up(gap, 3)}{share}" if proved else NOT_KNOWN),
+        *([("proved for", _reach(estimator))] if proved else []),
         ("iterations", str(estimator.n_iter_)),
     ]
 
@@ -57,7 +67,8 @@ class Summary:
     heads : list of str
         The names of the columns of coefficients: classes, quantiles or outputs.
     coefficients : list of pairs
-        The features with the largest coefficients, each with one number per column.
+        The features with the largest coefficients, each with one number per column. Features whose
+        coefficients are all zero are not among them.
     """
 
     def __init__(self, estimator: Any, top: int) -> None:
@@ -66,18 +77,30 @@ class Summary:
         self.facts = _facts(estimator, rows)
         self.heads = _heads(estimator, len(rows))
         self.coefficients = _largest(estimator, rows, top)
-        self._left_out = rows.shape[1] - len(self.coefficients)
+        self._intercepts = np.ravel(estimator.intercept_)
+        self._unused = int((rows == 0.0).all(axis=0).sum())
+        self._left_out = rows.shape[1] - self._unused - len(self.coefficients)
 
     def __repr__(self) -> str:
         width = max(len(name) for name, _ in self.facts) + 2
         lines = [self.title, *(f"{name:<{width}}{value}" for name, value in self.facts), ""]
-        table = [["", *self.heads]] if len(self.heads) > 1 else []
-        table += [[name, *(f"{value:+.6g}" for value in row)] for name, row in self.coefficients]
-        lines += _aligned(table)
+        lines += _aligned(self._table())
         return "\n".join([*lines, *self._rest()])
 
+    def _table(self) -> list[list[str]]:
+        """Return heads, intercepts and coefficients as they are shown."""
+        columns = len(self.heads)
+        digits = 6 if columns <= FEW else 3
+        table = [["", *self.heads]] if columns > 1 else []
+        rows = [("intercept", np.broadcast_to(self._intercepts, columns)), *self.coefficients]
+        table += [[name, *(f"{value:+.{digits}g}" for value in row)] for name, row in rows]
+        if columns > MOST_NAMED:
+            table = [[*row[: MOST_NAMED + 1], "..."] for row in table]
+        return table
+
     def _rest(self) -> list[str]:
-        return [f"and {self._left_out} smaller ones"] if self._left_out else []
+        rest = [f"and {self._left_out} smaller ones"] if self._left_out else []
+        return rest + ([f"and {self._unused} that are zero"] if self._unused else [])
 
     def _repr_html_(self) -> str:
         return self.html
@@ -85,24 +108,24 @@ class Summary:
     @property
     def html(self) -> str:
         """The same as HTML, which notebooks show."""
-        facts = "".join(
-            f"<tr><th style='text-align:left'>{escape(name)}</th>"
-            f"<td style='text-align:left'>{escape(value)}</td></tr>"
-            for name, value in self.facts
-        )
-        heads = "".join(f"<th>{escape(head)}</th>" for head in self.heads)
-        rows = "".join(
-            f"<tr><th style='text-align:left'>{escape(name)}</th>"
-            + "".join(f"<td>{value:+.6g}</td>" for value in row)
-            + "</tr>"
-            for name, row in self.coefficients
-        )
+        facts = "".join(_html_row([name, value], "left") for name, value in self.facts)
+        heads = [] if len(self.heads) > 1 else [["", *self.heads]]
+        rows = "".join(_html_row(row, "right") for row in heads + self._table())
         rest = "".join(f"<p>{line}</p>" for line in self._rest())
         return (
             f"<div><p><b>{escape(self.title)}</b></p><table>{facts}</table>"
-            f"<table><thead><tr><th></th>{heads}</tr></thead><tbody>{rows}</tbody></table>"
-            f"{rest}</div>"
+            f"<table style='margin-top:.8em'>{rows}</table>{rest}</div>"
         )
+
+
+def _html_row(cells: Sequence[str], align: str) -> str:
+    """Return a row of a table: a name to the left, and what belongs to it."""
+    name, *values = map(escape, cells)
+    return (
+        f"<tr><th style='{CELL}left'>{name}</th>"
+        + "".join(f"<td style='{CELL}{align}'>{value}</td>" for value in values)
+        + "</tr>"
+    )
 
 
 def _rows_of(estimator: Any) -> npt.NDArray[Any]:
@@ -116,26 +139,30 @@ def _facts(estimator: Any, rows: npt.NDArray[Any]) -> Facts:
     used = int(np.count_nonzero(rows))
     facts = [("rows", str(estimator.n_samples_seen_)), ("features", str(estimator.n_features_in_))]
     if hasattr(estimator, "classes_"):
-        facts.append(("classes", ", ".join(labels_in_words(estimator.classes_))))
+        facts.append(("classes", _classes_in_words(estimator, len(rows))))
     if getattr(estimator, "method_", ""):
-        facts.append(("method", estimator.method_))
+        facts.append(("method", METHODS.get(estimator.method_, estimator.method_)))
     facts += quality_facts(estimator)
-    facts.append(("proved", _reach(estimator)))
     facts.append(("converged", f"{'yes' if estimator.converged_ else 'no'} (tol {estimator.tol})"))
     if hasattr(estimator, "seconds_"):
         facts.append(("seconds", f"{estimator.seconds_:.3g}"))
-    intercepts = np.ravel(estimator.intercept_)
-    facts.append(("intercept", ", ".join(f"{value:.6g}" for value in intercepts)))
     facts.append(("coefficients", f"{used} of {rows.size} not zero"))
     return facts
 
 
+def _classes_in_words(estimator: Any, columns: int) -> str:
+    """Return the classes, and of two the one that positive coefficients speak for."""
+    labels = labels_in_words(estimator.classes_)
+    if len(labels) > MOST_NAMED:
+        return f"{len(labels)}: {', '.join(labels[:MOST_NAMED])}, ..."
+    side = f" (positive coefficients: {labels[-1]})" if columns == 1 else ""
+    return ", ".join(labels) + side
+
+
 def _reach(estimator: Any) -> str:
-    if not math.isfinite(estimator.gap_):
-        return "nothing"
     if math.isinf(estimator.certified_radius_):
-        return "for all coefficients"
-    return f"for coefficients within {rounded_down(estimator.certified_radius_)} of the start"
+        return "all coefficients"
+    return f"coefficients within {rounded_down(estimator.certified_radius_)} of the start"
 
 
 def _heads(estimator: Any, count: int) -> list[str]:
@@ -153,7 +180,9 @@ def _largest(
     estimator: Any, rows: npt.NDArray[Any], top: int
 ) -> list[tuple[str, npt.NDArray[Any]]]:
     """Return the features with the largest coefficients, in absolute value, with all of these."""
-    places = np.argsort(-np.abs(rows).max(axis=0), kind="stable")[:top]
+    sizes = np.abs(rows).max(axis=0)
+    places = np.argsort(-sizes, kind="stable")[:top]
+    places = places[sizes[places] > 0.0]
     names: Sequence[Any] = getattr(estimator, "feature_names_in_", range(rows.shape[1]))
     return [
         (str(names[place]) if hasattr(estimator, "feature_names_in_") else f"x{place}", column)

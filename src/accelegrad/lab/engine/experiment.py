@@ -147,7 +147,7 @@ class Family:
 
 
 def _calls_an_iteration(outcome: Outcome) -> float:
-    """Return the calls until the last record over its iteration; checks at the end are not in it."""
+    """Return the calls until the last record over its iteration, without checks at the end."""
     calls, iterations = outcome.arrays["calls"], outcome.arrays["iteration"]
     return float(calls[-1] / iterations[-1]) if len(calls) else np.nan
 
