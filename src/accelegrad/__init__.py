@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from accelegrad.rows import (
         DualAscent,
         FinishedByNewton,
+        InteriorPoint,
         ProximalNewton,
         SketchedNewton,
         VarianceReducedAcceleGrad,
@@ -72,6 +73,7 @@ __all__ = [
     "GradientCheck",
     "GroupL2",
     "Halfspace",
+    "InteriorPoint",
     "L1Ball",
     "LinearCoupling",
     "LinearModel",
@@ -109,7 +111,8 @@ _HOMES = {
     ),
     "accelegrad.problems.streamed_model": "StreamedModel",
     "accelegrad.rows": (
-        "DualAscent FinishedByNewton ProximalNewton SketchedNewton VarianceReducedAcceleGrad"
+        "DualAscent FinishedByNewton InteriorPoint ProximalNewton SketchedNewton "
+        "VarianceReducedAcceleGrad"
     ),
     "accelegrad.rules": (
         "AcceleGrad AdaGrad ADoG Bundle DiagonalAcceleGrad DistanceFreeAcceleGrad "

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple, TypedDict
 
 from accelegrad.rows.dual_ascent import DualAscent
+from accelegrad.rows.interior_point import InteriorPoint
 from accelegrad.rows.newton import FinishedByNewton
 from accelegrad.rows.proximal_newton import ProximalNewton
 from accelegrad.rows.variance_reduced import VarianceReducedAcceleGrad
@@ -31,6 +32,7 @@ AUTO = "auto"
 NEWTON = "accelegrad-newton"
 DUAL = "dual-ascent"
 PROXIMAL = "proximal-newton"
+INTERIOR = "interior-point"
 BUNDLE = "bundle"
 
 
@@ -73,6 +75,7 @@ METHODS = {
     NEWTON: Method(FinishedByNewton),
     DUAL: Method(DualAscent),
     PROXIMAL: Method(ProximalNewton),
+    INTERIOR: Method(InteriorPoint),
     "u-dog": Method(UDoG, (), RADIUS),
     "a-dog": Method(ADoG, (), RADIUS),
     "dog": Method(DoG, (), RADIUS),

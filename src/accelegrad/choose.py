@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from accelegrad.catalogue import AUTO, BUNDLE, DUAL, METHODS, NEWTON, PROXIMAL
+from accelegrad.catalogue import AUTO, BUNDLE, DUAL, INTERIOR, METHODS, NEWTON, PROXIMAL
 from accelegrad.errors import nearest
 from accelegrad.problems.linear_model import LinearModel
 from accelegrad.problems.scaling import unevenness
-from accelegrad.rows.curvature import Costs
+from accelegrad.rows.curvature import FACTOR_PRODUCT, Costs
+from accelegrad.rows.interior_point_oracle import has_one_kink
 from accelegrad.rows.oracles import SUM_RULES
 from accelegrad.rules import Rule
 
@@ -38,6 +39,16 @@ LARGEST_RATIO = 300.0
 #: losses with kinks, which have no curvature (hinge, 23 entries a row, certified 1e-3, of the time
 #: of Newton's steps: a tenth with as many rows as columns, half with five times as many).
 MOST_ROWS, MOST_ROWS_LOGISTIC, MOST_ROWS_KINKS = 1.5, 0.75, 5.0
+#: A step of the interior-point method may take so many seconds by the estimates of `Costs`, and so
+#: many rows there may be, of which it keeps a dozen numbers: the smoothed loss of more rows, or
+#: longer ones, is minimised faster (measured on eight data sets).
+MOST_STEP_SECONDS, MOST_SHORT_ROWS = 3e-3, 1 << 18
+#: The same for dense rows that are few for their columns, up to so many per column: samples of so
+#: few rows say little, and ascent on the dual takes thousands of epochs and often misses `tol`. But
+#: labels of at most twice as many rows as columns can mostly be told apart without an error, which
+#: it finds in some hundreds of epochs (benchmarks/few_rows.py).
+MOST_SECONDS_OF_NUMBERS = ((0.75, MOST_STEP_SECONDS), (10.0, 1.0))
+MOST_SECONDS_OF_LABELS = ((1.5, MOST_STEP_SECONDS), (2.0, 1e-2), (10.0, 1.0))
 
 
 # -- what is known --------------------------------------------------------------------------------
@@ -69,6 +80,7 @@ class Facts:
     streamed: bool = False  # rows come in chunks, each used once
     constrained: bool = False  # by a feasible set other than the whole space, or by a penalty
     separate_terms: bool = False  # each weight has its own l1 or l2 term or limits
+    no_limits: bool = False  # there is no feasible set other than the whole space
     exact_values: bool = False
     diameter_given: bool = False  # as a number
     minibatches: bool = False  # `batch_size` is given
@@ -84,6 +96,7 @@ class Facts:
         *,
         constrained: bool,
         separate_terms: bool = False,
+        no_limits: bool = False,
         exact_values: bool = False,
     ) -> Facts:
         """Return the facts of a call of `minimize`."""
@@ -96,6 +109,7 @@ class Facts:
             name_given=isinstance(wishes.method, str) and wishes.method != AUTO,
             constrained=constrained,
             separate_terms=separate_terms,
+            no_limits=no_limits,
             exact_values=exact_values,
             diameter_given=is_given(wishes.parameters.get("diameter")),
             minibatches=wishes.stochastic,
@@ -138,6 +152,25 @@ class Facts:
     def cheap_curvature(self) -> bool:
         """Whether second derivatives are cheap enough, compared with gradients, to be of use."""
         return Costs.of(self._model).least > 0
+
+    @cached_property
+    def few_rows_with_one_kink(self) -> bool:
+        """Whether losses have one kink, and steps with the curvature of all rows cost little."""
+        model = self._model
+        if not has_one_kink(model.loss) or model.in_memory is None:
+            return False
+        if model.l2 == 0.0 and not self.separate_terms:
+            return False  # nothing holds the weights
+        n, d = model.n_samples, model.n_parameters
+        if n > MOST_SHORT_ROWS:
+            return False
+        if self.constrained and n < d:
+            return False  # rounding mattered too soon in 9 of 60 fits (columns of 1e-4 to 1e4)
+        storage = model.storage._replace(pairs_per_row=math.inf)
+        seconds = n * storage.gram_seconds_per_row(d) + FACTOR_PRODUCT * d**3 / 3
+        few = MOST_SECONDS_OF_LABELS if model.loss.classification else MOST_SECONDS_OF_NUMBERS
+        limits = (limit for most, limit in few if storage.dense and n <= most * d)
+        return seconds <= next(limits, MOST_STEP_SECONDS)
 
     @property
     def uneven_columns(self) -> bool:
@@ -210,6 +243,15 @@ TABLE = [
         "there is a constraint or a penalty, and a diameter is given",
     ),
     Row(
+        (
+            *("constrained", "no_limits", "separate_terms", "columns_at_hand", "nothing_given"),
+            *("unscaled", "few_rows_with_one_kink"),
+        ),
+        INTERIOR,
+        "the {facts.model.loss.name} loss has one kink, and its {facts.model.n_samples} rows are "
+        "few; an l1 term has one kink, too",
+    ),
+    Row(
         ("constrained", "separate_terms", "columns_at_hand", "nothing_given", "unscaled"),
         PROXIMAL,
         "the {facts.model.loss.name} loss {facts.smoothness}, and each weight has its own term or "
@@ -222,6 +264,12 @@ TABLE = [
     Row(("options_given",), "accelegrad", "it is what the other options are meant for"),
     Row(("scale_given",), "accelegrad", "scaled coordinates are asked for"),
     Row(("no_dual_bound",), "accelegrad", "without an l2 term the dual gap need not get tight"),
+    Row(
+        ("few_rows_with_one_kink",),
+        INTERIOR,
+        "the {facts.model.loss.name} loss has one kink, and its {facts.model.n_samples} rows are "
+        "few",
+    ),
     Row(
         ("uneven_columns",),
         "accelegrad",
@@ -261,8 +309,11 @@ def first(table: Sequence[Row], facts: Any) -> Row:
     return next(row for row in table if row.holds(facts))
 
 
-def choose(facts: Facts, method: Any = AUTO) -> Choice:
-    """Return the method that is asked for, or the one that serves best, with the reason."""
+def choose(facts: Facts, method: Any = AUTO, *, tried: str = "") -> Choice:
+    """Return the method that is asked for, or the one that serves best, with the reason.
+
+    `tried` names one that was tried in vain, and is out of the question.
+    """
     if not isinstance(method, str | Rule):
         raise TypeError(f"method must be a name or a rule object, not {method!r}.")
     if isinstance(method, str) and method not in (AUTO, *METHODS):
@@ -272,7 +323,7 @@ def choose(facts: Facts, method: Any = AUTO) -> Choice:
                 f"fits is chosen. Allowed: {', '.join(repr(name) for name in [AUTO, *METHODS])}."
             )
         raise ValueError(f"method is {method!r}: {nearest(method, [AUTO, *METHODS])}")
-    row = first(TABLE, facts)
+    row = first([row for row in TABLE if row.method != tried], facts)
     name = _given_name(method) if row.method == GIVEN else row.method
     of_rows = isinstance(method, SUM_RULES) or (name in METHODS and METHODS[name].rule in SUM_RULES)
     return Choice(name, row.reason.format(facts=facts), of_rows)

@@ -164,14 +164,15 @@ def minimize(
         parameters of other methods are given; else "accelegrad", "unixgrad" for a constraint or
         penalty with a numeric diameter; for a LinearModel whose dual gap gets tight, unless
         `batch_size` is given, "accelegrad-newton", "dual-ascent" where there are more columns than
-        rows, and with an l1 or elastic net penalty or a box "proximal-newton" (``result.reason``
-        says why; the table is `accelegrad.choose.TABLE`). By name:
+        rows, with an l1 or elastic net penalty or a box "proximal-newton", and "interior-point"
+        for few rows of a loss with one kink (``result.reason`` says why; the table is
+        `accelegrad.choose.TABLE`). By name:
         "bundle"; "accelegrad", "adagrad", "unixgrad", "diagonal" (AcceleGrad with one step size per
         coordinate), which need a diameter or find it; "u-dog", "a-dog", "dog", which never need
         one; for a LinearModel "accelegrad-vr", whose iterations are epochs, "accelegrad-newton",
-        "dual-ascent" and "proximal-newton"; "universal", "universal-dual", "universal-fast" (these
-        three need `epsilon`), "linear-coupling" (needs `smoothness`), "subgradient" (needs
-        `step_size`). Or a rule: ``AcceleGrad(diameter=2.0)``.
+        "dual-ascent", "proximal-newton" and "interior-point"; "universal", "universal-dual",
+        "universal-fast" (these three need `epsilon`), "linear-coupling" (needs `smoothness`),
+        "subgradient" (needs `step_size`). Or a rule: ``AcceleGrad(diameter=2.0)``.
     diameter : "auto" or float
         "auto": nothing has to be known; see `DistanceFreeAcceleGrad` ("adagrad" then is `DoG`,
         "unixgrad" `UDoG`). What the problem itself says (a bounded feasible set, a LinearModel

@@ -99,7 +99,12 @@ def resolve(start: Vector, wishes: Wishes, model: LinearModel | None, *, values:
     constrained = penalty is not None or constrains(chosen)
     separate = constrained and _has_separate_terms(model, penalty, chosen)
     facts = Facts.of(
-        wishes, model, constrained=constrained, separate_terms=separate, exact_values=values
+        wishes,
+        model,
+        constrained=constrained,
+        separate_terms=separate,
+        no_limits=not constrains(chosen),
+        exact_values=values,
     )
     choice = choose(facts, wishes.method)
     change = _change(wishes, facts, choice, penalty, chosen)

@@ -20,6 +20,7 @@ from accelegrad.problems.scaling import unevenness
 from accelegrad.rows import (
     DualAscent,
     FinishedByNewton,
+    InteriorPoint,
     ProximalNewton,
     SketchedNewton,
     VarianceReducedAcceleGrad,
@@ -49,7 +50,7 @@ def test_a_smooth_sum_over_rows_gets_the_method_for_sums(loss):
 
 
 def test_a_loss_with_kinks_is_smoothed_where_the_dual_gap_gets_tight():
-    method, reason = chosen(model("hinge"))
+    method, reason = chosen(model("hinge", rows=300_000))
     assert method == "accelegrad-newton"
     assert "the hinge loss can be smoothed as far as the dual gap allows" in reason
 
@@ -104,10 +105,22 @@ OTHERS = {
         "the logistic loss is smooth, and each weight has its own term or limits",
     ),
     "an l1 term": (
-        dict(loss="hinge", l2=0.0),
+        dict(loss="hinge", l2=0.0, rows=300_000),
         dict(penalty=ag.L1(0.1)),
         "proximal-newton",
         "the hinge loss can be smoothed as far as the dual gap allows, and each weight has",
+    ),
+    "an l1 term and few rows": (
+        dict(loss="hinge", l2=0.0),
+        dict(penalty=ag.L1(0.1)),
+        "interior-point",
+        "the hinge loss has one kink, and its 600 rows are few; an l1 term has one kink, too",
+    ),
+    "a box and few rows": (
+        dict(loss="hinge"),
+        dict(penalty=ag.L1(0.1), feasible_set=ag.NonNegative()),
+        "proximal-newton",
+        "the hinge loss can be smoothed",
     ),
     "weights without a limit": (
         dict(l2=0.0),
@@ -172,6 +185,29 @@ def test_newton_does_not_mind_columns_of_very_different_size():
     assert result.nit < 30
 
 
+def test_an_interior_point_method_takes_few_rows_with_one_kink():
+    def taken(n, d, loss="hinge", sparse=False, l2=1e-3):
+        X = np.ones((n, d))
+        y = np.where(np.arange(n) % 2, 1.0, -1.0)
+        data = sp.csr_array(X) if sparse else X
+        return choose(Facts(ag.LinearModel(data, y, loss, l2=l2))).name == "interior-point"
+
+    assert taken(2000, 50)
+    assert taken(2000, 50, "absolute")
+    assert taken(2000, 50, "quantile")
+    assert not taken(2000, 50, l2=0.0)
+    assert not taken(2000, 50, "squared_hinge")
+    assert not taken(2000, 50, "epsilon_insensitive")
+    assert taken(2000, 400)
+    # Labels of so few rows can mostly be told apart without an error, which the dual finds soon.
+    assert not taken(600, 400)
+    assert taken(600, 400, "absolute")
+    assert not taken(1500, 1000)
+    assert not taken(2000, 400, sparse=True)
+    assert not taken(499, 500)  # fewer rows than columns
+    assert not taken(20_000, 150)
+
+
 def test_rare_columns_are_not_small_ones():
     X = sp.random(600, 200, density=0.01, format="csr", rng=np.random.default_rng(1))
     X.data[:] = 1.0
@@ -234,12 +270,13 @@ RULES = {
     "accelegrad-newton": FinishedByNewton(),
     "dual-ascent": DualAscent(),
     "proximal-newton": ProximalNewton(),
+    "interior-point": InteriorPoint(),
 }
 
 
 @pytest.mark.parametrize("name", RULES)
 def test_named_by_rule_and_by_name_is_the_same(name):
-    problem = model()
+    problem = model("hinge" if name == "interior-point" else "logistic")
     by_name, by_rule = (
         ag.minimize(problem, method=method, max_iter=5, rng=1) for method in (name, RULES[name])
     )
@@ -265,6 +302,17 @@ REFUSED = {
     "a penalty": (model(), dict(penalty=ag.L1(1.0), method="accelegrad-vr"), "penalty"),
     "scaling": (model(), dict(scale="columns", method="accelegrad-vr"), "scale cannot be used"),
     "the dual without l2": (model(l2=0.0), dict(method="dual-ascent"), "l2 > 0"),
+    "no kink": (model(), dict(method="interior-point"), "one kink .*the loss is 'logistic'"),
+    "kinks without a term": (
+        model("hinge", l2=0.0),
+        dict(method="interior-point"),
+        "an l1 or l2 term; .*l2 0.0",
+    ),
+    "kinks within a box": (
+        model("hinge"),
+        dict(method="interior-point", feasible_set=ag.Box(0, 1)),
+        "no constraint.*feasible_set Box",
+    ),
     "kinks without a bound": (
         model("hinge", rows=4, l2=0.0),
         dict(method="accelegrad-newton"),
@@ -309,6 +357,8 @@ def resumable(loss, method):
 @pytest.mark.parametrize("method", ["auto", *RULES])
 @pytest.mark.parametrize("loss", ["logistic", "hinge"])
 def test_a_resumed_run_is_the_run_that_was_not_stopped(loss, method, stop, tmp_path):
+    if (loss, method) == ("logistic", "interior-point"):
+        loss = "quantile"
     file = tmp_path / "run.agc"
     problem, options, whole = resumable(loss, method)
     ag.minimize(problem, rng=4, **{**options, "max_iter": stop}, checkpoint=file)
@@ -352,6 +402,8 @@ CALLS = {
     "uneven columns": lambda: chosen(uneven()),
     "many columns": lambda: chosen(text(600, 3000)),
     "few columns": lambda: chosen(model()),
+    "few rows": lambda: chosen(model("quantile")),
+    "few rows with an l1 term": lambda: chosen(model("absolute"), penalty=ag.L1(0.1)),
     "many rows and columns": lambda: chosen(text(6000, 2500)),
 }
 
@@ -403,7 +455,8 @@ def test_every_combination_of_facts_gets_a_method_with_a_reason(problem):
         assert "{" not in found.reason
         if found.of_rows:
             assert given is not None
-            assert not facts.constrained or found.name == "proximal-newton"
+            able = ("proximal-newton", "interior-point")
+            assert not facts.constrained or found.name in able
 
 
 def shown(table):

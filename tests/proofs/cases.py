@@ -35,7 +35,9 @@ WITH_RADIUS = (
 )
 LINE_SEARCHES = ("universal", "universal-dual", "universal-fast")
 PLAIN = (*WITH_RADIUS, *LINE_SEARCHES, "linear-coupling", "subgradient")
-OF_ROWS = ("accelegrad-vr", "accelegrad-newton", "dual-ascent")
+OF_ROWS = ("accelegrad-vr", "accelegrad-newton", "dual-ascent", "interior-point")
+#: Losses that the interior-point method takes
+ONE_KINK = ("hinge", "absolute", "quantile")
 WITH_PROX = ("auto", "bundle", "accelegrad", "unixgrad", "u-dog")
 METHODS = (*PLAIN, *OF_ROWS)
 #: How much more often than others a method is drawn
@@ -750,6 +752,8 @@ def _model_methods(data: Data, terms: Terms, batch: bool) -> list[str]:
     unable: tuple[str, ...] = ()
     if l2 == 0 and kinks and data.X.shape[0] <= data.n_parameters:
         unable = ("accelegrad-vr", "accelegrad-newton")
+    if l2 == 0 or data.keywords["loss"] not in ONE_KINK:
+        unable = (*unable, "interior-point")
     if batch:
         unable = (*OF_ROWS, *LINE_SEARCHES, "linear-coupling", "bundle")
     return [name for name in terms.able(methods) if name not in unable]

@@ -127,6 +127,9 @@ def cases() -> list[Case]:
         for name in ("logistic", "sparse")
         for mode in ("never", "always")
     ]
+    rows.append(
+        minimised("interior-point hinge", models["hinge"], method="interior-point", max_iter=25)
+    )
     start = (kinked, np.zeros(3))
     functions = [
         minimised(name, *start, method=name, max_iter=60, tol=1e-3, every=3, trace=True)

@@ -12,7 +12,7 @@ import accelegrad as ag
 from accelegrad.problems.losses import make_loss
 from accelegrad.proofs.fenchel import Terms
 from accelegrad.proofs.model_dual import ModelDual
-from accelegrad.rows.interior_point import has_one_kink, interior_points, serves
+from accelegrad.rows.interior_point_oracle import has_one_kink, interior_points
 from accelegrad.sklearn import AcceleGradClassifier, AcceleGradRegressor
 
 LOSSES = {"hinge": {}, "absolute": {}, "quantile": {"quantile": 0.8}}
@@ -41,10 +41,11 @@ def points(chosen, tol, most=60, l1=0.0):
     starts = [np.zeros(model.n_parameters) for model in chosen]
 
     found = [None] * len(chosen)
+    terms = Terms.of(chosen[0], ag.L1(l1) if l1 else None)
 
     def proved(place, point, gap):
         model = chosen[place]
-        dual = ModelDual(model, Terms.of(model, ag.L1(l1) if l1 else None))
+        dual = ModelDual(model, terms)
         found[place] = point
         term = l1 * np.abs(point.parameters[: model.n_features]).sum()
         return model.value(point.parameters) + term - dual.at_slopes(point.slopes) <= gap
@@ -52,7 +53,7 @@ def points(chosen, tol, most=60, l1=0.0):
     def allowed(values, bounds):
         return tol * values
 
-    interior_points(chosen, l1, starts, allowed, proved, most)
+    interior_points(chosen, terms, starts, allowed, proved, most)
     return found
 
 
@@ -174,18 +175,57 @@ def test_losses_that_have_one_kink(loss, expected):
     assert has_one_kink(make_loss(loss)) is expected
 
 
-def test_few_short_rows_are_what_it_serves():
-    _, X = rows(n=2000, d=50)
-    y = np.where(X[:, 0] > 0.0, 1.0, -1.0)
-    assert serves(ag.LinearModel(X, y, "hinge", l2=1e-3))
-    assert not serves(ag.LinearModel(X, y, "hinge"))
-    assert serves(ag.LinearModel(X, y, "hinge"), l1=1e-3)
-    assert not serves(ag.LinearModel(X, y, "squared_hinge", l2=1e-3))
-    wide = np.zeros((2000, 500))
-    assert serves(ag.LinearModel(wide, y, "hinge", l2=1e-3))
-    assert not serves(ag.LinearModel(wide[:499], y[:499], "hinge", l2=1e-3))  # fewer than columns
-    many = np.tile(wide[:, :150], (10, 1))
-    assert not serves(ag.LinearModel(many, np.tile(y, 10), "hinge", l2=1e-3))
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("l1", [0.0, 0.05])
+def test_a_run_of_the_rule_takes_the_same_steps(loss, l1):
+    model = models(loss, k=1)[0]
+    penalty = ag.L1(l1) if l1 else None
+    alone = points([model], 1e-6, l1=l1)[0]
+    result = ag.minimize(
+        model, method="interior-point", penalty=penalty, max_iter=alone.steps, trace=True
+    )
+    np.testing.assert_allclose(result.x_last, alone.parameters, rtol=1e-9, atol=1e-12)
+    assert result.nit == alone.steps
+    bound = ModelDual(model, Terms.of(model, penalty)).at_slopes(alone.slopes)
+    assert result.lower_bound == pytest.approx(bound, rel=1e-11)  # sums of 150 rows are rounded
+    assert result.certified_radius == np.inf
+
+
+@pytest.mark.parametrize("l2", [1e-2, 0.0])
+def test_each_weight_may_have_an_l1_term_of_its_own(l2):
+    model = models("absolute", k=1, l2=l2)[0]
+    size = float(np.abs(model.X - model.X.mean(0)).mean(0).max())
+    strengths = size * np.array([0.5, 1e-3, 0.5, 1e-3, 0.5, 0.0 if l2 else 1e-3])
+    result = ag.minimize(model, method="interior-point", penalty=ag.L1(strengths), rtol=1e-7)
+    other = ag.minimize(model, method="proximal-newton", penalty=ag.L1(strengths), rtol=1e-5)
+    assert result.success
+    assert other.success
+    assert result.lower_bound <= other.fun
+    assert other.lower_bound <= result.fun <= other.fun * (1.0 + 1e-7)
+
+
+def test_an_elastic_net_is_an_l1_and_an_l2_term():
+    plain, more = models("hinge", k=1, l2=1e-2)[0], models("hinge", k=1, l2=3e-2)[0]
+    one = ag.minimize(plain, method="interior-point", penalty=ag.ElasticNet(0.1, 2e-2), rtol=1e-8)
+    another = ag.minimize(more, method="interior-point", penalty=ag.L1(0.1), rtol=1e-8)
+    np.testing.assert_allclose(one.x, another.x, rtol=1e-9, atol=1e-12)
+    assert one.fun == pytest.approx(another.fun, rel=1e-9)
+    assert one.success
+    assert another.success
+
+
+def test_a_gap_that_rounding_does_not_allow_ends_the_run_there():
+    result = ag.minimize(models("quantile", k=1)[0], method="interior-point", tol=1e-17)
+    assert result.status is ag.Status.AT_ROUNDING
+    assert result.nit < 60
+    assert 0.0 <= result.gap <= 1e-9 * result.fun
+
+
+def test_overflow_is_no_proof():
+    _, X = rows()
+    model = models("absolute", k=1, X=1e200 * X)[0]
+    result = ag.minimize(model, method="interior-point", rtol=1e-6)
+    assert not result.success
 
 
 @pytest.mark.parametrize("loss", ["hinge", "absolute_error"])

@@ -13,7 +13,8 @@ losses for two classes:
 losses for numbers:
 {common.in_lines(name for name, entry in LOSSES.items() if not entry.classification)}
 methods:  auto (what minimize takes by default), accelegrad-newton, accelegrad-vr, dual-ascent,
-          bundle, accelegrad, adagrad, universal, universal-dual, universal-fast
+          interior-point (losses with one kink), bundle, accelegrad, adagrad, universal,
+          universal-dual, universal-fast
 peers:    sklearn (all of scikit-learn's solvers with the same objective), or some of
           lbfgs, liblinear, sag, saga, sgd, cholesky, lsqr, quantile
 

@@ -20,7 +20,6 @@ from accelegrad.kernels.compile import (
     kernel,
 )
 from accelegrad.kernels.dense_rows import add_row, row_product
-from accelegrad.kernels.epochs import NO_ROWS
 from accelegrad.kernels.loss_shape import KERNEL_LOSSES, Shape
 from accelegrad.kernels.losses import logistic_slope, rounded_off
 from accelegrad.kernels.sparse_rows import add_sparse_row, look_ahead, sparse_product
@@ -38,6 +37,8 @@ class DualRows(NamedTuple):
     longest_rest: int  # in epochs
 
 
+#: So many weights (256 KB) are in the cache anyway: looking ahead took a quarter of the time (text)
+FEW_WEIGHTS = 1 << 15
 TRIALS = 60  # Newton's steps at most; from where they begin, ten are many
 #: The search ends after a step that is no longer, relative to the margin: Newton's error is at most
 #: half the square of the step.
@@ -99,36 +100,88 @@ def _ascended(given: Any, i: int, product: float, theta: Any, w: Any, rests: Any
     return fall / given.l2
 
 
+@compiled
+def _next_order(rests: Any, draws: Any, order: Any) -> Any:
+    """Put the rows that do not rest in random order; return their number.
+
+    The rests of the others become shorter by an epoch.
+    """
+    count = 0
+    for i in range(draws.size):
+        if rests[0, i] == 0:
+            order[count] = i
+            count += 1
+        else:
+            rests[0, i] -= 1
+    for last in range(count - 1, 0, -1):
+        place = (np.uint64(draws[last]) * np.uint64(last + 1)) >> np.uint64(32)
+        order[last], order[place] = order[place], order[last]
+    return count
+
+
+@compiled
+def _end_epoch(given: Any, theta: Any, w: Any) -> None:
+    """Let b_k move on to b, where there is an intercept."""
+    if given.pull > 0.0:
+        total = 0.0
+        for i in range(theta.size):
+            share = given.shares[i] if given.shares.size > 0 else 1.0 / given.y.size
+            total += share * theta[i]
+        w[w.size - 1] -= given.pull * total
+
+
 @kernel
-def dense_ascent(X: Any, given: Any, theta: Any, w: Any, rests: Any, order: Any) -> None:
-    """Go through the rows in this order."""
-    for k in range(order.size):
-        i = order[k]
-        c = _ascended(given, i, row_product(X, i, w), theta, w, rests)
-        if c != 0.0:
-            add_row(X, i, c, w)
+def dense_ascent(X: Any, given: Any, theta: Any, w: Any, rests: Any, draws: Any, order: Any) -> int:
+    """Do an epoch for each row of random numbers; return how many rows were read."""
+    read = 0
+    for epoch in range(draws.shape[0]):
+        count = _next_order(rests, draws[epoch], order)
+        read += count
+        for k in range(count):
+            i = order[k]
+            c = _ascended(given, i, row_product(X, i, w), theta, w, rests)
+            if c != 0.0:
+                add_row(X, i, c, w)
+        _end_epoch(given, theta, w)
+    return read
 
 
 @kernel
 def sparse_ascent(
-    data: Any, indices: Any, indptr: Any, given: Any, theta: Any, w: Any, rests: Any, order: Any
-) -> None:
-    """Go through the rows in this order."""
-    for k in range(order.size):
-        look_ahead(data, indices, indptr, w, 1, order, k)
-        i = order[k]
-        start, stop = indptr[i], indptr[i + 1]
-        margin = sparse_product(data, indices, start, stop, w)
-        c = _ascended(given, i, margin, theta, w, rests)
-        if c != 0.0:
-            add_sparse_row(data, indices, start, stop, c, w)
+    data: Any,
+    indices: Any,
+    indptr: Any,
+    given: Any,
+    theta: Any,
+    w: Any,
+    rests: Any,
+    draws: Any,
+    order: Any,
+) -> int:
+    """Do an epoch for each row of random numbers; return how many rows were read."""
+    read = 0
+    for epoch in range(draws.shape[0]):
+        chosen = order[: _next_order(rests, draws[epoch], order)]
+        read += chosen.size
+        for k in range(chosen.size):
+            if w.size > FEW_WEIGHTS:
+                look_ahead(data, indices, indptr, w, 1, chosen, k)
+            i = chosen[k]
+            start, stop = indptr[i], indptr[i + 1]
+            margin = sparse_product(data, indices, start, stop, w)
+            c = _ascended(given, i, margin, theta, w, rests)
+            if c != 0.0:
+                add_sparse_row(data, indices, start, stop, c, w)
+        _end_epoch(given, theta, w)
+    return read
 
 
 @announces
 def _calls() -> Iterator[Call]:
     """Yield a call for rows of all the types that there are kernels for."""
     none = read_only(np.empty(0))
-    rest = (np.zeros(1), np.zeros(1), np.zeros((2, 1), dtype=np.uint8), NO_ROWS)
+    draws = read_only(np.empty((0, 1), dtype=np.uint32))
+    rest = (np.zeros(1), np.zeros(1), np.zeros((2, 1), np.uint8), draws, np.zeros(1, np.int64))
     for name, loss in KERNEL_LOSSES.items():
         given = DualRows(none, none, none, loss, 1.0, 0.0, 0)
         for end, matrix in dense_layouts():

@@ -62,11 +62,26 @@ def aligned(rows: int, columns: int) -> Vector:
 
 @compiled
 def sparse_product(data: Any, indices: Any, start: int, stop: int, x: Any) -> float:
-    """Return a_i.x for a row whose entries are from start to stop."""
-    total = 0.0
-    for e in range(start, stop):
-        total += data[e] * x[indices[e]]
-    return total
+    """Return a_i.x for a row whose entries are from start to stop.
+
+    By four sums in turn: one addition would wait for the one before (a tenth of an epoch of dual
+    ascent on text).
+    """
+    e, last, one, four = np.uint64(start), np.uint64(stop), np.uint64(1), np.uint64(4)
+    first = second = third = fourth = 0.0
+    while e + four <= last:
+        first += data[e] * x[indices[e]]
+        e += one
+        second += data[e] * x[indices[e]]
+        e += one
+        third += data[e] * x[indices[e]]
+        e += one
+        fourth += data[e] * x[indices[e]]
+        e += one
+    while e < last:
+        first += data[e] * x[indices[e]]
+        e += one
+    return (first + second) + (third + fourth)
 
 
 @compiled

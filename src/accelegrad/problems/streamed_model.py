@@ -135,8 +135,8 @@ class StreamedModel(RowsElsewhere):
 
     It is the same function as that of a `LinearModel` of all rows, and has the same samples, up to
     rounding, however the rows are split. What it can do is the contract of
-    `accelegrad.problems.row_sum`; with l2 > 0 it has dual bounds. Methods that go from row to row
-    ("accelegrad-vr", "dual-ascent") need rows in memory; a minibatch takes a pass.
+    `accelegrad.problems.row_sum`; with l2 > 0 it has dual bounds. Methods that go from row to row,
+    as "accelegrad-vr" and "dual-ascent", need rows in memory; a minibatch takes a pass.
 
     Parameters
     ----------

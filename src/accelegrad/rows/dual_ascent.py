@@ -9,9 +9,10 @@ from typing import Any, NamedTuple, Protocol
 from accelegrad.rules.base import Array, Evaluated, Rule, Step
 
 #: After an evaluation the next one comes at the epoch where the gap is expected to be small enough,
-#: but after no less than the first and no more than the second share of the epochs so far: an
-#: evaluation with its bound costs about as much as an epoch of rows that do not rest.
-SOONEST, LATEST = 0.1, 0.25
+#: but after no less than the first and no more than another share of the epochs so far: an
+#: evaluation with its bound costs about as much as an epoch of rows that do not rest. While the gap
+#: is larger than `FAR` times what is wanted, it may take longer.
+SOONEST, LATEST_NEAR, LATEST, FAR = 0.1, 0.25, 0.5, 20.0
 
 
 class Ascent(NamedTuple):
@@ -148,8 +149,9 @@ class DualAscent(Rule):
 
 def epochs_to(wanted: float, before: Gap, now: Gap) -> int:
     """Return how many epochs the gap is going to take, if it goes on falling as it did."""
+    latest = LATEST if now.size > FAR * wanted else LATEST_NEAR
     expected = math.inf
     if 0.0 < wanted < now.size < before.size < math.inf:
         fall = math.log(before.size / now.size) / (now.epoch - before.epoch)
         expected = math.log(now.size / wanted) / fall
-    return math.ceil(min(max(expected, SOONEST * now.epoch, 1.0), max(LATEST * now.epoch, 1.0)))
+    return math.ceil(min(max(expected, SOONEST * now.epoch, 1.0), max(latest * now.epoch, 1.0)))

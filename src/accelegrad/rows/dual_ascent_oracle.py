@@ -28,6 +28,8 @@ _PRECISION = 4 * float(np.finfo(np.float64).eps)
 INTERCEPT_L2 = 20.0
 #: Epochs that a row rests at most: 15 instead take a twelfth more visits, 255 as many (same sets)
 LONGEST_REST = 63
+#: Random numbers for the order of rows are drawn for several epochs at once, but no more: 4 MB
+MOST_DRAWS = 1 << 20
 
 
 class DualOracle(RowOracle):
@@ -81,21 +83,34 @@ class DualOracle(RowOracle):
         """Return slopes and point after some epochs."""
         theta, w, rests = (part.copy() for part in ascent)
         compiled = kernels.wanted_for_rows(kernels.readable(self.model.X))
-        epoch = self._compiled_epoch() if compiled else self._plain_epoch
+        do = self._compiled_epochs() if compiled else self._plain_epochs
+        self.njev += epochs
+        n = self.model.n_samples
+        at_once = max(1, MOST_DRAWS // n)
         with np.errstate(**QUIET):
-            for _ in range(epochs):
-                self.njev += 1
-                order = np.flatnonzero(rests[0] == 0)
-                self.rows += order.size
-                self.rng.shuffle(order)
-                np.subtract(rests[0], 1, out=rests[0], where=rests[0] > 0)
-                epoch(theta, w, rests, order)
-                if self._pull > 0.0:  # b_k moves on to b
-                    w[-1] -= self._pull * float(self.model.shares @ theta)
+            for done in range(0, epochs, at_once):
+                shape = min(at_once, epochs - done), n
+                draws = self.rng.integers(1 << 32, size=shape, dtype=np.uint32)
+                self.rows += do(theta, w, rests, draws)
         return Ascent(theta, w, rests)
 
+    def _plain_epochs(self, theta: Vector, w: Vector, rests: Any, draws: Any) -> int:
+        """Do an epoch for each row of random numbers, and return how many rows were read.
+
+        Slopes, weights and rests change in place.
+        """
+        read = 0
+        for numbers in draws:
+            order = shuffled(np.flatnonzero(rests[0] == 0), numbers)
+            read += order.size
+            np.subtract(rests[0], 1, out=rests[0], where=rests[0] > 0)
+            self._plain_epoch(theta, w, rests, order)
+            if self._pull > 0.0:  # b_k moves on to b
+                w[-1] -= self._pull * float(self.model.shares @ theta)
+        return read
+
     def _plain_epoch(self, theta: Vector, w: Vector, rests: Any, order: Any) -> None:
-        """Change slopes, weights and rests in place."""
+        """Go through the rows in this order."""
         model, pull = self.model, self._pull
         weights = w[: model.n_features]
         for i in order:
@@ -111,8 +126,8 @@ class DualOracle(RowOracle):
             if pull > 0.0:
                 w[-1] += pull * fall[0]
 
-    def _compiled_epoch(self) -> Callable[[Vector, Vector, Any, Any], None]:
-        """Return what does the same, compiled."""
+    def _compiled_epochs(self) -> Callable[[Vector, Vector, Any, Any], int]:
+        """Return what does the same as `_plain_epochs`, compiled."""
         from accelegrad.kernels import dual_ascent
         from accelegrad.kernels.arrays import read_only
         from accelegrad.kernels.loss_shape import for_kernels
@@ -125,10 +140,12 @@ class DualOracle(RowOracle):
         dense = len(data.matrix) == 1
         kernel: Any = dual_ascent.dense_ascent if dense else dual_ascent.sparse_ascent
 
-        def epoch(theta: Vector, w: Vector, rests: Any, order: Any) -> None:
-            kernel(*data.matrix, given, theta, w, rests, read_only(order))
+        order = np.empty(self.model.n_samples, dtype=np.int64)
 
-        return epoch
+        def epochs(theta: Vector, w: Vector, rests: Any, draws: Any) -> int:
+            return int(kernel(*data.matrix, given, theta, w, rests, read_only(draws), order))
+
+        return epochs
 
     def gap(self, slopes: Vector, at: Evaluation) -> tuple[float, float]:
         """Return an estimate of the gap, without a product with the data, and what is wanted.
@@ -153,6 +170,15 @@ class DualOracle(RowOracle):
         else:
             at.late_bound = LateBound(self.model, slopes=balanced)
         return at
+
+
+def shuffled(rows: Any, draws: Any) -> Any:
+    """Return rows in random order, by Fisher and Yates, with a 32-bit number for each place."""
+    order = rows.copy()
+    for last in range(order.size - 1, 0, -1):
+        place = int(draws[last]) * (last + 1) >> 32
+        order[[last, place]] = order[[place, last]]
+    return order
 
 
 def longer_rest(last: int) -> int:

@@ -12,6 +12,8 @@ from accelegrad.problems.sets import FeasibleSet
 from accelegrad.proofs.fenchel import Terms
 from accelegrad.rows.dual_ascent import DualAscent
 from accelegrad.rows.dual_ascent_oracle import DualOracle
+from accelegrad.rows.interior_point import InteriorPoint
+from accelegrad.rows.interior_point_oracle import BarrierOracle, has_one_kink
 from accelegrad.rows.newton import FinishedByNewton, SketchedNewton
 from accelegrad.rows.newton_oracle import CurvedOracle, SmoothedCurvedOracle
 from accelegrad.rows.proximal_newton import ProximalNewton
@@ -25,7 +27,7 @@ from accelegrad.rules.base import Rule
 #: The rules that work on the rows of a linear model, and on nothing else.
 SUM_RULES = (
     *(VarianceReducedAcceleGrad, SketchedNewton, FinishedByNewton, DualAscent),
-    ProximalNewton,
+    *(ProximalNewton, InteriorPoint),
 )
 
 
@@ -54,6 +56,9 @@ def sum_oracle(
         "terms".
     """
     smooth = math.isfinite(model.loss.curvature)
+    if isinstance(rule, InteriorPoint):
+        terms = one_kink_terms(model, penalty, feasible_set)
+        return BarrierOracle(model, rng, goal, terms, penalty)
     if isinstance(rule, ProximalNewton):
         terms = separate_terms(model, penalty, feasible_set)
         return (PenalisedOracle if smooth else SmoothedPenalisedOracle)(
@@ -77,6 +82,22 @@ def separate_terms(
             "method 'proximal-newton' takes l1 and elastic net terms and boxes, and each weight "
             "has to have an l1 or l2 term or two ends (for least squares one end, at 0, will "
             f"do); penalty is {penalty!r}, feasible_set "
+            f"{feasible_set!r}, and the model's l2 {model.l2!r}."
+        )
+    return terms
+
+
+def one_kink_terms(
+    model: LinearModel, penalty: Penalty | None, feasible_set: FeasibleSet | None
+) -> Terms:
+    """Return what is added to losses with one kink, where each weight has a term, or refuse."""
+    terms = Terms.of(model, penalty, feasible_set)
+    held = terms is not None and terms.feasible_set is None and terms.gets_tight
+    if terms is None or not held or not has_one_kink(model.loss):
+        raise ValueError(
+            "method 'interior-point' takes losses with one kink ('hinge', 'absolute', 'quantile'), "
+            "l1 and elastic net terms and no constraint, and each weight has to have an l1 or l2 "
+            f"term; the loss is {model.loss.name!r}, penalty {penalty!r}, feasible_set "
             f"{feasible_set!r}, and the model's l2 {model.l2!r}."
         )
     return terms

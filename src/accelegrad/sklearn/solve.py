@@ -20,6 +20,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.optimize import OptimizeResult
 
+from accelegrad.catalogue import INTERIOR
+from accelegrad.choose import Facts, choose
 from accelegrad.errors import Vector
 from accelegrad.front_door import minimize
 from accelegrad.problems.linear_model import LinearModel
@@ -29,7 +31,7 @@ from accelegrad.problems.scaling import column_scaling, scaled_penalty, scaled_s
 from accelegrad.proofs.model_dual import ModelDual
 from accelegrad.rows import full_newton
 from accelegrad.rows.at_once import minimum_at_once
-from accelegrad.rows.interior_point import InteriorPoint, interior_points, serves
+from accelegrad.rows.interior_point_oracle import Found, interior_points
 from accelegrad.rows.row_oracle import Goal
 from accelegrad.rows.truncated_newton import TruncatedNewton
 from accelegrad.run.result import Status, as_result
@@ -289,6 +291,8 @@ def _solve_model(
         if at_once is not None:
             return at_once
     options = _options(settings, watch)
+    if settings.leaves_all_open and score is None and _is_for_interior_points(problem):
+        options["method"] = choose(_facts(problem), tried=INTERIOR).name  # by `solved_together`
     if settings.batch_size is not None:
         # At most all rows: folds and held-out parts leave fewer of them.
         options["batch_size"] = min(settings.batch_size, model.n_samples)
@@ -335,22 +339,44 @@ def _found_at_once(
     return found.point, found.value, found.dual_value, 1
 
 
-def _by_slopes(problem: Problem, watch: Watch, model: LinearModel, point: InteriorPoint) -> Fit:
+def _by_slopes(problem: Problem, watch: Watch, model: LinearModel, point: Found) -> Fit:
     """Return the fit that an interior-point method has found, proved by its slopes."""
     x = point.parameters
     dual = ModelDual(model, problem.terms)
     value, bound = model.value(x) + problem.l1_value(x), dual.at_slopes(point.slopes)
-    return _proved(problem, watch, x, value, bound, point.steps)
+    return _proved(problem, watch, x, value, bound, point.steps, INTERIOR)
 
 
 def _proved(
-    problem: Problem, watch: Watch, x: Vector, value: float, bound: float, steps: int
+    problem: Problem,
+    watch: Watch,
+    x: Vector,
+    value: float,
+    bound: float,
+    steps: int,
+    method: str = "directly",
 ) -> Fit:
     """Return the fit of parameters whose objective has a lower bound that holds everywhere."""
     known = {"x": x, "fun": value, "lower_bound": bound, "certified_radius": math.inf}
     status = Status.CONVERGED
     ended = {"nit": steps, "success": True, "status": status, "message": status.message}
-    return _fit(problem, watch, as_result(known | ended))
+    return _fit(problem, watch, as_result(known | ended | {"method": method}))
+
+
+def _facts(problem: Problem) -> Facts:
+    """Return what decides on the method where all is left open, and there is no feasible set."""
+    model = problem.model
+    assert isinstance(model, LinearModel)
+    terms = {"constrained": problem.l1 > 0.0, "separate_terms": problem.has_separate_terms}
+    return Facts(model, **terms, no_limits=True, may_scale=True)
+
+
+def _is_for_interior_points(problem: Problem) -> bool:
+    """Return whether the interior-point method is the one that `minimize` would choose."""
+    if problem.is_smooth or problem.feasible_set is not None:
+        return False
+    facts = _facts(problem)
+    return facts.few_rows_with_one_kink and choose(facts).name == INTERIOR
 
 
 def solved_together(
@@ -363,9 +389,10 @@ def solved_together(
     exact to many digits more than the others.
     """
     models = [problem.model for problem in problems if isinstance(problem.model, LinearModel)]
-    first, alike = problems[0], len(models) == len(problems) and problems[0].feasible_set is None
-    if not (alike and settings.leaves_all_open and serves(models[0], first.l1)):
+    first, alike = problems[0], len(models) == len(problems)
+    if not (alike and settings.leaves_all_open and _is_for_interior_points(first)):
         return {}
+    assert first.terms is not None
     watches = [Watch(problem, settings, None) for problem in problems]
     aim, floors = watches[0].aim, np.array([watch.floor for watch in watches])
     assert aim is not None
@@ -376,11 +403,11 @@ def solved_together(
 
     fits: dict[int, Fit] = {}
 
-    def proved(place: int, point: InteriorPoint, gap: float) -> bool:
+    def proved(place: int, point: Found, gap: float) -> bool:
         fits[place] = _by_slopes(problems[place], watches[place], models[place], point)
         return fits[place].gap <= gap
 
-    interior_points(models, first.l1, starts, allowed, proved, settings.max_iter)
+    interior_points(models, first.terms, starts, allowed, proved, settings.max_iter)
     if len(fits) == len(problems) and total(list(fits.values())).converged:
         return fits
     return {place: fit for place, fit in fits.items() if fit.converged}
@@ -455,7 +482,7 @@ def _fit(problem: Problem, watch: Watch, result: OptimizeResult) -> Fit:
         tol is None or watch.stalled or score_decided,
         message,
         result.status is Status.INTERRUPTED,
-        str(result.get("method", "directly")),
+        str(result["method"]),
     )
 
 

@@ -25,6 +25,7 @@ NAMES = {
     "accelegrad-newton": "AcceleGrad-Newton",
     "accelegrad-vr": "AcceleGrad-VR",
     "dual-ascent": "Dual ascent",
+    "interior-point": "Interior point",
     "bundle": "Bundle",
     "accelegrad": "AcceleGrad",
     "adagrad": "AdaGrad",
