@@ -13,8 +13,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import accelegrad as ag
 from accelegrad.dask import BlockError, RowModel
-from accelegrad.dask.part import Curvature, Where, on_part
-from accelegrad.problems.losses import make_loss
+from accelegrad.dask.part import on_part
+from accelegrad.proofs.multinomial_dual import Balance
 
 pytestmark = [pytest.mark.xdist_group("dask"), pytest.mark.usefixtures("dask_client")]
 
@@ -227,10 +227,9 @@ def test_bits_do_not_depend_on_the_way_to_the_workers(dask_processes_client):
 def test_arrays_of_all_arguments_begin_where_numpys_do():
     """Messages put them anywhere, and sums over them would be rounded by where they begin."""
     shifted = np.frombuffer(bytearray(8 * D + 1), dtype=float, offset=1)
-    point = Curvature(Where("a point"), shifted, make_loss("logistic"), 0.0)
-    found = on_part(lambda part, *arguments: arguments, None, shifted, point, (0, (shifted,)))
-    arrays = [found[0], found[1].w, found[2][1][0]]
-    assert found[1].where == point.where
+    moved = Balance(shifted, 0.0, shifted)
+    found = on_part(lambda part, *arguments: arguments, None, shifted, moved, (0, (shifted,)))
+    arrays = [found[0], found[1].shift, found[2][1][0]]
     for array in arrays:
         assert array.ctypes.data % 16 == 0
         assert_array_equal(array, shifted)

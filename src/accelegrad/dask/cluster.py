@@ -9,6 +9,7 @@ same function on the same parts and add results in the same order, so that bits 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -30,6 +31,8 @@ from accelegrad.errors import Vector, real_number
 LARGEST_ARGUMENT = 1 << 16
 #: Up to this many results are added by the client, in each task of a tree of sums as many.
 ADDED_AT_ONCE = 8
+#: So many of the last long points stay on the workers: two of a step, and the best one.
+KEPT_VECTORS = 3
 #: Calls are for vectors that have up to this many bytes, summed over the parts.
 LARGEST_CALL = 1 << 22
 #: Dask's configuration says whether there are calls; with False all work is on the dashboard.
@@ -82,15 +85,23 @@ class Cluster:
         self.timeout = None if timeout is None else real_number("timeout", timeout, above=0.0)
         self.round_trips = 0
         self._held: dict[str, list[tuple[int, str]]] | None = None
+        self._sent: deque[tuple[Vector, Future]] = deque(maxlen=KEPT_VECTORS)
 
     def vector(self, w: Vector) -> Any:
         """Return a vector as tasks take it: itself, or a future where it is long.
 
-        Not by its hash: what was scattered before may have been released meanwhile.
+        Not by its hash: what was scattered before may have been released meanwhile. The last ones
+        that nobody can write to are kept on the workers: a point is asked about several times.
         """
         if w.nbytes * len(self.parts) <= LARGEST_ARGUMENT:
             return w
-        return self.client.scatter(w, hash=False, broadcast=len(self.parts) > 1)
+        for known, future in self._sent:
+            if known is w and future.status == "finished":
+                return future
+        future = self.client.scatter(w, hash=False, broadcast=len(self.parts) > 1)
+        if not w.flags.writeable:
+            self._sent.append((w, future))
+        return future
 
     def ready(self, name: str) -> None:
         """Wait until all parts are there, or raise what went wrong with one of them."""

@@ -12,7 +12,7 @@ from accelegrad.errors import Vector
 from accelegrad.problems.linear_model import ModelPoint
 from accelegrad.problems.rounding import growth
 from accelegrad.problems.row_blocks import RowNumbers
-from accelegrad.proofs.fenchel import DataSums, DualSums, Reach, SlopeSums
+from accelegrad.proofs.fenchel import DataSums, Reach, SlopeSums
 from accelegrad.proofs.model_dual import BALANCED, ModelDual
 
 #: In each round trip of the search for the best intercept this many shifts are tried, in so many
@@ -46,7 +46,10 @@ class ClusterDual(ModelDual):
         bound, slopes = self._scaled(known), None
         if self.terms.intercept_is_free:
             slopes = self._at_best_intercept(known)
-        return bound if slopes is None else max(bound, self._by_sides(known, slopes))
+        if slopes is None:
+            return bound
+        up, down = self.model.cluster.total("dual", tasks.side_means, slopes, known.w)
+        return max(bound, self._by_slopes(known, slopes, float(up), float(down)))
 
     def by_balanced(self, known: ModelPoint) -> float:
         """Return the bound by the slopes at a point, one side of them scaled down if need be."""
@@ -97,27 +100,32 @@ class ClusterDual(ModelDual):
         off = slack + self.model.rounding.combination(sums.after)
         if changes is not None:
             off = off + self.model.rounding.combination(sums.before)
-        one = sums.slopes
-        height = (one.level, one.level_error, one.mean, one.mean_error)
-        return self.terms.lower_bound(SlopeSums(*height, combination, off), self.reach)
+        return self._bound(sums, combination, off)
 
     def _scaled(self, known: Any) -> float:
         """Return the bound by the slopes at a point, those above or below 0 scaled down."""
         mean, size = known.sums.mean, known.sums.mean_size
-        up, down = self.terms.balance(0.5 * (size + mean), 0.5 * (size - mean))
-        slopes = _slopes_at(known)._replace(up=up, down=down)
-        sums: SlopeSums = self.model.cluster.total(
+        return self._by_slopes(known, _slopes_at(known), 0.5 * (size + mean), 0.5 * (size - mean))
+
+    def _by_slopes(self, known: Any, slopes: Slopes, up: float, down: float) -> float:
+        """Return the bound by slopes, those above or below 0 scaled down as a whole if need be.
+
+        `up` and `down` are what they add to the mean of their sizes. Of what is as long as w only
+        the combination of the rows comes back: how far it can be off follows from the norm of the
+        slopes.
+        """
+        factors = self.terms.balance(up, down)
+        slopes = slopes._replace(up=factors[0], down=factors[1])
+        sums: LevelSums
+        sums, combination = self.model.cluster.total(
             "dual", tasks.slope_sums, slopes, known.w, self.model.loss
         )
-        return self.terms.lower_bound(sums, self.reach)
+        return self._bound(sums, combination, self.model.rounding.combination(sums.after))
 
-    def _by_sides(self, known: Any, slopes: Slopes) -> float:
-        """Return the bound by slopes, those above or below 0 scaled down as a whole if need be."""
-        sides: tuple[SlopeSums, ...] = self.model.cluster.total(
-            "dual", tasks.side_sums, slopes, known.w, self.model.loss
-        )
-        sums = DualSums(self.reach().data, 0.0, sides)
-        return self.terms.lower_bound(sums.balanced(self.terms), self.reach)
+    def _bound(self, sums: LevelSums, combination: Vector, off: Vector) -> float:
+        one = sums.slopes
+        height = (one.level, one.level_error, one.mean, one.mean_error)
+        return self.terms.lower_bound(SlopeSums(*height, combination, off), self.reach)
 
     def _at_best_intercept(self, known: Any) -> Slopes | None:
         """Return slopes at the shift of all margins that minimises the mean loss; None: at 0.

@@ -321,13 +321,13 @@ def positive_share(part: Part) -> float:
 
 
 def gram_sum(
-    part: Part, curvature: Curvature | None, columns: Any, places: Vector | None
+    part: Part, curvature: Curvature | None, w: Any, columns: Any, places: Vector | None
 ) -> Matrix:
     """Return what the rows drawn from the part add to a Gram matrix of some columns; None: all."""
     model = part.of_columns(columns)
     if curvature is None:
         return model._gram(None, model.shares)
-    numbers, weights = _drawn(part, curvature, places)
+    numbers, weights = _drawn(part, curvature, w, places)
     return model._gram(numbers, weights)
 
 
@@ -409,22 +409,27 @@ def level_sums(
         theta = theta.copy()
         theta[changed[0]] = changed[1]
         after = norm(roots * theta)
+    return _levels(model, theta, before, after)
+
+
+def _levels(model: LinearModel, theta: Vector, before: float, after: float) -> LevelSums:
     sums = SlopeSums.of(model, theta, combination=np.zeros(model.n_features))
     none = np.zeros(0)
     height = SlopeSums(sums.level, sums.level_error, sums.mean, sums.mean_error, none, none)
     return LevelSums(height, before, after)
 
 
-def slope_sums(part: Part, slopes: Slopes, w: Vector, loss: Loss) -> SlopeSums:
-    """Return the sums of slopes."""
-    return SlopeSums.of(part.model(loss), slopes.of(part, w))
+def slope_sums(part: Part, slopes: Slopes, w: Vector, loss: Loss) -> tuple[LevelSums, Vector]:
+    """Return the sums of slopes, and their combination of the rows."""
+    theta, model = slopes.of(part, w), part.model(loss)
+    size = norm(np.sqrt(model.shares) * theta)
+    return _levels(model, theta, size, size), model.combination(theta)[: model.n_features]
 
 
-def side_sums(part: Part, slopes: Slopes, w: Vector, loss: Loss) -> tuple[SlopeSums, ...]:
-    """Return the sums of the slopes above 0 and of those below, which are yet to be balanced."""
-    model, theta = part.model(loss), slopes.of(part, w)
-    sides = (np.maximum(theta, 0.0), np.minimum(theta, 0.0))
-    return tuple(SlopeSums.of(model, side) for side in sides)
+def side_means(part: Part, slopes: Slopes, w: Vector) -> Vector:
+    """Return what the slopes above 0 and those below add to the mean of their sizes."""
+    theta, shares = slopes.of(part, w), part.rows.shares
+    return np.array([shares @ np.maximum(theta, 0.0), shares @ np.maximum(-theta, 0.0)])
 
 
 # -- tasks: several classes ----------------------------------------------------------------------
@@ -499,29 +504,28 @@ class Curvature(NamedTuple):
     """The weights by which rows are drawn: p_i l'' at a point."""
 
     where: Where
-    w: Vector
     loss: Loss
     caution: float
 
-    def of(self, part: Part) -> Vector:
-        """Return those of a part's rows."""
-        return part.at(self.where, self.w, self.loss).curvatures(self.caution)
+    def of(self, part: Part, w: Vector) -> Vector:
+        """Return those of a part's rows; w is the point."""
+        return part.at(self.where, w, self.loss).curvatures(self.caution)
 
 
-def curvature_sums(part: Part, curvature: Curvature) -> tuple[float, int]:
+def curvature_sums(part: Part, curvature: Curvature, w: Vector) -> tuple[float, int]:
     """Return the sum of the weights, and how many rows have any."""
-    weights = curvature.of(part)
+    weights = curvature.of(part, w)
     return float(np.sum(weights)), int(np.count_nonzero(weights))
 
 
 def _drawn(
-    part: Part, curvature: Curvature, places: Vector | None
+    part: Part, curvature: Curvature, w: Vector, places: Vector | None
 ) -> tuple[RowNumbers | None, Vector]:
     """Return rows and their weights: at places in the running sum of weights, or all with weight.
 
     The places are those from where this part begins; the weight of a drawn row is left to be 1.
     """
-    weights = curvature.of(part)
+    weights = curvature.of(part, w)
     if places is None:
         weighty = np.flatnonzero(weights)
         if weighty.size == weights.size:
@@ -542,10 +546,16 @@ class DrawnRows(NamedTuple):
 
 
 def drawn_rows(
-    part: Part, curvature: Curvature, where: Where, w: Vector, loss: Loss, places: Vector | None
+    part: Part,
+    curvature: Curvature,
+    v: Vector,
+    where: Where,
+    w: Vector,
+    loss: Loss,
+    places: Vector | None,
 ) -> DrawnRows:
-    """Return the rows that were drawn, and what a point knows of them."""
-    numbers, weights = _drawn(part, curvature, places)
+    """Return the rows that were drawn by their curvature at v, and what a point w knows of them."""
+    numbers, weights = _drawn(part, curvature, v, places)
     if numbers is None:
         numbers = np.arange(part.rows.n_samples)
     if numbers.size:
@@ -554,9 +564,11 @@ def drawn_rows(
     return DrawnRows(numbers + part.first, weights, rows)
 
 
-def drawn_numbers(part: Part, curvature: Curvature, places: Vector | None) -> tuple[Any, Vector]:
+def drawn_numbers(
+    part: Part, curvature: Curvature, w: Vector, places: Vector | None
+) -> tuple[Any, Vector]:
     """Return the numbers, among all rows, of those drawn, and their weights."""
-    numbers, weights = _drawn(part, curvature, places)
+    numbers, weights = _drawn(part, curvature, w, places)
     if numbers is None:
         numbers = np.arange(part.rows.n_samples)
     return numbers + part.first, weights

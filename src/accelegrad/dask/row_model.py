@@ -164,7 +164,7 @@ class ClusterPoint(ModelPoint):
     model : RowModel
         The sum.
     w : Vector
-        The point.
+        The point; it cannot be written to any more.
     where : Where, optional
         What the parts know it by; by default it is new to them.
     """
@@ -174,6 +174,7 @@ class ClusterPoint(ModelPoint):
 
     def __init__(self, model: RowModel, w: Vector, where: Where | None = None) -> None:
         self.model, self.w = model, w
+        w.flags.writeable = False  # what is sent stays what it is, and is sent once
         # The first sums of a new point take a pass over the rows, which gives the gradient too.
         self._sums: PointSums | None = None
         self.where = Where(new_name()) if where is None else where
@@ -250,8 +251,10 @@ class ClusterRows(ModelRows):
     ----------
     model : RowModel
         The sum.
-    by : tasks.Curvature
-        By what they are drawn.
+    by : ClusterPoint
+        They are drawn by their curvature there.
+    caution : float
+        How far curvature errs upwards, from 0 to 1.
     size : int
         How many; what comes back are all rows with curvature where these are no more.
     seed : object
@@ -261,10 +264,17 @@ class ClusterRows(ModelRows):
     """
 
     def __init__(
-        self, model: RowModel, by: tasks.Curvature, size: int, seed: Any, columns: Any = None
+        self,
+        model: RowModel,
+        by: ClusterPoint,
+        caution: float,
+        size: int,
+        seed: Any,
+        columns: Any = None,
     ) -> None:
-        self._rows_of, self._by, self._columns = model, by, columns
-        found = model.cluster.each("curvature", tasks.curvature_sums, by)
+        curvature = tasks.Curvature(by.where, by.model.loss, caution)
+        self._rows_of, self._by, self._columns = model, (curvature, by.w), columns
+        found = model.cluster.each("curvature", tasks.curvature_sums, *self._by)
         sums, counts = np.array([pair[0] for pair in found]), [pair[1] for pair in found]
         self.n_curved = int(sum(counts))
         few = self.n_curved <= min(size, MOST_SAMPLED * model.n_samples)
@@ -291,7 +301,7 @@ class ClusterRows(ModelRows):
         """Return the numbers of the rows and their weights: a round trip, once."""
         if self._found is None:
             found = self._rows_of.cluster.each(
-                "draw", tasks.drawn_numbers, self._by, by_part=[self._places]
+                "draw", tasks.drawn_numbers, *self._by, by_part=[self._places]
             )
             numbers, weights = (np.concatenate(column) for column in zip(*found, strict=True))
             self._found = numbers, self._weight * weights
@@ -315,7 +325,7 @@ class ClusterRows(ModelRows):
         matrix: Matrix = model.cluster.total(
             "gram-matrix",
             tasks.gram_sum,
-            self._by,
+            *self._by,
             columns,
             by_part=[self._places],
             result_bytes=model.gram_bytes if columns is None else 8 * columns.size**2,
@@ -324,7 +334,7 @@ class ClusterRows(ModelRows):
 
     def local(self, at: Any) -> LocalRows | None:
         """Return the rows that have weight with what a point knows of them; None if none has."""
-        model, arguments = self._rows_of, (self._by, at.where, at.w, at.model.loss)
+        model, arguments = self._rows_of, (*self._by, at.where, at.w, at.model.loss)
         found = model.cluster.each("sample", tasks.drawn_rows, *arguments, by_part=[self._places])
         numbers, weights, rows = zip(*found, strict=True)
         chosen = np.concatenate(numbers)
@@ -380,7 +390,7 @@ class ClusterColumns:
 
     def sampled(self, count: int, seed: Any, by: Any, *, caution: float = 0.0) -> ClusterRows:
         """Return rows drawn by their curvature at a point of all columns."""
-        return ClusterRows(self._rows_of, _curvature(by, caution), count, seed, self._columns)
+        return ClusterRows(self._rows_of, by, caution, count, seed, self._columns)
 
     def gram(self, point: Any, rows: ClusterRows) -> Matrix:  # noqa: ARG002
         """Return the second derivatives of the mean loss by these columns."""
@@ -393,6 +403,7 @@ class ClusterColumns:
         matrix: Matrix = cluster.total(
             "gram-matrix",
             tasks.gram_sum,
+            None,
             None,
             columns,
             by_part=every,
@@ -572,7 +583,7 @@ class RowModel(RowsElsewhere):
         """Return rows that stand for all, the same for any split."""
         if by is None:
             return ModelRows(self, np.random.default_rng(seed).integers(self.n_samples, size=count))
-        return ClusterRows(self, _curvature(by, caution), count, seed)
+        return ClusterRows(self, by, caution, count, seed)
 
     def gram(self, point: Any, rows: ModelRows) -> Matrix:
         """Return the second derivatives of the mean loss from sampled rows."""
@@ -600,7 +611,7 @@ class RowModel(RowsElsewhere):
         """Return sum_i p_i a_i a_i', found at the first call."""
         if "gram" not in self._of_data_alone:
             self._of_data_alone["gram"] = self.cluster.total(
-                "gram-matrix", tasks.gram_sum, None, None, None, result_bytes=self.gram_bytes
+                "gram-matrix", tasks.gram_sum, *[None] * 4, result_bytes=self.gram_bytes
             )
         gram: Matrix = self._of_data_alone["gram"]
         return gram
@@ -627,7 +638,7 @@ class RowModel(RowsElsewhere):
     # -- values and gradients --------------------------------------------------------------------
 
     def _value_and_gradient(self, w: Vector) -> tuple[float, Vector]:
-        at = ClusterPoint(self, w)
+        at = ClusterPoint(self, w.copy())
         return at.value, at.gradient
 
     def of_rows(self, rows: RowNumbers, l2: float) -> LinearModel:
@@ -670,7 +681,3 @@ class RowModel(RowsElsewhere):
         from accelegrad.dask.dual import ClusterDual
 
         return ClusterDual(self, terms, self._proved if terms is None else None)
-
-
-def _curvature(by: Any, caution: float) -> tasks.Curvature:
-    return tasks.Curvature(by.where, by.w, by.model.loss, caution)
