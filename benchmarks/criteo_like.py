@@ -112,7 +112,7 @@ def main() -> None:
     ):
         start = time.perf_counter()
         pieces = blocks(n_rows, n_columns, min(ROWS_PER_BLOCK, -(-n_rows // given.workers)))
-        # Sums of each block come back, as long as w: of many columns there had better be few blocks.
+        # Sums of each block come back, as long as w: with many columns few blocks are better.
         model = RowModel(pieces, l2=given.l2, fit_intercept=True, most_blocks=2 * given.workers)
         made = time.perf_counter()
         if given.evaluations:

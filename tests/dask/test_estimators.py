@@ -111,6 +111,28 @@ def test_multinomial_problems_agree_with_local_ones(name):
     agree(found, local.AcceleGradClassifier(**options).fit(X, y))
 
 
+STOPPED = {
+    "two classes": (local.AcceleGradClassifier, AcceleGradClassifier, 2, dict()),
+    "classes": (local.AcceleGradClassifier, AcceleGradClassifier, 4, dict()),
+    "regression": (local.AcceleGradRegressor, AcceleGradRegressor, 0, dict(loss="huber")),
+}
+
+
+@pytest.mark.parametrize("name", STOPPED)
+def test_early_stopping_holds_back_the_rows_that_it_does_in_memory(name):
+    here, there, n_classes, options = STOPPED[name]
+    X, y = plain_data(n_classes) if n_classes else numbers()
+    weights = np.where(np.arange(N) % 9 == 0, 0.0, 1.0 + np.arange(N) % 3)
+    options = dict(early_stopping=True, n_iter_no_change=2, random_state=3, **options)
+    rows, targets = spread(X, y)
+    found = there(**options).fit(rows, targets, sample_weight=weights)
+    expected = here(**options).fit(X, y, sample_weight=weights)
+    assert found.n_samples_seen_ == expected.n_samples_seen_ < np.count_nonzero(weights)
+    # Both minimise the same objective of the same rows.
+    assert found.objective_ - found.gap_ <= expected.objective_ * (1 + 1e-9)
+    assert expected.objective_ - expected.gap_ <= found.objective_ * (1 + 1e-9)
+
+
 def same(found, expected):
     """Products of other blocks are rounded in another way."""
     if expected.dtype == float:
@@ -229,7 +251,7 @@ def test_wrong_data_and_parameters_are_refused():
     with pytest.raises(ValueError, match="at least 2 classes"):
         AcceleGradClassifier().fit(rows, da.full(N, "a", chunks=180))
     with pytest.raises(ValueError, match="early_stopping"):
-        AcceleGradClassifier(early_stopping=True).fit(rows, targets)
+        dask.AcceleGradClassifierCV(early_stopping=True).fit(rows, targets)
     with pytest.raises(ValueError, match="loss"):
         AcceleGradClassifier("cubic").fit(rows, targets)
     with pytest.raises(BlockError, match="block 1"):

@@ -1,5 +1,6 @@
 """Blocks that workers read from files, kept or read again in each pass."""
 
+import dask.array as da
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
@@ -72,6 +73,18 @@ def test_collections_of_dasks_own_readers_are_read_again(tmp_path):
     found = AcceleGradClassifier(keep=False, **options).fit(frame[list("abcd")], frame["label"])
     expected = local.AcceleGradClassifier(**options).fit(X, y)
     assert_allclose(found.objective_, expected.objective_, rtol=2e-6)
+
+
+def test_arrays_of_a_zarr_store_are_read_by_the_workers(tmp_path):
+    X, y = plain_data()
+    da.from_array(X, chunks=(70, -1)).to_zarr(str(tmp_path / "X.zarr"))
+    da.from_array(y, chunks=70).to_zarr(str(tmp_path / "y.zarr"))
+    rows, targets = (da.from_zarr(str(tmp_path / f"{name}.zarr")) for name in "Xy")
+    model, expected = RowModel(rows, targets, l2=0.1, keep=False), ag.LinearModel(X, y, l2=0.1)
+    w = np.linspace(-1, 1, D)
+    assert len(model.cluster.parts) > 1
+    assert_allclose(model.value(w), expected.value(w), rtol=1e-12)
+    assert_allclose(model.gradient(w), expected.gradient(w), rtol=1e-10)
 
 
 def counted(path, part):

@@ -143,6 +143,11 @@ def counted_weights(block: Block, counts: Counts) -> Vector:
     return weights if counts is None else weights * counts
 
 
+def weight_of(block: Block, counts: Counts) -> float:
+    """Return the weight of the rows that count."""
+    return float(counted_weights(block, counts).sum())
+
+
 def relative_weight(block: Block, settings: RowSettings, largest: float, counts: Counts) -> float:
     """Return the sum of the rows' weights, each divided by the largest."""
     return float(_relative(block, settings, largest, counts).sum())
@@ -361,6 +366,18 @@ class ClusterData:
         other, counts = copy(self), np.bincount(rows, minlength=self.n_samples)
         other._counts = counts.astype(np.min_scalar_type(int(counts.max())))
         return other
+
+    @property
+    def n_counted(self) -> int:
+        """How many rows count, each as often as it does."""
+        return self.n_samples if self._counts is None else int(self._counts.sum())
+
+    @property
+    def counted_weight(self) -> float:
+        """The weight of all rows that count: a round trip where not all do."""
+        if self._counts is None:
+            return self.weight
+        return float(self.cluster.total("weigh", weight_of, by_part=[self.counts]))
 
     @property
     def storage(self) -> Storage:

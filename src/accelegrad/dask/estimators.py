@@ -27,8 +27,9 @@ from accelegrad.dask.problems import (
     row_settings,
 )
 from accelegrad.errors import Vector
+from accelegrad.problems.gram import Matrix
 from accelegrad.problems.row_blocks import RowNumbers
-from accelegrad.sklearn import classifier, cv, regressor
+from accelegrad.sklearn import classifier, cv, held_out, regressor
 from accelegrad.sklearn.base import LinearEstimator
 from accelegrad.sklearn.cv import CHOSEN, best_alpha, refuse_one_class, strengths_to_try
 from accelegrad.sklearn.data import Data, rows_of, without_weightless
@@ -100,30 +101,44 @@ class OnCluster(Mixin):
         objective = self._objective()
         data = self._read(X, y, sample_weight, client)
         warm = self._take_all_targets(data) and bool(getattr(self, "warm_start", False))
-        self._fit_on(data, self._cluster_problems(objective, data), warm=warm)
+        held = None
+        if self.early_stopping:
+            data, held = self._held_back(data)
+        self._fit_on(data, self._cluster_problems(objective, data), warm=warm, held=held)
         return self
 
     def _read(self, X: Any, y: Any, sample_weight: Any, client: Any) -> ClusterData:
         """Return the blocks, checked."""
-        if self.early_stopping:
-            raise ValueError(
-                "early_stopping must be False on a cluster: no rows are held back there."
-            )
         pieces = pieces_of(X, y, sample_weight)
         data = ClusterData(connected(client), pieces, None, self.timeout, keep=self._flag("keep"))
         self._take_columns(X, data)
         return data
 
-    def _fit_on(self, data: ClusterData, problems: list[Any], *, warm: bool) -> None:
+    def _held_back(self, data: ClusterData) -> tuple[ClusterData, Data]:
+        """Return the rows to learn from and those held out: the same ones as in memory."""
+        rows = without_weightless(_gathered_rows(data))
+        rows = rows._replace(y=self._coded(rows.y))
+        classes = rows.y if is_classifier(self) else None
+        learnt, held = held_out.split(rows, self._validation_fraction(), classes, self._seed())
+        return data.of_rows(learnt.X.numbers), held
+
+    def _coded(self, y: Any) -> Any:
+        """Return targets as scores of held-out rows take them."""
+        return y
+
+    def _fit_on(
+        self, data: ClusterData, problems: list[Any], *, warm: bool, held: Data | None = None
+    ) -> None:
         """Solve the problems that the blocks make, and keep what is found."""
         settings, seed = self._settings(), self._seed()
         starts = self._starts(problems, warm=warm)
+        scores = [None] * len(problems) if held is None else self._validation_scores(held)
         fits = [
-            solve(problem, settings, start, score=None, seed=seed)
-            for problem, start in zip(problems, starts, strict=True)
+            solve(problem, settings, start, score=score, seed=seed)
+            for problem, start, score in zip(problems, starts, scores, strict=True)
         ]
         self._set_parameters([fit.parameters for fit in fits])
-        self._keep(total(fits), data.n_samples, data.weight)
+        self._keep(total(fits), data.n_counted, data.counted_weight)
 
     def _path(
         self, alphas: Vector, data: ClusterData, rows: Data, split: Any, scorer: WeightedScorer
@@ -219,17 +234,34 @@ class HeldRows:
     """
 
     def __init__(self, data: ClusterData, numbers: RowNumbers) -> None:
-        self._data, self._numbers = data, numbers
+        self._data, self.numbers = data, numbers
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The numbers of rows and columns."""
+        return self.numbers.size, self._data.n_features
 
     def __getitem__(self, rows: Any) -> HeldRows:
-        return HeldRows(self._data, self._numbers[rows])
+        return HeldRows(self._data, self.numbers[rows])
+
+    def __matmul__(self, coefficients: Matrix) -> Matrix:
+        """Return their products with columns of coefficients: one round trip."""
+        products: Matrix = self._found(_products_of_rows, coefficients)
+        return products
 
     def predicted(self, local: Any, method: str) -> Any:
         """Return what a method of a local estimator says of the rows: one round trip."""
-        pieces, order = split_by_part(self._numbers, self._data.ends)
-        found = self._data.cluster.each("predict", _predicted_rows, local, method, by_part=[pieces])
+        return self._found(_predicted_rows, local, method)
+
+    def _found(self, task: Any, *arguments: Any) -> Any:
+        pieces, order = split_by_part(self.numbers, self._data.ends)
+        found = self._data.cluster.each("predict", task, *arguments, by_part=[pieces])
         in_order = np.concatenate([part for part in found if part is not None])
         return in_order[np.argsort(order, kind="stable")]
+
+
+def _products_of_rows(block: Block, coefficients: Matrix, rows: RowNumbers) -> Any:
+    return block.X[rows] @ coefficients if rows.size else None
 
 
 def _predicted_rows(block: Block, local: Any, method: str, rows: RowNumbers) -> Any:
@@ -288,6 +320,9 @@ class AcceleGradClassifier(OnCluster, classifier.AcceleGradClassifier):  # type:
 
     def _take_all_targets(self, data: ClusterData) -> bool:
         return self._take_targets(labels(data))
+
+    def _coded(self, y: Any) -> Any:
+        return np.searchsorted(self.classes_, y)
 
     def _cluster_problems(self, objective: Objective, data: ClusterData) -> list[Problem]:
         weigh = None
@@ -445,6 +480,11 @@ class PathsOnCluster(OnCluster):
         """
         alphas = strengths_to_try(self.alphas)
         single = self._of_one_alpha(alphas[0])
+        if single.early_stopping:
+            raise ValueError(
+                "early_stopping must be False for cross-validation on a cluster, whose folds hold "
+                "back rows already."
+            )
         single._objective()  # which refuses wrong parameters before any work
         scorer = WeightedScorer(single, self.scoring)
         data = single._read(X, y, sample_weight, client)
