@@ -103,10 +103,11 @@ def test_separate_terms_are_met_by_the_steps_of_one_machine(name, n_features):
     y = np.where(X[:, :D] @ rng.standard_normal(D) + rng.standard_normal(N) > 0.2, 1.0, -1.0)
     given = {"l2": 1e-2, "rtol": 1e-6} | TERMS[name]
     model = {part: given.pop(part) for part in ("loss", "fit_intercept", "l2") if part in given}
-    expected, known = iterates(ag.LinearModel(X, y, **model), **given)
+    # In memory some of these would be met by another method.
+    expected, known = iterates(ag.LinearModel(X, y, **model), method="proximal-newton", **given)
     rows = sp.csr_matrix(X) if n_features > D else X
     found, result = iterates(RowModel(blocks_of(rows, y, [7, 300]), **model), **given)
-    assert result.method == known.method == "proximal-newton"
+    assert result.method == "proximal-newton"
     assert result.success is known.success
     assert_allclose(found, expected, rtol=0, atol=1e-9)
     assert_allclose(result.lower_bound, known.lower_bound, rtol=0, atol=1e-9)
