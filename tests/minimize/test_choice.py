@@ -63,10 +63,10 @@ def test_without_an_l2_term_the_dual_has_to_be_within_reach():
         assert result.certified_radius == np.inf
 
 
-def text(rows, columns, **options):
+def text(rows, columns, l2=1e-5, **options):
     X = sp.random(rows, columns, density=0.01, format="csr", rng=np.random.default_rng(3))
     y = np.where(np.arange(rows) % 2, 1.0, -1.0)
-    return ag.LinearModel(X, y, loss="logistic", l2=1e-2, **options)
+    return ag.LinearModel(X, y, loss="logistic", l2=l2, **options)
 
 
 def test_more_columns_than_rows_are_a_matter_for_the_dual():
@@ -82,6 +82,14 @@ def test_more_columns_than_rows_are_a_matter_for_the_dual():
     assert chosen(more.with_loss(make_loss("squared_hinge")))[0] == "accelegrad-newton"
     assert chosen(more.with_loss(make_loss("hinge")))[0] == method
     assert chosen(text(600, 3000, fit_intercept=True))[0] == method
+
+
+def test_a_strong_l2_term_is_a_matter_for_the_dual():
+    # Rows have about 25 entries between 0 and 1: squared norms of 8, at most 15.
+    method, reason = chosen(text(6000, 2500, l2=1e-2))
+    assert method == "dual-ascent"
+    assert "the l2 term is so strong for rows of this size" in reason
+    assert chosen(text(6000, 2500, l2=1e-4))[0] == "accelegrad-newton"
 
 
 OTHERS = {
@@ -401,6 +409,7 @@ CALLS = {
     "no bound": lambda: chosen(model(rows=4, l2=0.0)),
     "uneven columns": lambda: chosen(uneven()),
     "many columns": lambda: chosen(text(600, 3000)),
+    "a strong l2 term": lambda: chosen(text(6000, 2500, l2=1e-2)),
     "few columns": lambda: chosen(model()),
     "few rows": lambda: chosen(model("quantile")),
     "few rows with an l1 term": lambda: chosen(model("absolute"), penalty=ag.L1(0.1)),

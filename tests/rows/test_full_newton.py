@@ -97,6 +97,9 @@ def test_what_it_does_not_serve():
     assert not full_newton.serves(ag.LinearModel(X, y, "squared", l2=1e-3))
     wide = np.random.default_rng(0).normal(size=(500, 1000))
     assert not full_newton.serves(ag.LinearModel(wide, y[:500], "logistic", l2=1e-3))
+    # Of short sparse rows the products cost little, but the factors of so many columns do not.
+    short = sp.random(500, 5000, density=1e-3, format="csr", rng=np.random.default_rng(0))
+    assert not full_newton.serves(ag.LinearModel(short, y[:500], "logistic", l2=1e-3))
 
 
 def test_too_few_steps_find_nothing():

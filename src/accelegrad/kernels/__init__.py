@@ -136,9 +136,18 @@ def wanted(matrix: Readable | None, pays: Callable[[Readable], bool] | None = No
     return _settings.mode == "always" or (_one_pass_pays if pays is None else pays)(matrix)
 
 
+def worth_compiling(matrix: Readable | None) -> bool:
+    """Tell whether there are so many data that compiling pays where plain code is about as fast."""
+    return wanted(matrix, _is_large)
+
+
+def _is_large(matrix: Readable) -> bool:
+    return matrix.bytes >= LEAST_BYTES
+
+
 def _one_pass_pays(matrix: Readable) -> bool:
     narrow = matrix.sparse or matrix.columns <= WIDEST_DENSE
-    return matrix.bytes >= LEAST_BYTES and narrow
+    return _is_large(matrix) and narrow
 
 
 def wanted_for_rows(matrix: Readable | None) -> bool:

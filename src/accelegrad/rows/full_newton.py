@@ -15,15 +15,15 @@ import numpy as np
 from accelegrad.errors import NonFiniteError, Vector
 from accelegrad.problems.linear_model import LinearModel, ModelPoint
 from accelegrad.problems.sampled_rows import ModelRows
-from accelegrad.rows.curvature import Factored, second_derivative_matrix
+from accelegrad.rows.curvature import Costs, Factored, second_derivative_matrix
 from accelegrad.rows.newton import DESCENT, bolder, more_careful
 from accelegrad.rows.row_oracle import Goal
 from accelegrad.run.oracle import QUIET
 
-#: A matrix of second derivatives may take this many seconds, by the estimates of
-#: `accelegrad.problems.gram`: for more or longer rows those of a sample are faster (measured on 20
-#: shapes: up to here it took 0.2 to 0.9 of the time of a run, with twice as much up to 1.8).
-MOST_GRAM_SECONDS = 2.5e-3
+#: A matrix of second derivatives and its factors may take this many seconds, by the estimates of
+#: `Costs`: for more or longer rows a sample's are faster (measured on 20 shapes: up to here it took
+#: 0.2 to 0.9 of the time of a run, with twice as much up to 1.8).
+MOST_STEP_SECONDS = 2.5e-3
 #: What has not ended after so many steps goes on in a run. Separable classes take up to 30.
 MOST_STEPS = 40
 #: A bound is computed where half of Newton's squared decrement, about the gap before the step, is
@@ -76,8 +76,8 @@ def serves(model: LinearModel) -> bool:
     smooth = model.loss.curvature < np.inf and model.loss.name != "squared"
     if not (smooth and model.l2 > 0.0 and model.in_memory is not None):
         return False
-    seconds = model.n_samples * model.storage.gram_seconds_per_row(model.n_parameters)
-    return seconds <= MOST_GRAM_SECONDS
+    costs = Costs.of(model)
+    return model.n_samples * costs.row + costs.factor <= MOST_STEP_SECONDS
 
 
 def minimum(model: LinearModel, start: Vector, goal: Goal, most_steps: int) -> NewtonMinimum | None:

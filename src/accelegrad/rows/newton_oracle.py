@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from accelegrad import kernels
 from accelegrad.errors import Vector
 from accelegrad.problems.linear_model import ModelPoint
 from accelegrad.problems.row_sum import RowPoint, RowSum
@@ -360,9 +361,17 @@ class SmoothedCurvedOracle(SmoothedSumOracle):
 
 
 def _first_epochs(model: RowSum) -> int:
-    """Return how many epochs pay: none where curvature, which does more, costs little."""
-    few = model.n_samples < FEWEST_ROWS or model.in_memory is None
-    return 0 if few or Costs.of(model).least else EPOCHS
+    """Return how many epochs pay: none where curvature, which does more, costs little.
+
+    Of dense rows that are not worth compiling for, full gradients learn as fast (measured on four
+    shapes of 8 to 19 MB and four losses: 0.7 to 1.1 of the time with epochs, once 1.4).
+    """
+    rows = model.in_memory
+    if rows is None or model.n_samples < FEWEST_ROWS or Costs.of(model).least:
+        return 0
+    readable = kernels.readable(rows.X)
+    by_gradients = model.storage.dense and not kernels.worth_compiling(readable)
+    return 0 if by_gradients else EPOCHS
 
 
 def _zero(slope: Callable[[float], float], low: float, high: float) -> float:

@@ -42,8 +42,6 @@ KEPT_COLUMNS = 2
 MOST_COLUMNS = 3000
 #: A step that gains at most this share of the wanted gap gains next to nothing.
 SETTLED = 1e-3
-#: Data with fewer entries (20 MB) are read by plain code: the method takes few passes.
-LEAST_COMPILED = 2_500_000
 #: Of the wanted gap: a smoothing whose part is smaller is not what leaves a larger gap (without
 #: this, 9 of 60 fits of the hinge loss to columns of sizes 1e-3 to 1e3 missed a gap of 1e-3).
 NEGLIGIBLE_PART = 0.02
@@ -402,8 +400,7 @@ def soon_ready(model: RowSum) -> LinearModel:
     if isinstance(model, LinearModel) and model.has_columns and model.in_memory is None:
         return model  # whose rows are elsewhere, where they have kernels or not
     rows = rows_in_memory(model)
-    small = rows.storage.entries < LEAST_COMPILED and kernels.mode() == "auto"
-    return rows.without_kernels() if small else rows
+    return rows if kernels.worth_compiling(kernels.readable(rows.X)) else rows.without_kernels()
 
 
 def best_bound(dual: ModelDual, at: Any, value: float, goal: float) -> float:
