@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -12,8 +12,9 @@ import scipy.sparse as sp
 from accelegrad import kernels
 from accelegrad.errors import Vector
 from accelegrad.problems.gram import ColumnProducts, Matrix
-from accelegrad.problems.linear_model import LinearModel
+from accelegrad.problems.linear_model import LinearModel, ModelPoint
 from accelegrad.problems.penalties import Penalty
+from accelegrad.problems.row_curvature import second_derivatives
 from accelegrad.problems.row_sum import RowPoint, RowSum
 from accelegrad.proofs.fenchel import Terms
 from accelegrad.proofs.model_dual import ModelDual
@@ -37,7 +38,7 @@ FEW_COLUMNS = 100
 FEWEST_ADDED = 100
 #: Columns are copied for a model, and used again while they are at most this many times as many as
 #: are wanted.
-KEPT_COLUMNS = 2
+KEPT_COLUMNS = 1.3
 #: The most columns that move at a time: a matrix of their curvature takes 72 MB.
 MOST_COLUMNS = 3000
 #: A step that gains at most this share of the wanted gap gains next to nothing.
@@ -47,6 +48,28 @@ SETTLED = 1e-3
 NEGLIGIBLE_PART = 0.02
 #: A bound that leaves at most this many times the wanted gap is worth a better one.
 PROMISING = 10.0
+
+
+class Aimed(NamedTuple):
+    """The minimum of a model whose curvature is that of all rows."""
+
+    target: Vector
+    around: ModelPoint
+    caution: float
+
+    def slopes(self, margins: Vector) -> Vector:
+        """Return the model's slopes at its minimum, where the rows have these margins.
+
+        They meet the optimality conditions of the columns that could move, where the loss's slopes
+        at the same point miss them by the square of the step. What leaves the domain is moved to
+        its end.
+        """
+        around, model = self.around, self.around.model
+        theta, y = around.derivatives, model.y
+        curvatures = second_derivatives(model.loss, around.margins, theta, y, self.caution)
+        low, high = model.loss.domain(y)
+        moved = theta + curvatures * (margins - around.margins)
+        return np.minimum(np.maximum(moved, low), high)
 
 
 class TermsOracle(RowOracle):
@@ -94,6 +117,8 @@ class PenalisedOracle(TermsOracle):
         )
         self._latest: list[Evaluation] = []  # the last two
         self._before = math.nan  # the value at the point of the last model, infinite if not known
+        self._aimed: Aimed | None = None  # the last model's minimum, where all rows are in it
+        self._has_all_rows = False  # whether they are
         self._kept: Any = np.empty(0, dtype=np.intp)  # the columns of the last model
         self._part: tuple[Any, LinearModel] | None = None  # some columns, and the model of them
         self._matrix: Matrix | None = None  # its curvature, where that is the same everywhere
@@ -118,11 +143,20 @@ class PenalisedOracle(TermsOracle):
         with np.errstate(**QUIET):
             at, value = self._known(evaluation), evaluation.value
             goal = self.goal(value)
-            bound = best_bound(self.dual, at, value, goal)
-            if value - bound > goal > 0.0 and self.is_settled(value, goal):
+            slopes, settled = self.model_slopes(evaluation), self.is_settled(value, goal)
+            bound = best_bound(self.dual, at, value, goal, slopes, settled=settled)
+            if value - bound > goal > 0.0 and settled:
                 bound = max(bound, self._bound_without_terms(at))
             evaluation.dual_value = bound
         return evaluation
+
+    def model_slopes(self, evaluation: Evaluation) -> Vector | None:
+        """Return the slopes of the last model at its minimum, if that is what was evaluated."""
+        at: Any = self._known(evaluation)
+        aimed = self._aimed
+        if aimed is None or aimed.target is not evaluation.point:
+            return None
+        return aimed.slopes(at.margins)
 
     def _bound_without_terms(self, at: RowPoint) -> float:
         """Return a bound that may be proved where rounding is larger than the terms.
@@ -174,7 +208,7 @@ class PenalisedOracle(TermsOracle):
 
     def aim(self, point: Vector, number: int, caution: float) -> Aim:
         """Return the minimum of the model around a point over the columns that may move."""
-        self._before = math.inf
+        self._before, self._aimed, self._has_all_rows = math.inf, None, False
         with np.errstate(**QUIET):
             few = self.model.n_features <= FEW_COLUMNS and self.model.in_memory is not None
             if self._is_least_squares and number == 1 and few:
@@ -191,7 +225,11 @@ class PenalisedOracle(TermsOracle):
             else:
                 part = self._columns(columns)
                 matrix = self._curvature(part, self._known(evaluation), number, caution)
-            return self._minimum(columns, matrix, gradient, point, evaluation.value)
+            aim = self._minimum(columns, matrix, gradient, point, evaluation.value)
+            if self._has_all_rows:
+                around: Any = self._known(evaluation)
+                self._aimed = Aimed(aim.target, around, caution)
+            return aim
 
     @property
     def _is_least_squares(self) -> bool:
@@ -236,7 +274,7 @@ class PenalisedOracle(TermsOracle):
     def _with_kept(self, chosen: Any) -> Any:
         """Return the columns of the last model, if these are among them and not much fewer."""
         kept = self._kept
-        few = kept.size <= KEPT_COLUMNS * max(chosen.size, FEWEST_ADDED)
+        few = kept.size <= KEPT_COLUMNS * chosen.size
         if few and np.isin(chosen, kept, assume_unique=True).all():
             return kept
         self._kept = chosen
@@ -262,6 +300,8 @@ class PenalisedOracle(TermsOracle):
             return self._least_squares_matrix(part)
         size = Costs.of(part).sample(number) or part.n_samples
         rows = part.sampled(size, [self._seed, number], by=at, caution=caution)
+        # Least squares gain nothing by it: their slopes are the model's.
+        self._has_all_rows = rows.count >= rows.n_curved
         return second_derivative_matrix(part, at, rows)
 
     def _least_squares_matrix(self, part: LinearModel) -> Matrix:
@@ -380,8 +420,9 @@ class SmoothedPenalisedOracle(TermsOracle):
             )
             known = self._finish(known)
             goal = self.goal(known.value)
-            bound = best_bound(self.dual, smooth, known.value, goal)
+            slopes = self.sum.model_slopes(evaluation)
             settled = self.sum.is_settled(evaluation.value, goal)
+            bound = best_bound(self.dual, smooth, known.value, goal, slopes, settled=settled)
             if known.value - bound > goal > 0.0 and settled and self.model.has_dual_bound:
                 bound = max(bound, at.dual_value_by(smooth))
             known.dual_value = bound
@@ -403,12 +444,18 @@ def soon_ready(model: RowSum) -> LinearModel:
     return rows if kernels.worth_compiling(kernels.readable(rows.X)) else rows.without_kernels()
 
 
-def best_bound(dual: ModelDual, at: Any, value: float, goal: float) -> float:
-    """Return the bound by the slopes at a point, by better ones where that may reach the goal.
+def best_bound(
+    dual: ModelDual, at: Any, value: float, goal: float, slopes: Vector | None, *, settled: bool
+) -> float:
+    """Return the bound by given slopes, or by those at a point where there is no better step left.
 
-    With an intercept the better ones, at the best intercept for the weights, cost a search.
+    With an intercept the slopes at the best intercept for the weights, which cost a search, are
+    tried too where they may reach the goal.
     """
-    bound = dual.by_balanced(at)
+    bound = 0.0 if slopes is None else dual.at_slopes(slopes)
+    if slopes is not None and not (settled and value - bound > goal):
+        return bound
+    bound = max(bound, dual.by_balanced(at))
     if dual.model.fit_intercept and goal < value - bound <= PROMISING * goal:
         bound = max(bound, dual.by(at))
     return bound
