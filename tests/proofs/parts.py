@@ -21,6 +21,7 @@ from accelegrad.proofs.fenchel import Terms
 from accelegrad.proofs.mended_bound import mended_bound
 from accelegrad.proofs.model_dual import ModelDual
 from accelegrad.proofs.multinomial_dual import MultinomialDual
+from accelegrad.rows.at_once import AtOnce
 from accelegrad.sklearn import AcceleGradClassifier, AcceleGradRegressor
 from accelegrad.sklearn.objective import Objective as EstimatorObjective
 from accelegrad.sklearn.stream_certificate import StreamCertificate
@@ -465,6 +466,27 @@ def signs(rng: np.random.Generator) -> None:
         _refuse("ModelDual.by_balanced", found, known.value, 0.0, (data.keywords, data.X.shape))
 
 
+def at_once(rng: np.random.Generator) -> None:
+    """Least squares by products of columns, whose differences cancel where columns are uneven."""
+    drawn, _ = draw_data(rng, "squared", n=int(rng.integers(8, 81)))
+    l2 = 0.0 if rng.random() < 0.5 else drawn.objective.l2
+    data = Data(drawn.X, drawn.y, {**drawn.keywords, "l2": l2})
+    d, model = data.X.shape[1], data.model()
+    l1 = float(np.abs(model.gradient(np.zeros(model.n_parameters))).max()) * 10.0 ** rng.uniform(
+        -3, 0
+    )
+    terms = Terms.of(model, ag.L1(l1) if l1 > 0.0 else None)
+    if terms is None or not AtOnce.serves(model, terms):
+        return
+    penalty = PenaltyFormula("L1", {"strength": l1}, d) if l1 > 0 else None
+    _, _, search = _solved(data, rng, penalty=penalty)
+    known, best = search.best()
+    with np.errstate(all="ignore"):
+        found = AtOnce(model).minimum(terms, best.astype(np.float64), lambda value: 1e-3 * value)
+    if found is not None:
+        _refuse("AtOnce.minimum", found.bound, known.value, 0.0, (data.keywords, data.X.shape, l1))
+
+
 def streams(rng: np.random.Generator) -> None:
     """Objective and gap from one pass over chunks of the data."""
     loss = str(rng.choice(("logistic", "hinge", "squared", "huber")))
@@ -560,5 +582,5 @@ def mended(rng: np.random.Generator) -> None:
     _refuse("mended_bound", bound, known.value, 0.0, (data.keywords, data.X.shape))
 
 
-PARTS = (sets, penalties, duals, multinomials, estimator_bounds, mended, streams, signs)
-SHARES = (0.27, 0.13, 0.2, 0.08, 0.15, 0.09, 0.03, 0.05)
+PARTS = (sets, penalties, duals, multinomials, estimator_bounds, mended, streams, signs, at_once)
+SHARES = (0.24, 0.12, 0.2, 0.08, 0.15, 0.08, 0.03, 0.05, 0.05)

@@ -211,11 +211,11 @@ TERMS = {
 @pytest.mark.parametrize("loss", LOSSES)
 def test_every_loss_is_certified_and_no_point_is_below_its_bound(loss, terms, intercept):
     model = problem(loss, columns=6, fit_intercept=intercept)
-    result = ag.minimize(model, rtol=1e-3, rng=0, **TERMS[terms])
-    assert result.method == "proximal-newton"
+    options = dict(method="proximal-newton", rng=0, **TERMS[terms])
+    result = ag.minimize(model, rtol=1e-3, **options)
     assert result.success
     assert 0.0 <= result.gap <= 1e-3 * result.fun
-    better = ag.minimize(model, rtol=1e-6, rng=0, **TERMS[terms])
+    better = ag.minimize(model, rtol=1e-6, **options)
     assert better.fun >= result.lower_bound
     assert better.lower_bound <= result.fun
     penalty, chosen = (TERMS[terms].get(name) for name in ("penalty", "feasible_set"))

@@ -74,7 +74,7 @@ def problem_on(objective: Objective, data: ClusterData, settings: RowSettings) -
     chosen = parameter_set(
         objective.feasible_set, model.n_features, 1, int(objective.fit_intercept)
     )
-    return ClusterProblem(model, objective.l1, chosen, null, constant)
+    return ClusterProblem(model, objective.l1, chosen, null, constant=constant)
 
 
 def classes_problem(

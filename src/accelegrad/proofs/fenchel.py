@@ -383,7 +383,7 @@ class Terms:
         """Whether the weights are in a bounded set."""
         return self._diameter < math.inf
 
-    @property
+    @cached_property
     def gets_tight(self) -> bool:
         """Whether the bound comes near to the minimum at good slopes.
 

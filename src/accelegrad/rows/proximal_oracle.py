@@ -20,7 +20,7 @@ from accelegrad.proofs.fenchel import Terms
 from accelegrad.proofs.model_dual import ModelDual
 from accelegrad.rows.curvature import Costs, second_derivative_matrix
 from accelegrad.rows.proximal_newton import Aim
-from accelegrad.rows.quadratic import Limits, box_minimum
+from accelegrad.rows.quadratic import Limits, Minimum, box_minimum
 from accelegrad.rows.row_oracle import Goal, RowOracle, rows_in_memory
 from accelegrad.rows.smoothing import (
     LARGEST_SHRINK,
@@ -111,10 +111,7 @@ class PenalisedOracle(TermsOracle):
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
-        d, terms = self.model.n_features, self.terms
-        self._limits = Limits(
-            np.broadcast_to(np.asarray(terms.l1, dtype=np.float64), d), terms.lower, terms.upper
-        )
+        d, self._limits = self.model.n_features, limits_of(self.terms)
         self._latest: list[Evaluation] = []  # the last two
         self._before = math.nan  # the value at the point of the last model, infinite if not known
         self._aimed: Aimed | None = None  # the last model's minimum, where all rows are in it
@@ -331,29 +328,12 @@ class PenalisedOracle(TermsOracle):
     def _minimum(
         self, columns: Any, matrix: Matrix, gradient: Vector, point: Vector, value: float
     ) -> Aim:
-        """Return the minimum of the model, without a free intercept, which follows from the rest.
+        """Return the minimum of the model over some columns and the intercept.
 
-        `matrix` is for these columns and the intercept, `gradient` and `point` are for all.
+        `matrix` is for these, `gradient` and `point` are for all.
         """
-        d, target = self.model.n_features, point.copy()
-        places: Any = slice(0, d) if columns is None else columns
-        limits = self._limits if columns is None else self._limits.at(columns)
-        free = self.model.fit_intercept and self.terms.intercept_is_free
-        if self.model.fit_intercept and not free:
-            low, high = self.terms.intercept
-            limits = limits.and_one(0.0, low, high)
-            places = np.append(np.arange(d)[places], d)
-        start, slopes = point[places], gradient[places]
-        if not free:
-            found = box_minimum(matrix, slopes, limits, start)
-            target[places] = found.point
-            return Aim(target, found.fall, value)
-        sums, total, slope = matrix[:-1, -1], float(matrix[-1, -1]), float(gradient[-1])
-        reduced = matrix[:-1, :-1] - np.outer(sums, sums / total)
-        found = box_minimum(reduced, slopes - sums * (slope / total), limits, start)
-        target[places] = found.point
-        target[-1] = point[-1] - (slope + float(sums @ (found.point - start))) / total
-        return Aim(target, found.fall + 0.5 * slope * (slope / total), value)
+        given = columns, matrix, gradient, point
+        return Aim(*minimum_of_columns(self.terms, self._limits, *given), value)
 
 
 class SmoothedPenalisedOracle(TermsOracle):
@@ -434,6 +414,49 @@ class SmoothedPenalisedOracle(TermsOracle):
                 self._next_mu = min(self._next_mu, mu / LARGEST_SHRINK)
         self.changed = self._next_mu != mu
         return known
+
+
+def minimum_of_columns(
+    terms: Terms, limits: Limits, columns: Any, matrix: Matrix, gradient: Vector, point: Vector
+) -> Minimum:
+    """Return the minimum of a model without a free intercept, which follows from the rest.
+
+    Parameters
+    ----------
+    terms, limits
+        The terms, and the same for all columns.
+    columns : array of int or None
+        Those that may move; None: all of them.
+    matrix : Matrix
+        For these columns and the intercept, if there is one.
+    gradient, point : Vector
+        For all parameters.
+    """
+    d, target = terms.n_features, point.copy()
+    places: Any = slice(0, d) if columns is None else columns
+    if columns is not None:
+        limits = limits.at(columns)
+    free = terms.fit_intercept and terms.intercept_is_free
+    if terms.fit_intercept and not free:
+        low, high = terms.intercept
+        limits = limits.and_one(0.0, low, high)
+        places = np.append(np.arange(d)[places], d)
+    start, slopes = point[places], gradient[places]
+    if not free:
+        found = box_minimum(matrix, slopes, limits, start)
+        target[places] = found.point
+        return Minimum(target, found.fall)
+    sums, total, slope = matrix[:-1, -1], float(matrix[-1, -1]), float(gradient[-1])
+    reduced = matrix[:-1, :-1] - np.outer(sums, sums / total)
+    found = box_minimum(reduced, slopes - sums * (slope / total), limits, start)
+    target[places] = found.point
+    target[-1] = point[-1] - (slope + float(sums @ (found.point - start))) / total
+    return Minimum(target, found.fall + 0.5 * slope * (slope / total))
+
+
+def limits_of(terms: Terms) -> Limits:
+    """Return l1 terms and box, one number for each weight."""
+    return Limits(np.full(terms.n_features, terms.l1), terms.lower, terms.upper)
 
 
 def soon_ready(model: RowSum) -> LinearModel:

@@ -26,6 +26,7 @@ from accelegrad.problems.sets import (
 )
 from accelegrad.proofs.fenchel import Terms
 from accelegrad.proofs.multinomial_dual import MultinomialDual
+from accelegrad.rows.at_once import AtOnce
 from accelegrad.rows.classes import CurvedClasses
 
 Change = ColumnScaling | ScaledClasses
@@ -84,10 +85,12 @@ class Problem:
     l1: float  # the weight of the l1 norm of all weights
     feasible_set: FeasibleSet | None  # of all parameters
     null_value: float  # the loss of a constant prediction: the natural size of values
+    kept: dict[str, Any] = field(default_factory=dict)  # what problems of other strengths share
 
     def with_penalty(self, l2: float, l1: float) -> Problem:
         """Return the problem of the same rows, which are not checked again, by other strengths."""
-        return Problem(self.model.with_l2(l2), l1, self.feasible_set, self.null_value)
+        given = self.feasible_set, self.null_value, self.kept
+        return Problem(self.model.with_l2(l2), l1, *given)
 
     def with_targets(self, y: Vector) -> Problem:
         """Return the problem of the same rows, which are not checked again, by other targets."""
@@ -108,6 +111,17 @@ class Problem:
             return None
         terms = (model.n_features, model.l2, self.l1, self.feasible_set)
         return Terms(*terms, fit_intercept=model.fit_intercept)
+
+    @property
+    def at_once(self) -> AtOnce | None:
+        """What finds the minimum in one step, where that is possible."""
+        model, terms = self.model, self.terms
+        if terms is None or not isinstance(model, LinearModel) or not AtOnce.serves(model, terms):
+            return None
+        if "at once" not in self.kept:
+            self.kept["at once"] = AtOnce(model)
+        found: AtOnce = self.kept["at once"]
+        return found
 
     @property
     def has_separate_terms(self) -> bool:

@@ -30,7 +30,6 @@ from accelegrad.problems.penalties import L1
 from accelegrad.problems.scaling import column_scaling, scaled_penalty, scaled_set
 from accelegrad.proofs.model_dual import ModelDual
 from accelegrad.rows import full_newton
-from accelegrad.rows.at_once import minimum_at_once
 from accelegrad.rows.interior_point_oracle import Found, interior_points
 from accelegrad.rows.row_oracle import Goal
 from accelegrad.rows.truncated_newton import TruncatedNewton
@@ -330,13 +329,9 @@ def _found_at_once(
     """Return parameters with their objective, its lower bound and the steps; None without them."""
     if problem.is_free and full_newton.serves(model):
         return full_newton.minimum(model, start, goal, most_steps)
-    if problem.terms is None:
-        return None
-    found = minimum_at_once(model, problem.terms, problem.penalty(), start, goal)
-    if found is None:
-        return None
-    assert found.dual_value is not None
-    return found.point, found.value, found.dual_value, 1
+    terms, at_once = problem.terms, problem.at_once
+    found = None if terms is None or at_once is None else at_once.minimum(terms, start, goal)
+    return None if found is None else (*found, 1)
 
 
 def _by_slopes(problem: Problem, watch: Watch, model: LinearModel, point: Found) -> Fit:
