@@ -146,6 +146,19 @@ class ModelPoint:
         curvatures *= model.shares
         return curvatures
 
+    def slopes_at(self, margins: Vector, caution: float = 0.0) -> Vector:
+        """Return the slopes at other margins, as the second derivatives here foretell them.
+
+        At the minimum of the model of second order around this point they meet its optimality
+        conditions, which the losses' own slopes there miss by the square of the step: they prove
+        more. What leaves the domain is moved to its end.
+        """
+        model, slopes = self.model, self.derivatives
+        curvatures = second_derivatives(model.loss, self.margins, slopes, model.y, caution)
+        low, high = model.loss.domain(model.y)
+        moved: Vector = slopes + curvatures * (margins - self.margins)
+        return np.minimum(np.maximum(moved, low), high)
+
     @property
     def dual_gap(self) -> float:
         """P(w) minus a lower bound of the minimum: see `LinearModel.dual_gap`."""

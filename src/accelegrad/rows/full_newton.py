@@ -1,9 +1,9 @@
 """Newton's method with the curvature of all rows: for smooth sums so small that a run costs more.
 
-A step goes from w to w + d, where d solves the equations of second order at w. To first order it
-changes each row's slope by p_i l''(m_i) <a_i, d>, and the slopes that this gives meet the
-optimality conditions at w + d exactly, whatever the step leaves of the gradient there. So they
-prove a gap that is smaller by an order than that of the slopes at w + d, and a step or two sooner.
+A step goes from w to w + d, where d solves the equations of second order at w. The slopes that are
+foretold for w + d (`ModelPoint.slopes_at`) meet the optimality conditions there, whatever the step
+leaves of the gradient. So they prove a gap that is smaller by an order than that of the slopes at
+w + d itself, and a step or two sooner.
 """
 
 from __future__ import annotations
@@ -43,19 +43,17 @@ class NewtonMinimum(NamedTuple):
 
 
 class _Step(NamedTuple):
-    """A step from a point to a trial, by the curvatures p_i l'' of the rows."""
+    """A step from a point to a trial, by the curvatures of the rows, with some caution."""
 
     start: ModelPoint
     trial: ModelPoint
-    curvatures: Vector
+    caution: float
     decrement: float  # squared
 
     def bound(self) -> float:
-        """Return the lower bound by the slopes at the start, changed by the step to first order."""
-        model = self.start.model
-        moves = self.trial.margins - self.start.margins
-        slopes = self.start.derivatives + self.curvatures / model.shares * moves
-        return model.dual.at_slopes(np.clip(slopes, *model.loss.domain(model.y)))
+        """Return the lower bound by the slopes that the start foretells for the trial."""
+        slopes = self.start.slopes_at(self.trial.margins, self.caution)
+        return self.start.model.dual.at_slopes(slopes)
 
     def taken(self) -> tuple[ModelPoint, bool] | None:
         """Return a point that is low enough, and whether it is the trial; None if there is none."""
@@ -122,4 +120,4 @@ def _next(point: ModelPoint, caution: float) -> _Step:
     curvature = Factored(second_derivative_matrix(model, point, rows), 0.0, 0.0)
     direction = -curvature.solve(point.gradient)
     decrement = -float(point.gradient @ direction)
-    return _Step(point, model.at(point.w + direction), curvatures, decrement)
+    return _Step(point, model.at(point.w + direction), caution, decrement)

@@ -14,7 +14,6 @@ from accelegrad.errors import Vector
 from accelegrad.problems.gram import ColumnProducts, Matrix
 from accelegrad.problems.linear_model import LinearModel, ModelPoint
 from accelegrad.problems.penalties import Penalty
-from accelegrad.problems.row_curvature import second_derivatives
 from accelegrad.problems.row_sum import RowPoint, RowSum
 from accelegrad.proofs.fenchel import Terms
 from accelegrad.proofs.model_dual import ModelDual
@@ -58,18 +57,8 @@ class Aimed(NamedTuple):
     caution: float
 
     def slopes(self, margins: Vector) -> Vector:
-        """Return the model's slopes at its minimum, where the rows have these margins.
-
-        They meet the optimality conditions of the columns that could move, where the loss's slopes
-        at the same point miss them by the square of the step. What leaves the domain is moved to
-        its end.
-        """
-        around, model = self.around, self.around.model
-        theta, y = around.derivatives, model.y
-        curvatures = second_derivatives(model.loss, around.margins, theta, y, self.caution)
-        low, high = model.loss.domain(y)
-        moved = theta + curvatures * (margins - around.margins)
-        return np.minimum(np.maximum(moved, low), high)
+        """Return the model's slopes at its minimum, where the rows have these margins."""
+        return self.around.slopes_at(margins, self.caution)
 
 
 class TermsOracle(RowOracle):
