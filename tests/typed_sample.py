@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 import accelegrad as ag
 from accelegrad.sklearn import AcceleGradClassifier, AcceleGradRegressor
+from accelegrad.torch import AcceleGrad
 
 Vector = npt.NDArray[np.float64]
 
@@ -44,6 +46,22 @@ def fitted(X: Vector, y: Vector) -> float:
     classifier = AcceleGradClassifier("hinge", alpha=1e-3).fit(X, y)
     regressor = AcceleGradRegressor("quantile", quantile=0.9).fit(X, y)
     return float(classifier.gap_) + float(regressor.predict(X).sum())
+
+
+def summed_up(X: Vector, y: Vector) -> str:
+    levels = AcceleGradRegressor("quantile", quantile=[0.1, 0.9], non_crossing=True).fit(X, y)
+    return str(levels.summary(top=5)) + ag.minimize(f, np.ones(3)).proved
+
+
+def trained(rows: torch.Tensor) -> float:
+    layer = torch.nn.Linear(3, 1)
+    optimizer = AcceleGrad(layer.parameters())
+    for _ in range(3):
+        optimizer.zero_grad()
+        layer(rows).abs().mean().backward()
+        optimizer.step()
+    with optimizer.evaluating():
+        return float(layer(rows).abs().mean().item())
 
 
 def checked() -> bool:

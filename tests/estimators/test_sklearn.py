@@ -589,6 +589,8 @@ def test_probabilities_only_where_the_loss_gives_them(flowers):
     ("parameters", "message"),
     [
         ({"loss": "logloss"}, "did you mean 'log_loss'"),
+        ({"loss": "absolute"}, "'absolute' is one of AcceleGradRegressor's"),
+        ({"loss": "absolute_error"}, "'absolute_error' is one of AcceleGradRegressor's"),
         ({"penalty": "l3"}, "penalty must be None or a name"),
         ({"alpha": -1.0}, "alpha must be a finite number >= 0"),
         ({"l1_ratio": 2.0}, "l1_ratio must be between 0 and 1"),

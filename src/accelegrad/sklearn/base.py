@@ -21,7 +21,7 @@ from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from accelegrad.errors import Vector, nearest, real_number, whole_number
-from accelegrad.problems.losses import LOSSES, LossEntry, make_loss
+from accelegrad.problems.losses import LOSSES, LossEntry, make_loss, plain_loss_name
 from accelegrad.run.proof_words import rounded_down, rounded_up
 from accelegrad.sklearn import held_out, online
 from accelegrad.sklearn.data import Data, without_weightless
@@ -95,13 +95,20 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
         known = LOSSES.get(self.loss) if isinstance(self.loss, str) else None
         return str(self.loss) if known is None else known.sklearn_name
 
+    def _wrong_loss(self) -> str:
+        """Say which losses there are, and where a loss of the other kind of targets belongs."""
+        other = LOSSES.get(plain_loss_name(self.loss)) if isinstance(self.loss, str) else None
+        if other is None:
+            hint = f"not {self.loss!r}; {nearest(str(self.loss), self._losses)}"
+        else:
+            kind = "AcceleGradClassifier" if other.classification else "AcceleGradRegressor"
+            hint = f"but {self.loss!r} is one of {kind}'s. {nearest('', self._losses)}"
+        return f"loss must be the name of a loss of {type(self).__name__}, {hint}"
+
     def _objective(self) -> Objective:
         """Return what is minimised, or say which parameter is wrong."""
         if self._loss_name not in self._losses:
-            raise ValueError(
-                f"loss must be the name of a loss, not {self.loss!r}; "
-                f"{nearest(str(self.loss), self._losses)}"
-            )
+            raise ValueError(self._wrong_loss())
         alpha = real_number("alpha", self.alpha, least=0.0)
         ratio = real_number("l1_ratio", self.l1_ratio, least=0.0)
         if ratio > 1.0:
