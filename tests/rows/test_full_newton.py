@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from scipy.optimize import minimize as scipy_minimize
-from sklearn.datasets import load_breast_cancer, load_diabetes
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
 from sklearn.linear_model import LogisticRegression
 
 import accelegrad as ag
@@ -120,3 +120,25 @@ def test_estimators_go_on_with_a_run_where_steps_do_not_do():
         short.fit(X, y)
     assert short.method_ != "directly"
     assert AcceleGradClassifier().fit(X, y).method_ == "directly"
+
+
+def test_a_short_step_is_proved_too():
+    """Where the whole step is too long, the point on the way to it may be good enough."""
+    X, y = load_digits(return_X_y=True)
+    model = ag.LinearModel(X, np.where(y == 0, 1.0, -1.0), "squared_hinge", l2=1e-4)
+    minimum = full_newton.minimum(model, np.zeros(64), lambda value: 1e-5, 60)
+    assert minimum.value == model.value(minimum.parameters)
+    assert minimum.value - minimum.bound <= 1e-5
+    best = ag.minimize(model, rtol=1e-6).fun
+    assert minimum.bound <= best <= minimum.value * (1.0 + 1e-6)
+
+
+def test_classes_share_the_tolerance_of_their_sum():
+    X, y = load_digits(return_X_y=True)
+    fitted = AcceleGradClassifier("squared_hinge").fit(X, y)
+    assert fitted.method_ == "directly"
+    assert fitted.converged_
+    assert fitted.gap_ <= 1e-3 * fitted.objective_
+    exact = AcceleGradClassifier("squared_hinge", tol=1e-6).fit(X, y)
+    assert fitted.objective_ - fitted.gap_ <= exact.objective_
+    assert exact.objective_ - exact.gap_ <= fitted.objective_
