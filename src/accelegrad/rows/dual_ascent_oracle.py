@@ -55,7 +55,8 @@ class DualOracle(RowOracle):
                 "l2 is 0; give l2 > 0."
             )
         self.model = rows_in_memory(model)
-        self._squares = row_squares(self.model.X)
+        X = self.model.X
+        self._squares = self.model.of_data_alone("row squares", lambda: row_squares(X))
         #: 1 / rho; 0: there is no intercept
         self._pull = self._intercept_pull() if model.fit_intercept else 0.0
 

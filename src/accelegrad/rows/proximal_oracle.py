@@ -276,8 +276,9 @@ class PenalisedOracle(TermsOracle):
         kept = self._part
         if kept is not None and (kept[0] is columns or np.array_equal(kept[0], columns)):
             return kept[1]
+        kept = self._part = self._matrix = None  # before the next copy of columns is made
         part = self.model.of_columns(columns, self.terms.l2)
-        self._part, self._matrix = (columns, part), None
+        self._part = columns, part
         return part
 
     def _curvature(self, part: LinearModel, at: Any, number: int, caution: float) -> Matrix:
