@@ -122,7 +122,7 @@ def differences(name: str, rows: list[dict[str, str]], columns: dict[str, str], 
         panel.set_yticks(range(len(rows)), [row["set"] for row in rows])
         panel.axvline(0.0, color="tab:gray", linewidth=0.8)
         panel.set(xlabel=label)
-        panel.legend(loc="lower left")
+        panel.legend(loc="upper left")
 
 
 def profile(name: str, ratios: dict[str, np.ndarray]) -> None:
