@@ -4,6 +4,7 @@ python benchmarks/dask_round_trip.py [--workers 2] [--columns 1000] [--rows 10] 
 
 Futures, actors and calls do next to nothing, so that their time is overhead. An evaluation, by
 calls and by tasks, and dask.array's own gradient have `--rows` rows in each of `--blocks` blocks;
+"long" is a vector scattered to the workers and sums of its kind gathered, in float64 or float32;
 "own compute" is what the slowest worker took for its share of them. All are interleaved.
 """
 
@@ -29,8 +30,8 @@ class Holder:
         return double(None, w)
 
 
-def double(part: object, w: np.ndarray) -> np.ndarray:  # noqa: ARG001
-    return 2.0 * w
+def double(part: object, w: np.ndarray, dtype: type = np.float64) -> np.ndarray:  # noqa: ARG001
+    return (2.0 * w.astype(np.float64, copy=False)).astype(dtype, copy=False)
 
 
 def times_of(trips: dict[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
@@ -84,7 +85,15 @@ def main() -> None:
             with dask.config.set({"accelegrad.calls": False}):
                 return model.at(w)
 
+        def long(dtype: type) -> object:
+            sent = client.scatter(w.astype(dtype, copy=False), hash=False, broadcast=True)
+            key = f"long-{time.perf_counter()}"
+            found = client.map(double, parts, [sent] * workers, [dtype] * workers, key=key)
+            return sum(part.astype(np.float64, copy=False) for part in client.gather(found))
+
         trips = {
+            "long, float64": lambda: long(np.float64),
+            "long, float32": lambda: long(np.float32),
             "futures": lambda: client.gather(
                 client.map(double, parts, [w] * workers, key="double", pure=False)
             ),

@@ -8,7 +8,11 @@ seconds = entries per processor x seconds per entry            (the rows of a wo
 
 The constants are measured on local clusters of one and two workers, whose rows are made there;
 four workers, other sizes and a delayed network are predicted from them and then measured. All
-times are the least of interleaved rounds.
+times are the least of interleaved rounds. Evaluations are asked for by tasks, as those of long
+vectors and of many workers are; calls (benchmarks/dask_round_trip.py) are faster.
+
+On one machine all processes share the processors that copy vectors, so that all transfers count;
+on several those count that wait for each other.
 """
 
 from __future__ import annotations
@@ -26,12 +30,14 @@ from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from typing import NamedTuple
 
+import dask
 import numpy as np
 from distributed import Client
 
 from accelegrad.dask import RowModel
 from accelegrad.dask.cluster import ADDED_AT_ONCE
-from criteo_like import FIELDS, KEEPS_MEMORY, blocks, local_cluster
+from accelegrad.dask.command import KEEPS_MEMORY
+from criteo_like import FIELDS, blocks, local_cluster
 
 #: Messages of an evaluation, one after the other, that pass the proxy which holds them up: w to the
 #: scheduler and the answer, tasks to it and on to the workers, what they say when they are done to
@@ -78,6 +84,15 @@ def vectors_in_a_row(workers: int) -> int:
     return out + back + left
 
 
+def transfers(workers: int) -> int:
+    """Return how many vectors as long as w pass from process to process, up to 8 workers.
+
+    One goes to the scheduler, on to a worker, and from there to the others; sums come back to the
+    scheduler, and from it to the client.
+    """
+    return 2 + (workers - 1) + 2 * workers
+
+
 def tasks_of(workers: int) -> int:
     """Return how many tasks the scheduler hands out: the parts' and those of a tree of sums."""
     tasks, left = workers, workers
@@ -90,11 +105,12 @@ def tasks_of(workers: int) -> int:
 def seconds(known: Constants, case: Case, processors: int | None = None) -> float:
     """Return the time of an evaluation; workers on one machine share its processors."""
     at_once = min(case.workers, processors or case.workers)
+    vectors = transfers(case.workers) if processors else vectors_in_a_row(case.workers)
     return (
         case.rows * FIELDS / at_once * known.per_entry
         + known.per_trip
         + tasks_of(case.workers) * known.per_task
-        + vectors_in_a_row(case.workers) * case.columns * 8 * known.per_byte
+        + vectors * case.columns * 8 * known.per_byte
         + DELAYED_MESSAGES * case.delay
     )
 
@@ -204,12 +220,11 @@ def constants(times: dict[Case, float], rows_and_columns: tuple[int, int]) -> Co
     one, two = (times[Case(workers, *SMALL)] for workers in (1, 2))
     short, n_rows, n_columns = SMALL[1] * 8, *rows_and_columns
     wide = times[Case(1, *MANY_COLUMNS)] - one
-    per_byte = wide / (vectors_in_a_row(1) * (MANY_COLUMNS[1] * 8 - short))
+    per_byte = wide / (transfers(1) * (MANY_COLUMNS[1] * 8 - short))
     # What two workers take longer is the second task and some more short vectors.
-    per_task = two - one - (vectors_in_a_row(2) - vectors_in_a_row(1)) * short * per_byte
-    per_task = max(per_task, 0.0)
-    per_trip = one - per_task - vectors_in_a_row(1) * short * per_byte
-    longer = (n_columns * 8 - short) * vectors_in_a_row(1) * per_byte
+    per_task = max(two - one - (transfers(2) - transfers(1)) * short * per_byte, 0.0)
+    per_trip = one - per_task - transfers(1) * short * per_byte
+    longer = (n_columns * 8 - short) * transfers(1) * per_byte
     entries = FIELDS * (n_rows - SMALL[0])
     per_entry = (times[Case(1, n_rows, n_columns)] - one - longer) / entries
     return Constants(per_entry, per_trip, per_task, per_byte)
@@ -220,7 +235,8 @@ def check(rounds: int, delay: float) -> Constants:
     sizes = (SMALL, MANY_ROWS, MANY_COLUMNS, BOTH)
     cases = [Case(workers, *size) for size in sizes for workers in WORKERS]
     delayed = [Case(2, *SMALL, delay), Case(2, *MANY_ROWS, delay)]
-    times = measured(cases, rounds) | measured(delayed, rounds)
+    with dask.config.set({"accelegrad.calls": False}):
+        times = measured(cases, rounds) | measured(delayed, rounds)
     usual, wide = constants(times, MANY_ROWS), constants(times, BOTH)
     fitted, processors = {Case(1, *size) for size in sizes}, os.cpu_count() or 1
     fitted.add(Case(2, *SMALL))

@@ -175,6 +175,22 @@ def test_all_kinds_of_collections_are_read(make):
     assert_array_equal(model.y, y)
 
 
+def workers_of(client, model):
+    """Return the number of the worker that holds each part."""
+    places = client.who_has(model.cluster.parts)
+    order = list(client.nthreads())
+    return [order.index(*places[part.key]) for part in model.cluster.parts]
+
+
+def test_blocks_are_spread_evenly_unless_they_are_on_workers_already(dask_client):
+    X, y = plain_data()
+    rows, targets = da.from_array(X, chunks=(100, D)), da.from_array(y, chunks=100)
+    assert workers_of(dask_client, RowModel(rows, targets, l2=0.1)) == [0, 0, 0, 1, 1, 1]
+    last = list(dask_client.nthreads())[1]
+    there = dask_client.persist([rows, targets], workers=[last])
+    assert workers_of(dask_client, RowModel(*there, l2=0.1)) == [1] * 6
+
+
 def test_futures_are_read(dask_client):
     X, y = plain_data()
     futures = dask_client.scatter([(X[:200], y[:200]), (X[200:], y[200:])], hash=False)

@@ -291,6 +291,31 @@ def delayed_blocks(client: Client, pieces: Sequence[Any], most: int | None) -> l
     ]
 
 
+def _spread(client: Client, read: Sequence[Delayed]) -> list[Future]:
+    """Return the blocks as futures, as many neighbours on each worker as it has threads for.
+
+    The scheduler alone gives more blocks to workers that happen to be idle at the start, and they
+    stay where they are: one with three of four blocks would be waited for in every round trip.
+    Blocks of data that are on the workers already are made where these are.
+    """
+    threads = client.nthreads()
+    if len(threads) < 2 or any(map(_needs_futures, read)):
+        return list(client.compute(list(read)))
+    ends = np.cumsum(list(threads.values())) * len(read) // sum(threads.values())
+    futures: list[Future] = []
+    for worker, end in zip(threads, ends, strict=True):
+        some = list(read[len(futures) : int(end)])
+        futures += client.compute(some, workers=[worker], allow_other_workers=True)
+    return futures
+
+
+def _needs_futures(block: Delayed) -> bool:
+    """Tell whether a block is made of what its own tasks do not make: of futures."""
+    tasks = dict(block.__dask_graph__())
+    needed = [getattr(task, "dependencies", ()) for task in tasks.values()]
+    return any(key not in tasks for keys in needed for key in keys)
+
+
 def split_by_part(
     rows: RowNumbers, ends: npt.NDArray[np.int64]
 ) -> tuple[list[RowNumbers], RowNumbers]:
@@ -331,7 +356,7 @@ class ClusterData:
         self._keep = keep
         self._counts: Counts = None
         read = delayed_blocks(client, pieces, most_blocks)
-        blocks = Cluster(client, client.compute(read) if keep else read, timeout)
+        blocks = Cluster(client, _spread(client, read) if keep else read, timeout)
         facts: list[Facts] = blocks.each("check", facts_of)
         _check(facts)
         self.numbers = kept = [number for number, known in enumerate(facts) if known.rows]
