@@ -238,3 +238,11 @@ def test_dense_rows_that_are_few_for_their_columns_are_proved(loss):
     fitted = kind(loss).fit(X, np.sign(y) if loss == "hinge" else y)
     assert fitted.converged_
     assert fitted.n_iter_ <= 30
+
+
+def test_targets_that_are_met_at_the_start_are_met_at_the_end():
+    _, X = rows()
+    result = ag.minimize(ag.LinearModel(X, np.zeros(150), "absolute", l2=1e-2), rtol=1e-3)
+    assert result.method == "interior-point"
+    assert result.success
+    assert not result.x.any()

@@ -85,6 +85,7 @@ class Inside(NamedTuple):
         margins = rows.forward(w) - rows.kinks
         half = 0.5 * (rows.high - rows.low)
         barrier = FIRST_BARRIER * 0.5 * means(rows, half * np.abs(margins))
+        barrier[barrier == 0.0] = FIRST_BARRIER  # all margins are at their kinks
         above, below = (
             np.maximum(part, 0.0) + barrier[:, None] / half for part in (margins, -margins)
         )
