@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from accelegrad import kernels
 from accelegrad.catalogue import AUTO, BUNDLE, DUAL, INTERIOR, METHODS, NEWTON, PROXIMAL
 from accelegrad.errors import nearest
 from accelegrad.problems.linear_model import LinearModel
@@ -36,10 +37,11 @@ ELSEWHERE = frozenset(
 #: Up to this ratio of the sizes of columns, methods that do not scale them do well.
 LARGEST_RATIO = 300.0
 #: Up to this many rows per column, ascent on the dual beats learning the curvature from gradients:
-#: for smooth losses; for the logistic one, whose steps take logarithms and so cost more; and for
+#: for smooth losses of labels; for the logistic one, whose steps take logarithms and so cost more,
+#: and for losses of numbers (with as many rows as columns they took thousands of epochs); and for
 #: losses with kinks, which have no curvature (hinge, 23 entries a row, certified 1e-3, of the time
 #: of Newton's steps: a tenth with as many rows as columns, half with five times as many).
-MOST_ROWS, MOST_ROWS_LOGISTIC, MOST_ROWS_KINKS = 1.5, 0.75, 5.0
+MOST_ROWS, MOST_ROWS_SLOW, MOST_ROWS_KINKS = 1.5, 0.75, 5.0
 #: With any number of rows it does so up to this ratio of the largest curvature of a row's loss to n
 #: times the l2 term, since a few epochs do: 0.35 to 0.8 of the time of Newton's steps for ratios of
 #: 0.25 to 2 and 5 to 15 rows a column (about the same below; at 8 up to 1.6 times as long).
@@ -186,23 +188,32 @@ class Facts:
     @property
     def small_dual(self) -> bool:
         """Whether the dual can be climbed row by row, and has few coordinates."""
-        model = self._model
-        if model.l2 == 0.0 or model.in_memory is None:
-            return False
-        most = MOST_ROWS_LOGISTIC if model.loss.name == "logistic" else MOST_ROWS
-        if math.isinf(model.loss.curvature):
+        model, loss = self._model, self._model.loss
+        is_slow = loss.name == "logistic" or not loss.classification
+        most = MOST_ROWS_SLOW if is_slow else MOST_ROWS
+        if math.isinf(loss.curvature):
             most = MOST_ROWS_KINKS
-        return model.n_samples <= most * model.n_features and not self.cheap_curvature
+        return model.n_samples <= most * model.n_features and self._is_climbable
 
     @property
     def even_dual(self) -> bool:
         """Whether the l2 term makes the dual of a smooth loss about as curved in all directions."""
         model = self._model
-        climbable = model.l2 > 0.0 and model.in_memory is not None
-        if not climbable or math.isinf(model.loss.curvature) or self.cheap_curvature:
+        if math.isinf(model.loss.curvature) or not self._is_climbable:
             return False
         largest = float(model.shares.max() * row_squares(model.X).max())
         return model.loss.curvature * largest <= MOST_UNEVEN_DUAL * model.l2
+
+    @property
+    def _is_climbable(self) -> bool:
+        """Whether the dual can be climbed row by row, and Newton's steps are not cheaper.
+
+        Those of smooth losses are where there are so few entries that plain code goes through them.
+        """
+        model = self._model
+        if model.l2 == 0.0 or model.in_memory is None or self.cheap_curvature:
+            return False
+        return math.isinf(model.loss.curvature) or model.storage.entries >= kernels.FEW_ENTRIES
 
     @cached_property
     def unevenness(self) -> float:

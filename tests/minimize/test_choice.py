@@ -487,3 +487,25 @@ def test_the_documentation_shows_the_table():
     meaning = page.partition("<!-- end of TABLE -->")[2].partition("## ")[0].lower()
     for row in TABLE:
         assert all(f"*{fact.replace('_', ' ')}*" in meaning for fact in row.condition)
+
+
+@pytest.mark.parametrize("loss", ["squared", "huber", "squared_epsilon_insensitive"])
+@pytest.mark.parametrize("rows", [225, 300])
+def test_numbers_with_about_as_many_rows_as_columns_are_certified_by_default(loss, rows):
+    """Their dual took more than 3000 epochs."""
+    rng = np.random.default_rng(rows)
+    X = rng.standard_normal((rows, 225))
+    y = X @ rng.standard_normal(225) / 15 + 0.5 * rng.standard_normal(rows)
+    result = ag.minimize(ag.LinearModel(X, y, loss, l2=1e-4), rtol=1e-3, max_iter=1000)
+    assert result.method != "dual-ascent"
+    assert result.success
+
+
+def test_a_dual_of_few_entries_is_not_climbed_in_plain_code():
+    """An epoch of some hundred rows of text took as long as a dozen of Newton's steps."""
+    X = sp.random(200, 2000, density=0.01, format="csr", random_state=3)
+    y = np.where(np.arange(200) % 2 == 0, 1.0, -1.0)
+    assert ag.minimize(ag.LinearModel(X, y, "logistic", l2=1e-3), tol=1e-3).method != "dual-ascent"
+    more = sp.random(200, 20_000, density=0.01, format="csr", random_state=3)
+    model = ag.LinearModel(more, y, "logistic", l2=1e-3)
+    assert ag.minimize(model, tol=1e-3).method == "dual-ascent"

@@ -30,6 +30,9 @@ INTERCEPT_L2 = 20.0
 LONGEST_REST = 63
 #: Random numbers for the order of rows are drawn for several epochs at once, but no more: 4 MB
 MOST_DRAWS = 1 << 20
+#: Stored entries from which on compiling pays: an epoch of so many takes 10 ms of plain code, and a
+#: run takes dozens to hundreds of epochs.
+LEAST_COMPILED = 1 << 12
 
 
 class DualOracle(RowOracle):
@@ -83,7 +86,8 @@ class DualOracle(RowOracle):
     def ascend(self, ascent: Ascent, epochs: int) -> Ascent:
         """Return slopes and point after some epochs."""
         theta, w, rests = (part.copy() for part in ascent)
-        compiled = kernels.wanted_for_rows(kernels.readable(self.model.X))
+        matrix = kernels.readable(self.model.X)
+        compiled = kernels.wanted(matrix, lambda known: known.entries >= LEAST_COMPILED)
         do = self._compiled_epochs() if compiled else self._plain_epochs
         self.njev += epochs
         n = self.model.n_samples
