@@ -50,9 +50,9 @@ def test_a_smooth_sum_over_rows_gets_the_method_for_sums(loss):
 
 
 def test_a_loss_with_kinks_is_smoothed_where_the_dual_gap_gets_tight():
-    method, reason = chosen(model("hinge", rows=300_000))
+    method, reason = chosen(model("absolute", rows=300_000))
     assert method == "accelegrad-newton"
-    assert "the hinge loss can be smoothed as far as the dual gap allows" in reason
+    assert "the absolute loss can be smoothed as far as the dual gap allows" in reason
 
 
 def test_without_an_l2_term_the_dual_has_to_be_within_reach():
@@ -90,6 +90,15 @@ def test_a_strong_l2_term_is_a_matter_for_the_dual():
     assert method == "dual-ascent"
     assert "the l2 term is so strong for rows of this size" in reason
     assert chosen(text(6000, 2500, l2=1e-4))[0] == "accelegrad-newton"
+
+
+def test_short_rows_of_labels_with_a_kink_are_a_matter_for_the_dual():
+    rng = np.random.default_rng(4)
+    X = rng.standard_normal((300_000, 2))  # more than the interior-point method takes
+    y = np.where(X[:, 0] + rng.standard_normal(300_000) > 0, 1.0, -1.0)
+    assert chosen(ag.LinearModel(X, y, "hinge", l2=1e-4))[0] == "dual-ascent"
+    assert chosen(ag.LinearModel(10 * X, y, "hinge", l2=1e-4))[0] == "accelegrad-newton"
+    assert chosen(ag.LinearModel(X, y, "absolute", l2=1e-4))[0] == "accelegrad-newton"
 
 
 OTHERS = {
