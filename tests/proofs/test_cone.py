@@ -102,6 +102,26 @@ def test_columns_that_cancel_have_no_such_bound():
     assert ag.minimize(model, feasible_set=chosen, max_iter=3).method == "accelegrad"
 
 
+@pytest.mark.parametrize("kind", ["dense", "csr"])
+@pytest.mark.parametrize("intercept", [False, True])
+def test_columns_that_add_nothing_do_not_matter(kind, intercept):
+    """Those of zeros, and constant ones beside an intercept."""
+    model, _ = problem(2, intercept=intercept)
+    rows = model.n_samples
+    X = np.hstack([model.X, np.full((rows, 1), 3.7), np.zeros((rows, 1)), np.full((rows, 1), 0.1)])
+    if not intercept:
+        X = X[:, :-1]  # two constant ones would be dependent
+    data = sp.csr_matrix(X) if kind == "csr" else X
+    wider = ag.LinearModel(data, model.y, "squared", fit_intercept=intercept)
+    x = told(wider)
+    result = ag.minimize(wider, feasible_set=above_zero(wider), rtol=1e-9)
+    assert result.method == "proximal-newton"
+    assert result.success
+    assert result.certified_radius == math.inf
+    assert_allclose(result.fun, wider.value(x), rtol=1e-9)
+    assert result.lower_bound <= wider.value(x)
+
+
 def test_estimators_end_where_linear_regression_does():
     model, _ = problem(3, intercept=False)
     ours = AcceleGradRegressor(alpha=0.0, feasible_set="nonnegative", tol=1e-9)

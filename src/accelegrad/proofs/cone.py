@@ -3,14 +3,20 @@
 With w >= 0 the dual asks for slopes theta with sum_i p_i theta_i x_ij >= 0 for each column j. Those
 at a solution meet that with equality where w_j > 0, up to rounding; here they are moved until they
 meet it beyond all rounding. That costs the bound about what rounding costs.
+
+A column of zeros adds nothing, nor does a constant one beside an intercept: with its weight at 0
+the minimum is the same. Such columns, whose sums may not be on the right side, are left out.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from accelegrad.errors import Vector
 from accelegrad.norms import norm
@@ -26,6 +32,24 @@ LEAST_BEYOND, AIMED_BEYOND = 2.0, 4.0
 MOST_MOVES = 5
 #: Of the size of columns, for slopes with a mean of 1: how far beyond 0 their combination is to be.
 TILT = 1e-6
+
+
+def _is_zero(X: Any) -> npt.NDArray[np.bool_]:
+    """Return which columns of a dense or CSR matrix have nothing but zeros."""
+    if isinstance(X, np.ndarray):
+        return np.asarray(~X.any(axis=0))
+    return np.asarray(np.bincount(X.indices[X.data != 0.0], minlength=X.shape[1]) == 0)
+
+
+def _is_constant(X: Any) -> npt.NDArray[np.bool_]:
+    """Return which columns of a dense or CSR matrix have one number in all rows."""
+    if isinstance(X, np.ndarray):
+        return np.asarray((X[0] == X).all(axis=0))
+    found: npt.NDArray[np.bool_] = np.bincount(X.indices, minlength=X.shape[1]) == X.shape[0]
+    for column in np.flatnonzero(found):
+        entries = X[:, [column]].toarray()
+        found[column] = (entries == entries[0]).all()
+    return found | _is_zero(X)
 
 
 class ConeBounds:
@@ -45,14 +69,17 @@ class ConeBounds:
         self.model, self.terms, self.value = model, terms, value
         self.weights = math.inf  # a bound on a minimiser's weights, which nothing asks for
         self._signs = np.where(terms.lower == 0.0, 1.0, -1.0)
-        self._solve = solver(model.gram_of_columns())
+        adds_nothing = _is_constant(model.X) if model.fit_intercept else _is_zero(model.X)
+        self._is_kept = ~adds_nothing
+        kept = np.append(self._is_kept, [True] * model.fit_intercept)
+        self._solve = solver(model.gram_of_columns() * np.outer(kept, kept))
 
     def at(self, theta: Vector) -> float:
         """Return the bound by slopes near these; 0 where none are found."""
         if self._solve is None:
             return 0.0
         for _ in range(MOST_MOVES):
-            sums = SlopeSums.of(self.model, theta)
+            sums = self._sums(theta)
             missing = self._missing(sums)
             if missing is None:
                 return self.terms.lower_bound(sums, lambda: self)
@@ -74,11 +101,20 @@ class ConeBounds:
 
     def _tilted(self, mean: tuple[float, ...]) -> tuple[Vector, SlopeSums] | None:
         """Return slopes that are on the right side for all columns; None where none are found."""
-        sizes = np.sqrt(self.model.column_squares())
+        sizes = np.sqrt(self.model.column_squares()) * self._is_kept
         eta = self._slopes_of(np.append(TILT * self._signs * sizes, mean))
-        sums = SlopeSums.of(self.model, eta)
+        sums = self._sums(eta)
         is_right = self._signs * sums.combination >= sums.combination_error
         return (eta, sums) if is_right.all() else None
+
+    def _sums(self, theta: Vector) -> SlopeSums:
+        """Return the sums over rows; those of columns that are left out are on the right side."""
+        sums = SlopeSums.of(self.model, theta)
+        return replace(
+            sums,
+            combination=np.where(self._is_kept, sums.combination, self._signs),
+            combination_error=sums.combination_error * self._is_kept,
+        )
 
     def _missing(self, sums: SlopeSums) -> Vector | None:
         """Return how far combination and mean are from where they should be; None: they are."""
