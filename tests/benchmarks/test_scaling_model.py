@@ -32,7 +32,7 @@ def test_vectors_and_tasks_are_those_of_the_tree(workers, vectors, tasks):
 def test_constants_are_found_again_from_the_times_that_they_predict():
     sizes = (model.SMALL, model.MANY_ROWS, model.MANY_COLUMNS)
     cases = [model.Case(workers, *size) for workers in (1, 2) for size in sizes]
-    times = {case: model.seconds(KNOWN, case) for case in cases}
+    times = {case: model.seconds(KNOWN, case, 2) for case in cases}
     # Rows of the cases that are to have next to none are neglected.
     found = model.constants(times, model.MANY_ROWS)
     assert tuple(found) == pytest.approx(tuple(KNOWN), rel=2e-2)

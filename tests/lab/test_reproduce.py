@@ -529,18 +529,11 @@ CLAIMS = [
 ]  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def demo(tmp_path_factory):
-    """The report of `make demo`, on generated data."""
-    request = Request(tmp_path_factory.mktemp("demo"), quick=True, jobs=2, progress=False)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.delenv("ACCELEGRAD_DATA", raising=False)
-        return reproduce(request)
-
-
 @pytest.mark.slow
-@pytest.mark.xdist_group("demo")
-def test_the_demo_has_every_experiment_and_claim(demo):
+def test_the_demo_has_every_experiment_and_opens_in_a_browser(tmp_path, monkeypatch, request):
+    """The report of `make demo`, on generated data: one test, since it takes a minute to make."""
+    monkeypatch.delenv("ACCELEGRAD_DATA", raising=False)
+    demo = reproduce(Request(tmp_path, quick=True, jobs=2, progress=False))
     text = demo.read_text("utf-8")
     for experiment in EXPERIMENTS.values():
         assert experiment.title in text
@@ -548,11 +541,7 @@ def test_the_demo_has_every_experiment_and_claim(demo):
     assert all(name in text for name in CLAIMS)
     assert "generated" in text
     assert demo.stat().st_size < 12e6
-
-
-@pytest.mark.slow
-@pytest.mark.xdist_group("demo")
-def test_the_demo_opens_in_a_browser(demo, open_page):
+    open_page = request.getfixturevalue("open_page")  # which skips the rest without a browser
     driver = open_page(demo)
     figures = len(list((demo.parent / "figures").glob("*.png")))
     wait_for(driver, f"document.querySelectorAll('.js-plotly-plot .main-svg').length >= {figures}")
