@@ -48,7 +48,7 @@ def lowest_values(fun, x0):
 # AcceleGrad finds its diameter by itself. AdaGrad is told a good one.
 
 x0, steps = np.zeros(20), 400
-figure, panels = plt.subplots(1, 2, figsize=(9, 3.6), sharey=True, layout="constrained")
+figure, panels = plt.subplots(1, 2, figsize=(9, 3.8), sharey=True, layout="constrained")
 for panel, fun, title in zip(panels, (smooth, kinked), ("smooth", "with kinks"), strict=True):
     minimum = ag.minimize(fun, x0, max_iter=5000).lower_bound
     runs = {
@@ -66,7 +66,9 @@ for panel, fun, title in zip(panels, (smooth, kinked), ("smooth", "with kinks"),
     panel.plot(lowest_values(fun, x0) - minimum, label="L-BFGS-B (SciPy)")
     panel.set(title=title, yscale="log", ylim=(1e-9, 1e3), xlim=(0, steps), xlabel="gradients")
 panels[0].set_ylabel("error")
-panels[1].legend(loc="upper right", fontsize=8)
+figure.legend(
+    *panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=5, fontsize=8
+)
 plt.show()
 
 # %%
