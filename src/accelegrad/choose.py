@@ -20,7 +20,6 @@ from accelegrad.catalogue import AUTO, BUNDLE, DUAL, INTERIOR, METHODS, NEWTON, 
 from accelegrad.errors import nearest
 from accelegrad.problems.linear_model import LinearModel
 from accelegrad.problems.scaling import unevenness
-from accelegrad.problems.squares import row_squares
 from accelegrad.rows.curvature import FACTOR_PRODUCT, Costs
 from accelegrad.rows.interior_point_oracle import has_one_kink
 from accelegrad.rows.oracles import SUM_RULES
@@ -206,15 +205,20 @@ class Facts:
         That of a smooth loss, or of labels with a kink, where a few long rows do not matter.
         """
         model, loss = self._model, self._model.loss
-        if model.l2 == 0.0 or model.in_memory is None:
-            return False
         if math.isinf(loss.curvature):
-            typical = float(np.median(row_squares(model.X))) / model.n_samples
-            return loss.classification and typical <= MOST_UNEVEN_DUAL * model.l2
+            if not (loss.classification and self._has_dual_of_rows):
+                return False
+            typical = float(np.median(model.row_squares())) / model.n_samples
+            return typical <= MOST_UNEVEN_DUAL * model.l2
         if not self._is_climbable:
             return False
-        largest = float(model.shares.max() * row_squares(model.X).max())
+        largest = float(model.shares.max() * model.row_squares().max())
         return loss.curvature * largest <= MOST_UNEVEN_DUAL * model.l2
+
+    @property
+    def _has_dual_of_rows(self) -> bool:
+        """Whether the dual has a coordinate for each row, and all rows are in memory."""
+        return self._model.l2 > 0.0 and self._model.in_memory is not None
 
     @property
     def _is_climbable(self) -> bool:
@@ -223,7 +227,7 @@ class Facts:
         Those of smooth losses are where there are so few entries that plain code goes through them.
         """
         model = self._model
-        if model.l2 == 0.0 or model.in_memory is None or self.cheap_curvature:
+        if not self._has_dual_of_rows or self.cheap_curvature:
             return False
         return math.isinf(model.loss.curvature) or model.storage.entries >= kernels.FEW_ENTRIES
 

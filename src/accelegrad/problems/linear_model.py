@@ -37,7 +37,7 @@ from accelegrad.problems.rounding import DataRounding, PointRounding
 from accelegrad.problems.row_blocks import RowBlock, RowNumbers, row_block
 from accelegrad.problems.row_curvature import curved_rows, drawn_by_weight, second_derivatives
 from accelegrad.problems.sampled_rows import ModelRows, TakenRows
-from accelegrad.problems.squares import column_squares, row_chunks
+from accelegrad.problems.squares import column_squares, row_chunks, row_squares
 
 if TYPE_CHECKING:
     from accelegrad.kernels import gradient as one_pass_gradient
@@ -442,6 +442,11 @@ class LinearModel:
         if name not in self._of_data_alone:
             self._of_data_alone[name] = compute()
         return self._of_data_alone[name]
+
+    def row_squares(self) -> Vector:
+        """Return the squared norms of the rows of X, found at the first call."""
+        squares: Vector = self.of_data_alone("row squares", lambda: row_squares(self.X))
+        return squares
 
     def column_squares(self) -> Vector:
         """Return sum_i p_i x_ij^2 for the columns of X, found at the first call."""

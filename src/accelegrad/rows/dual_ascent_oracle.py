@@ -13,7 +13,6 @@ from accelegrad.problems.linear_model import LinearModel
 from accelegrad.problems.losses import Loss
 from accelegrad.problems.row_sum import RowSum
 from accelegrad.problems.scaling import near_start
-from accelegrad.problems.squares import row_squares
 from accelegrad.proofs.certificate import LateBound
 from accelegrad.proofs.fenchel import level
 from accelegrad.roots import root_between
@@ -58,8 +57,7 @@ class DualOracle(RowOracle):
                 "l2 is 0; give l2 > 0."
             )
         self.model = rows_in_memory(model)
-        X = self.model.X
-        self._squares = self.model.of_data_alone("row squares", lambda: row_squares(X))
+        self._squares = self.model.row_squares()
         #: 1 / rho; 0: there is no intercept
         self._pull = self._intercept_pull() if model.fit_intercept else 0.0
 

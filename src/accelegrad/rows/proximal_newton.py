@@ -7,12 +7,11 @@ from typing import NamedTuple, Protocol
 
 from accelegrad.errors import LineSearchError
 from accelegrad.rows.newton import (
-    BOLD,
-    BOLDER,
     DESCENT,
     SHORTEST_STEP,
     VALUE_ROUNDING,
-    WARNED,
+    bolder,
+    more_careful,
 )
 from accelegrad.rules.base import Array, Evaluated, Step, StepRule
 
@@ -159,8 +158,8 @@ class ProximalNewton(StepRule):
     def _next_caution(self, caution: float, share: float) -> float:
         """Return the caution of the next model: less, unless a step was too long."""
         if share < 1.0:
-            return min(max(caution / BOLDER, WARNED), 1.0)
-        return caution * BOLDER if caution * BOLDER > BOLD else 0.0
+            return more_careful(caution)
+        return bolder(caution)
 
     def output(self, state: ProximalNewtonState) -> Array:
         """Return the last point that was accepted."""

@@ -11,7 +11,6 @@ from accelegrad import kernels
 from accelegrad.errors import Vector, whole_number
 from accelegrad.problems.linear_model import LinearModel, ModelPoint
 from accelegrad.problems.row_sum import RowSum
-from accelegrad.problems.squares import row_squares
 from accelegrad.rows.row_oracle import Goal, RowOracle, rows_in_memory
 from accelegrad.rows.variance_reduced import Epoch, VarianceReducedAcceleGrad
 from accelegrad.run.oracle import QUIET, Evaluation
@@ -60,7 +59,7 @@ class RowEpochs:
         model = self.model
         if self._largest_row is None:
             weight = model.n_samples * float(model.shares.max())
-            self._largest_row = weight * (float(row_squares(model.X).max()) + model.fit_intercept)
+            self._largest_row = weight * (float(model.row_squares().max()) + model.fit_intercept)
         return model.loss.curvature * self._largest_row + model.l2
 
     def run(self, rule: VarianceReducedAcceleGrad, epoch: Epoch, anchor: Evaluation) -> Epoch:
