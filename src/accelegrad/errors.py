@@ -91,6 +91,8 @@ def real_number(name: str, given: Any, *, above: float = -np.inf, least: float =
 
 def whole_number(name: str, given: Any, *, least: int) -> int:
     """Return `given` as an int of at least `least`, or say why not."""
+    if isinstance(given, (float, np.floating)) and float(given).is_integer():
+        given = int(given)  # as 1e3 is meant
     if isinstance(given, (bool, np.bool_)) or not isinstance(given, (int, np.integer)):
         raise TypeError(f"{name} must be a whole number >= {least}, not {given!r}.")
     if given < least:
@@ -100,6 +102,10 @@ def whole_number(name: str, given: Any, *, least: int) -> int:
 
 class NonFiniteError(ArithmeticError):
     """A value or gradient was not finite; the run ends with the best point so far."""
+
+
+class DivergedError(ArithmeticError):
+    """Points are so far from the start that squares overflow; the run ends with the best one."""
 
 
 class LineSearchError(ArithmeticError):

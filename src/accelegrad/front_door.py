@@ -1,4 +1,4 @@
-"""`minimize`, in SciPy's manner: check what is given, put rule, oracle and certificate together."""
+"""`minimize`, in SciPy's manner: check what is given, put rule, oracle and bracket together."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ from accelegrad.errors import (
 )
 from accelegrad.problems.linear_model import LinearModel
 from accelegrad.problems.sampling import BatchSampler, GrowingSampler
-from accelegrad.proofs.certificate import Certificate, DualCertificate
+from accelegrad.proofs.bracket import Bracket
+from accelegrad.proofs.certificate import DualCertificate
 from accelegrad.proofs.cuts import CutCertificate
 from accelegrad.proofs.fenchel import Terms
 from accelegrad.proofs.model_dual import ModelDual
@@ -346,21 +347,21 @@ def _built_run(
     *,
     kept: bool,
 ) -> Run:
-    """Put rule, oracle, certificate and policies together; `kept`: there is a checkpoint."""
+    """Put rule, oracle, bracket and policies together; `kept`: there is a checkpoint."""
     model = problem.model
     judge = None
     if model is not None and wishes.stochastic:
         judge = ModelOracle(model, setting.penalty)
-    certificate = _certificate(
+    bracket = _bracket(
         setting,
         model,
         getattr(oracle, "dual", None),
         judged=oracle.exact_values or judge is not None,
         often=options.has_end or wishes.restart is not None,
-        goal=options.goal,
+        goal=options.goal if options.has_goal else None,
         feasible=wishes.project_y is not False,
     )
-    _check_needs(setting.rule, oracle, options, certificate)
+    _check_needs(setting.rule, oracle, options, bracket)
     restarts = _restarts(wishes.restart, setting, model, oracle)
     rule = setting.rule
     batches = _growth(rule, oracle, restarts)
@@ -369,7 +370,7 @@ def _built_run(
     # If y is not projected, points may leave the set, as in the paper's unconstrained setting.
     returned_in = None if wishes.project_y is False else setting.feasible_set
     return Run(
-        Progress(rule, oracle, setting.start, options, certificate, judge, returned_in),
+        Progress(rule, oracle, setting.start, options, bracket, judge, returned_in),
         kind=_kind(problem, setting, rule) if kept else None,
         policies=[
             policy
@@ -535,16 +536,16 @@ def _generator(rng: Any) -> np.random.Generator:
         raise TypeError(f"rng must be a Generator, a whole number or None, not {rng!r}.") from None
 
 
-def _certificate(
+def _bracket(
     setting: Setting,
     model: LinearModel | None,
     given: ModelDual | None,
     *,
     judged: bool,
     often: bool,
-    goal: Goal,
+    goal: Goal | None,
     feasible: bool,
-) -> Certificate:
+) -> Bracket:
     """Return what collects the proof.
 
     `given` gives the model's bounds where a method has them; `often` asks for expensive bounds more
@@ -552,7 +553,7 @@ def _certificate(
     are in the set.
     """
     if not judged:
-        return Certificate(None, None)
+        return Bracket(None, None)
     region, penalty = setting.region, setting.penalty
     # Losses are nonnegative.
     known = model is not None and (penalty is None or penalty.nonnegative)
@@ -564,11 +565,11 @@ def _certificate(
     # A guessed region has nothing to add to a bound that holds everywhere and gets tight.
     guessed = region is not None and region.growing
     if region is None or (guessed and dual is not None and dual.gets_tight):
-        return Certificate(None, dual, model=model, everywhere=floor)
+        return Bracket(None, dual, goal=goal, model=model, everywhere=floor)
     # A model's dual proves more than any average of cuts.
     kept = CutMemory(region.center, default_size(region.center.size)) if model is None else None
     cuts = CutCertificate(region, model, often=often, kept=kept)
-    return Certificate(cuts, dual, model=model, everywhere=floor)
+    return Bracket(cuts, dual, goal=goal, model=model, everywhere=floor)
 
 
 def _model_dual(setting: Setting, model: LinearModel) -> ModelDual | None:
@@ -618,13 +619,13 @@ def _restarts(
     return Restarts(given, model.l2 if model is not None and unscaled else 0.0)
 
 
-def _check_needs(rule: Rule, oracle: Oracle, options: Options, certificate: Certificate) -> None:
+def _check_needs(rule: Rule, oracle: Oracle, options: Options, bracket: Bracket) -> None:
     """Refuse what cannot work before anything is computed."""
     if "values" in rule.can and not oracle.has_values:
         raise ValueError(f"fun is None, but the line search of {rule.title} needs values.")
     if options.output == "best" and not oracle.exact_values:
         raise ValueError("output='best' needs exact values; use 'average' or 'last'.")
-    if options.has_goal and certificate.cuts is None and certificate.dual is None:
+    if options.has_goal and bracket.cuts is None and bracket.dual is None:
         raise ValueError(
             "tol stops on the certified gap, which needs exact values, and for this method a "
             "diameter, a bounded feasible_set, or a LinearModel with l2 > 0. Use max_iter or "

@@ -1,7 +1,6 @@
-"""All that is proved about a minimum in the course of a run: cuts, and the Fenchel dual of a model.
+"""Lower bounds by the Fenchel dual of a linear model, in the course of a run.
 
-Cuts hold over a region; the dual of a linear model needs none: see `accelegrad.proofs.cuts` and
-`accelegrad.proofs.fenchel`.
+They need no region: see `accelegrad.proofs.fenchel`.
 """
 
 from __future__ import annotations
@@ -22,15 +21,12 @@ from accelegrad.proofs.cuts import (
     BLOCK_NUMBERS,
     LEAST_WEIGHT,
     PROVABLE,
-    CutCertificate,
     columns_of,
     rounding_of,
     rows_of,
 )
 from accelegrad.proofs.fenchel import SlopeSums
 from accelegrad.proofs.model_dual import ModelDual
-from accelegrad.proofs.region import Region
-from accelegrad.rules.base import Evaluated, lost_of
 
 # How often bounds are computed: chosen, not measured.
 #: The least number of steps before an expensive bound (in the null space), and between two of them
@@ -437,135 +433,3 @@ class DualCertificate:
         self._pending = rows_of(Seen, state["pending"])
         self._best = None if best is None else self.model.at(best)
         self._late = None if late is None else LateBound(self.model, **late)
-
-
-class Certificate:
-    """All that is proved about the minimum: cuts over a region, and the dual where there is one.
-
-    Parameters
-    ----------
-    cuts, dual
-        The two, where there are such bounds.
-    model : LinearModel, optional
-        The function, where it is a linear model: then its rounding is known.
-    everywhere : float
-        A lower bound that is known beforehand.
-    """
-
-    def __init__(
-        self,
-        cuts: CutCertificate | None,
-        dual: DualCertificate | None,
-        *,
-        model: LinearModel | None = None,
-        everywhere: float = -math.inf,
-    ) -> None:
-        self.cuts, self.dual, self._model = cuts, dual, model
-        self._parts = [part for part in (cuts, dual) if part is not None]
-        #: what takes in an evaluation with its weight
-        self.adders = tuple(part.add for part in self._parts)
-        self._everywhere = everywhere
-
-    def add(self, evaluation: Evaluated, weight: float) -> None:
-        """Take in an evaluation."""
-        for add in self.adders:
-            add(evaluation, weight)
-
-    def add_minimiser(self, at: Evaluated) -> None:
-        """Note that the gradient at a point is zero.
-
-        A linear model's is zero only up to rounding: its dual proves more.
-        """
-        if self._model is not None:
-            return
-        lost, _ = lost_of(at)
-        self._everywhere = max(self._everywhere, at.value - FEW * UNIT * abs(at.value) - lost)
-
-    def refresh(self) -> None:
-        """Bring the cheap bounds up to date."""
-        if self.cuts is not None:
-            self.cuts.refresh()
-
-    def tighten(self, best: Evaluated) -> None:
-        """Prove as much as the kept cuts let be proved, given a point with a low value."""
-        if self.cuts is not None:
-            self.cuts.tighten(best)
-
-    def finish(self, best: Evaluated | None) -> None:
-        """Bring the bounds up to date for the last time."""
-        self.refresh()
-        if best is not None:
-            self.tighten(best)
-        if self.dual is not None:
-            self.dual.finish()
-
-    @property
-    def assumed_region(self) -> Region | None:
-        """The region, if it is only assumed that it holds a minimiser."""
-        return self.cuts.region if self.cuts is not None and self.cuts.region.assumed else None
-
-    @property
-    def bound_everywhere(self) -> float:
-        """What is proved without any region."""
-        dual = -math.inf if self.dual is None else self.dual.lower_bound
-        return max(dual, self._everywhere)
-
-    def radius_of(self, lower_bound: float) -> float:
-        """Return how far from the start a lower bound of this certificate is proved to hold."""
-        if self.cuts is None or self.bound_everywhere >= lower_bound:
-            return math.inf
-        return self.cuts.region.certified_radius
-
-    def forget(self) -> None:
-        """Start new averages."""
-        for part in self._parts:
-            part.forget()
-
-    def resolution(self, evaluation: Evaluated) -> float:
-        """Return roughly the smallest gap that can be proved at a point, given rounding."""
-        return min((part.resolution(evaluation) for part in self._parts), default=0.0)
-
-    def refuted(self, final: Evaluated) -> bool:
-        """Return whether the cuts lie above a value that was attained: no minimiser is in K."""
-        if self.cuts is None or not self.cuts.lower_bound > final.value:
-            return False
-        return self.cuts.lower_bound > final.value + self._value_error(final)
-
-    def lower_bound(self, final: Evaluated) -> float:
-        """Return the lower bound to subtract from a point's value, so that the gap is proved.
-
-        It is lowered by what rounding can have taken from that value. A refuted region counts only
-        where nothing else is known.
-        """
-        bound = min(self.bound_everywhere, final.value)  # else it would be the value's rounding
-        if self.cuts is not None:
-            refuted = self.refuted(final)
-            if not refuted:
-                bound = max(bound, min(self.cuts.lower_bound, final.value))
-            elif bound == -math.inf:
-                bound = self.cuts.lower_bound
-        return bound - self._value_error(final)
-
-    def _value_error(self, final: Evaluated) -> float:
-        """Return how far rounding can have taken a value: of a user's function its type says it."""
-        model = self._model
-        if model is None:
-            return max(lost_of(final)[0], 0.0 if self.cuts is None else self.cuts.lost_at(final))
-        penalty = float(getattr(final, "penalty", 0.0))
-        return rounding_of(model, final).value + growth(final.point.size) * abs(penalty)
-
-    def state(self) -> dict[str, Any]:
-        """Return all that has to be kept to go on."""
-        return {
-            "cuts": None if self.cuts is None else self.cuts.state(),
-            "dual": None if self.dual is None else self.dual.state(),
-            "everywhere": self._everywhere,
-        }
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from there."""
-        self._everywhere = state["everywhere"]
-        if self.cuts is not None:
-            self.cuts.restore(state["cuts"])
-        if self.dual is not None:
-            self.dual.restore(state["dual"])

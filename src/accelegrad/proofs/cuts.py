@@ -48,6 +48,8 @@ BLOCK_NUMBERS = 1 << 20
 LEAST_WEIGHT = 1e-200
 #: No step of the cut model is longer: a square of it may be needed.
 LONGEST_STEP = 1e100
+#: How many of the cuts that raised the bound are remembered. Chosen.
+RECORDS = 8
 #: The smallest gap that is asked for, as a multiple of what rounding can add to a bound
 PROVABLE = 2.0
 #: The best average is looked for in this many rounds at most, and no longer than each of them
@@ -115,6 +117,9 @@ class CutCertificate:
         self.region, self.model = region, model
         self.kept, self._shared = kept, False
         self._lost_in_average = 0.0  # what rounding takes from the best average so far
+        #: the last cuts, or averages of cuts, that raised the bound: they prove something of a
+        #: larger region, too
+        self._records: list[Cut] = []
         self.lower_bound = -math.inf
         size = region.center.size
         self._growth = growth(size)
@@ -136,8 +141,7 @@ class CutCertificate:
         if self.kept is not None and not self._shared:
             self.kept.take(evaluation)
         if not self.region.costly:
-            if (bound := self._bound(cut)) > self.lower_bound:
-                self.lower_bound = bound
+            if self._raise_to(self._bound(cut), cut):
                 self._lost_in_average = 0.0  # this cut proves more by itself
             if weight == 0 and not self._pending:
                 return  # it adds nothing to the average
@@ -186,6 +190,7 @@ class CutCertificate:
         if self.kept is not None:
             self.kept.blur(growth(self.region.center.size, unit) - self._growth)
         self._unit, self.lower_bound, self._pending = unit, -math.inf, []
+        self._records = []
         self.forget()
 
     def resolution(self, evaluation: Evaluated) -> float:
@@ -203,7 +208,7 @@ class CutCertificate:
         if not block:
             return
         if self.region.costly:
-            self._raise_to(self._bound(block[-1]))
+            self._raise_to(self._bound(block[-1]), block[-1])
         # An interrupt between the assignments counts a block twice: still a mean of cuts.
         self._sum = _summed(self._sum, block)
         self._count += len(block)
@@ -282,10 +287,10 @@ class CutCertificate:
         slope, (level, _, _, size, length, lost, blurred) = mean
         # Each cut's level was off by what rounding does to its product, relative to its size.
         error = lost + self._growth * size + slope.size * SMALLEST
-        before = self.lower_bound
-        self._raise_by_mean(Cut(1.0, level, size, error, blurred, length, slope))
-        if self.lower_bound > before:
-            reach = self.region.radius * (blurred + self._growth * norm(slope))
+        length = norm(slope)
+        cut = Cut(1.0, level, size, error, blurred, length, slope)
+        if self._raise_to(self._bound(cut), cut):
+            reach = self.region.radius * (blurred + self._growth * length)
             self._lost_in_average = error + self._growth * size + reach
 
     def _raise_by_sum(self) -> None:
@@ -312,10 +317,11 @@ class CutCertificate:
         self._raise_to(self._bound(mean._replace(length=norm(mean.gradient))))
 
     def widen(self, radius: float) -> None:
-        """Make the region larger; what was proved of the smaller one holds no longer."""
+        """Make the region larger, and prove of it what the best cuts so far prove."""
         self.refresh()
         self.region.radius = radius
-        self.lower_bound = -math.inf
+        bounds = [self._bound(cut) for cut in self._records]
+        self.lower_bound = max(bounds, default=-math.inf)
         self._raise_by_sum()
 
     def forget(self) -> None:
@@ -357,9 +363,15 @@ class CutCertificate:
         level = cut.level + at_center
         return Cut(cut.weight, level, cut.size + size, error, slack, length, gradient)
 
-    def _raise_to(self, bound: float) -> None:
-        if bound > self.lower_bound:
-            self.lower_bound = bound
+    def _raise_to(self, bound: float, cut: Cut | None = None) -> bool:
+        """Take a bound if it is better, and remember the cut that proves it."""
+        if not bound > self.lower_bound:
+            return False
+        self.lower_bound = bound
+        if cut is not None:
+            self._records.append(cut)
+            del self._records[:-RECORDS]
+        return True
 
     def state(self) -> dict[str, Any]:
         """Return all that has to be kept to go on."""
@@ -371,6 +383,7 @@ class CutCertificate:
             "lost_in_average": self._lost_in_average,
             "unit": self._unit,
             "pending": columns_of(Cut, self._pending),
+            "records": columns_of(Cut, self._records),
             "kept": None if self.kept is None or self._shared else self.kept.state(),
         }
 
@@ -383,6 +396,7 @@ class CutCertificate:
         if self.kept is not None and not self._shared:
             self.kept.restore(state["kept"])
         self._pending = rows_of(Cut, state["pending"])
+        self._records = rows_of(Cut, state["records"])
 
 
 def columns_of(kind: Any, rows: list[Any]) -> dict[str, npt.NDArray[Any]]:

@@ -95,6 +95,16 @@ class Region:
         """How far from the centre the bounds hold; infinite where no minimiser is farther."""
         return self.radius if self.assumed else math.inf
 
+    def distance_to_boundary(self, point: Vector, direction: Vector) -> float:
+        """Return how far the ball's boundary is from a point in it, along a direction."""
+        length = norm(direction)
+        offset = point - self.center
+        if not length > 0.0:
+            return max(self.radius - norm(offset), 0.0)
+        along = inner(offset, direction / length)
+        inside = max(self.radius * self.radius - inner(offset, offset), 0.0)
+        return float(math.sqrt(along * along + inside) - along)
+
     def minimum(self, gradient: Vector, length: float) -> tuple[float, float]:
         """Return a lower bound on the minimum of <gradient, u - center>, and its terms' size.
 

@@ -22,8 +22,10 @@ from scipy.linalg.lapack import dtrtrs
 from accelegrad.errors import Vector
 from accelegrad.problems.rounding import UNIT
 
-#: Changes of the active set at most, and numbers of Q that they may touch: about a second
-MOST_CHANGES, MOST_TOUCHED = 300, 3e8
+#: Changes of the active set at most, per dimension and at least (each cut enters and leaves about
+#: once; more of them are rounding that goes round in circles), and numbers of Q that they may
+#: touch: about a second
+CHANGES, FEWEST_CHANGES, MOST_TOUCHED = 2, 20, 3e8
 #: A slope depends on others where the rest of it is a smaller share of its length.
 DEPENDENT = 100 * UNIT
 #: A cut enters if that lowers the sum by more than this share of it, and by more than rounding.
@@ -58,7 +60,8 @@ class SharpAverage:
     def improve(self) -> Vector:
         """Return better weights: cuts enter and leave until they are the best, or often enough."""
         self._begin()
-        for _ in range(min(MOST_CHANGES, int(MOST_TOUCHED / self._slopes.size) + 1)):
+        most = max(FEWEST_CHANGES, CHANGES * self._slopes.shape[1])
+        for _ in range(min(most, int(MOST_TOUCHED / self._slopes.size) + 1)):
             best = self._best_of_active()
             if not np.isfinite(best).all():
                 break

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import OptimizeResult
 
-from accelegrad.errors import LineSearchError, NonFiniteError, NotConvexError
+from accelegrad.errors import DivergedError, LineSearchError, NonFiniteError, NotConvexError
 from accelegrad.run import checkpoint
 from accelegrad.run.checkpoint import Saved
 from accelegrad.run.observers import Observers
@@ -75,6 +75,7 @@ class Run(Saved):
                 status = self._guarded()
             finally:
                 self.observers.close()
+            status = self.stopping.settled(status)
             result = report(self.progress, self.region, status, self._detail)
             if result["success"]:
                 result = self._confirmed(result, status)
@@ -106,6 +107,8 @@ class Run(Saved):
         except NotConvexError as error:
             self._note(error)
             return Status.NOT_CONVEX
+        except DivergedError:
+            return Status.DIVERGING
 
     def _note(self, error: NotConvexError) -> None:
         """Keep what shows that the function is not convex."""
@@ -124,7 +127,7 @@ class Run(Saved):
         final = progress.final_evaluation()
         if final is None or not progress.turned_out_short(final):
             return result
-        if status is Status.CONVERGED and not progress.is_good_enough(final):
+        if status is Status.CONVERGED and not progress.bracket.proved(final):
             status = Status.AT_ROUNDING
         return report(progress, self.region, status, self._detail)
 
@@ -150,7 +153,7 @@ class Run(Saved):
         if self.ended is not None and self.stopping.still_holds(Status(self.ended)):
             return Status(self.ended)
         progress, oracle, verdict = self.progress, self.progress.oracle, self.stopping.verdict
-        certify = progress.certificate.adders if oracle.exact_values else ()
+        certify = progress.bracket.adders if oracle.exact_values else ()
         following = [policy.after for policy in self._followers()]
         policies = list(self.policies.values())
         observed, due = bool(self.observers.present), progress.iteration
@@ -170,6 +173,8 @@ class Run(Saved):
             progress.iteration += step.steps
             for follow in following:
                 follow(step, before)
+            if certify:
+                progress.recent.add(step.evaluation)
             status = verdict(step)
             if observed and self.observers.look(step):
                 status = Status.CALLBACK if status is None else status

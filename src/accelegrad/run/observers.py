@@ -113,8 +113,8 @@ class Observers(Saved):
             known |= {"x": progress.output_point().copy(), "fun": progress.value_judged_now()}
         known |= {"lower_bound": -math.inf, "gap": math.inf, "certified_radius": 0.0}
         if best is not None:
-            bound = known["lower_bound"] = progress.certificate.lower_bound(best)
-            known["certified_radius"] = progress.certificate.radius_of(bound)
+            bound = known["lower_bound"] = progress.bracket.lower_bound(best)
+            known["certified_radius"] = progress.bracket.radius_of(bound)
             if not math.isnan(known["fun"]):  # else the point has not been judged
                 known["gap"] = known["fun"] - bound
         return known

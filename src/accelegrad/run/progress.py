@@ -8,22 +8,12 @@ from typing import Any
 
 from accelegrad.errors import NonFiniteError, Vector
 from accelegrad.problems.sets import FeasibleSet
-from accelegrad.proofs.certificate import Certificate
+from accelegrad.proofs.bracket import Bracket
 from accelegrad.rules.base import Rule
 from accelegrad.run.checkpoint import Saved
 from accelegrad.run.options import Options
 from accelegrad.run.oracle import Counts, Evaluation, Oracle
-
-#: What the best average of the kept cuts is expected to leave of a gap, at best (measured: the
-#: single cut and the rule's average prove three to five times the true gap)
-EXPECTED_SHARE = 0.1
-#: It is looked for where it is expected to leave this many times the gap that is wanted, and again
-#: after this share of the steps done.
-TIGHTENED_EARLY, STEPS_PER_TIGHTENING = 2.0, 20
-#: Without a goal it is looked for now and then, after this many steps at least, and as long as the
-#: gap is expected to be more than this share of the value, which no rounding is, after this share
-#: of the steps done.
-FEWEST_STEPS, FAR_FROM_ROUNDING, STEPS_FAR = 20, 1e-8, 4
+from accelegrad.run.recent import Recent
 
 
 class Clock(Saved):
@@ -62,8 +52,8 @@ class Progress(Saved):
         The method, the function and the start.
     options : Options
         What is wanted.
-    certificate : Certificate
-        What collects the proof of accuracy.
+    bracket : Bracket
+        What decides on the proof of accuracy.
     judge : Oracle, optional
         An oracle with exact values for the output point, where `oracle` itself is noisy.
     feasible_set : FeasibleSet, optional
@@ -79,13 +69,11 @@ class Progress(Saved):
         Those of them that the rule's state does not count, because batches have grown since.
     next_judgement : int
         The iteration from which on an output point that has to be evaluated is judged again.
-    last_tightening : int
-        The iteration at which the best average of the kept cuts was looked for last.
     """
 
     saved = (
-        *("iteration", "uncounted", "next_judgement", "last_tightening", "rule_state"),
-        *("oracle", "separate_judge", "certificate", "clock"),
+        *("iteration", "uncounted", "next_judgement", "rule_state"),
+        *("oracle", "separate_judge", "bracket", "recent", "clock"),
     )
 
     def __init__(
@@ -94,21 +82,22 @@ class Progress(Saved):
         oracle: Oracle,
         x0: Vector,
         options: Options,
-        certificate: Certificate,
+        bracket: Bracket,
         judge: Oracle | None = None,
         feasible_set: FeasibleSet | None = None,
     ) -> None:
         self.rule, self.oracle, self.options = rule, oracle, options
-        self.certificate, self.feasible_set = certificate, feasible_set
+        self.bracket, self.feasible_set = bracket, feasible_set
         self.judge = oracle if oracle.exact_values else judge
         self.rule_state: Any = rule.init(x0)
-        cuts = certificate.cuts
+        cuts = bracket.cuts
         # A rule's cuts do not know how far the sums of a linear model are off.
         if "cuts" in rule.can and cuts is not None and cuts.model is None:
             cuts.share(self.rule_state.cuts)
+        #: the last evaluations, where values are exact
+        self.recent = Recent(x0.size if oracle.exact_values else 0)
         self.clock = Clock()
         self.iteration = self.uncounted = self.next_judgement = 0
-        self.last_tightening = -FEWEST_STEPS
         #: what is returned: "average", "last" or "best"
         self.output = options.output
         if options.output == "auto":
@@ -159,7 +148,7 @@ class Progress(Saved):
         assert self.judge is not None
         if self._judged is None or self._judged[0] != self.iteration:
             evaluation = self.judge.exactly(self.output_point())
-            self.certificate.add(evaluation, 0.0)
+            self.bracket.add(evaluation, 0.0)
             self._judged = self.iteration, evaluation
         return self._judged[1]
 
@@ -181,10 +170,6 @@ class Progress(Saved):
 
     # -- gaps ------------------------------------------------------------------------------------
 
-    def gap_at(self, final: Evaluation) -> float:
-        """Return the certified gap of a point, from the bounds computed up to now."""
-        return final.value - self.certificate.lower_bound(final)
-
     @property
     def gap(self) -> float:
         """The certified gap of the best point.
@@ -192,43 +177,20 @@ class Progress(Saved):
         Who looks on changes nothing: bounds are brought up to date when the run itself wants it.
         """
         best = self.best
-        return math.inf if best is None else self.gap_at(best)
-
-    def is_good_enough(self, final: Evaluation) -> bool:
-        """Return whether the certified gap at a point is what was asked for."""
-        return self.options.has_goal and 0 <= self.gap_at(final) <= self.options.goal(final.value)
+        return math.inf if best is None else self.bracket.gap(best)
 
     def turned_out_short(self, final: Evaluation) -> bool:
         """Return whether it is news that the function computes in few bits: it then proves less."""
         if not self.oracle.unit > final.unit:
             return False
         final.unit = self.oracle.unit
-        self.certificate.add(final, 0.0)
+        self.bracket.add(final, 0.0)
         return True
 
-    def tightened(self, final: Evaluation) -> bool:
-        """Bring the bound of the kept cuts up to date, if that may end the run."""
-        cuts = self.certificate.cuts
-        if cuts is None or cuts.kept is None:
-            return False
-        options, last = self.options, self.last_tightening
-        pause = 1 if options.has_goal else FEWEST_STEPS
-        if self.iteration < last + pause + last // STEPS_PER_TIGHTENING:
-            return False
-        expected = min(
-            EXPECTED_SHARE * self.gap_at(final),
-            getattr(self.rule_state, "estimated_gap", math.inf),
-        )
-        if options.has_goal:
-            is_due = expected <= TIGHTENED_EARLY * options.goal(final.value)
-        else:  # any time may be the last
-            is_far = expected > FAR_FROM_ROUNDING * abs(final.value)
-            is_due = not is_far or self.iteration >= last + FEWEST_STEPS + last // STEPS_FAR
-        if not is_due:
-            return False
-        self.last_tightening = self.iteration
-        cuts.tighten(final)
-        return True
+    def update(self, best: Evaluation) -> bool:
+        """Bring the bound of the kept cuts up to date, if that is due."""
+        estimate = float(getattr(self.rule_state, "estimated_gap", math.inf))
+        return self.bracket.update(best, self.iteration, estimate)
 
     # -- counts ----------------------------------------------------------------------------------
 

@@ -41,6 +41,12 @@ class Status(IntEnum):
         """One sentence for the user."""
         return MESSAGES[self]
 
+    def __str__(self) -> str:
+        return self.name
+
+    def __format__(self, spec: str) -> str:
+        return format(self.name, spec)
+
 
 MESSAGES = {
     Status.CONVERGED: "Converged: the certified gap is within tol.",
@@ -107,25 +113,15 @@ def report(progress: Progress, region: RegionPolicy, status: Status, detail: str
     detail : str
         What to say in the message beyond the status.
     """
-    certificate = progress.certificate
+    bracket = progress.bracket
     final = progress.final_evaluation() or progress.best
     x = progress.output_point() if final is None else final.point
     value = math.nan if final is None else final.value
     gradient = _final_gradient(progress, final)
-    certificate.finish(progress.best)
     lower_bound, gap, radius = -math.inf, math.inf, 0.0
     if progress.judge is not None and final is not None and status is not Status.NOT_CONVEX:
-        region.admit(final)
-        could_be_more = status in COULD_BE_MORE and progress.is_good_enough(final)
-        if could_be_more:
-            status = Status.CONVERGED if region.stands(final) else Status.REGION_TOO_SMALL
-        region.admit(final)
-        if status is Status.CONVERGED and not progress.is_good_enough(final):
-            status = Status.REGION_TOO_SMALL  # the last bound refuted it
-        lower_bound = certificate.lower_bound(final)
-        gap, radius = value - lower_bound, certificate.radius_of(lower_bound)
-    if lower_bound > value and status in (Status.MAX_ITER, Status.TIME_LIMIT):
-        status = Status.REGION_REFUTED  # a planned end, and the news that the region was wrong
+        lower_bound = bracket.lower_bound(final)
+        gap, radius = value - lower_bound, bracket.radius_of(lower_bound)
     if status is Status.REGION_REFUTED or lower_bound > value:
         detail = " ".join(filter(None, [detail, _refutation(progress)]))
     if status in (Status.CONVERGED, Status.TARGET_IMPOSSIBLE):
@@ -150,7 +146,7 @@ def report(progress: Progress, region: RegionPolicy, status: Status, detail: str
 
 
 def _proof(progress: Progress, gap: float, radius: float) -> Proof:
-    cuts = progress.certificate.cuts
+    cuts = progress.bracket.cuts
     if cuts is None:
         return Proof(gap, radius, in_set=progress.feasible_set is not None)
     in_set = progress.feasible_set is not None or not cuts.region.is_ball
@@ -169,7 +165,7 @@ def _final_gradient(progress: Progress, final: Evaluation | None) -> Vector | No
 
 def _refutation(progress: Progress) -> str:
     """Say why a lower bound can be above a value."""
-    cuts = progress.certificate.cuts
+    cuts = progress.bracket.cuts
     if cuts is not None and cuts.region.assumed:
         return (
             f"No minimiser is within {cuts.region.radius:g} of x0: the diameter "
@@ -192,7 +188,7 @@ def _succeeded(progress: Progress, status: Status, final: Evaluation | None) -> 
     """Return whether the run did what was asked for: the goal's gap, or else a planned end."""
     options = progress.options
     if status is Status.STATIONARY and options.has_goal:
-        return final is not None and progress.is_good_enough(final)
+        return final is not None and progress.bracket.proved(final)
     planned = status in (Status.MAX_ITER, Status.AT_ROUNDING, Status.STATIONARY)
     reached = status in (Status.CONVERGED, Status.TARGET_REACHED)
     return (planned and not options.has_end) or reached

@@ -5,20 +5,20 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from accelegrad.problems.rounding import UNIT
+from accelegrad.errors import DivergedError
 from accelegrad.rules.base import Step
 from accelegrad.run.checkpoint import Saved
 from accelegrad.run.oracle import Evaluation
 from accelegrad.run.policies.region import RegionPolicy
 from accelegrad.run.progress import Progress
-from accelegrad.run.result import Status
+from accelegrad.run.result import COULD_BE_MORE, Status
 
 #: A run diverges when its size is this many times that at the start: divergence is geometric and
 #: gets there soon, a run that converges never does. Chosen, not measured.
 DIVERGED = 1e20
-#: A gap due to rounding is a smaller share of the value than this, the worst loss of sums of
-#: millions of terms; with larger gaps nothing has to be computed to see that.
-ROUNDING_LEVEL = 1e-9
+#: How often a region is looked beyond at the end of a run, at most, where it is found too small.
+#: Chosen: eight doublings.
+LAST_LOOKS = 8
 #: Where values fall no further, rounding is taken to be what is left of a gap of at most this many
 #: times what it is estimated to leave (30 such ends of penalised fits: 0.3 to 3 times).
 MOST_ROUNDING = 10.0
@@ -68,21 +68,48 @@ class Stopping(Saved):
             final = self.progress.final_evaluation()
             if final is not None and self.progress.turned_out_short(final):
                 return None
-            reached = final is not None and self.progress.is_good_enough(final)
+            reached = final is not None and self.progress.bracket.proved(final)
             return Status.CONVERGED if reached else Status.AT_ROUNDING
         limit = self.progress.options.time_limit
         if limit is not None and self.progress.clock.seconds > limit:
             return Status.TIME_LIMIT
         return None
 
+    def settled(self, status: Status) -> Status:
+        """Return how a run has ended, once the bounds are brought up to date for the last time."""
+        progress = self.progress
+        bracket, final = progress.bracket, progress.final_evaluation() or progress.best
+        bracket.finish(progress.best)
+        if progress.judge is None or final is None or status is Status.NOT_CONVEX:
+            return status
+        try:
+            self.region.admit(final)
+            if status in COULD_BE_MORE:
+                for _ in range(LAST_LOOKS):  # a region that is widened may still be small enough
+                    if not bracket.proved(final):
+                        break
+                    if self.region.stands(final):
+                        return Status.CONVERGED
+                    status = Status.REGION_TOO_SMALL
+                    bracket.finish(progress.best)
+                    self.region.admit(final)
+        except DivergedError:
+            return Status.DIVERGING
+        if status is Status.CONVERGED and not bracket.proved(final):
+            return Status.REGION_TOO_SMALL  # the last bound refuted it
+        if bracket.gap(final) < 0.0 and status in (Status.MAX_ITER, Status.TIME_LIMIT):
+            return Status.REGION_REFUTED  # a planned end, and the news that the region was wrong
+        return status
+
     def without_descent(self) -> Status:
         """Return how a run ends whose rule finds no lower value: at rounding, or by failing."""
         progress, best = self.progress, self.progress.best
         if best is None or not self._exact_values:
             return Status.LINE_SEARCH_FAILED
-        most = MOST_ROUNDING * progress.certificate.resolution(best)
+        bracket = progress.bracket
+        most = MOST_ROUNDING * bracket.resolution(best)
         most = min(most, LARGEST_ROUNDING * abs(best.value))
-        at_rounding = 0 <= progress.gap_at(best) <= most and self.region.stands(best)
+        at_rounding = 0 <= bracket.gap(best) <= most and self.region.stands(best)
         return Status.AT_ROUNDING if at_rounding else Status.LINE_SEARCH_FAILED
 
     def still_holds(self, ended: Status) -> bool:
@@ -92,7 +119,7 @@ class Stopping(Saved):
         if ended is not Status.CONVERGED:
             return True
         final = self.progress.final_evaluation()
-        return final is not None and self.progress.is_good_enough(final)
+        return final is not None and self.progress.bracket.proved(final)
 
     def _is_stationary(self, evaluation: Any) -> bool:
         """Return whether a zero gradient, which means a minimiser, ends the run.
@@ -103,7 +130,7 @@ class Stopping(Saved):
         if not self._zero_ends or evaluation.gradient.any():  # its square may have vanished
             return False
         if self._exact_values:
-            progress.certificate.add_minimiser(evaluation)
+            progress.bracket.add_minimiser(evaluation)
         if progress.output == "best":
             return True
         if progress.iteration < progress.next_judgement:
@@ -121,9 +148,12 @@ class Stopping(Saved):
         if final.value <= self._target:
             return Status.TARGET_REACHED
         self.region.admit(final)
-        if self.progress.certificate.lower_bound(final) <= self._target:
+        bracket = self.progress.bracket
+        if bracket.lower_bound(final) <= self._target:
             return None
-        return Status.TARGET_IMPOSSIBLE if self.region.stands(final) else None
+        if self.region.stands(final, everywhere=True):
+            return Status.TARGET_IMPOSSIBLE
+        return None if self.region.guess is not None else Status.REGION_REFUTED
 
     def _candidate(self) -> Evaluation | None:
         """Return what is known of the point that would be returned, None where it is not judged."""
@@ -173,9 +203,10 @@ class Stopping(Saved):
             best = progress.best
             assert best is not None
             self.region.admit(best)
-            if not self._is_certified(best) and not (
-                progress.tightened(best) and self._is_certified(best)
-            ):
+            updated = progress.update(best)
+            if updated:
+                self.region.admit(best)
+            if not self._is_certified(best):
                 return False
             if progress.output == "best":
                 return self.region.stands(best)
@@ -187,10 +218,5 @@ class Stopping(Saved):
 
     def _is_certified(self, final: Evaluation) -> bool:
         """Return whether the gap is small enough, or as small as it can be proved to be."""
-        progress, value = self.progress, final.value
-        gap = progress.gap_at(final)
-        if 0 <= gap <= progress.options.goal(value):
-            return True
-        few_bits = progress.oracle.unit > UNIT  # which lose more
-        at_rounding = few_bits or gap <= ROUNDING_LEVEL * abs(value)
-        return 0 <= gap <= (progress.certificate.resolution(final) if at_rounding else -1.0)
+        bracket = self.progress.bracket
+        return bracket.proved(final) or bracket.is_as_small_as_rounding_allows(final)

@@ -23,8 +23,6 @@ from accelegrad.run.oracle import Evaluation
 from accelegrad.run.policies.base import Policy
 from accelegrad.run.progress import Progress
 
-#: Each evaluation is compared with this many before it: it then costs about what a step does.
-COMPARED = 20
 #: What rounding may amount to, relative to the values and to the tangent's rise between the points:
 #: generous, as nothing is known of how a function is computed. Of one that returns numbers of less
 #: than 64 bits, in units of their rounding: 1e-4 for float32
@@ -39,12 +37,13 @@ ALLOWED_OF_JITTER = 100.0
 #: How many neighbours are looked at, and how far they are, relative to each coordinate, in units of
 #: rounding
 NEIGHBOURS, NEIGHBOURHOOD = 8, 4.0
-#: How far around a point that is to be returned a run looks, in distances from the start: near
-#: enough for curvature not to hide a wrong slope, and far enough for rounding not to do so; and as
-#: far as a guessed region reaches, because a function may be convex near its point alone.
-LOOKS_AROUND = (3.0, 1e-3, 1e-6)
-#: The first of these in a bounded set, in diameters, and another one there
-LOOKS_ACROSS, LOOKS_INSIDE = 0.5, 0.2
+#: How far around a point that is to be returned a run looks, in distances from the start: on either
+#: side near enough for curvature not to hide a wrong slope, and far enough for rounding not to do
+#: so; and once as far as a region reaches, because a function may be convex near its point alone.
+#: Chosen.
+NEAR, FAR = 1e-3, 3.0
+#: The latter in a bounded set, in diameters, and another one there as a share of it
+ACROSS, INSIDE = 0.5, 0.4
 #: The shortest distance from the start that counts, relative to 1 + ||x||
 SHORTEST_WAY = 1e-3
 
@@ -52,16 +51,12 @@ SHORTEST_WAY = 1e-3
 class Convexity(Policy):
     """Compares every evaluation with the last ones."""
 
-    saved = ("_points", "_gradients", "_values", "_sizes", "_seen", "_largest", "_rounding")
+    saved = ("_largest", "_rounding")
 
     def begin(self, progress: Progress) -> None:
         """Take part in a run from its start on."""
         super().begin(progress)
-        size = progress.rule.output(progress.rule_state).size
-        self._points, self._gradients = np.zeros((COMPARED, size)), np.zeros((COMPARED, size))
-        self._offsets = np.empty((COMPARED, size))  # of one comparison
-        self._values, self._sizes = np.zeros(COMPARED), np.zeros(COMPARED)
-        self._seen = 0
+        self._offsets = np.empty_like(progress.recent.points)  # of one comparison
         self._largest = 0.0
         self._rounding = 0.0  # what was found to be rounding, at most
 
@@ -75,23 +70,21 @@ class Convexity(Policy):
         value = at.value - term
         size = abs(at.value) + abs(term)  # from whose difference the value comes
         self._largest = max(self._largest, size)
-        n = min(self._seen, COMPARED)
-        points, gradients, values = self._points[:n], self._gradients[:n], self._values[:n]
-        offsets = np.subtract(point, points, out=self._offsets[:n])
+        recent = self.progress.recent
+        points, gradients, values = recent.points, recent.gradients, recent.values
+        if self._offsets.shape != points.shape:
+            self._offsets = np.empty_like(points)
+        offsets = np.subtract(point, points, out=self._offsets)
         # the rise of the earlier tangents to this point, and of this one's to the earlier points
         rises = np.einsum("ij,ij->i", gradients, offsets)
         returns = offsets @ gradient
         if not self._is_below(values - value, rises, returns):
             share, of_largest = self._allowances()
-            fixed = share * (self._sizes[:n] + size) + of_largest * self._largest + VANISHING
+            fixed = share * (recent.sizes + size) + of_largest * self._largest + VANISHING
             allowed = fixed + share * np.abs(rises)
             self._refuse(at, values + rises - value, allowed, tangent_is_new=False)
             allowed = fixed + share * np.abs(returns)
             self._refuse(at, value - returns - values, allowed, tangent_is_new=True)
-        row = self._seen % COMPARED
-        self._points[row], self._gradients[row] = point, gradient
-        self._values[row], self._sizes[row] = value, size
-        self._seen += 1
 
     @staticmethod
     def _is_below(lower: Vector, rises: Vector, returns: Vector) -> bool:
@@ -120,7 +113,7 @@ class Convexity(Policy):
         if self._is_rounding(at, by, float(allowed[i])):
             self._rounding = max(self._rounding, by)
             return
-        earlier, point = self._points[i].copy(), at.point.copy()
+        earlier, point = self.progress.recent.points[i].copy(), at.point.copy()
         pair = (point, earlier) if tangent_is_new else (earlier, point)
         raise NotConvexError(*pair, by=by)
 
@@ -143,36 +136,35 @@ class Convexity(Policy):
     # -- before a run ends -------------------------------------------------------------------------
 
     def confirm(self, final: Evaluation) -> None:
-        """Evaluate a point that is to be returned again, and others around it."""
+        """Evaluate around a point that is to be returned."""
         self.compare(final)
         for point in self._around(final):
             evaluation = self._evaluated(point)
             if evaluation is not None:
                 self.compare(evaluation)
+                self.progress.recent.add(evaluation)
 
     def _around(self, final: Evaluation) -> Iterator[Vector]:
-        """Yield the point itself, and points on either side of it, moved in all coordinates."""
-        yield final.point
+        """Yield a few points around it, moved in all coordinates."""
         point, feasible_set = final.point, self.progress.feasible_set
         way = max(norm(point - self._start), SHORTEST_WAY * (1.0 + norm(point)))
-        ways = [share * way for share in LOOKS_AROUND]
-        cuts = self.progress.certificate.cuts
-        if cuts is not None and not cuts.region.assumed:
-            ways[0] = LOOKS_ACROSS * cuts.region.radius
-            ways.append(LOOKS_INSIDE * cuts.region.radius)
-        signs = np.random.default_rng(0).choice([-1.0, 1.0], (len(ways), point.size))
-        if len(ways) > len(LOOKS_AROUND):
-            signs[-1] = signs[0]
-            signs[-1, ::2] *= -1.0  # about at right angles to the first direction
-        for distance, direction in zip(ways, signs, strict=True):
-            offset = distance / math.sqrt(point.size) * direction
-            for trial in (point + offset, point - offset):
-                yield trial if feasible_set is None else feasible_set.project(trial)
+        cuts = self.progress.bracket.cuts
+        bounded = cuts is not None and not cuts.region.assumed
+        far = ACROSS * cuts.region.radius if cuts is not None and bounded else FAR * way
+        near, across = np.random.default_rng(0).choice([-1.0, 1.0], (2, point.size))
+        looks = [(NEAR * way, near), (NEAR * way, -near), (far, across)]
+        if bounded:  # a start near the minimiser says nothing of how far to look
+            turned = across.copy()
+            turned[::2] *= -1.0  # about at right angles to the first direction
+            looks += [(far, -across), (INSIDE * far, turned), (INSIDE * far, -turned)]
+        for distance, direction in looks:
+            trial = point + distance / math.sqrt(point.size) * direction
+            yield trial if feasible_set is None else feasible_set.project(trial)
 
     @property
     def _start(self) -> Vector:
         """Where the run began, or another point that it passed on its way."""
-        start: Vector = getattr(self.progress.rule_state, "start", self._points[0])
+        start: Vector = getattr(self.progress.rule_state, "start", self.progress.recent.points[0])
         return start
 
     def _evaluated(self, point: Vector) -> Evaluation | None:

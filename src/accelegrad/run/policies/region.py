@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import math
 
-from accelegrad.errors import NonFiniteError, Vector
+import numpy as np
+
+from accelegrad.errors import DivergedError, NonFiniteError, Vector
 from accelegrad.norms import norm
 from accelegrad.problems.rounding import SMALLEST
 from accelegrad.proofs.region import Region
@@ -20,21 +22,22 @@ from accelegrad.run.policies.base import Policy
 from accelegrad.run.progress import Progress
 
 #: Distances beyond the boundary of a given ball at which to evaluate, in radii: a function that
-#: falls there does so at all of them, or, if it is curved, at the smaller ones
+#: falls there does so at all of them, or, if it is curved, at the smaller ones. Chosen.
 TRIALS_BEYOND = (1e-1, 1e-2, 1e-3, 1e-4)
-#: A point at this share of the radius or farther counts as being on the boundary.
+#: A point at this share of the radius or farther counts as being on the boundary. Chosen.
 ON_BOUNDARY = 0.99
-#: Steps of another method before a guessed radius is trusted: where no curvature is seen eight lead
-#: from the first length to the longest one, and the others are to spare.
-SECOND_OPINION_STEPS = 12
-#: The length of the first of them, and the most that any may have, in radii
-FIRST_TRIAL, FARTHEST_TRIAL = 0.1, 1e6
-#: The longest step of a trial: squares of it can still be computed with.
-LONGEST_STEP = 1e250
-#: The factor by which the trial step grows where no curvature is seen
-STEP_GROWTH = 10.0
-#: Trials of the model that past cuts make, and how far from the best point they are, in radii
-MODEL_TRIALS, FARTHER = 5, 10.0
+#: Trials of a guessed region before it is trusted, and how many more while they find lower values.
+#: Chosen: two scales of curvature show in two.
+TRIALS, MOST_TRIALS = 3, 12
+#: The part of the gradient that the last evaluations need not explain. Chosen.
+EXPLAINED = 1e-3
+#: How far a trial goes beyond what the last evaluations show, and at most, in radii. Chosen.
+BEYOND, FARTHEST = 2.0, 1e6
+#: Trials of the model that past cuts make, how far from the best point they are, in radii, and by
+#: how much its step grows at most. Chosen.
+MODEL_TRIALS, FARTHER, STEP_GROWTH = 5, 10.0, 10.0
+#: A region never reaches farther, nor is a step longer: squares of it can still be computed with.
+LONGEST = 1e140
 #: A guessed region's radius, in the rule's radii. Chosen, not measured: a rule's radius is a lower
 #: estimate of the distance to a minimiser, and a region that is too wide only proves less.
 GUESSED_RADII = 3.0
@@ -42,7 +45,7 @@ GUESSED_RADII = 3.0
 #: change: a bound is looser by a quarter at most, and 1000 times the first radius takes 31 changes.
 RADIUS_GRID = 1.25
 #: Points nearer to each other than this, relative to 1 + ||x||, cannot be distinguished by their
-#: values: thousands of units of rounding.
+#: values: thousands of units of rounding. Chosen.
 RESOLVED = 1e-12
 #: The most doublings of a radius that a value refutes: it is 1e19 times the guess by then, and the
 #: region counts as refuted.
@@ -51,7 +54,7 @@ MOST_DOUBLINGS = 64
 
 def region_policy(progress: Progress) -> RegionPolicy:
     """Return the policy for the region over which a run's bounds hold."""
-    region = progress.certificate.assumed_region
+    region = progress.bracket.assumed_region
     if region is None:
         return RegionPolicy()
     policy = GuessedRegion(region) if region.growing else AssumedRegion(region)
@@ -68,8 +71,8 @@ class RegionPolicy(Policy):
     def admit(self, final: Evaluation) -> None:
         """Widen a guessed region that a value found refutes: it was only a guess."""
 
-    def stands(self, final: Evaluation) -> bool:  # noqa: ARG002
-        """Look beyond an assumed region before a point is called optimal."""
+    def stands(self, final: Evaluation, *, everywhere: bool = False) -> bool:  # noqa: ARG002
+        """Return whether nothing speaks against the region before a point is called optimal."""
         return True
 
 
@@ -79,52 +82,63 @@ class AssumedRegion(RegionPolicy):
     def __init__(self, region: Region) -> None:
         self.region = region
 
-    def stands(self, final: Evaluation) -> bool:
+    def stands(self, final: Evaluation, *, everywhere: bool = False) -> bool:
         """Look beyond an assumed region before a point is called optimal.
 
         If the region is too small, the function falls on beyond it: a value below the lower bound,
         found at one of a few trial points, proves it.
+
+        Parameters
+        ----------
+        final : Evaluation
+            The point.
+        everywhere : bool
+            Whether to look even if the point is far from the region's boundary.
         """
-        margin = self._margin(final)
-        if self.progress.certificate.bound_everywhere >= final.value - margin:
+        bracket = self.progress.bracket
+        margin = bracket.margin(final)
+        if bracket.bound_everywhere >= final.value - margin:
             return True
         slope = norm(final.gradient)  # unlike a square it does not vanish with tiny gradients
         if slope == 0 and self.progress.oracle.penalty is None:
             return True
-        return self.region.radius > 0 and self._nothing_lower_beyond(final, slope, margin)
+        return self.region.radius > 0 and self._nothing_lower_beyond(
+            final, slope, margin, everywhere
+        )
 
-    def _margin(self, final: Evaluation) -> float:
-        """Return the gap that is wanted at a point, or the smallest that can be proved there."""
-        progress = self.progress
-        if progress.is_good_enough(final):
-            return progress.options.goal(final.value)
-        return progress.certificate.resolution(final)
-
-    def _nothing_lower_beyond(self, final: Evaluation, slope: float, margin: float) -> bool:
-        """Evaluate a little beyond the boundary, downhill from a point on it."""
-        region, refuted = self.region, self.progress.certificate.refuted
+    def _nothing_lower_beyond(
+        self, final: Evaluation, slope: float, margin: float, everywhere: bool
+    ) -> bool:
+        """Evaluate a little beyond the boundary, downhill from a point."""
+        region, refuted = self.region, self.progress.bracket.refuted
+        if refuted(final):
+            return False
         on_boundary = math.dist(final.point, region.center) >= ON_BOUNDARY * region.radius
-        if not on_boundary or region.radius * slope <= 2 * margin:
+        if not (on_boundary or everywhere) or region.radius * slope <= 2 * margin:
             return True
-        steps = (share * region.radius / slope for share in TRIALS_BEYOND)
+        inside = region.distance_to_boundary(final.point, -final.gradient)
+        steps = ((inside + share * region.radius) / slope for share in TRIALS_BEYOND)
         trials = (self._evaluated_after(final, step) for step in steps)
         return not any(trial is not None and refuted(trial) for trial in trials)
 
     def _evaluated_after(self, at: Evaluation, step: float) -> Evaluation | None:
         """Evaluate after a step downhill; None where the function is not finite."""
-        judge = self.progress.judge
-        assert judge is not None
-        trial = at.point - step * at.gradient
-        if judge.penalty is not None:
-            trial = judge.penalty.prox(trial, step)
-        return self._evaluated(trial)
+        return self._evaluated(self._downhill(at.point, at.gradient, step))
+
+    def _downhill(self, point: Vector, gradient: Vector, step: float) -> Vector:
+        """Return the feasible point after a step of the (proximal) gradient method."""
+        penalty = self.progress.oracle.penalty
+        moved = point - step * gradient
+        if penalty is not None:
+            moved = penalty.prox(moved, step)
+        return self.region.feasible_set.project(moved)
 
     def _evaluated(self, point: Vector) -> Evaluation | None:
-        """Evaluate at the nearest feasible point; None where the function is not finite."""
+        """Evaluate at a feasible point; None where the function is not finite."""
         judge = self.progress.judge
         assert judge is not None
         try:
-            evaluation = judge.exactly(self.region.feasible_set.project(point))
+            evaluation = judge.exactly(point)
             _ = evaluation.gradient  # it may come late, and not be finite
         except NonFiniteError:
             return None
@@ -154,25 +168,32 @@ class GuessedRegion(AssumedRegion):
             self._widen(reach)
 
     def _widen(self, reach: float) -> None:
-        cuts = self.progress.certificate.cuts
+        cuts = self.progress.bracket.cuts
         assert cuts is not None
+        if not reach < LONGEST:
+            raise DivergedError
         cuts.widen(RADIUS_GRID ** math.ceil(math.log(reach, RADIUS_GRID)))
 
     def admit(self, final: Evaluation) -> None:
         """Widen the region until a value found does not refute it."""
-        refuted = self.progress.certificate.refuted
+        bracket = self.progress.bracket
         for _ in range(MOST_DOUBLINGS):
-            if not refuted(final):
+            if not bracket.refuted(final):
                 return
             self._widen(2 * self.region.radius)
-            self.progress.certificate.tighten(final)  # kept cuts may prove it of this one too
 
-    def _nothing_lower_beyond(self, final: Evaluation, slope: float, margin: float) -> bool:
-        """Look for lower values beyond the region: downhill, and where the cuts suggest them."""
+    def _nothing_lower_beyond(
+        self,
+        final: Evaluation,
+        slope: float,
+        margin: float,
+        everywhere: bool,  # noqa: ARG002
+    ) -> bool:
+        """Look for lower values beyond the region: where gradients vanish, and where cuts do."""
         if self._nothing_is_known():
             self._widen(max(1.0, norm(self.region.center)))
             return False
-        return self._downhill_is_nothing(final, slope) and self._model_is_right(
+        return self._gradients_vanish_inside(final, slope) and self._model_is_right(
             final, slope, margin
         )
 
@@ -187,12 +208,61 @@ class GuessedRegion(AssumedRegion):
             1.0, norm(self.region.center)
         )
 
+    def _gradients_vanish_inside(self, final: Evaluation, slope: float) -> bool:
+        """Extrapolate the last gradients to a point where they vanish: is it in the region?
+
+        With steps s_i of the (proximal) gradient method from the last points x_i, and s from the
+        best point c, numbers a_i with sum a_i (s_i - s) = -s predict that the steps vanish at
+        c + sum a_i (x_i - c). Where that is beyond the region, or where the a_i leave a part of s
+        unexplained, the function is evaluated there. A value below the lower bound refutes the
+        region, which is widened to hold the point.
+        """
+        region, recent = self.region, self.progress.recent
+        radius, bracket = region.radius, self.progress.bracket
+        resolved = RESOLVED * (1.0 + norm(final.point))
+        if radius < resolved:  # values cannot distinguish its points
+            self._widen(2.0 * resolved)
+            return False
+        length = min(radius / max(slope, SMALLEST), LONGEST)
+        step = self._downhill(final.point, final.gradient, length) - final.point
+        offsets = list(recent.points - final.point)
+        changes = [
+            self._downhill(point, gradient, length) - point - step
+            for point, gradient in zip(recent.points, recent.gradients, strict=True)
+        ]
+        for trials in range(MOST_TRIALS):
+            if not step.any():
+                return True  # a minimiser, up to rounding
+            shares, *_ = np.linalg.lstsq(np.array(changes).T, -step)
+            ahead, rest = shares @ np.array(offsets), step + shares @ np.array(changes)
+            unexplained = norm(rest)
+            if unexplained <= EXPLAINED * norm(step) or trials >= TRIALS:
+                if not math.dist(final.point + ahead, region.center) > radius:
+                    return True
+            else:
+                ahead += BEYOND * radius / unexplained * rest
+            ahead *= min(1.0, FARTHEST * radius / max(norm(ahead), SMALLEST))
+            point = region.feasible_set.project(final.point + ahead)
+            if not (point != final.point).any():
+                return True
+            trial = self._evaluated(point)
+            if trial is None:
+                return True
+            if bracket.refuted(trial):
+                self._widen(2 * max(radius, math.dist(trial.point, region.center)))
+                return False
+            offsets.append(trial.point - final.point)
+            changes.append(
+                self._downhill(trial.point, trial.gradient, length) - trial.point - step
+            )
+        return True
+
     def _model_is_right(self, final: Evaluation, slope: float, margin: float) -> bool:
         """Evaluate where the model of the kept cuts is lowest, far beyond the region.
 
         Where it promises nothing, or what it promises is not found, the region stands.
         """
-        cuts, region = self.progress.certificate.cuts, self.region
+        cuts, region = self.progress.bracket.cuts, self.region
         if cuts is None or cuts.kept is None or slope == 0.0:
             return True
         kept, far = cuts.kept, FARTHER * region.radius
@@ -207,48 +277,12 @@ class GuessedRegion(AssumedRegion):
             if lowest.promise <= margin or length == 0.0:
                 return True
             share = min(1.0, far / length)
-            trial = self._evaluated(final.point + share * offset)
+            trial = self._evaluated(region.feasible_set.project(final.point + share * offset))
             if trial is None:
                 return True
-            if self.progress.certificate.refuted(trial):
+            if self.progress.bracket.refuted(trial):
                 self._widen(2 * max(region.radius, math.dist(trial.point, region.center)))
                 return False
             kept.take(trial)
             step *= share if share < 1.0 else min(STEP_GROWTH, far / length)
         return True
-
-    def _downhill_is_nothing(self, final: Evaluation, slope: float) -> bool:
-        """Ask another method whether the function falls on beyond the region.
-
-        A few steps of Barzilai and Borwein's, whose length is the inverse of the curvature just
-        seen: along a flat valley they soon are as long as the valley. A value below the lower bound
-        refutes the region, which is widened to hold the point.
-        """
-        region = self.region
-        at, step = final, min(FIRST_TRIAL * region.radius / max(slope, SMALLEST), LONGEST_STEP)
-        for _ in range(SECOND_OPINION_STEPS):
-            trial = self._evaluated_after(at, step)
-            if trial is None:
-                return True
-            if not (trial.point != at.point).any():
-                if at.gradient.any() and not (step * at.gradient + at.point != at.point).any():
-                    # The region is so small that values cannot distinguish its points.
-                    self._widen(max(2 * region.radius, _resolved_distance(at)))
-                    return False
-                return True  # a minimiser: the prox, or the projection, leads back to it
-            if self.progress.certificate.refuted(trial):
-                self._widen(2 * max(region.radius, math.dist(trial.point, region.center)))
-                return False
-            moved, gradient_change = trial.point - at.point, trial.gradient - at.gradient
-            length, curvature = float(moved @ moved), float(moved @ gradient_change)
-            steepness = norm(trial.gradient)
-            farthest = FARTHEST_TRIAL * max(region.radius, _resolved_distance(at))
-            longest = farthest / steepness if steepness > 0 else step
-            wanted = length / curvature if curvature > 0 else STEP_GROWTH * step
-            at, step = trial, min(wanted, longest)
-        return True
-
-
-def _resolved_distance(at: Evaluation) -> float:
-    """Return the distance from a point beyond which values distinguish other points."""
-    return RESOLVED * (1 + math.hypot(*at.point))

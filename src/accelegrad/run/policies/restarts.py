@@ -93,7 +93,7 @@ class Restarts(Policy):
         else:
             return
         assert final is not None
-        gap = progress.gap_at(final)
+        gap = progress.bracket.gap(final)
         if self.proved(gap) if self.kind == "certified" else self.stalled(final.value):
             self._restart(final, gap)
 
@@ -107,7 +107,7 @@ class Restarts(Policy):
         if progress.oracle.exact_values:
             state = progress.rule.with_start_value(state, final.value)
         progress.rule_state = state
-        progress.certificate.forget()
+        progress.bracket.forget()
 
     def report(self) -> dict[str, Any]:
         """Return how often the run restarted."""

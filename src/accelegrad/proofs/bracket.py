@@ -1,0 +1,214 @@
+"""The bracket around a minimum: the best bound, the gap, the goal, and what is proved.
+
+Methods and oracles offer evaluations; everything that asks whether a run is done asks here.
+Cuts hold over a region; the dual of a linear model needs none: see `accelegrad.proofs.cuts` and
+`accelegrad.proofs.fenchel`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from accelegrad.problems.linear_model import LinearModel
+from accelegrad.problems.rounding import FEW, UNIT, growth
+from accelegrad.proofs.certificate import DualCertificate
+from accelegrad.proofs.cuts import CutCertificate, rounding_of
+from accelegrad.proofs.region import Region
+from accelegrad.rules.base import Evaluated, lost_of
+
+#: The bound is at most this share of the steps old. Chosen.
+STALE = 0.1
+#: It is brought up to date, too, where the method's estimate of the gap has fallen to this share.
+#: Chosen: runs end at most one halving later than they could.
+FALLEN = 0.5
+#: A gap due to rounding is a smaller share of the value than this, the worst loss of sums of
+#: millions of terms; with larger gaps nothing has to be computed to see that.
+ROUNDING_LEVEL = 1e-9
+
+
+class Bracket:
+    """What is proved about a minimum: cuts over a region, and a dual bound where there is one.
+
+    Parameters
+    ----------
+    cuts, dual
+        What turns evaluations into lower bounds, where there are such bounds.
+    goal : callable, optional
+        From the value at a point to the gap that is wanted there; None: no gap is asked for.
+    model : LinearModel, optional
+        The function, where it is a linear model: then its rounding is known.
+    everywhere : float
+        A lower bound that is known beforehand.
+    """
+
+    def __init__(
+        self,
+        cuts: CutCertificate | None,
+        dual: DualCertificate | None,
+        *,
+        goal: Callable[[float], float] | None = None,
+        model: LinearModel | None = None,
+        everywhere: float = -math.inf,
+    ) -> None:
+        self.cuts, self.dual, self._model = cuts, dual, model
+        self._goal = goal
+        self._parts = [part for part in (cuts, dual) if part is not None]
+        #: what takes in an evaluation with its weight
+        self.adders = tuple(part.add for part in self._parts)
+        self._everywhere = everywhere
+        #: the iteration and the method's estimate of the gap when the bound was brought up to date
+        self._updated, self._estimate = 0, math.inf
+
+    # -- what is offered -------------------------------------------------------------------------
+
+    def add(self, evaluation: Evaluated, weight: float) -> None:
+        """Take in an evaluation."""
+        for add in self.adders:
+            add(evaluation, weight)
+
+    def add_minimiser(self, at: Evaluated) -> None:
+        """Note that the gradient at a point is zero.
+
+        A linear model's is zero only up to rounding: its dual proves more.
+        """
+        if self._model is not None:
+            return
+        lost, _ = lost_of(at)
+        self._everywhere = max(self._everywhere, at.value - FEW * UNIT * abs(at.value) - lost)
+
+    def update(self, best: Evaluated, iteration: int, estimate: float) -> bool:
+        """Prove as much as the kept cuts allow, if that is due; return whether it was.
+
+        When it is due depends neither on the goal nor on who looks on, so that a run with a
+        smaller `tol` has proved all that one with a larger `tol` proves.
+
+        Parameters
+        ----------
+        best : Evaluated
+            The point with the lowest value.
+        iteration : int
+            Steps so far.
+        estimate : float
+            The gap that the method expects to be left, infinite where it expects nothing.
+        """
+        if self.cuts is None or self.cuts.kept is None:
+            return False
+        stale = iteration >= self._updated + 1 + int(STALE * self._updated)
+        if not (stale or estimate < FALLEN * self._estimate):
+            return False
+        self._updated, self._estimate = iteration, estimate
+        self.cuts.tighten(best)
+        return True
+
+    def finish(self, best: Evaluated | None) -> None:
+        """Bring the bounds up to date for the last time."""
+        if self.cuts is not None:
+            self.cuts.refresh()
+            if best is not None:
+                self.cuts.tighten(best)
+        if self.dual is not None:
+            self.dual.finish()
+
+    def forget(self) -> None:
+        """Start new averages."""
+        for part in self._parts:
+            part.forget()
+
+    # -- what is proved --------------------------------------------------------------------------
+
+    def lower_bound(self, at: Evaluated) -> float:
+        """Return the lower bound to subtract from a point's value, so that the gap is proved.
+
+        It is lowered by what rounding can have taken from that value. A refuted region counts only
+        where nothing else is known.
+        """
+        bound = min(self.bound_everywhere, at.value)  # else it would be the value's rounding
+        if self.cuts is not None:
+            if not self.refuted(at):
+                bound = max(bound, min(self.cuts.lower_bound, at.value))
+            elif bound == -math.inf:
+                bound = self.cuts.lower_bound
+        return bound - self._value_error(at)
+
+    def gap(self, at: Evaluated) -> float:
+        """Return the certified gap of a point; below zero where it refutes the region."""
+        return at.value - self.lower_bound(at)
+
+    def goal(self, value: float) -> float:
+        """Return the gap that is asked for at a point with this value; 0 if none is."""
+        return 0.0 if self._goal is None else self._goal(value)
+
+    def proved(self, at: Evaluated) -> bool:
+        """Return whether the certified gap of a point is what was asked for."""
+        return self._goal is not None and 0.0 <= self.gap(at) <= self._goal(at.value)
+
+    def is_as_small_as_rounding_allows(self, at: Evaluated, times: float = 1.0) -> bool:
+        """Return whether rounding lets no (much) smaller gap be proved at a point."""
+        gap = self.gap(at)
+        # Of a function that computes in few bits the gap may be any share of the value.
+        inexact = self._model is None and self._value_error(at) > 0.0
+        if not (inexact or gap <= ROUNDING_LEVEL * abs(at.value)):
+            return False
+        return 0.0 <= gap <= times * self.resolution(at)
+
+    def margin(self, at: Evaluated) -> float:
+        """Return the gap that is wanted at a point, or the smallest that can be proved there."""
+        return self.goal(at.value) if self.proved(at) else self.resolution(at)
+
+    def refuted(self, at: Evaluated) -> bool:
+        """Return whether the cuts lie above a value that was attained: no minimiser is in K."""
+        if self.cuts is None or not self.cuts.lower_bound > at.value:
+            return False
+        return self.cuts.lower_bound > at.value + self._value_error(at)
+
+    def resolution(self, at: Evaluated) -> float:
+        """Return roughly the smallest gap that can be proved at a point, given rounding."""
+        return min((part.resolution(at) for part in self._parts), default=0.0)
+
+    # -- where it is proved ----------------------------------------------------------------------
+
+    @property
+    def assumed_region(self) -> Region | None:
+        """The region, if it is only assumed that it holds a minimiser."""
+        return self.cuts.region if self.cuts is not None and self.cuts.region.assumed else None
+
+    @property
+    def bound_everywhere(self) -> float:
+        """What is proved without any region."""
+        dual = -math.inf if self.dual is None else self.dual.lower_bound
+        return max(dual, self._everywhere)
+
+    def radius_of(self, lower_bound: float) -> float:
+        """Return how far from the start a lower bound of this bracket is proved to hold."""
+        if self.cuts is None or self.bound_everywhere >= lower_bound:
+            return math.inf
+        return self.cuts.region.certified_radius
+
+    def _value_error(self, at: Evaluated) -> float:
+        """Return how far rounding can have taken a value: of a user's function its type says it."""
+        model = self._model
+        if model is None:
+            return max(lost_of(at)[0], 0.0 if self.cuts is None else self.cuts.lost_at(at))
+        penalty = float(getattr(at, "penalty", 0.0))
+        return rounding_of(model, at).value + growth(at.point.size) * abs(penalty)
+
+    def state(self) -> dict[str, Any]:
+        """Return all that has to be kept to go on."""
+        return {
+            "cuts": None if self.cuts is None else self.cuts.state(),
+            "dual": None if self.dual is None else self.dual.state(),
+            "everywhere": self._everywhere,
+            "updated": self._updated,
+            "estimate": self._estimate,
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from there."""
+        self._everywhere = state["everywhere"]
+        self._updated, self._estimate = state["updated"], state["estimate"]
+        if self.cuts is not None:
+            self.cuts.restore(state["cuts"])
+        if self.dual is not None:
+            self.dual.restore(state["dual"])
