@@ -1,0 +1,103 @@
+"""A sample of the battery; `python tests/proofs/battery.py` runs all of it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import accelegrad as ag
+from proofs.battery import (
+    COUNT,
+    FAMILIES,
+    Entry,
+    drawn,
+    enough,
+    falsehood,
+    limits,
+    run,
+    specifications,
+)
+
+#: One in eight, of every family and every start
+SAMPLE = [
+    given
+    for family in FAMILIES
+    for given in [task for task in specifications() if task[0] == family][1::7]
+]
+
+
+@pytest.mark.parametrize("given", SAMPLE, ids=lambda given: f"{given[0]}-{given[1]}")
+def test_an_ordinary_function_ends_with_a_proof(given):
+    entry = drawn(*given)
+    outcomes = [run(entry, tol)[0] for tol in (1e-4, 1e-6)]
+    assert all(o.verdict == "proved" for o in outcomes), "\n".join(o.line() for o in outcomes)
+    outcome = run(entry, 1e-8)[0]
+    assert outcome.verdict in ("proved", "rounding"), outcome.line()
+
+
+@pytest.mark.parametrize("d", [1, 2, 5, 20, 100])
+def test_two_squares_per_coordinate_are_proved(d):
+    def fun(x):
+        return (
+            ((1.3 * x - 0.7) ** 2).sum() + ((0.2 * x + 0.1) ** 2).sum(),
+            2.6 * (1.3 * x - 0.7) + 0.4 * (0.2 * x + 0.1),
+        )
+
+    result = ag.minimize(fun, np.zeros(d), tol=1e-6)
+    best = np.full(d, (1.3 * 0.7 - 0.2 * 0.1) / (1.3**2 + 0.2**2))
+    assert result.success, result
+    assert result.lower_bound <= fun(best)[0] + 1e-12 * d
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_knapsack_dual_at_1e_9_is_noticed_to_be_done(seed):
+    """The answer is exact after about ten iterations, with the bound too."""
+    rng = np.random.default_rng([1, seed])
+    v, w = rng.integers(1, 100, 20).astype(float), rng.integers(1, 50, 20).astype(float)
+    capacity = np.floor(w.sum() / 2)
+
+    def fun(u):
+        reduced = v - u[0] * w
+        taken = reduced > 0
+        return u[0] * capacity + reduced[taken].sum(), np.array([capacity - w[taken].sum()])
+
+    result = ag.minimize(fun, [0.0], bounds=[(0, None)], tol=1e-9)
+    kinks = [0.0, *(v / w)]
+    least = min(fun([kink])[0] for kink in kinks)
+    assert result.success, result
+    assert result.nit <= 100
+    assert result.lower_bound <= least + 1e-12 * least
+    assert result.fun <= least * (1 + 1e-9)
+
+
+def test_there_are_500_functions():
+    assert len(specifications()) == COUNT
+    assert len({drawn(*given).name for given in SAMPLE}) == len(SAMPLE)
+    assert all(spread in {given[2] for given in SAMPLE} for spread in ("zero", "minimiser", "far"))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_references_are_the_lowest_points_around(family):
+    """No point near a reference is lower by more than rounding: the minima are right."""
+    for given in [task for task in specifications() if task[0] == family][:6]:
+        entry = drawn(*given)
+        rng = np.random.default_rng(5)
+        allowed = 1e-11 * entry.size
+        for scale in (1e-2, 1e-4, 1e-6):
+            for _ in range(10):
+                u = np.array(entry.best + scale * rng.standard_normal(entry.best.size))
+                u = np.clip(u, *limits(entry))
+                if "feasible_set" in entry.keywords:
+                    u = np.abs(u) / np.abs(u).sum()
+                assert entry.fun(u)[0] >= entry.minimum - allowed, (entry.name, scale)
+
+
+def test_the_battery_finds_a_false_bound():
+    entry = drawn("least_squares", 0, "zero", 3)
+    result = ag.minimize(entry.fun, entry.x0, tol=1e-4)
+    assert falsehood(entry, result) == ""
+    result.lower_bound = entry.minimum + 1e-6 * entry.size
+    assert "above the minimum" in falsehood(entry, result)
+    far = Entry(entry.name, lambda x: (entry.fun(x)[0] + 1e-3, None), entry.x0)
+    assert "is not f(x)" in falsehood(far, result)
+    assert enough([run(entry, 1e-4)[0]])
