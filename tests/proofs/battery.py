@@ -509,9 +509,17 @@ def _centre(P: Any) -> Problem:
 
 
 def max_quadratics(rng: Rng, d: int) -> Problem:
-    """The largest of quadratics, about half of which meet where it is lowest."""
+    """The largest of quadratics, several of which meet where it is lowest."""
     count = int(rng.choice([2, 3, 5, 10]))
-    Q, q, c = _quadratics(rng, d, count)
+    bounds = [(-0.2, 0.2)] * d if rng.random() < 0.25 else None
+    return largest_of_quadratics(rng, d, count, bounds)
+
+
+def largest_of_quadratics(rng: Rng, d: int, count: int, bounds: Any = None) -> Problem:
+    """Return the problem of minimising the largest of so many random quadratics."""
+    roots = rng.standard_normal((count, d, d)) / math.sqrt(d)
+    Q = np.einsum("kij,klj->kil", roots, roots) + 0.1 * np.eye(d)
+    q, c = rng.standard_normal((count, d)), rng.standard_normal(count)
 
     def fun(x):
         values = 0.5 * np.einsum("i,kij,j->k", x, Q, x) + q @ x + c
@@ -521,16 +529,9 @@ def max_quadratics(rng: Rng, d: int) -> Problem:
     def one(k):
         return lambda x: (0.5 * x @ Q[k] @ x + q[k] @ x + c[k], Q[k] @ x + q[k])
 
-    bounds = [(-0.2, 0.2)] * d if rng.random() < 0.25 else None
     best = largest_minimiser([one(k) for k in range(count)], np.zeros(d), bounds)
     given = {} if bounds is None else {"bounds": bounds}
     return Problem(fun, best, given, far=100, size=10.0)
-
-
-def _quadratics(rng: Rng, d: int, count: int) -> tuple[Any, Any, Any]:
-    roots = rng.standard_normal((count, d, d)) / math.sqrt(d)
-    Q = np.einsum("kij,klj->kil", roots, roots) + 0.1 * np.eye(d)
-    return Q, rng.standard_normal((count, d)), rng.standard_normal(count)
 
 
 def knapsack(rng: Rng, d: int) -> Problem:
@@ -753,7 +754,7 @@ def battery() -> list[Entry]:
 # -- running ---------------------------------------------------------------------------------------
 
 
-def run(entry: Entry, tol: float, **more: Any) -> tuple[Outcome, Any]:
+def run(entry: Entry, tol: float | None, **more: Any) -> tuple[Outcome, Any]:
     """Minimise an entry; return how it ended, and the result (None after an exception)."""
     begun = time.process_time()
     try:
@@ -765,12 +766,12 @@ def run(entry: Entry, tol: float, **more: Any) -> tuple[Outcome, Any]:
     except Exception as error:
         seconds = time.process_time() - begun
         detail = f"{type(error).__name__}: {error}"
-        return Outcome(entry.name, tol, "", "raised", 0, 0, math.inf, seconds, detail), None
+        return Outcome(entry.name, tol or 0.0, "", "raised", 0, 0, math.inf, seconds, detail), None
     seconds = time.process_time() - begun
-    verdict, detail = judged(entry, tol, result)
+    verdict, detail = judged(entry, np.inf if tol is None else tol, result)
     status = ag.Status(result.status).name
     numbers = int(result.nit), int(result.nfev), float(result.gap), seconds
-    return Outcome(entry.name, tol, status, verdict, *numbers, detail), result
+    return Outcome(entry.name, tol or 0.0, status, verdict, *numbers, detail), result
 
 
 def judged(entry: Entry, tol: float, result: Any) -> tuple[str, str]:
@@ -905,8 +906,7 @@ def main(arguments: list[str] | None = None) -> int:
     tasks = [(task, given.tol) for task in chosen]
     outcomes: list[Outcome] = []
     with multiprocessing.get_context("spawn").Pool(given.processes) as pool:
-        results = pool.imap(_work, tasks) if given.processes > 1 else map(_work, tasks)
-        for some in results:
+        for some in pool.imap(_work, tasks):
             outcomes += some
             for outcome in some:
                 if given.all or outcome.verdict not in ("proved", "rounding"):

@@ -1,0 +1,90 @@
+"""More work never makes a proof worse: neither a smaller `tol` nor a larger `max_iter` does."""
+
+from __future__ import annotations
+
+from functools import cache
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from proofs.battery import FAMILIES, SLACK, Entry, drawn, falsehood, largest_of_quadratics, run
+
+TOLS = (1e-4, 1e-6, 1e-7, 1e-8)
+ITERATIONS = (25, 75, 150, 400, 1000)
+#: The checks that close a run may take so many calls, however few it made before.
+CLOSING_CALLS = 3
+#: The largest of ten quadratics of twenty variables, by their seeds
+SEEDS = range(8)
+#: Of every family two functions, of odd and even starts
+OTHERS = [(family, number) for family in FAMILIES for number in (0, 5)]
+
+
+@cache
+def ten_quadratics(seed: int) -> Entry:
+    problem = largest_of_quadratics(np.random.default_rng(seed), 20, 10)
+    name = f"ten_quadratics-{seed}"
+    return Entry(name, problem.fun, np.zeros(20), {}, None, problem.best, problem.size)
+
+
+def of_battery(family: str, number: int) -> Entry:
+    return drawn(family, number, ("near", "zero")[number % 2], 6)
+
+
+def runs_by_tol(entry: Entry) -> list:
+    results = [run(entry, tol)[1] for tol in TOLS]
+    assert not [result for result in results if result is None]
+    return results
+
+
+def check_tols(entry: Entry) -> None:
+    """A smaller tol ends with no larger gap, and soon where the larger one has proved as much."""
+    results = runs_by_tol(entry)
+    runs = "\n".join(
+        f"{entry.name} tol {tol:.0e}: gap {result.gap:.3g} after {result.nfev} calls"
+        for tol, result in zip(TOLS, results, strict=True)
+    )
+    for i, loose in enumerate(results):
+        for tol, tight in zip(TOLS[i + 1 :], results[i + 1 :], strict=True):
+            assert tight.gap <= loose.gap + SLACK * entry.size, runs
+            if loose.gap <= tol * max(1.0, abs(loose.fun)):
+                assert tight.nfev <= 1.5 * loose.nfev + CLOSING_CALLS, runs
+
+
+def check_iterations(entry: Entry, tol: float | None) -> None:
+    """More iterations end with no larger gap, and are not made where fewer were enough."""
+    results = [run(entry, tol, max_iter=most)[1] for most in ITERATIONS]
+    runs = "\n".join(
+        f"{entry.name} tol {tol} max_iter {most}: gap {result.gap:.3g} after {result.nfev} calls"
+        for most, result in zip(ITERATIONS, results, strict=True)
+    )
+    for fewer, more in pairwise(results):
+        assert more.gap <= fewer.gap + SLACK * entry.size, runs
+        assert not falsehood(entry, more), runs
+        if fewer.success and tol is not None:
+            assert more.nfev <= 1.5 * fewer.nfev + CLOSING_CALLS, runs
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_smaller_tol_on_the_largest_of_ten_quadratics(seed):
+    check_tols(ten_quadratics(seed))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_more_iterations_on_the_largest_of_ten_quadratics(seed):
+    check_iterations(ten_quadratics(seed), 1e-8)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_more_iterations_without_a_goal(seed):
+    check_iterations(ten_quadratics(seed), None)
+
+
+@pytest.mark.parametrize(("family", "number"), OTHERS)
+def test_a_smaller_tol_on_an_ordinary_function(family, number):
+    check_tols(of_battery(family, number))
+
+
+@pytest.mark.parametrize(("family", "number"), OTHERS[::2])
+def test_more_iterations_on_an_ordinary_function(family, number):
+    check_iterations(of_battery(family, number), 1e-8)
