@@ -179,7 +179,7 @@ def value_rounding(case: Case, objective: Objective, x: Any) -> float:
     if case.data is not None:
         allowed = case.data.objective.rounding(x, case.data.eps)
     else:
-        allowed = float(EPS * abs(known.value) + 1e3 * LONG_EPS * known.size + SMALLEST)
+        allowed = float(EPS * abs(known.value) + 1e3 * case.problem.eps * known.size + SMALLEST)
     if case.penalty is not None:
         penalty = abs(float(case.penalty.at(wide, LONG)))
         allowed += (8 * wide.size + 16) * EPS * (penalty + abs(float(known.value) - penalty))
@@ -263,8 +263,14 @@ def confirm(case: Case, objective: Objective, region: Region, x: Any, bound: flo
     if case.chosen is not None and case.chosen.has_equations:
         allowed = allowed + INSIDE_EQUATIONS * known.size
     if isinstance(case.problem, Function):  # the function that was given was rounded
-        own = 64 * (LONG_EPS if LONG_IS_WIDE else EPS)
-        allowed = allowed + own * known.size + SMALLEST * (4 + abs(many).sum() + abs(case.x0).sum())
+        size = known.size
+        if case.problem.plain:  # cuts are as far off as the values at their points, x0 the farthest
+            size = size + objective.at(MANY.array(case.x0), MANY).size
+        allowed = (
+            allowed
+            + 64 * case.problem.eps * size
+            + SMALLEST * (4 + abs(many).sum() + abs(case.x0).sum())
+        )
     if case.penalty is not None and case.penalty.name == "OwnRidge":
         allowed = allowed + 32 * EPS * abs(known.size)
     if known.value + allowed < bound and inside_set(case, many, MANY):

@@ -1,8 +1,8 @@
 """Objective values far beyond float64, written from the documented formulas.
 
-Nothing here calls the product. One set of formulas serves two kinds of numbers: `LONG`, NumPy's
-long double, which is fast, and `MANY`, mpmath with 60 digits, which has the last word. Where long
-double is no wider than float64, every comparison goes to `MANY`.
+Nothing here calls the product. One set of formulas serves several kinds of numbers: `LONG`, NumPy's
+long double, which is fast, and `MANY`, mpmath with 60 digits, which decides. Where long double is no
+wider than float64, every comparison goes to `MANY`. `PLAIN` is float64, as users compute.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ class Kind:
 
     def array(self, given: Any) -> Array:
         """Return numbers of this kind that are exactly those given."""
+        if self.name == "plain":
+            return np.asarray(given, dtype=np.float64)
         wide = np.asarray(given, dtype=np.longdouble)
         if not self.many:
             return wide
@@ -81,7 +83,7 @@ class Kind:
         return sum(mpmath.svd_r(mpmath.matrix(tall.tolist()), compute_uv=False))
 
 
-LONG, MANY = Kind("long"), Kind("many")
+LONG, MANY, PLAIN = Kind("long"), Kind("many"), Kind("plain")
 
 
 class Known(NamedTuple):

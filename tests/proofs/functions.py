@@ -1,7 +1,8 @@
-"""Convex functions of a user's own, whose float64 values and gradients are right to the last digit.
+"""Convex functions of a user's own.
 
-Each is written once, for both kinds of numbers of `extended`. What the product is given is computed
-in long doubles and then rounded, so that whatever is false is the product's own.
+Each is written once, for the kinds of numbers of `extended`. What the product is given is computed
+in long doubles and then rounded, so that whatever is false is the product's own; or, where it is
+`plain`, in float64 throughout, as users do: then gradients do not vanish where they should.
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from proofs.extended import LONG, Kind, Known
+from proofs.extended import EPS, LONG, LONG_EPS, LONG_IS_WIDE, PLAIN, Kind, Known
 
 Vector = Any
+#: The share of functions that are computed in float64, among those of ordinary size
+PLAIN_SHARE = 0.4
 
 
 class Parts(NamedTuple):
@@ -42,6 +45,12 @@ class Function:
     constant: float = 0.0
     slope: Vector | None = None
     noise: float = 0.0
+    plain: bool = False  # computed in float64 throughout
+
+    @property
+    def eps(self) -> float:
+        """The precision with which the product is given values and gradients."""
+        return EPS if self.plain or not LONG_IS_WIDE else LONG_EPS
 
     def parts(self, x: Any, kind: Kind) -> Parts:
         """Return all that is known at x, in numbers of this kind."""
@@ -75,8 +84,9 @@ class Function:
     def __call__(self, x: Vector) -> tuple[float, Vector]:
         """Return value and gradient in float64, with noise where there is any."""
         with np.errstate(over="ignore", under="ignore"):
-            parts = self.parts(x.astype(np.longdouble), LONG)
-            value, gradient = float(parts.value), parts.gradient.astype(np.float64)
+            kind = PLAIN if self.plain else LONG
+            parts = self.parts(kind.array(x), kind)
+            value, gradient = float(parts.value), np.array(parts.gradient, dtype=np.float64)
         if self.noise > 0:  # a function of the point alone, so that a run can be had again
             rng = np.random.default_rng(zlib.crc32(x.tobytes()))
             value = value + self.noise * rng.standard_normal()
@@ -195,4 +205,6 @@ def drawn(rng: np.random.Generator, d: int) -> Function:
     slope = None
     if rng.random() < 0.15 or (shape == "constant" and rng.random() < 0.5):
         slope = factor * rng.standard_normal(d) * 10.0 ** rng.choice([0, -2])
-    return Function(shape, target, matrix, float(factor), float(constant), slope)
+    # Of another stream of numbers: what seeds drew before there were plain ones stays as it was.
+    plain = 1e-9 < factor < 1e9 and rng.spawn(1)[0].random() < PLAIN_SHARE
+    return Function(shape, target, matrix, float(factor), float(constant), slope, plain=plain)

@@ -31,7 +31,7 @@ sys.path.insert(0, str(HERE.parent))
 TIME_LIMIT = 60  # seconds of the processor for one case, compiling included
 MEMORY = 6 << 30  # bytes of addresses that a process may take
 #: What is checked, and its share; those that are not there are left out.
-CHECKS = {"checks": 8, "parts": 2, "files": 1, "estimators": 1}
+CHECKS = {"checks": 8, "battery": 4, "parts": 2, "files": 1, "estimators": 1}
 
 
 class HungError(BaseException):
