@@ -280,9 +280,7 @@ def _certificates() -> Iterator[Mistake]:
     yield Mistake(f"{memory}.mean", not_normalised, "weights not normalised")
     yield Mistake(f"{cuts}._raise_by_average", average_in_smaller_ball, "1 % smaller ball")
     yield Mistake("proofs.certificate:LateBound.__call__", raised(1e-3), "0.1 % too high")
-    yield Mistake(
-        "proofs.certificate:Certificate.radius_of", always(float("inf")), "claimed everywhere"
-    )
+    yield Mistake("proofs.bracket:Bracket.radius_of", always(float("inf")), "claimed everywhere")
     yield Mistake("setting:_proven_radius", scaled(0.5), "half of it")
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import accelegrad as ag
-from accelegrad.proofs.certificate import Certificate
+from accelegrad.proofs.bracket import Bracket
 from accelegrad.rules.base import QueryRule
 from accelegrad.run import checkpoint
 from accelegrad.run.loop import Run
@@ -87,7 +87,7 @@ class ManySteps(Descent):
 def run(rule, exact, **options):
     oracle = FunctionOracle(PROBLEM, None, (), exact=exact)
     options = Options(exact=exact, **options)
-    progress = Progress(rule, oracle, np.ones(4), options, Certificate(None, None))
+    progress = Progress(rule, oracle, np.ones(4), options, Bracket(None, None))
     return Run(progress, kind={"rule": "gradient descent"})
 
 

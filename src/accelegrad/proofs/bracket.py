@@ -20,9 +20,13 @@ from accelegrad.rules.base import Evaluated, lost_of
 
 #: The bound is at most this share of the steps old. Chosen.
 STALE = 0.1
-#: It is brought up to date, too, where the method's estimate of the gap has fallen to this share.
-#: Chosen: runs end at most one halving later than they could.
-FALLEN = 0.5
+#: The best average of the kept cuts, which costs as much as some steps do, is looked for after so
+#: many steps at least. Chosen.
+PAUSE = 20
+#: It is looked for sooner where the method's estimate of the gap has fallen to the first share and
+#: is at most the second number times the goal: estimates are that much too large (maximum of ten
+#: quadratics, d = 20: 1e-6 where 1e-9 is proved).
+FALLEN, EARLY = 0.5, 1e3
 #: A gap due to rounding is a smaller share of the value than this, the worst loss of sums of
 #: millions of terms; with larger gaps nothing has to be computed to see that.
 ROUNDING_LEVEL = 1e-9
@@ -58,8 +62,9 @@ class Bracket:
         #: what takes in an evaluation with its weight
         self.adders = tuple(part.add for part in self._parts)
         self._everywhere = everywhere
-        #: the iteration and the method's estimate of the gap when the bound was brought up to date
-        self._updated, self._estimate = 0, math.inf
+        #: the iteration when the bound was brought up to date, and when the best average was looked
+        #: for, with the method's estimate of the gap then
+        self._updated, self._tightened, self._estimate = 0, 0, math.inf
 
     # -- what is offered -------------------------------------------------------------------------
 
@@ -79,10 +84,7 @@ class Bracket:
         self._everywhere = max(self._everywhere, at.value - FEW * UNIT * abs(at.value) - lost)
 
     def update(self, best: Evaluated, iteration: int, estimate: float) -> bool:
-        """Prove as much as the kept cuts allow, if that is due; return whether it was.
-
-        When it is due depends neither on the goal nor on who looks on, so that a run with a
-        smaller `tol` has proved all that one with a larger `tol` proves.
+        """Bring the bound of the kept cuts up to date, if that is due; return whether it was.
 
         Parameters
         ----------
@@ -95,19 +97,24 @@ class Bracket:
         """
         if self.cuts is None or self.cuts.kept is None:
             return False
-        stale = iteration >= self._updated + 1 + int(STALE * self._updated)
-        if not (stale or estimate < FALLEN * self._estimate):
-            return False
-        self._updated, self._estimate = iteration, estimate
-        self.cuts.tighten(best)
-        return True
+        goal, waited = self.goal(best.value), iteration - self._tightened
+        near = estimate <= EARLY * goal and estimate < FALLEN * self._estimate
+        if near or waited >= PAUSE + int(STALE * self._tightened):
+            self._updated = self._tightened = iteration
+            self._estimate = estimate
+            self.cuts.tighten(best, goal, thoroughly=near)
+            return True
+        if iteration > self._updated + int(STALE * self._updated):
+            self._updated = iteration
+            return self.cuts.take_last_average()
+        return False
 
     def finish(self, best: Evaluated | None) -> None:
         """Bring the bounds up to date for the last time."""
         if self.cuts is not None:
             self.cuts.refresh()
-            if best is not None:
-                self.cuts.tighten(best)
+            if best is not None and not self.proved(best):
+                self.cuts.tighten(best, self.goal(best.value))
         if self.dual is not None:
             self.dual.finish()
 
@@ -201,13 +208,15 @@ class Bracket:
             "dual": None if self.dual is None else self.dual.state(),
             "everywhere": self._everywhere,
             "updated": self._updated,
+            "tightened": self._tightened,
             "estimate": self._estimate,
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from there."""
         self._everywhere = state["everywhere"]
-        self._updated, self._estimate = state["updated"], state["estimate"]
+        self._updated, self._tightened = state["updated"], state["tightened"]
+        self._estimate = state["estimate"]
         if self.cuts is not None:
             self.cuts.restore(state["cuts"])
         if self.dual is not None:

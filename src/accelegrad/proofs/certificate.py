@@ -14,7 +14,7 @@ import numpy as np
 
 from accelegrad.errors import Vector
 from accelegrad.problems.linear_model import LinearModel, ModelPoint
-from accelegrad.problems.rounding import FEW, SMALLEST, UNIT, growth, slopes_norm
+from accelegrad.problems.rounding import SMALLEST, UNIT, growth, slopes_norm
 from accelegrad.problems.row_sum import RowPoint, RowSum
 from accelegrad.proofs.cuts import (
     BLOCK_CUTS,

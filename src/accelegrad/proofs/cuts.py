@@ -55,6 +55,8 @@ PROVABLE = 2.0
 #: The best average is looked for in this many rounds at most, and no longer than each of them
 #: closes this share of the gap.
 MOST_TIGHTENED, WORTH_TIGHTENING = 8, 0.05
+#: Where a gap is more than this many times the goal, one round is enough for now. Chosen.
+FAR = 100.0
 #: Where the best average's slope is a smaller share of the cuts' slopes, the Gram matrix that it
 #: comes from lacks digits.
 CANCELLED = 1e-5
@@ -117,6 +119,7 @@ class CutCertificate:
         self.region, self.model = region, model
         self.kept, self._shared = kept, False
         self._lost_in_average = 0.0  # what rounding takes from the best average so far
+        self._step = 0.0  # of the cut model, that gave the best average last
         #: the last cuts, or averages of cuts, that raised the bound: they prove something of a
         #: larger region, too
         self._records: list[Cut] = []
@@ -215,12 +218,30 @@ class CutCertificate:
         self._pending = []
         self._raise_by_sum()
 
-    def tighten(self, best: Evaluated) -> None:
+    def take_last_average(self) -> bool:
+        """Raise the bound by the average that a rule has just used, if it keeps one."""
+        kept = self.kept
+        if kept is None or not kept.last_weights.any():
+            return False
+        before = self.lower_bound
+        self._raise_by_average(kept, kept.last_weights)
+        return self.lower_bound > before
+
+    def tighten(self, best: Evaluated, goal: float = 0.0, *, thoroughly: bool = True) -> None:
         """Look for the average of the kept cuts that proves most, at a point with a low value.
 
         For a ball of radius R around x0 the best weights minimise R ||g|| - h, with g and h the
         average's slope and level. A step t of the cut model gives those that minimise
         t ||g||^2 / 2 - h; with t = R / ||g|| they are the same, so t is corrected until they are.
+
+        Parameters
+        ----------
+        best : Evaluated
+            The point.
+        goal : float
+            A gap that is small enough.
+        thoroughly : bool
+            Whether to go on where the gap is far from the goal.
         """
         self.refresh()
         kept, region = self.kept, self.region
@@ -230,6 +251,7 @@ class CutCertificate:
         programme = kept.active_programme()
         steepness = math.sqrt(best.squared_norm)
         step = region.radius / steepness if steepness > 0.0 else region.radius
+        step = max(step, min(self._step, LONGEST_STEP))
         for _ in range(MOST_TIGHTENED):
             gap = best.value - self.lower_bound
             lowest = self.lowest(center, step, programme)
@@ -237,11 +259,15 @@ class CutCertificate:
                 return
             weights, slope, _ = lowest.combination
             self._raise_by_average(kept, weights)
+            if 0.0 <= best.value - self.lower_bound <= goal:
+                return
             length = norm(slope)
             wanted = region.radius / length if length > 0.0 else math.inf
             if not self._closed_more(best, gap) and wanted <= 2.0 * step:
                 break
-            step = min(max(wanted, 0.1 * step), 100.0 * step, LONGEST_STEP)
+            self._step = step = min(max(wanted, 0.1 * step), 100.0 * step, LONGEST_STEP)
+            if not thoroughly and best.value - self.lower_bound > FAR * goal:
+                return
         if region.is_ball and region.penalty is None and region.scaling is None:
             self._sharpen(kept, best, weights)
 
@@ -381,6 +407,7 @@ class CutCertificate:
             "sum": self._sum._asdict(),
             "count": self._count,
             "lost_in_average": self._lost_in_average,
+            "step": self._step,
             "unit": self._unit,
             "pending": columns_of(Cut, self._pending),
             "records": columns_of(Cut, self._records),
@@ -393,6 +420,7 @@ class CutCertificate:
         self.region.radius = state["radius"]
         self._sum, self._count = Cut(**state["sum"]), state["count"]
         self._lost_in_average, self._unit = state["lost_in_average"], state["unit"]
+        self._step = state["step"]
         if self.kept is not None and not self._shared:
             self.kept.restore(state["kept"])
         self._pending = rows_of(Cut, state["pending"])

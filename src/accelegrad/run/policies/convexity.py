@@ -164,7 +164,10 @@ class Convexity(Policy):
     @property
     def _start(self) -> Vector:
         """Where the run began, or another point that it passed on its way."""
-        start: Vector = getattr(self.progress.rule_state, "start", self.progress.recent.points[0])
+        start: Vector | None = getattr(self.progress.rule_state, "start", None)
+        points = self.progress.recent.points
+        if start is None:
+            start = points[0] if len(points) else self.progress.last_point()
         return start
 
     def _evaluated(self, point: Vector) -> Evaluation | None:

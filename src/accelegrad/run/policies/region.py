@@ -31,11 +31,16 @@ ON_BOUNDARY = 0.99
 TRIALS, MOST_TRIALS = 3, 12
 #: The part of the gradient that the last evaluations need not explain. Chosen.
 EXPLAINED = 1e-3
-#: How far a trial goes beyond what the last evaluations show, and at most, in radii. Chosen.
-BEYOND, FARTHEST = 2.0, 1e6
+#: How far a trial goes beyond what the last evaluations show, in radii; each may go as many times
+#: farther than the one before as a trial of the cut model. Chosen.
+BEYOND = 2.0
 #: Trials of the model that past cuts make, how far from the best point they are, in radii, and by
 #: how much its step grows at most. Chosen.
 MODEL_TRIALS, FARTHER, STEP_GROWTH = 5, 10.0, 10.0
+#: Changes of steps that are a smaller share of them are taken to be rounding. Chosen.
+ROUNDING_SHARE = 1e-10
+#: A prediction is right where steps are at most this share of what they were. Chosen.
+VERIFIED = 0.3
 #: A region never reaches farther, nor is a step longer: squares of it can still be computed with.
 LONGEST = 1e140
 #: A guessed region's radius, in the rule's radii. Chosen, not measured: a rule's radius is a lower
@@ -193,9 +198,13 @@ class GuessedRegion(AssumedRegion):
         if self._nothing_is_known():
             self._widen(max(1.0, norm(self.region.center)))
             return False
-        return self._gradients_vanish_inside(final, slope) and self._model_is_right(
-            final, slope, margin
-        )
+        if not getattr(self.progress.rule_state, "smooth", False):
+            before = self.progress.calls()
+            if not self._model_is_right(final, slope, margin):
+                return False
+            if self.progress.calls() == before:
+                return True
+        return self._gradients_vanish_inside(final, slope)
 
     def _nothing_is_known(self) -> bool:
         """Return whether the radius is still the first one, which stands for no knowledge at all.
@@ -209,52 +218,60 @@ class GuessedRegion(AssumedRegion):
         )
 
     def _gradients_vanish_inside(self, final: Evaluation, slope: float) -> bool:
-        """Extrapolate the last gradients to a point where they vanish: is it in the region?
+        """Extrapolate the nearest gradients to where they vanish: is it so, and in the region?
 
-        With steps s_i of the (proximal) gradient method from the last points x_i, and s from the
-        best point c, numbers a_i with sum a_i (s_i - s) = -s predict that the steps vanish at
-        c + sum a_i (x_i - c). Where that is beyond the region, or where the a_i leave a part of s
-        unexplained, the function is evaluated there. A value below the lower bound refutes the
-        region, which is widened to hold the point.
+        With steps s_i of the (proximal) gradient method from points x_i, and s from the point c,
+        numbers a_i with sum a_i (s_i - s) = -s predict that the steps vanish at
+        c + sum a_i (x_i - c). The function is evaluated there; farther on, where the a_i leave a
+        part of s unexplained. A value below the lower bound refutes the region, which is widened to
+        hold the point. The region stands once a prediction has proved right and the next one, too,
+        is in the region.
         """
-        region, recent = self.region, self.progress.recent
-        radius, bracket = region.radius, self.progress.bracket
+        region, recent, bracket = self.region, self.progress.recent, self.progress.bracket
+        radius = region.radius
         resolved = RESOLVED * (1.0 + norm(final.point))
         if radius < resolved:  # values cannot distinguish its points
             self._widen(2.0 * resolved)
             return False
         length = min(radius / max(slope, SMALLEST), LONGEST)
-        step = self._downhill(final.point, final.gradient, length) - final.point
-        offsets = list(recent.points - final.point)
-        changes = [
-            self._downhill(point, gradient, length) - point - step
-            for point, gradient in zip(recent.points, recent.gradients, strict=True)
+        points, gradients = list(recent.points), list(recent.gradients)
+        steps = [
+            self._downhill(*pair, length) - pair[0] for pair in zip(points, gradients, strict=True)
         ]
+        at, step = final, self._downhill(final.point, final.gradient, length) - final.point
+        verified = False
         for trials in range(MOST_TRIALS):
             if not step.any():
                 return True  # a minimiser, up to rounding
-            shares, *_ = np.linalg.lstsq(np.array(changes).T, -step)
-            ahead, rest = shares @ np.array(offsets), step + shares @ np.array(changes)
-            unexplained = norm(rest)
-            if unexplained <= EXPLAINED * norm(step) or trials >= TRIALS:
-                if not math.dist(final.point + ahead, region.center) > radius:
-                    return True
-            else:
-                ahead += BEYOND * radius / unexplained * rest
-            ahead *= min(1.0, FARTHEST * radius / max(norm(ahead), SMALLEST))
-            point = region.feasible_set.project(final.point + ahead)
-            if not (point != final.point).any():
+            ahead, unexplained = _extrapolated(
+                np.array(points) - at.point, np.array(steps) - step, step
+            )
+            explained = float(ahead @ step) > 0.0 and norm(unexplained) <= EXPLAINED * norm(step)
+            if not math.dist(at.point + ahead, region.center) > radius and (
+                (verified and explained) or trials >= TRIALS
+            ):
                 return True
-            trial = self._evaluated(point)
-            if trial is None:
+            if not explained:
+                if not float(ahead @ step) > 0.0:
+                    ahead, unexplained = np.zeros_like(step), step
+                ahead = ahead + BEYOND * radius / norm(unexplained) * unexplained
+            farthest = BEYOND * radius * FARTHER**trials
+            ahead *= min(1.0, farthest / max(norm(ahead), SMALLEST))
+            trial = self._evaluated(region.feasible_set.project(at.point + ahead))
+            if trial is None or not (trial.point != at.point).any():
                 return True
             if bracket.refuted(trial):
                 self._widen(2 * max(radius, math.dist(trial.point, region.center)))
                 return False
-            offsets.append(trial.point - final.point)
-            changes.append(
-                self._downhill(trial.point, trial.gradient, length) - trial.point - step
+            before, moved = (
+                norm(step),
+                self._downhill(trial.point, trial.gradient, length) - trial.point,
             )
+            verified = explained and norm(moved) <= VERIFIED * before
+            points.append(trial.point)
+            steps.append(moved)
+            if trial.value <= at.value:
+                at, step = trial, moved
         return True
 
     def _model_is_right(self, final: Evaluation, slope: float, margin: float) -> bool:
@@ -286,3 +303,18 @@ class GuessedRegion(AssumedRegion):
             kept.take(trial)
             step *= share if share < 1.0 else min(STEP_GROWTH, far / length)
         return True
+
+
+def _extrapolated(offsets: np.ndarray, changes: np.ndarray, step: Vector) -> tuple[Vector, Vector]:
+    """Return the way to where steps vanish, and the part of the step that is not explained.
+
+    From the nearest points, as many as there are coordinates; changes that are rounding say
+    nothing.
+    """
+    nearest = np.argsort(np.einsum("ij,ij->i", offsets, offsets), kind="stable")
+    telling = np.sqrt(np.einsum("ij,ij->i", changes, changes)) > ROUNDING_SHARE * norm(step)
+    chosen = [i for i in nearest if telling[i]][: step.size]
+    if not chosen:
+        return np.zeros_like(step), step
+    shares, *_ = np.linalg.lstsq(changes[chosen].T, -step)
+    return shares @ offsets[chosen], step + shares @ changes[chosen]
