@@ -28,6 +28,7 @@ DAMAGE = (
     TypeError,
     ArithmeticError,
     RuntimeError,  # NotImplementedError too: zipfile's word for a changed version or flag
+    MemoryError,  # a size that the file declares and nothing else tells
     zipfile.BadZipFile,
     zlib.error,
     struct.error,
@@ -94,7 +95,7 @@ def _parsed(file: IO[bytes], name: str) -> ArrayHeader:
             if version == (1, 0):
                 return ArrayHeader(*np.lib.format.read_array_header_1_0(file))
             return ArrayHeader(*np.lib.format.read_array_header_2_0(file))
-    except (*DAMAGE, SyntaxError, MemoryError, tokenize.TokenError) as error:
+    except (*DAMAGE, SyntaxError, tokenize.TokenError) as error:
         # Python's own parser reads the header; in nonsense it finds any fault.
         raise ValueError(f"the array {name!r} has no header that can be read ({error})") from None
 

@@ -255,6 +255,38 @@ def test_wrong_places(tmp_path: Path, run: Run) -> None:
     assert "this is a folder" in run.fails("inspect", tmp_path)
 
 
+def test_names_from_a_file_cannot_steer_the_terminal(tmp_path: Path, run: Run) -> None:
+    model = tmp_path / "model.agm"
+    names = ["\x1b[31mred", "two\nlines", "\u202eback", "ä b"]
+    labels = np.array(["\x1b]0;title\x07", "plain"])[(X[:, 0] > 0).astype(int)]
+    estimator = AcceleGradClassifier().fit(np.column_stack([X, X[:, 0]]), labels)
+    save_model(estimator, model, feature_names=names, target="\x1b[2J")
+    shown = run("inspect", model)
+    assert all(line.isprintable() for line in shown.split("\n"))
+    assert r"\x1b[31mred" in shown
+    assert r"two\nlines" in shown
+    assert "ä b" in shown
+    assert r"\x1b[2J" in lines(shown)["target"]
+    data = write_csv(tmp_path / "new.csv", dict.fromkeys(("a\x1b[31m", "b"), X[:, 0]))
+    assert "\x1b" not in run.fails("predict", model, data)
+
+
+def test_a_sparse_model_of_many_columns_takes_no_more_memory_than_its_file(
+    tmp_path: Path, run: Run
+) -> None:
+    model = tmp_path / "model.agm"
+    estimator = AcceleGradRegressor(penalty="l1", alpha=0.01).fit(X, PRICES).sparsify()
+    estimator.n_features_in_ = width = 10**15
+    entries = estimator.coef_.tocoo()
+    estimator.coef_ = sp.csr_array(
+        (entries.data, (entries.row, entries.col.astype(np.int64))), shape=(1, width)
+    )
+    save_model(estimator, model)
+    shown = run("inspect", model)
+    assert f"1 x {width}, float64, 3 not zero" in shown
+    assert sum(line.startswith("  ") for line in shown.splitlines()) == 3
+
+
 def test_data_that_do_not_fit_the_model(tmp_path: Path, run: Run) -> None:
     model = tmp_path / "model.agm"
     data = write_csv(tmp_path / "houses.csv", {**features(), "price": PRICES})

@@ -23,7 +23,7 @@ import accelegrad as ag
 from accelegrad import archive
 from accelegrad.archive import ArchiveError
 from accelegrad.cli.main import main
-from accelegrad.data.columns import Wanted
+from accelegrad.data.columns import Targets, Wanted
 from accelegrad.data.datasets import DataError
 from accelegrad.data.formats import open_table
 from accelegrad.run import checkpoint
@@ -274,6 +274,22 @@ def test_npz_data_that_claim_more_than_their_file(
     for rows_a_block in (None, 10, 1 << 62):
         with little_memory(), pytest.raises(DataError, match=str(path)):
             list(open_table(path).blocks(rows_a_block))
+
+
+@pytest.mark.parametrize("kind", ["coo", "csc", "dia"])
+def test_rows_that_no_memory_holds(tmp_path: Path, kind: str) -> None:
+    """Without targets, nothing but the shape tells how many rows there are."""
+    path = tmp_path / "data.npz"
+    shape, places = np.array([10**14, 2]), np.array([0, 1])
+    parts: dict[str, Any] = {
+        "coo": {"data": np.ones(2), "row": places, "col": places},
+        "csc": {"data": np.ones(2), "indices": places, "indptr": np.arange(3)},
+        "dia": {"data": np.ones((1, 2)), "offsets": np.zeros(1, dtype=int)},
+    }[kind]
+    np.savez(path, shape=shape, format=np.array(kind), **parts)
+    table = open_table(path, Wanted(optional=True, targets=Targets.UNUSED))
+    with pytest.raises(DataError, match=r"data.npz: .*Unable to allocate"):
+        table.whole()
 
 
 def test_a_sparse_shape_that_nothing_bears_out(tmp_path: Path) -> None:

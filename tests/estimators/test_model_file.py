@@ -21,6 +21,7 @@ from accelegrad.sklearn import (
     AcceleGradClassifierCV,
     AcceleGradRegressor,
     AcceleGradRegressorCV,
+    model_file,
 )
 from accelegrad.sklearn.model_file import FORMAT, load_model, read_model, save_model
 
@@ -214,6 +215,75 @@ def test_a_header_that_makes_no_sense(model: Path, changes: dict[str, Any]) -> N
     changed(model, **changes)
     with pytest.raises(ArchiveError, match="the model file is damaged"):
         load_model(model)
+
+
+def rewritten(estimator: Any, path: Path, **attributes: Any) -> None:
+    """Write a model file whose fitted attributes are others, as a careless program might."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(model_file, "check_model", lambda *_: None)
+        for name, value in attributes.items():
+            setattr(estimator, name, value)
+        save_model(estimator, path)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "words"),
+    [
+        ({"coef_": np.zeros((1, 3))}, r"coef_ has the shape \(1, 3\).*n_features_in_ is 4"),
+        (
+            {"coef_": np.zeros((2, 4)), "intercept_": np.zeros(2)},
+            r"coef_ has 2 rows, but 1 is needed",
+        ),
+        ({"coef_": np.zeros((1, 2, 4))}, r"coef_ has the shape \(1, 2, 4\)"),
+        ({"coef_": np.array([["a", "b", "c", "d"]])}, "coef_ must hold numbers"),
+        ({"coef_": np.array([[1.0, np.nan, 0.0, 0.0]])}, "coef_ must be finite"),
+        ({"coef_": sp.csr_array([[1.0, np.inf, 0.0, 0.0]])}, "coef_ must be finite"),
+        ({"coef_": 3.0}, "coef_ has the shape"),
+        ({"intercept_": np.zeros(3)}, "intercept_ has 3 entries, but coef_ has 1 row"),
+        ({"intercept_": np.array([np.nan])}, "intercept_ must be finite"),
+        ({"classes_": np.arange(3)}, "coef_ has 1 rows?, but 3 are needed"),
+        ({"classes_": np.array([1, 1])}, "classes_ must be two or more distinct labels"),
+        ({"classes_": np.array(5)}, "classes_ must be two or more distinct labels"),
+        ({"loss": "no_such_loss"}, "loss must be the name of a loss"),
+        ({"loss": "huber"}, "loss must be the name of a loss"),
+        ({"gap_": "small"}, "gap_ must be a number"),
+        ({"n_features_in_": 4.5}, "n_features_in_ must be a whole number"),
+    ],
+)
+def test_a_model_that_makes_no_sense(
+    tmp_path: Path, attributes: dict[str, Any], words: str
+) -> None:
+    path = tmp_path / "model.agm"
+    rewritten(AcceleGradClassifier().fit(X, SIDES), path, **attributes)
+    with pytest.raises(ArchiveError, match=f"the model file is damaged.*{words}"):
+        load_model(path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"feature_names": ["a", "b"]}, "feature_names must have 4 entries.*it has 2"),
+        ({"feature_names": [1, 2, 3, 4]}, "feature_names must be text"),
+        ({"target": [1]}, "target must be a name, a number or nothing"),
+        ({"first_feature": "x"}, "first_feature must be a whole number"),
+        ({"accelegrad": 3}, "the version must be text"),
+    ],
+)
+def test_a_description_that_makes_no_sense(
+    model: Path, changes: dict[str, Any], words: str
+) -> None:
+    changed(model, **changes)
+    with pytest.raises(ArchiveError, match=f"the model file is damaged.*{words}"):
+        load_model(model)
+
+
+def test_what_could_not_be_read_is_not_written(tmp_path: Path) -> None:
+    path = tmp_path / "model.agm"
+    estimator = AcceleGradRegressor().fit(X, X[:, 1])
+    estimator.coef_[1] = np.nan
+    with pytest.raises(ValueError, match="coef_ must be finite"):
+        save_model(estimator, path)
+    assert not path.exists()
 
 
 def test_what_cannot_be_saved(tmp_path: Path) -> None:

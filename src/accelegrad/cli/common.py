@@ -120,14 +120,22 @@ def add_no_progress(command: argparse._ActionsContainer) -> None:
 # Printing
 
 
+def printable(text: str) -> str:
+    """Return text with control characters escaped: names in files must not steer a terminal."""
+    return "".join(
+        letter if letter.isprintable() else letter.encode("unicode_escape").decode()
+        for letter in text
+    )
+
+
 def say(text: str) -> None:
     """Print a line of what a command is for."""
-    print(text)  # noqa: T201
+    print("\n".join(map(printable, text.split("\n"))))  # noqa: T201
 
 
 def warn(text: str) -> None:
     """Print a line beside that, on standard error."""
-    print(text, file=sys.stderr)  # noqa: T201
+    print("\n".join(map(printable, text.split("\n"))), file=sys.stderr)  # noqa: T201
 
 
 class Reported(Protocol):
@@ -152,6 +160,7 @@ def say_report(report: Reported) -> int:
 
 def say_facts(facts: Sequence[tuple[str, str]]) -> None:
     """Print names with their values, one pair per line, in two columns."""
+    facts = [(printable(name), printable(value)) for name, value in facts]
     width = max(len(name) for name, _ in facts) + 2
     for name, value in facts:
         say(f"{name:<{width}}{value}")

@@ -6,6 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from accelegrad.cli import common
 
@@ -42,9 +43,11 @@ def run_inspect(given: argparse.Namespace) -> int:
     saved = read_model(given.model)
     estimator = saved.estimator
     coefficients = estimator.coef_
-    if hasattr(coefficients, "toarray"):
-        coefficients = coefficients.toarray()
-    coefficients = np.atleast_2d(coefficients)
+    if not sp.issparse(coefficients):
+        coefficients = np.atleast_2d(coefficients)
+    # Sparse, because a sparse model may have more columns than memory has room for.
+    coefficients = sp.coo_array(coefficients)
+    rows, columns = coefficients.shape
     lines = [
         ("file", f"{given.model}: format {FORMAT.version}, written by accelegrad {saved.version}"),
         ("model", model_in_words(estimator)),
@@ -53,7 +56,7 @@ def run_inspect(given: argparse.Namespace) -> int:
     if saved.target is not None:
         named = isinstance(saved.target, str)
         lines.append(("target", str(saved.target) if named else f"column {saved.target}"))
-    used = int(np.count_nonzero(coefficients))
+    used = int(coefficients.count_nonzero())
     lines += [
         *common.class_facts(estimator),
         *quality_facts(estimator),
@@ -64,8 +67,8 @@ def run_inspect(given: argparse.Namespace) -> int:
         ),
         (
             "coefficients",
-            f"{coefficients.shape[0]} x {coefficients.shape[1]}, {coefficients.dtype}, {used} not "
-            f"zero ({100 * used / max(1, coefficients.size):.1f} %)",
+            f"{rows} x {columns}, {coefficients.dtype}, {used} not zero "
+            f"({100 * used / max(1, rows * columns):.1f} %)",
         ),
     ]
     common.say_facts(lines)
@@ -75,17 +78,19 @@ def run_inspect(given: argparse.Namespace) -> int:
 
 def _tell_largest(coefficients: Any, saved: SavedModel, count: int) -> None:
     """Print the coefficients that are largest in absolute value, with what they belong to."""
-    sizes = np.abs(coefficients).ravel()
-    places = np.argsort(-sizes, kind="stable")[: max(0, count)]
+    order = np.argsort(-np.abs(coefficients.data), kind="stable")[: max(0, count)]
     from accelegrad.sklearn.summary import labels_in_words
 
     lines = []
     classes = labels_in_words(getattr(saved.estimator, "classes_", []))
-    for row, column in zip(*np.unravel_index(places, coefficients.shape), strict=True):
+    for row, column, value in zip(
+        *(part[order] for part in (coefficients.row, coefficients.col, coefficients.data)),
+        strict=True,
+    ):
         name = _feature_name(saved, int(column))
         if coefficients.shape[0] > 1:
-            name = f"{classes[row]}: {name}"
-        lines.append((f"  {name}", f"{coefficients[row, column]:+.6g}"))
+            name = f"{classes[row] if classes else f'output {row}'}: {name}"
+        lines.append((f"  {name}", f"{value:+.6g}"))
     if lines:
         common.say("largest coefficients")
         common.say_facts(lines)

@@ -29,6 +29,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ValueError, TypeError, OSError, ImportError, RuntimeError) as error:
         warn(f"accelegrad {given.command}: {error}")
         return FAILED
+    except MemoryError as error:
+        warn(f"accelegrad {given.command}: there is not enough memory. {error}".rstrip())
+        return FAILED
     except KeyboardInterrupt:
         warn(
             f"\naccelegrad {given.command}: interrupted. What is done is kept: the same command "

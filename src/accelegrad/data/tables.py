@@ -61,6 +61,10 @@ class TableFile(ABC):
         """Return the error for content that is not of the kind of file that the name tells."""
         if isinstance(error, DataError):
             return error
+        if isinstance(error, MemoryError):
+            return DataError(
+                f"{self.path}: what the file declares does not fit in memory ({error})."
+            )
         return DataError(f"{self.path}: no {kind} file, or a damaged one ({error}).")
 
     @abstractmethod

@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
 from accelegrad import __version__, archive
 from accelegrad import sklearn as estimators
 from accelegrad.archive import ArchiveError
+from accelegrad.errors import whole_number
 from accelegrad.problems import sets
 from accelegrad.stored_arrays import DAMAGE
 
@@ -91,7 +93,8 @@ def save_model(
     Raises
     ------
     ValueError
-        If a parameter cannot be kept without pickle: a function, a user-defined set...
+        If a parameter cannot be kept without pickle: a function, a user-defined set... Or if the
+        coefficients are not finite, or do not fit the number of features or of classes.
     """
     name = type(estimator).__name__
     if ESTIMATORS.get(name) is not type(estimator):
@@ -106,6 +109,7 @@ def save_model(
             f"feature_names must have {width} entries, one for each feature, but it has "
             f"{len(names)}."
         )
+    check_model(estimator)
     fitted = {name: value for name, value in vars(estimator).items() if _is_fitted_name(name)}
     archive.save(
         Path(path),
@@ -153,19 +157,85 @@ def read_model(path: str | os.PathLike[str]) -> SavedModel:
             if not _is_fitted_name(name):
                 raise ValueError(f"{name!r} is no fitted attribute")
             setattr(estimator, name, value)
-        check_is_fitted(estimator)
+        check_model(estimator)
         names = content["feature_names"]
-        return SavedModel(
+        saved = SavedModel(
             estimator,
             None if names is None else tuple(names),
             content["target"],
             content["accelegrad"],
             content.get("first_feature", 0),  # which models of 0.2.0 and before lack
         )
+        _check_description(saved)
+        return saved
     except (*DAMAGE, AttributeError) as error:
         raise ArchiveError(
             f"{str(path)!r}: the model file is damaged ({type(error).__name__}: {error})."
         ) from error
+
+
+def check_model(estimator: Any) -> None:
+    """Raise a ValueError where parameters and fitted attributes do not make one model."""
+    check_is_fitted(estimator)
+    if estimator._loss_name not in estimator._losses:
+        raise ValueError(estimator._wrong_loss())
+    width = whole_number("n_features_in_", estimator.n_features_in_, least=1)
+    rows = _checked_coefficients(estimator.coef_, width)
+    intercepts = np.ravel(estimator.intercept_)
+    _check_numbers("intercept_", intercepts)
+    if intercepts.size != rows:
+        raise ValueError(f"intercept_ has {intercepts.size} entries, but coef_ has {rows} row(s)")
+    if hasattr(estimator, "classes_"):
+        _check_classes(np.asarray(estimator.classes_), rows)
+    for name in ("objective_", "gap_", "certified_radius_", "n_iter_"):
+        number = getattr(estimator, name, 0)
+        if not isinstance(number, (int, float, np.number)):
+            raise ValueError(f"{name} must be a number, not {number!r}")
+
+
+def _checked_coefficients(coefficients: Any, width: int) -> int:
+    """Return the number of rows, or raise where the coefficients are not right."""
+    shape = np.shape(coefficients)
+    if len(shape) not in (1, 2) or shape[-1] != width:
+        raise ValueError(f"coef_ has the shape {shape}, but n_features_in_ is {width}")
+    entries: Any = coefficients
+    _check_numbers("coef_", entries.data if sp.issparse(coefficients) else entries)
+    return shape[0] if len(shape) == 2 else 1
+
+
+def _check_numbers(name: str, values: Any) -> None:
+    if np.asarray(values).dtype.kind not in "fiu":
+        raise ValueError(f"{name} must hold numbers, but it holds {np.asarray(values).dtype}")
+    if not np.isfinite(values).all():
+        raise ValueError(f"{name} must be finite, but it holds NaN or infinity")
+
+
+def _check_classes(classes: npt.NDArray[Any], rows: int) -> None:
+    if classes.ndim != 1 or len(set(classes.tolist())) != classes.size or classes.size < 2:
+        raise ValueError(
+            f"classes_ must be two or more distinct labels in one dimension, not {classes!r}"
+        )
+    needed = 1 if classes.size == 2 else classes.size
+    if rows != needed:
+        raise ValueError(
+            f"coef_ has {rows} rows, but {needed} {'is' if needed == 1 else 'are'} needed for "
+            f"{classes.size} classes"
+        )
+
+
+def _check_description(saved: SavedModel) -> None:
+    """Raise a ValueError where what is said of the data does not fit the model."""
+    names, width = saved.feature_names, int(saved.estimator.n_features_in_)
+    for given in (names, getattr(saved.estimator, "feature_names_in_", None)):
+        if given is not None and not all(isinstance(name, str) for name in given):
+            raise ValueError("feature_names must be text, one name for each feature")
+        if given is not None and len(given) != width:
+            raise ValueError(f"feature_names must have {width} entries, but it has {len(given)}")
+    if not (saved.target is None or isinstance(saved.target, (str, int))):
+        raise ValueError(f"target must be a name, a number or nothing, not {saved.target!r}")
+    if not isinstance(saved.version, str):
+        raise ValueError(f"the version must be text, not {saved.version!r}")
+    whole_number("first_feature", saved.first_feature, least=0)
 
 
 def _is_fitted_name(name: str) -> bool:
