@@ -1,4 +1,4 @@
-"""The only place where a method is chosen: a table of (condition, method, reason).
+"""How `minimize` chooses a method: a table of (condition, method, reason).
 
 `TABLE` says which method a problem gets: its rows are read from top to bottom, and the first one
 whose condition holds decides. A condition is a tuple of facts that all have to hold, by their names

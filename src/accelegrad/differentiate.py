@@ -1,4 +1,4 @@
-"""Functions of JAX or torch, differentiated: the only place that imports these packages."""
+"""Values and gradients of functions that are written in JAX or torch (`jac="jax"`, `"torch"`)."""
 
 from __future__ import annotations
 

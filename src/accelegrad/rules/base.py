@@ -6,9 +6,10 @@ twice per step: `query`, `look_ahead`, `second_query`, `update`. A **step rule**
 values and several trials: it has `step`. The loop knows `advance` only, which is `step` unless a
 rule has compiled steps; for the first two kinds `step` is derived.
 
-Rules are immutable and pure: `update` returns a new state and never changes an array in place, so
-that a run stopped at any moment still holds a complete state. What a rule can do beyond its steps
-is in its set `can`, by the names in `ABILITIES`.
+Rules are immutable. Query and two-phase rules are pure: `update` returns a new state and never
+changes an array in place, so that a run stopped at any moment still holds a complete state. Step
+rules may keep memories in their states that grow in place, as the bundle's cuts do. What a rule can
+do beyond its steps is in its set `can`, by the names in `ABILITIES`.
 """
 
 from __future__ import annotations

@@ -1,0 +1,97 @@
+"""The exercises of CONTRIBUTING.md, applied to a copy of the tree: their tests pass."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+ELSEWHERE = " ..."  # a line of a diff behind which it goes on elsewhere in the same file
+
+
+def exercises() -> list[str]:
+    """Return the diffs of CONTRIBUTING.md: a loss, a set and a rule."""
+    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    return re.findall(r"^```diff\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+
+
+def apply(diff: str, root: Path) -> None:
+    """Change the files of a diff, each of which begins with a line "# path"."""
+    pieces = re.split(r"^# (\S+)\n", diff, flags=re.MULTILINE)
+    assert pieces[0] == ""
+    for name, content in zip(pieces[1::2], pieces[2::2], strict=True):
+        path = root / name
+        for hunk in content.split(f"{ELSEWHERE}\n"):
+            before = path.read_text("utf-8").splitlines() if path.exists() else []
+            path.write_text("\n".join(changed(before, hunk.splitlines(), name)) + "\n", "utf-8")
+
+
+def changed(lines: list[str], hunk: list[str], name: str) -> list[str]:
+    """Return lines with one hunk applied, at its first place, or at the end if nothing follows."""
+    assert all(line[:1] in ("+", "-", " ") for line in hunk), f"{name}: {hunk}"
+    old = [line[1:] for line in hunk if not line.startswith("+")]
+    new = [line[1:] for line in hunk if not line.startswith("-")]
+    if hunk[-1].startswith("+"):
+        places = [len(lines) - len(old)]
+    else:
+        places = list(range(len(lines) - len(old) + 1))
+    for place in places:
+        if lines[place : place + len(old)] == old:
+            return [*lines[:place], *new, *lines[place + len(old) :]]
+    raise AssertionError(f"{name}: there is no place with the lines {old}")
+
+
+def copied(folder: Path) -> Path:
+    """Return a copy of what the exercises change and their tests read."""
+    ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")
+    for name in ("src", "tests", "docs"):
+        shutil.copytree(ROOT / name, folder / name, ignore=ignored)
+    for name in ("pyproject.toml", "CONTRIBUTING.md"):
+        shutil.copy(ROOT / name, folder / name)
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("place", "tests", "words"),
+    [
+        (0, ["tests/problems/test_losses.py"], "smooth_hinge"),
+        (
+            1,
+            ["tests/problems/test_sets.py", "tests/proofs/test_fuzz.py", "tests/docs/test_site.py"],
+            "slab or cover_everything or public_name",
+        ),
+        (2, ["tests/rules/test_rules.py", "tests/rules/test_any_array.py"], "averaging"),
+    ],
+    ids=["a loss", "a set", "a rule"],
+)
+def test_an_exercise_passes_its_tests(
+    tmp_path: Path, place: int, tests: list[str], words: str
+) -> None:
+    root = copied(tmp_path)
+    apply(exercises()[place], root)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests, "-k", words]
+    environment = {**os.environ, "PYTHONPATH": str(root / "src")}
+    ended = subprocess.run(
+        command, cwd=root, env=environment, capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 0, ended.stdout[-3000:] + ended.stderr[-1000:]
+    assert re.search(r"\d+ passed", ended.stdout)
+
+
+def test_every_exercise_is_tried() -> None:
+    assert len(exercises()) == 3
+
+
+def test_the_diffs_fit_the_files(tmp_path: Path) -> None:
+    root = copied(tmp_path)
+    for diff in exercises():
+        apply(diff, root)
+    for path in (root / "src").rglob("*.py"):
+        compile(path.read_text("utf-8"), str(path), "exec")
