@@ -205,6 +205,7 @@ def drawn(rng: np.random.Generator, d: int) -> Function:
     slope = None
     if rng.random() < 0.15 or (shape == "constant" and rng.random() < 0.5):
         slope = factor * rng.standard_normal(d) * 10.0 ** rng.choice([0, -2])
-    # Of another stream of numbers: what seeds drew before there were plain ones stays as it was.
-    plain = 1e-9 < factor < 1e9 and rng.spawn(1)[0].random() < PLAIN_SHARE
+    # Of a stream of its own: what seeds drew before there were plain ones stays as it was.
+    own = np.random.default_rng([29, zlib.crc32(target.tobytes())])
+    plain = bool(1e-9 < factor < 1e9 and own.random() < PLAIN_SHARE)
     return Function(shape, target, matrix, float(factor), float(constant), slope, plain=plain)
