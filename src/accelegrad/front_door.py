@@ -63,6 +63,7 @@ class ProblemArguments(NamedTuple):
     batch_size: int | str | None
     replacement: bool
     rng: Any
+    accuracy: float = 0.0
 
     @property
     def model(self) -> LinearModel | None:
@@ -88,6 +89,7 @@ def minimize(
     feasible_set: Any = None,
     penalty: Any = None,
     exact: bool = True,
+    accuracy: float = 0.0,
     batch_size: int | str | None = None,
     replacement: bool = False,
     rng: Any = None,
@@ -148,6 +150,10 @@ def minimize(
     exact : bool
         False: the gradients are noisy (unbiased). Then nothing is certified, and the average is
         returned.
+    accuracy : float
+        How far a value that `fun` returns can be from the true one, such as the tolerance of an
+        inner solver; and how far the tangent there can lie above the function. The certified gap
+        allows for it, and cannot be smaller than about twice this number.
     batch_size : int or "auto"
         For a LinearModel: estimate each gradient from this number of rows. "auto": from one row at
         first, and from more and more, up to all of them, as the gradients turn into noise; see
@@ -277,7 +283,8 @@ def minimize(
     parameters = {"diameter": diameter, **_method_options(options, more)}
     project_y = parameters.pop("project_y", None)
     noisy = batch_size is not None
-    problem = ProblemArguments(fun, x0, args, jac, exact, batch_size, replacement, rng)
+    accuracy = real_number("accuracy", accuracy, least=0.0)
+    problem = ProblemArguments(fun, x0, args, jac, exact, batch_size, replacement, rng, accuracy)
     problem, feasible_set = _constrained(problem, feasible_set, bounds, constraints)
     wishes = Wishes(method, parameters, feasible_set, project_y, penalty, scale, noisy, restart)
     run_options = Options(
@@ -464,6 +471,11 @@ def _choice(name: str, given: Any, valid: tuple[str, ...]) -> str:
 def _oracle(problem: ProblemArguments) -> Oracle:
     """Return what answers with values and gradients, or say which argument is wrong."""
     fun, jac, model = problem.fun, problem.jac, problem.model
+    if problem.accuracy > 0.0 and (model is not None or fun is None or not problem.exact):
+        raise ValueError(
+            "accuracy is for a function whose values are off by a known amount: it cannot be used "
+            "with a LinearModel, with fun=None or with exact=False."
+        )
     if model is not None:
         if jac is not True:
             raise TypeError(
@@ -488,7 +500,14 @@ def _oracle(problem: ProblemArguments) -> Oracle:
     if not isinstance(problem.args, tuple):
         raise TypeError(f"args must be a tuple, not {problem.args!r}.")
     separate = None if jac is True else jac
-    return FunctionOracle(fun, separate, problem.args, exact=problem.exact, shape=problem.shape)
+    return FunctionOracle(
+        fun,
+        separate,
+        problem.args,
+        exact=problem.exact,
+        shape=problem.shape,
+        accuracy=problem.accuracy,
+    )
 
 
 def _oracle_of_rows(setting: Setting, problem: ProblemArguments, goal: Goal) -> ModelOracle:

@@ -154,7 +154,7 @@ class Bracket:
     def is_as_small_as_rounding_allows(self, at: Evaluated, times: float = 1.0) -> bool:
         """Return whether rounding lets no (much) smaller gap be proved at a point."""
         gap = self.gap(at)
-        # Of a function that computes in few bits the gap may be any share of the value.
+        # Of an inexact function the gap may be any share of the value.
         inexact = self._model is None and self._value_error(at) > 0.0
         if not (inexact or gap <= ROUNDING_LEVEL * abs(at.value)):
             return False
@@ -172,7 +172,8 @@ class Bracket:
 
     def resolution(self, at: Evaluated) -> float:
         """Return roughly the smallest gap that can be proved at a point, given rounding."""
-        return min((part.resolution(at) for part in self._parts), default=0.0)
+        least = min((part.resolution(at) for part in self._parts), default=0.0)
+        return least + lost_of(at)[0]
 
     # -- where it is proved ----------------------------------------------------------------------
 

@@ -174,11 +174,12 @@ class CutCertificate:
             unit = getattr(evaluation, "unit", UNIT)
             if unit > self._unit:
                 self._blur(unit)
+            accuracy = float(getattr(evaluation, "accuracy", 0.0))
             if self._unit == UNIT:
-                return 0.0, 0.0
+                return accuracy, 0.0
             size = abs(evaluation.value) + abs(term_of(evaluation))
             lost = few_bits_rounding(self._unit, size, length, evaluation.point)
-            return lost.value, lost.gradient
+            return accuracy + lost.value, lost.gradient
         rounding = rounding_of(self.model, evaluation)
         return rounding.value, rounding.gradient
 

@@ -79,8 +79,8 @@ def term_of(evaluation: Evaluated) -> float:
 
 
 def lost_of(evaluation: Evaluated) -> tuple[float, float]:
-    """Return how far value and gradient can be off where they come in less than 64 bits."""
-    value, gradient = getattr(evaluation, "lost_to_few_bits", (0.0, 0.0))
+    """Return how far value and gradient can be off: by `accuracy`, or in less than 64 bits."""
+    value, gradient = getattr(evaluation, "lost", (0.0, 0.0))
     return float(value), float(gradient)
 
 

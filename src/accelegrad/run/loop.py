@@ -115,8 +115,8 @@ class Run(Saved):
         self._violation = {"touching": error.touching, "below": error.below, "by": error.by}
         self._detail = (
             f"At iteration {self.progress.iteration} {error}. The function is not convex, or its "
-            "gradient is wrong (ag.check_gradient says more), or its values are noisy (give "
-            "exact=False)."
+            "gradient is wrong (ag.check_gradient says more), its values are off by a known "
+            "amount (give accuracy=...), or they are noisy (give exact=False)."
         )
 
     def _confirmed(self, result: OptimizeResult, status: Status) -> OptimizeResult:

@@ -49,6 +49,7 @@ class Evaluation:
     __slots__ = (
         "_gradient",
         "_late_gradient",
+        "accuracy",
         "dual_value",
         "late_bound",
         "model",
@@ -69,6 +70,7 @@ class Evaluation:
         model: RowPoint | None = None,
         penalty: float = 0.0,
         unit: float = UNIT,
+        accuracy: float = 0.0,
     ) -> None:
         self.point = point
         self.value = value
@@ -85,15 +87,17 @@ class Evaluation:
         self._late_gradient = None if late_gradient is None else WeakMethod(late_gradient)
         #: the unit of rounding of the numbers that value and gradient came as
         self.unit = unit
+        #: how far the value can be off, as the user says; so can the cut at the point
+        self.accuracy = accuracy
 
     @property
-    def lost_to_few_bits(self) -> tuple[float, float]:
-        """How far value and gradient can be off where they come in less than 64 bits."""
+    def lost(self) -> tuple[float, float]:
+        """How far value and gradient can be off: as said, or as they come in less than 64 bits."""
         if self.unit == UNIT:
-            return 0.0, 0.0
+            return self.accuracy, 0.0
         size, steep = abs(self.value) + abs(self.penalty), norm(self.gradient)
         lost = few_bits_rounding(self.unit, size, steep, self.point)
-        return lost.value, lost.gradient
+        return self.accuracy + lost.value, lost.gradient
 
     @property
     def has_gradient(self) -> bool:
@@ -147,6 +151,8 @@ class Oracle(Saved, ABC):
     has_values: bool = True
     #: the unit of rounding of the numbers that values and gradients come as
     unit: float = UNIT
+    #: how far values can be off
+    accuracy: float = 0.0
 
     @property
     def suspected_unit(self) -> float:
@@ -199,6 +205,7 @@ class Oracle(Saved, ABC):
             "penalty": best.penalty,
             "gradient": best.gradient if best.has_gradient else None,
             "unit": best.unit,
+            "accuracy": best.accuracy,
         }
 
     @best_content.setter
@@ -236,9 +243,11 @@ class FunctionOracle(Oracle):
         exact: bool,
         penalty: Penalty | None = None,
         shape: tuple[int, ...] | None = None,
+        accuracy: float = 0.0,
     ) -> None:
         super().__init__(penalty)
         self._fun, self._jac, self._args = fun, jac, args
+        self.accuracy = accuracy
         self._shape = shape
         # A run ignores overflow in its formulas, but fun and jac keep the user's settings.
         self._errors: Any = np.geterr()
@@ -259,12 +268,18 @@ class FunctionOracle(Oracle):
         if self._jac is not None:
             value = self._value(returned, point)
             late = self._late_gradient
-            return self._finish(Evaluation(point, value, late_gradient=late, unit=self.unit))
+            evaluation = Evaluation(point, value, late_gradient=late)
+            return self._finish(self._inexact(evaluation))
         self.njev += 1
         value, gradient = split_pair(returned)
         gradient = self._gradient(gradient, point, "fun")
         value = self._value(value, point)
-        return self._finish(Evaluation(point, value, gradient, unit=self.unit))
+        return self._finish(self._inexact(Evaluation(point, value, gradient)))
+
+    def _inexact(self, evaluation: Evaluation) -> Evaluation:
+        """Return an evaluation that knows how far it can be off."""
+        evaluation.unit, evaluation.accuracy = self.unit, self.accuracy
+        return evaluation
 
     @property
     def suspected_unit(self) -> float:

@@ -95,7 +95,7 @@ class Progress(Saved):
         if "cuts" in rule.can and cuts is not None and cuts.model is None:
             cuts.share(self.rule_state.cuts)
         #: the last evaluations, where values are exact
-        self.recent = Recent(x0.size if oracle.exact_values else 0)
+        self.recent = Recent(x0.size)
         self.clock = Clock()
         self.iteration = self.uncounted = self.next_judgement = 0
         #: what is returned: "average", "last" or "best"

@@ -58,7 +58,7 @@ MESSAGES = {
     Status.NON_FINITE: "The function is not finite at a point; the best point so far is returned.",
     Status.LINE_SEARCH_FAILED: "The line search failed; the best point so far is returned.",
     Status.DIVERGING: "The iterates diverge; the best point so far is returned.",
-    Status.AT_ROUNDING: "The certified gap is as small as rounding lets it be proved.",
+    Status.AT_ROUNDING: "The certified gap is as small as rounding or the given accuracy allows.",
     Status.TARGET_REACHED: "The value is at most the target.",
     Status.TARGET_IMPOSSIBLE: "The lower bound proves that no point has the target's value.",
     Status.NOT_CONVEX: "What the function returns fits no convex function, so nothing is proved.",

@@ -145,7 +145,7 @@ class Stopping(Saved):
         final = None if self._target is None else self._candidate()
         if final is None or self._target is None:
             return None
-        if final.value <= self._target:
+        if final.value + self.progress.oracle.accuracy <= self._target:
             return Status.TARGET_REACHED
         self.region.admit(final)
         bracket = self.progress.bracket

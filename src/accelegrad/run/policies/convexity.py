@@ -81,6 +81,7 @@ class Convexity(Policy):
         if not self._is_below(values - value, rises, returns):
             share, of_largest = self._allowances()
             fixed = share * (recent.sizes + size) + of_largest * self._largest + VANISHING
+            fixed += 2.0 * self.progress.oracle.accuracy  # of the tangent, and of the value
             allowed = fixed + share * np.abs(rises)
             self._refuse(at, values + rises - value, allowed, tangent_is_new=False)
             allowed = fixed + share * np.abs(returns)

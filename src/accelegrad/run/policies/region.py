@@ -218,7 +218,7 @@ class GuessedRegion(AssumedRegion):
         )
 
     def _gradients_vanish_inside(self, final: Evaluation, slope: float) -> bool:
-        """Extrapolate the nearest gradients to where they vanish: is it so, and in the region?
+        """Return whether gradients, extrapolated from the nearest points, vanish in the region.
 
         With steps s_i of the (proximal) gradient method from points x_i, and s from the point c,
         numbers a_i with sum a_i (s_i - s) = -s predict that the steps vanish at
@@ -234,42 +234,39 @@ class GuessedRegion(AssumedRegion):
             self._widen(2.0 * resolved)
             return False
         length = min(radius / max(slope, SMALLEST), LONGEST)
-        points, gradients = list(recent.points), list(recent.gradients)
-        steps = [
-            self._downhill(*pair, length) - pair[0] for pair in zip(points, gradients, strict=True)
-        ]
-        at, step = final, self._downhill(final.point, final.gradient, length) - final.point
+
+        def step_from(point: Vector, gradient: Vector) -> Vector:
+            return self._downhill(point, gradient, length) - point
+
+        points, steps = recent.points, np.zeros_like(recent.points)
+        for i, pair in enumerate(zip(points, recent.gradients, strict=True)):
+            steps[i] = step_from(*pair)
+        at, step = final, step_from(final.point, final.gradient)
         verified = False
         for trials in range(MOST_TRIALS):
             if not step.any():
                 return True  # a minimiser, up to rounding
-            ahead, unexplained = _extrapolated(
-                np.array(points) - at.point, np.array(steps) - step, step
-            )
-            explained = float(ahead @ step) > 0.0 and norm(unexplained) <= EXPLAINED * norm(step)
-            if not math.dist(at.point + ahead, region.center) > radius and (
-                (verified and explained) or trials >= TRIALS
-            ):
+            ahead, unexplained = _extrapolated(points - at.point, steps - step, step)
+            falls = float(ahead @ step) > 0.0
+            explained = falls and norm(unexplained) <= EXPLAINED * norm(step)
+            sure = (verified and explained) or trials >= TRIALS
+            if sure and not math.dist(at.point + ahead, region.center) > radius:
                 return True
+            if not falls:
+                ahead, unexplained = np.zeros_like(step), step
             if not explained:
-                if not float(ahead @ step) > 0.0:
-                    ahead, unexplained = np.zeros_like(step), step
                 ahead = ahead + BEYOND * radius / norm(unexplained) * unexplained
             farthest = BEYOND * radius * FARTHER**trials
-            ahead *= min(1.0, farthest / max(norm(ahead), SMALLEST))
+            ahead = ahead * min(1.0, farthest / max(norm(ahead), SMALLEST))
             trial = self._evaluated(region.feasible_set.project(at.point + ahead))
             if trial is None or not (trial.point != at.point).any():
                 return True
             if bracket.refuted(trial):
                 self._widen(2 * max(radius, math.dist(trial.point, region.center)))
                 return False
-            before, moved = (
-                norm(step),
-                self._downhill(trial.point, trial.gradient, length) - trial.point,
-            )
-            verified = explained and norm(moved) <= VERIFIED * before
-            points.append(trial.point)
-            steps.append(moved)
+            moved = step_from(trial.point, trial.gradient)
+            verified = explained and norm(moved) <= VERIFIED * norm(step)
+            points, steps = np.vstack((points, trial.point)), np.vstack((steps, moved))
             if trial.value <= at.value:
                 at, step = trial, moved
         return True
@@ -316,5 +313,5 @@ def _extrapolated(offsets: np.ndarray, changes: np.ndarray, step: Vector) -> tup
     chosen = [i for i in nearest if telling[i]][: step.size]
     if not chosen:
         return np.zeros_like(step), step
-    shares, *_ = np.linalg.lstsq(changes[chosen].T, -step)
+    shares: Vector = np.linalg.lstsq(changes[chosen].T, -step)[0].astype(np.float64)
     return shares @ offsets[chosen], step + shares @ changes[chosen]
