@@ -63,9 +63,16 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
         """Return the scores on held-out rows, each a function of a problem's parameters."""
         raise NotImplementedError
 
-    def _score_on(self, held: Data) -> float | None:
-        """Return what `score` gives for checked rows; None where it warns of them."""
+    def _score_on(self, held: Data) -> float:
+        """Return minus the mean loss of checked rows, all of which have weight."""
         raise NotImplementedError
+
+    def _in_units(self, objective: Objective, data: Data | None = None) -> Objective:  # noqa: ARG002
+        """Return the objective in the scale of these rows' targets; without rows, in the known one.
+
+        Labels have no scale.
+        """
+        return objective
 
     def _take_targets(self, y: npt.NDArray[Any]) -> bool:  # noqa: ARG002
         """Keep what `fit` tells of all targets, and tell whether the last fit's were the same."""
@@ -203,7 +210,9 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
             )
 
     def _seed(self) -> int:
-        return int(check_random_state(self.random_state).randint(SEEDS))
+        # The same call is to give the same model.
+        given = 0 if self.random_state is None else self.random_state
+        return int(check_random_state(given).randint(SEEDS))
 
     def _keep(self, fit: Fit, n_rows: int, weight: float) -> None:
         """Keep what is known of a fit, and warn where it missed the tolerance."""
@@ -245,7 +254,8 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
         if self.early_stopping:
             classes = data.y if is_classifier(self) else None
             data, held = held_out.split(data, self._validation_fraction(), classes, seed)
-        self._fit_problems(self._problems(objective, data), data, held, settings, seed, warm=warm)
+        problems = self._problems(self._in_units(objective, data), data)
+        self._fit_problems(problems, data, held, settings, seed, warm=warm)
 
     def _fit_problems(
         self,
@@ -336,7 +346,7 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
         They are a start and nothing more then: the rows behind them no longer count.
         """
         self._stream = None
-        history = ("n_samples_seen_", "weight_seen_")
+        history = ("n_samples_seen_", "weight_seen_", "target_scale_")
         fitted = [name for name in vars(self) if name.endswith("_")]
         for name in fitted:
             if name in history or not self.warm_start:
@@ -360,17 +370,22 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
             if hasattr(self, "coef_"):
                 starts = self._starts(self._problems(objective, data), warm=True)
             seen = getattr(self, "n_samples_seen_", 0), getattr(self, "weight_seen_", 0.0)
-            stream = online.StreamState(meaning, tuple(starts), *seen)
+            known = getattr(self, "target_scale_", None)
+            stream = online.StreamState(meaning, tuple(starts), *seen, target_scale=known)
+        fixed = stream.target_scale is not None
         learnt = online.learn(
             stream,
             data,
-            lambda rows: self._problems(objective, rows),
+            lambda rows: self._problems(self._in_units(objective, None if fixed else rows), rows),
             diameter=settings.diameter,
             batch_size=settings.batch_size or online.BATCH,
             seed=self._seed(),
         )
         self._set_parameters(learnt.points(last=self.average is False))
         self._stream = learnt.stream
+        if self._stream.states:  # the first rows are complete: from now on their scale stays
+            known = getattr(self, "target_scale_", None)
+            self._stream = self._stream._replace(target_scale=known)
         self.n_samples_seen_, self.weight_seen_ = int(learnt.rows), learnt.weight
         self.n_iter_ = int(learnt.states[0].iteration)
         self.objective_, self.gap_, self.certified_radius_ = np.nan, np.inf, 0.0

@@ -17,7 +17,6 @@ from sklearn.metrics import check_scoring
 
 from accelegrad.errors import Vector
 from accelegrad.sklearn.data import Data, rows_of, without_weightless
-from accelegrad.sklearn.objective import penalty_weights
 
 
 class PathResult(NamedTuple):
@@ -80,7 +79,8 @@ class Fits:
     @cached_property
     def _problems(self) -> list[Any]:
         estimator = self._estimator
-        problems: list[Any] = estimator._problems(estimator._objective(), self._data)
+        objective = estimator._in_units(estimator._objective(), self._data)
+        problems: list[Any] = estimator._problems(objective, self._data)
         return problems
 
     @cached_property
@@ -94,8 +94,9 @@ class Fits:
         if estimator.early_stopping:  # which holds back other rows each time
             estimator._fit_data(self._data, estimator._objective(), warm=True)
             return estimator
-        strengths = penalty_weights(estimator.penalty, alpha, estimator.l1_ratio)
-        problems = [part.with_penalty(*strengths) for part in self._problems]
+        problems = self._problems
+        objective = estimator._in_units(estimator._objective())
+        problems = [part.with_penalty(objective.l2, objective.l1) for part in problems]
         given = problems, self._data, None, self._settings, self._seed
         estimator._fit_problems(*given, warm=True)
         return estimator
@@ -116,9 +117,11 @@ class WeightedScorer:
         if isinstance(scoring, (list, tuple, set, dict)):
             raise TypeError(f"scoring must be one score, a name or a callable, not {scoring!r}.")
         self._is_default = scoring is None
+        if self._is_default:
+            return
         self._scorer = check_scoring(single, scoring=scoring)
         # scikit-learn's scorers take weights and hand them on; what matters is who gets them.
-        judge = single.score if scoring is None else getattr(self._scorer, "_score_func", None)
+        judge = getattr(self._scorer, "_score_func", None)
         parameters = inspect.signature(self._scorer if judge is None else judge).parameters
         self._takes_weights = "sample_weight" in parameters
 
@@ -127,9 +130,7 @@ class WeightedScorer:
         if not held.y.size:
             return float("nan")
         if self._is_default:
-            known: float | None = fitted._score_on(held)
-            if known is not None:
-                return known
+            return float(fitted._score_on(held))
         weighted = self._takes_weights and held.weights is not None
         keywords = {"sample_weight": held.weights} if weighted else {}
         return float(self._scorer(fitted, held.X, held.y, **keywords))
