@@ -160,7 +160,17 @@ def _fit(given: argparse.Namespace) -> int:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         fit = _on_cluster if given.dask else _streamed if given.stream else _fitted
-        rows = fit(estimator, table, given)
+        try:
+            rows = fit(estimator, table, given)
+        except ValueError as error:
+            example = getattr(error.__cause__ or error, "example", None)
+            if example is None:
+                raise
+            raise ValueError(
+                f"{given.data}: the target holds numbers such as {example:g}, but --loss "
+                f"{given.loss} is for classes. For numbers, give --loss "
+                f"{', '.join(OF_NUMBERS)}."
+            ) from None
     seconds = time.perf_counter() - started
     for warning in caught:
         common.warn(f"accelegrad fit: warning: {warning.message}")

@@ -318,7 +318,9 @@ class AcceleGradClassifier(OnCluster, classifier.AcceleGradClassifier):  # type:
     _local = classifier.AcceleGradClassifier
 
     def _take_all_targets(self, data: ClusterData) -> bool:
-        return self._take_targets(labels(data))
+        found = labels(data)
+        classifier.refuse_numbers(found, type(self).__name__)
+        return self._take_targets(found)
 
     def _coded(self, y: Any) -> Any:
         return np.searchsorted(self.classes_, y)

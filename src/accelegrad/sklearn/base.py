@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from types import NoneType
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -22,9 +23,10 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from accelegrad.errors import Vector, nearest, real_number, whole_number
 from accelegrad.problems.losses import LOSSES, LossEntry, make_loss, plain_loss_name
+from accelegrad.problems.sets import Box, NonNegative, WholeSpace
 from accelegrad.run.proof_words import rounded_down, rounded_up
 from accelegrad.sklearn import held_out, online
-from accelegrad.sklearn.data import Data, without_weightless
+from accelegrad.sklearn.data import Data, refuse_missing, without_weightless
 from accelegrad.sklearn.objective import Objective, Problem, coefficient_set, penalty_weights
 from accelegrad.sklearn.parameters import Parameters, parameter
 from accelegrad.sklearn.solve import Fit, Score, Settings, solve, solved_together, total
@@ -124,11 +126,18 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
         parameters = self._loss_parameters()
         # It refuses parameters out of range.
         loss = make_loss(self._loss_name, **parameters)
+        held_in = coefficient_set(self.feasible_set)
+        if l1 > 0.0 and not isinstance(held_in, (NoneType, Box, NonNegative, WholeSpace)):
+            raise ValueError(
+                f"penalty={self.penalty!r} and feasible_set={self.feasible_set!r} cannot be used "
+                "together: beside an l1 term, feasible_set must be 'nonnegative' or an "
+                "accelegrad.Box. With this set, penalty may be 'l2' or None."
+            )
         return Objective(
             loss.name,
             l2,
             l1,
-            coefficient_set(self.feasible_set),
+            held_in,
             self._flag("fit_intercept"),
             parameters,
         )
@@ -183,6 +192,7 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
     # -- data ------------------------------------------------------------------------------------
 
     def _checked(self, X: Any, y: Any, *, reset: bool, **options: Any) -> Any:
+        refuse_missing(y)
         options |= {"accept_sparse": "csr", "dtype": FLOAT_TYPES}
         return validate_data(self, X, y, reset=reset, **options)
 

@@ -13,7 +13,7 @@ from scipy.special import expit, softmax
 from sklearn.base import ClassifierMixin
 from sklearn.utils import compute_class_weight
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
 
 from accelegrad.errors import Vector, nearest
 from accelegrad.problems.losses import by_sklearn_name
@@ -30,6 +30,34 @@ PROBABILITIES: dict[str, Callable[[npt.NDArray[Any]], npt.NDArray[Any]]] = {
     "modified_huber": lambda scores: (np.clip(scores, -1.0, 1.0) + 1.0) / 2.0,
 }
 MULTI_CLASS = ("auto", "ovr", "multinomial")
+
+
+class ContinuousTargets(ValueError):
+    """Targets are numbers where classes are wanted.
+
+    Attributes
+    ----------
+    example : float
+        One of them.
+    """
+
+    def __init__(self, example: float, name: str) -> None:
+        # scikit-learn's checks want the first words.
+        super().__init__(
+            f"Unknown label type: continuous. y holds numbers such as {example:g}, but {name} is "
+            "for classes; AcceleGradRegressor is for numbers."
+        )
+        self.example = example
+
+
+def refuse_numbers(y: npt.NDArray[Any], name: str) -> None:
+    """Raise where targets are no labels."""
+    try:
+        check_classification_targets(y)
+    except ValueError:
+        if type_of_target(y) != "continuous":
+            raise
+        raise ContinuousTargets(float(y[y != np.floor(y)][0]), name) from None
 
 
 def _gives_probabilities(estimator: Any) -> bool:
@@ -166,7 +194,7 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
 
     def _checked_data(self, X: Any, y: Any, sample_weight: Any, *, reset: bool) -> Data:
         X, y = self._checked(X, y, reset=reset)
-        check_classification_targets(y)
+        refuse_numbers(y, type(self).__name__)
         return Data(X, y, self._checked_weights(sample_weight, X))
 
     def _prepared(self, data: Data) -> Data:

@@ -15,6 +15,7 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_array
 
 from accelegrad.problems.losses import QUANTILE
+from accelegrad.sklearn.data import refuse_missing
 
 
 def quantile_levels(estimator: Any) -> list[float] | None:
@@ -90,6 +91,7 @@ def fit_each(estimator: Any, X: Any, y: Any, sample_weight: Any) -> None:
 
 
 def _targets(estimator: Any, y: Any) -> npt.NDArray[np.float64]:
+    refuse_missing(y)
     targets = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y", estimator=estimator)
     if quantile_levels(estimator) is not None and targets.ndim == 2:
         raise ValueError(
