@@ -1,7 +1,5 @@
 """The choice of alpha: scores that are NaN, groups, scorers that take no weights."""
 
-import warnings
-
 import numpy as np
 import pytest
 from sklearn.datasets import load_diabetes, load_iris
@@ -260,25 +258,23 @@ def test_a_class_that_is_in_one_fold_only(multi_class, class_weight):
 
 def test_a_quantile_is_chosen_by_its_own_loss():
     """R^2 prefers the strength that predicts means best, and misses the quantile."""
-    rng = np.random.default_rng(3)
-    X = rng.standard_normal((400, 20))
-    y = np.exp(X[:, 0]) * rng.exponential(size=400)
-    train, test = slice(None, 200), slice(200, None)
-    alphas = np.geomspace(100, 1e-4, 7)
+    rng = np.random.default_rng(5)
+    X = rng.standard_normal((300, 10))
+    y = X[:, 0] + np.exp(X[:, 1]) * rng.exponential(size=300)
+    train, test = slice(None, 120), slice(120, None)
+    alphas = np.geomspace(1e3, 1e-3, 7)
     chosen, by_r2 = (
         AcceleGradRegressorCV("quantile", quantile=0.9, alphas=alphas, scoring=scoring)
         for scoring in (None, "r2")
     )
     chosen.fit(X[train], y[train])
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # its choice may be at an end
-        by_r2.fit(X[train], y[train])
+    by_r2.fit(X[train], y[train])
     pinball = make_scorer(mean_pinball_loss, alpha=0.9, greater_is_better=False)
     same = AcceleGradRegressorCV("quantile", quantile=0.9, alphas=alphas, scoring=pinball)
     assert same.fit(X[train], y[train]).alpha_ == chosen.alpha_
     np.testing.assert_allclose(same.scores_, chosen.scores_, rtol=1e-12)
     losses = [mean_pinball_loss(y[test], m.predict(X[test]), alpha=0.9) for m in (chosen, by_r2)]
-    assert losses[0] < losses[1]
+    assert losses[0] < 0.95 * losses[1]
 
 
 @pytest.mark.parametrize(

@@ -228,9 +228,9 @@ class AcceleGradClassifierCV(LinearClassifier, CrossValidated):
     >>> from sklearn.datasets import load_iris
     >>> from accelegrad.sklearn import AcceleGradClassifierCV
     >>> X, y = load_iris(return_X_y=True)
-    >>> chosen = AcceleGradClassifierCV(alphas=[1e-1, 1e-2, 1e-3], cv=3).fit(X, y)
+    >>> chosen = AcceleGradClassifierCV(alphas=[1e-2, 1e-3, 1e-4, 1e-5], cv=3).fit(X, y)
     >>> chosen.scores_.shape
-    (3, 3)
+    (4, 3)
     >>> bool((chosen.gaps_ <= 1e-3 * chosen.objectives_).all())
     True
     """
@@ -263,7 +263,7 @@ class AcceleGradRegressorCV(LinearRegressor, CrossValidated):
     >>> from sklearn.datasets import load_diabetes
     >>> from accelegrad.sklearn import AcceleGradRegressorCV
     >>> X, y = load_diabetes(return_X_y=True)
-    >>> chosen = AcceleGradRegressorCV("absolute_error", alphas=[1.0, 1e-2, 1e-4], cv=3).fit(X, y)
+    >>> chosen = AcceleGradRegressorCV("absolute_error", alphas=[1e-2, 1e-4, 1e-6], cv=3).fit(X, y)
     >>> chosen.alpha_ in chosen.alphas_
     True
     """

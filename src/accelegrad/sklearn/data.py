@@ -53,11 +53,13 @@ def joined(*parts: Data) -> Data:
 
 def refuse_missing(y: Any) -> None:
     """Raise where targets are Python objects and one of them is None, NaN or pandas' NA."""
-    dtype = getattr(y, "dtype", None)
-    if y is None or isinstance(y, str) or (dtype is not None and dtype != object):
+    dtype = getattr(y, "dtype", None)  # pandas has types of its own
+    if y is None or isinstance(y, str) or (isinstance(dtype, np.dtype) and dtype != object):
         return
     try:
         targets = np.asarray(y)
+        if dtype is None and targets.dtype.kind == "U":  # among strings NaN becomes one
+            targets = np.asarray(y, dtype=object)
     except ValueError:  # rows of different lengths, which others refuse
         return
     if targets.dtype != object:
