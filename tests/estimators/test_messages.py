@@ -1,5 +1,7 @@
 """What is wrong is said in the user's words; and the same call gives the same model."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -15,7 +17,7 @@ from accelegrad.sklearn import (
 from accelegrad.sklearn.stream import fit_stream
 
 X, Y = (array[:90] for array in load_diabetes(return_X_y=True))
-LABELS = (Y > np.median(Y)).astype(int)
+LABELS = np.greater(Y, np.median(Y)).astype(int)
 
 
 def test_several_quantiles_have_no_single_score():
@@ -68,7 +70,7 @@ def test_a_missing_target_of_several_outputs_or_of_a_stream_is_named():
 @pytest.mark.parametrize("intercept", [True, False])
 def test_a_penalty_and_a_set_that_do_not_go_together_are_named(penalty, given, intercept):
     options = {"penalty": penalty, "feasible_set": given, "fit_intercept": intercept}
-    words = rf"penalty='{penalty}' and feasible_set={given!r}"
+    words = re.escape(f"penalty='{penalty}' and feasible_set={given!r} cannot be used together")
     for fit in (
         lambda: AcceleGradRegressor(**options).fit(X, Y),
         lambda: AcceleGradRegressor(**options).partial_fit(X, Y),
@@ -76,10 +78,8 @@ def test_a_penalty_and_a_set_that_do_not_go_together_are_named(penalty, given, i
         lambda: AcceleGradClassifier(**options).fit(X, LABELS),
         lambda: AcceleGradClassifier(**options).fit(X, np.arange(90) % 3),
     ):
-        with pytest.raises(ValueError) as caught:
+        with pytest.raises(ValueError, match=words + ".* 'nonnegative' or an accelegrad.Box"):
             fit()
-        assert words in str(caught.value)
-        assert "must be 'nonnegative' or an accelegrad.Box" in str(caught.value)
 
 
 def test_a_set_goes_together_with_an_l1_term_that_is_zero():
@@ -89,7 +89,9 @@ def test_a_set_goes_together_with_an_l1_term_that_is_zero():
 
 @pytest.mark.parametrize("kind", [AcceleGradClassifier, AcceleGradClassifierCV])
 def test_numbers_are_no_classes(kind):
-    words = rf"such as 151\.5, but {kind.__name__} is for classes; AcceleGradRegressor is for numbers"
+    words = (
+        rf"such as 151\.5, but {kind.__name__} is for classes; AcceleGradRegressor is for numbers"
+    )
     with pytest.raises(ValueError, match=words):
         kind().fit(X, Y + 0.5)
 

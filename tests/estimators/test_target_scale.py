@@ -168,7 +168,7 @@ def test_each_output_has_its_scale():
 def test_what_is_no_scale_is_refused(given):
     X, y = houses(20)
     for kind in (AcceleGradRegressor, AcceleGradRegressorCV):
-        with pytest.raises((TypeError, ValueError), match="target_scale must be a .*number > 0"):
+        with pytest.raises((TypeError, ValueError), match=r"target_scale must be a .*number > 0"):
             kind("huber", target_scale=given).fit(X, y)
 
 
@@ -283,7 +283,7 @@ def test_a_model_file_from_before_has_the_plain_objective(tmp_path, monkeypatch)
     path = tmp_path / "model.agm"
     names = {name: value for name, value in fit.get_params().items() if name != "target_scale"}
     del fit.target_scale_
-    monkeypatch.setattr(AcceleGradRegressor, "get_params", lambda _, deep=True: names)  # noqa: ARG005
+    monkeypatch.setattr(AcceleGradRegressor, "get_params", lambda _, deep=True: names)
     save_model(fit, path)
     monkeypatch.undo()
     loaded = load_model(path)

@@ -130,7 +130,7 @@ def _constant_prediction(model: RowModel) -> tuple[float, float]:
     return constant, float(null[0])
 
 
-# -- targets ----------------------------------------------------------------------------------------
+# -- targets ---------------------------------------------------------------------------------------
 
 
 def target_scale(data: ClusterData, *, centred: bool) -> float:

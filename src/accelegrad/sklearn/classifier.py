@@ -32,7 +32,7 @@ PROBABILITIES: dict[str, Callable[[npt.NDArray[Any]], npt.NDArray[Any]]] = {
 MULTI_CLASS = ("auto", "ovr", "multinomial")
 
 
-class ContinuousTargets(ValueError):
+class ContinuousTargetError(ValueError):
     """Targets are numbers where classes are wanted.
 
     Attributes
@@ -57,7 +57,7 @@ def refuse_numbers(y: npt.NDArray[Any], name: str) -> None:
     except ValueError:
         if type_of_target(y) != "continuous":
             raise
-        raise ContinuousTargets(float(y[y != np.floor(y)][0]), name) from None
+        raise ContinuousTargetError(float(y[y != np.floor(y)][0]), name) from None
 
 
 def _gives_probabilities(estimator: Any) -> bool:

@@ -54,7 +54,7 @@ def joined(*parts: Data) -> Data:
 def refuse_missing(y: Any) -> None:
     """Raise where targets are Python objects and one of them is None, NaN or pandas' NA."""
     dtype = getattr(y, "dtype", None)  # pandas has types of its own
-    if y is None or isinstance(y, str) or (isinstance(dtype, np.dtype) and dtype != object):
+    if y is None or isinstance(y, str) or (isinstance(dtype, np.dtype) and dtype.kind != "O"):
         return
     try:
         targets = np.asarray(y)

@@ -107,7 +107,8 @@ def fit_stream(
     progress : bool, default False
         Whether a bar shows rows and epochs.
     rng : int, Generator or None
-        For the order of the chunks; None is a fixed seed. (That of the rows has the estimator's `random_state`.)
+        For the order of the chunks; None is a fixed seed. (The order of the rows has the
+        estimator's `random_state`.)
 
     Returns
     -------
@@ -220,7 +221,8 @@ class _Stream:
 
     def _targets(self) -> Iterator[tuple[Vector, Vector | None]]:
         """Read targets and weights once."""
-        for self.chunk, given in enumerate(self.source.chunks(None), start=1):
+        for number, given in enumerate(self.source.chunks(None), start=1):
+            self.chunk = number
             _, y, weights = self._checked(given)
             yield _numbers(y), None if weights is None else _numbers(weights)
 

@@ -47,7 +47,7 @@ def centre(parts: Iterable[Moments]) -> float:
     if not any(weight):  # which others refuse
         return 0.0
     mean = math.fsum(total) / math.fsum(weight)
-    return min(max(mean, min(low)), max(high))
+    return float(np.clip(mean, min(low), max(high)))
 
 
 def deviations(y: Vector, weights: Vector | None, middle: float) -> tuple[float, float]:
