@@ -226,6 +226,37 @@ def test_a_stream_has_the_scale_of_all_its_rows(loss, tmp_path):
     assert uneven.target_scale_ == pytest.approx(expected.target_scale_, rel=1e-12)
 
 
+@pytest.mark.parametrize("loss", ["squared_error", "huber"])
+@pytest.mark.parametrize(
+    ("chunk", "words"),
+    [
+        ((np.ones((2, 3)), [1.0, None]), r"chunk 2 of epoch 1: .*y\[1\] is None"),
+        ((np.ones((2, 3)), [1.0, np.nan]), "chunk 2 of epoch 1: .*(NaN|nan)"),
+        ((np.ones((2, 3)), ["a", "b"]), "chunk 2 of epoch 1: .*could not convert string"),
+        ((np.ones((2, 3)), [1.0]), "chunk 2 of epoch 1: .*inconsistent numbers of samples"),
+        ((np.ones((2, 4)), [1.0, 2.0]), "chunk 2 of epoch 1 has 4 columns|X has 4 features"),
+    ],
+)
+def test_what_is_wrong_with_a_stream_is_said_with_its_chunk(loss, chunk, words):
+    first = np.ones((2, 3)), np.array([1.0, 2.0])
+    with pytest.raises(ValueError, match=words):
+        AcceleGradRegressor(loss).fit([first, chunk])
+
+
+@pytest.mark.parametrize("loss", ["squared_error", "huber"])
+def test_a_stream_that_cannot_be_read_again_is_told(loss):
+    chunks = iter([(np.ones((2, 3)), np.ones(2))] * 3)
+    with pytest.raises(ValueError, match="must make a new iterator each time"):
+        AcceleGradRegressor(loss).fit(lambda: chunks, epochs=2)
+
+
+def test_an_iterator_has_the_scale_of_its_first_rows():
+    X, y = houses(900)
+    parts = [(X[rows], y[rows]) for rows in np.array_split(np.arange(900), 3)]
+    fit = AcceleGradRegressor("huber").fit(iter(parts))
+    assert fit.target_scale_ == pytest.approx(np.abs(y[:300] - y[:300].mean()).mean(), rel=1e-12)
+
+
 @pytest.mark.parametrize("size", [7, 300])
 def test_partial_fit_has_the_scale_of_the_first_rows(size):
     X, y = houses(800)

@@ -12,12 +12,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import is_classifier, is_regressor
-from sklearn.utils import check_array
+from sklearn.utils import check_array, check_consistent_length
 
 from accelegrad.data.columns import Targets, Wanted
 from accelegrad.data.streams import Chunk, Source, is_stream, open_source
-from accelegrad.errors import Vector, whole_number
+from accelegrad.errors import Vector, finite_vector, whole_number
 from accelegrad.sklearn.base import LinearEstimator
+from accelegrad.sklearn.data import refuse_missing
 from accelegrad.sklearn.regressor import LinearRegressor
 from accelegrad.sklearn.stream_certificate import StreamCertificate
 
@@ -162,10 +163,6 @@ def fit_stream(
     return _Stream(estimator, opened, classes, progress).run(epochs, order, certify)
 
 
-def _numbers(given: Any) -> Vector:
-    return np.asarray(given, dtype=np.float64).ravel()
-
-
 def _in_double(X: Any) -> Any:
     """Return float64 in place of float32: what is proved is proved in double precision."""
     return X.astype(np.float64) if getattr(X, "dtype", None) == np.float32 else X
@@ -223,8 +220,20 @@ class _Stream:
         """Read targets and weights once."""
         for number, given in enumerate(self.source.chunks(None), start=1):
             self.chunk = number
-            _, y, weights = self._checked(given)
-            yield _numbers(y), None if weights is None else _numbers(weights)
+            chunk = self._checked(given)
+            if not chunk.X.shape[0]:
+                continue
+            try:
+                check_consistent_length(chunk.X, chunk.y, chunk.weights)
+                refuse_missing(chunk.y)
+                y, weights = (
+                    None if part is None else finite_vector(name, np.ravel(part).astype(np.float64))
+                    for name, part in (("y", chunk.y), ("sample_weight", chunk.weights))
+                )
+            except (TypeError, ValueError) as error:
+                raise ValueError(f"{self._where()}: {error}") from error
+            assert y is not None
+            yield y, weights
 
     def _pass(self, order: np.random.Generator | None, bar: Any) -> None:
         before = self.rows

@@ -43,11 +43,11 @@ def moments(y: Vector, weights: Vector | None) -> Moments:
 
 def centre(parts: Iterable[Moments]) -> float:
     """Return the mean of all rows; equal targets have exactly their value."""
-    total, weight, low, high = zip(*parts, strict=True)
-    if not any(weight):  # which others refuse
+    kept = [part for part in parts if part.weight > 0.0]
+    if not kept:  # which others refuse
         return 0.0
-    mean = math.fsum(total) / math.fsum(weight)
-    return float(np.clip(mean, min(low), max(high)))
+    mean = math.fsum(part.total for part in kept) / math.fsum(part.weight for part in kept)
+    return min(max(mean, min(part.low for part in kept)), max(part.high for part in kept))
 
 
 def deviations(y: Vector, weights: Vector | None, middle: float) -> tuple[float, float]:
@@ -61,8 +61,9 @@ def deviations(y: Vector, weights: Vector | None, middle: float) -> tuple[float,
 
 def scale(parts: Iterable[tuple[float, float]]) -> float:
     """Return the mean absolute deviation of all rows, and 1 where it is zero."""
-    total, weight = zip(*parts, strict=True)
-    return math.fsum(total) / math.fsum(weight) if any(total) else 1.0
+    kept = list(parts)
+    total = math.fsum(part[0] for part in kept)
+    return total / math.fsum(part[1] for part in kept) if total > 0.0 else 1.0
 
 
 def scale_of(y: Vector, weights: Vector | None, *, centred: bool) -> float:
