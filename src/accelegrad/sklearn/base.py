@@ -220,9 +220,9 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
             )
 
     def _seed(self) -> int:
-        # The same call is to give the same model.
-        given = 0 if self.random_state is None else self.random_state
-        return int(check_random_state(given).randint(SEEDS))
+        if self.random_state is None:  # the same call is to give the same model
+            return 0
+        return int(check_random_state(self.random_state).randint(SEEDS))
 
     def _keep(self, fit: Fit, n_rows: int, weight: float) -> None:
         """Keep what is known of a fit, and warn where it missed the tolerance."""

@@ -307,7 +307,7 @@ def best_constant(model: LinearModel) -> float:
     y, weights, loss = model.y, model.sample_weight, model.loss.shape
     if model.loss.lipschitz == np.inf:
         # Rounding may put the mean of equal targets beyond them, and a minimum of 0 out of sight.
-        return float(np.clip(np.average(y, weights=weights), y.min(), y.max()))
+        return float(min(max(np.average(y, weights=weights), y.min()), y.max()))
     level = -loss.low / (loss.high - loss.low)
     if weights is None:
         return float(np.quantile(y, level))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import warnings
 from copy import copy, deepcopy
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ from sklearn.metrics import check_scoring
 
 from accelegrad.errors import Vector
 from accelegrad.sklearn.data import Data, rows_of, without_weightless
+from accelegrad.sklearn.objective import penalty_weights
 
 
 class PathResult(NamedTuple):
@@ -74,12 +76,12 @@ class Fits:
         estimator.n_features_in_ = data.X.shape[1]
         self._data = estimator._prepared(data)
         estimator._refuse_no_rows(self._data)
-        self._settings = estimator._settings()
+        self._settings, self._objective = estimator._settings(), estimator._objective()
 
     @cached_property
     def _problems(self) -> list[Any]:
         estimator = self._estimator
-        objective = estimator._in_units(estimator._objective(), self._data)
+        objective = estimator._in_units(self._objective, self._data)
         problems: list[Any] = estimator._problems(objective, self._data)
         return problems
 
@@ -94,8 +96,9 @@ class Fits:
         if estimator.early_stopping:  # which holds back other rows each time
             estimator._fit_data(self._data, estimator._objective(), warm=True)
             return estimator
-        problems = self._problems
-        objective = estimator._in_units(estimator._objective())
+        problems = self._problems  # first, since it finds the scale of the targets
+        l2, l1 = penalty_weights(estimator.penalty, alpha, estimator.l1_ratio)
+        objective = estimator._in_units(replace(self._objective, l2=l2, l1=l1))
         problems = [part.with_penalty(objective.l2, objective.l1) for part in problems]
         given = problems, self._data, None, self._settings, self._seed
         estimator._fit_problems(*given, warm=True)
