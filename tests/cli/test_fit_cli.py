@@ -360,8 +360,32 @@ def test_features_are_counted_as_the_file_counts_them(tmp_path: Path, run: Run) 
 
 def test_continuous_targets_are_no_classes(tmp_path: Path, run: Run) -> None:
     data = write_csv(tmp_path / "houses.csv", {**features(), "price": PRICES})
-    message = run.fails("fit", data, "--out", tmp_path / "m.agm", "--no-progress")
-    assert "Unknown label type: continuous" in message
+    for options in ((), ("--stream",), ("--loss", "hinge")):
+        message = run.fails("fit", data, "--out", tmp_path / "m.agm", "--no-progress", *options)
+        assert "the target holds numbers such as" in message
+        assert f"--loss {options[1] if '--loss' in options else 'log_loss'} is for" in message
+        assert "For numbers, give --loss squared_error, absolute_error," in message
+
+
+def test_the_scale_of_the_targets(tmp_path: Path, run: Run) -> None:
+    data = write_csv(tmp_path / "houses.csv", {**features(), "price": 1e5 * PRICES})
+    model = tmp_path / "houses.agm"
+    fit = ("fit", data, "--loss", "huber", "--out", model, "--no-progress")
+    expected = AcceleGradRegressor("huber").fit(X, 1e5 * PRICES)
+    for options, scale in (
+        ((), expected.target_scale_),
+        (("--stream",), expected.target_scale_),
+        (("--target-scale", "1"), 1.0),
+        (("--stream", "--target-scale", "250"), 250.0),
+    ):
+        run(*fit, *options)
+        assert load_model(model).target_scale_ == pytest.approx(scale, rel=1e-9)
+        shown = lines(run("inspect", model))["model"]
+        assert ("target scale" in shown) == (scale != 1.0)
+    message = run.fails("fit", data, "--out", model, "--target-scale", "2")
+    assert "--target-scale is of no use with the loss log_loss" in message
+    message = run.fails(*fit, "--target-scale", "0")
+    assert "target_scale must be a finite number > 0" in message
 
 
 def test_ctrl_c_writes_no_model_before_there_is_one(

@@ -48,10 +48,8 @@ FITTED: dict[str, Any] = {
         feasible_set=ag.Box(-0.5, [0.1, 0.2, 0.3, np.inf]), alpha=0.1
     ).fit(X, X[:, 1]),
     "a stream": lambda: AcceleGradClassifier(random_state=0).partial_fit(X, SIDES, classes=[0, 1]),
-    "alpha by cross-validation": lambda: AcceleGradClassifierCV(alphas=[1.0, 0.01], cv=3).fit(
-        X, SIDES
-    ),
-    "regressor by cross-validation": lambda: AcceleGradRegressorCV(alphas=(1.0, 0.1), cv=3).fit(
+    "alpha by cross-validation": lambda: AcceleGradClassifierCV(alphas=[0.1], cv=3).fit(X, SIDES),
+    "regressor by cross-validation": lambda: AcceleGradRegressorCV(alphas=(1.0, 0.0), cv=3).fit(
         X, X[:, 1] + 0.1 * SIDES
     ),
 }

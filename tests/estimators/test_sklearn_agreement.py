@@ -231,7 +231,8 @@ def test_huber_regression_at_the_scale_that_scikit_learn_finds():
         r = np.abs(m - y)
         return np.where(r <= delta, r**2 / 2, delta * (r - delta / 2))
 
-    ours = AcceleGradRegressor("huber", delta=delta, alpha=alpha, tol=1e-7).fit(X, y)
+    ours = AcceleGradRegressor("huber", delta=delta, alpha=alpha, target_scale=1, tol=1e-7)
+    ours.fit(X, y)
     least, value = (
         objective(huber, X, y, fit.coef_, fit.intercept_, alpha) for fit in (peer, ours)
     )
@@ -245,8 +246,8 @@ def test_huber_regression_at_the_scale_that_scikit_learn_finds():
 def test_support_vector_regression(loss, tol):
     X, y = numbers()
     alpha = 1e-2
-    ours = AcceleGradRegressor(loss, alpha=alpha, tol=tol, fit_intercept=False, epsilon=0.1)
-    ours.fit(X, y)
+    options = {"alpha": alpha, "tol": tol, "fit_intercept": False, "epsilon": 0.1}
+    ours = AcceleGradRegressor(loss, **options, target_scale=1).fit(X, y)
     peer = LinearSVR(
         epsilon=0.1, loss=loss, C=1 / (alpha * y.size), fit_intercept=False, tol=1e-9,
         max_iter=10**6, random_state=0,

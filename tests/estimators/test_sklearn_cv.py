@@ -4,8 +4,15 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_diabetes, load_iris
 from sklearn.exceptions import UndefinedMetricWarning
-from sklearn.metrics import make_scorer, max_error, mean_absolute_error
+from sklearn.metrics import (
+    log_loss,
+    make_scorer,
+    max_error,
+    mean_absolute_error,
+    mean_pinball_loss,
+)
 from sklearn.model_selection import GroupKFold, LeaveOneOut
+from sklearn.utils.class_weight import compute_sample_weight
 
 from accelegrad.sklearn import (
     AcceleGradClassifier,
@@ -16,6 +23,33 @@ from accelegrad.sklearn import (
 from accelegrad.sklearn.cv import best_alpha
 
 ALPHAS = [1.0, 1e-1, 1e-2]
+# Where three alphas are enough for a test, the best one is often at an end.
+AT_AN_END = pytest.mark.filterwarnings("ignore:The best alpha:UserWarning")
+LOSSES_OF_NUMBERS = [
+    "squared_error",
+    "absolute_error",
+    "huber",
+    "quantile",
+    "epsilon_insensitive",
+    "squared_epsilon_insensitive",
+]
+
+
+def mean_loss(fitted, X, y, weights=None):
+    """Return the mean of a fitted regressor's own loss, written anew."""
+    residual = fitted.predict(X) - y
+    size, scale = np.abs(residual), fitted.target_scale_
+    delta, zone = fitted.delta * scale, fitted.epsilon * scale
+    level = fitted.quantile
+    losses = {
+        "squared_error": residual**2 / 2,
+        "absolute_error": size,
+        "huber": np.where(size <= delta, residual**2 / 2, delta * (size - delta / 2)),
+        "quantile": np.where(residual < 0, level * size, (1 - level) * size),
+        "epsilon_insensitive": np.maximum(size - zone, 0),
+        "squared_epsilon_insensitive": np.maximum(size - zone, 0) ** 2,
+    }
+    return np.average(losses[fitted.loss], weights=weights)
 
 
 @pytest.fixture(scope="module")
@@ -50,23 +84,26 @@ def test_a_single_fold_without_a_score_is_enough():
 
 def test_no_alpha_with_a_score_is_an_error(rows):
     X, y = rows
+    alone = AcceleGradRegressorCV(alphas=ALPHAS, cv=LeaveOneOut(), scoring="r2")
     with (
         pytest.warns(UndefinedMetricWarning),
         pytest.raises(ValueError, match=r"scoring gives NaN .* for every alpha.*needs two rows"),
     ):
-        AcceleGradRegressorCV(alphas=ALPHAS, cv=LeaveOneOut()).fit(X[:8], y[:8])
+        alone.fit(X[:8], y[:8])
     with pytest.raises(ValueError, match="scoring gives NaN"):
         AcceleGradRegressorCV(alphas=ALPHAS, cv=3, scoring=nan_for(ALPHAS)).fit(X, y)
 
 
-def test_a_score_that_single_rows_have_allows_leave_one_out(rows):
+@AT_AN_END
+@pytest.mark.parametrize("loss", LOSSES_OF_NUMBERS)
+def test_single_rows_have_a_loss_so_one_may_be_left_out(rows, loss):
     X, y = rows
-    chosen = AcceleGradRegressorCV(
-        alphas=ALPHAS, cv=LeaveOneOut(), scoring="neg_mean_squared_error"
-    ).fit(X[:8], y[:8])
+    chosen = AcceleGradRegressorCV(loss, alphas=ALPHAS, cv=LeaveOneOut()).fit(X[:8], y[:8])
     assert chosen.scores_.shape == (3, 8)
+    assert np.isfinite(chosen.scores_).all()
 
 
+@AT_AN_END
 def test_groups_stay_together(rows):
     X, y = rows
     groups = np.arange(60) % 4
@@ -100,7 +137,7 @@ def test_weights_go_to_the_scorers_that_take_them(rows, scoring, weighted):
     alone = AcceleGradRegressor(alpha=1e-2).fit(X[:30], y[:30], sample_weight=weights[:30])
     predicted, held = alone.predict(X[30:]), weights[30:] if weighted else None
     if scoring is None:
-        expected = alone.score(X[30:], y[30:], sample_weight=held)
+        expected = -mean_loss(alone, X[30:], y[30:], held)
     elif weighted:
         expected = -mean_absolute_error(y[30:], predicted, sample_weight=held)
     else:
@@ -108,6 +145,7 @@ def test_weights_go_to_the_scorers_that_take_them(rows, scoring, weighted):
     assert chosen.scores_[0, 0] == pytest.approx(expected, rel=1e-12)
 
 
+@AT_AN_END
 def test_rows_without_weight_are_not_scored(rows):
     X, y = rows
     weights = np.where(np.arange(60) % 5 == 0, 0.0, 1.0)
@@ -126,6 +164,7 @@ def test_one_score_only(rows):
         AcceleGradRegressorCV(alphas=ALPHAS, scoring=["r2", "neg_max_error"]).fit(*rows)
 
 
+@AT_AN_END
 def test_a_path_that_stops_early_has_not_missed_its_tolerance(rows):
     X, y = rows
     labels = y > np.median(y)
@@ -142,13 +181,19 @@ def test_a_path_that_stops_early_has_not_missed_its_tolerance(rows):
     assert not chosen.converged_
 
 
+@AT_AN_END
 @pytest.mark.parametrize(
     ("loss", "penalty", "weighted"),
     [
         ("squared_error", "l2", True),
         ("squared_error", "elasticnet", False),
+        ("absolute_error", "l2", True),
         ("huber", "l2", False),
+        ("huber", "elasticnet", False),
         ("quantile", "l1", True),
+        ("quantile", "elasticnet", True),
+        ("epsilon_insensitive", "l2", False),
+        ("squared_epsilon_insensitive", "l1", True),
     ],
 )
 def test_a_path_of_a_regressor_has_the_fits_and_scores_of_single_ones(loss, penalty, weighted):
@@ -163,32 +208,96 @@ def test_a_path_of_a_regressor_has_the_fits_and_scores_of_single_ones(loss, pena
         alone = AcceleGradRegressor(loss, alpha=alpha, **options)
         alone.fit(X[train], y[train], sample_weight=learnt)
         assert chosen.objectives_[place, 0] == pytest.approx(alone.objective_, rel=2e-6)
-        expected = alone.score(X[test], y[test], sample_weight=held)
-        assert chosen.scores_[place, 0] == pytest.approx(expected, abs=1e-3)
+        expected = -mean_loss(alone, X[test], y[test], held)
+        assert chosen.scores_[place, 0] == pytest.approx(expected, rel=2e-3)
 
 
+def mean_class_loss(fitted, X, names, weights=None):
+    """Return the mean of a fitted classifier's own loss over three classes, written anew."""
+    scores = fitted.decision_function(X)
+    if fitted.loss == "log_loss":
+        return log_loss(names, fitted.predict_proba(X), sample_weight=weights)
+    margins = scores * np.where(names[:, None] == fitted.classes_, 1, -1)
+    losses = np.maximum(1 - margins, 0) ** (2 if fitted.loss == "squared_hinge" else 1)
+    return np.average(losses.sum(axis=1), weights=weights)
+
+
+@AT_AN_END
 @pytest.mark.parametrize("loss", ["log_loss", "hinge", "squared_hinge"])
-def test_a_path_of_a_classifier_has_the_fits_and_scores_of_single_ones(loss):
+@pytest.mark.parametrize("class_weight", [None, "balanced", {"a": 3.0, "b": 1.0, "c": 0.5}])
+def test_a_path_of_a_classifier_has_the_fits_and_scores_of_single_ones(loss, class_weight):
     X, y = load_iris(return_X_y=True)
     names = np.array(["c", "a", "b"])[y]
-    train, test = np.arange(0, 150, 2), np.arange(1, 150, 2)
-    chosen = AcceleGradClassifierCV(loss, alphas=ALPHAS, cv=[(train, test)], tol=1e-6)
+    train, test = np.arange(0, 150, 2), np.arange(1, 140, 2)
+    options = {"class_weight": class_weight, "tol": 1e-6}
+    chosen = AcceleGradClassifierCV(loss, alphas=ALPHAS, cv=[(train, test)], **options)
     chosen.fit(X, names)
+    weights = compute_sample_weight(class_weight, names[test])
     for place, alpha in enumerate(ALPHAS):
-        alone = AcceleGradClassifier(loss, alpha=alpha, tol=1e-6).fit(X[train], names[train])
+        alone = AcceleGradClassifier(loss, alpha=alpha, **options).fit(X[train], names[train])
         assert chosen.objectives_[place, 0] == pytest.approx(alone.objective_, rel=2e-6)
-        assert chosen.scores_[place, 0] == alone.score(X[test], names[test])
+        expected = -mean_class_loss(alone, X[test], names[test], weights)
+        assert chosen.scores_[place, 0] == pytest.approx(expected, rel=2e-3)
 
 
-def test_a_constant_target_is_scored_as_scikit_learn_does(rows):
-    X, y = rows
-    held = np.arange(40, 60)
-    for constant in (False, True):
-        targets = y.copy()
-        targets[held] = 5.0
-        if constant:
-            targets[:] = 5.0
-        split = [(np.arange(40), held)]
-        chosen = AcceleGradRegressorCV(alphas=[1.0], cv=split).fit(X, targets)
-        alone = AcceleGradRegressor(alpha=1.0).fit(X[:40], targets[:40])
-        assert chosen.scores_[0, 0] == alone.score(X[held], targets[held])
+@AT_AN_END
+@pytest.mark.parametrize("class_weight", [None, "balanced"])
+@pytest.mark.parametrize("multi_class", ["ovr", "multinomial"])
+def test_a_class_that_is_in_one_fold_only(multi_class, class_weight):
+    X, y = load_iris(return_X_y=True)
+    some = y < 2
+    first = np.flatnonzero(some)[::2], np.flatnonzero(some)[1::2]  # nor has this one the third
+    second = first[1], np.r_[first[0], np.flatnonzero(~some)]
+    options = {"multi_class": multi_class, "class_weight": class_weight}
+    chosen = AcceleGradClassifierCV(alphas=ALPHAS, cv=[first, second], **options).fit(X, y)
+    assert np.isfinite(chosen.scores_).all()
+    splits = [first, (second[0], first[0])]  # whose rows the fits know
+    known = AcceleGradClassifierCV(alphas=ALPHAS, cv=splits, **options).fit(X, y)
+    np.testing.assert_allclose(chosen.scores_, known.scores_, rtol=1e-12)
+
+
+def test_a_quantile_is_chosen_by_its_own_loss():
+    """R^2 prefers the strength that predicts means best, and misses the quantile."""
+    rng = np.random.default_rng(5)
+    X = rng.standard_normal((300, 10))
+    y = X[:, 0] + np.exp(X[:, 1]) * rng.exponential(size=300)
+    train, test = slice(None, 120), slice(120, None)
+    alphas = np.geomspace(1e3, 1e-3, 7)
+    chosen, by_r2 = (
+        AcceleGradRegressorCV("quantile", quantile=0.9, alphas=alphas, scoring=scoring)
+        for scoring in (None, "r2")
+    )
+    chosen.fit(X[train], y[train])
+    by_r2.fit(X[train], y[train])
+    pinball = make_scorer(mean_pinball_loss, alpha=0.9, greater_is_better=False)
+    same = AcceleGradRegressorCV("quantile", quantile=0.9, alphas=alphas, scoring=pinball)
+    assert same.fit(X[train], y[train]).alpha_ == chosen.alpha_
+    np.testing.assert_allclose(same.scores_, chosen.scores_, rtol=1e-12)
+    losses = [mean_pinball_loss(y[test], m.predict(X[test]), alpha=0.9) for m in (chosen, by_r2)]
+    assert losses[0] < 0.95 * losses[1]
+
+
+@pytest.mark.parametrize(
+    ("scores", "words"),
+    [
+        ([3.0, 2.0, 1.0], r"alpha, 1, is the largest of the 3 .* larger values, 10 and beyond"),
+        ([1.0, 2.0, 3.0], r"0\.01, is the smallest .* smaller values, 0\.001 and beyond, or 0"),
+    ],
+)
+def test_a_best_alpha_at_an_end_of_the_grid_is_told(scores, words):
+    with pytest.warns(UserWarning, match=words):
+        best_alpha(np.array(ALPHAS), np.array(scores)[:, None])
+
+
+@pytest.mark.parametrize(
+    ("alphas", "scores"),
+    [
+        (ALPHAS, [1.0, 2.0, 1.5]),
+        (ALPHAS, [2.0, 2.0, 1.5]),  # scores do not rise towards the end
+        (ALPHAS, [2.0, 2.0, 2.0]),
+        ([1.0, 0.0], [1.0, 2.0]),  # nothing is smaller
+        ([1.0], [1.0]),  # no choice
+    ],
+)
+def test_no_other_best_alpha_is_told(alphas, scores):
+    best_alpha(np.array(alphas), np.array(scores)[:, None])  # warnings are errors here

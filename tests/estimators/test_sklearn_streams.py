@@ -234,6 +234,7 @@ REGRESSOR = {
     "non_crossing": [True],
     "epsilon": [1.0],
     "delta": [0.1],
+    "target_scale": [2.0],
     **{
         name: values
         for name, values in CLASSIFIER.items()

@@ -523,7 +523,7 @@ def streams(rng: np.random.Generator) -> None:
     certificate = StreamCertificate(estimator)
     for rows in np.array_split(np.arange(n), int(rng.integers(1, 4))):
         certificate.add(X[rows], y[rows])
-    delta = {"delta": estimator.delta} if loss == "huber" else {}
+    delta = {"delta": estimator.delta * estimator.target_scale_} if loss == "huber" else {}
     data = Data(X, y, {"loss": loss, "l2": alpha, "fit_intercept": intercept, **delta})
     _, _, search = _solved(data, rng)
     known, _ = search.best()

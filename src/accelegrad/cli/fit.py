@@ -77,6 +77,14 @@ def _add_objective(command: argparse.ArgumentParser) -> None:
         "--balanced", action="store_true", help="give all classes the same total weight"
     )
     common.add_loss_parameters(group, lambda entry: entry.sklearn_name)
+    group.add_argument(
+        "--target-scale",
+        type=float,
+        metavar="X",
+        help="the unit of the targets in which alpha, epsilon and delta are meant, of all losses "
+        "for numbers but squared_error (default: the mean absolute deviation of the targets; 1 is "
+        "the plain objective)",
+    )
 
 
 def _add_reading(command: argparse.ArgumentParser) -> None:
@@ -152,7 +160,17 @@ def _fit(given: argparse.Namespace) -> int:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         fit = _on_cluster if given.dask else _streamed if given.stream else _fitted
-        rows = fit(estimator, table, given)
+        try:
+            rows = fit(estimator, table, given)
+        except ValueError as error:
+            example = getattr(error.__cause__ or error, "example", None)
+            if example is None:
+                raise
+            raise ValueError(
+                f"{given.data}: the target holds numbers such as {example:g}, but --loss "
+                f"{given.loss} is for classes. For numbers, give --loss "
+                f"{', '.join(OF_NUMBERS)}."
+            ) from None
     seconds = time.perf_counter() - started
     for warning in caught:
         common.warn(f"accelegrad fit: warning: {warning.message}")
@@ -204,14 +222,15 @@ def _estimator(given: argparse.Namespace) -> Any:
         "random_state": given.seed,
         "verbose": int(given.progress),
     }
-    of_loss = {name: getattr(given, name) for name in PARAMETERS}
+    of_loss = {name: getattr(given, name) for name in (*PARAMETERS, "target_scale")}
     of_loss = {name: value for name, value in of_loss.items() if value is not None}
     if loss in OF_NUMBERS:
         if given.balanced:
             raise ValueError(f"--balanced is for classes, but the loss {loss} is for numbers.")
         return AcceleGradRegressor(loss, **options, **of_loss)
     if of_loss:
-        raise ValueError(f"--{next(iter(of_loss))} is of no use with the loss {loss}.")
+        option = next(iter(of_loss)).replace("_", "-")
+        raise ValueError(f"--{option} is of no use with the loss {loss}.")
     weight = "balanced" if given.balanced else None
     return AcceleGradClassifier(loss, class_weight=weight, **options)
 

@@ -25,6 +25,7 @@ from accelegrad.dask.problems import (
     labels,
     problem_on,
     row_settings,
+    target_scale,
 )
 from accelegrad.errors import Vector
 from accelegrad.problems.gram import Matrix
@@ -151,7 +152,7 @@ class OnCluster(Mixin):
         problems: list[Any] = self._cluster_problems(self._objective(), learnt)
         path = PathResult([], [], [], [])
         for alpha in alphas:
-            objective = self.set_params(alpha=float(alpha))._objective()
+            objective = self._in_units(self.set_params(alpha=float(alpha))._objective())
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)  # there is one for all of them
                 penalised = [p.with_strengths(objective.l2, objective.l1) for p in problems]
@@ -161,10 +162,6 @@ class OnCluster(Mixin):
             path.gaps.append(self.gap_)
             path.missed.append(self._missed)
         return path
-
-    def _score_on(self, held: Data) -> float | None:  # noqa: ARG002
-        """Return None: `score` is to find it from predictions."""
-        return None
 
     def _take_columns(self, X: Any, data: ClusterData) -> None:
         """Keep the number of columns, and their names where X has any."""
@@ -232,6 +229,8 @@ class HeldRows:
     numbers : array of int
         The rows.
     """
+
+    ndim = 2
 
     def __init__(self, data: ClusterData, numbers: RowNumbers) -> None:
         self._data, self.numbers = data, numbers
@@ -319,7 +318,9 @@ class AcceleGradClassifier(OnCluster, classifier.AcceleGradClassifier):  # type:
     _local = classifier.AcceleGradClassifier
 
     def _take_all_targets(self, data: ClusterData) -> bool:
-        return self._take_targets(labels(data))
+        found = labels(data)
+        classifier.refuse_numbers(found, type(self).__name__)
+        return self._take_targets(found)
 
     def _coded(self, y: Any) -> Any:
         return np.searchsorted(self.classes_, y)
@@ -424,6 +425,8 @@ class AcceleGradRegressor(OnCluster, regressor.AcceleGradRegressor):  # type: ig
         return True
 
     def _cluster_problems(self, objective: Objective, data: ClusterData) -> list[Problem]:
+        found = partial(target_scale, data, centred=objective.fit_intercept)
+        objective = self._in_scale(objective, found)
         return [problem_on(objective, data, row_settings(objective))]
 
     def predict(self, X: Any) -> Any:

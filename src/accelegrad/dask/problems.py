@@ -17,6 +17,7 @@ from accelegrad.dask.classes import ClusterClasses, ClusterClassesDual, ClusterC
 from accelegrad.dask.row_model import RowModel
 from accelegrad.errors import Vector
 from accelegrad.problems.losses import make_loss
+from accelegrad.sklearn import target_scale as scales
 from accelegrad.sklearn.objective import (
     Objective,
     Problem,
@@ -102,8 +103,7 @@ def row_settings(
     weigh: Callable[[Any], Vector] | None = None,
 ) -> RowSettings:
     """Return what makes parts of blocks for an objective."""
-    loss = make_loss(objective.loss, **objective.loss_parameters)
-    return RowSettings(loss, objective.fit_intercept, recode, weigh)
+    return RowSettings(objective.pointwise, objective.fit_intercept, recode, weigh)
 
 
 def _constant_prediction(model: RowModel) -> tuple[float, float]:
@@ -128,6 +128,24 @@ def _constant_prediction(model: RowModel) -> tuple[float, float]:
         constant = float(y[order[np.searchsorted(reached, level * reached[-1])]])
     null = cluster.total("data", tasks.losses_of_constants, loss, [constant])
     return constant, float(null[0])
+
+
+# -- targets ---------------------------------------------------------------------------------------
+
+
+def target_scale(data: ClusterData, *, centred: bool) -> float:
+    """Return the scale of the targets of all rows: two round trips, or one from 0."""
+    each = partial(data.cluster.each, by_part=[data.counts])
+    middle = scales.centre(each("targets", _moments_of)) if centred else 0.0
+    return scales.scale(each("targets", _deviations_of, middle))
+
+
+def _moments_of(block: Block, counts: Counts) -> scales.Moments:
+    return scales.moments(block.y.astype(np.float64), counted_weights(block, counts))
+
+
+def _deviations_of(block: Block, middle: float, counts: Counts) -> tuple[float, float]:
+    return scales.deviations(block.y.astype(np.float64), counted_weights(block, counts), middle)
 
 
 # -- labels ----------------------------------------------------------------------------------------

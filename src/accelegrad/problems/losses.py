@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -231,7 +232,12 @@ def make_loss(
     if name not in LOSSES:
         raise ValueError(f"loss must be the name of a loss, not {name!r}; {nearest(name, LOSSES)}")
     parameter = LOSSES[name].parameter
-    return Loss(name, 0.0 if parameter is None else numbers[parameter.name])
+    return _made(name, 0.0 if parameter is None else numbers[parameter.name])
+
+
+@lru_cache(maxsize=64)  # they cannot change, and fits along a path make each many times
+def _made(name: str, parameter: float) -> Loss:
+    return Loss(name, parameter)
 
 
 # -- losses ----------------------------------------------------------------------------------------

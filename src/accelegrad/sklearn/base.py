@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from types import NoneType
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -22,9 +23,10 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from accelegrad.errors import Vector, nearest, real_number, whole_number
 from accelegrad.problems.losses import LOSSES, LossEntry, make_loss, plain_loss_name
+from accelegrad.problems.sets import Box, NonNegative, WholeSpace
 from accelegrad.run.proof_words import rounded_down, rounded_up
 from accelegrad.sklearn import held_out, online
-from accelegrad.sklearn.data import Data, without_weightless
+from accelegrad.sklearn.data import Data, refuse_missing, without_weightless
 from accelegrad.sklearn.objective import Objective, Problem, coefficient_set, penalty_weights
 from accelegrad.sklearn.parameters import Parameters, parameter
 from accelegrad.sklearn.solve import Fit, Score, Settings, solve, solved_together, total
@@ -63,9 +65,16 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
         """Return the scores on held-out rows, each a function of a problem's parameters."""
         raise NotImplementedError
 
-    def _score_on(self, held: Data) -> float | None:
-        """Return what `score` gives for checked rows; None where it warns of them."""
+    def _score_on(self, held: Data) -> float:
+        """Return minus the mean loss of checked rows, all of which have weight."""
         raise NotImplementedError
+
+    def _in_units(self, objective: Objective, data: Data | None = None) -> Objective:  # noqa: ARG002
+        """Return the objective in the scale of these rows' targets; without rows, in the known one.
+
+        Labels have no scale.
+        """
+        return objective
 
     def _take_targets(self, y: npt.NDArray[Any]) -> bool:  # noqa: ARG002
         """Keep what `fit` tells of all targets, and tell whether the last fit's were the same."""
@@ -117,11 +126,18 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
         parameters = self._loss_parameters()
         # It refuses parameters out of range.
         loss = make_loss(self._loss_name, **parameters)
+        held_in = coefficient_set(self.feasible_set)
+        if l1 > 0.0 and not isinstance(held_in, (NoneType, Box, NonNegative, WholeSpace)):
+            raise ValueError(
+                f"penalty={self.penalty!r} and feasible_set={self.feasible_set!r} cannot be used "
+                "together: beside an l1 term, feasible_set must be 'nonnegative' or an "
+                "accelegrad.Box. With this set, penalty may be 'l2' or None."
+            )
         return Objective(
             loss.name,
             l2,
             l1,
-            coefficient_set(self.feasible_set),
+            held_in,
             self._flag("fit_intercept"),
             parameters,
         )
@@ -176,6 +192,7 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
     # -- data ------------------------------------------------------------------------------------
 
     def _checked(self, X: Any, y: Any, *, reset: bool, **options: Any) -> Any:
+        refuse_missing(y)
         options |= {"accept_sparse": "csr", "dtype": FLOAT_TYPES}
         return validate_data(self, X, y, reset=reset, **options)
 
@@ -203,6 +220,8 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
             )
 
     def _seed(self) -> int:
+        if self.random_state is None:  # the same call is to give the same model
+            return 0
         return int(check_random_state(self.random_state).randint(SEEDS))
 
     def _keep(self, fit: Fit, n_rows: int, weight: float) -> None:
@@ -245,7 +264,8 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
         if self.early_stopping:
             classes = data.y if is_classifier(self) else None
             data, held = held_out.split(data, self._validation_fraction(), classes, seed)
-        self._fit_problems(self._problems(objective, data), data, held, settings, seed, warm=warm)
+        problems = self._problems(self._in_units(objective, data), data)
+        self._fit_problems(problems, data, held, settings, seed, warm=warm)
 
     def _fit_problems(
         self,
@@ -336,7 +356,7 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
         They are a start and nothing more then: the rows behind them no longer count.
         """
         self._stream = None
-        history = ("n_samples_seen_", "weight_seen_")
+        history = ("n_samples_seen_", "weight_seen_", "target_scale_")
         fitted = [name for name in vars(self) if name.endswith("_")]
         for name in fitted:
             if name in history or not self.warm_start:
@@ -360,17 +380,22 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
             if hasattr(self, "coef_"):
                 starts = self._starts(self._problems(objective, data), warm=True)
             seen = getattr(self, "n_samples_seen_", 0), getattr(self, "weight_seen_", 0.0)
-            stream = online.StreamState(meaning, tuple(starts), *seen)
+            known = getattr(self, "target_scale_", None)
+            stream = online.StreamState(meaning, tuple(starts), *seen, target_scale=known)
+        fixed = stream.target_scale is not None
         learnt = online.learn(
             stream,
             data,
-            lambda rows: self._problems(objective, rows),
+            lambda rows: self._problems(self._in_units(objective, None if fixed else rows), rows),
             diameter=settings.diameter,
             batch_size=settings.batch_size or online.BATCH,
             seed=self._seed(),
         )
         self._set_parameters(learnt.points(last=self.average is False))
         self._stream = learnt.stream
+        if self._stream.states:  # the first rows are complete: from now on their scale stays
+            known = getattr(self, "target_scale_", None)
+            self._stream = self._stream._replace(target_scale=known)
         self.n_samples_seen_, self.weight_seen_ = int(learnt.rows), learnt.weight
         self.n_iter_ = int(learnt.states[0].iteration)
         self.objective_, self.gap_, self.certified_radius_ = np.nan, np.inf, 0.0

@@ -13,13 +13,13 @@ from scipy.special import expit, softmax
 from sklearn.base import ClassifierMixin
 from sklearn.utils import compute_class_weight
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
 
 from accelegrad.errors import Vector, nearest
 from accelegrad.problems.losses import by_sklearn_name
+from accelegrad.sklearn import held_out
 from accelegrad.sklearn.base import LinearEstimator, StreamFitting
-from accelegrad.sklearn.data import Data
-from accelegrad.sklearn.held_out import accuracy, accuracy_of_one
+from accelegrad.sklearn.data import Data, rows_of
 from accelegrad.sklearn.objective import Objective, Problem
 from accelegrad.sklearn.parameters import FITTED, PARTIAL_FIT, documented, parameter
 from accelegrad.sklearn.solve import Score
@@ -30,6 +30,34 @@ PROBABILITIES: dict[str, Callable[[npt.NDArray[Any]], npt.NDArray[Any]]] = {
     "modified_huber": lambda scores: (np.clip(scores, -1.0, 1.0) + 1.0) / 2.0,
 }
 MULTI_CLASS = ("auto", "ovr", "multinomial")
+
+
+class ContinuousTargetError(ValueError):
+    """Targets are numbers where classes are wanted.
+
+    Attributes
+    ----------
+    example : float
+        One of them.
+    """
+
+    def __init__(self, example: float, name: str) -> None:
+        # scikit-learn's checks want the first words.
+        super().__init__(
+            f"Unknown label type: continuous. y holds numbers such as {example:g}, but {name} is "
+            "for classes; AcceleGradRegressor is for numbers."
+        )
+        self.example = example
+
+
+def refuse_numbers(y: npt.NDArray[Any], name: str) -> None:
+    """Raise where targets are no labels."""
+    try:
+        check_classification_targets(y)
+    except ValueError:
+        if type_of_target(y) != "continuous":
+            raise
+        raise ContinuousTargetError(float(y[y != np.floor(y)][0]), name) from None
 
 
 def _gives_probabilities(estimator: Any) -> bool:
@@ -166,7 +194,7 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
 
     def _checked_data(self, X: Any, y: Any, sample_weight: Any, *, reset: bool) -> Data:
         X, y = self._checked(X, y, reset=reset)
-        check_classification_targets(y)
+        refuse_numbers(y, type(self).__name__)
         return Data(X, y, self._checked_weights(sample_weight, X))
 
     def _prepared(self, data: Data) -> Data:
@@ -186,7 +214,10 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
         """Return what `class_weight` multiplies weights by, given the weight of each class."""
         factors: Vector
         if self.class_weight == "balanced":
-            factors = counts.sum() / (self.classes_.size * counts)
+            # Among held-out rows a class may be missing.
+            present = counts > 0.0
+            factors = np.zeros(counts.size)
+            factors[present] = counts.sum() / (self.classes_.size * counts[present])
         else:
             classes = self.classes_
             factors = compute_class_weight(self.class_weight, classes=classes, y=classes)
@@ -231,14 +262,38 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
             self.classes_.size > 2 and self._loss_name == "log_loss" and self.multi_class != "ovr"
         )
 
-    def _score_on(self, held: Data) -> float | None:
-        right = self._labels(self._products(held.X)) == held.y
-        return float(np.average(right, weights=held.weights))
+    def _score_on(self, held: Data) -> float:
+        # The loss of a class that the fit has not seen is not defined.
+        places = np.searchsorted(self.classes_, held.y)
+        known = self.classes_[np.minimum(places, self.classes_.size - 1)] == held.y
+        if not known.all():
+            held = rows_of(held, np.flatnonzero(known))
+        held = self._prepared(held)
+        if not held.y.size:
+            return float("nan")
+        scores = self._products(held.X)
+        if self._is_joint():
+            return held_out.of_classes(held.y, held.weights, scores)
+        return sum(
+            judge(column) for judge, column in zip(self._judges(held), scores.T, strict=True)
+        )
 
     def _validation_scores(self, held: Data) -> list[Score]:
         if self._is_joint():
-            return [partial(accuracy, held, self.classes_.size)]
-        return [partial(accuracy_of_one, held, positive) for positive in self._positives()]
+            n_classes = self.classes_.size
+            judge = partial(held_out.of_classes, held.y, held.weights)
+            return [lambda x: judge(held_out.linear(held.X, x, n_classes))]
+
+        def score(judge: Score, x: Vector) -> float:
+            return judge(held_out.linear(held.X, x, 1).ravel())
+
+        return [partial(score, judge) for judge in self._judges(held)]
+
+    def _judges(self, held: Data) -> list[Score]:
+        """Return minus the mean loss of each class against the rest, as functions of scores."""
+        loss = self._objective().pointwise
+        labels = [np.where(held.y == k, 1.0, -1.0) for k in self._positives()]
+        return [partial(held_out.of_targets, loss, y, held.weights) for y in labels]
 
 
 @documented(fitted=FITTED)

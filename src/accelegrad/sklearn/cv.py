@@ -54,8 +54,9 @@ class CrossValidated(LinearEstimator):
     scoring: Any = parameter(
         None,
         "str, callable or None",
-        "What is to be large on the held-out folds; None is `score`. It gets the rows' weights if "
-        "it takes `sample_weight`.",
+        "What is to be large on the held-out folds; None is minus the mean of the loss that is "
+        "fitted (pinball for quantiles), summed over classes that are set against the rest. It "
+        "gets the rows' weights if it takes `sample_weight`.",
     )
     n_jobs: int | None = parameter(None, "int or None", "Processes, a fold each.")
 
@@ -84,7 +85,8 @@ class CrossValidated(LinearEstimator):
         Warns
         -----
         UserWarning
-            If the score of some alphas is NaN: they are not chosen.
+            If the score of some alphas is NaN: they are not chosen. If the best alpha is the
+            largest or the smallest that was tried: better ones may be beyond it.
 
         Raises
         ------
@@ -162,8 +164,8 @@ def best_alpha(alphas: Vector, scores: Vector) -> float:
     if without.all():
         raise ValueError(
             "scoring gives NaN on a held-out fold for every alpha, so that none can be chosen: "
-            "scores_ has the scores. Folds may be too small (R^2, the default of regressors, needs "
-            "two rows with different targets): choose another scoring, or a cv of fewer folds."
+            "scores_ has the scores. Folds may be too small (R^2 needs two rows with different "
+            "targets): choose another scoring, or a cv of fewer folds."
         )
     if without.any():
         listed = ", ".join(f"{alpha:g}" for alpha in alphas[without])
@@ -171,7 +173,27 @@ def best_alpha(alphas: Vector, scores: Vector) -> float:
             f"The score on a held-out fold is NaN for alpha = {listed}: not considered.",
             stacklevel=3,
         )
-    return float(alphas[np.argmax(np.where(without, -np.inf, means))])
+    best = int(np.argmax(np.where(without, -np.inf, means)))
+    _warn_of_edge(alphas, means, best)
+    return float(alphas[best])
+
+
+def _warn_of_edge(alphas: Vector, means: Vector, best: int) -> None:
+    """Warn where scores still rise towards the end of the grid that has the best one."""
+    alpha, last = alphas[best], alphas.size - 1
+    if best not in (0, last) or last == 0 or alpha == 0.0:
+        return
+    inner = 1 if best == 0 else last - 1
+    if means[inner] == means[best]:  # the largest of several that are as good
+        return
+    end, farther = ("largest", "larger") if best == 0 else ("smallest", "smaller")
+    beyond = alpha * (10.0 if best == 0 else 0.1)
+    warnings.warn(
+        f"The best alpha, {alpha:g}, is the {end} of the {alphas.size} that were tried, so that a "
+        f"{farther} one may be better: extend alphas to {farther} values, {beyond:g} and beyond"
+        f"{'' if best == 0 else ', or 0'}.",
+        stacklevel=4,
+    )
 
 
 def refuse_one_class(data: Data, name: str) -> None:
@@ -206,9 +228,9 @@ class AcceleGradClassifierCV(LinearClassifier, CrossValidated):
     >>> from sklearn.datasets import load_iris
     >>> from accelegrad.sklearn import AcceleGradClassifierCV
     >>> X, y = load_iris(return_X_y=True)
-    >>> chosen = AcceleGradClassifierCV(alphas=[1e-1, 1e-2, 1e-3], cv=3).fit(X, y)
+    >>> chosen = AcceleGradClassifierCV(alphas=[1e-2, 1e-3, 1e-4, 1e-5], cv=3).fit(X, y)
     >>> chosen.scores_.shape
-    (3, 3)
+    (4, 3)
     >>> bool((chosen.gaps_ <= 1e-3 * chosen.objectives_).all())
     True
     """
@@ -241,7 +263,7 @@ class AcceleGradRegressorCV(LinearRegressor, CrossValidated):
     >>> from sklearn.datasets import load_diabetes
     >>> from accelegrad.sklearn import AcceleGradRegressorCV
     >>> X, y = load_diabetes(return_X_y=True)
-    >>> chosen = AcceleGradRegressorCV("absolute_error", alphas=[1.0, 1e-2, 1e-4], cv=3).fit(X, y)
+    >>> chosen = AcceleGradRegressorCV("absolute_error", alphas=[1e-2, 1e-4, 1e-6], cv=3).fit(X, y)
     >>> chosen.alpha_ in chosen.alphas_
     True
     """

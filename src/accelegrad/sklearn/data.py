@@ -49,3 +49,25 @@ def joined(*parts: Data) -> Data:
         each = (np.ones(part.y.size) if part.weights is None else part.weights for part in parts)
         weights = np.concatenate(list(each))
     return Data(X, np.concatenate([part.y for part in parts]), weights)
+
+
+def refuse_missing(y: Any) -> None:
+    """Raise where targets are Python objects and one of them is None, NaN or pandas' NA."""
+    dtype = getattr(y, "dtype", None)  # pandas has types of its own
+    if y is None or isinstance(y, str) or (isinstance(dtype, np.dtype) and dtype.kind != "O"):
+        return
+    try:
+        targets = np.asarray(y)
+        if dtype is None and targets.dtype.kind == "U":  # among strings NaN becomes one
+            targets = np.asarray(y, dtype=object)
+    except ValueError:  # rows of different lengths, which others refuse
+        return
+    if targets.dtype != object:
+        return
+    for place, value in np.ndenumerate(targets):
+        is_nan = isinstance(value, float) and value != value
+        if value is None or is_nan or type(value).__name__ in ("NAType", "NaTType"):
+            shown = ", ".join(map(str, place))
+            raise ValueError(
+                f"y must have no missing values, but y[{shown}] is {value!r}: leave such rows out."
+            )

@@ -1,13 +1,15 @@
-"""Early stopping: rows that are held out, and scores of parameters on them."""
+"""Rows that are held out, and their score: minus the mean of the loss that is fitted."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
+from scipy.special import logsumexp
 from sklearn.model_selection import train_test_split
 
 from accelegrad.errors import Vector
+from accelegrad.problems.losses import Loss
 from accelegrad.sklearn.data import Data, rows_of
 
 
@@ -36,9 +38,7 @@ def split(data: Data, fraction: float, classes: Any, seed: int) -> tuple[Data, D
         learnt, held = train_test_split(
             np.arange(data.y.size), test_size=count, stratify=classes, random_state=seed
         )
-        if classes is not None or np.ptp(data.y[held]) > 0.0:
-            return rows_of(data, learnt), rows_of(data, held)
-        reason = "R^2 is not defined for targets that are all the same"
+        return rows_of(data, learnt), rows_of(data, held)
     raise ValueError(
         f"early_stopping=True holds back {count} of {data.y.size} rows "
         f"(validation_fraction={fraction!r}), but {reason}. Increase validation_fraction, give "
@@ -46,35 +46,19 @@ def split(data: Data, fraction: float, classes: Any, seed: int) -> tuple[Data, D
     )
 
 
-def determination(held: Data, x: Vector) -> float:
-    """Return R^2, weighted, of the parameters of a regression."""
-    return share_explained(held, _scores(held, x, 1).ravel())
+def of_targets(loss: Loss, y: Vector, weights: Vector | None, predicted: Vector) -> float:
+    """Return minus the mean loss of predictions, or of scores of the labels -1 and +1."""
+    return -float(np.average(loss.value(predicted, y), weights=weights))
 
 
-def share_explained(held: Data, predicted: Vector) -> float:
-    """Return R^2, weighted, as scikit-learn's `r2_score` does for two rows or more."""
-    weights = np.ones(held.y.size) if held.weights is None else held.weights
-    mean = np.average(held.y, weights=weights)
-    missed, all_in_all = (float(weights @ (held.y - near) ** 2) for near in (predicted, mean))
-    if all_in_all == 0.0:
-        return float(missed == 0.0)
-    return 1.0 - missed / all_in_all
+def of_classes(places: Any, weights: Vector | None, scores: Any) -> float:
+    """Return minus the mean multinomial loss of scores, a column for each class."""
+    right = np.take_along_axis(scores, places[:, None], axis=1).ravel()
+    return -float(np.average(logsumexp(scores, axis=1) - right, weights=weights))
 
 
-def accuracy_of_one(held: Data, positive: int, x: Vector) -> float:
-    """Return the share of rows, weighted, with a right decision between a class and the rest."""
-    right = (_scores(held, x, 1).ravel() > 0.0) == (held.y == positive)
-    return float(np.average(right, weights=held.weights))
-
-
-def accuracy(held: Data, n_classes: int, x: Vector) -> float:
-    """Return the share of rows, weighted, whose class is predicted by multinomial parameters."""
-    right = _scores(held, x, n_classes).argmax(axis=1) == held.y
-    return float(np.average(right, weights=held.weights))
-
-
-def _scores(held: Data, x: Vector, n_rows: int) -> Any:
+def linear(X: Any, x: Vector, n_rows: int) -> Any:
     """Return the linear predictions by parameters: rows of coefficients, perhaps intercepts."""
-    size = n_rows * held.X.shape[1]
-    products = held.X @ x[:size].reshape(n_rows, -1).T
+    size = n_rows * X.shape[1]
+    products = X @ x[:size].reshape(n_rows, -1).T
     return products + x[size:] if x.size > size else products

@@ -152,7 +152,11 @@ def read_model(path: str | os.PathLike[str]) -> SavedModel:
     path = Path(path)
     content = archive.load(path, FORMAT)
     try:
-        estimator = ESTIMATORS[content["estimator"]](**_restored(content["parameters"]))
+        parameters = _restored(content["parameters"])
+        estimator = ESTIMATORS[content["estimator"]](**parameters)
+        if hasattr(estimator, "target_scale") and "target_scale" not in parameters:
+            # Models of 0.2.0 and before have the plain objective.
+            estimator.target_scale = estimator.target_scale_ = 1.0
         for name, value in _restored(content["fitted"]).items():
             if not _is_fitted_name(name):
                 raise ValueError(f"{name!r} is no fitted attribute")

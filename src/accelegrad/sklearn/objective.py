@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -12,7 +12,7 @@ from scipy.special import entr, logsumexp
 
 from accelegrad.errors import Vector, nearest
 from accelegrad.problems.linear_model import LinearModel
-from accelegrad.problems.losses import Loss
+from accelegrad.problems.losses import DELTA, EPSILON, LOSSES, Loss, make_loss
 from accelegrad.problems.multinomial import MultinomialModel, ScaledClasses
 from accelegrad.problems.penalties import L1, OnLeading, Penalty
 from accelegrad.problems.scaling import ColumnScaling, can_scale
@@ -32,6 +32,7 @@ from accelegrad.rows.classes import CurvedClasses
 Change = ColumnScaling | ScaledClasses
 
 PENALTIES = ("l2", "l1", "elasticnet")
+LENGTHS = (DELTA.name, EPSILON.name)  # parameters of losses that are compared with residuals
 #: How far rounding may put a lower bound above a value, relative to it: what sums of millions of
 #: terms lose at worst; and in units of rounding of the data's type, where that is more (float32).
 BOUND_ERROR, BOUND_ERROR_UNITS = 1e-9, 64.0
@@ -49,6 +50,35 @@ class Objective:
     feasible_set: FeasibleSet | None
     fit_intercept: bool
     loss_parameters: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def is_scaled(self) -> bool:
+        """Whether the scale of the targets matters: squared error has scikit-learn's meaning."""
+        loss = LOSSES[self.loss]
+        return not loss.classification and loss.sklearn_name != "squared_error"
+
+    def in_units(self, scale: float) -> Objective:
+        """Return the objective whose strengths, epsilon and delta are those of y / scale.
+
+        The mean loss stays in the units of y. With k = 1 for a loss that grows linearly with all
+        residuals and k = 2 for one that is quadratic near 0, it is scale**k times the objective of
+        the targets y / scale: so its minimiser is scale times theirs, and relative gaps are theirs.
+        """
+        if not self.is_scaled or scale == 1.0:
+            return self
+        quadratic = LOSSES[self.loss].smooth
+        numbers = self.loss_parameters.items()
+        return replace(
+            self,
+            l2=self.l2 if quadratic else self.l2 / scale,
+            l1=self.l1 * scale if quadratic else self.l1,
+            loss_parameters={key: v * scale if key in LENGTHS else v for key, v in numbers},
+        )
+
+    @property
+    def pointwise(self) -> Loss:
+        """The loss of a prediction."""
+        return make_loss(self.loss, **self.loss_parameters)
 
     def _model_options(self, weights: Vector | None) -> dict[str, Any]:
         """Return what models of all kinds are given."""
@@ -276,7 +306,8 @@ def best_constant(model: LinearModel) -> float:
     """
     y, weights, loss = model.y, model.sample_weight, model.loss.shape
     if model.loss.lipschitz == np.inf:
-        return float(np.average(y, weights=weights))
+        # Rounding may put the mean of equal targets beyond them, and a minimum of 0 out of sight.
+        return float(min(max(np.average(y, weights=weights), y.min()), y.max()))
     level = -loss.low / (loss.high - loss.low)
     if weights is None:
         return float(np.quantile(y, level))

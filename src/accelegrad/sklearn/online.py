@@ -49,6 +49,7 @@ class StreamState(NamedTuple):
     states: tuple[State, ...] = ()  # before the waiting rows; empty before the first step
     change: Change | None = None  # the coordinates, from the first rows
     waiting: Data | None = None  # rows that are too few for the first chunk, or for a batch
+    target_scale: float | None = None  # of a regression; None until the first chunk is complete
 
 
 class Learnt(NamedTuple):

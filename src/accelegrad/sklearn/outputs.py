@@ -15,6 +15,7 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_array
 
 from accelegrad.problems.losses import QUANTILE
+from accelegrad.sklearn.data import refuse_missing
 
 
 def quantile_levels(estimator: Any) -> list[float] | None:
@@ -56,6 +57,17 @@ def refuse_several(estimator: Any) -> None:
         )
 
 
+def refuse_score_of_several(estimator: Any) -> None:
+    """Raise where a score of one prediction a row is asked for, but there are several quantiles."""
+    levels = quantile_levels(estimator)
+    if levels is not None:
+        raise ValueError(
+            f"score is R^2 of one prediction per row, but quantile={estimator.quantile!r} predicts "
+            f"{len(levels)}. Judge each column of predict(X) by its own loss: "
+            "sklearn.metrics.mean_pinball_loss(y, predict(X)[:, k], alpha=quantile[k])."
+        )
+
+
 def fit_each(estimator: Any, X: Any, y: Any, sample_weight: Any) -> None:
     """Fit one regression per column of y or per quantile, and keep all of them in `estimator`."""
     fits = [
@@ -65,6 +77,7 @@ def fit_each(estimator: Any, X: Any, y: Any, sample_weight: Any) -> None:
     first = fits[0]
     estimator.coef_ = np.array([fit.coef_ for fit in fits])
     estimator.intercept_ = np.array([fit.intercept_ for fit in fits])
+    estimator.target_scale_ = np.array([fit.target_scale_ for fit in fits])
     estimator.objective_ = sum(fit.objective_ for fit in fits)
     estimator.gap_ = sum(fit.gap_ for fit in fits)
     estimator.certified_radius_ = min(fit.certified_radius_ for fit in fits)
@@ -78,6 +91,7 @@ def fit_each(estimator: Any, X: Any, y: Any, sample_weight: Any) -> None:
 
 
 def _targets(estimator: Any, y: Any) -> npt.NDArray[np.float64]:
+    refuse_missing(y)
     targets = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y", estimator=estimator)
     if quantile_levels(estimator) is not None and targets.ndim == 2:
         raise ValueError(

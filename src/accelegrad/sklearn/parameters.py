@@ -17,7 +17,8 @@ from typing import Any, TypeVar
 #: What `fit` sets in all estimators beside coefficients.
 FITTED = """\
 objective_ : float
-    The objective at the coefficients; of one class against the rest, the sum over the classes.
+    The objective at the coefficients, the one that was minimised: the mean loss, in the units of
+    the targets, plus the penalty. Of one class against the rest, the sum over the classes.
 gap_ : float
     No coefficients have an objective below ``objective_ - gap_``: proved, by the fit itself.
 certified_radius_ : float
@@ -38,6 +39,11 @@ n_features_in_ : int
     The number of columns.
 feature_names_in_ : array of str
     The columns' names, where X had some."""
+#: What `fit` sets in regressors.
+TARGET_SCALE = """\
+target_scale_ : float, or array of shape (n_outputs,)
+    The scale of the targets in which `alpha`, `epsilon` and `delta` are meant: what `target_scale`
+    is, or was found to be; 1.0 for "squared_error"."""
 #: What `partial_fit` does.
 PARTIAL_FIT = """\
 AcceleGrad's state goes on from call to call. `gap_` is inf after it, for nobody has seen
@@ -150,7 +156,7 @@ class Parameters:
     early_stopping: bool = parameter(
         False,
         "bool",
-        "Stop when the score (accuracy, or R^2) on a held-out part of the rows no longer rises. "
+        "Stop when the mean loss of a held-out part of the rows no longer falls. "
         "(Stopping on the certified gap is what `tol` does, always.) That is no convergence: see "
         "`converged_`.",
     )
@@ -158,9 +164,12 @@ class Parameters:
         0.1, "float", "The share of the rows that is held out for `early_stopping`."
     )
     n_iter_no_change: int = parameter(
-        5, "int", "How many looks at the score without a rise end the run."
+        5, "int", "How many looks at the held-out loss without a fall end the run."
     )
     random_state: Any = parameter(
-        None, "int, RandomState or None", "For minibatches and held-out rows."
+        None,
+        "int, RandomState or None",
+        "For minibatches and held-out rows. None is a fixed seed: the same call gives the same "
+        "model.",
     )
     verbose: int = parameter(0, "int", "Above 0: a progress bar.")

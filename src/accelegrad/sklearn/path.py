@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import warnings
 from copy import copy, deepcopy
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -75,12 +76,13 @@ class Fits:
         estimator.n_features_in_ = data.X.shape[1]
         self._data = estimator._prepared(data)
         estimator._refuse_no_rows(self._data)
-        self._settings = estimator._settings()
+        self._settings, self._objective = estimator._settings(), estimator._objective()
 
     @cached_property
     def _problems(self) -> list[Any]:
         estimator = self._estimator
-        problems: list[Any] = estimator._problems(estimator._objective(), self._data)
+        objective = estimator._in_units(self._objective, self._data)
+        problems: list[Any] = estimator._problems(objective, self._data)
         return problems
 
     @cached_property
@@ -94,8 +96,10 @@ class Fits:
         if estimator.early_stopping:  # which holds back other rows each time
             estimator._fit_data(self._data, estimator._objective(), warm=True)
             return estimator
-        strengths = penalty_weights(estimator.penalty, alpha, estimator.l1_ratio)
-        problems = [part.with_penalty(*strengths) for part in self._problems]
+        problems = self._problems  # first, since it finds the scale of the targets
+        l2, l1 = penalty_weights(estimator.penalty, alpha, estimator.l1_ratio)
+        objective = estimator._in_units(replace(self._objective, l2=l2, l1=l1))
+        problems = [part.with_penalty(objective.l2, objective.l1) for part in problems]
         given = problems, self._data, None, self._settings, self._seed
         estimator._fit_problems(*given, warm=True)
         return estimator
@@ -116,9 +120,11 @@ class WeightedScorer:
         if isinstance(scoring, (list, tuple, set, dict)):
             raise TypeError(f"scoring must be one score, a name or a callable, not {scoring!r}.")
         self._is_default = scoring is None
+        if self._is_default:
+            return
         self._scorer = check_scoring(single, scoring=scoring)
         # scikit-learn's scorers take weights and hand them on; what matters is who gets them.
-        judge = single.score if scoring is None else getattr(self._scorer, "_score_func", None)
+        judge = getattr(self._scorer, "_score_func", None)
         parameters = inspect.signature(self._scorer if judge is None else judge).parameters
         self._takes_weights = "sample_weight" in parameters
 
@@ -127,9 +133,7 @@ class WeightedScorer:
         if not held.y.size:
             return float("nan")
         if self._is_default:
-            known: float | None = fitted._score_on(held)
-            if known is not None:
-                return known
+            return float(fitted._score_on(held))
         weighted = self._takes_weights and held.weights is not None
         keywords = {"sample_weight": held.weights} if weighted else {}
         return float(self._scorer(fitted, held.X, held.y, **keywords))

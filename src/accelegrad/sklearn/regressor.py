@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any, Self
@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import RegressorMixin
 
-from accelegrad.errors import Vector
+from accelegrad.errors import Vector, real_number
 from accelegrad.problems.losses import (
     DELTA,
     EPSILON,
@@ -21,12 +21,18 @@ from accelegrad.problems.losses import (
     by_sklearn_name,
     losses_with,
 )
-from accelegrad.sklearn import held_out
-from accelegrad.sklearn.base import LinearEstimator, StreamFitting
+from accelegrad.sklearn import held_out, target_scale
+from accelegrad.sklearn.base import AUTO, LinearEstimator, StreamFitting
 from accelegrad.sklearn.data import Data
 from accelegrad.sklearn.objective import Objective, Problem
-from accelegrad.sklearn.outputs import fit_each, has_several, quantile_levels, refuse_several
-from accelegrad.sklearn.parameters import FITTED, PARTIAL_FIT, documented, parameter
+from accelegrad.sklearn.outputs import (
+    fit_each,
+    has_several,
+    quantile_levels,
+    refuse_score_of_several,
+    refuse_several,
+)
+from accelegrad.sklearn.parameters import FITTED, PARTIAL_FIT, TARGET_SCALE, documented, parameter
 from accelegrad.sklearn.solve import Score
 
 
@@ -50,6 +56,14 @@ class LinearRegressor(RegressorMixin, LinearEstimator):  # type: ignore[misc]
     quantile: float | Sequence[float] = _of_losses(QUANTILE)
     epsilon: float = _of_losses(EPSILON)
     delta: float = _of_losses(DELTA)
+    target_scale: float | str = parameter(
+        "auto",
+        '"auto" or float',
+        'Of all losses but "squared_error": the unit of the targets. `alpha`, `epsilon` and '
+        "`delta` are those of ``y / target_scale``, so that ``fit(X, c * y)`` predicts c times "
+        'what ``fit(X, y)`` does. "auto" is the (weighted) mean absolute deviation of y from its '
+        "mean, or from 0 without an intercept; 1 gives the plain objective.",
+    )
 
     _losses = by_sklearn_name(classification=False)
 
@@ -72,6 +86,51 @@ class LinearRegressor(RegressorMixin, LinearEstimator):  # type: ignore[misc]
     def _loss_parameters(self) -> dict[str, float]:
         return {name: getattr(self, name) for name in PARAMETERS}
 
+    def _objective(self) -> Objective:
+        self._given_scale()  # which refuses what is none
+        return super()._objective()
+
+    def _given_scale(self) -> float | None:
+        """Return the scale that was given; None where it is to be found."""
+        given = self.target_scale
+        if not isinstance(given, str):
+            return real_number("target_scale", given, above=0.0)
+        if given != AUTO:
+            raise ValueError(f"target_scale must be a number > 0 or 'auto', not {given!r}.")
+        return None
+
+    def _in_units(self, objective: Objective, data: Data | None = None) -> Objective:
+        def found() -> float:
+            if data is None:
+                return float(self.target_scale_)
+            return target_scale.scale_of(data.y, data.weights, centred=objective.fit_intercept)
+
+        return self._in_scale(objective, found)
+
+    def _take_scale(self, read: Callable[[], Iterator[tuple[Vector, Vector | None]]]) -> None:
+        """Keep the scale of all targets of a stream, which is read twice, if it matters."""
+
+        def found() -> float:
+            middle = 0.0
+            if objective.fit_intercept:
+                middle = target_scale.centre(target_scale.moments(*part) for part in read())
+            return target_scale.scale(target_scale.deviations(*part, middle) for part in read())
+
+        objective = self._objective()
+        self._in_scale(objective, found)
+
+    def _in_scale(self, objective: Objective, found: Callable[[], float]) -> Objective:
+        """Keep the scale of the targets, and return the objective in it."""
+        given = self._given_scale()
+        if not objective.is_scaled:
+            self.target_scale_ = 1.0
+        else:
+            self.target_scale_ = found() if given is None else given
+        return objective.in_units(self.target_scale_)
+
+    def _meaning(self, objective: Objective) -> tuple[Any, ...]:
+        return (*super()._meaning(objective), self.target_scale)
+
     def _shaped(self, coefficients: npt.NDArray[Any]) -> npt.NDArray[Any]:
         return coefficients.ravel()
 
@@ -87,16 +146,21 @@ class LinearRegressor(RegressorMixin, LinearEstimator):  # type: ignore[misc]
         super()._set_parameters(points)
         self.intercept_ = float(self.intercept_[0])
 
-    def _score_on(self, held: Data) -> float | None:
-        if held.y.size < 2:  # of which R^2 is not defined
-            return None
-        return held_out.share_explained(held, self._products(held.X).ravel())
+    def _score_on(self, held: Data) -> float:
+        loss = self._in_units(self._objective()).pointwise
+        return held_out.of_targets(loss, held.y, held.weights, self._products(held.X).ravel())
 
     def _validation_scores(self, held: Data) -> list[Score]:
-        return [partial(held_out.determination, held)]
+        judge = partial(
+            held_out.of_targets,
+            self._in_units(self._objective()).pointwise,
+            held.y,
+            held.weights,
+        )
+        return [lambda x: judge(held_out.linear(held.X, x, 1).ravel())]
 
 
-@documented(fitted=FITTED)
+@documented(fitted=FITTED, scale=TARGET_SCALE)
 @dataclass(eq=False, repr=False, kw_only=True)
 class AcceleGradRegressor(LinearRegressor, StreamFitting):
     r"""Linear regression without tuning, and with a certified gap.
@@ -106,7 +170,8 @@ class AcceleGradRegressor(LinearRegressor, StreamFitting):
     .. math:: \sum_i p_i\, l(a_i^T w + b, y_i) + \alpha R(w), \qquad
               R(w) = \tfrac12 \lVert w \rVert^2 \text{ for ``penalty="l2"``},
 
-    the objective of scikit-learn's ``SGDRegressor``, with `accelegrad.minimize`.
+    the objective of scikit-learn's ``SGDRegressor``, with `accelegrad.minimize`. For all losses but
+    "squared_error", `alpha`, `epsilon` and `delta` are those of targets over `target_scale_`.
 
     Parameters
     ----------
@@ -119,6 +184,7 @@ class AcceleGradRegressor(LinearRegressor, StreamFitting):
         quantiles. Then `objective_` and `gap_` are sums over the rows.
     intercept_ : float, or array of shape (n_outputs,)
         The intercept, 0.0 without one.
+    {scale}
     {fitted}
 
     See Also
@@ -164,6 +230,25 @@ class AcceleGradRegressor(LinearRegressor, StreamFitting):
         if self.non_crossing and predicted.ndim == 2 and quantile_levels(self) is not None:
             return np.sort(predicted, axis=1)
         return predicted
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return R^2 of the predictions, as scikit-learn's regressors do.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (n_samples, n_features)
+            The rows.
+        y : array of shape (n_samples,) or (n_samples, n_outputs)
+            The targets.
+        sample_weight : array of shape (n_samples,), optional
+            Weights of the rows.
+
+        Returns
+        -------
+        float
+        """
+        refuse_score_of_several(self)
+        return float(super().score(X, y, sample_weight))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -7,16 +7,19 @@ Never more than a chunk of the data is in memory.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import is_classifier, is_regressor
-from sklearn.utils import check_array
+from sklearn.utils import check_array, check_consistent_length
 
 from accelegrad.data.columns import Targets, Wanted
 from accelegrad.data.streams import Chunk, Source, is_stream, open_source
-from accelegrad.errors import whole_number
+from accelegrad.errors import Vector, finite_vector, whole_number
 from accelegrad.sklearn.base import LinearEstimator
+from accelegrad.sklearn.data import refuse_missing
+from accelegrad.sklearn.regressor import LinearRegressor
 from accelegrad.sklearn.stream_certificate import StreamCertificate
 
 __all__ = ["StreamInterruptedWarning", "Streamed", "fit_stream", "is_stream"]
@@ -105,7 +108,8 @@ def fit_stream(
     progress : bool, default False
         Whether a bar shows rows and epochs.
     rng : int, Generator or None
-        For the order of the chunks. (That of the rows has the estimator's `random_state`.)
+        For the order of the chunks; None is a fixed seed. (The order of the rows has the
+        estimator's `random_state`.)
 
     Returns
     -------
@@ -155,7 +159,7 @@ def fit_stream(
             f"epochs is {epochs}, but source is an iterator, which can be read once. Give a "
             "function that makes a new one each time."
         )
-    order = np.random.default_rng(rng) if shuffle else None
+    order = np.random.default_rng(0 if rng is None else rng) if shuffle else None
     return _Stream(estimator, opened, classes, progress).run(epochs, order, certify)
 
 
@@ -201,12 +205,35 @@ class _Stream:
         facts = self.source.look(classes=unknown)
         if facts.classes is not None:
             self.classes, self.given = facts.classes, True
+        fresh = isinstance(self.estimator, LinearRegressor)
+        fresh = fresh and not hasattr(self.estimator, "target_scale_")
+        if fresh and not self.source.once:
+            self.estimator._take_scale(self._targets)
         if not self.progress:
             return None
         from tqdm.auto import tqdm
 
         total = None if facts.rows is None else facts.rows * epochs
         return tqdm(total=total, desc="epoch 1", unit="row", unit_scale=True)
+
+    def _targets(self) -> Iterator[tuple[Vector, Vector | None]]:
+        """Read targets and weights once."""
+        for number, given in enumerate(self.source.chunks(None), start=1):
+            self.chunk = number
+            chunk = self._checked(given)
+            if not chunk.X.shape[0]:
+                continue
+            try:
+                check_consistent_length(chunk.X, chunk.y, chunk.weights)
+                refuse_missing(chunk.y)
+                y, weights = (
+                    None if part is None else finite_vector(name, np.ravel(part).astype(np.float64))
+                    for name, part in (("y", chunk.y), ("sample_weight", chunk.weights))
+                )
+            except (TypeError, ValueError) as error:
+                raise ValueError(f"{self._where()}: {error}") from error
+            assert y is not None
+            yield y, weights
 
     def _pass(self, order: np.random.Generator | None, bar: Any) -> None:
         before = self.rows

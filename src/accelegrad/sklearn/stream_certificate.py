@@ -35,7 +35,8 @@ class StreamCertificate:
         data = estimator._prepared(estimator._checked_data(X, y, sample_weight, reset=False))
         if not data.y.size:
             return
-        problems = estimator._problems(estimator._objective(), data)
+        objective = estimator._in_units(estimator._objective())
+        problems = estimator._problems(objective, data)
         points = estimator._starts(problems, warm=True)
         self._sums = self._sums or [_Sums(point) for point in points]
         with np.errstate(**QUIET):

@@ -32,7 +32,12 @@ def model_in_words(estimator: Any) -> str:
         alpha = estimator.alpha_ if hasattr(estimator, "alpha_") else estimator.alpha
         penalty = f"{estimator.penalty} penalty, alpha {alpha:g}"
     intercept = "with" if estimator.fit_intercept else "without"
-    return f"{type(estimator).__name__}, {estimator.loss}, {penalty}, {intercept} intercept"
+    words = f"{type(estimator).__name__}, {estimator.loss}, {penalty}, {intercept} intercept"
+    scales = np.ravel(getattr(estimator, "target_scale_", 1.0))
+    if (scales == 1.0).all():
+        return words
+    shown = ", ".join(f"{scale:.6g}" for scale in scales[:MOST_NAMED])
+    return f"{words}, target scale {shown}{', ...' if scales.size > MOST_NAMED else ''}"
 
 
 def quality_facts(estimator: Any) -> Facts:

@@ -180,12 +180,15 @@ def _estimator(model: LinearModel, setting: float, parameters: Parameters) -> Ru
     from accelegrad.sklearn import AcceleGradClassifier, AcceleGradRegressor
 
     kind: Any = AcceleGradClassifier if model.loss.classification else AcceleGradRegressor
+    # The plain objective, which others have.
+    plain = {} if model.loss.classification else {"target_scale": 1.0}
     estimator = kind(
         LOSSES[model.loss.name].sklearn_name,
         alpha=model.l2,
         fit_intercept=False,
         tol=setting,
         random_state=0,
+        **plain,
         **loss_options(model),
         **parameters,
     )

@@ -166,6 +166,8 @@ class Contest:
         """Return our estimator; `tol` is for another tolerance than the default."""
         goal = self.goal
         options: dict[str, Any] = {**self.parameters, "random_state": 0}
+        if not self._is_classified:
+            options["target_scale"] = 1.0  # the plain objective, which others have
         if goal.penalty != "l2":
             options["penalty"] = goal.penalty
         if goal.penalty == "elasticnet":

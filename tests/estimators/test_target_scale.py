@@ -1,0 +1,321 @@
+"""Fits are equivariant in the target: strengths, delta and epsilon are in the targets' scale."""
+
+import os
+import pickle
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
+from sklearn.preprocessing import StandardScaler
+
+from accelegrad.data import datasets
+from accelegrad.sklearn import AcceleGradRegressor, AcceleGradRegressorCV
+from accelegrad.sklearn.model_file import load_model, save_model
+from accelegrad.sklearn.stream import fit_stream
+
+SCALED = [
+    "absolute_error",
+    "huber",
+    "quantile",
+    "epsilon_insensitive",
+    "squared_epsilon_insensitive",
+]
+LOSSES = ["squared_error", *SCALED]
+PENALTIES = ["l2", "l1", "elasticnet"]
+LINEAR = {"absolute_error", "quantile", "epsilon_insensitive"}
+
+
+def houses(rows=400, seed=0):
+    """Return standardised columns and prices in dollars, with some mansions."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((rows, 6))
+    y = 2e5 + 1e5 * X @ [1.0, 0.5, 0.3, -0.2, 0.1, 0.0] + 2e4 * rng.standard_t(3, rows)
+    return X, y
+
+
+def rows_of_file(name):
+    path = datasets.find(name) if os.environ.get(datasets.DATA_FOLDER) else None
+    if path is None:
+        pytest.skip(f"{name} is not there")
+    read = datasets.read(path)
+    X = read.X.toarray() if sp.issparse(read.X) else read.X
+    return StandardScaler().fit_transform(X[:3000]), np.asarray(read.y, dtype=float)[:3000]
+
+
+@pytest.mark.parametrize("loss", SCALED)
+@pytest.mark.parametrize("data", ["made", "housing", "cadata"])
+def test_defaults_fit_house_prices(loss, data):
+    X, y = houses() if data == "made" else rows_of_file(data)
+    usual, free = (AcceleGradRegressor(loss, **options).fit(X, y) for options in ({}, {"alpha": 0}))
+    assert usual.score(X, y) >= 0.9 * free.score(X, y) > 0.4
+    assert usual.converged_
+
+
+@pytest.mark.parametrize("factor", [1e-6, -1.0, 3e7])
+@pytest.mark.parametrize("penalty", PENALTIES)
+@pytest.mark.parametrize("loss", SCALED)
+def test_targets_may_have_any_unit(loss, penalty, factor):
+    X, y = houses(150)
+    options = {"penalty": penalty, "alpha": 0.1, "quantile": 0.3, "tol": 1e-6}
+    mirrored = {"quantile": 0.7} if factor < 0 else {}
+    usual = AcceleGradRegressor(loss, **options).fit(X, y)
+    other = AcceleGradRegressor(loss, **{**options, **mirrored}).fit(X, factor * y)
+    size = abs(factor)
+    assert other.target_scale_ == pytest.approx(size * usual.target_scale_, rel=1e-12)
+    expected = factor * usual.predict(X)
+    np.testing.assert_allclose(other.predict(X), expected, atol=1e-3 * np.ptp(expected))
+    unit = size if loss in LINEAR else size**2
+    assert other.objective_ == pytest.approx(unit * usual.objective_, rel=2e-6)
+    assert usual.converged_
+    assert other.converged_
+    assert np.abs(usual.coef_).max() > 0.0
+
+
+@pytest.mark.parametrize("loss", SCALED)
+def test_a_shift_of_the_targets_is_one_of_the_intercept(loss):
+    X, y = houses(150)
+    usual, other = (
+        AcceleGradRegressor(loss, alpha=0.1, tol=1e-6).fit(X, y + by) for by in (0, 1e6)
+    )
+    assert other.target_scale_ == pytest.approx(usual.target_scale_, rel=1e-9)
+    np.testing.assert_allclose(other.predict(X), usual.predict(X) + 1e6, atol=100.0)
+
+
+@pytest.mark.parametrize("penalty", PENALTIES)
+@pytest.mark.parametrize("loss", SCALED)
+def test_the_objective_is_the_documented_one(loss, penalty):
+    """It is that of a plain fit to y / target_scale_, times the scale (squared, if that is)."""
+    X, y = houses(120)
+    options = {"penalty": penalty, "alpha": 0.05, "l1_ratio": 0.4, "tol": 1e-7}
+    fit = AcceleGradRegressor(loss, **options).fit(X, y)
+    scale = np.abs(y - y.mean()).mean()
+    assert fit.target_scale_ == pytest.approx(scale, rel=1e-12)
+    plain = AcceleGradRegressor(loss, **options, target_scale=1).fit(X, y / scale)
+    assert plain.target_scale_ == 1.0
+    unit = scale if loss in LINEAR else scale**2
+    assert fit.objective_ == pytest.approx(unit * plain.objective_, rel=1e-6)
+    given = AcceleGradRegressor(loss, **options, target_scale=scale).fit(X, y)
+    np.testing.assert_allclose(given.coef_, fit.coef_, rtol=1e-12)
+
+
+@pytest.mark.parametrize("penalty", PENALTIES)
+@pytest.mark.parametrize("target_scale", ["auto", 5.0])
+def test_squared_error_keeps_the_plain_objective(penalty, target_scale):
+    X, y = houses(100)
+    options = {"penalty": penalty, "alpha": 0.5}
+    fit, plain = (
+        AcceleGradRegressor(**options, target_scale=scale).fit(X, y) for scale in (target_scale, 1)
+    )
+    assert fit.target_scale_ == 1.0
+    np.testing.assert_array_equal(fit.coef_, plain.coef_)
+    assert fit.objective_ == plain.objective_
+
+
+def test_the_scale_is_weighted():
+    X, y = houses(100)
+    weights = np.random.default_rng(1).integers(0, 4, 100).astype(float)
+    weighted = AcceleGradRegressor("huber", tol=1e-7).fit(X, y, sample_weight=weights)
+    repeated = AcceleGradRegressor("huber", tol=1e-7).fit(
+        np.repeat(X, weights.astype(int), axis=0), np.repeat(y, weights.astype(int))
+    )
+    assert weighted.target_scale_ == pytest.approx(repeated.target_scale_, rel=1e-12)
+    assert weighted.objective_ == pytest.approx(repeated.objective_, rel=1e-6)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("value", [0.0, 0.1, -7e5])
+def test_a_constant_target_has_no_scale(loss, value):
+    X, _ = houses(50)
+    fit = AcceleGradRegressor(loss).fit(X, np.full(50, value))
+    assert fit.target_scale_ == 1.0
+    np.testing.assert_allclose(fit.predict(X), value, rtol=1e-9)
+
+
+@pytest.mark.parametrize("loss", SCALED)
+def test_without_an_intercept_deviations_are_from_zero(loss):
+    X, y = houses(100)
+    options = {"fit_intercept": False, "alpha": 0.1, "tol": 1e-6}
+    constant = np.full(100, 3.0)  # whose deviations from their mean are zero
+    for targets in (y, constant):
+        usual, other = (AcceleGradRegressor(loss, **options).fit(X, c * targets) for c in (1, 1e5))
+        assert usual.target_scale_ == pytest.approx(np.abs(targets).mean(), rel=1e-12)
+        expected = 1e5 * usual.predict(X)
+        np.testing.assert_allclose(other.predict(X), expected, atol=1e-3 * np.ptp(expected))
+
+
+def test_mostly_zero_targets_have_a_scale():
+    X, y = houses(200)
+    rain = np.where(np.arange(200) % 10 == 0, np.abs(y), 0.0)
+    fit = AcceleGradRegressor("absolute_error").fit(X, rain)
+    assert fit.target_scale_ == pytest.approx(np.abs(rain - rain.mean()).mean(), rel=1e-12)
+    assert fit.converged_
+
+
+def test_each_output_has_its_scale():
+    X, y = houses(100)
+    both = np.column_stack([y, 1e-5 * y])
+    several = AcceleGradRegressor("huber").fit(X, both)
+    alone = [AcceleGradRegressor("huber").fit(X, column) for column in both.T]
+    np.testing.assert_array_equal(several.target_scale_, [fit.target_scale_ for fit in alone])
+    np.testing.assert_array_equal(several.coef_, [fit.coef_ for fit in alone])
+    levels = AcceleGradRegressor("quantile", quantile=[0.2, 0.8]).fit(X, y)
+    np.testing.assert_array_equal(levels.target_scale_, [alone[0].target_scale_] * 2)
+
+
+@pytest.mark.parametrize("given", [0, -1.0, np.nan, np.inf, "large", None, [1.0]])
+def test_what_is_no_scale_is_refused(given):
+    X, y = houses(20)
+    for kind in (AcceleGradRegressor, AcceleGradRegressorCV):
+        with pytest.raises((TypeError, ValueError), match=r"target_scale must be a .*number > 0"):
+            kind("huber", target_scale=given).fit(X, y)
+
+
+# ------------------------------------------------------------------------ folds, streams, files
+
+
+@pytest.mark.parametrize("loss", ["absolute_error", "huber"])
+def test_a_path_has_the_scale_of_its_rows(loss):
+    X, y = houses(90)
+    alphas = [10.0, 1.0, 1e-1, 1e-2, 0.0]
+    chosen = AcceleGradRegressorCV(loss, alphas=alphas, cv=3, tol=1e-7).fit(X, y)
+    assert chosen.target_scale_ == AcceleGradRegressor(loss).fit(X, y).target_scale_
+    other = clone(chosen).fit(X, 1e-4 * y)
+    assert other.alpha_ == chosen.alpha_
+    unit = 1e-4 if loss in LINEAR else 1e-8
+    np.testing.assert_allclose(other.scores_, unit * chosen.scores_, rtol=1e-4)
+    np.testing.assert_allclose(other.objectives_, unit * chosen.objectives_, rtol=1e-6)
+    # What any estimator of one alpha finds on these folds.
+    single = AcceleGradRegressor(loss, tol=1e-7)
+    search = GridSearchCV(single, {"alpha": alphas}, cv=3, scoring="neg_mean_absolute_error")
+    peer = AcceleGradRegressorCV(
+        loss, alphas=alphas, cv=3, tol=1e-7, scoring="neg_mean_absolute_error"
+    ).fit(X, y)
+    found = search.fit(X, y).cv_results_["mean_test_score"]
+    np.testing.assert_allclose(peer.scores_.mean(axis=1), found, rtol=1e-4)
+
+
+def test_rows_that_are_held_back_do_not_count():
+    X, y = houses(100)
+    y[::7] *= 10.0
+    fit = AcceleGradRegressor("huber", early_stopping=True, validation_fraction=0.5).fit(X, y)
+    assert fit.target_scale_ != np.abs(y - y.mean()).mean()
+    other = clone(fit).fit(X, 8.0 * y)  # a power of two: the same roundings
+    assert other.target_scale_ == 8.0 * fit.target_scale_
+    np.testing.assert_allclose(other.coef_, 8.0 * fit.coef_, rtol=1e-9)
+
+
+@pytest.mark.parametrize("loss", SCALED)
+def test_a_stream_has_the_scale_of_all_its_rows(loss, tmp_path):
+    X, y = houses(900)
+    whole = AcceleGradRegressor(loss).fit(X, y)
+    streamed = AcceleGradRegressor(loss).fit((X, y), epochs=2)
+    assert streamed.target_scale_ == pytest.approx(whole.target_scale_, rel=1e-12)
+    assert streamed.score(X, y) > 0.9 * whole.score(X, y)
+    # Its certificate is about the objective that rows in memory have.
+    assert streamed.objective_ - streamed.gap_ <= whole.objective_
+    assert streamed.objective_ >= whole.objective_ - whole.gap_
+    path = tmp_path / "houses.csv"
+    np.savetxt(path, np.column_stack([X, y]), delimiter=",", fmt="%.17g")
+    from_file = fit_stream(AcceleGradRegressor(loss), path, chunk_rows=250).estimator
+    assert from_file.target_scale_ == pytest.approx(whole.target_scale_, rel=1e-12)
+    weights = np.arange(900) % 3.0
+    uneven = AcceleGradRegressor(loss).fit((X, y, weights), epochs=1)
+    expected = AcceleGradRegressor(loss).fit(X, y, sample_weight=weights)
+    assert uneven.target_scale_ == pytest.approx(expected.target_scale_, rel=1e-12)
+
+
+@pytest.mark.parametrize("loss", ["squared_error", "huber"])
+@pytest.mark.parametrize(
+    ("chunk", "words"),
+    [
+        ((np.ones((2, 3)), [1.0, None]), r"chunk 2 of epoch 1: .*y\[1\] is None"),
+        ((np.ones((2, 3)), [1.0, np.nan]), "chunk 2 of epoch 1: .*(NaN|nan)"),
+        ((np.ones((2, 3)), ["a", "b"]), "chunk 2 of epoch 1: .*could not convert string"),
+        ((np.ones((2, 3)), [1.0]), "chunk 2 of epoch 1: .*inconsistent numbers of samples"),
+        ((np.ones((2, 4)), [1.0, 2.0]), "chunk 2 of epoch 1 has 4 columns|X has 4 features"),
+    ],
+)
+def test_what_is_wrong_with_a_stream_is_said_with_its_chunk(loss, chunk, words):
+    first = np.ones((2, 3)), np.array([1.0, 2.0])
+    with pytest.raises(ValueError, match=words):
+        AcceleGradRegressor(loss).fit([first, chunk])
+
+
+@pytest.mark.parametrize("loss", ["squared_error", "huber"])
+def test_a_stream_that_cannot_be_read_again_is_told(loss):
+    chunks = iter([(np.ones((2, 3)), np.ones(2))] * 3)
+    with pytest.raises(ValueError, match="must make a new iterator each time"):
+        AcceleGradRegressor(loss).fit(lambda: chunks, epochs=2)
+
+
+def test_an_iterator_has_the_scale_of_its_first_rows():
+    X, y = houses(900)
+    parts = [(X[rows], y[rows]) for rows in np.array_split(np.arange(900), 3)]
+    fit = AcceleGradRegressor("huber").fit(iter(parts))
+    assert fit.target_scale_ == pytest.approx(np.abs(y[:300] - y[:300].mean()).mean(), rel=1e-12)
+
+
+@pytest.mark.parametrize("size", [7, 300])
+def test_partial_fit_has_the_scale_of_the_first_rows(size):
+    X, y = houses(800)
+    usual, other = AcceleGradRegressor("huber"), AcceleGradRegressor("huber")
+    for rows in np.array_split(np.arange(800), 800 // size):
+        usual.partial_fit(X[rows], y[rows])
+        other.partial_fit(X[rows], 2.0**-20 * y[rows])
+        if usual.n_samples_seen_ < 300:
+            seen = y[: usual.n_samples_seen_]
+            scale = np.abs(seen - seen.mean()).mean()
+            assert usual.target_scale_ == pytest.approx(scale, rel=1e-12)
+        usual = pickle.loads(pickle.dumps(usual))
+    first = y[:300] if size == 300 else y[: (300 // size + 1) * size]
+    assert usual.target_scale_ == pytest.approx(np.abs(first - first.mean()).mean(), rel=0.02)
+    # The steps depend a little on the unit, since their first length does.
+    apart = np.abs(2.0**20 * other.predict(X) - usual.predict(X))
+    assert apart.max() < 0.02 * np.ptp(usual.predict(X))
+    assert usual.score(X, y) > 0.85
+
+
+def test_partial_fit_after_fit_keeps_the_scale():
+    X, y = houses(400)
+    fit = AcceleGradRegressor("huber").fit(X, y)
+    scale = fit.target_scale_
+    fit.partial_fit(X[:1], 100.0 * y[:1])
+    assert fit.target_scale_ == scale
+    fit.set_params(alpha=1e-3).partial_fit(X[:5], y[:5])
+    assert fit.target_scale_ == scale
+    fit.set_params(target_scale=2.0).partial_fit(X[:5], y[:5])
+    assert fit.target_scale_ == 2.0
+    fit.set_params(target_scale="auto").fit(X, y)
+    assert fit.target_scale_ == scale
+
+
+def test_a_model_file_keeps_the_scale(tmp_path):
+    X, y = houses(100)
+    path = tmp_path / "model.agm"
+    for estimator in (
+        AcceleGradRegressor("huber"),
+        AcceleGradRegressor("huber", target_scale=1e4),
+        AcceleGradRegressorCV("quantile", alphas=[1.0, 0.1, 0.0], cv=2),
+    ):
+        fit = estimator.fit(X, y)
+        save_model(fit, path)
+        loaded = load_model(path)
+        assert loaded.target_scale == fit.target_scale
+        assert loaded.target_scale_ == fit.target_scale_
+        assert f"target scale {fit.target_scale_:.6g}" in repr(loaded.summary())
+    assert "target scale" not in repr(AcceleGradRegressor().fit(X, y).summary())
+
+
+def test_a_model_file_from_before_has_the_plain_objective(tmp_path, monkeypatch):
+    X, y = houses(100)
+    fit = AcceleGradRegressor("huber", target_scale=1).fit(X, y)
+    path = tmp_path / "model.agm"
+    names = {name: value for name, value in fit.get_params().items() if name != "target_scale"}
+    del fit.target_scale_
+    monkeypatch.setattr(AcceleGradRegressor, "get_params", lambda _, deep=True: names)
+    save_model(fit, path)
+    monkeypatch.undo()
+    loaded = load_model(path)
+    assert loaded.target_scale == loaded.target_scale_ == 1.0
