@@ -12,7 +12,7 @@ from scipy.optimize import linprog
 
 from accelegrad.errors import Vector, real_array
 from accelegrad.norms import norm
-from accelegrad.problems.nearest_point import Rows, nearest_point
+from accelegrad.problems.nearest_point import Rows, finite_size, nearest_point
 from accelegrad.problems.rounding import FEW, ROUNDED_UP, SMALLEST, UNIT, growth
 from accelegrad.problems.sets import NEGLIGIBLE, Box, FeasibleSet
 from accelegrad.problems.vectors import read_only
@@ -65,7 +65,7 @@ class Polyhedron(FeasibleSet):
         self._refuse_empty()
         #: bounds of the coordinates that follow from all the constraints, rounded outwards
         self._hull = _hull(self._rows)
-        for array in (*self._rows, *self._hull):
+        for array in self._hull:
             read_only(array)
 
     def _refuse_empty(self) -> None:
@@ -158,7 +158,7 @@ class Polyhedron(FeasibleSet):
 
     def _scale(self) -> float:
         rows = self._rows
-        levels = np.concatenate([_levels(rows), _size(rows.box_low), _size(rows.box_high)])
+        levels = np.concatenate([_levels(rows), finite_size(rows.box_low), finite_size(rows.box_high)])
         return float(levels.max(initial=0.0))
 
     def __repr__(self) -> str:
@@ -432,8 +432,4 @@ def _missed(rows: Rows, x: Vector, point: Vector) -> float:
 
 
 def _levels(rows: Rows) -> Vector:
-    return np.maximum(_size(rows.low), _size(rows.high))
-
-
-def _size(limits: Vector) -> Vector:
-    return np.where(np.isfinite(limits), np.abs(limits), 0.0)
+    return np.maximum(finite_size(rows.low), finite_size(rows.high))
