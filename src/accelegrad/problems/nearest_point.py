@@ -135,6 +135,7 @@ class Offset(NamedTuple):
     low: Vector
     high: Vector
     scale: float  # by how much x misses the limits
+    rounding: float  # what rounding can amount to in the rows, in these units
 
 
 #: Returns the nearest point, perhaps not quite on the rows, and the multipliers; None: it failed.
@@ -170,7 +171,7 @@ def _offset(rows: Rows, x: Vector) -> Offset | None:
         return None
     low /= scale
     high /= scale
-    return Offset(low, high, scale)
+    return Offset(low, high, scale, float(rows.rounding(x).max(initial=0.0)) / scale)
 
 
 def _is_nearest(rows: Rows, x: Vector, found: Nearest) -> bool:
@@ -197,15 +198,22 @@ def _by_daqp(rows: Rows, x: Vector, offset: Offset) -> Nearest | None:
     """Solve by a dual active-set method."""
     import daqp
 
-    low, high, scale = offset
+    low, high, scale, rounding = offset
+    tolerance = max(ACTIVE_SET_TOLERANCE, rounding)
     # Without matrix and linear term it minimises the norm.
     z, _, status, info = daqp.solve(
-        None, None, rows.A, high, low, rows.senses, primal_tol=ACTIVE_SET_TOLERANCE
+        None, None, rows.A, high, low, rows.senses, primal_tol=tolerance
     )
     if status != OPTIMAL:
         return None
     on_box, m = info["lam"][: x.size], scale * info["lam"][x.size :]
-    return Nearest(_on_bounds(rows, x + scale * z, on_box), m)
+    point = _on_bounds(rows, x + scale * z, on_box)
+    # From far away the offset has the rounding of large numbers.
+    slack = np.where(m > 0.0, rows.high, rows.low) - rows.A @ point
+    slack[m == 0.0] = 0.0
+    if (np.abs(slack) > rows.rounding(point)).any():
+        point = _polished(rows, x, point, on_box, m)
+    return Nearest(point, m)
 
 
 def _by_nnls(rows: Rows, x: Vector, offset: Offset) -> Nearest | None:
@@ -216,10 +224,12 @@ def _by_nnls(rows: Rows, x: Vector, offset: Offset) -> Nearest | None:
     """
     from scipy.optimize import nnls
 
-    low, high, scale = offset
+    low, high, scale, rounding = offset
     size, below, above = x.size, np.isfinite(low), np.isfinite(high)
     both = np.vstack([np.eye(size), rows.A])
-    G, e = np.vstack([both[below], -both[above]]), np.append(low[below], -high[above])
+    G = np.vstack([both[below], -both[above]])
+    # Rows that only one point meets may be met by none, up to rounding.
+    e = np.append(low[below], -high[above]) - rounding
     target, longer = np.append(np.zeros(size), 1.0), 1.0
     for _ in range(MOST_SCALINGS):
         try:
@@ -246,7 +256,7 @@ def _by_piqp(rows: Rows, x: Vector, offset: Offset) -> Nearest | None:
     import piqp
     import scipy.sparse as sp
 
-    low, high, scale = offset
+    low, high, scale, _ = offset
     size, equal = x.size, rows.equations
     solver: Any = piqp.SparseSolver()
     solver.settings.eps_abs = solver.settings.eps_rel = INTERIOR_TOLERANCE
