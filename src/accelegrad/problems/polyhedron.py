@@ -12,7 +12,14 @@ from scipy.optimize import linprog, nnls
 
 from accelegrad.errors import Vector, real_array
 from accelegrad.norms import norm
-from accelegrad.problems.nearest_point import Rows, finite_size, nearest_point
+from accelegrad.problems.nearest_point import (
+    LowestOfCuts,
+    Rows,
+    finite_size,
+    lowest_of_cuts,
+    nearest_point,
+    roughly_nearest,
+)
 from accelegrad.problems.rounding import FEW, ROUNDED_UP, SMALLEST, UNIT, growth
 from accelegrad.problems.sets import LARGEST, NEGLIGIBLE, Box, FeasibleSet
 from accelegrad.problems.vectors import read_only
@@ -118,6 +125,12 @@ class Polyhedron(FeasibleSet):
             )
         return point
 
+    def lowest_of_cuts(
+        self, center: Vector, slopes: Vector, below: Vector, step: float
+    ) -> LowestOfCuts | None:
+        """Return weights of cuts with which they are lowest near a point: see `nearest_point`."""
+        return lowest_of_cuts(self._rows, center, slopes, below, step)
+
     def linear_minimum(self, g: Vector) -> float:
         """Return a lower bound on the minimum from multipliers, -inf where there is none.
 
@@ -152,7 +165,7 @@ class Polyhedron(FeasibleSet):
         length = LONG_STEP * diameter
         if 0.0 < length < LARGEST:
             for _ in range(MOST_PROXIMAL):
-                u, multipliers = nearest_point(rows, u - length * g)
+                u, multipliers = roughly_nearest(rows, u - length * g)
                 best = max(best, _linear_bound(rows, self._hull, g, multipliers / -length))
                 if float(g @ u) - best[0] <= TIGHT * diameter:
                     return best
@@ -196,7 +209,7 @@ class Polyhedron(FeasibleSet):
         and the ball as for a `Box`, whose projection has no error.
         """
         rows = self._rows
-        found = nearest_point(rows, center - g / theta)
+        found = roughly_nearest(rows, center - g / theta)
         m = _allowed(rows, -theta * found.multipliers)
         rest, off = _remainder(rows, g, m)
         u = rows.clip(center - rest / theta)
