@@ -312,6 +312,15 @@ def _roughly_by_daqp(rows: Rows, x: Vector, offset: Offset) -> tuple[Nearest, Ve
 
 
 def _by_nnls(rows: Rows, x: Vector, offset: Offset) -> Nearest | None:
+    """Solve by least squares with factors of the rows themselves.
+
+    Rows that only one point meets may be met by none, up to rounding.
+    """
+    found = _least_distance(rows, x, offset, 0.0)
+    return _least_distance(rows, x, offset, offset.rounding) if found is None else found
+
+
+def _least_distance(rows: Rows, x: Vector, offset: Offset, relaxed: float) -> Nearest | None:
     """Solve by Lawson and Hanson's method for the shortest z with G z >= e.
 
     It takes one problem of least squares, min ||(G' y, <e, y> - 1)|| over y >= 0, whose residual
@@ -319,12 +328,10 @@ def _by_nnls(rows: Rows, x: Vector, offset: Offset) -> Nearest | None:
     """
     from scipy.optimize import nnls
 
-    low, high, scale, rounding = offset
+    low, high, scale, _ = offset
     size, below, above = x.size, np.isfinite(low), np.isfinite(high)
     both = np.vstack([np.eye(size), rows.A])
-    G = np.vstack([both[below], -both[above]])
-    # Rows that only one point meets may be met by none, up to rounding.
-    e = np.append(low[below], -high[above]) - rounding
+    G, e = np.vstack([both[below], -both[above]]), np.append(low[below], -high[above]) - relaxed
     target, longer = np.append(np.zeros(size), 1.0), 1.0
     for _ in range(MOST_SCALINGS):
         try:
