@@ -290,7 +290,7 @@ def _by_daqp(rows: Rows, x: Vector, offset: Offset) -> Nearest | None:
     # From far away the offset has the rounding of large numbers.
     slack = np.where(m > 0.0, rows.high, rows.low) - rows.A @ point
     slack[m == 0.0] = 0.0
-    if (np.abs(slack) > NOTICED * rows.rounding(point)).any():
+    if (np.abs(slack) > NOTICED * rows.rounding(point)).any() or not rows.meets(point):
         point = _polished(rows, x, point, on_box, m)
     return Nearest(point, m)
 

@@ -37,7 +37,7 @@ MOST_COORDINATES = 200
 LONG_STEP, MOST_PROXIMAL, TIGHT = 10.0, 4, 1e-12
 #: Steps of the search for the best bound in a ball; by what share of the radius its point may be off
 #: the boundary; by what factor steps grow where the point hardly moves. Chosen.
-MOST_STEPS, ON_BOUNDARY, MOST_GROWTH = 30, 0.01, 1e3
+MOST_STEPS, ON_BOUNDARY, MOST_GROWTH = 30, 3e-4, 1e3
 #: The longest step is such that a bound may be off by half of this share of the radius times ||g||.
 SHORTEST_SHARE = 1e-11
 #: By how much the nearest point found may miss a row, relative to its terms, if there is a point.
@@ -178,8 +178,8 @@ class Polyhedron(FeasibleSet):
     def linear_minimum_in_ball(self, g: Vector, center: Vector, radius: float) -> float:
         """Return a lower bound on <g, u> over the points of the set in a ball.
 
-        The bounds of single steps that the search of `FeasibleSet` finds prove all that a linear
-        minimum over the whole set could add.
+        It is that of `FeasibleSet`, but for the linear minimum over the whole set, which takes
+        longer and could add no more than 1e-11 of the radius times ||g||.
         """
         size = norm(g)
         if size == 0.0:
