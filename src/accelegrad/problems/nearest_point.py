@@ -211,10 +211,17 @@ def _is_nearest(rows: Rows, x: Vector, found: Nearest) -> bool:
 
 
 class LowestOfCuts(NamedTuple):
-    """Weights of cuts, and the step of the proximal problem that they solve."""
+    """Weights of cuts, multipliers, and the step of the proximal problem that they solve.
+
+    The weighted slopes, the normals times their multipliers and the offset over the step add up to
+    zero.
+    """
 
     weights: Vector
     step: float
+    on_box: Vector  # multipliers of the coordinates' bounds, positive at the upper ones
+    multipliers: Vector  # those of the rows
+    offset: Vector
 
 
 def lowest_of_cuts(
@@ -244,14 +251,14 @@ def lowest_of_cuts(
     Returns
     -------
     LowestOfCuts or None
-        None where DAQP fails.
+        None where DAQP fails, or would take long.
     """
     import daqp
 
     size, count = center.size, below.size
     length = norm(slopes[int(below.argmin())])
     unit = step * length  # of offsets; that of values is unit * length
-    if not (length > 0.0 and 0.0 < unit < math.inf and unit * length > 0.0):
+    if size > MOST_COORDINATES or not (0.0 < unit < math.inf and 0.0 < unit * length < math.inf):
         return None
     at = np.concatenate((center, rows.A @ center))
     matrix = np.zeros((count + rows.low.size, size + 1))
@@ -266,16 +273,19 @@ def lowest_of_cuts(
     senses[:size], senses[size + 1 + count :] = rows.senses[:size], rows.senses[size:]
     if not np.isfinite(cuts).all():
         return None
-    _, _, status, info = daqp.solve(
+    z, _, status, info = daqp.solve(
         *(None, None, matrix, high, low, senses),
         primal_tol=ACTIVE_SET_TOLERANCE,
         sing_tol=SINGULAR,
     )
-    weights = info["lam"][size + 1 : size + 1 + count]
+    found = info["lam"]
+    weights = found[size + 1 : size + 1 + count]
     total = float(weights.sum())
     if status != OPTIMAL or not total > 0.0 or not (weights >= 0.0).all():
         return None
-    return LowestOfCuts(weights / total, step * total)
+    found *= length / total
+    on_box, m = found[:size], found[size + 1 + count :]
+    return LowestOfCuts(weights / length, step * total, on_box, m, unit * z[:size])
 
 
 # -- solvers --------------------------------------------------------------------------------------

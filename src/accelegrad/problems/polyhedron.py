@@ -39,7 +39,7 @@ LONG_STEP, MOST_PROXIMAL, TIGHT = 10.0, 4, 1e-12
 #: the boundary; by what factor steps grow where the point hardly moves. Chosen.
 MOST_STEPS, ON_BOUNDARY, MOST_GROWTH = 30, 3e-4, 1e3
 #: The longest step is such that a bound may be off by half of this share of the radius times ||g||.
-SHORTEST_SHARE = 1e-11
+SHORTEST_SHARE = 1e-12
 #: By how much the nearest point found may miss a row, relative to its terms, if there is a point.
 INCONSISTENT = 1e-9
 
@@ -179,7 +179,7 @@ class Polyhedron(FeasibleSet):
         """Return a lower bound on <g, u> over the points of the set in a ball.
 
         It is that of `FeasibleSet`, but for the linear minimum over the whole set, which takes
-        longer and could add no more than 1e-11 of the radius times ||g||.
+        longer and could add no more than 1e-12 of the radius times ||g||.
         """
         size = norm(g)
         if size == 0.0:

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from accelegrad.errors import NonFiniteError, NotConvexError, Vector
+from accelegrad.errors import NotConvexError, Vector
 from accelegrad.norms import norm
 from accelegrad.problems.rounding import UNIT
 from accelegrad.rules.base import Evaluated, State, Step, term_of
@@ -167,7 +167,14 @@ class Convexity(Policy):
         for distance, direction in zip(ways, signs, strict=True):
             offset = distance / math.sqrt(point.size) * direction
             for trial in (point + offset, point - offset):
-                yield trial if feasible_set is None else feasible_set.project(trial)
+                if feasible_set is None:
+                    yield trial
+                    continue
+                try:
+                    projected = feasible_set.project(trial)
+                except Exception:  # of a projection that fails; the run has its answer
+                    continue
+                yield projected
 
     @property
     def _start(self) -> Vector:
@@ -176,14 +183,18 @@ class Convexity(Policy):
         return start
 
     def _evaluated(self, point: Vector) -> Evaluation | None:
-        """Evaluate at a point without making it the best one; None where it is not finite."""
+        """Evaluate at a point without making it the best one; None where that is not possible.
+
+        The function may raise an exception at a point that no step would lead to. That must not
+        take the answer away that the run has found.
+        """
         judge = self.progress.judge
         assert judge is not None
         best = judge.best
         try:
             evaluation = judge.exactly(point)
             _ = evaluation.gradient  # it may come late, and not be finite
-        except NonFiniteError:
+        except Exception:
             return None
         finally:
             judge.best = best
