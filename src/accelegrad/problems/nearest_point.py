@@ -37,8 +37,9 @@ MOST_COORDINATES = 200
 #: By how much DAQP may miss a row, relative to what x misses; the rest is removed by projecting
 #: again. Chosen: far above rounding, and below what PROVED allows.
 ACTIVE_SET_TOLERANCE = 1e-12
-#: Pivots below this count as zero in DAQP. Its own choice is 3.7e-11, with which it cycled where rows
-#: meet at small angles (measured: in 11 of 72 problems of one run, and with this one in none).
+#: Smaller numbers and pivots count as zero in DAQP. With its own choices, 1e-11 and 3.7e-11, which
+#: are above the tolerance, it failed where rows are equations, duplicates or meet at small angles
+#: (measured: 75 of 400 projections of one run; with these in none).
 SINGULAR = 1e-14
 #: By how much PIQP may miss a row, which only has to tell the rows that hold with equality from the others
 INTERIOR_TOLERANCE = 1e-10
@@ -274,9 +275,7 @@ def lowest_of_cuts(
     if not np.isfinite(cuts).all():
         return None
     z, _, status, info = daqp.solve(
-        *(None, None, matrix, high, low, senses),
-        primal_tol=ACTIVE_SET_TOLERANCE,
-        sing_tol=SINGULAR,
+        *(None, None, matrix, high, low, senses), **_settings(ACTIVE_SET_TOLERANCE)
     )
     found = info["lam"]
     weights = found[size + 1 : size + 1 + count]
@@ -289,6 +288,16 @@ def lowest_of_cuts(
 
 
 # -- solvers --------------------------------------------------------------------------------------
+
+
+def _settings(tolerance: float) -> dict[str, float]:
+    """Return DAQP's settings; with its reduction of equations their multipliers come out wrong."""
+    return {
+        "primal_tol": tolerance,
+        "zero_tol": SINGULAR,
+        "sing_tol": SINGULAR,
+        "eq_reduction": -1,
+    }
 
 
 def _by_daqp(rows: Rows, x: Vector, offset: Offset) -> Nearest | None:
@@ -313,7 +322,7 @@ def _roughly_by_daqp(rows: Rows, x: Vector, offset: Offset) -> tuple[Nearest, Ve
     tolerance = max(ACTIVE_SET_TOLERANCE, rounding)
     # Without matrix and linear term it minimises the norm.
     z, _, status, info = daqp.solve(
-        *(None, None, rows.A, high, low, rows.senses), primal_tol=tolerance, sing_tol=SINGULAR
+        *(None, None, rows.A, high, low, rows.senses), **_settings(tolerance)
     )
     if status != OPTIMAL:
         return None
