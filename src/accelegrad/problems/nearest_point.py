@@ -34,9 +34,9 @@ from accelegrad.problems.rounding import UNIT, growth
 #: In more dimensions the interior-point method comes first (measured on the simplex: DAQP takes
 #: 2.5 ms for 200 coordinates and 57 ms for 500, PIQP 1 ms).
 MOST_COORDINATES = 200
-#: By how much DAQP may miss a row, relative to what x misses; the rest is removed by projecting
-#: again. Chosen: far above rounding, and below what PROVED allows.
-ACTIVE_SET_TOLERANCE = 1e-12
+#: By how much DAQP may miss a row, relative to what x misses, and by how much where it fails so. The
+#: rest is removed by projecting again. Chosen: the first is below what PROVED allows.
+TOLERANCES = (1e-12, 1e-9)
 #: Smaller numbers and pivots count as zero in DAQP. With its own choices, 1e-11 and 3.7e-11, which
 #: are above the tolerance, it failed where rows are equations, duplicates or meet at small angles
 #: (measured: 75 of 400 projections of one run; with these in none).
@@ -254,8 +254,6 @@ def lowest_of_cuts(
     LowestOfCuts or None
         None where DAQP fails, or would take long.
     """
-    import daqp
-
     size, count = center.size, below.size
     length = norm(slopes[int(below.argmin())])
     unit = step * length  # of offsets; that of values is unit * length
@@ -274,13 +272,13 @@ def lowest_of_cuts(
     senses[:size], senses[size + 1 + count :] = rows.senses[:size], rows.senses[size:]
     if not np.isfinite(cuts).all():
         return None
-    z, _, status, info = daqp.solve(
-        *(None, None, matrix, high, low, senses), **_settings(ACTIVE_SET_TOLERANCE)
-    )
-    found = info["lam"]
+    answer = _shortest(matrix, low, high, senses)
+    if answer is None:
+        return None
+    z, found = answer
     weights = found[size + 1 : size + 1 + count]
     total = float(weights.sum())
-    if status != OPTIMAL or not total > 0.0 or not (weights >= 0.0).all():
+    if not total > 0.0 or not (weights >= 0.0).all():
         return None
     found *= length / total
     on_box, m = found[:size], found[size + 1 + count :]
@@ -290,14 +288,25 @@ def lowest_of_cuts(
 # -- solvers --------------------------------------------------------------------------------------
 
 
-def _settings(tolerance: float) -> dict[str, float]:
-    """Return DAQP's settings; with its reduction of equations their multipliers come out wrong."""
-    return {
-        "primal_tol": tolerance,
-        "zero_tol": SINGULAR,
-        "sing_tol": SINGULAR,
-        "eq_reduction": -1,
-    }
+def _shortest(
+    A: Vector, low: Vector, high: Vector, senses: npt.NDArray[np.intc], rounding: float = 0.0
+) -> tuple[Vector, Vector] | None:
+    """Return the shortest z by DAQP, and the multipliers: z = -(on_box + A' m); None: it failed."""
+    import daqp
+
+    for tolerance in TOLERANCES:
+        # Without matrix and linear term it minimises the norm. With its reduction of equations
+        # their multipliers come out wrong.
+        z, _, status, info = daqp.solve(
+            *(None, None, A, high, low, senses),
+            primal_tol=max(tolerance, rounding),
+            zero_tol=SINGULAR,
+            sing_tol=SINGULAR,
+            eq_reduction=-1,
+        )
+        if status == OPTIMAL:
+            return z, info["lam"]
+    return None
 
 
 def _by_daqp(rows: Rows, x: Vector, offset: Offset) -> Nearest | None:
@@ -316,17 +325,12 @@ def _by_daqp(rows: Rows, x: Vector, offset: Offset) -> Nearest | None:
 
 def _roughly_by_daqp(rows: Rows, x: Vector, offset: Offset) -> tuple[Nearest, Vector] | None:
     """Solve by a dual active-set method; return the multipliers of the bounds too."""
-    import daqp
-
     low, high, scale, rounding = offset
-    tolerance = max(ACTIVE_SET_TOLERANCE, rounding)
-    # Without matrix and linear term it minimises the norm.
-    z, _, status, info = daqp.solve(
-        *(None, None, rows.A, high, low, rows.senses), **_settings(tolerance)
-    )
-    if status != OPTIMAL:
+    found = _shortest(rows.A, low, high, rows.senses, rounding)
+    if found is None:
         return None
-    on_box, m = info["lam"][: x.size], scale * info["lam"][x.size :]
+    z, multipliers = found
+    on_box, m = multipliers[: x.size], scale * multipliers[x.size :]
     return Nearest(_on_bounds(rows, x + scale * z, on_box), m), on_box
 
 

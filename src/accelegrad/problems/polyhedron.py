@@ -35,6 +35,8 @@ MOST_COORDINATES = 200
 #: the fewer are needed, and the more digits are lost. Measured on random bounded sets: two steps of
 #: 100 diameters mostly do, and longer ones where g is nearly normal to a face.
 PROXIMAL_STEPS, TIGHT = np.array([1e2, 1e2, 1e4, 1e6, 1e8]), 1e-11
+#: Shares of the way from the set to a point that are tried where its projection is not found; chosen
+NEARER = (1e-4, 1e-4, 1e-4, 1e-2)
 #: Steps of the search for the best bound in a ball; by what share of the radius its point may be off
 #: the boundary; by what factor steps grow where the point hardly moves. Chosen.
 MOST_STEPS, ON_BOUNDARY, MOST_GROWTH = 30, 3e-4, 1e3
@@ -113,20 +115,24 @@ class Polyhedron(FeasibleSet):
             return norm(high - low) * ROUNDED_UP
 
     def project(self, x: Vector) -> Vector:
-        """Return the nearest point, by Newton's method on the dual: see `nearest_point`."""
+        """Return the nearest point: see `nearest_point`.
+
+        Where rows are nearly parallel and x is so far away that no point found meets the rows, it
+        is the projection of a point between the set and x: in the set, but not quite the nearest.
+        """
         rows = self._rows
         clipped = rows.clip(x)
         if np.array_equal(clipped, x) and not rows.excess(x).any():
             return x
         point = nearest_point(rows, x).point
-        missed = _missed(rows, x, point)
-        if missed > 0.0 and np.isfinite(x).all():
-            raise ArithmeticError(
-                f"the projection onto {self!r} misses a row by {missed:.3g} (row scaled to about "
-                "unit length): rows depend on each other too nearly; leave out those that say "
-                "nothing new."
-            )
-        return point
+        if not np.isfinite(x).all():
+            return point
+        for share in NEARER:
+            if _missed(rows, x, point) == 0.0:
+                return point
+            x = self._inner + share * (x - self._inner)
+            point = nearest_point(rows, x).point
+        return point if _missed(rows, x, point) == 0.0 else self._inner.copy()
 
     def lowest_of_cuts(
         self, center: Vector, slopes: Vector, below: Vector, step: float
