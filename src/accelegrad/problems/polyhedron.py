@@ -31,6 +31,10 @@ PASSES = 5
 #: Bounds that follow from all the rows together are looked for in up to this many dimensions: a
 #: pseudoinverse takes 10 ms there.
 MOST_COORDINATES = 200
+#: A set that rows bound only this many times farther away than the rows themselves are, because they
+#: are nearly parallel, counts as unbounded: over so wide a set rounding would take the digits of all
+#: bounds, and over a ball it does not. Chosen: a gap of 1e-9 can be proved over narrower sets.
+ELONGATED = 1e5
 #: The lengths of proximal steps, and how tight a bound is to be, in diameters. The longer a step,
 #: the fewer are needed, and the more digits are lost. Measured on random bounded sets: two steps of
 #: 100 diameters mostly do, and longer ones where g is nearly normal to a face.
@@ -436,6 +440,8 @@ def _by_slacks(rows: Rows, inner: Vector) -> tuple[Vector, Vector] | None:
     if not share < 0.5:
         return None
     reach = farthest / (1.0 - share) * ROUNDED_UP
+    if reach > ELONGATED * float(slacks.max()):
+        return None
     total += left * reach
     lost += off_sums * reach + growth(0) * (np.abs(inner) + np.abs(center) + steepest * total)
     low, high = inner + center - highest * total - lost, inner + center - lowest * total + lost
