@@ -262,6 +262,9 @@ def minimize(
           farther: with a bounded feasible set, or by a LinearModel's dual bound. It is half of a
           numeric diameter, and with "auto" a multiple of the distance travelled, which grows with
           the run (measured in the scaled coordinates, where `scale` is used).
+        - ``multipliers``, with `bounds` or `constraints`: a list with one array of Lagrange
+          multipliers per constraint and, if there are bounds, one more for these. They are positive
+          at upper limits and negative at lower ones: ``jac + sum(A.T @ m) + m_bounds`` is about 0.
         - ``x_average``, ``x_last``, ``x_best``: all the outputs; ``seconds``; ``n_restarts``;
           ``trace``; ``rows``, how many rows of a LinearModel were read, all in all; and, where
           ``batch_size="auto"``, ``batch_sizes``, pairs (iteration, rows of a batch from there on).

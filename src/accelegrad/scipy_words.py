@@ -80,9 +80,7 @@ class Limits:
         box = (np.array(np.broadcast_to(end, size), dtype=np.float64) for end in ends)
         self._rows = Rows(A * self._factors[:, None], low, high, *box)
 
-    def multipliers(
-        self, x: Vector, slopes: Vector, below: Vector, reach: float
-    ) -> list[Vector]:
+    def multipliers(self, x: Vector, slopes: Vector, below: Vector, reach: float) -> list[Vector]:
         """Return Lagrange multipliers at a point, one array per constraint, then the bounds'.
 
         Parameters
@@ -101,9 +99,7 @@ class Limits:
         parts = np.split(every, np.cumsum(self._sizes)[:-1]) if self._sizes else []
         return [*parts, on_box.reshape(self._shape)] if self.bounded else parts
 
-    def _at(
-        self, x: Vector, slopes: Vector, below: Vector, reach: float
-    ) -> tuple[Vector, Vector]:
+    def _at(self, x: Vector, slopes: Vector, below: Vector, reach: float) -> tuple[Vector, Vector]:
         """Return multipliers of the coordinates' bounds, and of the rows that say something."""
         rows, g = self._rows, slopes[int(below.argmin())]
         steepest = norm(g)
@@ -189,9 +185,7 @@ def _linear_constraints(constraints: Any) -> list[LinearConstraint]:
     return list(constraints)
 
 
-def _stacked(
-    rows: list[LinearConstraint], size: int
-) -> tuple[list[int], Vector, Vector, Vector]:
+def _stacked(rows: list[LinearConstraint], size: int) -> tuple[list[int], Vector, Vector, Vector]:
     """Return how many rows each constraint has, all rows and their limits."""
     matrices, lows, highs = [np.zeros((0, size))], [np.zeros(0)], [np.zeros(0)]
     for number, row in enumerate(rows):

@@ -15,10 +15,20 @@ D = 8
 def problem(seed):
     """Return two constraints, bounds, and data of an objective."""
     rng = np.random.default_rng(seed)
-    A, E, inside = rng.standard_normal((6, D)), rng.standard_normal((2, D)), rng.uniform(-0.2, 0.2, D)
+    A, E, inside = (
+        rng.standard_normal((6, D)),
+        rng.standard_normal((2, D)),
+        rng.uniform(-0.2, 0.2, D),
+    )
     below = LinearConstraint(A, -np.inf, A @ inside + 0.1)
     equal = LinearConstraint(sp.csr_array(E), E @ inside, E @ inside)
-    return below, equal, Bounds(-0.5, 0.4), rng.standard_normal((12, D)), 3 * rng.standard_normal(12)
+    return (
+        below,
+        equal,
+        Bounds(-0.5, 0.4),
+        rng.standard_normal((12, D)),
+        3 * rng.standard_normal(12),
+    )
 
 
 def objective(kind, B, b):
@@ -102,7 +112,9 @@ def test_sets_of_all_kinds_have_them(name):
 def test_shapes_and_constraints_that_say_nothing():
     start, target = np.zeros((2, 2)), np.array([[3.0, 0.2], [-3.0, 0.1]])
     fun = lambda x: (float(((x - target) ** 2).sum()), 2 * (x - target))  # noqa: E731
-    nothing = LinearConstraint(np.vstack([np.zeros(4), np.ones(4)]), [-1, -np.inf], [np.inf, np.inf])
+    nothing = LinearConstraint(
+        np.vstack([np.zeros(4), np.ones(4)]), [-1, -np.inf], [np.inf, np.inf]
+    )
     result = ag.minimize(fun, start, bounds=Bounds(-1, 1), constraints=nothing, tol=1e-9)
     rows, on_box = result.multipliers
     np.testing.assert_array_equal(rows, [0.0, 0.0])
@@ -126,12 +138,16 @@ def test_a_model_has_them_too():
 @pytest.mark.parametrize("others", [0, 1])
 def test_a_zero_row_is_left_out_or_refused(low, high, allowed, others):
     fun = lambda x: (float(x @ x), 2 * x)  # noqa: E731
-    rows = [LinearConstraint(np.eye(2)[:1], 1, 1)] * others + [LinearConstraint(np.zeros((1, 2)), low, high)]
+    rows = [LinearConstraint(np.eye(2)[:1], 1, 1)] * others + [
+        LinearConstraint(np.zeros((1, 2)), low, high)
+    ]
     if allowed:
         result = ag.minimize(fun, np.ones(2), constraints=rows, tol=1e-8)
         assert result.success
         np.testing.assert_allclose(result.fun, float(others), atol=1e-6)
         assert len(result.multipliers) == others + 1
     else:
-        with pytest.raises(ValueError, match=rf"no point meets constraints\[{others}\]: row 0.*zero"):
+        with pytest.raises(
+            ValueError, match=rf"no point meets constraints\[{others}\]: row 0.*zero"
+        ):
             ag.minimize(fun, np.ones(2), constraints=rows)

@@ -22,7 +22,9 @@ from scipy.optimize import minimize as scipy_minimize
 
 if __name__ == "__main__":
     HERE = Path(__file__).resolve().parent
-    if str(HERE) in sys.path:  # a script's own folder: its modules are those of the package `proofs`
+    if (
+        str(HERE) in sys.path
+    ):  # a script's own folder: its modules are those of the package `proofs`
         sys.path.remove(str(HERE))
 
 import accelegrad as ag

@@ -34,20 +34,20 @@ from accelegrad.problems.rounding import UNIT, growth
 #: In more dimensions the interior-point method comes first (measured on the simplex: DAQP takes
 #: 2.5 ms for 200 coordinates and 57 ms for 500, PIQP 1 ms).
 MOST_COORDINATES = 200
-#: By how much DAQP may miss a row, relative to what x misses, and by how much where it fails so. The
+#: By how much DAQP may miss a row, relative to what x misses, and by how much where that fails. The
 #: rest is removed by projecting again. Chosen: the first is below what PROVED allows.
 TOLERANCES = (1e-12, 1e-9)
 #: Smaller numbers and pivots count as zero in DAQP. With its own choices, 1e-11 and 3.7e-11, which
 #: are above the tolerance, it failed where rows are equations, duplicates or meet at small angles
 #: (measured: 75 of 400 projections of one run; with these in none).
 SINGULAR = 1e-14
-#: By how much PIQP may miss a row, which only has to tell the rows that hold with equality from the others
+#: The same for PIQP, which only has to tell the rows that hold with equality from the others
 INTERIOR_TOLERANCE = 1e-10
 #: A row that holds may be missed by this many times what rounding can explain: less changes nothing
 #: but the last digits, and solving for it takes longer than DAQP. Chosen.
 NOTICED = 100.0
-#: The inverse of what is added to the problem of the lowest cut, in units in which the model's value
-#: is -2 at least: steps are shorter by a fifth at most, and rows are of about the same length.
+#: The inverse of what is added to the problem of the lowest cut, in units in which the model's
+#: value is -2 at least: steps are shorter by a fifth at most, and rows are about as long as others.
 ADDED = 10.0
 #: DAQP's codes of an equation and of success
 EQUATION, OPTIMAL = np.intc(5), 1

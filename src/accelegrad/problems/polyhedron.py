@@ -31,18 +31,18 @@ PASSES = 5
 #: Bounds that follow from all the rows together are looked for in up to this many dimensions: a
 #: pseudoinverse takes 10 ms there.
 MOST_COORDINATES = 200
-#: A set that rows bound only this many times farther away than the rows themselves are, because they
-#: are nearly parallel, counts as unbounded: over so wide a set rounding would take the digits of all
-#: bounds, and over a ball it does not. Chosen: a gap of 1e-9 can be proved over narrower sets.
+#: A set counts as unbounded if it reaches this many times farther than its rows are away, because
+#: these are nearly parallel: over so wide a set rounding takes the digits of all bounds, and over a
+#: ball it does not. Chosen: over narrower sets gaps of 1e-9 can be proved.
 ELONGATED = 1e5
 #: The lengths of proximal steps, and how tight a bound is to be, in diameters. The longer a step,
 #: the fewer are needed, and the more digits are lost. Measured on random bounded sets: two steps of
 #: 100 diameters mostly do, and longer ones where g is nearly normal to a face.
-PROXIMAL_STEPS, TIGHT = np.array([1e2, 1e2, 1e4, 1e6, 1e8]), 1e-11
-#: Shares of the way from the set to a point that are tried where its projection is not found; chosen
+PROXIMAL_STEPS, TIGHT = np.array([1e2, 1e2, 1e4, 1e6, 1e8]), 1e-12
+#: Shares of the way from the set to a point tried where its projection is not found; chosen
 NEARER = (1e-4, 1e-4, 1e-4, 1e-2)
-#: Steps of the search for the best bound in a ball; by what share of the radius its point may be off
-#: the boundary; by what factor steps grow where the point hardly moves. Chosen.
+#: Steps of the search for the best bound in a ball; how far its point may be from the boundary, as a
+#: share of the radius; by what factor steps grow where the point hardly moves. Chosen.
 MOST_STEPS, ON_BOUNDARY, MOST_GROWTH = 30, 3e-4, 1e3
 #: The longest step is such that a bound may be off by half of this share of the radius times ||g||.
 SHORTEST_SHARE = 1e-12
@@ -260,7 +260,9 @@ class Polyhedron(FeasibleSet):
 
     def _scale(self) -> float:
         rows = self._rows
-        levels = np.concatenate([_levels(rows), finite_size(rows.box_low), finite_size(rows.box_high)])
+        levels = np.concatenate(
+            [_levels(rows), finite_size(rows.box_low), finite_size(rows.box_high)]
+        )
         return float(levels.max(initial=0.0))
 
     def __repr__(self) -> str:
@@ -404,7 +406,7 @@ def _tightened(rows: Rows, low: Vector, high: Vector) -> tuple[Vector, Vector]:
 
 
 def _by_slacks(rows: Rows, inner: Vector) -> tuple[Vector, Vector] | None:
-    """Return bounds of the coordinates that all the constraints imply together; None: there are none.
+    """Return bounds of the coordinates that all constraints imply together; None: there are none.
 
     With the constraints as G u <= h the set is bounded if and only if G has full column rank and
     G' y = 0 for some y >= 1 (Stiemke's lemma). Then <y, h - G u> = <y, h - G v> for any two points:
