@@ -47,7 +47,7 @@ INTERIOR_TOLERANCE = 1e-10
 #: but the last digits, and solving for it takes longer than DAQP. Chosen.
 NOTICED = 100.0
 #: The inverse of what is added to the problem of the lowest cut, in units in which the model's
-#: value is -2 at least: steps are shorter by a fifth at most, and rows are about as long as others.
+#: value is at least -2: steps are shorter by a fifth at most, and rows are of similar length.
 ADDED = 10.0
 #: DAQP's codes of an equation and of success
 EQUATION, OPTIMAL = np.intc(5), 1
