@@ -41,8 +41,8 @@ ELONGATED = 1e5
 PROXIMAL_STEPS, TIGHT = np.array([1e2, 1e2, 1e4, 1e6, 1e8]), 1e-12
 #: Shares of the way from the set to a point tried where its projection is not found; chosen
 NEARER = (1e-4, 1e-4, 1e-4, 1e-2)
-#: Steps of the search for the best bound in a ball; how far its point may be from the boundary, as a
-#: share of the radius; by what factor steps grow where the point hardly moves. Chosen.
+#: Steps of the search for the best bound in a ball; how far its point may be from the boundary, as
+#: a share of the radius; by what factor steps grow where the point hardly moves. Chosen.
 MOST_STEPS, ON_BOUNDARY, MOST_GROWTH = 30, 3e-4, 1e3
 #: The longest step is such that a bound may be off by half of this share of the radius times ||g||.
 SHORTEST_SHARE = 1e-12
