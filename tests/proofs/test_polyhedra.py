@@ -12,10 +12,9 @@ def test_a_random_polyhedral_problem_is_proved(seed):
     check(seed)
 
 
-@pytest.mark.parametrize("seed", [118, 223])
-def test_rows_at_tiny_angles_are_proved(seed):
-    """The first ended after max_iter: rounding over a set that is 1e10 wide took all digits."""
-    check(seed)
+def test_rows_at_tiny_angles_are_proved():
+    """It ended after max_iter: rounding over a set that is 1e10 wide took all digits."""
+    check(118)
 
 
 def test_all_kinds_are_drawn():
