@@ -24,6 +24,7 @@ from accelegrad.errors import (
     real_number,
     whole_number,
 )
+from accelegrad.norms import norm
 from accelegrad.problems.linear_model import LinearModel
 from accelegrad.problems.sampling import BatchSampler, GrowingSampler
 from accelegrad.proofs.bracket import Bracket
@@ -45,9 +46,12 @@ from accelegrad.run.policies.convexity import Convexity
 from accelegrad.run.policies.growth import BatchGrowth
 from accelegrad.run.policies.restarts import KINDS, Restarts
 from accelegrad.run.progress import Progress
-from accelegrad.scipy_words import constraint_set, hint
+from accelegrad.run.result import Status
+from accelegrad.scipy_words import Limits, constraint_set, hint
 from accelegrad.setting import Setting, constrains, resolve
 
+#: The shortest distance over which multipliers prove anything, relative to 1 + ||x||; chosen
+SHORTEST_REACH = 1e-3
 #: What results hold that has x0's shape
 SHAPED = ("x", "jac", "x_average", "x_last", "x_best")
 
@@ -265,6 +269,9 @@ def minimize(
           farther: with a bounded feasible set, or by a LinearModel's dual bound. It is half of a
           numeric diameter, and with "auto" a multiple of the distance travelled, which grows with
           the run (measured in the scaled coordinates, where `scale` is used).
+        - ``multipliers``, with `bounds` or `constraints`: a list with one array of Lagrange
+          multipliers per constraint and, if there are bounds, one more for these. They are positive
+          at upper limits and negative at lower ones: ``jac + sum(A.T @ m) + m_bounds`` is about 0.
         - ``x_average``, ``x_last``, ``x_best``: all the outputs; ``seconds``; ``n_restarts``;
           ``trace``; ``rows``, how many rows of a LinearModel were read, all in all; and, where
           ``batch_size="auto"``, ``batch_sizes``, pairs (iteration, rows of a batch from there on).
@@ -285,7 +292,7 @@ def minimize(
     noisy = batch_size is not None
     accuracy = real_number("accuracy", accuracy, least=0.0)
     problem = ProblemArguments(fun, x0, args, jac, exact, batch_size, replacement, rng, accuracy)
-    problem, feasible_set = _constrained(problem, feasible_set, bounds, constraints)
+    problem, feasible_set, limits = _constrained(problem, feasible_set, bounds, constraints)
     wishes = Wishes(method, parameters, feasible_set, project_y, penalty, scale, noisy, restart)
     run_options = Options(
         max_iter=whole_number("max_iter", max_iter, least=1),
@@ -302,11 +309,15 @@ def minimize(
         checkpoint=None if checkpoint is None else _checkpoint_path(checkpoint),
         checkpoint_every=whole_number("checkpoint_every", checkpoint_every, least=1),
     )
-    return _solve(problem, wishes, run_options, None if resume is None else Path(resume))
+    return _solve(problem, wishes, run_options, None if resume is None else Path(resume), limits)
 
 
 def _solve(
-    problem: ProblemArguments, wishes: Wishes, options: Options, resume: Path | None
+    problem: ProblemArguments,
+    wishes: Wishes,
+    options: Options,
+    resume: Path | None,
+    limits: Limits,
 ) -> OptimizeResult:
     """Choose the method, build the run and do it."""
     model, start, oracle = problem.model, _start(problem.x0, problem.model), _oracle(problem)
@@ -321,19 +332,43 @@ def _solve(
         run.resume(resume)
     result = run()
     result.update(method=setting.choice.name, reason=setting.choice.reason)
+    if limits.given:
+        result["multipliers"] = _multipliers(limits, result, setting.start, run.progress)
     return _shaped(result, problem.shape)
 
 
 def _constrained(
     problem: ProblemArguments, feasible_set: Any, bounds: Any, constraints: Any
-) -> tuple[ProblemArguments, Any]:
+) -> tuple[ProblemArguments, Any, Limits]:
     """Return SciPy's bounds and constraints as a set, and the start in it, as SciPy clips it."""
     start = _start(problem.x0, problem.model)
     shape = np.shape(start if problem.shape is None else problem.x0)
-    chosen = constraint_set(feasible_set, bounds, constraints, shape)
+    limits = Limits(bounds, constraints, shape)
+    chosen = constraint_set(feasible_set, limits)
     if chosen is feasible_set:
-        return problem, feasible_set
-    return problem._replace(x0=chosen.project(start).reshape(shape)), chosen
+        return problem, feasible_set, limits
+    return problem._replace(x0=chosen.project(start).reshape(shape)), chosen, limits
+
+
+def _multipliers(
+    limits: Limits, result: OptimizeResult, start: Vector, progress: Progress
+) -> list[Vector] | None:
+    """Return the multipliers of bounds and constraints at the point returned, None if unknown.
+
+    Where the function has a kink there, no single gradient has them: the cuts that the run kept
+    are averaged.
+    """
+    x, gradient, cuts = result["x"], result["jac"], progress.bracket.cuts
+    known = math.isfinite(result["fun"]) and result["status"] is not Status.NOT_CONVEX
+    if gradient is None or not known or progress.oracle.penalty is not None:
+        return None
+    slopes, below = gradient[None], np.zeros(1)
+    if cuts is not None and cuts.kept is not None and cuts.kept.count:
+        kept = cuts.kept
+        values = result["fun"] - kept.values_at(x)
+        slopes, below = np.vstack([slopes, kept.slopes]), np.append(below, np.maximum(values, 0.0))
+    reach = max(norm(x - start), SHORTEST_REACH * (1.0 + norm(x)))
+    return limits.multipliers(x, slopes, below, reach)
 
 
 def _shaped(result: OptimizeResult, shape: tuple[int, ...] | None) -> OptimizeResult:

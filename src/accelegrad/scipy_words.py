@@ -11,6 +11,8 @@ import scipy.sparse as sp
 from scipy.optimize import Bounds, LinearConstraint
 
 from accelegrad.errors import Vector, real_array
+from accelegrad.norms import norm
+from accelegrad.problems.nearest_point import Rows, lowest_of_cuts, nearest_point
 from accelegrad.problems.polyhedron import Polyhedron
 from accelegrad.problems.sets import Affine, Box, FeasibleSet, Halfspace, Simplex
 
@@ -57,22 +59,72 @@ def hint(name: str) -> str | None:
     return None if instead is None else f"it is another library's word; {instead}."
 
 
-def constraint_set(feasible_set: Any, bounds: Any, constraints: Any, shape: tuple[int, ...]) -> Any:
-    """Return the feasible set that is given in one way or the other, for points of this shape."""
-    rows = _linear_constraints(constraints)
-    if bounds is None and not rows:
+class Limits:
+    """Bounds and linear constraints in SciPy's words, for points of x0's shape."""
+
+    def __init__(self, bounds: Any, constraints: Any, shape: tuple[int, ...]) -> None:
+        rows = _linear_constraints(constraints)
+        size = math.prod(shape)
+        self._shape = shape
+        self._sizes, A, low, high = _stacked(rows, size)
+        self.bounded, self.given = bounds is not None, bounds is not None or bool(rows)
+        self._box = _box(bounds, shape) if self.bounded else None
+        self._kept = _rows_that_say_something(self._sizes, A, low, high)
+        A, low, high = A[self._kept], low[self._kept], high[self._kept]
+        #: the set that they describe, None where they leave all points
+        self.feasible_set = _simplest(A, low, high, self._box) if len(A) else self._box
+        ends = (-math.inf, math.inf) if self._box is None else (self._box.lower, self._box.upper)
+        # Scaled by powers of two, which rounds nothing.
+        self._factors = np.ldexp(1.0, -np.frexp(np.abs(A).sum(axis=1))[1])
+        low, high = low * self._factors, high * self._factors
+        box = (np.array(np.broadcast_to(end, size), dtype=np.float64) for end in ends)
+        self._rows = Rows(A * self._factors[:, None], low, high, *box)
+
+    def multipliers(self, x: Vector, slopes: Vector, below: Vector, reach: float) -> list[Vector]:
+        """Return Lagrange multipliers at a point, one array per constraint, then the bounds'.
+
+        Parameters
+        ----------
+        x : Vector
+            The point.
+        slopes, below
+            Slopes of cuts of the function, and how far these are below its value at x.
+        reach : float
+            The length of a step from x along the gradient. Constraints that it meets may have
+            multipliers: those that hold at x up to the error of x, and none that are farther.
+        """
+        on_box, found = self._at(x, slopes, below, reach)
+        every = np.zeros(sum(self._sizes))
+        every[self._kept] = found * self._factors
+        parts = np.split(every, np.cumsum(self._sizes)[:-1]) if self._sizes else []
+        return [*parts, on_box.reshape(self._shape)] if self.bounded else parts
+
+    def _at(self, x: Vector, slopes: Vector, below: Vector, reach: float) -> tuple[Vector, Vector]:
+        """Return multipliers of the coordinates' bounds, and of the rows that say something."""
+        rows, g = self._rows, slopes[int(below.argmin())]
+        steepest = norm(g)
+        if steepest == 0.0:
+            return np.zeros(x.size), np.zeros(rows.low.size)
+        step = reach / steepest
+        found = lowest_of_cuts(rows, x, slopes, below, step)
+        if found is not None:
+            return found.on_box, found.multipliers
+        # from the gradient alone
+        point, m = nearest_point(rows, x - step * g)
+        return (x - point - m @ rows.A) / step - g, m / step
+
+
+def constraint_set(feasible_set: Any, limits: Limits) -> Any:
+    """Return the feasible set that is given in one way or the other."""
+    if not limits.given:
         return feasible_set
     if feasible_set is not None:
-        given = "bounds" if bounds is not None else "constraints"
+        given = "bounds" if limits.bounded else "constraints"
         raise ValueError(
             f"{given} and feasible_set cannot both be given; Polyhedron(A, lower, upper, bounds) "
             "is a set that holds bounds and rows."
         )
-    box = None if bounds is None else _box(bounds, shape)
-    if not rows:
-        assert box is not None
-        return box
-    return _simplest(*_stacked(rows, math.prod(shape)), box)
+    return limits.feasible_set
 
 
 def _box(bounds: Any, shape: tuple[int, ...]) -> Box:
@@ -133,9 +185,9 @@ def _linear_constraints(constraints: Any) -> list[LinearConstraint]:
     return list(constraints)
 
 
-def _stacked(rows: list[LinearConstraint], size: int) -> tuple[Vector, Vector, Vector]:
-    """Return all rows and their limits."""
-    matrices, lows, highs = [], [], []
+def _stacked(rows: list[LinearConstraint], size: int) -> tuple[list[int], Vector, Vector, Vector]:
+    """Return how many rows each constraint has, all rows and their limits."""
+    matrices, lows, highs = [np.zeros((0, size))], [np.zeros(0)], [np.zeros(0)]
     for number, row in enumerate(rows):
         given = row.A.toarray() if sp.issparse(row.A) else row.A
         A = np.atleast_2d(np.asarray(real_array("constraints", given), dtype=float))
@@ -145,9 +197,36 @@ def _stacked(rows: list[LinearConstraint], size: int) -> tuple[Vector, Vector, V
                 f"{A.shape[1]}."
             )
         matrices.append(A)
-        lows.append(np.broadcast_to(np.asarray(row.lb, dtype=float), len(A)))
-        highs.append(np.broadcast_to(np.asarray(row.ub, dtype=float), len(A)))
-    return np.vstack(matrices), np.concatenate(lows), np.concatenate(highs)
+        lows.append(_per_row(number, "lb", row.lb, len(A)))
+        highs.append(_per_row(number, "ub", row.ub, len(A)))
+    sizes = [len(A) for A in matrices[1:]]
+    return sizes, np.vstack(matrices), np.concatenate(lows), np.concatenate(highs)
+
+
+def _per_row(number: int, name: str, given: Any, count: int) -> Vector:
+    limits = np.asarray(given, dtype=float)
+    if limits.shape not in ((), (1,), (count,)):
+        raise ValueError(
+            f"constraints[{number}].{name} must be a number or have one entry per row of A, "
+            f"{count}, but its shape is {limits.shape}."
+        )
+    return np.broadcast_to(limits, count)
+
+
+def _rows_that_say_something(sizes: list[int], A: Vector, low: Vector, high: Vector) -> Any:
+    """Return the numbers of rows that exclude any point; refuse rows that exclude every point."""
+    zero = ~A.any(axis=1)
+    excluding = np.flatnonzero(zero & ((low > 0.0) | (high < 0.0)))
+    if excluding.size:
+        first = int(excluding[0])
+        ends = np.cumsum(sizes)
+        number = int(np.searchsorted(ends, first, side="right"))
+        row = first - int(ends[number] - sizes[number])
+        raise ValueError(
+            f"no point meets constraints[{number}]: row {row} of its A is zero, and 0 is not "
+            f"between its limits {low[first]:g} and {high[first]:g}."
+        )
+    return np.flatnonzero(~zero & ~((low == -math.inf) & (high == math.inf)))
 
 
 def _simplest(A: Vector, low: Vector, high: Vector, box: Box | None) -> FeasibleSet:

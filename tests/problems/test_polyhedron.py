@@ -258,3 +258,74 @@ def test_most_rows_that_are_nearly_parallel_are_projected_on():
         except (ValueError, ArithmeticError):
             refused += 1
     assert refused <= 5
+
+
+# -- solvers ---------------------------------------------------------------------------------------
+
+
+def test_points_whose_squares_overflow_are_projected():
+    """Here `norm(u - x) ** 2` raised OverflowError."""
+    chosen = Polyhedron([[1.0, 1.0], [1.0, -1.0]], [-1.0, 0.0], [1.0, 0.5], bounds=(-2.0, 2.0))
+    for size in (1e160, 1e200, 1e300):
+        for x in ([size, size], [-size, 0.5 * size]):
+            assert chosen.contains(chosen.project(np.array(x)))
+    free = Polyhedron([[1.0, 1.0]], -1.0, 1.0)
+    assert np.isfinite(free.project(np.array([1e200, -1e200]))).all()
+
+
+@pytest.mark.parametrize("kind", ["columns", "twins"])
+@pytest.mark.parametrize("seed", range(6))
+def test_hard_rows_are_projected_on_as_far_as_a_generic_solver_does(kind, seed):
+    A, low, high, bounds, inside, x = hard(seed, kind)
+    found = Polyhedron(A, low, high, bounds).project(x)
+    assert np.linalg.norm(found - x) <= np.linalg.norm(inside - x) * (1 + 1e-7)
+    terms = np.abs(A) @ (np.abs(found) + np.abs(inside))
+    assert (np.maximum(A @ found - high, low - A @ found) <= 1e-11 * terms).all()
+
+
+def test_many_rows_in_many_dimensions():
+    rng = np.random.default_rng(9)
+    d, m = 400, 20
+    A, inside = rng.standard_normal((m, d)), rng.uniform(0.0, 1.0, d)
+    low, high = A @ inside - 0.1, np.where(np.arange(m) % 2, np.inf, A @ inside)
+    chosen, x = Polyhedron(A, low, high, (0.0, 1.0)), 3.0 * rng.standard_normal(d)
+    u = chosen.project(x)
+    assert ((u >= 0.0) & (u <= 1.0)).all()
+    assert (np.maximum(A @ u - high, low - A @ u) <= 1e-11 * np.abs(A).sum(axis=1)).all()
+    assert (x - u) @ (inside - u) <= 1e-7 * np.linalg.norm(x - u) * np.linalg.norm(inside - u)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_lowest_point_of_cuts_meets_the_conditions_of_optimality(seed):
+    rng = np.random.default_rng(200 + seed)
+    A, low, high, lower, upper, scale = draw(rng)
+    chosen = Polyhedron(A, low, high, bounds=(lower, upper))
+    d, n = A.shape[1], int(rng.integers(1, 12))
+    center = chosen.project(scale * rng.standard_normal(d))
+    slopes, below = rng.standard_normal((n, d)), scale * rng.exponential(0.1, n)
+    below[0] = 0.0
+    found = chosen.lowest_of_cuts(center, slopes, below, scale)
+    assert found is not None
+    assert 0.8 * scale <= found.step <= scale * (1 + 1e-9)
+    assert found.weights.sum() == pytest.approx(1.0)
+    assert (found.weights >= 0.0).all()
+    # The point is the projection of a step along the average, and lies on the cuts with weights.
+    point = chosen.project(center - found.step * found.weights @ slopes)
+    np.testing.assert_allclose(point - center, found.offset, atol=1e-8 * scale)
+    values = slopes @ (point - center) - below
+    size = scale * np.abs(slopes).max()
+    assert values.max() - found.weights @ values <= 1e-8 * size
+
+
+def test_a_set_that_nearly_parallel_rows_bound_far_away_counts_as_unbounded():
+    def wedge(angle):
+        return Polyhedron([[1.0, angle], [1.0, -angle]], -1.0, 1.0)
+
+    assert math.isfinite(wedge(0.1).diameter)
+    assert wedge(1e-9).diameter == INF
+
+
+def test_zero_rows():
+    assert Polyhedron([[0.0, 0.0], [1.0, 1.0]], [-INF, 0.0], [3.0, 1.0]).contains([0.2, 0.2])
+    with pytest.raises(ValueError, match="no point meets row 0"):
+        Polyhedron([[0.0, 0.0], [1.0, 1.0]], [-INF, 0.0], [-3.0, 1.0])

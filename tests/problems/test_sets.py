@@ -878,7 +878,8 @@ def test_bound_in_a_ball_is_never_above_a_member(name, scale, d):
             bound = case.feasible_set.linear_minimum_in_ball(g, center, radius)
             size = norm(g) * (norm(center) + radius)
             assert bound >= g @ center - radius * norm(g) - 1e-14 * size
-            assert bound >= case.feasible_set.linear_minimum(g) - 1e-14 * size
+            missed = 1e-11 if case.feasible_set.costly_minimum else 1e-14
+            assert bound >= case.feasible_set.linear_minimum(g) - missed * size
             for u in members_in_ball(case, rng, center, radius, 15):
                 assert bound <= g @ u + 1e-13 * size
 

@@ -9,6 +9,7 @@ import pytest
 
 import accelegrad as ag
 from accelegrad import Status
+from accelegrad.run.policies.convexity import Convexity
 
 D = 4
 #: What the true minima below are known to
@@ -311,3 +312,60 @@ def test_minimisers_very_far_or_near(distance, shape):
             if found.success:  # the least value is zero
                 assert found.fun <= found.gap * (1 + 1e-9) + 1e-12 * distance
                 assert found.gap <= 1e-4 * max(1.0, found.fun)
+
+
+@pytest.fixture
+def closing(monkeypatch):
+    """Return a list that has an entry once the closing checks have begun."""
+    begun, confirm = [], Convexity.confirm
+
+    def noted(self, final):
+        begun.append(final)
+        confirm(self, final)
+
+    monkeypatch.setattr(Convexity, "confirm", noted)
+    return begun
+
+
+@pytest.mark.parametrize("error", [ValueError, ArithmeticError, ZeroDivisionError])
+def test_a_function_that_fails_in_a_closing_check_does_not_take_the_answer_away(closing, error):
+    """The check evaluates at points that no step leads to, and there a function may do anything."""
+
+    def f(x):
+        if closing:
+            raise error("no such point")
+        return float((x - 1.0) @ (x - 1.0)), 2.0 * (x - 1.0)
+
+    found = ag.minimize(f, np.zeros(D), bounds=[(-40.0, 60.0)] * D, tol=1e-6)
+    assert closing
+    assert found.success
+    np.testing.assert_allclose(found.x, 1.0, atol=1e-3)
+
+
+def test_a_projection_that_fails_in_a_closing_check_does_not_take_the_answer_away(closing):
+    class Cube:
+        diameter = 20.0
+
+        def project(self, x):
+            if closing:
+                raise ArithmeticError("no projection")
+            return np.clip(x, -5.0, 5.0)
+
+        def linear_minimum(self, g):
+            return -5.0 * float(np.abs(g).sum())
+
+    f = lambda x: (float((x - 1.0) @ (x - 1.0)), 2.0 * (x - 1.0))  # noqa: E731
+    found = ag.minimize(f, np.zeros(D), feasible_set=Cube(), tol=1e-6)
+    assert closing
+    assert found.success
+
+
+def test_an_interrupted_closing_check_returns_the_best_point(closing):
+    def f(x):
+        if closing:
+            raise KeyboardInterrupt
+        return float((x - 1.0) @ (x - 1.0)), 2.0 * (x - 1.0)
+
+    found = ag.minimize(f, np.zeros(D), bounds=[(-40.0, 60.0)] * D, tol=1e-6)
+    assert found.status is Status.INTERRUPTED
+    np.testing.assert_allclose(found.x, 1.0, atol=1e-3)

@@ -189,7 +189,8 @@ class FeasibleSet(OnVectors):
         while low > smallest:
             high, low = low, max(low - step, smallest)
             if log_distance(low) >= 0.0:
-                root_between(log_distance, low, high, xtol=1e-11, maxiter=100, disp=False)
+                # At the best theta the slope is zero: an error of 1e-6 costs about its square.
+                root_between(log_distance, low, high, xtol=1e-6, maxiter=100, disp=False)
                 return best
             step *= 2.0
         return best

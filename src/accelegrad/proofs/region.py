@@ -79,8 +79,11 @@ class Region:
         #: whether the constraint is none
         self.is_ball = isinstance(feasible_set, WholeSpace)
         bounded = math.isfinite(feasible_set.usable_diameter(center.size))
-        probe = feasible_set.linear_minimum(np.ones_like(center))
-        self._closed_form = bounded and not assumed and math.isfinite(probe)
+        self._closed_form = (
+            bounded
+            and not assumed
+            and math.isfinite(feasible_set.linear_minimum(np.ones_like(center)))
+        )
         #: searching for a minimum in both set and ball takes many projections
         self.costly = not (self.is_ball or self._closed_form) or feasible_set.costly_minimum
         #: whether an affine minorant of the penalty is all that a tight bound takes, or all that

@@ -93,6 +93,11 @@ class CutModel(NamedTuple):
         The cuts at the point that weights lead to are the dual's slopes. How they change with the
         weights is seen from how the projection moves along the cuts' slopes.
         """
+        exact = self._exactly(center, step)
+        if exact is not None:
+            weights, step = exact
+            at = self._dual(center, step, weights)
+            return self._found(center, step, at, keep=keep)
         last = self.cuts.last_weights
         if last.any():
             weights = last / last.sum()
@@ -108,6 +113,19 @@ class CutModel(NamedTuple):
             if following is None:
                 break
             at = following
+        return self._found(center, step, at, keep=keep)
+
+    def _exactly(self, center: Center, step: float) -> tuple[Vector, float] | None:
+        """Return the best weights, and the step they are for, where the set can tell them."""
+        lowest_of_cuts = getattr(getattr(self.project, "__self__", None), "lowest_of_cuts", None)
+        if lowest_of_cuts is None or self.prox is not None:
+            return None
+        values = self.cuts.values_at(center.point)
+        found = lowest_of_cuts(center.point, self.cuts.slopes, values.max() - values, step)
+        return None if found is None else (found.weights, found.step)
+
+    def _found(self, center: Center, step: float, at: DualPoint, *, keep: bool) -> Lowest:
+        """Return what weights lead to."""
         promise = center.value - float(at.cuts.max()) - at.term
         if keep:
             self.cuts.keep_weights(at.weights)

@@ -75,7 +75,10 @@ class Run(Saved):
                 status = self._guarded()
             finally:
                 self.observers.close()
-            status = self.stopping.settled(status)
+            try:
+                status = self.stopping.settled(status)
+            except KeyboardInterrupt:
+                status = Status.INTERRUPTED
             result = report(self.progress, self.region, status, self._detail)
             if result["success"]:
                 result = self._confirmed(result, status)
@@ -122,7 +125,11 @@ class Run(Saved):
     def _confirmed(self, result: OptimizeResult, status: Status) -> OptimizeResult:
         """Return a result that is to be called a success, or what a closer look makes of it."""
         progress = self.progress
-        if not self._is_confirmed(result):
+        try:
+            confirmed = self._is_confirmed(result)
+        except KeyboardInterrupt:
+            return report(progress, self.region, Status.INTERRUPTED, self._detail)
+        if not confirmed:
             return report(progress, self.region, Status.NOT_CONVEX, self._detail)
         final = progress.final_evaluation()
         if final is None or not progress.turned_out_short(final):

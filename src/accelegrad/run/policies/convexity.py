@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from accelegrad.errors import NonFiniteError, NotConvexError, Vector
+from accelegrad.errors import NotConvexError, Vector
 from accelegrad.norms import norm
 from accelegrad.problems.rounding import UNIT
 from accelegrad.rules.base import Evaluated, State, Step, term_of
@@ -160,7 +160,13 @@ class Convexity(Policy):
             looks += [(far, -across), (INSIDE * far, turned), (INSIDE * far, -turned)]
         for distance, direction in looks:
             trial = point + distance / math.sqrt(point.size) * direction
-            yield trial if feasible_set is None else feasible_set.project(trial)
+            if feasible_set is None:
+                yield trial
+                continue
+            try:
+                yield feasible_set.project(trial)
+            except Exception:  # of a projection that fails; the run has its answer
+                continue
 
     @property
     def _start(self) -> Vector:
@@ -172,14 +178,18 @@ class Convexity(Policy):
         return start
 
     def _evaluated(self, point: Vector) -> Evaluation | None:
-        """Evaluate at a point without making it the best one; None where it is not finite."""
+        """Evaluate at a point without making it the best one; None where that is not possible.
+
+        The function may raise an exception at a point that no step would lead to. That must not
+        take the answer away that the run has found.
+        """
         judge = self.progress.judge
         assert judge is not None
         best = judge.best
         try:
             evaluation = judge.exactly(point)
             _ = evaluation.gradient  # it may come late, and not be finite
-        except NonFiniteError:
+        except Exception:
             return None
         finally:
             judge.best = best

@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from accelegrad.errors import DivergedError, NonFiniteError, Vector
+from accelegrad.errors import DivergedError, Vector
 from accelegrad.norms import norm
 from accelegrad.problems.rounding import SMALLEST
 from accelegrad.proofs.region import Region
@@ -139,13 +139,16 @@ class AssumedRegion(RegionPolicy):
         return self.region.feasible_set.project(moved)
 
     def _evaluated(self, point: Vector) -> Evaluation | None:
-        """Evaluate at a feasible point; None where the function is not finite."""
+        """Evaluate at a feasible point; None where that is not possible.
+
+        The function may raise an exception where no step would lead: the answer must not be lost.
+        """
         judge = self.progress.judge
         assert judge is not None
         try:
             evaluation = judge.exactly(point)
             _ = evaluation.gradient  # it may come late, and not be finite
-        except NonFiniteError:
+        except Exception:
             return None
         return evaluation
 

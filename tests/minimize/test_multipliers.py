@@ -1,0 +1,153 @@
+"""`result.multipliers` of bounds and linear constraints, against other solvers and by definition."""
+
+import cvxpy as cp
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.optimize import Bounds, LinearConstraint
+from scipy.optimize import minimize as scipy_minimize
+
+import accelegrad as ag
+
+D = 8
+
+
+def problem(seed):
+    """Return two constraints, bounds, and data of an objective."""
+    rng = np.random.default_rng(seed)
+    A, E, inside = (
+        rng.standard_normal((6, D)),
+        rng.standard_normal((2, D)),
+        rng.uniform(-0.2, 0.2, D),
+    )
+    below = LinearConstraint(A, -np.inf, A @ inside + 0.1)
+    equal = LinearConstraint(sp.csr_array(E), E @ inside, E @ inside)
+    return (
+        below,
+        equal,
+        Bounds(-0.5, 0.4),
+        rng.standard_normal((12, D)),
+        3 * rng.standard_normal(12),
+    )
+
+
+def objective(kind, B, b):
+    """Return the function, and the same for CVXPY."""
+    if kind == "smooth":
+        return (
+            lambda x: (0.5 * float((B @ x - b) @ (B @ x - b)), B.T @ (B @ x - b)),
+            lambda x: 0.5 * cp.sum_squares(B @ x - b),
+        )
+    return (
+        lambda x: (float(np.abs(B @ x - b).sum()), B.T @ np.sign(B @ x - b)),
+        lambda x: cp.norm1(B @ x - b),
+    )
+
+
+@pytest.mark.parametrize("kind", ["smooth", "kinks"])
+@pytest.mark.parametrize("seed", range(4))
+def test_multipliers_are_those_of_cvxpy(kind, seed):
+    below, equal, bounds, B, b = problem(seed)
+    fun, expression = objective(kind, B, b)
+    result = ag.minimize(fun, np.zeros(D), constraints=[below, equal], bounds=bounds, tol=1e-8)
+    assert result.success
+    x = cp.Variable(D)
+    limits = [below.A @ x <= below.ub, equal.A @ x == equal.ub, x <= bounds.ub, x >= bounds.lb]
+    cp.Problem(cp.Minimize(expression(x)), limits).solve(solver="CLARABEL")
+    first, second, upper, lower = (limit.dual_value for limit in limits)
+    expected = [first, second, upper - lower]
+    assert [found.shape for found in result.multipliers] == [(6,), (2,), (D,)]
+    for found, known in zip(result.multipliers, expected, strict=True):
+        np.testing.assert_allclose(found, known, atol=1e-4 * (1 + np.abs(known).max()))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_gradient_and_normals_cancel(seed):
+    below, equal, bounds, B, b = problem(seed)
+    fun, _ = objective("smooth", B, b)
+    result = ag.minimize(fun, np.zeros(D), constraints=[below, equal], bounds=bounds, tol=1e-8)
+    first, second, on_box = result.multipliers
+    total = result.jac + first @ below.A + second @ equal.A.toarray() + on_box
+    assert np.linalg.norm(total) <= 1e-3
+    assert (first >= 0).all()  # it has upper limits alone
+    assert np.abs(first @ (below.ub - below.A @ result.x)) <= 1e-6
+    assert (on_box[result.x < 0.3] <= 0).all()
+    assert (on_box[result.x > -0.4] >= 0).all()
+
+
+def test_multipliers_are_those_of_slsqp():
+    rng = np.random.default_rng(5)
+    target, row = rng.standard_normal(4), np.ones(4)
+    fun = lambda x: (float((x - target) @ (x - target)), 2 * (x - target))  # noqa: E731
+    limit = LinearConstraint(row, -np.inf, row @ target - 1)
+    ours = ag.minimize(fun, np.zeros(4), constraints=limit, tol=1e-9)
+    theirs = scipy_minimize(
+        fun, np.zeros(4), jac=True, constraints={"type": "ineq", "fun": lambda x: limit.ub - row @ x}
+    )  # fmt: skip
+    # By hand: x = target - 1/4, the gradient is -1/2 in each coordinate.
+    assert len(ours.multipliers) == 1
+    np.testing.assert_allclose(ours.multipliers[0], 0.5, atol=1e-6)
+    if hasattr(theirs, "multipliers"):  # SciPy 1.16 and later
+        np.testing.assert_allclose(ours.multipliers[0], theirs.multipliers, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["box", "simplex", "equation", "half-space"])
+def test_sets_of_all_kinds_have_them(name):
+    target = np.array([1.0, -2.0, 3.0])
+    fun = lambda x: (0.5 * float((x - target) @ (x - target)), x - target)  # noqa: E731
+    limits = {
+        "box": dict(bounds=[(0, 1)] * 3),
+        "simplex": dict(bounds=[(0, None)] * 3, constraints=LinearConstraint(np.ones(3), 1, 1)),
+        "equation": dict(constraints=LinearConstraint(np.ones(3), 1, 1)),
+        "half-space": dict(constraints=LinearConstraint(np.ones(3), -np.inf, 1)),
+    }[name]
+    result = ag.minimize(fun, np.zeros(3), tol=1e-10, **limits)
+    total = result.jac.copy()
+    for found in result.multipliers:
+        total += found
+    np.testing.assert_allclose(total, 0.0, atol=1e-4)
+    assert len(result.multipliers) == len(limits)
+
+
+def test_shapes_and_constraints_that_say_nothing():
+    start, target = np.zeros((2, 2)), np.array([[3.0, 0.2], [-3.0, 0.1]])
+    fun = lambda x: (float(((x - target) ** 2).sum()), 2 * (x - target))  # noqa: E731
+    nothing = LinearConstraint(
+        np.vstack([np.zeros(4), np.ones(4)]), [-1, -np.inf], [np.inf, np.inf]
+    )
+    result = ag.minimize(fun, start, bounds=Bounds(-1, 1), constraints=nothing, tol=1e-9)
+    rows, on_box = result.multipliers
+    np.testing.assert_array_equal(rows, [0.0, 0.0])
+    np.testing.assert_allclose(on_box, [[4.0, 0.0], [-4.0, 0.0]], atol=1e-4)
+    assert "multipliers" not in ag.minimize(fun, start, tol=1e-6)
+
+
+def test_a_model_has_them_too():
+    rng = np.random.default_rng(6)
+    X, y = rng.standard_normal((30, 3)), rng.standard_normal(30)
+    model = ag.LinearModel(X, y, "squared", l2=0.1)
+    result = ag.minimize(model, bounds=[(0.5, None)] * 3, tol=1e-8)
+    np.testing.assert_allclose(result.jac + result.multipliers[0], 0.0, atol=1e-3)
+    assert (result.multipliers[0] <= 0).all()
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "allowed"),
+    [(-1, np.inf, True), (-np.inf, 2, True), (0, 0, True), (1, np.inf, False), (-3, -1, False)],
+)
+@pytest.mark.parametrize("others", [0, 1])
+def test_a_zero_row_is_left_out_or_refused(low, high, allowed, others):
+    fun = lambda x: (float(x @ x), 2 * x)  # noqa: E731
+    rows = [LinearConstraint(np.eye(2)[:1], 1, 1)] * others + [
+        LinearConstraint(np.zeros((1, 2)), low, high)
+    ]
+    if allowed:
+        result = ag.minimize(fun, np.ones(2), constraints=rows, tol=1e-8)
+        assert result.success
+        np.testing.assert_allclose(result.fun, float(others), atol=1e-6)
+        assert len(result.multipliers) == others + 1
+    else:
+        with pytest.raises(
+            ValueError, match=rf"no point meets constraints\[{others}\]: row 0.*zero"
+        ):
+            ag.minimize(fun, np.ones(2), constraints=rows)

@@ -1,0 +1,22 @@
+"""Some of the random polyhedra that the fuzz draws more of."""
+
+import pytest
+
+from proofs.polyhedra import FUNCTIONS, ROWS, check, draw
+
+SEEDS = range(40)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_random_polyhedral_problem_is_proved(seed):
+    check(seed)
+
+
+def test_rows_at_tiny_angles_are_proved():
+    """It ended after max_iter: rounding over a set that is 1e10 wide took all digits."""
+    check(118)
+
+
+def test_all_kinds_are_drawn():
+    names = " ".join(draw(seed).name for seed in SEEDS)
+    assert all(kind in names for kind in (*ROWS, *FUNCTIONS, "bounds"))
