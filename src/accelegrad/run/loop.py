@@ -162,6 +162,7 @@ class Run(Saved):
         progress, oracle, verdict = self.progress, self.progress.oracle, self.stopping.verdict
         certify = progress.bracket.adders if oracle.exact_values else ()
         following = [policy.after for policy in self._followers()]
+        remembered = oracle.exact_values and bool(following)  # who would ask for them
         policies = list(self.policies.values())
         observed, due = bool(self.observers.present), progress.iteration
         max_iter, checkpointed = self.options.max_iter, self.options.checkpoint is not None
@@ -180,7 +181,7 @@ class Run(Saved):
             progress.iteration += step.steps
             for follow in following:
                 follow(step, before)
-            if certify:
+            if remembered:
                 progress.recent.add(step.evaluation)
             status = verdict(step)
             if observed and self.observers.look(step):

@@ -49,9 +49,9 @@ GUESSED_RADII = 3.0
 #: Radii are rounded up to powers of this, because the sum of cuts is bounded again whenever they
 #: change: a bound is looser by a quarter at most, and 1000 times the first radius takes 31 changes.
 RADIUS_GRID = 1.25
-#: Points nearer to each other than this, relative to 1 + ||x||, cannot be distinguished by their
-#: values: thousands of units of rounding. Chosen.
-RESOLVED = 1e-12
+#: Points nearer to each other than so many units of rounding, relative to 1 + ||x||, cannot be
+#: distinguished by their values. Chosen.
+RESOLVED = 4096.0
 #: The most doublings of a radius that a value refutes: it is 1e19 times the guess by then, and the
 #: region counts as refuted.
 MOST_DOUBLINGS = 64
@@ -232,7 +232,8 @@ class GuessedRegion(AssumedRegion):
         """
         region, recent, bracket = self.region, self.progress.recent, self.progress.bracket
         radius = region.radius
-        resolved = RESOLVED * (1.0 + norm(final.point))
+        unit = self.progress.oracle.suspected_unit
+        resolved = RESOLVED * unit * (1.0 + norm(final.point))
         if radius < resolved:  # values cannot distinguish its points
             self._widen(2.0 * resolved)
             return False
