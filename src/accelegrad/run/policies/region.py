@@ -201,6 +201,10 @@ class GuessedRegion(AssumedRegion):
         if self._nothing_is_known():
             self._widen(max(1.0, norm(self.region.center)))
             return False
+        resolved = RESOLVED * self.progress.oracle.suspected_unit * (1.0 + norm(final.point))
+        if self.region.radius < resolved:  # values cannot distinguish its points
+            self._widen(2.0 * resolved)
+            return False
         if not getattr(self.progress.rule_state, "smooth", False):
             before = self.progress.calls()
             if not self._model_is_right(final, slope, margin):
@@ -232,11 +236,6 @@ class GuessedRegion(AssumedRegion):
         """
         region, recent, bracket = self.region, self.progress.recent, self.progress.bracket
         radius = region.radius
-        unit = self.progress.oracle.suspected_unit
-        resolved = RESOLVED * unit * (1.0 + norm(final.point))
-        if radius < resolved:  # values cannot distinguish its points
-            self._widen(2.0 * resolved)
-            return False
         length = min(radius / max(slope, SMALLEST), LONGEST)
 
         def step_from(point: Vector, gradient: Vector) -> Vector:
