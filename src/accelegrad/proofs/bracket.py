@@ -23,6 +23,9 @@ STALE = 0.1
 #: The best average of the kept cuts, which costs as much as some steps do, is looked for after so
 #: many steps at least. Chosen.
 PAUSE = 20
+#: Steps between two bounds by the average that a method has just used, where a linear function's
+#: minimum over the region is costly. Chosen.
+COSTLY_PAUSE = 5
 #: It is looked for sooner where the method's estimate of the gap has fallen to the first share and
 #: is at most the second number times the goal: estimates are that much too large (maximum of ten
 #: quadratics, d = 20: 1e-6 where 1e-9 is proved).
@@ -104,7 +107,8 @@ class Bracket:
             self._estimate = estimate
             self.cuts.tighten(best, goal, thoroughly=near)
             return True
-        if iteration > self._updated + int(STALE * self._updated):
+        pause = COSTLY_PAUSE if self.cuts.region.costly else 0
+        if iteration > self._updated + pause + int(STALE * self._updated):
             self._updated = iteration
             return self.cuts.take_last_average()
         return False

@@ -149,7 +149,8 @@ class CutCertificate:
             if weight == 0 and not self._pending:
                 return  # it adds nothing to the average
         self._pending.append(cut)
-        if weight == 0 or len(self._pending) >= self._block:
+        # With kept cuts the bracket says when a costly bound is due.
+        if (weight == 0 and self.kept is None) or len(self._pending) >= self._block:
             self.refresh()
 
     def _cut(self, evaluation: Evaluated, weight: float) -> Cut:
