@@ -41,7 +41,7 @@ from accelegrad.run.compiled import CompiledRule, compiled_twin
 from accelegrad.run.fingerprint import run_kind
 from accelegrad.run.loop import Run
 from accelegrad.run.options import OUTPUTS, Options
-from accelegrad.run.oracle import FunctionOracle, MinibatchOracle, ModelOracle, Oracle
+from accelegrad.run.oracle import QUIET, FunctionOracle, MinibatchOracle, ModelOracle, Oracle
 from accelegrad.run.policies.convexity import Convexity
 from accelegrad.run.policies.growth import BatchGrowth
 from accelegrad.run.policies.restarts import KINDS, Restarts
@@ -322,12 +322,13 @@ def _solve(
     """Choose the method, build the run and do it."""
     model, start, oracle = problem.model, _start(problem.x0, problem.model), _oracle(problem)
     comparable = oracle.exact_values or wishes.stochastic
-    setting = resolve(start, wishes, model, values=comparable)
-    if setting.choice.of_rows:
-        oracle = _oracle_of_rows(setting, problem, options.goal)
-    oracle.penalty = setting.penalty
     kept = resume is not None or options.checkpoint is not None
-    run = _built_run(problem, wishes, options, setting, oracle, kept=kept)
+    with np.errstate(**QUIET):  # the oracle has taken note of the user's settings
+        setting = resolve(start, wishes, model, values=comparable)
+        if setting.choice.of_rows:
+            oracle = _oracle_of_rows(setting, problem, options.goal)
+        oracle.penalty = setting.penalty
+        run = _built_run(problem, wishes, options, setting, oracle, kept=kept)
     if resume is not None:
         run.resume(resume)
     result = run()

@@ -79,7 +79,7 @@ class Run(Saved):
                 status = self.stopping.settled(status)
             except KeyboardInterrupt:
                 status = Status.INTERRUPTED
-            result = report(self.progress, self.region, status, self._detail)
+            result = report(self.progress, status, self._detail)
             if result["success"]:
                 result = self._confirmed(result, status)
         result.update(self.progress.counters())
@@ -128,15 +128,15 @@ class Run(Saved):
         try:
             confirmed = self._is_confirmed(result)
         except KeyboardInterrupt:
-            return report(progress, self.region, Status.INTERRUPTED, self._detail)
+            return report(progress, Status.INTERRUPTED, self._detail)
         if not confirmed:
-            return report(progress, self.region, Status.NOT_CONVEX, self._detail)
+            return report(progress, Status.NOT_CONVEX, self._detail)
         final = progress.final_evaluation()
         if final is None or not progress.turned_out_short(final):
             return result
         if status is Status.CONVERGED and not progress.bracket.proved(final):
             status = Status.AT_ROUNDING
-        return report(progress, self.region, status, self._detail)
+        return report(progress, status, self._detail)
 
     def _is_confirmed(self, result: OptimizeResult) -> bool:
         """Return whether no policy objects to a proof, after some more evaluations.

@@ -90,6 +90,13 @@ class Evaluation:
         #: how far the value can be off, as the user says; so can the cut at the point
         self.accuracy = accuracy
 
+    @classmethod
+    def too_steep(cls, point: Vector, value: float, gradient: Vector) -> Evaluation:
+        """Return an evaluation with a gradient whose square overflows."""
+        evaluation = cls(point, value)
+        evaluation._gradient, evaluation.squared_norm = gradient, math.inf
+        return evaluation
+
     @property
     def lost(self) -> tuple[float, float]:
         """How far value and gradient can be off: as said, or as they come in less than 64 bits."""
@@ -274,7 +281,13 @@ class FunctionOracle(Oracle):
         value, gradient = split_pair(returned)
         gradient = self._gradient(gradient, point, "fun")
         value = self._value(value, point)
-        return self._finish(self._inexact(Evaluation(point, value, gradient)))
+        try:
+            evaluation = Evaluation(point, value, gradient)
+        except NonFiniteError:
+            if self.best is None and self.exact_values and math.isfinite(value):
+                self.best = Evaluation.too_steep(point, value, gradient)  # better than no answer
+            raise
+        return self._finish(self._inexact(evaluation))
 
     def _inexact(self, evaluation: Evaluation) -> Evaluation:
         """Return an evaluation that knows how far it can be off."""

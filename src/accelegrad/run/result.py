@@ -14,7 +14,6 @@ from accelegrad.run.proof_words import Proof, rounded_down
 
 if TYPE_CHECKING:
     from accelegrad.run.oracle import Evaluation
-    from accelegrad.run.policies.region import RegionPolicy
 
 
 class Status(IntEnum):
@@ -99,15 +98,13 @@ def as_result(known: dict[str, Any]) -> OptimizeResult:
     return result
 
 
-def report(progress: Progress, region: RegionPolicy, status: Status, detail: str) -> OptimizeResult:
+def report(progress: Progress, status: Status, detail: str) -> OptimizeResult:
     """Return all that is known at a run's end; the point returned is the one that is judged.
 
     Parameters
     ----------
     progress : Progress
         Where the run is.
-    region : RegionPolicy
-        The region over which the bounds hold.
     status : Status
         How the loop ended.
     detail : str
@@ -125,7 +122,7 @@ def report(progress: Progress, region: RegionPolicy, status: Status, detail: str
     if status is Status.REGION_REFUTED or lower_bound > value:
         detail = " ".join(filter(None, [detail, _refutation(progress)]))
     if status in (Status.CONVERGED, Status.TARGET_IMPOSSIBLE):
-        detail = _within_guess(region, radius) or detail
+        detail = _reach(progress, radius) or detail
     return as_result(
         {
             "x": x.copy(),
@@ -176,11 +173,12 @@ def _refutation(progress: Progress) -> str:
     return "The function is not convex on the set, or its gradient is wrong."
 
 
-def _within_guess(region: RegionPolicy, radius: float) -> str:
-    """Say how far a proof reaches whose region the run has guessed."""
-    if region.guess is None or not radius < math.inf:
+def _reach(progress: Progress, radius: float) -> str:
+    """Say how far a proof reaches, where that is not everywhere."""
+    cuts = progress.bracket.cuts
+    if cuts is None or not radius < math.inf:
         return ""
-    space = "" if region.guess.scaling is None else ", in the scaled coordinates"
+    space = "" if cuts.region.scaling is None else ", in the scaled coordinates"
     return f"It is proved for points within {rounded_down(radius)} of x0{space}."
 
 

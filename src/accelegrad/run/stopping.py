@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from accelegrad.errors import DivergedError
+from accelegrad.errors import DivergedError, NonFiniteError
 from accelegrad.rules.base import Step
 from accelegrad.run.checkpoint import Saved
 from accelegrad.run.oracle import Evaluation
@@ -95,6 +95,8 @@ class Stopping(Saved):
                     self.region.admit(final)
         except DivergedError:
             return Status.DIVERGING
+        except NonFiniteError:
+            return Status.NON_FINITE
         if status is Status.CONVERGED and not bracket.proved(final):
             return Status.REGION_TOO_SMALL  # the last bound refuted it
         if bracket.gap(final) < 0.0 and status in (Status.MAX_ITER, Status.TIME_LIMIT):

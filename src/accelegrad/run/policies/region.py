@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from accelegrad.errors import DivergedError, Vector
+from accelegrad.errors import DivergedError, NonFiniteError, Vector
 from accelegrad.norms import norm
 from accelegrad.problems.rounding import SMALLEST
 from accelegrad.proofs.region import Region
@@ -179,6 +179,8 @@ class GuessedRegion(AssumedRegion):
         cuts = self.progress.bracket.cuts
         assert cuts is not None
         if not reach < LONGEST:
+            if not norm(self.region.center) < LONGEST:
+                raise NonFiniteError("squares of distances overflow, because x0 is so large")
             raise DivergedError
         cuts.widen(RADIUS_GRID ** math.ceil(math.log(reach, RADIUS_GRID)))
 

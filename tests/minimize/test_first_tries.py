@@ -1,0 +1,269 @@
+"""What people try first: it ends soon, with a proof or with a status that says why not."""
+
+from __future__ import annotations
+
+import math
+import time
+
+import numpy as np
+import pytest
+from scipy.optimize import LinearConstraint
+from scipy.optimize import minimize as scipy_minimize
+
+import accelegrad as ag
+from accelegrad import Status
+
+
+def squares(c):
+    return lambda x: (float(((x - c) ** 2).sum()), np.array([2 * (x - c).sum()]))
+
+
+def test_one_variable_least_squares():
+    found = ag.minimize(squares(np.array([0.1, 0.7, 0.4])), [1.0], tol=1e-3)
+    assert found.status is Status.CONVERGED
+    assert found.x[0] == pytest.approx(0.4, abs=1e-6)
+
+
+def knapsack_dual(seed):
+    """Return the Lagrangian dual of a knapsack, and its minimum over the breakpoints."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(3, 9))
+    values, weights = (rng.integers(1, 20, n).astype(float) for _ in range(2))
+    capacity = float(weights.sum() // 2)
+
+    def dual(price):
+        left = values - price[0] * weights
+        taken = left > 0
+        slope = np.array([capacity - weights[taken].sum()])
+        return float(left[taken].sum() + price[0] * capacity), slope
+
+    return dual, min(dual(np.array([p]))[0] for p in (0.0, *(values / weights)))
+
+
+@pytest.mark.parametrize("bounds", [None, [(0, None)]])
+def test_the_dual_of_a_knapsack(bounds):
+    for seed in range(40):
+        dual, least = knapsack_dual(seed)
+        found = ag.minimize(dual, np.zeros(1), tol=1e-9, bounds=bounds)
+        assert found.success
+        assert found.nit <= 30
+        assert found.fun == pytest.approx(least, rel=1e-9)
+
+
+def test_a_portfolio_with_sectors():
+    rng = np.random.default_rng(0)
+    d, sectors = 60, 6
+    factors = rng.standard_normal((120, d))
+    risk, reward = factors.T @ factors / 120, 0.1 * rng.random(d)
+    rows = np.zeros((sectors + 1, d))
+    rows[np.arange(d) % sectors, np.arange(d)], rows[-1] = 1.0, 1.0
+    limits = LinearConstraint(
+        rows, np.r_[np.zeros(sectors), 1.0], np.r_[np.full(sectors, 0.25), 1.0]
+    )
+    calls = []
+    for tol in (1e-7, 1e-8):
+        found = ag.minimize(
+            lambda x: (float(0.5 * x @ risk @ x - reward @ x), risk @ x - reward),
+            np.full(d, 1 / d),
+            bounds=[(0, None)] * d,
+            constraints=limits,
+            tol=tol,
+        )
+        assert found.success
+        calls.append(found.nfev)
+    assert calls[1] <= 1.5 * calls[0]
+
+
+# -- targets, and functions without a minimum ------------------------------------------------------
+
+
+def distance_to(point):
+    return lambda x: (float(abs(x[0] - point)), np.sign(x - point))
+
+
+def test_a_target_beyond_the_given_diameter_refutes_it():
+    found = ag.minimize(distance_to(100.0), [0.0], diameter=10, target=0.0)
+    assert found.status is Status.REGION_REFUTED
+    assert "within 5 of x0" in found.message
+    assert not found.success
+
+
+def test_an_impossible_target_says_where_it_is_impossible():
+    found = ag.minimize(distance_to(1.0), [0.0], diameter=10, target=-1.0)
+    assert found.status is Status.TARGET_IMPOSSIBLE
+    assert "within 5 of x0" in found.message
+
+
+UNBOUNDED = {
+    "sum": (lambda x: (float(x.sum()), np.ones_like(x)), np.zeros(3)),
+    "slope of 1e-9": (lambda x: (float(-1e-9 * x[0]), np.array([-1e-9])), np.zeros(1)),
+    "minus logarithm": (
+        lambda x: (-math.log(x[0]) if x[0] > 0 else math.inf, -1.0 / x),
+        np.ones(1),
+    ),
+}
+
+
+@pytest.mark.parametrize("tol", [None, 1e-6])
+@pytest.mark.parametrize("name", UNBOUNDED)
+def test_a_function_without_a_minimum_diverges(name, tol):
+    fun, start = UNBOUNDED[name]
+    with np.errstate(divide="ignore"):
+        found = ag.minimize(fun, start, tol=tol)
+    assert found.status is Status.DIVERGING
+    assert not found.success
+
+
+# -- numbers of any size ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["auto", "accelegrad"])
+@pytest.mark.parametrize("start", [1e300, -1e200, 1e160])
+def test_huge_starts_end_with_a_status(start, method):
+    found = ag.minimize(
+        lambda x: (float(np.abs(x - 1).sum()), np.sign(x - 1)), np.full(2, start), method=method
+    )
+    assert found.status is Status.NON_FINITE
+    assert found.fun == 2 * abs(start)
+
+
+def test_a_value_at_the_start_is_kept_where_the_gradient_overflows():
+    found = ag.minimize(lambda x: (1e160 * float(x @ x), 2e160 * x), np.ones(2), tol=1e-6)
+    assert found.status is Status.NON_FINITE
+    assert found.fun == 2e160
+    assert "too large" in found.message
+
+
+def test_whole_numbers_may_be_floats_and_statuses_have_names():
+    found = ag.minimize(lambda x: (float(x @ x), 2 * x), np.ones(2), max_iter=1e3)
+    assert str(found.status) == f"{found.status}" == found.status.name
+    with pytest.raises(TypeError, match="max_iter"):
+        ag.minimize(lambda x: (float(x @ x), 2 * x), np.ones(2), max_iter=1.5)
+
+
+# -- values that are known to within an error ------------------------------------------------------
+
+
+def absolute(A, b):
+    def fun(x):
+        r = A @ x - b
+        return float(np.abs(r).sum()), A.T @ np.sign(r)
+
+    return fun
+
+
+def quadratic(A, b):
+    def fun(x):
+        r = A @ x - b
+        return float(r @ r), 2 * A.T @ r
+
+    return fun
+
+
+@pytest.mark.parametrize("make", [absolute, quadratic])
+@pytest.mark.parametrize("error", [1e-10, 1e-8, 1e-6])
+def test_values_of_an_inner_solver(make, error):
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        d = int(rng.integers(1, 8))
+        exact = make(rng.standard_normal((15, d)), rng.standard_normal(15))
+
+        def inexact(x, exact=exact, seed=seed, d=d):
+            value, slope = exact(x)
+            return value + error * math.sin(1e6 * float(x @ np.arange(1, d + 1)) + seed), slope
+
+        true = ag.minimize(exact, np.zeros(d), tol=1e-10, max_iter=3000)
+        found = ag.minimize(inexact, np.zeros(d), tol=10 * error + 1e-8, accuracy=error)
+        assert found.success, found.message
+        assert found.gap >= error
+        assert found.lower_bound <= true.fun
+        assert exact(found.x)[0] - true.lower_bound <= found.gap
+        most = ag.minimize(inexact, np.zeros(d), tol=error / 10, accuracy=error, max_iter=200)
+        assert not most.success
+        assert most.status is not Status.NOT_CONVEX
+
+
+def test_accuracy_is_for_functions_with_values():
+    model = ag.LinearModel(np.ones((3, 1)), np.array([1.0, -1.0, 1.0]))
+    with pytest.raises(ValueError, match="accuracy"):
+        ag.minimize(model, accuracy=1e-6)
+    with pytest.raises(ValueError, match="accuracy"):
+        ag.minimize(lambda x: (float(x @ x), 2 * x), np.ones(1), accuracy=1e-6, exact=False)
+    with pytest.raises(ValueError, match="accuracy must be"):
+        ag.minimize(lambda x: (float(x @ x), 2 * x), np.ones(1), accuracy=-1.0)
+
+
+# -- small calls, and progress ---------------------------------------------------------------------
+
+
+def problems():
+    rng = np.random.default_rng(0)
+    A, b, t = rng.standard_normal((20, 5)), rng.standard_normal(20), rng.standard_normal(5)
+
+    def log_sum_exp(x):
+        m = A @ x - b
+        e = np.exp(m - m.max())
+        return float(m.max() + np.log(e.sum())), A.T @ (e / e.sum())
+
+    def largest(x):
+        r = A @ x - b
+        i = int(np.abs(r).argmax())
+        return float(abs(r[i])), np.sign(r[i]) * A[i]
+
+    return {
+        "least squares": quadratic(A, b),
+        "log-sum-exp": log_sum_exp,
+        "absolute": lambda x: (float(np.abs(x - t).sum()), np.sign(x - t)),
+        "regression": absolute(A, b),
+        "largest": largest,
+    }
+
+
+@pytest.mark.parametrize("name", problems())
+def test_closing_checks_take_few_calls(name):
+    found = ag.minimize(problems()[name], np.zeros(5), tol=1e-6)
+    assert found.success
+    # Three points around the answer, and one where gradients are predicted to vanish.
+    assert found.nfev - found.nit <= 4
+
+
+def test_small_problems_take_about_as_long_as_a_few_calls_of_scipy():
+    smooth, kinked = problems()["least squares"], problems()["regression"]
+
+    def seconds(run):
+        times = []
+        for _ in range(9):
+            begun = time.process_time()
+            run()
+            times.append(time.process_time() - begun)
+        return min(times)
+
+    least = seconds(lambda: scipy_minimize(smooth, np.zeros(5), jac=True, method="L-BFGS-B"))
+    # About 5 and 13 times, measured; before bounds waited for their schedule, 12 and 50 times.
+    assert seconds(lambda: ag.minimize(smooth, np.zeros(5), tol=1e-6)) <= 10 * least
+    assert seconds(lambda: ag.minimize(kinked, np.zeros(5), tol=1e-6)) <= 26 * least
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_gap_in_the_trace_follows_the_run(seed):
+    rng = np.random.default_rng(seed)
+    A, b = rng.standard_normal((60, 15)), rng.standard_normal(60)
+    shown = []
+    found = ag.minimize(
+        absolute(A, b),
+        np.zeros(15),
+        tol=1e-8,
+        trace=True,
+        callback=lambda intermediate_result: shown.append(intermediate_result.gap),
+    )
+    assert found.success
+    gaps = np.array(found.trace.gap)
+    assert np.array_equal(gaps, shown)
+    assert (np.diff(gaps[2:]) <= 0.0).all()
+    # A run that ends early proves as much as its cuts allow; what is shown soon after is near that.
+    for most in range(8, found.nit, 7):
+        early = ag.minimize(absolute(A, b), np.zeros(15), tol=1e-8, max_iter=most)
+        assert gaps[min(int(1.1 * most), gaps.size - 1)] <= 30 * early.gap
+    plain = ag.minimize(absolute(A, b), np.zeros(15), tol=1e-8)
+    assert plain.nit == found.nit
+    assert np.array_equal(plain.x, found.x)
