@@ -105,7 +105,7 @@ class Bracket:
         if near or waited >= PAUSE + int(STALE * self._tightened):
             self._updated = self._tightened = iteration
             self._estimate = estimate
-            self.cuts.tighten(best, goal, thoroughly=near)
+            self.cuts.tighten(best, goal)
             return True
         pause = COSTLY_PAUSE if self.cuts.region.costly else 0
         if iteration > self._updated + pause + int(STALE * self._updated):

@@ -55,8 +55,6 @@ PROVABLE = 2.0
 #: The best average is looked for in this many rounds at most, and no longer than each of them
 #: closes this share of the gap.
 MOST_TIGHTENED, WORTH_TIGHTENING = 8, 0.05
-#: Where a gap is more than this many times the goal, one round is enough for now. Chosen.
-FAR = 100.0
 #: Where the best average's slope is a smaller share of the cuts' slopes, the Gram matrix that it
 #: comes from lacks digits.
 CANCELLED = 1e-5
@@ -225,11 +223,9 @@ class CutCertificate:
         kept = self.kept
         if kept is None or not kept.last_weights.any():
             return False
-        before = self.lower_bound
-        self._raise_by_average(kept, kept.last_weights)
-        return self.lower_bound > before
+        return self._raise_by_average(kept, kept.last_weights)
 
-    def tighten(self, best: Evaluated, goal: float = 0.0, *, thoroughly: bool = True) -> None:
+    def tighten(self, best: Evaluated, goal: float = 0.0) -> None:
         """Look for the average of the kept cuts that proves most, at a point with a low value.
 
         For a ball of radius R around x0 the best weights minimise R ||g|| - h, with g and h the
@@ -242,8 +238,6 @@ class CutCertificate:
             The point.
         goal : float
             A gap that is small enough.
-        thoroughly : bool
-            Whether to go on where the gap is far from the goal.
         """
         self.refresh()
         kept, region = self.kept, self.region
@@ -252,24 +246,26 @@ class CutCertificate:
         center = Center(best.point, best.value, term_of(best))
         programme = kept.active_programme()
         steepness = math.sqrt(best.squared_norm)
-        step = region.radius / steepness if steepness > 0.0 else region.radius
-        step = max(step, min(self._step, LONGEST_STEP))
+        first = region.radius / steepness if steepness > 0.0 else region.radius
+        step = max(first, self._step)
         for _ in range(MOST_TIGHTENED):
             gap = best.value - self.lower_bound
             lowest = self.lowest(center, step, programme)
             if lowest is None:
                 return
             weights, slope, _ = lowest.combination
-            self._raise_by_average(kept, weights)
+            if self._raise_by_average(kept, weights):
+                self._step = step
+            elif step == self._step > first:  # too long for these cuts: their products lack digits
+                self._step, step = 0.0, first
+                continue
             if 0.0 <= best.value - self.lower_bound <= goal:
                 return
             length = norm(slope)
             wanted = region.radius / length if length > 0.0 else math.inf
             if not self._closed_more(best, gap) and wanted <= 2.0 * step:
                 break
-            self._step = step = min(max(wanted, 0.1 * step), 100.0 * step, LONGEST_STEP)
-            if not thoroughly and best.value - self.lower_bound > FAR * goal:
-                return
+            step = min(max(wanted, 0.1 * step), 100.0 * step, LONGEST_STEP)
         if region.is_ball and region.penalty is None and region.scaling is None:
             self._sharpen(kept, best, weights)
 
@@ -307,19 +303,21 @@ class CutCertificate:
         except NonFiniteError:
             return None
 
-    def _raise_by_average(self, kept: CutMemory, weights: Vector) -> None:
-        """Take an average of the kept cuts."""
+    def _raise_by_average(self, kept: CutMemory, weights: Vector) -> bool:
+        """Take an average of the kept cuts if it proves more; return whether it does."""
         mean = kept.mean(weights)
         if mean is None:
-            return
+            return False
         slope, (level, _, _, size, length, lost, blurred) = mean
         # Each cut's level was off by what rounding does to its product, relative to its size.
         error = lost + self._growth * size + slope.size * SMALLEST
         length = norm(slope)
         cut = Cut(1.0, level, size, error, blurred, length, slope)
-        if self._raise_to(self._bound(cut), cut):
-            reach = self.region.radius * (blurred + self._growth * length)
-            self._lost_in_average = error + self._growth * size + reach
+        if not self._raise_to(self._bound(cut), cut):
+            return False
+        reach = self.region.radius * (blurred + self._growth * length)
+        self._lost_in_average = error + self._growth * size + reach
+        return True
 
     def _raise_by_sum(self) -> None:
         """Take the mean of all cuts, with what rounding can have done to the sums."""

@@ -424,6 +424,8 @@ class Bundle(StepRule):
                 t /= LARGEST_GROWTH
             elif self._is_resolved(state, trial) or distance(trial.point, state.center) >= longest:
                 break
+            elif trial.estimated_gap <= ROUNDING_SHARE * abs(state.value):
+                break  # nothing is left, and the products of slopes lack digits for longer steps
             else:
                 t *= LARGEST_GROWTH
         return trial, t

@@ -147,7 +147,14 @@ class CutMemory:
         numbers[:, BLURRED] += share * numbers[:, LENGTH]
 
     def _add(self, slope: Vector, numbers: tuple[float, ...]) -> None:
-        """Keep a cut; where there is no room, forget those that matter least."""
+        """Keep a cut; where there is no room, forget those that matter least.
+
+        One that is the same as the newest tells nothing, and would take the place of others.
+        """
+        last = self.count - 1
+        same = last >= 0 and self._numbers[last, LEVEL] == numbers[LEVEL]
+        if same and np.array_equal(self._slopes[last], slope):
+            return
         if self.count == self.size:
             self._make_room()
         if self.count == self._slopes.shape[0]:

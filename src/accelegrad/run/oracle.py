@@ -284,8 +284,8 @@ class FunctionOracle(Oracle):
         try:
             evaluation = Evaluation(point, value, gradient)
         except NonFiniteError:
-            if self.best is None and self.exact_values and math.isfinite(value):
-                self.best = Evaluation.too_steep(point, value, gradient)  # better than no answer
+            if self.best is None:  # better than no answer
+                self._finish(self._inexact(Evaluation.too_steep(point, value, gradient)))
             raise
         return self._finish(self._inexact(evaluation))
 
