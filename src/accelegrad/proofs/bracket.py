@@ -117,8 +117,10 @@ class Bracket:
         """Bring the bounds up to date for the last time."""
         if self.cuts is not None:
             self.cuts.refresh()
-            if best is not None and not self.proved(best):
-                self.cuts.tighten(best, self.goal(best.value))
+            # Where a rule has used averages, they may prove more than was asked for: what a run
+            # with a larger tol says must not be better than what one with a smaller tol says.
+            if best is not None and (self.cuts.averages or not self.proved(best)):
+                self.cuts.tighten(best)
         if self.dual is not None:
             self.dual.finish()
 

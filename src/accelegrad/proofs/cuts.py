@@ -218,12 +218,16 @@ class CutCertificate:
         self._pending = []
         self._raise_by_sum()
 
+    @property
+    def averages(self) -> bool:
+        """Whether a rule works with averages of the kept cuts."""
+        return self.kept is not None and bool(self.kept.last_weights.any())
+
     def take_last_average(self) -> bool:
         """Raise the bound by the average that a rule has just used, if it keeps one."""
-        kept = self.kept
-        if kept is None or not kept.last_weights.any():
+        if self.kept is None or not self.averages:
             return False
-        return self._raise_by_average(kept, kept.last_weights)
+        return self._raise_by_average(self.kept, self.kept.last_weights)
 
     def tighten(self, best: Evaluated, goal: float = 0.0) -> None:
         """Look for the average of the kept cuts that proves most, at a point with a low value.
@@ -247,7 +251,7 @@ class CutCertificate:
         programme = kept.active_programme()
         steepness = math.sqrt(best.squared_norm)
         first = region.radius / steepness if steepness > 0.0 else region.radius
-        step = max(first, self._step)
+        step = max(first, self._step) if goal > 0.0 else first
         for _ in range(MOST_TIGHTENED):
             gap = best.value - self.lower_bound
             lowest = self.lowest(center, step, programme)
