@@ -44,9 +44,20 @@ FUNCTIONS = ("projection", "penalty")  # options that may be functions, which ar
 POINT = "point"  # x in float32, for parameters of half precision
 AVERAGE = "average"  # the point for evaluation; in evaluation mode, the point for training
 STEP_SIZE = "step_size"  # the last step of a group, its lr included
+UNIT = "gradient_unit"  # what gradients are divided by, a power of two; 0 as long as all were 0
+#: Norms of the first gradient between these are left alone, others brought to the nearer one: no
+#: step depends on the size of gradients, but their squares have to stay in the range of float32.
+#: Chosen: entries 1e20 times smaller count, and later ones may be 1e7 times larger.
+SMALLEST_NORM, LARGEST_NORM = 2.0**-20, 2.0**20
+#: The weights of a square in sums over a run, radius and momentum, stay below this; chosen.
+LARGEST_WEIGHT = 2.0**40
 NOT_FINITE = (
     "The gradients are not finite, and this step is skipped. For mixed precision there is "
     "torch.amp.GradScaler."
+)
+TOO_LARGE = (
+    "The gradients have become so large, relative to the first ones, that sums of their squares "
+    "would overflow, and this step is skipped. float64 parameters have a larger range."
 )
 ZERO = "torch.distributed.optim.zero_redundancy_optimizer"
 FLAGS = {"maximize": False, "foreach": None, "capturable": False, "differentiable": False}
@@ -181,6 +192,7 @@ class AveragingOptimizer(Optimizer):
             return step_size
         with torch.no_grad():
             buckets = [bucket for group in groups for bucket in self._buckets(group)]
+            _divide(Family(first, buckets))
             return step_size * self.method.mean_factor(buckets, self._ranks)
 
     @property
@@ -230,6 +242,8 @@ class AveragingOptimizer(Optimizer):
             found = [family for family in found if family.buckets]
         for family in found:
             self._prepare(family)
+            self._find_unit(family)
+            _divide(family)
         return found if found and self._has_work(found) else []
 
     def _has_work(self, families: list[Family]) -> bool:
@@ -306,10 +320,20 @@ class AveragingOptimizer(Optimizer):
         group, device = family.group, torch.device("cpu")
         if group["capturable"] and family.buckets:
             device = family.buckets[0].x[0].device
-        for name in (*self.method.start, STEP_SIZE):
+        for name in (*self.method.start, STEP_SIZE, UNIT):
             first = self.method.start.get(name, 0.0)
             number = torch.as_tensor(group.get(name, first), dtype=sum_type(device))
             group[name] = number.to(device)
+
+    def _find_unit(self, family: Family) -> None:
+        """Find what gradients are divided by, at the first ones that are not zero."""
+        group = family.group
+        if _is_graph(group):
+            square = totals(family.buckets, _wide_square, ranks=self._ranks)[0].detach()
+            group[UNIT].copy_(torch.where(group[UNIT] == 0, unit_of(square), group[UNIT]))
+        elif group[UNIT] == 0:
+            square = totals(family.buckets, _wide_square, ranks=self._ranks)[0].cpu()
+            group[UNIT].fill_(unit_of(square).item())
 
     def _numbers(self, group: dict[str, Any]) -> Numbers:
         """Return the numbers of a family: floats, unless they must not be read."""
@@ -322,7 +346,7 @@ class AveragingOptimizer(Optimizer):
         for name, number in numbers.items():
             _keep(family.group, name, number)
         for bucket in family.buckets:
-            _keep(bucket.group, STEP_SIZE, bucket.step_size)
+            _keep(bucket.group, STEP_SIZE, bucket.step_size / bucket.unit)
             self._keep_tensors(bucket)
 
     def _keep_tensors(self, bucket: Bucket) -> None:
@@ -569,6 +593,32 @@ def _add_options(bucket: Bucket) -> None:
         bucket.gradient = each.plus(bucket.gradient, bucket.x, decay)
 
 
+def _wide_square(bucket: Bucket) -> Tensor:
+    """Return the squared norm of the gradients, which overflows in no type but float64."""
+    kind = sum_type(bucket.x[0].device)
+    return bucket.sums_of(lambda g: [g.to(kind).square().sum()], bucket.gradient)[0]
+
+
+def unit_of(square: Tensor) -> Tensor:
+    """Return the power of two that brings a squared norm to a usable size; else zero."""
+    norm = square.sqrt()
+    ratio = norm / norm.clamp(SMALLEST_NORM, LARGEST_NORM)
+    unit = ratio / (2 * torch.frexp(ratio).mantissa)
+    return torch.where((square > 0) & square.isfinite(), unit, torch.zeros_like(unit))
+
+
+def _divide(family: Family) -> None:
+    """Divide the gradients of a family by its unit."""
+    unit = family.group.get(UNIT, 0.0)
+    if not _is_graph(family.group):
+        unit = float(unit)
+    unit = unit + (unit == 0)
+    for bucket in family.buckets:
+        bucket.unit = unit
+        if isinstance(unit, Tensor) or unit != 1:
+            bucket.gradient = bucket.each.scaled(bucket.gradient, 1 / unit)
+
+
 def _keep(group: dict[str, Any], name: str, number: Number) -> None:
     """Store a number where it is kept, or in its place if autograd follows it."""
     if group["differentiable"] or name not in group:
@@ -588,11 +638,16 @@ def read(total: Tensor, numbers: Numbers) -> list[Number]:
     return list(total.unbind()) if in_graph(numbers) else total.tolist()
 
 
-def is_finite(square: Number) -> bool:
+def is_usable(square: Number, buckets: list[Bucket]) -> bool:
     """Tell whether a step can be done with a squared norm, and warn where it cannot."""
-    if isinstance(square, Tensor) or math.isfinite(square):
+    if isinstance(square, Tensor):
         return True
-    warnings.warn(NOT_FINITE, RuntimeWarning, stacklevel=2)
+    kinds = {bucket.x[0].dtype for bucket in buckets} or {torch.float32}
+    if square < min(torch.finfo(kind).max for kind in kinds) / LARGEST_WEIGHT:
+        return True
+    found = [g for bucket in buckets for g in bucket.gradient]
+    finite = math.isfinite(square) or all(bool(g.isfinite().all()) for g in found)
+    warnings.warn(TOO_LARGE if finite else NOT_FINITE, RuntimeWarning, stacklevel=2)
     return False
 
 

@@ -78,12 +78,14 @@ def projected(bucket: Bucket, tensors: Tensors) -> Tensors:
 def near(bucket: Bucket, tensors: Tensors, steps: Sequence[Any]) -> Tensors:
     """Return the proximal points of the penalty of a bucket's group, with a step for each tensor.
 
-    A step is a number, or a tensor of steps for the coordinates.
+    A step is a number, or a tensor of steps for the coordinates, for gradients as the bucket has
+    them, divided by its unit.
     """
     given = bucket.group["penalty"]
     if given is None:
         return tensors
     prox = as_prox(given)
+    steps = [step / bucket.unit for step in steps]
     return bucket.each.assign(tensors, bucket.whole(prox, tensors, steps))
 
 

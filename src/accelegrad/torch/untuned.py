@@ -29,7 +29,7 @@ from accelegrad.torch.optimizer import (
     Method,
     Numbers,
     in_graph,
-    is_finite,
+    is_usable,
     largest_rate,
     learning_rate,
     read,
@@ -66,7 +66,7 @@ class Untuned(Method):
         compared = searching and (in_graph(numbers) or _is_comparable(numbers))
         before = ALONG_Z if compared else AT_GRADIENT if searching else self._square
         square, *found = read(totals(buckets, before, ranks=ranks), numbers)
-        if not is_finite(square):
+        if not is_usable(square, buckets):
             return None
         numbers = _started(self, buckets, numbers, ranks)
         state = _state_of(numbers)
@@ -152,8 +152,8 @@ class DiagonalUntuned(Untuned):
         return square / count
 
     def _square(self, bucket: Bucket) -> Tensor:
-        """Return a number that is finite where the gradients are: it is not needed for more."""
-        return torch.stack(bucket.each.norms(bucket.gradient)).sum().to(torch.float64)
+        """Return a bound of <g, g>: it is needed only to tell whether sums of squares are safe."""
+        return torch.stack(bucket.each.norms(bucket.gradient)).sum().to(torch.float64).square()
 
     def _measure(self, bucket: Bucket, weight: Number, squares: Number) -> None:  # noqa: ARG002
         each, state = bucket.each, bucket.state
