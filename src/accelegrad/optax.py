@@ -23,7 +23,7 @@ except ImportError:
     require("accelegrad.optax", "jax")
     raise
 
-from accelegrad.errors import is_traced, real_number
+from accelegrad.errors import hint_at_rate, is_traced, real_number
 from accelegrad.rules import (
     AcceleGrad,
     AdaGrad,
@@ -39,7 +39,7 @@ from accelegrad.rules import (
 from accelegrad.rules.arrays import CompensatedSum, Tree, larger, together
 from accelegrad.rules.base import QueryRule, TwoPhaseRule, weighted_average
 from accelegrad.rules.distance import check_radius
-from accelegrad.rules.schedules import adaptive_step
+from accelegrad.rules.schedules import LARGEST_SIZE, SMALLEST_SIZE, adaptive_step
 from accelegrad.rules.untuned import Seen, UntunedAcceleGrad, UntunedState
 
 __all__ = ["AcceleGradState", "a_dog", "accelegrad", "adagrad_norm", "eval_params", "unixgrad"]
@@ -101,11 +101,16 @@ class AcceleGradState(NamedTuple):
         is good to log.
     first_gradient : tree or None
         Of rules with two gradients per step, the first one.
+    unit : array
+        What gradients are divided by, a power of two, so that their squares stay in the range of
+        float32: 1, unless the first gradient that is not zero is tiny or huge. Zero before it. Step
+        sizes in `steps` are for divided gradients.
     """
 
     count: Any
     steps: Any
     first_gradient: Any
+    unit: Any
 
 
 def accelegrad(
@@ -127,12 +132,13 @@ def accelegrad(
     Parameters
     ----------
     learning_rate : float or schedule, default 1.0
-        Multiplies the step sizes, which are right without it. A schedule is a function of the
-        count of updates.
+        Multiplies the step sizes, which are right without it: leave it at 1. With less, the search
+        for the radius takes longer, with 0.01 or what Adam likes thousands of steps; a number below
+        0.1 gets a hint, once. A schedule is a function of the count of updates.
     diameter : float or "auto"
         The diameter of a set that holds the first parameters and a minimiser: the steps are those
         of `accelegrad.AcceleGrad` (of `accelegrad.DiagonalAcceleGrad` with ``diagonal=True``).
-        "auto" needs to know nothing: `accelegrad.UntunedAcceleGrad`, and with a projection
+        "auto" needs to know nothing: `accelegrad.rules.UntunedAcceleGrad`, and with a projection
         `accelegrad.DistanceFreeAcceleGrad`.
     gradient_bound : float, default 0.0
         With a `diameter`: a bound on the gradients' norms. Zero is sound for smooth functions.
@@ -280,11 +286,13 @@ def adagrad_norm(
 ) -> optax.GradientTransformationExtraArgs:
     """Return AdaGrad with one step size for all coordinates: not accelerated, hard to upset.
 
-    The steps are those of `accelegrad.AdaGrad`; with ``diameter="auto"`` the distance travelled is
-    taken for the diameter, as in `accelegrad.DoG`. For the parameters see `accelegrad`.
+    The steps are those of `accelegrad.AdaGrad`. With ``diameter="auto"`` the radius is learnt as
+    that of `accelegrad` is; with an `initial_radius` it is the distance travelled, from that number
+    on, as in `accelegrad.DoG`. For the other parameters see `accelegrad`.
     """
     if _is_auto(diameter):
-        rule: Rule = DoG(initial_radius)
+        learnt = UntunedAcceleGrad(diagonal=False, momentum=False)
+        rule: Rule = learnt if initial_radius is None else DoG(initial_radius)
     else:
         _refuse("initial_radius", initial_radius, "a diameter")
         rule = AdaGrad(diameter)
@@ -396,15 +404,27 @@ def _transformation(
     """Return the rule as a transformation, with what every one of them can do."""
     if not callable(learning_rate):
         real_number("learning_rate", learning_rate, least=0)
+        if isinstance(learning_rate, int | float):
+            hint_at_rate("learning_rate", learning_rate)
     real_number("weight_decay", weight_decay, least=0)
     functions = {"project": _checked("projection", projection), "prox": _checked("prox", prox)}
     given = {name: function for name, function in functions.items() if function is not None}
     stored = _Stored(rule.with_parameters(**given))
 
-    def bound(layout: _Layout) -> Rule:
-        """Return the rule with the user's functions, made ones of its points."""
-        on_points = {name: layout.on_points(function) for name, function in given.items()}
-        return rule.with_parameters(**on_points) if given else rule
+    def bound(layout: _Layout, unit: Any = 1.0) -> Rule:
+        """Return the rule with the user's functions, made ones of its points.
+
+        What the user knows of gradients is about those that are not divided by their unit.
+        """
+        parameters = {name: layout.on_points(function) for name, function in given.items()}
+        if "prox" in parameters:
+            near = parameters["prox"]
+            parameters["prox"] = lambda point, step: near(point, step * (1 / unit))
+        for name in ("gradient_bound", "gradient_scale"):
+            size = getattr(rule, name, None)
+            if size is not None and not _is_zero(size):
+                parameters[name] = size / unit
+        return rule.with_parameters(**parameters) if parameters else rule
 
     def init(params: Params) -> AcceleGradState:
         if any(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in jax.tree.leaves(params)):
@@ -413,7 +433,8 @@ def _transformation(
         first = stored.first(bound(layout), layout)
         two_phase = isinstance(rule, TwoPhaseRule)
         zeros = optax.tree.zeros_like(params, dtype=layout.dtype) if two_phase else None
-        return AcceleGradState(jnp.zeros([], jnp.int32), first, zeros)
+        unknown = jnp.zeros([], layout.dtype)
+        return AcceleGradState(jnp.zeros([], jnp.int32), first, zeros, unknown)
 
     def update(
         updates: Params, state: AcceleGradState, params: Params | None = None, **_: Any
@@ -422,15 +443,28 @@ def _transformation(
             raise ValueError("params must be given to update: the steps begin where they are.")
         layout = _Layout(params)
         rate = learning_rate(state.count) if callable(learning_rate) else learning_rate
-        scaled = _scaled(bound(layout), jnp.asarray(rate, layout.dtype))
         gradient = layout.point(updates)
         if not _is_zero(weight_decay):
             gradient = gradient + jnp.asarray(weight_decay, layout.dtype) * layout.point(params)
+        unit = _chosen(state.unit == 0, lambda: _unit_of(gradient, layout), lambda: state.unit)
+        divisor = unit + (unit == 0)
+        scaled = _scaled(bound(layout, divisor), jnp.asarray(rate, layout.dtype))
+        gradient = (1 / divisor) * gradient
         point, steps, first_gradient = stored.advanced(scaled, layout, state, gradient)
         count = optax.safe_increment(state.count)
-        return layout.change_to(point), AcceleGradState(count, steps, first_gradient)
+        return layout.change_to(point), AcceleGradState(count, steps, first_gradient, unit)
 
     return optax.GradientTransformationExtraArgs(init, update)
+
+
+def _unit_of(gradient: Tree, layout: _Layout) -> Any:
+    """Return the power of two that brings the largest entry to a usable size; else zero."""
+    largest = jnp.zeros([], layout.dtype)
+    for part in gradient.content:
+        largest = jnp.maximum(largest, jnp.max(jnp.abs(part), initial=0.0))
+    ratio = largest / jnp.clip(largest, SMALLEST_SIZE, LARGEST_SIZE)
+    unit = ratio / (2 * jnp.frexp(ratio)[0])
+    return jnp.where((largest > 0) & jnp.isfinite(largest), unit, 0.0).astype(layout.dtype)
 
 
 def _checked(name: str, function: Any) -> Any:

@@ -17,9 +17,10 @@ from torch import Tensor
 from torch.optim.optimizer import Optimizer, ParamsT, _use_grad_for_differentiable
 from torch.optim.swa_utils import update_bn
 
-from accelegrad.errors import real_number
+from accelegrad.errors import hint_at_rate, real_number
 from accelegrad.rules.arrays import larger
 from accelegrad.rules.distance import check_distance
+from accelegrad.rules.schedules import LARGEST_SIZE, SMALLEST_SIZE
 from accelegrad.torch.tensors import (
     Bucket,
     Foreach,
@@ -45,10 +46,6 @@ POINT = "point"  # x in float32, for parameters of half precision
 AVERAGE = "average"  # the point for evaluation; in evaluation mode, the point for training
 STEP_SIZE = "step_size"  # the last step of a group, its lr included
 UNIT = "gradient_unit"  # what gradients are divided by, a power of two; 0 as long as all were 0
-#: Norms of the first gradient between these are left alone, others brought to the nearer one: no
-#: step depends on the size of gradients, but their squares have to stay in the range of float32.
-#: Chosen: entries 1e20 times smaller count, and later ones may be 1e7 times larger.
-SMALLEST_NORM, LARGEST_NORM = 2.0**-20, 2.0**20
 #: The weights of a square in sums over a run, radius and momentum, stay below this; chosen.
 LARGEST_WEIGHT = 2.0**40
 NOT_FINITE = (
@@ -132,6 +129,9 @@ class AveragingOptimizer(Optimizer):
         self.sharded = bool(sharded)
         self.training = True  # whether the parameters hold the point for gradients
         super().__init__(params, {"lr": lr, **defaults})
+        rates = [group["lr"] for group in self.param_groups]
+        if all(not isinstance(rate, Tensor) or rate.device.type == "cpu" for rate in rates):
+            hint_at_rate("lr", max(float(rate) for rate in rates))
         self.method = self._method_of(self.param_groups)
 
     @abstractmethod
@@ -472,7 +472,8 @@ class AveragingOptimizer(Optimizer):
     def _check_loaded(self, given: dict[str, Any]) -> None:
         """Refuse the state of another optimizer or of another model."""
         pairs = zip(self.param_groups, given["param_groups"], strict=False)
-        method = self._method_of([{**own, **saved} for own, saved in pairs] or self.param_groups)
+        groups = [{**own, **saved, "params": own["params"]} for own, saved in pairs]
+        method = self._method_of(groups or self.param_groups)
         for param, state in self._paired(given):
             missing = {*method.points, *method.sums} - set(state)
             if missing:
@@ -602,7 +603,7 @@ def _wide_square(bucket: Bucket) -> Tensor:
 def unit_of(square: Tensor) -> Tensor:
     """Return the power of two that brings a squared norm to a usable size; else zero."""
     norm = square.sqrt()
-    ratio = norm / norm.clamp(SMALLEST_NORM, LARGEST_NORM)
+    ratio = norm / norm.clamp(SMALLEST_SIZE, LARGEST_SIZE)
     unit = ratio / (2 * torch.frexp(ratio).mantissa)
     return torch.where((square > 0) & square.isfinite(), unit, torch.zeros_like(unit))
 
