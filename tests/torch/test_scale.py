@@ -107,17 +107,37 @@ def test_a_loaded_run_keeps_the_unit():
     assert torch.equal(*ends)
 
 
-def test_gradients_that_grow_beyond_the_range_of_float32_are_skipped_with_a_warning():
+@pytest.mark.parametrize("name", [name for name in KINDS if name not in ("auto, capturable", "UDoG")])
+def test_gradients_that_grow_beyond_the_range_of_float32_make_steps_too(name):
+    kind, options = KINDS[name]
+
+    def run(growth):
+        many, still = torch.full((3,), 1 / 3), torch.full((2,), 0.5)
+        params = [torch.nn.Parameter(many), torch.nn.Parameter(still)]
+        optimizer = kind(params, **options)
+        for t in range(30):
+            size = growth if t >= 10 else 1.0
+            params[0].grad = size * torch.tensor([1.0, -0.5, 0.25])
+            params[1].grad = None if t == 10 else torch.tensor([0.5, 0.25])
+            optimizer.step()
+        return params[0].detach().clone(), optimizer
+
+    far, optimizer = run(2.0**60)
+    near, _ = run(2.0**25)  # other gradients count no more in either
+    torch.testing.assert_close(far, near, rtol=1e-4, atol=1e-5)
+    assert optimizer.iteration == 30
+    assert optimizer.param_groups[0]["gradient_unit"] > 2.0**30
+
+
+def test_gradients_that_are_not_finite_are_skipped_with_a_warning():
     x = torch.nn.Parameter(torch.zeros(2))
     optimizer = AcceleGrad([x])
-    for _ in range(3):
-        x.grad = torch.ones(2)
-        optimizer.step()
-    before = x.detach().clone()
-    x.grad = torch.tensor([1e30, 1.0])
-    with pytest.warns(RuntimeWarning, match="so large, relative to the first"):
-        optimizer.step()
-    assert torch.equal(x.detach(), before)
+    for wrong in (torch.inf, torch.nan):
+        x.grad = torch.tensor([wrong, 1e20])
+        with pytest.warns(RuntimeWarning, match="not finite"):
+            optimizer.step()
+        assert torch.equal(x.detach(), torch.zeros(2))
     x.grad = torch.ones(2)
     optimizer.step()
-    assert not torch.equal(x.detach(), before)
+    assert optimizer.iteration == 1
+    assert not torch.equal(x.detach(), torch.zeros(2))

@@ -36,13 +36,14 @@ class Coupled(Method):
 
     points: ClassVar[tuple[str, ...]] = (AVERAGE, MIRROR)
     start: ClassVar[Numbers] = {"iteration": 0.0, "weighted_squares": 0.0, "weight_sum": 0.0}
+    squares: ClassVar[tuple[str, ...]] = ("weighted_squares",)
 
     def update(self, buckets: list[Bucket], numbers: Numbers, ranks: Any) -> Numbers | None:
         """Return the numbers after a step."""
         t = numbers["iteration"]
         alpha = importance_weight(t)
         (square,) = read(totals(buckets, gradient_square, ranks=ranks), numbers)
-        if not is_usable(square, buckets):
+        if not is_usable(square):
             return None
         squares = numbers["weighted_squares"] + alpha * alpha * square
         weight_sum = numbers["weight_sum"] + alpha

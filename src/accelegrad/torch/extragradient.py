@@ -15,7 +15,7 @@ from accelegrad.rules.arrays import either, larger
 from accelegrad.rules.dog import travelled_weight
 from accelegrad.rules.schedules import adaptive_step
 from accelegrad.rules.unixgrad import unixgrad_step
-from accelegrad.torch.optimizer import AVERAGE, Method, Numbers, is_usable, learning_rate, read
+from accelegrad.torch.optimizer import AVERAGE, Method, Numbers, is_finite, learning_rate, read
 from accelegrad.torch.radius import START, first_radius
 from accelegrad.torch.sets import near, projected
 from accelegrad.torch.tensors import Bucket, Number, Tensors, totals
@@ -69,7 +69,7 @@ class Extragradient(TwoPhase):
     def look_ahead(self, buckets: list[Bucket], numbers: Numbers, ranks: Any) -> Numbers | None:
         """Return the numbers with x_t in the average, and the average in x."""
         (square,) = read(totals(buckets, _gradient_square, ranks=ranks), numbers)
-        if not is_usable(square, buckets):
+        if not is_finite(square):
             return None
         alpha, total = numbers["iteration"] + 1, numbers["weighted_differences"]
         scale = buckets[0].group["gradient_scale"] if buckets else None
@@ -88,7 +88,7 @@ class Extragradient(TwoPhase):
         """Return the numbers after the second gradient, and x at the next z~."""
         alpha, total = numbers["iteration"] + 1, numbers["weighted_differences"]
         (square,) = read(totals(buckets, _difference, ranks=ranks), numbers)
-        finite = is_usable(square, buckets)
+        finite = is_finite(square)
         following = alpha + 1
         share = following / (numbers["weight_sum"] + following)
         for bucket in buckets:
@@ -118,7 +118,7 @@ class TravelledExtragradient(TwoPhase):
     def look_ahead(self, buckets: list[Bucket], numbers: Numbers, ranks: Any) -> Numbers | None:
         """Return the numbers with x_{t+1} in the average, and the average in x."""
         (square,) = read(totals(buckets, _gradient_square, ranks=ranks), numbers)
-        if not is_usable(square, buckets):
+        if not is_finite(square):
             return None
         r = first_radius(buckets, numbers, ranks)
         alpha = travelled_weight(r, numbers["earlier_radii"])
@@ -147,7 +147,7 @@ class TravelledExtragradient(TwoPhase):
         r = numbers["radius"]
         alpha = travelled_weight(r, numbers["earlier_radii"])
         (square,) = read(totals(buckets, _difference, ranks=ranks), numbers)
-        finite = is_usable(square, buckets)
+        finite = is_finite(square)
         total = numbers["weighted_differences"] + alpha * alpha * (square if finite else 0.0)
         eta = adaptive_step(r, larger(total, numbers["largest_square"]))
         for bucket in buckets:

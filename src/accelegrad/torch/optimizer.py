@@ -46,15 +46,12 @@ POINT = "point"  # x in float32, for parameters of half precision
 AVERAGE = "average"  # the point for evaluation; in evaluation mode, the point for training
 STEP_SIZE = "step_size"  # the last step of a group, its lr included
 UNIT = "gradient_unit"  # what gradients are divided by, a power of two; 0 as long as all were 0
-#: The weights of a square in sums over a run, radius and momentum, stay below this; chosen.
-LARGEST_WEIGHT = 2.0**40
+#: Squared norms up to this are added up in float32, with weights of radius and momentum up to 1e12;
+#: chosen
+LARGEST_SQUARE = torch.finfo(torch.float32).max * 2.0**-40
 NOT_FINITE = (
     "The gradients are not finite, and this step is skipped. For mixed precision there is "
     "torch.amp.GradScaler."
-)
-TOO_LARGE = (
-    "The gradients have become so large, relative to the first ones, that sums of their squares "
-    "would overflow, and this step is skipped. float64 parameters have a larger range."
 )
 ZERO = "torch.distributed.optim.zero_redundancy_optimizer"
 FLAGS = {"maximize": False, "foreach": None, "capturable": False, "differentiable": False}
@@ -76,6 +73,8 @@ class Method(ABC):
     sums: ClassVar[tuple[str, ...]] = ()
     #: numbers, with their values before the first step
     start: ClassVar[Numbers]
+    #: those among them that are sums of squared gradients
+    squares: ClassVar[tuple[str, ...]] = ()
     #: whether steps differ by coordinate, so that `STEP_SIZE` has to be multiplied by `mean_factor`
     per_coordinate: ClassVar[bool] = False
 
@@ -130,8 +129,8 @@ class AveragingOptimizer(Optimizer):
         self.training = True  # whether the parameters hold the point for gradients
         super().__init__(params, {"lr": lr, **defaults})
         rates = [group["lr"] for group in self.param_groups]
-        if all(not isinstance(rate, Tensor) or rate.device.type == "cpu" for rate in rates):
-            hint_at_rate("lr", max(float(rate) for rate in rates))
+        if not any(isinstance(rate, Tensor) for rate in rates):
+            hint_at_rate("lr", max(rates))
         self.method = self._method_of(self.param_groups)
 
     @abstractmethod
@@ -222,7 +221,12 @@ class AveragingOptimizer(Optimizer):
         """Do the step of one family."""
         numbers = self._numbers(family.group)
         following = self.method.update(family.buckets, numbers, self._ranks)
-        if following is not None:
+        if following is None and self._raise_unit(family):
+            numbers = self._numbers(family.group)
+            following = self.method.update(family.buckets, numbers, self._ranks)
+        if following is None:
+            warnings.warn(NOT_FINITE, RuntimeWarning, stacklevel=2)
+        else:
             self._store(family, following)
 
     def _closed(self, closure: Closure) -> Any:
@@ -334,6 +338,25 @@ class AveragingOptimizer(Optimizer):
         elif group[UNIT] == 0:
             square = totals(family.buckets, _wide_square, ranks=self._ranks)[0].cpu()
             group[UNIT].fill_(unit_of(square).item())
+
+    def _raise_unit(self, family: Family) -> bool:
+        """Divide gradients that have grown too large, and all sums; False if they are not finite."""
+        square = totals(family.buckets, _wide_square, ranks=self._ranks)[0].cpu()
+        factor = unit_of(square).item()
+        if not factor > 1:
+            return False
+        family.group[UNIT].mul_(factor)
+        for name in self.method.squares:
+            family.group[name].div_(factor * factor)
+        for group in [family.group] if self.per_group else self.param_groups:
+            for state in (self.state.get(param, {}) for param in group["params"]):
+                for sums in (state[name] for name in self.method.sums if name in state):
+                    least = self.method.first_sum(sums.dtype)
+                    as_real(local(sums)).div_(factor).div_(factor).clamp_(min=least)
+        for bucket in family.buckets:
+            bucket.unit *= factor
+            bucket.gradient = bucket.each.scaled(bucket.gradient, 1 / factor)
+        return True
 
     def _numbers(self, group: dict[str, Any]) -> Numbers:
         """Return the numbers of a family: floats, unless they must not be read."""
@@ -639,16 +662,16 @@ def read(total: Tensor, numbers: Numbers) -> list[Number]:
     return list(total.unbind()) if in_graph(numbers) else total.tolist()
 
 
-def is_usable(square: Number, buckets: list[Bucket]) -> bool:
+def is_usable(square: Number) -> bool:
+    """Tell whether a squared norm is finite, and so are sums of such squares in float32."""
+    return isinstance(square, Tensor) or square < LARGEST_SQUARE
+
+
+def is_finite(square: Number) -> bool:
     """Tell whether a step can be done with a squared norm, and warn where it cannot."""
-    if isinstance(square, Tensor):
+    if isinstance(square, Tensor) or math.isfinite(square):
         return True
-    kinds = {bucket.x[0].dtype for bucket in buckets} or {torch.float32}
-    if square < min(torch.finfo(kind).max for kind in kinds) / LARGEST_WEIGHT:
-        return True
-    found = [g for bucket in buckets for g in bucket.gradient]
-    finite = math.isfinite(square) or all(bool(g.isfinite().all()) for g in found)
-    warnings.warn(TOO_LARGE if finite else NOT_FINITE, RuntimeWarning, stacklevel=2)
+    warnings.warn(NOT_FINITE, RuntimeWarning, stacklevel=2)
     return False
 
 

@@ -207,7 +207,7 @@ class UniXGrad(AveragingOptimizer):
         for family in families:
             yield from (family.group[name] for name in self.method.start)
             for bucket in family.buckets:
-                yield bucket.group[STEP_SIZE]
+                yield from (bucket.group[name] for name in (STEP_SIZE,) if name in bucket.group)
                 for param in bucket.params:
                     state = self.state[param]
                     yield from (local(state[name]) for name in (POINT, AVERAGE) if name in state)

@@ -56,6 +56,7 @@ class Untuned(Method):
         ),
         0.0,
     )
+    squares: ClassVar[tuple[str, ...]] = (SQUARES,)
 
     def has_average(self, group: dict[str, Any]) -> bool:
         """Tell whether the anchor is an average by now."""
@@ -70,7 +71,7 @@ class Untuned(Method):
         compared = searching and self.momentum and (in_graph(numbers) or _is_comparable(numbers))
         before = ALONG_Z if compared else AT_GRADIENT if searching else self._square
         square, *found = read(totals(buckets, before, ranks=ranks), numbers)
-        if not is_usable(square, buckets):
+        if not is_usable(square):
             return None
         numbers = _started(self, buckets, numbers, ranks)
         state = _state_of(numbers)
