@@ -8,7 +8,7 @@ which is the point to evaluate, save and deploy.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache, partial
+from functools import cache, partial, reduce
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -73,6 +73,8 @@ IN_PARAMS = {"query_point", "point"}
 CONSTANT = {"noisy": True, "start_value": float("-inf")}
 #: What an `UntunedAcceleGrad` learns while it searches for its radius.
 LEARNT = ("radius", "evidence", "agreement", "compared", "last_growth", "grown_from")
+#: Parameters of rules that are in the units of gradients
+SIZES = {"gradient_bound", "gradient_scale"}
 #: Arrays up to this size are joined for sums: to copy them costs less than a loop for each.
 SMALL = 1 << 15
 PART = 512  # numbers that are summed one after the other
@@ -420,8 +422,8 @@ def _transformation(
         if "prox" in parameters:
             near = parameters["prox"]
             parameters["prox"] = lambda point, step: near(point, step * (1 / unit))
-        for name in ("gradient_bound", "gradient_scale"):
-            size = getattr(rule, name, None)
+        for name in SIZES & vars(rule).keys():
+            size = getattr(rule, name)
             if size is not None and not _is_zero(size):
                 parameters[name] = size / unit
         return rule.with_parameters(**parameters) if parameters else rule
@@ -430,11 +432,13 @@ def _transformation(
         if any(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in jax.tree.leaves(params)):
             return jax.eval_shape(init, params)  # type: ignore[no-any-return]  # the state begins at the parameters' values
         layout = _Layout(params)
-        first = stored.first(bound(layout), layout)
+        # A scale of gradients that is given goes into the first sums.
+        scale = jnp.asarray(getattr(rule, "gradient_scale", None) or 0.0, layout.dtype)
+        unit = _unit_of(scale)
+        first = stored.first(bound(layout, unit + (unit == 0)), layout)
         two_phase = isinstance(rule, TwoPhaseRule)
         zeros = optax.tree.zeros_like(params, dtype=layout.dtype) if two_phase else None
-        unknown = jnp.zeros([], layout.dtype)
-        return AcceleGradState(jnp.zeros([], jnp.int32), first, zeros, unknown)
+        return AcceleGradState(jnp.zeros([], jnp.int32), first, zeros, unit)
 
     def update(
         updates: Params, state: AcceleGradState, params: Params | None = None, **_: Any
@@ -446,7 +450,9 @@ def _transformation(
         gradient = layout.point(updates)
         if not _is_zero(weight_decay):
             gradient = gradient + jnp.asarray(weight_decay, layout.dtype) * layout.point(params)
-        unit = _chosen(state.unit == 0, lambda: _unit_of(gradient, layout), lambda: state.unit)
+        unit = _chosen(
+            state.unit == 0, lambda: _unit_of(_largest(gradient, layout)), lambda: state.unit
+        )
         divisor = unit + (unit == 0)
         scaled = _scaled(bound(layout, divisor), jnp.asarray(rate, layout.dtype))
         gradient = (1 / divisor) * gradient
@@ -457,14 +463,17 @@ def _transformation(
     return optax.GradientTransformationExtraArgs(init, update)
 
 
-def _unit_of(gradient: Tree, layout: _Layout) -> Any:
-    """Return the power of two that brings the largest entry to a usable size; else zero."""
-    largest = jnp.zeros([], layout.dtype)
-    for part in gradient.content:
-        largest = jnp.maximum(largest, jnp.max(jnp.abs(part), initial=0.0))
-    ratio = largest / jnp.clip(largest, SMALLEST_SIZE, LARGEST_SIZE)
+def _largest(gradient: Tree, layout: _Layout) -> Any:
+    """Return the largest absolute value of all entries."""
+    found = [jnp.max(jnp.abs(part), initial=0.0) for part in gradient.content]
+    return reduce(jnp.maximum, found, jnp.zeros([], layout.dtype))
+
+
+def _unit_of(size: Any) -> Any:
+    """Return the power of two that brings a size to a usable one; zero for zero and infinity."""
+    ratio = size / jnp.clip(size, SMALLEST_SIZE, LARGEST_SIZE)
     unit = ratio / (2 * jnp.frexp(ratio)[0])
-    return jnp.where((largest > 0) & jnp.isfinite(largest), unit, 0.0).astype(layout.dtype)
+    return jnp.where((size > 0) & jnp.isfinite(size), unit, 0.0).astype(size.dtype)
 
 
 def _checked(name: str, function: Any) -> Any:
@@ -543,7 +552,7 @@ class SearchingAcceleGrad(UntunedAcceleGrad):
         self, state: UntunedState, gradient: Tree, alpha: Any, reach: Any
     ) -> UntunedState:
         """Return the state with what the gradient tells."""
-        if self.prox is None:
+        if self.prox is None and self.project is None:
             joined, slope = _small_together(state, gradient)
             seen = _seen(joined, slope, self.squares(joined, slope, alpha), alpha, reach)
         else:

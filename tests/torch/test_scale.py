@@ -107,7 +107,9 @@ def test_a_loaded_run_keeps_the_unit():
     assert torch.equal(*ends)
 
 
-@pytest.mark.parametrize("name", [name for name in KINDS if name not in ("auto, capturable", "UDoG")])
+@pytest.mark.parametrize(
+    "name", [name for name in KINDS if name not in ("auto, capturable", "UDoG")]
+)
 def test_gradients_that_grow_beyond_the_range_of_float32_make_steps_too(name):
     kind, options = KINDS[name]
 
