@@ -368,5 +368,5 @@ def test_a_small_learning_rate_gets_a_hint_once(monkeypatch):
         accelegrad(rate)
     with pytest.warns(UserWarning, match="learning_rate is far below 1") as found:
         accelegrad(1e-3)
-        adagrad_norm(1e-3)
+    adagrad_norm(1e-3)
     assert [warning.filename for warning in found] == [__file__]

@@ -379,7 +379,7 @@ def test_copies_have_all_attributes_and_state(kind, given):
     assert equal(optimizer.state_dict(), copied_one.state_dict())
 
 
-class Broken(Exception):
+class BrokenError(Exception):
     """What a closure raises."""
 
 
@@ -387,18 +387,17 @@ class Broken(Exception):
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float16])
 @pytest.mark.parametrize("good_calls", [0, 1])
 def test_a_closure_that_raises_changes_nothing(kind, dtype, good_calls):
-    weight, bias, loss = linear_problem(dtype=torch.float64)
-    with torch.no_grad():
-        weight.data, bias.data = weight.to(dtype), bias.to(dtype)
+    weight, bias, _ = linear_problem(dtype=dtype)
+    calls = iter([None] * good_calls)
     optimizer = kind([{"params": [weight]}, {"params": [bias]}])
 
     def gradients():
         for param in (weight, bias):
             param.grad = torch.linspace(-1, 1, param.numel()).reshape(param.shape).to(dtype)
 
-    def raises(calls=iter([None] * good_calls)):
-        if next(calls, Broken) is Broken:
-            raise Broken
+    def raises():
+        if next(calls, BrokenError) is BrokenError:
+            raise BrokenError
         gradients()
 
     for _ in range(3):
@@ -406,7 +405,7 @@ def test_a_closure_that_raises_changes_nothing(kind, dtype, good_calls):
     before = copy.deepcopy((optimizer.state_dict(), [weight, bias]))
     if kind is not UDoG and good_calls:
         return  # it asks once
-    with pytest.raises(Broken):
+    with pytest.raises(BrokenError):
         optimizer.step(raises)
     assert equal((optimizer.state_dict(), [weight, bias]), before)
 
@@ -456,7 +455,7 @@ def test_a_small_lr_gets_a_hint_once(kind, monkeypatch):
     kind([{"params": [first], "lr": 1e-3}, {"params": [second]}])
     with pytest.warns(UserWarning, match="lr is far below 1.*needs no tuning") as found:
         kind([first], lr=1e-3)
-        kind([first], lr=1e-3)
+    kind([first], lr=1e-3)
     assert [warning.filename for warning in found] == [__file__]
 
 

@@ -78,9 +78,10 @@ class AcceleGrad(AveragingOptimizer):
     -----
     It keeps at most three tensors per parameter (one more for half precision, whose points are kept
     in float32), and its sums in float64. Steps do not depend on the size of gradients, which are
-    divided by a power of two where their squares would leave the range of float32. A step whose gradients are not finite is skipped, with a
-    warning; not so with `capturable`, `differentiable` or a compiled step, which read no number:
-    there such gradients get into the parameters and all sums, so check them before the step.
+    divided by a power of two where their squares would leave the range of float32. A step whose
+    gradients are not finite is skipped, with a warning; not so with `capturable`, `differentiable`
+    or a compiled step, which read no number: there such gradients get into the parameters and all
+    sums, so check them before the step.
     Sparse gradients are made dense, since every step moves every coordinate.
     """
 

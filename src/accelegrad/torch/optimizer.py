@@ -340,7 +340,7 @@ class AveragingOptimizer(Optimizer):
             group[UNIT].fill_(unit_of(square).item())
 
     def _raise_unit(self, family: Family) -> bool:
-        """Divide gradients that have grown too large, and all sums; False if they are not finite."""
+        """Divide gradients that have grown too large, and all sums; False for those not finite."""
         square = totals(family.buckets, _wide_square, ranks=self._ranks)[0].cpu()
         factor = unit_of(square).item()
         if not factor > 1:

@@ -146,7 +146,7 @@ class Untuned(Method):
 
 
 class UntunedDescent(Untuned):
-    """The same, not accelerated: the twin of `UntunedAcceleGrad(diagonal=False, momentum=False)`."""
+    """The same without momentum, and so not accelerated."""
 
     momentum: ClassVar[bool] = False
     share: ClassVar[float] = DESCENT_SHARE
