@@ -36,7 +36,7 @@ from accelegrad.rules import (
     UDoG,
     UniXGrad,
 )
-from accelegrad.rules.arrays import CompensatedSum, Tree, larger, together
+from accelegrad.rules.arrays import CompensatedSum, Tree, inner, larger, together
 from accelegrad.rules.base import QueryRule, TwoPhaseRule, weighted_average
 from accelegrad.rules.distance import check_radius
 from accelegrad.rules.schedules import LARGEST_SIZE, SMALLEST_SIZE, adaptive_step
@@ -455,7 +455,7 @@ def _transformation(
         )
         divisor = unit + (unit == 0)
         scaled = _scaled(bound(layout, divisor), jnp.asarray(rate, layout.dtype))
-        gradient = (1 / divisor) * gradient
+        gradient = _Multiplied(gradient, 1 / divisor)
         point, steps, first_gradient = stored.advanced(scaled, layout, state, gradient)
         count = optax.safe_increment(state.count)
         return layout.change_to(point), AcceleGradState(count, steps, first_gradient, unit)
@@ -665,6 +665,35 @@ def _anew(squares: Any) -> Any:
 def _hidden(array: Any) -> Any:
     """Return an array whose formula the compiler may not merge with others."""
     return jax.lax.optimization_barrier(array)  # type: ignore[no-untyped-call]
+
+
+class _Multiplied(Tree):
+    """A tree times a number, which is 1 as a rule, multiplied where it is read.
+
+    XLA would write the product down for a square or a condition, and that takes longer than the
+    rest of some steps.
+    """
+
+    __slots__ = ("factor", "plain")
+
+    def __init__(self, plain: Tree, factor: Any) -> None:
+        self.plain, self.factor = plain, factor
+
+    @property
+    def content(self) -> Any:  # type: ignore[override]
+        """The arrays."""
+        return [part * self.factor for part in self.plain.content]
+
+    def inner(self, other: Any) -> Any:
+        """Return the inner product with another tree, or with itself."""
+        if other is not self:
+            return super().inner(other)
+
+        def product() -> Any:
+            scaled = Tree(self.content)
+            return inner(scaled, scaled)
+
+        return _chosen(self.factor == 1, lambda: inner(self.plain, self.plain), product)
 
 
 def _after(array: Any, other: Any) -> Any:
