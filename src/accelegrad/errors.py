@@ -107,11 +107,12 @@ def whole_number(name: str, given: Any, *, least: int) -> int:
 def hint_at_rate(name: str, rate: float) -> None:
     """Warn, once in a process, where a factor of steps that need none is far below 1."""
     if 0 < rate < SMALL_RATE:
-        _hint_at_rate(name)
+        rate_hint(name)
 
 
 @functools.cache
-def _hint_at_rate(name: str) -> None:
+def rate_hint(name: str) -> None:
+    """Say that a factor of steps is best left at 1."""
     warnings.warn(
         f"{name} is far below 1. Here it multiplies steps whose size is learnt from the gradients, "
         "and 1, the default, needs no tuning; the smaller it is, the longer that learning takes. "

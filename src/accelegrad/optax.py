@@ -680,7 +680,7 @@ class _Multiplied(Tree):
         self.plain, self.factor = plain, factor
 
     @property
-    def content(self) -> Any:  # type: ignore[override]
+    def content(self) -> Any:
         """The arrays."""
         return [part * self.factor for part in self.plain.content]
 

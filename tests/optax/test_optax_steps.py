@@ -1,6 +1,5 @@
 """The transformations of `accelegrad.optax` take the steps of the core's rules, in float64."""
 
-import functools
 from typing import NamedTuple
 
 import jax
@@ -362,8 +361,8 @@ def test_steps_do_not_depend_on_the_size_of_gradients(name):
         np.testing.assert_allclose(found, expected, rtol=2e-4, atol=1e-5)
 
 
-def test_a_small_learning_rate_gets_a_hint_once(monkeypatch):
-    monkeypatch.setattr(errors, "_hint_at_rate", functools.cache(errors._hint_at_rate.__wrapped__))
+def test_a_small_learning_rate_gets_a_hint_once():
+    errors.rate_hint.cache_clear()
     for rate in (1, 0.1, 0.0, lambda count: 1e-3, jnp.asarray(1e-3)):
         accelegrad(rate)
     with pytest.warns(UserWarning, match="learning_rate is far below 1") as found:

@@ -1,7 +1,6 @@
 """What torch's own suite asks of every optimizer, over our `OptimizerInfo`s."""
 
 import copy
-import functools
 import io
 
 import pytest
@@ -447,8 +446,8 @@ def test_a_zero_step_ends_with_the_projection(kind, diameter):
 
 
 @each_kind
-def test_a_small_lr_gets_a_hint_once(kind, monkeypatch):
-    monkeypatch.setattr(errors, "_hint_at_rate", functools.cache(errors._hint_at_rate.__wrapped__))
+def test_a_small_lr_gets_a_hint_once(kind):
+    errors.rate_hint.cache_clear()
     first, second = torch.ones(2, requires_grad=True), torch.ones(2, requires_grad=True)
     for lr in (1, 0.1, 0.0, torch.tensor(0.5)):
         kind([first], lr=lr)
