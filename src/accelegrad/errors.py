@@ -6,7 +6,9 @@ Every message names the argument, what was given and what is allowed.
 from __future__ import annotations
 
 import difflib
+import functools
 import sys
+import warnings
 from collections.abc import Iterable
 from typing import Any
 
@@ -14,6 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 Vector = npt.NDArray[np.float64]
+
+#: Learning rates of optimizers without tuning that are below this get a hint; chosen: warm-ups
+#: begin at a tenth.
+SMALL_RATE = 0.1
 
 
 def nearest(name: str, valid: Iterable[str]) -> str:
@@ -98,6 +104,24 @@ def whole_number(name: str, given: Any, *, least: int) -> int:
     if given < least:
         raise ValueError(f"{name} must be a whole number >= {least}, but it is {given!r}.")
     return int(given)
+
+
+def hint_at_rate(name: str, rate: float) -> None:
+    """Warn, once in a process, where a factor of steps that need none is far below 1."""
+    if 0 < rate < SMALL_RATE:
+        rate_hint(name)
+
+
+@functools.cache
+def rate_hint(name: str) -> None:
+    """Say that a factor of steps is best left at 1."""
+    warnings.warn(
+        f"{name} is far below 1. Here it multiplies steps whose size is learnt from the gradients, "
+        "and 1, the default, needs no tuning; the smaller it is, the longer that learning takes. "
+        "(This is said once.)",
+        UserWarning,
+        stacklevel=5,  # beyond this module, the base of all optimizers and the optimizer itself
+    )
 
 
 class NonFiniteError(ArithmeticError):

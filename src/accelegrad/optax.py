@@ -8,7 +8,7 @@ which is the point to evaluate, save and deploy.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache, partial
+from functools import cache, partial, reduce
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -23,7 +23,7 @@ except ImportError:
     require("accelegrad.optax", "jax")
     raise
 
-from accelegrad.errors import is_traced, real_number
+from accelegrad.errors import hint_at_rate, is_traced, real_number
 from accelegrad.rules import (
     AcceleGrad,
     AdaGrad,
@@ -36,10 +36,10 @@ from accelegrad.rules import (
     UDoG,
     UniXGrad,
 )
-from accelegrad.rules.arrays import CompensatedSum, Tree, larger, together
+from accelegrad.rules.arrays import CompensatedSum, Tree, inner, larger, together
 from accelegrad.rules.base import QueryRule, TwoPhaseRule, weighted_average
 from accelegrad.rules.distance import check_radius
-from accelegrad.rules.schedules import adaptive_step
+from accelegrad.rules.schedules import LARGEST_SIZE, SMALLEST_SIZE, adaptive_step
 from accelegrad.rules.untuned import Seen, UntunedAcceleGrad, UntunedState
 
 __all__ = ["AcceleGradState", "a_dog", "accelegrad", "adagrad_norm", "eval_params", "unixgrad"]
@@ -73,6 +73,8 @@ IN_PARAMS = {"query_point", "point"}
 CONSTANT = {"noisy": True, "start_value": float("-inf")}
 #: What an `UntunedAcceleGrad` learns while it searches for its radius.
 LEARNT = ("radius", "evidence", "agreement", "compared", "last_growth", "grown_from")
+#: Parameters of rules that are in the units of gradients
+SIZES = {"gradient_bound", "gradient_scale"}
 #: Arrays up to this size are joined for sums: to copy them costs less than a loop for each.
 SMALL = 1 << 15
 PART = 512  # numbers that are summed one after the other
@@ -101,11 +103,16 @@ class AcceleGradState(NamedTuple):
         is good to log.
     first_gradient : tree or None
         Of rules with two gradients per step, the first one.
+    unit : array
+        What gradients are divided by, a power of two, so that their squares stay in the range of
+        float32: 1, unless the first gradient that is not zero is tiny or huge. Zero before it. Step
+        sizes in `steps` are for divided gradients.
     """
 
     count: Any
     steps: Any
     first_gradient: Any
+    unit: Any
 
 
 def accelegrad(
@@ -127,12 +134,13 @@ def accelegrad(
     Parameters
     ----------
     learning_rate : float or schedule, default 1.0
-        Multiplies the step sizes, which are right without it. A schedule is a function of the
-        count of updates.
+        Multiplies the step sizes, which are right without it: leave it at 1. With less, the search
+        for the radius takes longer, with 0.01 or what Adam likes thousands of steps; a number below
+        0.1 gets a hint, once. A schedule is a function of the count of updates.
     diameter : float or "auto"
         The diameter of a set that holds the first parameters and a minimiser: the steps are those
         of `accelegrad.AcceleGrad` (of `accelegrad.DiagonalAcceleGrad` with ``diagonal=True``).
-        "auto" needs to know nothing: `accelegrad.UntunedAcceleGrad`, and with a projection
+        "auto" needs to know nothing: `accelegrad.rules.UntunedAcceleGrad`, and with a projection
         `accelegrad.DistanceFreeAcceleGrad`.
     gradient_bound : float, default 0.0
         With a `diameter`: a bound on the gradients' norms. Zero is sound for smooth functions.
@@ -280,11 +288,13 @@ def adagrad_norm(
 ) -> optax.GradientTransformationExtraArgs:
     """Return AdaGrad with one step size for all coordinates: not accelerated, hard to upset.
 
-    The steps are those of `accelegrad.AdaGrad`; with ``diameter="auto"`` the distance travelled is
-    taken for the diameter, as in `accelegrad.DoG`. For the parameters see `accelegrad`.
+    The steps are those of `accelegrad.AdaGrad`. With ``diameter="auto"`` the radius is learnt as
+    that of `accelegrad` is; with an `initial_radius` it is the distance travelled, from that number
+    on, as in `accelegrad.DoG`. For the other parameters see `accelegrad`.
     """
     if _is_auto(diameter):
-        rule: Rule = DoG(initial_radius)
+        learnt = UntunedAcceleGrad(diagonal=False, momentum=False)
+        rule: Rule = learnt if initial_radius is None else DoG(initial_radius)
     else:
         _refuse("initial_radius", initial_radius, "a diameter")
         rule = AdaGrad(diameter)
@@ -396,24 +406,39 @@ def _transformation(
     """Return the rule as a transformation, with what every one of them can do."""
     if not callable(learning_rate):
         real_number("learning_rate", learning_rate, least=0)
+        if isinstance(learning_rate, int | float):
+            hint_at_rate("learning_rate", learning_rate)
     real_number("weight_decay", weight_decay, least=0)
     functions = {"project": _checked("projection", projection), "prox": _checked("prox", prox)}
     given = {name: function for name, function in functions.items() if function is not None}
     stored = _Stored(rule.with_parameters(**given))
 
-    def bound(layout: _Layout) -> Rule:
-        """Return the rule with the user's functions, made ones of its points."""
-        on_points = {name: layout.on_points(function) for name, function in given.items()}
-        return rule.with_parameters(**on_points) if given else rule
+    def bound(layout: _Layout, unit: Any = 1.0) -> Rule:
+        """Return the rule with the user's functions, made ones of its points.
+
+        What the user knows of gradients is about those that are not divided by their unit.
+        """
+        parameters = {name: layout.on_points(function) for name, function in given.items()}
+        if "prox" in parameters:
+            near = parameters["prox"]
+            parameters["prox"] = lambda point, step: near(point, step * (1 / unit))
+        for name in SIZES & vars(rule).keys():
+            size = getattr(rule, name)
+            if size is not None and not _is_zero(size):
+                parameters[name] = size / unit
+        return rule.with_parameters(**parameters) if parameters else rule
 
     def init(params: Params) -> AcceleGradState:
         if any(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in jax.tree.leaves(params)):
             return jax.eval_shape(init, params)  # type: ignore[no-any-return]  # the state begins at the parameters' values
         layout = _Layout(params)
-        first = stored.first(bound(layout), layout)
+        # A scale of gradients that is given goes into the first sums.
+        scale = jnp.asarray(getattr(rule, "gradient_scale", None) or 0.0, layout.dtype)
+        unit = _unit_of(scale)
+        first = stored.first(bound(layout, unit + (unit == 0)), layout)
         two_phase = isinstance(rule, TwoPhaseRule)
         zeros = optax.tree.zeros_like(params, dtype=layout.dtype) if two_phase else None
-        return AcceleGradState(jnp.zeros([], jnp.int32), first, zeros)
+        return AcceleGradState(jnp.zeros([], jnp.int32), first, zeros, unit)
 
     def update(
         updates: Params, state: AcceleGradState, params: Params | None = None, **_: Any
@@ -422,15 +447,33 @@ def _transformation(
             raise ValueError("params must be given to update: the steps begin where they are.")
         layout = _Layout(params)
         rate = learning_rate(state.count) if callable(learning_rate) else learning_rate
-        scaled = _scaled(bound(layout), jnp.asarray(rate, layout.dtype))
         gradient = layout.point(updates)
         if not _is_zero(weight_decay):
             gradient = gradient + jnp.asarray(weight_decay, layout.dtype) * layout.point(params)
+        unit = _chosen(
+            state.unit == 0, lambda: _unit_of(_largest(gradient, layout)), lambda: state.unit
+        )
+        divisor = unit + (unit == 0)
+        scaled = _scaled(bound(layout, divisor), jnp.asarray(rate, layout.dtype))
+        gradient = _Multiplied(gradient, 1 / divisor)
         point, steps, first_gradient = stored.advanced(scaled, layout, state, gradient)
         count = optax.safe_increment(state.count)
-        return layout.change_to(point), AcceleGradState(count, steps, first_gradient)
+        return layout.change_to(point), AcceleGradState(count, steps, first_gradient, unit)
 
     return optax.GradientTransformationExtraArgs(init, update)
+
+
+def _largest(gradient: Tree, layout: _Layout) -> Any:
+    """Return the largest absolute value of all entries."""
+    found = [jnp.max(jnp.abs(part), initial=0.0) for part in gradient.content]
+    return reduce(jnp.maximum, found, jnp.zeros([], layout.dtype))
+
+
+def _unit_of(size: Any) -> Any:
+    """Return the power of two that brings a size to a usable one; zero for zero and infinity."""
+    ratio = size / jnp.clip(size, SMALLEST_SIZE, LARGEST_SIZE)
+    unit = ratio / (2 * jnp.frexp(ratio)[0])
+    return jnp.where((size > 0) & jnp.isfinite(size), unit, 0.0).astype(size.dtype)
 
 
 def _checked(name: str, function: Any) -> Any:
@@ -509,7 +552,7 @@ class SearchingAcceleGrad(UntunedAcceleGrad):
         self, state: UntunedState, gradient: Tree, alpha: Any, reach: Any
     ) -> UntunedState:
         """Return the state with what the gradient tells."""
-        if self.prox is None:
+        if self.prox is None and self.project is None:
             joined, slope = _small_together(state, gradient)
             seen = _seen(joined, slope, self.squares(joined, slope, alpha), alpha, reach)
         else:
@@ -622,6 +665,35 @@ def _anew(squares: Any) -> Any:
 def _hidden(array: Any) -> Any:
     """Return an array whose formula the compiler may not merge with others."""
     return jax.lax.optimization_barrier(array)  # type: ignore[no-untyped-call]
+
+
+class _Multiplied(Tree):
+    """A tree times a number, which is 1 as a rule, multiplied where it is read.
+
+    XLA would write the product down for a square or a condition, and that takes longer than the
+    rest of some steps.
+    """
+
+    __slots__ = ("factor", "plain")
+
+    def __init__(self, plain: Tree, factor: Any) -> None:
+        self.plain, self.factor = plain, factor
+
+    @property
+    def content(self) -> Any:
+        """The arrays."""
+        return [part * self.factor for part in self.plain.content]
+
+    def inner(self, other: Any) -> Any:
+        """Return the inner product with another tree, or with itself."""
+        if other is not self:
+            return super().inner(other)
+
+        def product() -> Any:
+            scaled = Tree(self.content)
+            return inner(scaled, scaled)
+
+        return _chosen(self.factor == 1, lambda: inner(self.plain, self.plain), product)
 
 
 def _after(array: Any, other: Any) -> Any:

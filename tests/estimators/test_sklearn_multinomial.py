@@ -7,12 +7,14 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from scipy.optimize import minimize as scipy_minimize
+from sklearn.datasets import load_iris
 
 import accelegrad as ag
 from accelegrad.problems.multinomial import MultinomialModel, ScaledClasses
 from accelegrad.problems.scaling import ColumnScaling, column_scaling
 from accelegrad.proofs.model_dual import ModelDual
 from accelegrad.proofs.multinomial_dual import MultinomialDual
+from accelegrad.sklearn import AcceleGradClassifier
 from accelegrad.sklearn.objective import Objective
 
 
@@ -193,3 +195,23 @@ def test_repaired_slopes_prove_more_of_quantile_regression():
     assert repaired.min() >= -0.7
     assert repaired.max() <= 0.3 + 1e-15
     assert bound.at_slopes(theta) < bound.at_slopes(repaired) <= problem.value(result.x)
+
+
+def test_minibatches_of_several_classes_are_proved_by_the_dual():
+    X, y = load_iris(return_X_y=True)
+    options = {"alpha": 1e-2, "tol": 1e-2, "random_state": 0}
+    exact = AcceleGradClassifier(alpha=1e-2, tol=1e-9).fit(X, y)
+    for batch_size in (4, 1000):
+        fit = AcceleGradClassifier(batch_size=batch_size, **options).fit(X, y)
+        assert fit.method_ == "accelegrad"
+        assert fit.coef_.shape == (3, 4)
+        assert fit.converged_
+        assert fit.gap_ <= 1e-2 * fit.objective_
+        assert fit.objective_ - fit.gap_ <= exact.objective_ <= fit.objective_ + exact.gap_
+        again = AcceleGradClassifier(batch_size=batch_size, **options).fit(X, y)
+        np.testing.assert_array_equal(fit.coef_, again.coef_)
+    l1 = AcceleGradClassifier(
+        penalty="l1", batch_size=4, max_iter=300, tol=None, random_state=0
+    ).fit(X, y)  # without an l2 term nothing is proved
+    assert l1.gap_ == l1.objective_
+    assert l1.score(X, y) > 0.9

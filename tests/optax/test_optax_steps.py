@@ -9,6 +9,7 @@ import optax
 import pytest
 from jax import lax
 
+from accelegrad import errors
 from accelegrad.optax import a_dog, accelegrad, adagrad_norm, eval_params, unixgrad
 from accelegrad.rules import (
     AcceleGrad,
@@ -142,7 +143,12 @@ CASES = {
     "unixgrad, auto": (unixgrad(initial_radius=0.01), UDoG(0.01)),
     "a-dog": (a_dog(initial_radius=0.01, projection=onto_ball), ADoG(0.01, project=numpy_ball)),
     "adagrad": (adagrad_norm(0.5, diameter=8.0), AdaGrad(4.0)),
-    "adagrad, auto": (adagrad_norm(initial_radius=0.01), DoG(0.01)),
+    "adagrad, auto": (adagrad_norm(), UntunedAcceleGrad(diagonal=False, momentum=False)),
+    "adagrad, auto, ball": (
+        adagrad_norm(projection=onto_ball),
+        UntunedAcceleGrad(diagonal=False, momentum=False, project=numpy_ball),
+    ),
+    "dog": (adagrad_norm(initial_radius=0.01), DoG(0.01)),
 }
 
 
@@ -300,3 +306,66 @@ print("equal on", len(jax.devices()), "devices")
 def test_shards_take_the_same_steps_and_stay_where_they_are():
     flags = "--xla_force_host_platform_device_count=8"
     assert run_python(SHARDED, XLA_FLAGS=flags) == "equal on 8 devices"
+
+
+def shrink(x, step):
+    return jnp.sign(x) * jnp.maximum(jnp.abs(x) - step, 0)
+
+
+#: With what is given in the units of gradients of a certain size
+SCALED = {
+    "auto": lambda size: accelegrad(),
+    "auto, one step": lambda size: accelegrad(diagonal=False),
+    "auto, box": lambda size: accelegrad(projection=optax.projections.projection_non_negative),
+    "auto, prox": lambda size: accelegrad(prox=lambda x, step: shrink(x, 0.1 * size * step)),
+    "auto, diagonal prox": lambda size: accelegrad(
+        diagonal=True, prox=lambda x, step: shrink(x, 0.1 * size * step)
+    ),
+    "diameter": lambda size: accelegrad(diameter=4.0, gradient_bound=0.5 * size),
+    "diameter, diagonal": lambda size: accelegrad(
+        diameter=4.0, diagonal=True, gradient_bound=0.5 * size
+    ),
+    "unixgrad": lambda size: unixgrad(diameter=4.0, gradient_scale=0.5 * size),
+    "unixgrad, auto": lambda size: unixgrad(),
+    "a-dog": lambda size: a_dog(),
+    "adagrad": lambda size: adagrad_norm(diameter=4.0),
+    "adagrad, auto": lambda size: adagrad_norm(),
+    "dog": lambda size: adagrad_norm(initial_radius=0.01),
+}
+
+
+@pytest.mark.parametrize("name", SCALED)
+def test_steps_do_not_depend_on_the_size_of_gradients(name):
+    """In float32, where the squares of 1e20 and 1e-19 are infinite and zero; the first is zero."""
+    goal = jnp.array([0.5, -1.0, 2.0], jnp.float32)
+    start = jnp.zeros(3, jnp.float32)
+
+    def end(size):
+        optimizer = SCALED[name](size)
+
+        def body(t, carry):
+            params, state = carry
+            slope = (t > 1) * size * (params - goal)
+            updates, state = optimizer.update(slope, state, params)
+            return optax.apply_updates(params, updates), state
+
+        params, state = jax.jit(lambda x: lax.fori_loop(0, 60, body, (x, optimizer.init(x))))(start)
+        return eval_params(state, params), state.unit
+
+    expected, unit = end(1.0)
+    assert unit == 1
+    assert jnp.linalg.norm(expected) > 1e-3
+    for size in (2.0**66, 2.0**-63):
+        found, unit = end(size)
+        assert (unit > 1) == (size > 1)
+        np.testing.assert_allclose(found, expected, rtol=2e-4, atol=1e-5)
+
+
+def test_a_small_learning_rate_gets_a_hint_once():
+    errors.rate_hint.cache_clear()
+    for rate in (1, 0.1, 0.0, lambda count: 1e-3, jnp.asarray(1e-3)):
+        accelegrad(rate)
+    with pytest.warns(UserWarning, match="learning_rate is far below 1") as found:
+        accelegrad(1e-3)
+    adagrad_norm(1e-3)
+    assert [warning.filename for warning in found] == [__file__]

@@ -157,6 +157,16 @@ CASES = {
         AdaGradNorm,
         {"diameter": 4.0, "projection": lambda x: x.clamp(min=0)},
     ),
+    "adagrad, auto": (
+        rules.UntunedAcceleGrad(diagonal=False, momentum=False),
+        AdaGradNorm,
+        {},
+    ),
+    "adagrad, auto, nonnegative": (
+        rules.UntunedAcceleGrad(diagonal=False, momentum=False, project=nonnegative),
+        AdaGradNorm,
+        {"projection": "nonnegative"},
+    ),
     "dog": (rules.DoG(0.01), AdaGradNorm, {"initial_radius": 0.01}),
     "unixgrad": (rules.UniXGrad(4.0), UniXGrad, {"diameter": 4.0}),
     "unixgrad, nonnegative": (

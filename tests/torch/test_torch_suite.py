@@ -13,6 +13,10 @@ from torch.optim.optimizer import (
 )
 from torch_infos import KINDS, info_of, options_of
 
+import accelegrad as ag
+from accelegrad import errors
+from accelegrad.torch import AcceleGrad, AdaGradNorm, UDoG
+
 CONFIGURATIONS = [
     pytest.param(kind, given, id=f"{kind.__name__}-{given}")
     for kind in KINDS
@@ -113,6 +117,7 @@ def test_goes_the_right_way(kind, given, contiguous, scheduled):
 
 
 @configured
+@pytest.mark.filterwarnings("ignore:lr is far below 1")
 def test_groups_with_other_weight_decay_and_lr(kind, given):
     weight, bias, loss = linear_problem()
     idle = Parameter(torch.randn(2))
@@ -136,6 +141,7 @@ def test_groups_with_other_weight_decay_and_lr(kind, given):
 
 
 @configured
+@pytest.mark.filterwarnings("ignore:lr is far below 1")
 def test_a_tensor_lr_does_what_a_number_does(kind, given):
     ends = []
     for lr in (1e-2, torch.tensor(1e-2), torch.tensor([1e-2])):
@@ -157,11 +163,21 @@ def rosenbrock(x):
     [
         (kind, given)
         for kind in KINDS
-        for given in ({}, {"lr": 0.5}, {"maximize": True}, {"diameter": 1.0, "weight_decay": 0.1})
+        for given in (
+            *({}, {"lr": 0.5}, {"lr": 0.1}, {"lr": 1e-3}, {"maximize": True}),
+            {"diameter": 1.0, "weight_decay": 0.1},
+        )
     ],
 )
 @pytest.mark.parametrize("foreach", [True, False])
+@pytest.mark.filterwarnings("ignore:lr is far below 1")
 def test_sparse_gradients_are_as_dense_ones(kind, given, foreach):
+    """torch asks for a point nearer to (1, 1) at the end, not for a lower value.
+
+    With lr = 0.1 AcceleGrad ends in the valley at (1.30, 1.69), where the value is 0.09 and was 56:
+    a thousandth of it, but a little farther from the minimiser than the start. Below that it has
+    not found its radius after torch's 1800 steps.
+    """
     starts = [torch.tensor([1.5, 1.5]), torch.tensor([1.5, 1.5], dtype=torch.float64)]
     sparse, dense = ([Parameter(start.clone()) for start in starts] for _ in range(2))
     optimizers = [kind(params, foreach=foreach, **copied(given)) for params in (sparse, dense)]
@@ -360,3 +376,105 @@ def test_copies_have_all_attributes_and_state(kind, given):
     public = [{name for name in vars(o) if name[0] != "_"} for o in (optimizer, copied_one)]
     assert public[0] == public[1]
     assert equal(optimizer.state_dict(), copied_one.state_dict())
+
+
+class BrokenError(Exception):
+    """What a closure raises."""
+
+
+@pytest.mark.parametrize("kind", [*KINDS, UDoG])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16])
+@pytest.mark.parametrize("good_calls", [0, 1])
+def test_a_closure_that_raises_changes_nothing(kind, dtype, good_calls):
+    weight, bias, _ = linear_problem(dtype=dtype)
+    calls = iter([None] * good_calls)
+    optimizer = kind([{"params": [weight]}, {"params": [bias]}])
+
+    def gradients():
+        for param in (weight, bias):
+            param.grad = torch.linspace(-1, 1, param.numel()).reshape(param.shape).to(dtype)
+
+    def raises():
+        if next(calls, BrokenError) is BrokenError:
+            raise BrokenError
+        gradients()
+
+    for _ in range(3):
+        optimizer.step(gradients)
+    before = copy.deepcopy((optimizer.state_dict(), [weight, bias]))
+    if kind is not UDoG and good_calls:
+        return  # it asks once
+    with pytest.raises(BrokenError):
+        optimizer.step(raises)
+    assert equal((optimizer.state_dict(), [weight, bias]), before)
+
+
+@pytest.mark.parametrize("penalty", [ag.L1(0.5), ag.ElasticNet(0.5, 1.0)])
+@pytest.mark.parametrize("diameter", ["auto", 8.0])
+@pytest.mark.parametrize("foreach", [True, False])
+def test_an_l1_penalty_shrinks_complex_parameters_as_a_whole(penalty, diameter, foreach):
+    goal = torch.tensor([3 + 4j, -0.3 + 0.3j, 2j, 0.1 + 0j], dtype=torch.complex128)
+    x = Parameter(torch.zeros_like(goal))
+    optimizer = AcceleGrad([x], penalty=penalty, diameter=diameter, foreach=foreach)
+    for _ in range(500):
+        x.grad = x.detach() - goal
+        optimizer.step()
+    optimizer.eval()
+    l2 = 1.0 if isinstance(penalty, ag.ElasticNet) else 0.0
+    expected = goal.sgn() * (goal.abs() - 0.5).clamp(min=0) / (1 + l2)
+    torch.testing.assert_close(x.detach(), expected, atol=2e-3, rtol=0)
+    assert torch.equal(x[[1, 3]].detach(), torch.zeros_like(x[[1, 3]]))
+    again = AcceleGrad([x], penalty=penalty, diameter=diameter, foreach=foreach)
+    again.load_state_dict(optimizer.state_dict())
+    with pytest.raises(ValueError, match="penalty on complex parameters do not go together"):
+        AcceleGrad([x], penalty=penalty, diameter=diameter, diagonal=True)
+
+
+@pytest.mark.parametrize("diameter", ["auto", 2.0])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_zero_step_ends_with_the_projection(kind, diameter):
+    """A point in the set stays, up to rounding; one outside is moved into it."""
+    inside = Parameter(torch.tensor([[0.2, 0.3, 0.5], [0.0, 0.0, 1.0]]))
+    outside = Parameter(torch.tensor([2.0, 1.0, 0.0]))
+    optimizer = kind([inside, outside], projection="simplex", diameter=diameter)
+    before = inside.detach().clone()
+    for param in (inside, outside):
+        param.grad = torch.zeros_like(param)
+    optimizer.step()
+    torch.testing.assert_close(inside.detach(), before, rtol=0, atol=1e-7)
+    torch.testing.assert_close(outside.detach(), torch.tensor([1.0, 0.0, 0.0]))
+
+
+@each_kind
+def test_a_small_lr_gets_a_hint_once(kind):
+    errors.rate_hint.cache_clear()
+    first, second = torch.ones(2, requires_grad=True), torch.ones(2, requires_grad=True)
+    for lr in (1, 0.1, 0.0, torch.tensor(0.5)):
+        kind([first], lr=lr)
+    kind([{"params": [first], "lr": 1e-3}, {"params": [second]}])
+    with pytest.warns(UserWarning, match="lr is far below 1.*needs no tuning") as found:
+        kind([first], lr=1e-3)
+    kind([first], lr=1e-3)
+    assert [warning.filename for warning in found] == [__file__]
+
+
+@pytest.mark.parametrize("batch", [4, 32])
+def test_adagrad_norm_gets_somewhere_by_default(batch):
+    """As far as AcceleGrad, more or less, after ten epochs of 31 batches; once it had not moved."""
+    torch.manual_seed(0)
+    X = torch.randn(31 * batch, 20)
+    y = (2 * X @ torch.randn(20, 10) / 20**0.5 + torch.randn(len(X), 10)).argmax(1)
+    loss, ends = torch.nn.CrossEntropyLoss(), {}
+    for kind in KINDS:
+        torch.manual_seed(1)
+        model = torch.nn.Linear(20, 10)
+        start = loss(model(X), y).item()
+        optimizer = kind(model.parameters())
+        for _ in range(10):
+            for rows in torch.randperm(len(X)).split(batch):
+                optimizer.zero_grad()
+                loss(model(X[rows]), y[rows]).backward()
+                optimizer.step()
+        optimizer.eval()
+        ends[kind] = start - loss(model(X), y).item()
+    assert ends[AdaGradNorm] > 0.9 * ends[AcceleGrad] > 1.0

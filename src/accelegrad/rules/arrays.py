@@ -40,7 +40,7 @@ def inner(a: Array, b: Array) -> Any:
     if type(a) is np.ndarray and a.ndim == 1:
         return float(a.dot(b))
     if isinstance(a, TREES):
-        return sum(inner(x, y) for x, y in zip(leaves(a), leaves(b), strict=True))
+        return (a if isinstance(a, Tree) else Tree(a)).inner(b)
     library = library_of(a)
     if library is np:
         return float(a.dot(b) if getattr(a, "ndim", 1) == 1 else (a * b).sum())
@@ -105,6 +105,10 @@ class Tree:
 
     def __repr__(self) -> str:
         return f"Tree({self.content!r})"
+
+    def inner(self, other: Any) -> Any:
+        """Return the inner product with another tree."""
+        return sum(inner(x, y) for x, y in zip(leaves(self), leaves(other), strict=True))
 
     def __neg__(self) -> Tree:
         return together(operator.neg, self)

@@ -8,6 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
+#: Gradients of a size between these are left as they are by the torch and optax optimizers; others
+#: are divided by a power of two, found at the first of them. No step depends on their size, but
+#: sums of their squares have to stay in the range of float32. Chosen: entries 1e20 times smaller
+#: than the largest count, and later gradients may be 1e7 times larger.
+SMALLEST_SIZE, LARGEST_SIZE = 2.0**-20, 2.0**20
+
 
 def importance_weight(t: Any) -> Any:
     r"""AcceleGrad's :math:`\alpha_t`: 1 for t <= 2, then (t+1)/4 (eq. 2 of the paper)."""

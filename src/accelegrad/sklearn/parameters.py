@@ -139,8 +139,8 @@ class Parameters:
         "auto",
         '"auto" or int',
         '"auto" leaves the choice to `minimize`; a number makes all steps stochastic, each from '
-        "this many rows, or from all if there are fewer (not for multinomial problems). In "
-        '`partial_fit`, "auto" is 16.',
+        "this many rows, or from all if there are fewer. In `partial_fit`, "
+        '"auto" is 16.',
     )
     diameter: float | str = parameter(
         "auto",

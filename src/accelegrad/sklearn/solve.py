@@ -27,6 +27,7 @@ from accelegrad.front_door import minimize
 from accelegrad.problems.linear_model import LinearModel
 from accelegrad.problems.multinomial import MultinomialModel, ScaledClasses
 from accelegrad.problems.penalties import L1
+from accelegrad.problems.sampling import BatchSampler
 from accelegrad.problems.scaling import column_scaling, scaled_penalty, scaled_set
 from accelegrad.proofs.model_dual import ModelDual
 from accelegrad.rows import full_newton
@@ -113,15 +114,20 @@ class ClassesFunction:
     free_method : bool
         Whether the method may be chosen: then it is Newton's where there is a bound, and else
         coordinates are scaled where the set allows it.
+    sampler : BatchSampler, optional
+        Draws the rows from which values and gradients are estimated; all are used by default.
     """
 
-    def __init__(self, problem: Problem, *, free_method: bool) -> None:
+    def __init__(
+        self, problem: Problem, *, free_method: bool, sampler: BatchSampler | None = None
+    ) -> None:
         model = problem.model
         assert isinstance(model, MultinomialModel)
-        self.problem, self._model = problem, model
+        self.problem, self._model, self._sampler = problem, model, sampler
         provable = problem.is_free and model.l2 > 0.0
         self._dual = problem.classes_dual() if provable else None
-        self.curved = problem.curved_classes() if provable and free_method else None
+        curved = provable and free_method and sampler is None
+        self.curved = problem.curved_classes() if curved else None
         self._change: ScaledClasses | None = None
         if free_method and self.curved is None and problem.can_be_scaled:
             self._change = ScaledClasses(column_scaling(model.rows), model.n_classes)
@@ -131,7 +137,11 @@ class ClassesFunction:
         """Return value and gradient."""
         if self.curved is not None:
             return self.curved.value_and_gradient(v)
-        value, gradient = self._model.value_and_gradient(self.point(v))
+        x = self.point(v)
+        if self._sampler is None:
+            value, gradient = self._model.value_and_gradient(x)
+        else:
+            value, gradient = self._model.batch_value_and_gradient(x, self._sampler.next_rows())
         return value, gradient if self._change is None else self._change.adjoint(gradient)
 
     def point(self, v: Vector) -> Vector:
@@ -230,8 +240,10 @@ class Watch:
         if self.score is not None:
             self._judge(x, self.score)
         if self.uses_dual and self.settings.tol is not None:
-            # The value at an average or a last point is not known to a run without a goal.
-            value = float(known.fun) if math.isfinite(known.fun) else self.problem.value(x)
+            # The value at an average or a last point is not known to a run without a goal, and of
+            # one with minibatches it is an estimate.
+            is_known = math.isfinite(known.fun) and self.settings.batch_size is None
+            value = float(known.fun) if is_known else self.problem.value(x)
             self.reached = self.enough(value, self._gap(x, value))
         if self.reached or self.stalled:
             raise StopIteration
@@ -272,9 +284,7 @@ def solve(
     """
     if isinstance(problem.model, LinearModel):
         return _solve_model(problem.model, problem, settings, start, score, seed)
-    if settings.batch_size is not None:
-        raise ValueError("batch_size must be 'auto' for fit with multi_class='multinomial'.")
-    return _solve_classes(problem, settings, start, score)
+    return _solve_classes(problem, settings, start, score, seed)
 
 
 def _solve_model(
@@ -442,19 +452,24 @@ def solved_together(
     return {place: fit for place, fit in fits.items() if fit.converged}
 
 
-def _solve_classes(problem: Problem, settings: Settings, start: Vector, score: Score | None) -> Fit:
+def _solve_classes(
+    problem: Problem, settings: Settings, start: Vector, score: Score | None, seed: int
+) -> Fit:
     """Hand over a function, to Newton's method or of scaled coordinates where possible."""
-    function = ClassesFunction(problem, free_method=settings.diameter == "auto")
-    watch = Watch(problem, settings, score, function)
     method: dict[str, Any] = {}
+    sampler = None
+    if settings.batch_size is not None:
+        n = problem.model.n_samples
+        sampler = BatchSampler(n, min(settings.batch_size, n), np.random.default_rng(seed))
+        method |= {"exact": False, "tol": None, "rtol": None}  # the dual decides, if anything does
+    function = ClassesFunction(problem, free_method=settings.diameter == "auto", sampler=sampler)
+    watch = Watch(problem, settings, score, function)
     if function.curved is not None:
         method["method"] = TruncatedNewton(function.curved, watch.small_residual)
     result = minimize(
         function,
         function.start(start),
-        **_options(settings, watch),
-        **function.terms(),
-        **method,
+        **{**_options(settings, watch), **function.terms(), **method},
     )
     x = result["x"] = problem.nearest(function.point(result.x))
     if function.is_proved:

@@ -10,7 +10,14 @@ from torch.optim.optimizer import ParamsT
 from accelegrad.errors import real_number
 from accelegrad.torch.coupled import Coupled, CoupledInBall, DiagonalCoupled
 from accelegrad.torch.optimizer import AUTO, AveragingOptimizer, Method, given_diameter
-from accelegrad.torch.sets import SIMPLEX, check_penalty, check_projection, is_ball, is_separable
+from accelegrad.torch.sets import (
+    SIMPLEX,
+    check_penalty,
+    check_projection,
+    has_joint_parts,
+    is_ball,
+    is_separable,
+)
 from accelegrad.torch.untuned import DiagonalUntuned, Untuned
 
 
@@ -27,21 +34,26 @@ class AcceleGrad(AveragingOptimizer):
         Parameters, named parameters or parameter groups. A group may have its own `lr`, `diameter`,
         `gradient_bound`, `weight_decay`, `projection` and `penalty`.
     lr : float or tensor, default 1
-        What multiplies the steps: for schedules. It needs no tuning.
+        What multiplies the steps, which are right without it: for schedules. Leave it at 1: with
+        less, the search for the radius takes longer, with 0.01 or what Adam likes thousands of
+        steps. A value below 0.1 gets a hint, once.
     diameter : float or "auto"
         The diameter D of a set that holds the start and a minimiser: the paper's method,
-        `accelegrad.AcceleGrad`. "auto" needs no such number: `accelegrad.UntunedAcceleGrad`. Where
-        only some groups have a number, the others take the largest of these.
+        `accelegrad.AcceleGrad`. "auto" needs no such number: `accelegrad.rules.UntunedAcceleGrad`.
+        Where only some groups have a number, the others take the largest of these.
     gradient_bound : float, default 0
         The paper's G, where a diameter is given.
     projection : optional
         "nonnegative"; "simplex" (the entries along the last dimension are not negative and sum to
         1); a function of a tensor, or an object with `project(x)`, that returns the nearest point
-        of a set: all points stay in it, the start has to be in it. "ball" is no constraint: one
-        sequence of the method stays in the ball of the given diameter around the start.
+        of a set: all points stay in it, the start has to be in it. Each step ends with the
+        projection, that with a gradient of zero too, which moves a start that is outside. "ball" is
+        no constraint: one sequence of the method stays in the ball of the given diameter around the
+        start.
     penalty : optional
         A term that is added to the loss, by its proximal map: `accelegrad.L1`, `ElasticNet`, any
-        object with `prox(x, step)`, or such a function of a tensor.
+        object with `prox(x, step)`, or such a function of a tensor. The l1 norm of complex
+        parameters is the sum of their absolute values.
     diagonal : bool or "auto"
         A step per coordinate. "auto": where the diameter is "auto", and projection and penalty are
         known to act on each coordinate apart.
@@ -65,9 +77,11 @@ class AcceleGrad(AveragingOptimizer):
     Notes
     -----
     It keeps at most three tensors per parameter (one more for half precision, whose points are kept
-    in float32), and its sums in float64. A step whose gradients are not finite is skipped, with a
-    warning; not so with `capturable`, `differentiable` or a compiled step, which read no number:
-    there such gradients get into the parameters and all sums, so check them before the step.
+    in float32), and its sums in float64. Steps do not depend on the size of gradients, which are
+    divided by a power of two where their squares would leave the range of float32. A step whose
+    gradients are not finite is skipped, with a warning; not so with `capturable`, `differentiable`
+    or a compiled step, which read no number: there such gradients get into the parameters and all
+    sums, so check them before the step.
     Sparse gradients are made dense, since every step moves every coordinate.
     """
 
@@ -124,6 +138,11 @@ class AcceleGrad(AveragingOptimizer):
                     f"diagonal=True and projection={projection!r} do not go together: in the "
                     "metric of steps per coordinate the nearest point of that set is another one."
                 )
+        if diagonal is True and any(map(has_joint_parts, self.param_groups)):
+            raise ValueError(
+                "diagonal=True and a penalty on complex parameters do not go together: it is about "
+                "real and imaginary parts together, which would have steps of their own."
+            )
         super()._check_together()
 
     def _method_of(self, groups: list[dict[str, Any]]) -> Method:

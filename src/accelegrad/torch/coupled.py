@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from accelegrad.rules.schedules import accelegrad_step, adaptive_step, importance_weight
-from accelegrad.torch.optimizer import AVERAGE, Method, Numbers, is_finite, learning_rate, read
+from accelegrad.torch.optimizer import AVERAGE, Method, Numbers, is_usable, learning_rate, read
 from accelegrad.torch.radius import START
 from accelegrad.torch.sets import is_ball, near, projected
 from accelegrad.torch.tensors import Bucket, Number, Several, Tensors, totals
@@ -36,13 +36,14 @@ class Coupled(Method):
 
     points: ClassVar[tuple[str, ...]] = (AVERAGE, MIRROR)
     start: ClassVar[Numbers] = {"iteration": 0.0, "weighted_squares": 0.0, "weight_sum": 0.0}
+    squares: ClassVar[tuple[str, ...]] = ("weighted_squares",)
 
     def update(self, buckets: list[Bucket], numbers: Numbers, ranks: Any) -> Numbers | None:
         """Return the numbers after a step."""
         t = numbers["iteration"]
         alpha = importance_weight(t)
         (square,) = read(totals(buckets, gradient_square, ranks=ranks), numbers)
-        if not is_finite(square):
+        if not is_usable(square):
             return None
         squares = numbers["weighted_squares"] + alpha * alpha * square
         weight_sum = numbers["weight_sum"] + alpha
@@ -56,7 +57,7 @@ class Coupled(Method):
     def _move(self, bucket: Bucket, alpha: Number, squares: Number) -> None:
         """Move z, and x to y."""
         group, each, state = bucket.group, bucket.each, bucket.state
-        eta = accelegrad_step(bucket.diameter, group["gradient_bound"], squares)
+        eta = accelegrad_step(bucket.diameter, group["gradient_bound"] / bucket.unit, squares)
         eta = bucket.step_size = learning_rate(group) * eta
         z = each.add(state[MIRROR], bucket.gradient, -alpha * eta)
         y = each.add(bucket.x, bucket.gradient, -eta)
@@ -109,8 +110,11 @@ class DiagonalCoupled(Coupled):
 
 def _metric(bucket: Bucket) -> Tensors:
     """Return H, the roots of G^2 and the sums of squares."""
-    bound, squares = bucket.group["gradient_bound"], bucket.state[SQUARES]
-    return bucket.each.roots([square + bound * bound for square in squares] if bound else squares)
+    squares = bucket.state[SQUARES]
+    if bucket.group["gradient_bound"]:
+        bound = bucket.group["gradient_bound"] / bucket.unit
+        squares = [square + bound * bound for square in squares]
+    return bucket.each.roots(squares)
 
 
 def _travelled(bucket: Bucket) -> Tensor:

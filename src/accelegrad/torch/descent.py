@@ -8,7 +8,7 @@ from torch import Tensor
 
 from accelegrad.rules.arrays import larger
 from accelegrad.rules.schedules import adagrad_step, adaptive_step
-from accelegrad.torch.optimizer import AVERAGE, Method, Numbers, is_finite, learning_rate, read
+from accelegrad.torch.optimizer import AVERAGE, Method, Numbers, is_usable, learning_rate, read
 from accelegrad.torch.radius import START, first_radius
 from accelegrad.torch.sets import projected
 from accelegrad.torch.tensors import Bucket, Number, totals
@@ -32,11 +32,12 @@ class Descent(Method):
 
     points: ClassVar[tuple[str, ...]] = (AVERAGE,)
     start: ClassVar[Numbers] = {"iteration": 0.0, "squares": 0.0}
+    squares: ClassVar[tuple[str, ...]] = ("squares",)
 
     def update(self, buckets: list[Bucket], numbers: Numbers, ranks: Any) -> Numbers | None:
         """Return the numbers after a step."""
         (square,) = read(totals(buckets, gradient_square, ranks=ranks), numbers)
-        if not is_finite(square):
+        if not is_usable(square):
             return None
         following, squares = numbers["iteration"] + 1, numbers["squares"] + square
         for bucket in buckets:
@@ -54,11 +55,12 @@ class TravelledDescent(Method):
         "radius": 0.0,
         "weight_sum": 0.0,
     }
+    squares: ClassVar[tuple[str, ...]] = ("squares",)
 
     def update(self, buckets: list[Bucket], numbers: Numbers, ranks: Any) -> Numbers | None:
         """Return the numbers after a step."""
         (square,) = read(totals(buckets, gradient_square, ranks=ranks), numbers)
-        if not is_finite(square):
+        if not is_usable(square):
             return None
         r = first_radius(buckets, numbers, ranks)
         squares, weight_sum = numbers["squares"] + square, numbers["weight_sum"] + r

@@ -73,7 +73,7 @@ class Extragradient(TwoPhase):
             return None
         alpha, total = numbers["iteration"] + 1, numbers["weighted_differences"]
         scale = buckets[0].group["gradient_scale"] if buckets else None
-        square = square if scale is None else scale * scale
+        square = square if scale is None else (scale / buckets[0].unit) ** 2
         total = total + either(numbers["iteration"] == 0, lambda: square, lambda: 0.0)
         weight_sum = numbers["weight_sum"] + alpha
         for bucket in buckets:

@@ -17,9 +17,10 @@ from torch import Tensor
 from torch.optim.optimizer import Optimizer, ParamsT, _use_grad_for_differentiable
 from torch.optim.swa_utils import update_bn
 
-from accelegrad.errors import real_number
+from accelegrad.errors import hint_at_rate, real_number
 from accelegrad.rules.arrays import larger
 from accelegrad.rules.distance import check_distance
+from accelegrad.rules.schedules import LARGEST_SIZE, SMALLEST_SIZE
 from accelegrad.torch.tensors import (
     Bucket,
     Foreach,
@@ -44,6 +45,10 @@ FUNCTIONS = ("projection", "penalty")  # options that may be functions, which ar
 POINT = "point"  # x in float32, for parameters of half precision
 AVERAGE = "average"  # the point for evaluation; in evaluation mode, the point for training
 STEP_SIZE = "step_size"  # the last step of a group, its lr included
+UNIT = "gradient_unit"  # what gradients are divided by, a power of two; 0 as long as all were 0
+#: Squared norms up to this are added up in float32, with weights of radius and momentum up to 1e12;
+#: chosen
+LARGEST_SQUARE = torch.finfo(torch.float32).max * 2.0**-40
 NOT_FINITE = (
     "The gradients are not finite, and this step is skipped. For mixed precision there is "
     "torch.amp.GradScaler."
@@ -68,6 +73,8 @@ class Method(ABC):
     sums: ClassVar[tuple[str, ...]] = ()
     #: numbers, with their values before the first step
     start: ClassVar[Numbers]
+    #: those among them that are sums of squared gradients
+    squares: ClassVar[tuple[str, ...]] = ()
     #: whether steps differ by coordinate, so that `STEP_SIZE` has to be multiplied by `mean_factor`
     per_coordinate: ClassVar[bool] = False
 
@@ -121,6 +128,9 @@ class AveragingOptimizer(Optimizer):
         self.sharded = bool(sharded)
         self.training = True  # whether the parameters hold the point for gradients
         super().__init__(params, {"lr": lr, **defaults})
+        rates = [group["lr"] for group in self.param_groups]
+        if not any(isinstance(rate, Tensor) for rate in rates):
+            hint_at_rate("lr", max(rates))
         self.method = self._method_of(self.param_groups)
 
     @abstractmethod
@@ -181,6 +191,7 @@ class AveragingOptimizer(Optimizer):
             return step_size
         with torch.no_grad():
             buckets = [bucket for group in groups for bucket in self._buckets(group)]
+            _divide(Family(first, buckets))
             return step_size * self.method.mean_factor(buckets, self._ranks)
 
     @property
@@ -210,7 +221,12 @@ class AveragingOptimizer(Optimizer):
         """Do the step of one family."""
         numbers = self._numbers(family.group)
         following = self.method.update(family.buckets, numbers, self._ranks)
-        if following is not None:
+        if following is None and self._raise_unit(family):
+            numbers = self._numbers(family.group)
+            following = self.method.update(family.buckets, numbers, self._ranks)
+        if following is None:
+            warnings.warn(NOT_FINITE, RuntimeWarning, stacklevel=2)
+        else:
             self._store(family, following)
 
     def _closed(self, closure: Closure) -> Any:
@@ -230,6 +246,8 @@ class AveragingOptimizer(Optimizer):
             found = [family for family in found if family.buckets]
         for family in found:
             self._prepare(family)
+            self._find_unit(family)
+            _divide(family)
         return found if found and self._has_work(found) else []
 
     def _has_work(self, families: list[Family]) -> bool:
@@ -306,10 +324,39 @@ class AveragingOptimizer(Optimizer):
         group, device = family.group, torch.device("cpu")
         if group["capturable"] and family.buckets:
             device = family.buckets[0].x[0].device
-        for name in (*self.method.start, STEP_SIZE):
+        for name in (*self.method.start, STEP_SIZE, UNIT):
             first = self.method.start.get(name, 0.0)
             number = torch.as_tensor(group.get(name, first), dtype=sum_type(device))
             group[name] = number.to(device)
+
+    def _find_unit(self, family: Family) -> None:
+        """Find what gradients are divided by, at the first ones that are not zero."""
+        group = family.group
+        if _is_graph(group):
+            square = totals(family.buckets, _wide_square, ranks=self._ranks)[0].detach()
+            group[UNIT].copy_(torch.where(group[UNIT] == 0, unit_of(square), group[UNIT]))
+        elif group[UNIT] == 0:
+            square = totals(family.buckets, _wide_square, ranks=self._ranks)[0].cpu()
+            group[UNIT].fill_(unit_of(square).item())
+
+    def _raise_unit(self, family: Family) -> bool:
+        """Divide gradients that have grown too large, and all sums; False for those not finite."""
+        square = totals(family.buckets, _wide_square, ranks=self._ranks)[0].cpu()
+        factor = unit_of(square).item()
+        if not factor > 1:
+            return False
+        family.group[UNIT].mul_(factor)
+        for name in self.method.squares:
+            family.group[name].div_(factor * factor)
+        for group in [family.group] if self.per_group else self.param_groups:
+            for state in (self.state.get(param, {}) for param in group["params"]):
+                for sums in (state[name] for name in self.method.sums if name in state):
+                    least = self.method.first_sum(sums.dtype)
+                    as_real(local(sums)).div_(factor).div_(factor).clamp_(min=least)
+        for bucket in family.buckets:
+            bucket.unit *= factor
+            bucket.gradient = bucket.each.scaled(bucket.gradient, 1 / factor)
+        return True
 
     def _numbers(self, group: dict[str, Any]) -> Numbers:
         """Return the numbers of a family: floats, unless they must not be read."""
@@ -322,7 +369,7 @@ class AveragingOptimizer(Optimizer):
         for name, number in numbers.items():
             _keep(family.group, name, number)
         for bucket in family.buckets:
-            _keep(bucket.group, STEP_SIZE, bucket.step_size)
+            _keep(bucket.group, STEP_SIZE, bucket.step_size / bucket.unit)
             self._keep_tensors(bucket)
 
     def _keep_tensors(self, bucket: Bucket) -> None:
@@ -448,7 +495,8 @@ class AveragingOptimizer(Optimizer):
     def _check_loaded(self, given: dict[str, Any]) -> None:
         """Refuse the state of another optimizer or of another model."""
         pairs = zip(self.param_groups, given["param_groups"], strict=False)
-        method = self._method_of([{**own, **saved} for own, saved in pairs] or self.param_groups)
+        groups = [{**own, **saved, "params": own["params"]} for own, saved in pairs]
+        method = self._method_of(groups or self.param_groups)
         for param, state in self._paired(given):
             missing = {*method.points, *method.sums} - set(state)
             if missing:
@@ -569,6 +617,32 @@ def _add_options(bucket: Bucket) -> None:
         bucket.gradient = each.plus(bucket.gradient, bucket.x, decay)
 
 
+def _wide_square(bucket: Bucket) -> Tensor:
+    """Return the squared norm of the gradients, which overflows in no type but float64."""
+    kind = sum_type(bucket.x[0].device)
+    return bucket.sums_of(lambda g: [g.to(kind).square().sum()], bucket.gradient)[0]
+
+
+def unit_of(square: Tensor) -> Tensor:
+    """Return the power of two that brings a squared norm to a usable size; else zero."""
+    norm = square.sqrt()
+    ratio = norm / norm.clamp(SMALLEST_SIZE, LARGEST_SIZE)
+    unit = ratio / (2 * torch.frexp(ratio).mantissa)
+    return torch.where((square > 0) & square.isfinite(), unit, torch.zeros_like(unit))
+
+
+def _divide(family: Family) -> None:
+    """Divide the gradients of a family by its unit."""
+    unit = family.group.get(UNIT, 0.0)
+    if not _is_graph(family.group):
+        unit = float(unit)
+    unit = unit + (unit == 0)
+    for bucket in family.buckets:
+        bucket.unit = unit
+        if isinstance(unit, Tensor) or unit != 1:
+            bucket.gradient = bucket.each.scaled(bucket.gradient, 1 / unit)
+
+
 def _keep(group: dict[str, Any], name: str, number: Number) -> None:
     """Store a number where it is kept, or in its place if autograd follows it."""
     if group["differentiable"] or name not in group:
@@ -586,6 +660,11 @@ def _as_given(tensor: Tensor, param: Tensor) -> Tensor:
 def read(total: Tensor, numbers: Numbers) -> list[Number]:
     """Return sums of this step as floats where the numbers of the run are floats."""
     return list(total.unbind()) if in_graph(numbers) else total.tolist()
+
+
+def is_usable(square: Number) -> bool:
+    """Tell whether a squared norm is finite, and so are sums of such squares in float32."""
+    return isinstance(square, Tensor) or square < LARGEST_SQUARE
 
 
 def is_finite(square: Number) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import torch
@@ -19,6 +20,9 @@ from accelegrad.torch.extragradient import (
 )
 from accelegrad.torch.optimizer import (
     AUTO,
+    AVERAGE,
+    POINT,
+    STEP_SIZE,
     AveragingOptimizer,
     Closure,
     Family,
@@ -26,6 +30,8 @@ from accelegrad.torch.optimizer import (
     given_diameter,
 )
 from accelegrad.torch.sets import BALL, check_penalty, check_projection
+from accelegrad.torch.tensors import local
+from accelegrad.torch.untuned import UntunedDescent
 
 
 def _check_set(group: dict[str, Any]) -> None:
@@ -37,18 +43,18 @@ def _check_set(group: dict[str, Any]) -> None:
 class AdaGradNorm(AveragingOptimizer):
     r"""AdaGrad with one step size for all coordinates; not accelerated, and robust under noise.
 
-    The steps of `accelegrad.AdaGrad`, or of `accelegrad.DoG` where the diameter is "auto". Its
-    parameters hold the last point while training, and the average in evaluation mode.
+    The steps of `accelegrad.AdaGrad`; where the diameter is "auto", with a radius that is learnt as
+    that of `AcceleGrad` is, or with an `initial_radius` those of `accelegrad.DoG`. Its parameters
+    hold the last point while training, and in evaluation mode the average, once there is one.
 
     Parameters
     ----------
     params, lr, weight_decay, maximize, foreach, capturable, differentiable, per_group, sharded
         As in `AcceleGrad`.
     diameter : float or "auto"
-        The diameter of a set that holds the start and a minimiser; "auto" takes the distance
-        travelled in its place, which starts at `initial_radius`.
+        The diameter of a set that holds the start and a minimiser; "auto" needs to know nothing.
     initial_radius : float, optional
-        For "auto"; 1e-6 (1 + ||x0||) by default.
+        For "auto": take the distance travelled for the radius, from this number on (DoG).
     projection
         As in `AcceleGrad`, but for "ball".
     """
@@ -87,7 +93,10 @@ class AdaGradNorm(AveragingOptimizer):
         _check_set(group)
 
     def _method_of(self, groups: list[dict[str, Any]]) -> Method:
-        return TravelledDescent() if given_diameter(groups[0], groups) is None else Descent()
+        if given_diameter(groups[0], groups) is not None:
+            return Descent()
+        learnt = all(group["initial_radius"] is None for group in groups)
+        return UntunedDescent() if learnt else TravelledDescent()
 
 
 class UniXGrad(AveragingOptimizer):
@@ -178,13 +187,31 @@ class UniXGrad(AveragingOptimizer):
                 )
             return None
         loss = self._closed(closure)
-        predictions = self._look_ahead(self._families())
+        families = self._families()
+        before = [(tensor, tensor.clone()) for tensor in self._ahead(families)]
+        predictions = self._look_ahead(families)
         if predictions:
-            self._closed(closure)
+            try:
+                self._closed(closure)
+            except BaseException:
+                for tensor, kept in before:
+                    tensor.copy_(kept)
+                raise
             for family in self._families():
                 self._enter_predictions(family, predictions)
                 self._advance(family)
         return loss
+
+    def _ahead(self, families: list[Family]) -> Iterator[Tensor]:
+        """Yield what `_look_ahead` changes."""
+        for family in families:
+            yield from (family.group[name] for name in self.method.start)
+            for bucket in family.buckets:
+                yield from (bucket.group[name] for name in (STEP_SIZE,) if name in bucket.group)
+                for param in bucket.params:
+                    state = self.state[param]
+                    yield from (local(state[name]) for name in (POINT, AVERAGE) if name in state)
+                    yield local(param)
 
     def _look_ahead(self, families: list[Family]) -> dict[Tensor, Tensor]:
         """Move to where the second gradient is wanted, and return the first ones."""

@@ -78,12 +78,14 @@ def projected(bucket: Bucket, tensors: Tensors) -> Tensors:
 def near(bucket: Bucket, tensors: Tensors, steps: Sequence[Any]) -> Tensors:
     """Return the proximal points of the penalty of a bucket's group, with a step for each tensor.
 
-    A step is a number, or a tensor of steps for the coordinates.
+    A step is a number, or a tensor of steps for the coordinates, for gradients as the bucket has
+    them, divided by its unit.
     """
     given = bucket.group["penalty"]
     if given is None:
         return tensors
     prox = as_prox(given)
+    steps = [step / bucket.unit for step in steps]
     return bucket.each.assign(tensors, bucket.whole(prox, tensors, steps))
 
 
@@ -95,12 +97,15 @@ def as_prox(given: Any) -> Prox:
 
 
 def _soft_threshold(penalty: L1 | ElasticNet, x: Tensor, step: Any) -> Tensor:
-    """Return sign(x) max(|x| - step l1, 0) / (1 + step l2), with any steps."""
+    """Return sgn(x) max(|x| - step l1, 0) / (1 + step l2), with any steps.
+
+    sgn(x) is x / |x| for complex entries, which are zero as a whole or not at all.
+    """
     l1: Any = penalty.strength if isinstance(penalty, L1) else penalty.l1
     l2 = 0.0 if isinstance(penalty, L1) else penalty.l2
     if np.ndim(l1):
         l1 = torch.from_numpy(np.array(l1)).to(x).reshape(x.shape)
-    shrunk: Tensor = x.sign() * (x.abs() - step * l1).clamp(min=0) / (1 + step * l2)
+    shrunk: Tensor = x.sgn() * (x.abs() - step * l1).clamp(min=0) / (1 + step * l2)
     return shrunk
 
 
@@ -112,7 +117,14 @@ def is_separable(group: dict[str, Any]) -> bool:
         if isinstance(projection, str | None)
         else (isinstance(projection, Box | NonNegative))
     )
+    if has_joint_parts(group):
+        return False
     return set_is and (penalty is None or isinstance(penalty, L1 | ElasticNet))
+
+
+def has_joint_parts(group: dict[str, Any]) -> bool:
+    """Tell whether a penalty is about complex numbers as a whole: real and imaginary part."""
+    return group["penalty"] is not None and any(param.is_complex() for param in group["params"])
 
 
 def on_tensors(given: Any, method: str) -> Callable[..., Tensor]:

@@ -304,6 +304,8 @@ class Bucket:
         The parameters as they were given.
     x, gradient : list of Tensor
         Their values, where the gradient was taken, and the gradients: real and local.
+    unit : float or Tensor
+        What the gradients have been divided by.
     state : dict
         The lists of the tensors that the optimizer keeps, by name.
     diameter : float, optional
@@ -321,6 +323,7 @@ class Bucket:
         self.params: Tensors = []
         self.x: Tensors = []
         self.gradient: Tensors = []
+        self.unit: Number = 1.0
         self.state: dict[str, Tensors] = {}
         self.diameter: Any = None
         self.step_size: Number = 0.0  # of the last step, lr included

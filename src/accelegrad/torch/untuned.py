@@ -12,10 +12,11 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from accelegrad.rules.arrays import where
+from accelegrad.rules.arrays import larger, where
 from accelegrad.rules.distance import SMALLEST_SHARE
 from accelegrad.rules.schedules import adaptive_step
 from accelegrad.rules.untuned import (
+    DESCENT_SHARE,
     Seen,
     UntunedAcceleGrad,
     UntunedState,
@@ -29,7 +30,7 @@ from accelegrad.torch.optimizer import (
     Method,
     Numbers,
     in_graph,
-    is_finite,
+    is_usable,
     largest_rate,
     learning_rate,
     read,
@@ -44,6 +45,9 @@ RULE = UntunedAcceleGrad()
 class Untuned(Method):
     """With one step size for all coordinates."""
 
+    momentum: ClassVar[bool] = True  # else all weights are 1
+    share: ClassVar[float] = SMALLEST_SHARE  # the first radius relative to the size of x0
+
     points: ClassVar[tuple[str, ...]] = (AVERAGE, MIRROR)
     start: ClassVar[Numbers] = dict.fromkeys(
         (
@@ -52,6 +56,7 @@ class Untuned(Method):
         ),
         0.0,
     )
+    squares: ClassVar[tuple[str, ...]] = (SQUARES,)
 
     def has_average(self, group: dict[str, Any]) -> bool:
         """Tell whether the anchor is an average by now."""
@@ -63,10 +68,10 @@ class Untuned(Method):
         The squares, in tensors or a number, are the rule's r_t Q_t, and H stands for their roots.
         """
         searching = in_graph(numbers) or numbers["averaged"] == 0
-        compared = searching and (in_graph(numbers) or _is_comparable(numbers))
+        compared = searching and self.momentum and (in_graph(numbers) or _is_comparable(numbers))
         before = ALONG_Z if compared else AT_GRADIENT if searching else self._square
         square, *found = read(totals(buckets, before, ranks=ranks), numbers)
-        if not is_finite(square):
+        if not is_usable(square):
             return None
         numbers = _started(self, buckets, numbers, ranks)
         state = _state_of(numbers)
@@ -140,6 +145,13 @@ class Untuned(Method):
         return size, size * stretch, size * travelled
 
 
+class UntunedDescent(Untuned):
+    """The same without momentum, and so not accelerated."""
+
+    momentum: ClassVar[bool] = False
+    share: ClassVar[float] = DESCENT_SHARE
+
+
 class DiagonalUntuned(Untuned):
     """With a step size per coordinate."""
 
@@ -152,8 +164,8 @@ class DiagonalUntuned(Untuned):
         return square / count
 
     def _square(self, bucket: Bucket) -> Tensor:
-        """Return a number that is finite where the gradients are: it is not needed for more."""
-        return torch.stack(bucket.each.norms(bucket.gradient)).sum().to(torch.float64)
+        """Return a bound of <g, g>: it is needed only to tell whether sums of squares are safe."""
+        return torch.stack(bucket.each.norms(bucket.gradient)).sum().to(torch.float64).square()
 
     def _measure(self, bucket: Bucket, weight: Number, squares: Number) -> None:  # noqa: ARG002
         each, state = bucket.each, bucket.state
@@ -201,7 +213,7 @@ def _move(bucket: Bucket, alpha: Number) -> None:
     each, state, reach = bucket.each, bucket.state, bucket.reach
     z = each.add(state[MIRROR], bucket.direction, -alpha * reach)
     y = each.add(bucket.x, bucket.direction, -reach)
-    if bucket.group["penalty"] is not None:
+    if bucket.group.get("penalty") is not None:
         z = near(bucket, z, [alpha * reach * inverse for inverse in bucket.inverse])
         y = near(bucket, y, [reach * inverse for inverse in bucket.inverse])
     state[MIRROR], bucket.x = projected(bucket, z), projected(bucket, y)
@@ -286,7 +298,7 @@ def _mapping_evidence(
 
 
 def _has_penalty(buckets: list[Bucket]) -> bool:
-    return any(bucket.group["penalty"] is not None for bucket in buckets)
+    return any(bucket.group.get("penalty") is not None for bucket in buckets)
 
 
 def _has_set_or_term(buckets: list[Bucket]) -> bool:
@@ -322,7 +334,7 @@ def _started(method: Untuned, buckets: list[Bucket], numbers: Numbers, ranks: An
         return numbers
     square = method.first_square(buckets, ranks)
     (square,) = read(square[None], numbers)
-    size, share = 1 + square**0.5, first_share(buckets)
+    size, share = 1 + square**0.5, larger(method.share, first_share(buckets))
     first = numbers["radius"] == 0
     base = {"smallest_radius": SMALLEST_SHARE * size, "radius": share * size}
     base["grown_from"] = base["radius"]

@@ -1,0 +1,145 @@
+"""Steps do not depend on the size of gradients, from the smallest float32 to the largest."""
+
+import copy
+
+import pytest
+import torch
+
+from accelegrad.problems.penalties import L1
+from accelegrad.torch import AcceleGrad, AdaGradNorm, UDoG
+
+KINDS = {
+    "auto": (AcceleGrad, {}),
+    "auto, scalar": (AcceleGrad, {"diagonal": False}),
+    "auto, simplex": (AcceleGrad, {"projection": "simplex"}),
+    "auto, capturable": (AcceleGrad, {"capturable": True}),
+    "diameter": (AcceleGrad, {"diameter": 2.0}),
+    "diameter, diagonal": (AcceleGrad, {"diameter": 2.0, "diagonal": True}),
+    "ball": (AcceleGrad, {"diameter": 4.0, "projection": "ball"}),
+    "AdaGradNorm": (AdaGradNorm, {}),
+    "AdaGradNorm, diameter": (AdaGradNorm, {"diameter": 2.0}),
+    "UDoG": (UDoG, {}),
+}
+SIZES = [2.0**66, 2.0**120, 2.0**-63, 2.0**-100]  # 7e19, 1e36, 1e-19, 8e-31
+
+
+def ended(kind, options, size, *, steps=80, many=3):
+    """Minimise size * |x - goal|^2 / 2 with some noise, and return the last and the output point."""
+    torch.manual_seed(0)
+    start = torch.full((many,), 1 / many)
+    goal = torch.linspace(0.1, 0.6, many)
+    x = torch.nn.Parameter(start.clone())
+    optimizer = kind([x], **options)
+    noise = torch.Generator().manual_seed(1)
+
+    def closure():
+        x.grad = size * (x.detach() - goal + 0.01 * torch.randn(many, generator=noise))
+
+    for _ in range(steps):
+        closure() if kind is not UDoG else None
+        optimizer.step(closure if kind is UDoG else None)
+    step = optimizer.effective_step
+    last = x.detach().clone()
+    optimizer.eval()
+    return last, x.detach().clone(), step
+
+
+@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("size", SIZES)
+def test_steps_are_those_of_ordinary_gradients(name, size):
+    kind, options = KINDS[name]
+    last, output, step = ended(kind, options, 1.0)
+    assert not torch.equal(last, torch.full((3,), 1 / 3))
+    last_too, output_too, step_too = ended(kind, options, size)
+    torch.testing.assert_close(last_too, last, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(output_too, output, rtol=1e-5, atol=1e-6)
+    assert step_too * size == pytest.approx(step, rel=1e-4)
+
+
+@pytest.mark.parametrize("size", [2.0**66, 2.0**-63])
+def test_a_large_tensor_moves_too(size):
+    last, output, _ = ended(AcceleGrad, {}, 1.0, many=40_000)
+    last_too, output_too, _ = ended(AcceleGrad, {}, size, many=40_000)
+    torch.testing.assert_close(last_too, last, rtol=1e-3, atol=1e-5)
+    torch.testing.assert_close(output_too, output, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("diameter", ["auto", 2.0])
+def test_a_gradient_bound_and_a_penalty_are_in_the_users_units(diameter):
+    def run(size):
+        options = {"penalty": L1(0.1 * size), "diameter": diameter}
+        if diameter != "auto":
+            options["gradient_bound"] = 0.5 * size
+        return ended(AcceleGrad, options, size)
+
+    for one, other in zip(run(1.0), run(2.0**66), strict=True):
+        if isinstance(one, torch.Tensor):
+            torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
+
+
+def test_a_first_gradient_of_zero_says_nothing_of_the_size():
+    x = torch.nn.Parameter(torch.zeros(2))
+    optimizer = AcceleGrad([x])
+    x.grad = torch.zeros(2)
+    optimizer.step()
+    for _ in range(200):
+        x.grad = 1e-19 * (x.detach() - torch.tensor([1.0, -2.0]))
+        optimizer.step()
+    torch.testing.assert_close(x.detach(), torch.tensor([1.0, -2.0]), atol=0.05, rtol=0)
+
+
+def test_a_loaded_run_keeps_the_unit():
+    def again(optimizer, x):
+        loaded = AcceleGrad([x])
+        loaded.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+        return loaded
+
+    ends = []
+    for reload in (False, True):
+        x = torch.nn.Parameter(torch.zeros(2))
+        optimizer = AcceleGrad([x])
+        for t in range(40):
+            if reload and t == 20:
+                optimizer = again(optimizer, x)
+            x.grad = 1e20 * (x.detach() - torch.tensor([1.0, -2.0]))
+            optimizer.step()
+        ends.append(x.detach().clone())
+    assert torch.equal(*ends)
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in KINDS if name not in ("auto, capturable", "UDoG")]
+)
+def test_gradients_that_grow_beyond_the_range_of_float32_make_steps_too(name):
+    kind, options = KINDS[name]
+
+    def run(growth):
+        many, still = torch.full((3,), 1 / 3), torch.full((2,), 0.5)
+        params = [torch.nn.Parameter(many), torch.nn.Parameter(still)]
+        optimizer = kind(params, **options)
+        for t in range(30):
+            size = growth if t >= 10 else 1.0
+            params[0].grad = size * torch.tensor([1.0, -0.5, 0.25])
+            params[1].grad = None if t == 10 else torch.tensor([0.5, 0.25])
+            optimizer.step()
+        return params[0].detach().clone(), optimizer
+
+    far, optimizer = run(2.0**60)
+    near, _ = run(2.0**25)  # other gradients count no more in either
+    torch.testing.assert_close(far, near, rtol=1e-4, atol=1e-5)
+    assert optimizer.iteration == 30
+    assert optimizer.param_groups[0]["gradient_unit"] > 2.0**30
+
+
+def test_gradients_that_are_not_finite_are_skipped_with_a_warning():
+    x = torch.nn.Parameter(torch.zeros(2))
+    optimizer = AcceleGrad([x])
+    for wrong in (torch.inf, torch.nan):
+        x.grad = torch.tensor([wrong, 1e20])
+        with pytest.warns(RuntimeWarning, match="not finite"):
+            optimizer.step()
+        assert torch.equal(x.detach(), torch.zeros(2))
+    x.grad = torch.ones(2)
+    optimizer.step()
+    assert optimizer.iteration == 1
+    assert not torch.equal(x.detach(), torch.zeros(2))
