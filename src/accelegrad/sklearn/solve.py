@@ -15,11 +15,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import OptimizeResult
 
+from accelegrad import threads
 from accelegrad.catalogue import INTERIOR
 from accelegrad.choose import Facts, choose
 from accelegrad.errors import Vector
@@ -126,13 +128,16 @@ class ClassesFunction:
         if free_method and self.curved is None and problem.can_be_scaled:
             self._change = ScaledClasses(column_scaling(model.rows), model.n_classes)
         self.lower_bound = 0.0  # losses are nonnegative
+        entries = model.n_samples * model.n_parameters
+        self._single_thread = partial(threads.single_for, entries)
 
     def __call__(self, v: Vector) -> tuple[float, Vector]:
         """Return value and gradient."""
-        if self.curved is not None:
-            return self.curved.value_and_gradient(v)
-        value, gradient = self._model.value_and_gradient(self.point(v))
-        return value, gradient if self._change is None else self._change.adjoint(gradient)
+        with self._single_thread():  # `minimize` takes it for a user's function
+            if self.curved is not None:
+                return self.curved.value_and_gradient(v)
+            value, gradient = self._model.value_and_gradient(self.point(v))
+            return value, gradient if self._change is None else self._change.adjoint(gradient)
 
     def point(self, v: Vector) -> Vector:
         """Return the parameters at a point of the run."""
@@ -162,7 +167,8 @@ class ClassesFunction:
     def raise_bound(self, x: Vector) -> None:
         """Bring the lower bound up to date with what is known at a point."""
         if self._dual is not None:
-            self.lower_bound = max(self.lower_bound, self._dual.at(x))
+            with self._single_thread():  # also in a callback
+                self.lower_bound = max(self.lower_bound, self._dual.at(x))
 
 
 class Watch:
