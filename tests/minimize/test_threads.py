@@ -9,6 +9,8 @@ from threadpoolctl import ThreadpoolController, threadpool_limits
 
 import accelegrad as ag
 from accelegrad import kernels, threads
+from accelegrad.problems.gram import gram_matrix
+from accelegrad.problems.products import Products
 from accelegrad.sklearn import AcceleGradClassifier
 
 D = 500
@@ -209,3 +211,27 @@ def test_a_worker_of_joblib_keeps_its_limit():
         assert after == {1}
         assert kernel_threads == 1
         assert all(numbers == {1} for numbers in seen)
+
+
+def test_large_work_is_shared_by_threads_that_sleep():
+    """Parts of the rows, one per thread, give the same sums up to rounding, and BLAS stays at 1."""
+    rng = np.random.default_rng(0)
+    X, weights = rng.standard_normal((3000, 320)), rng.uniform(0.5, 1.0, 3000)
+    W, theta = rng.standard_normal((320, 200)), rng.standard_normal((3000, 200))
+    rows = np.sort(rng.choice(3000, 2900))
+    found = {}
+    for count in (1, 2, 3):
+        with kernels.use(threads=count), threads.single():
+            products = Products(X)
+            found[count] = [
+                gram_matrix(X, None, weights, intercept=True),
+                gram_matrix(X, None, np.ones(3000), intercept=False),
+                gram_matrix(X, rows, weights[:2900], intercept=False),
+                products.forward(W),
+                products.backward(theta),
+            ]
+    assert kernels.LEAST_PRODUCTS * 2 <= 2900 * 320 * 320 // 2
+    for count in (2, 3):
+        for one, several in zip(found[1], found[count], strict=True):
+            # sums of 3000 terms of size 1, in another order
+            np.testing.assert_allclose(several, one, rtol=1e-12, atol=1e-11)

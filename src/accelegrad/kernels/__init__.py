@@ -41,6 +41,9 @@ FEW_ENTRIES = 1 << 14
 WIDEST_DENSE = 1 << 14
 #: A block of fewer entries takes about as long as waking a thread.
 LEAST_WORK = 1 << 16
+#: Numbers that BLAS multiplies in a part, at least: some milliseconds, many times what it takes to
+#: wake a thread. Chosen.
+LEAST_PRODUCTS = 1 << 26
 #: A block has at least this many entries for each entry of the gradient. So the gradients of all
 #: blocks take less memory than X, and less time to clear and add than X takes to be read.
 ENTRIES_PER_SUM = 2
@@ -164,6 +167,12 @@ def count_blocks(entries: int, columns: int) -> int:
     take k d numbers beyond the data, and k d is at most half the number of entries if k > 1.
     """
     most = min(entries // LEAST_WORK, entries // (ENTRIES_PER_SUM * columns))
+    return min(threads(), most) if most > 1 else 1
+
+
+def count_parts(products: int) -> int:
+    """Return into how many parts, one per thread, work of so many products for BLAS is split."""
+    most = products // LEAST_PRODUCTS
     return min(threads(), most) if most > 1 else 1
 
 

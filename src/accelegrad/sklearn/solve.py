@@ -15,13 +15,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import OptimizeResult
 
-from accelegrad import threads
 from accelegrad.catalogue import INTERIOR
 from accelegrad.choose import Facts, choose
 from accelegrad.errors import Vector
@@ -128,12 +126,10 @@ class ClassesFunction:
         if free_method and self.curved is None and problem.can_be_scaled:
             self._change = ScaledClasses(column_scaling(model.rows), model.n_classes)
         self.lower_bound = 0.0  # losses are nonnegative
-        entries = model.n_samples * model.n_parameters
-        self._single_thread = partial(threads.single_for, entries)
 
     def __call__(self, v: Vector) -> tuple[float, Vector]:
         """Return value and gradient."""
-        with self._single_thread():  # `minimize` takes it for a user's function
+        with self.problem.single_thread():  # `minimize` takes it for a user's function
             if self.curved is not None:
                 return self.curved.value_and_gradient(v)
             value, gradient = self._model.value_and_gradient(self.point(v))
@@ -167,8 +163,7 @@ class ClassesFunction:
     def raise_bound(self, x: Vector) -> None:
         """Bring the lower bound up to date with what is known at a point."""
         if self._dual is not None:
-            with self._single_thread():  # also in a callback
-                self.lower_bound = max(self.lower_bound, self._dual.at(x))
+            self.lower_bound = max(self.lower_bound, self._dual.at(x))
 
 
 class Watch:
@@ -231,7 +226,12 @@ class Watch:
 
     def __call__(self, intermediate_result: OptimizeResult) -> None:
         """Look at a run."""
-        known = intermediate_result
+        with self.problem.single_thread():  # `minimize` takes it for a user's function
+            self._look(intermediate_result)
+        if self.reached or self.stalled:
+            raise StopIteration
+
+    def _look(self, known: OptimizeResult) -> None:
         x = known.x if self.function is None else self.function.point(known.x)
         if self.score is not None:
             self._judge(x, self.score)
@@ -239,8 +239,6 @@ class Watch:
             # The value at an average or a last point is not known to a run without a goal.
             value = float(known.fun) if math.isfinite(known.fun) else self.problem.value(x)
             self.reached = self.enough(value, self._gap(x, value))
-        if self.reached or self.stalled:
-            raise StopIteration
 
     def _gap(self, x: Vector, value: float) -> float:
         """Return the gap by bounds that hold everywhere."""
