@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Unpack
 import numpy as np
 from scipy.optimize import OptimizeResult
 
+from accelegrad import threads
 from accelegrad.catalogue import AUTO, MethodOptions
 from accelegrad.choose import Wishes
 from accelegrad.differentiate import LIBRARIES
@@ -309,7 +310,15 @@ def minimize(
         checkpoint=None if checkpoint is None else _checkpoint_path(checkpoint),
         checkpoint_every=whole_number("checkpoint_every", checkpoint_every, least=1),
     )
-    return _solve(problem, wishes, run_options, None if resume is None else Path(resume), limits)
+    resumed = None if resume is None else Path(resume)
+    with threads.single_for(_largest_product(problem)):
+        return _solve(problem, wishes, run_options, resumed, limits)
+
+
+def _largest_product(problem: ProblemArguments) -> int:
+    """Return how many entries the largest matrix has that a run multiplies with vectors."""
+    model, d = problem.model, np.size(problem.x0)
+    return d * default_size(max(d, 1)) if model is None else model.n_samples * model.n_parameters
 
 
 def _solve(
@@ -535,10 +544,9 @@ def _oracle(problem: ProblemArguments) -> Oracle:
         raise TypeError("fun is None: jac must be a function that returns the gradient.")
     if not isinstance(problem.args, tuple):
         raise TypeError(f"args must be a tuple, not {problem.args!r}.")
-    separate = None if jac is True else jac
     return FunctionOracle(
-        fun,
-        separate,
+        None if fun is None else threads.for_user(fun),
+        None if jac is True else threads.for_user(jac),
         problem.args,
         exact=problem.exact,
         shape=problem.shape,
@@ -716,9 +724,10 @@ def _scipy_callback(
         names = set(inspect.signature(callback).parameters)
     except ValueError:  # a builtin without a signature
         names = set()
+    asked = threads.for_user(callback)
     if "intermediate_result" in names:
-        return lambda result: callback(intermediate_result=_shaped(result, shape))
-    return lambda result: callback(_shaped(result, shape).x)
+        return lambda result: asked(intermediate_result=_shaped(result, shape))
+    return lambda result: asked(_shaped(result, shape).x)
 
 
 def scipy_method(

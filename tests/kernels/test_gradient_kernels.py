@@ -423,12 +423,17 @@ def test_wrong_settings() -> None:
 
 
 @pytest.mark.parametrize(
-    ("omp", "numba", "expected"), [("1", "", 1), ("", "1", 1), ("1000", "", None), ("x", "0", None)]
+    ("omp", "numba", "blas", "expected"),
+    [
+        *(("1", "", "", 1), ("", "1", "", 1), ("", "", "1", 1)),
+        *(("1000", "", "", None), ("x", "0", "", None)),
+    ],
 )
-def test_the_usual_variables_limit_the_threads(omp, numba, expected) -> None:
+def test_the_usual_variables_limit_the_threads(omp, numba, blas, expected) -> None:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     code = "from accelegrad import kernels; print(kernels.threads())"
-    found = run_python(code, OMP_NUM_THREADS=omp, NUMBA_NUM_THREADS=numba)
+    limits = {"NUMBA_NUM_THREADS": numba, "OPENBLAS_NUM_THREADS": blas}
+    found = run_python(code, OMP_NUM_THREADS=omp, **limits)
     assert int(found) == (expected or cores)
 
 

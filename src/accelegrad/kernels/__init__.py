@@ -9,7 +9,8 @@ They are used where they pay, and give the same numbers as the plain code up to 
   in a fixed order: results depend on the number of threads, and on nothing else.
 
 The environment variable ``ACCELEGRAD_KERNELS`` ("auto", "always" or "never") and `use` change
-when they are used; ``OMP_NUM_THREADS``, ``NUMBA_NUM_THREADS`` and `use` the number of threads.
+when they are used; `use`, ``OMP_NUM_THREADS``, ``NUMBA_NUM_THREADS`` and what limits BLAS, such as
+``threadpool_limits``, change the number of threads.
 """
 
 # Nothing here loads Numba: `accelegrad` imports this, and needs kernels for large data only.
@@ -25,6 +26,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from accelegrad import threads as blas_threads
 from accelegrad.errors import nearest, whole_number
 
 #: With fewer bytes of X, hundreds of evaluations would not make up for loading Numba and compiling,
@@ -39,6 +41,9 @@ FEW_ENTRIES = 1 << 14
 WIDEST_DENSE = 1 << 14
 #: A block of fewer entries takes about as long as waking a thread.
 LEAST_WORK = 1 << 16
+#: Numbers that BLAS multiplies in a part, at least: some milliseconds, many times what it takes to
+#: wake a thread. Chosen.
+LEAST_PRODUCTS = 1 << 26
 #: A block has at least this many entries for each entry of the gradient. So the gradients of all
 #: blocks take less memory than X, and less time to clear and add than X takes to be read.
 ENTRIES_PER_SUM = 2
@@ -161,12 +166,22 @@ def count_blocks(entries: int, columns: int) -> int:
     Data with few entries per column get fewer threads: with d columns and k blocks, kernels
     take k d numbers beyond the data, and k d is at most half the number of entries if k > 1.
     """
-    return max(1, min(threads(), entries // LEAST_WORK, entries // (ENTRIES_PER_SUM * columns)))
+    most = min(entries // LEAST_WORK, entries // (ENTRIES_PER_SUM * columns))
+    return min(threads(), most) if most > 1 else 1
+
+
+def count_parts(products: int) -> int:
+    """Return into how many parts, one per thread, work of so many products for BLAS is split."""
+    most = products // LEAST_PRODUCTS
+    return min(threads(), most) if most > 1 else 1
 
 
 def threads() -> int:
-    """Return the number of threads that kernels may take."""
-    return _default_threads() if _settings.threads is None else _settings.threads
+    """Return the number of threads that kernels may take: no more than the user allows BLAS."""
+    if _settings.threads is not None:
+        return _settings.threads
+    most = _default_threads()
+    return most if most == 1 else min(most, blas_threads.allowed() or most)
 
 
 @cache

@@ -31,6 +31,16 @@ def run(task: Callable[[int], T], count: int) -> list[T]:
     return [task(0), *(other.result() for other in others)]
 
 
+def of_rows(task: Callable[[slice], T], n: int, count: int) -> list[T]:
+    """Return the task of each of `count` parts of n rows, computed at the same time."""
+
+    def quietly(part: int) -> T:
+        with np.errstate(all="ignore"):  # the caller's setting does not reach other threads
+            return task(slice(n * part // count, n * (part + 1) // count))
+
+    return [task(slice(0, n))] if count == 1 else run(quietly, count)
+
+
 def add_up(parts: list[Vector]) -> Vector:
     """Return the sum of the vectors, added in their order; the first one is overwritten."""
     total = parts[0]

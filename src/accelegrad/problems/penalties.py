@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from accelegrad import threads
 from accelegrad.errors import (
     NonFiniteError,
     Vector,
@@ -465,7 +466,8 @@ class _Foreign(Penalty):
         step = _checked_step(step)
         if step == 0.0:
             return x.copy()
-        answer = real_array("the answer of penalty.prox", self._given.prox(x.copy(), step))
+        with threads.as_given():
+            answer = real_array("the answer of penalty.prox", self._given.prox(x.copy(), step))
         if answer.shape != x.shape:
             raise ValueError(
                 f"penalty.prox must return an array of shape {x.shape}, but it returned one of "

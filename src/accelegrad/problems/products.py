@@ -12,6 +12,8 @@ from typing import Any, Protocol
 import numpy as np
 import scipy.sparse as sp
 
+from accelegrad import kernels
+from accelegrad.kernels import blocks
 from accelegrad.problems.gram import Matrix
 from accelegrad.problems.row_blocks import runs
 
@@ -19,6 +21,8 @@ from accelegrad.problems.row_blocks import runs
 SMALL_DATA = 1 << 20
 #: Entries that are converted at a time: their copy fits into the cache.
 BLOCK_ENTRIES = 1 << 17
+#: A product with fewer columns takes about as long as one with this many: reading X takes longest.
+NARROW = 8
 
 
 class MatrixProducts(Protocol):
@@ -57,7 +61,10 @@ class Products:
         """Return X w, for a vector or the columns of a matrix."""
         whole = self._in_double()
         if whole is not None:
-            return np.asarray(whole @ w)
+            count = self._count_parts(w)
+            if count == 1:
+                return np.asarray(whole @ w)
+            return np.concatenate(blocks.of_rows(lambda part: whole[part] @ w, len(whole), count))
         product = np.zeros((self.X.shape[0], *w.shape[1:]))
         for rows, columns, block in self._blocks():
             product[rows] += block @ w[columns]
@@ -65,14 +72,26 @@ class Products:
 
     def backward(self, theta: Matrix) -> Matrix:
         """Return X' theta, for a vector or the columns of a matrix."""
-        if self._in_double() is not None:
+        whole = self._in_double()
+        if whole is not None:
+            count = self._count_parts(theta)
+            if count > 1:
+                parts = blocks.of_rows(lambda part: whole[part].T @ theta[part], len(whole), count)
+                return np.asarray(sum(parts[1:], start=parts[0]))
             if theta.ndim == 1 and not self._is_sparse:
-                return np.asarray(theta @ self._whole)
+                return np.asarray(theta @ whole)
             return np.asarray(self._transpose @ theta)
         product = np.zeros((self.X.shape[1], *theta.shape[1:]))
         for rows, columns, block in self._blocks():
             product[columns] += block.T @ theta[rows]
         return product
+
+    def _count_parts(self, factors: Matrix) -> int:
+        """Return into how many parts, one per thread, a product with dense rows is split."""
+        if self._is_sparse:
+            return 1
+        columns = 1 if factors.ndim == 1 else factors.shape[1]
+        return kernels.count_parts(self.X.size * max(columns, NARROW))
 
     def _in_double(self) -> Any:
         """Return the matrix in float64, or None where a copy would take too much memory."""

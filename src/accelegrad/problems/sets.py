@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg.blas import ddot
 
+from accelegrad import threads
 from accelegrad.errors import (
     Vector,
     finite_vector,
@@ -751,7 +752,8 @@ class _Foreign(FeasibleSet):
 
     def project(self, x: Vector) -> Vector:
         """Return the object's projection of a copy of `x`: it may work in place."""
-        projected = np.asarray(self._given.project(x.copy()), dtype=np.float64)
+        with threads.as_given():
+            projected = np.asarray(self._given.project(x.copy()), dtype=np.float64)
         if projected.shape != x.shape:
             raise ValueError(
                 f"feasible_set.project must return an array of shape {x.shape}, but it returned "

@@ -35,8 +35,12 @@ FEW_ACTIVE = 0.25
 
 def default_size(dimension: int) -> int:
     """Return how many cuts are kept in so many dimensions."""
-    held = DEFAULT_BYTES // (8 * dimension)
-    return max(FEWEST_CUTS, min(dimension + SPARE_CUTS, held))
+    return max(FEWEST_CUTS, min(dimension + SPARE_CUTS, _held(dimension)))
+
+
+def _held(dimension: int) -> int:
+    """Return how many slopes the default memory holds."""
+    return DEFAULT_BYTES // (8 * dimension)
 
 
 #: What is known of a cut besides its slope: its value at the origin; its weight in the last
@@ -78,7 +82,8 @@ class CutMemory:
         self.origin, self.size = origin, size
         self.count = 0
         rows = min(size, 2 * FEWEST_CUTS)
-        self._slopes = np.empty((rows, origin.size))
+        # At once what the default takes: it need not be copied, and takes no room until it is used.
+        self._slopes = np.empty((min(size, max(rows, _held(origin.size))), origin.size))
         self._numbers = np.zeros((rows, N_NUMBERS))
         self._gram = np.zeros((rows, rows))
         self._gram_rows = 0  # those that are up to date
@@ -157,7 +162,7 @@ class CutMemory:
             return
         if self.count == self.size:
             self._make_room()
-        if self.count == self._slopes.shape[0]:
+        if self.count == len(self._numbers):
             self._grow()
         i = self.count
         self._added += 1
@@ -266,9 +271,10 @@ class CutMemory:
 
     def _grow(self) -> None:
         """Take more memory, up to the size."""
-        rows, n = min(self.size, 2 * self._slopes.shape[0]), self.count
-        slopes, self._slopes = self._slopes, np.empty((rows, self.origin.size))
-        self._slopes[:n] = slopes[:n]
+        rows, n = min(self.size, 2 * len(self._numbers)), self.count
+        if rows > len(self._slopes):
+            slopes, self._slopes = self._slopes, np.empty((rows, self.origin.size))
+            self._slopes[:n] = slopes[:n]
         numbers, self._numbers = self._numbers, np.zeros((rows, N_NUMBERS))
         self._numbers[:n] = numbers[:n]
         gram, self._gram = self._gram, np.zeros((rows, rows))
@@ -285,7 +291,10 @@ class CutMemory:
         n = len(keep)
         known = int(np.searchsorted(keep, self._gram_rows))  # of these the products are up to date
         self._gram[:known, :known] = self._gram[keep[:known, None], keep[:known]]
-        self._slopes[:n], self._numbers[:n] = self._slopes[keep], self._numbers[keep]
+        for new, old in enumerate(keep.tolist()):  # in place: all at once would be copied twice
+            if new < old:
+                self._slopes[new] = self._slopes[old]
+        self._numbers[:n] = self._numbers[keep]
         self.count, self._gram_rows, self._center = n, known, None
         active = self._programme.active
         self._programme.renumber([new_number[i] for i in active if i in new_number])
@@ -309,7 +318,7 @@ class CutMemory:
         """Go on from there."""
         n, known = len(state["slopes"]), len(state["gram"])
         self.count = 0
-        while self._slopes.shape[0] < n:
+        while len(self._numbers) < n:
             self._grow()
         self.count, self._gram_rows, self._added = n, known, int(state["added"])
         self._slopes[:n], self._numbers[:n] = state["slopes"], state["numbers"]

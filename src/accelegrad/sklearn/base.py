@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from accelegrad import threads
 from accelegrad.errors import Vector, nearest, real_number, whole_number
 from accelegrad.problems.losses import LOSSES, LossEntry, make_loss, plain_loss_name
 from accelegrad.problems.sets import Box, NonNegative, WholeSpace
@@ -264,8 +266,9 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
         if self.early_stopping:
             classes = data.y if is_classifier(self) else None
             data, held = held_out.split(data, self._validation_fraction(), classes, seed)
-        problems = self._problems(self._in_units(objective, data), data)
-        self._fit_problems(problems, data, held, settings, seed, warm=warm)
+        with threads.single_for(math.prod(data.X.shape)):
+            problems = self._problems(self._in_units(objective, data), data)
+            self._fit_problems(problems, data, held, settings, seed, warm=warm)
 
     def _fit_problems(
         self,

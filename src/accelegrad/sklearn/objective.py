@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 from scipy.special import entr, logsumexp
 
+from accelegrad import threads
 from accelegrad.errors import Vector, nearest
 from accelegrad.problems.linear_model import LinearModel
 from accelegrad.problems.losses import DELTA, EPSILON, LOSSES, Loss, make_loss
@@ -127,6 +129,10 @@ class Problem:
         assert isinstance(self.model, LinearModel)
         model = self.model.with_targets(y)
         return Problem(model, self.l1, self.feasible_set, null_value(model))
+
+    def single_thread(self) -> AbstractContextManager[None]:
+        """Return a ``with`` block in which BLAS takes one thread, if it would take several."""
+        return threads.single_for(self.model.n_samples * self.model.n_parameters)
 
     @property
     def is_free(self) -> bool:

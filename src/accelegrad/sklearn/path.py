@@ -7,6 +7,7 @@ built, and what these keep (products of columns, bounds on rounding) serves all 
 from __future__ import annotations
 
 import inspect
+import math
 import warnings
 from copy import copy, deepcopy
 from dataclasses import replace
@@ -16,6 +17,7 @@ from typing import Any, NamedTuple
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import check_scoring
 
+from accelegrad import threads
 from accelegrad.errors import Vector
 from accelegrad.sklearn.data import Data, rows_of, without_weightless
 from accelegrad.sklearn.objective import penalty_weights
@@ -39,8 +41,9 @@ def follow_path(
         without_weightless(rows_of(data, test)),
     )
     path = PathResult([], [], [], [])
+    entries = math.prod(data.X.shape)
     for alpha in alphas:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), threads.single_for(entries):
             warnings.simplefilter("ignore", ConvergenceWarning)  # there is one for all of them
             estimator = fits.estimator_with(float(alpha))
         path.scores.append(scorer(estimator, held))

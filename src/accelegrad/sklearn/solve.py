@@ -135,14 +135,15 @@ class ClassesFunction:
 
     def __call__(self, v: Vector) -> tuple[float, Vector]:
         """Return value and gradient."""
-        if self.curved is not None:
-            return self.curved.value_and_gradient(v)
-        x = self.point(v)
-        if self._sampler is None:
-            value, gradient = self._model.value_and_gradient(x)
-        else:
-            value, gradient = self._model.batch_value_and_gradient(x, self._sampler.next_rows())
-        return value, gradient if self._change is None else self._change.adjoint(gradient)
+        with self.problem.single_thread():  # `minimize` takes it for a user's function
+            if self.curved is not None:
+                return self.curved.value_and_gradient(v)
+            x = self.point(v)
+            if self._sampler is None:
+                value, gradient = self._model.value_and_gradient(x)
+            else:
+                value, gradient = self._model.batch_value_and_gradient(x, self._sampler.next_rows())
+            return value, gradient if self._change is None else self._change.adjoint(gradient)
 
     def point(self, v: Vector) -> Vector:
         """Return the parameters at a point of the run."""
@@ -235,7 +236,12 @@ class Watch:
 
     def __call__(self, intermediate_result: OptimizeResult) -> None:
         """Look at a run."""
-        known = intermediate_result
+        with self.problem.single_thread():  # `minimize` takes it for a user's function
+            self._look(intermediate_result)
+        if self.reached or self.stalled:
+            raise StopIteration
+
+    def _look(self, known: OptimizeResult) -> None:
         x = known.x if self.function is None else self.function.point(known.x)
         if self.score is not None:
             self._judge(x, self.score)
@@ -245,8 +251,6 @@ class Watch:
             is_known = math.isfinite(known.fun) and self.settings.batch_size is None
             value = float(known.fun) if is_known else self.problem.value(x)
             self.reached = self.enough(value, self._gap(x, value))
-        if self.reached or self.stalled:
-            raise StopIteration
 
     def _gap(self, x: Vector, value: float) -> float:
         """Return the gap by bounds that hold everywhere."""

@@ -1,0 +1,158 @@
+"""How many threads BLAS takes: one for this package's own work, the user's number for the user's.
+
+A run makes thousands of short BLAS calls. OpenBLAS splits a product of a 20 x 1000 matrix, or a sum
+over 10,001 numbers, over all cores, and its threads then spin for milliseconds while they wait for
+the next call. NumPy and SciPy each bring a BLAS of their own, whose threads fight for the same
+cores. Measured on two idle cores: a run with 100,000 variables took 8.6 s, with one thread 1.4 s.
+
+So BLAS is limited to one thread while the package computes, and work that is large enough is
+split over threads that sleep when idle (`accelegrad.kernels.blocks`). The user's functions run with
+the number of threads that was set before: a matrix product in them may need all cores. Switching
+takes 2 microseconds for a library, and is left out where no call is large enough to be split.
+
+The number of threads of BLAS belongs to the process. Runs in several Python threads are therefore
+counted: while any of them is inside a user's function the user's number holds, else the limit, and
+after the last of them the user's number again. Other BLAS calls of the process made during a run
+are limited as well.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from types import TracebackType
+from typing import Any
+
+#: OpenBLAS splits products with a vector from this many entries of a matrix on, other work later.
+FEWEST_SPLIT = 9216
+
+_OWN, _USERS = "own", "users"
+
+
+class _Limit:
+    """The limit of the process, and who needs it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._here = threading.local()  # what this Python thread does: own work or a user's
+        self._counts = {_OWN: 0, _USERS: 0}  # Python threads that do the one or the other
+        #: libraries that are limited now, with the number of threads that each had
+        self._limited: list[tuple[Any, int]] = []
+        self._is_limited = False
+        self._libraries: list[Any] | None = None
+
+    def libraries(self) -> list[Any]:
+        """Return what sets the threads of each BLAS: found once, as that takes milliseconds.
+
+        The libraries that this package calls, NumPy's and SciPy's, are loaded with it; those that
+        are loaded later are called by others.
+        """
+        if self._libraries is None:
+            from threadpoolctl import ThreadpoolController
+
+            found = ThreadpoolController().select(user_api="blas").lib_controllers
+            self._libraries = list(found)
+        return self._libraries
+
+    def change(self, work: str | None) -> str | None:
+        """Note what this Python thread does from now on, and return what it did before."""
+        before: str | None = getattr(self._here, "work", None)
+        if work == before or (work == _USERS and before is None):  # outside of a run
+            return before
+        with self._lock:
+            self._here.work = work
+            if before is not None:
+                self._counts[before] -= 1
+            if work is not None:
+                self._counts[work] += 1
+            limited = self._counts[_OWN] > 0 and self._counts[_USERS] == 0
+            if limited and not self._is_limited:
+                for library in self.libraries():
+                    number = library.get_num_threads()
+                    if number is not None and number > 1:
+                        self._limited.append((library, number))
+                        library.set_num_threads(1)
+            elif self._is_limited and not limited:
+                for library, number in self._limited:
+                    if library.get_num_threads() == 1:  # else someone else has set it meanwhile
+                        library.set_num_threads(number)
+                self._limited = []
+            self._is_limited = limited
+        return before
+
+    def allowed(self) -> int | None:
+        """Return the smallest number of threads that a BLAS may take by the user's settings."""
+        with self._lock:
+            given = {id(library): number for library, number in self._limited}
+            numbers = [
+                given.get(id(library)) or library.get_num_threads() for library in self.libraries()
+            ]
+        return min((number for number in numbers if number), default=None)
+
+
+_limit = _Limit()
+
+
+class _Within:
+    """A ``with`` block whose work is the package's own or the user's."""
+
+    __slots__ = ("_before", "_work")
+
+    def __init__(self, work: str) -> None:
+        self._work = work
+
+    def __enter__(self) -> None:
+        self._before = _limit.change(self._work)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        _limit.change(self._before)
+
+
+def single() -> AbstractContextManager[None]:
+    """Return a ``with`` block in which BLAS takes one thread: for the package's own work."""
+    return _Within(_OWN)
+
+
+def single_for(entries: int) -> AbstractContextManager[None]:
+    """Return the same if products with a matrix of so many entries are split, else no limit."""
+    return _Within(_OWN) if entries >= FEWEST_SPLIT else nullcontext()
+
+
+def as_given() -> AbstractContextManager[None]:
+    """Return a ``with`` block in which BLAS takes as many threads as before the run."""
+    return _Within(_USERS)
+
+
+def for_user(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a user's function that is called with as many BLAS threads as before the run."""
+
+    def called(*args: Any, **kwargs: Any) -> Any:
+        with _Within(_USERS):
+            return function(*args, **kwargs)
+
+    return called
+
+
+def allowed() -> int | None:
+    """Return how many threads the user's settings allow BLAS; None where no library tells."""
+    return _limit.allowed()
+
+
+def _forget() -> None:
+    """Begin anew in a forked process, which has one Python thread."""
+    global _limit
+    limited = _limit._limited
+    _limit = _Limit()
+    for library, number in limited:
+        library.set_num_threads(number)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)

@@ -1,0 +1,237 @@
+"""BLAS takes one thread for our own work and the user's number for the user's functions."""
+
+import threading
+
+import numpy as np
+import pytest
+from joblib import Parallel, delayed, parallel_config
+from threadpoolctl import ThreadpoolController, threadpool_limits
+
+import accelegrad as ag
+from accelegrad import kernels, threads
+from accelegrad.problems.gram import gram_matrix
+from accelegrad.problems.products import Products
+from accelegrad.sklearn import AcceleGradClassifier
+
+D = 500
+LIBRARIES = ThreadpoolController().select(user_api="blas").lib_controllers
+
+pytestmark = pytest.mark.skipif(not LIBRARIES, reason="no BLAS whose threads can be set")
+
+
+def now():
+    return {library.num_threads for library in LIBRARIES}
+
+
+@pytest.fixture(autouse=True)
+def two_threads():
+    """Let BLAS take two threads, however many cores there are."""
+    with threadpool_limits(2, user_api="blas"):
+        yield
+        assert now() == {2}
+
+
+def squares(seen):
+    def fun(x):
+        seen.append(now())
+        return float(np.sum((x - 1.0) ** 2)), 2.0 * (x - 1.0)
+
+    return fun
+
+
+class RecordingBox(ag.Box):
+    """One of our sets: its projection is our own work."""
+
+    def __init__(self, seen):
+        super().__init__(-2.0 * np.ones(D), 2.0 * np.ones(D))
+        self.seen = seen
+
+    def project(self, x):
+        self.seen.append(now())
+        return super().project(x)
+
+
+class UsersBox:
+    """A user's set."""
+
+    diameter = 4.0 * D**0.5
+
+    def __init__(self, seen):
+        self.seen = seen
+
+    def project(self, x):
+        self.seen.append(now())
+        return np.clip(x, -2.0, 2.0)
+
+
+def test_own_work_takes_one_thread_and_the_users_functions_theirs():
+    fun, own, users, looks = [], [], [], []
+    ag.minimize(squares(fun), np.zeros(D), max_iter=20, callback=lambda x: looks.append(now()))
+    during = RecordingBox(own)
+    own.clear()
+    ag.minimize(squares(fun), np.zeros(D), feasible_set=during, max_iter=20)
+    ag.minimize(squares(fun), np.zeros(D), feasible_set=UsersBox(users), max_iter=20)
+    assert own
+    assert all(numbers == {1} for numbers in own)
+    for seen in (fun, users, looks):
+        assert seen
+        assert all(numbers == {2} for numbers in seen)
+
+
+def test_a_gradient_of_its_own_takes_the_users_threads():
+    seen = []
+
+    def jac(x):
+        seen.append(now())
+        return 2.0 * (x - 1.0)
+
+    ag.minimize(lambda x: float(np.sum((x - 1.0) ** 2)), np.zeros(D), jac=jac, max_iter=20)
+    assert seen
+    assert all(numbers == {2} for numbers in seen)
+
+
+def test_threads_come_back_after_an_error():
+    def fun(x):
+        raise RuntimeError("no value")
+
+    with pytest.raises(RuntimeError, match="no value"):
+        ag.minimize(fun, np.zeros(D))
+    assert now() == {2}
+
+
+def test_a_limit_that_a_function_sets_is_kept():
+    calls = []
+
+    def fun(x):
+        calls.append(now())
+        if len(calls) == 3:
+            threadpool_limits(1, user_api="blas")
+        return float(np.sum((x - 1.0) ** 4)), 4.0 * (x - 1.0) ** 3
+
+    with threadpool_limits(2, user_api="blas"):
+        ag.minimize(fun, np.zeros(D), max_iter=20)
+        assert now() == {1}
+    assert calls[:3] == [{2}] * 3
+    assert set(map(frozenset, calls[3:])) == {frozenset({1})}
+
+
+@pytest.mark.parametrize("limit", [1, 2])
+def test_a_lower_limit_is_kept(limit):
+    seen = []
+    with threadpool_limits(limit, user_api="blas"):
+        ag.minimize(squares(seen), np.zeros(D), max_iter=20)
+        assert now() == {limit}
+        assert kernels.threads() <= limit
+        with threads.single():
+            assert now() == {1}
+            assert kernels.threads() <= limit
+        assert now() == {limit}
+    assert all(numbers == {limit} for numbers in seen)
+
+
+def test_a_function_that_minimises_itself():
+    inner, outer = [], []
+
+    def fun(x):
+        outer.append(now())
+        own = []
+        ag.minimize(squares(inner), np.zeros(D), feasible_set=RecordingBox(own), max_iter=5)
+        assert own[-1] == {1}
+        outer.append(now())
+        return float(np.sum((x - 1.0) ** 2)), 2.0 * (x - 1.0)
+
+    ag.minimize(fun, np.zeros(D), max_iter=5)
+    assert all(numbers == {2} for numbers in [*inner, *outer])
+
+
+def test_runs_in_several_python_threads():
+    """Whichever run ends first, functions see the user's number, and so does what comes later."""
+    meet = threading.Barrier(2, timeout=60)
+    seen, failed = [], []
+
+    def run(iterations):
+        calls = []
+
+        def fun(x):
+            if len(calls) < 5:
+                meet.wait()  # both runs are inside of a user's function
+            calls.append(now())
+            seen.append(calls[-1])
+            return float(np.sum((x - 1.0) ** 4)), 4.0 * (x - 1.0) ** 3
+
+        try:
+            ag.minimize(fun, np.zeros(D), max_iter=iterations)
+        except BaseException as error:
+            failed.append(error)
+
+    runs = [threading.Thread(target=run, args=(iterations,)) for iterations in (8, 60)]
+    for each in runs:
+        each.start()
+    for each in runs:
+        each.join()
+    assert not failed
+    assert len(seen) >= 30
+    assert all(numbers == {2} for numbers in seen)
+    assert now() == {2}
+
+
+def test_small_problems_switch_nothing():
+    assert not isinstance(threads.single_for(64 * 84), type(threads.single()))
+    assert isinstance(threads.single_for(threads.FEWEST_SPLIT), type(threads.single()))
+
+
+def test_fits_take_one_thread(monkeypatch):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((300, 50))
+    y = np.sign(X[:, 0] + rng.standard_normal(300))
+    seen = []
+    plain = ag.LinearModel.value
+
+    def value(self, w):
+        seen.append(now())
+        return plain(self, w)
+
+    monkeypatch.setattr(ag.LinearModel, "value", value)
+    AcceleGradClassifier(loss="hinge", max_iter=50).fit(X, y)
+    assert seen
+    assert all(numbers == {1} for numbers in seen)
+    assert now() == {2}
+
+
+def _seen_in_a_worker():
+    seen = []
+    ag.minimize(squares(seen), np.zeros(D), max_iter=5)
+    return seen, now(), kernels.threads()
+
+
+def test_a_worker_of_joblib_keeps_its_limit():
+    with parallel_config("loky", inner_max_num_threads=1):
+        answers = Parallel(n_jobs=2)(delayed(_seen_in_a_worker)() for _ in range(2))
+    for seen, after, kernel_threads in answers:
+        assert after == {1}
+        assert kernel_threads == 1
+        assert all(numbers == {1} for numbers in seen)
+
+
+def test_large_work_is_shared_by_threads_that_sleep():
+    """Parts of the rows, one per thread, give the same sums up to rounding, and BLAS stays at 1."""
+    rng = np.random.default_rng(0)
+    X, weights = rng.standard_normal((3000, 320)), rng.uniform(0.5, 1.0, 3000)
+    W, theta = rng.standard_normal((320, 200)), rng.standard_normal((3000, 200))
+    rows = np.sort(rng.choice(3000, 2900))
+    found = {}
+    for count in (1, 2, 3):
+        with kernels.use(threads=count), threads.single():
+            products = Products(X)
+            found[count] = [
+                gram_matrix(X, None, weights, intercept=True),
+                gram_matrix(X, None, np.ones(3000), intercept=False),
+                gram_matrix(X, rows, weights[:2900], intercept=False),
+                products.forward(W),
+                products.backward(theta),
+            ]
+    assert kernels.LEAST_PRODUCTS * 2 <= 2900 * 320 * 320 // 2
+    for count in (2, 3):
+        for one, several in zip(found[1], found[count], strict=True):
+            # sums of 3000 terms of size 1, in another order
+            np.testing.assert_allclose(several, one, rtol=1e-12, atol=1e-11)
