@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import warnings
+from copy import deepcopy
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self
+from uuid import uuid4
 
 import numpy as np
 from dask import delayed, is_dask_collection
@@ -210,9 +212,10 @@ class OnCluster(Mixin):
         client = connected(client)
         local: Any = self.to_local()
         local.__dict__["_stream"] = getattr(self, "_stream", None)
+        run = uuid4().hex  # a key that was used before would bring back what was learnt then
         for number, piece in enumerate(pieces):
             learnt = delayed(_learn)(
-                local, number, piece, options, dask_key_name=f"accelegrad-learn-{id(piece)}"
+                local, number, piece, options, dask_key_name=f"accelegrad-learn-{run}-{number}"
             )
             local = client.compute(learnt)
         fitted = local.result()
@@ -290,7 +293,8 @@ def _learn(local: Any, number: int, piece: Any, options: dict[str, Any]) -> Any:
     if isinstance(block, str):
         raise BlockError(block)
     assert isinstance(block, Block)
-    return local.partial_fit(block.X, block.y, sample_weight=block.weights, **options)
+    # A copy: where a worker is lost, Dask computes again from what the last block has led to.
+    return deepcopy(local).partial_fit(block.X, block.y, sample_weight=block.weights, **options)
 
 
 @documented(fitted=FITTED)
