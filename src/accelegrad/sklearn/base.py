@@ -24,7 +24,7 @@ from accelegrad.errors import Vector, nearest, real_number, whole_number
 from accelegrad.problems.losses import LOSSES, LossEntry, make_loss, plain_loss_name
 from accelegrad.run.proof_words import rounded_down, rounded_up
 from accelegrad.sklearn import held_out, online
-from accelegrad.sklearn.data import Data, without_weightless
+from accelegrad.sklearn.data import Data, filled_columns, of_columns, without_weightless
 from accelegrad.sklearn.objective import Objective, Problem, coefficient_set, penalty_weights
 from accelegrad.sklearn.parameters import Parameters, parameter
 from accelegrad.sklearn.solve import Fit, Score, Settings, solve, solved_together, total
@@ -465,8 +465,30 @@ class StreamFitting(LinearEstimator):
         warm = self._take_targets(data.y) and bool(self.warm_start)
         data = self._prepared(data)
         self._refuse_no_rows(data)
-        self._fit_data(data, objective, warm=warm)
+        filled = filled_columns(data.X) if objective.feasible_set is None else None
+        if filled is None:
+            self._fit_data(data, objective, warm=warm)
+        else:
+            self._fit_to_columns(filled, data, objective, warm=warm)
         return self
+
+    def _fit_to_columns(
+        self, filled: npt.NDArray[np.intp], data: Data, objective: Objective, *, warm: bool
+    ) -> None:
+        """Fit the coefficients of some columns: all others have no entries."""
+        last = getattr(self, "coef_", None)
+        if warm and last is not None:
+            self.coef_ = _dense(last)[..., filled]
+        before = getattr(self, "coef_", None)
+        try:
+            self._fit_data(data._replace(X=of_columns(data.X, filled)), objective, warm=warm)
+        finally:  # a warning that is an error comes after the coefficients
+            if getattr(self, "coef_", None) is not before:
+                some = self.coef_
+                self.coef_ = np.zeros((*some.shape[:-1], data.X.shape[1]))
+                self.coef_[..., filled] = some
+            elif last is not None:
+                self.coef_ = last
 
     def _next_rows(self, X: Any, y: Any, sample_weight: Any) -> Data:
         """Return the next rows of a stream, checked, with targets as they were given."""
