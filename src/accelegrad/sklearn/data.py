@@ -9,6 +9,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from accelegrad.errors import Vector
+from accelegrad.problems.streamed_model import StreamedMatrix
 
 
 class Data(NamedTuple):
@@ -23,6 +24,11 @@ class Data(NamedTuple):
         """The weight of all rows, each of which weighs 1 where nothing is said."""
         return float(self.y.size) if self.weights is None else float(self.weights.sum())
 
+    @property
+    def counted(self) -> npt.NDArray[Any]:
+        """The targets of the rows that have weight."""
+        return self.y if self.weights is None else self.y[self.weights > 0.0]
+
 
 def rows_of(data: Data, rows: Any) -> Data:
     """Return some rows."""
@@ -31,8 +37,11 @@ def rows_of(data: Data, rows: Any) -> Data:
 
 
 def without_weightless(data: Data) -> Data:
-    """Leave out rows of weight zero: they count for nothing, not even as a class."""
-    if data.weights is None or data.weights.min() > 0.0:
+    """Leave out rows of weight zero: they count for nothing, not even as a class.
+
+    Those of a stream stay, which is where they are read; they are not `counted`.
+    """
+    if data.weights is None or data.weights.min() > 0.0 or isinstance(data.X, StreamedMatrix):
         return data
     return rows_of(data, np.flatnonzero(data.weights))
 

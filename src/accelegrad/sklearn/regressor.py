@@ -148,13 +148,11 @@ class AcceleGradRegressor(LinearRegressor, StreamFitting):
         "coefficients stay those of the single quantiles, and what is certified of them.",
     )
 
-    def fit(
-        self, X: Any, y: Any = None, sample_weight: Any = None, *, epochs: int | None = None
-    ) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Fit as usual, or one regression per column of y or per quantile."""
         self._flag("non_crossing")
         if not has_several(self, y):
-            return super().fit(X, y, sample_weight, epochs=epochs)
+            return super().fit(X, y, sample_weight)
         fit_each(self, X, y, sample_weight)
         return self
 
