@@ -444,15 +444,6 @@ def compare_objectives(first: Any, second: Any, how: str) -> None:
     assert error <= gap + rounding, f"{how}: objectives differ by {error}, gaps are up to {gap}"
 
 
-def compare_models(first: Any, second: Any, how: str) -> None:
-    compare_classes(first, second, how)
-    largest = max(1.0, float(np.abs(second.coef_).max()))
-    # The numbers are the same; sparse sums may be taken in another order, and steps make some
-    # millions of the rounding. A number that was misread differs in its digits.
-    error = float(np.abs(first.coef_ - second.coef_).max())
-    assert error <= 1e-6 * largest, f"{how}: coefficients differ by {error}"
-
-
 def check(seed: int) -> None:
     """Write, read and fit one table; an AssertionError says what differs, and for which seed."""
     rng = np.random.default_rng(seed)
