@@ -192,32 +192,32 @@ class ScaledClasses:
     """
 
     def __init__(self, change: ColumnScaling, n_classes: int) -> None:
-        self._change, self._n_classes = change, n_classes
+        self.of_one, self._n_classes = change, n_classes
 
     @property
     def scale(self) -> Vector:
         """What the weights are multiplied by, all classes' one after the other."""
-        return np.tile(self._change.scale, self._n_classes)
+        return np.tile(self.of_one.scale, self._n_classes)
 
     def apply(self, v: Vector) -> Vector:
         """Return x = T v."""
-        return self._mapped(self._change.apply, v)
+        return self._mapped(self.of_one.apply, v)
 
     def adjoint(self, gradient: Vector) -> Vector:
         """Return T' g, the gradient with respect to v."""
-        return self._mapped(self._change.adjoint, gradient)
+        return self._mapped(self.of_one.adjoint, gradient)
 
     def invert(self, x: Vector) -> Vector:
         """Return v, such that T v = x."""
-        return self._mapped(self._change.invert, x)
+        return self._mapped(self.of_one.invert, x)
 
     def invert_adjoint(self, gradient: Vector) -> Vector:
         """Return g, such that T' g is the gradient given."""
-        return self._mapped(self._change.invert_adjoint, gradient)
+        return self._mapped(self.of_one.invert_adjoint, gradient)
 
     def _mapped(self, change: Callable[[Vector], Vector], x: Vector) -> Vector:
         """Change each class's weights and intercept, which stand apart."""
-        size = self._n_classes * self._change.scale.size
+        size = self._n_classes * self.of_one.scale.size
         rows = x[:size].reshape(self._n_classes, -1)
         if x.size == size:
             return np.concatenate([change(row) for row in rows])

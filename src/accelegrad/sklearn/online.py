@@ -16,12 +16,15 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 
+from accelegrad import kernels
 from accelegrad.errors import Vector
+from accelegrad.problems.linear_model import LinearModel
 from accelegrad.problems.multinomial import MultinomialModel, ScaledClasses
 from accelegrad.problems.row_blocks import RowNumbers
 from accelegrad.problems.scaling import ColumnScaling, column_scaling
-from accelegrad.rules import Rule
+from accelegrad.rules import DistanceFreeAcceleGrad, Rescaled, Rule
 from accelegrad.rules.base import KnownEvaluation, State
 from accelegrad.rules.distance import smallest_radius
 from accelegrad.rules.schedules import importance_weight
@@ -101,7 +104,7 @@ def learn(
     rows, weight = stream.rows + data.y.size, stream.weight + data.weight
     rng = np.random.default_rng([seed, int(stream.rows)])
     share = data.weight / data.y.size / (weight / rows)
-    oracles = [ChunkOracle(problem, batch_size, rng, share) for problem in problems]
+    oracles = [ChunkOracle(problem, batch_size, rng, share, rows) for problem in problems]
     starts = stream.starts or tuple(problem.start() for problem in problems)
     change = stream.change if stream.states else first_change(problems[0], diameter)
     rules = [
@@ -164,10 +167,17 @@ class ChunkOracle:
         For the order.
     share : float
         The mean weight of this chunk's rows relative to that of all rows so far.
+    rows_so_far : float
+        How many rows there were, with those of the chunk.
     """
 
     def __init__(
-        self, problem: Problem, batch_size: int, rng: np.random.Generator, share: float
+        self,
+        problem: Problem,
+        batch_size: int,
+        rng: np.random.Generator,
+        share: float,
+        rows_so_far: float,
     ) -> None:
         self.problem, self.share = problem, share
         self.n_rows = problem.model.n_samples
@@ -175,6 +185,15 @@ class ChunkOracle:
         self.batches = np.array_split(order, -(-order.size // batch_size))
         self._order = order
         self._next = 0
+        self._rows_so_far = rows_so_far
+
+    def skip_to(self, batch: int) -> None:
+        """Go on with this batch."""
+        self._next = batch
+
+    def pays(self, matrix: kernels.Readable) -> bool:
+        """Tell whether the stream has had so many entries that compiling pays, by its chunk."""
+        return matrix.entries * self._rows_so_far >= kernels.FEW_ENTRIES * self.n_rows
 
     def __call__(self, point: Vector) -> KnownEvaluation:
         """Estimate value and gradient from the next batch."""
@@ -238,6 +257,48 @@ def rule_for(problem: Problem, diameter: float | str, start: Vector, change: Cha
 
 def after_chunk(rule: Rule, state: State, oracle: ChunkOracle) -> State:
     """Return the state after all batches of a chunk, with one step for each."""
-    for _ in oracle.batches:
+    done = 0
+    if state.iteration == 0:  # the first step looks for a radius
+        state, done = rule.step(state, oracle).state, 1
+    chunk = _compiled_chunk(rule, oracle)
+    if chunk is not None and done < len(oracle.batches):
+        from accelegrad.kernels.stream_steps import after_steps
+
+        ends = np.cumsum([batch.size for batch in oracle.batches[done:]])
+        order = np.concatenate(oracle.batches[done:])
+        state, steps = after_steps(state, chunk, order, ends)
+        done += steps
+    oracle.skip_to(done)
+    for _ in oracle.batches[done:]:
         state = rule.step(state, oracle).state
     return state
+
+
+def _compiled_chunk(rule: Rule, oracle: ChunkOracle) -> Any:
+    """Return the rows as compiled steps take them; None where there are none, or they do not pay.
+
+    There are some for sparse rows, without a set or a term.
+    """
+    inner, change = (rule.rule, rule.change) if isinstance(rule, Rescaled) else (rule, None)
+    if not isinstance(inner, DistanceFreeAcceleGrad):
+        return None
+    if not (inner.project is inner.prox is inner.largest_radius is None):
+        return None
+    model, rows = oracle.problem.model, oracle.problem.rows
+    if not sp.issparse(rows.X) or not kernels.wanted(kernels.readable(rows.X), oracle.pays):
+        return None
+    from accelegrad.kernels.gradient import data
+    from accelegrad.kernels.stream_steps import Chunk
+
+    n_classes = 1
+    if isinstance(model, MultinomialModel):
+        n_classes = model.n_classes
+        change = None if change is None else change.of_one
+    targets = rows.y if isinstance(model, LinearModel) else model.classes.astype(np.float64)
+    scales = np.ones((2, rows.n_features))
+    scales[1] = 0.0
+    if change is not None:
+        scales[0] = change.scale
+        scales[1] = 0.0 if change.shift is None else change.shift
+    weights = oracle.share * rows.n_samples * rows.shares
+    return Chunk(data(rows.X, targets, None, rows.loss.shape), weights, rows.l2, n_classes, scales)
