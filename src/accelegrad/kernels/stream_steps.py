@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from accelegrad.errors import Vector
-from accelegrad.kernels.compile import Call, announces, compiled, csr_layouts, kernel, summing
+from accelegrad.kernels.arrays import read_only
+from accelegrad.kernels.compile import Call, announces, compiled, kernel, layout, summing
 from accelegrad.kernels.dense_epochs import NUMBERS
 from accelegrad.kernels.epochs import (
     FIXED,
@@ -48,7 +49,6 @@ def _products(g: Any, x: Any, z: Any, total: Any, x0: Any) -> Any:
 @summing
 def _moved(
     x: Any,
-    y: Any,
     z: Any,
     g: Any,
     x0: Any,
@@ -61,17 +61,26 @@ def _moved(
     heavier: float,
     rest: float,
 ) -> None:
-    """Move all points, and add to both sums."""
+    """Move z and x, and add to both sums."""
     for j in range(x.size):
         z[j] = x0[j] + held * (z[j] - step * g[j] - x0[j])
-        y[j] = x[j] - eta * g[j]
-        average[j] += weight * y[j]
+        y = x[j] - eta * g[j]
+        average[j] += weight * y
         total[j] += heavier * g[j]
-        x[j] = z[j] + rest * (y[j] - z[j])
+        x[j] = z[j] + rest * (y - z[j])
+
+
+@summing
+def _gradient_step(x: Any, g: Any, eta: float, y: Any) -> None:
+    """Write down y, which only the last step of a chunk has to."""
+    for j in range(x.size):
+        y[j] = x[j] - eta * g[j]
 
 
 @compiled
-def _step(s: Any, x: Any, average: Any, y: Any, z: Any, total: Any, g: Any, x0: Any) -> Any:
+def _step(
+    s: Any, x: Any, average: Any, y: Any, z: Any, total: Any, g: Any, x0: Any, last: bool
+) -> Any:
     """Do a step of `DistanceFreeAcceleGrad` with the gradient g at x, in two passes over points.
 
     Norms after the step follow from products before it.
@@ -90,7 +99,9 @@ def _step(s: Any, x: Any, average: Any, y: Any, z: Any, total: Any, g: Any, x0: 
     square = max(ss + 2.0 * heavier * sg + heavier * heavier * gg, 0.0)
     s.radius = max(radius, TRUST * over_root(s.evidence, square))
     rest = 1.0 - 1.0 / importance(s.iteration + 1)
-    _moved(x, y, z, g, x0, average, total, eta, step, held, weight, heavier, rest)
+    if last:
+        _gradient_step(x, g, eta, y)
+    _moved(x, z, g, x0, average, total, eta, step, held, weight, heavier, rest)
     s.squares, s.eta = squares, eta
     s.weight_sum += weight
     s.iteration += 1
@@ -98,63 +109,61 @@ def _step(s: Any, x: Any, average: Any, y: Any, z: Any, total: Any, g: Any, x0: 
 
 
 @summing
-def _shifted(shift: Any, W: Any) -> float:
-    """Return what the shift of the columns takes from margins."""
+def _product(a: Any, b: Any) -> float:
+    """Return <a, b>, over the entries of a."""
     total = 0.0
-    for j in range(shift.size):
-        total += shift[j] * W[j]
+    for j in range(a.size):
+        total += a[j] * b[j]
     return total
 
 
 @compiled
-def _gradient(f: Any, X: Any, table: Any, change: Any, x: Any, W: Any, g: Any, order: Any) -> None:
-    """Write down the gradient at x of some rows, for one set of coefficients; W is room."""
+def _gradient(f: Any, X: Any, table: Any, terms: Any, x: Any, g: Any, order: Any) -> None:
+    """Write down the gradient at x of some rows, for one set of coefficients."""
     data, indices, indptr = X
-    scale, shift, d, total = change[0], change[1], change.shape[1], 0.0
-    for j in range(d):
-        W[j] = scale[j] * x[j]
-        g[j] = f.l2 * W[j]
-    offset = -_shifted(shift, W)
+    l2, shift, d, total = terms[0], terms[1], terms.shape[1], 0.0
+    offset = -_product(shift, x)
     if x.size > d:
         offset += x[d]
+    for j in range(d):
+        g[j] = l2[j] * x[j]
     for i in order:
         m = offset
         for k in range(indptr[i], indptr[i + 1]):
-            m += data[k] * W[indices[k]]
+            m += data[k] * x[indices[k]]
         c = coefficient(f, m, table[i, 0], table[i, 1] / order.size)
         total += c
         for k in range(indptr[i], indptr[i + 1]):
             g[indices[k]] += c * data[k]
     for j in range(d):
-        g[j] = scale[j] * (g[j] - total * shift[j])
+        g[j] -= total * shift[j]
     if x.size > d:
         g[d] = total
 
 
 @compiled
 def _gradient_of_classes(
-    f: Any, X: Any, table: Any, change: Any, x: Any, W: Any, g: Any, order: Any
+    X: Any, table: Any, terms: Any, x: Any, g: Any, room: Any, order: Any
 ) -> None:
     """The same for several classes: vectors have all classes' numbers for a column together."""
     data, indices, indptr = X
-    d, K = change.shape[1], W.shape[1]
-    offsets, totals, slopes = W[d], W[d + 1], W[d + 2]
+    d, K = terms.shape[1], room.shape[1]
+    offsets, totals, slopes = room[0], room[1], room[2]
     last = x.size > K * d
     for c in range(K):
         offsets[c], totals[c] = x[d * K + c] if last else 0.0, 0.0
     for j in range(d):
-        scale, shift, row = change[0, j], change[1, j], W[j]
+        l2, shift = terms[0, j], terms[1, j]
         for c in range(K):
-            row[c] = scale * x[j * K + c]
-            g[j * K + c] = f.l2 * row[c]
-            offsets[c] -= shift * row[c]
+            g[j * K + c] = l2 * x[j * K + c]
+            offsets[c] -= shift * x[j * K + c]
     for i in order:
         for c in range(K):
             slopes[c] = offsets[c]
         for k in range(indptr[i], indptr[i + 1]):
-            v, row = data[k], W[indices[k]]
+            v, first = data[k], indices[k] * K
             for c in range(K):
-                slopes[c] += v * row[c]
+                slopes[c] += v * x[first + c]
         largest = slopes[0]
         for c in range(1, K):
             largest = max(largest, slopes[c])
@@ -173,9 +182,9 @@ def _gradient_of_classes(
             for c in range(K):
                 g[first + c] += v * slopes[c]
     for j in range(d):
-        scale, shift = change[0, j], change[1, j]
+        shift = terms[1, j]
         for c in range(K):
-            g[j * K + c] = scale * (g[j * K + c] - totals[c] * shift)
+            g[j * K + c] -= totals[c] * shift
     if last:
         for c in range(K):
             g[d * K + c] = totals[c]
@@ -187,10 +196,9 @@ def linear_steps(
     fixed: Any,
     X: Any,
     table: Any,
-    change: Any,
+    terms: Any,
     points: Any,
     x0: Any,
-    W: Any,
     order: Any,
     ends: Any,
 ) -> Any:
@@ -198,8 +206,9 @@ def linear_steps(
     x, average, y, z, total, g = points
     first = 0
     for step in range(ends.size):
-        _gradient(fixed[0], X, table, change, x, W, g, order[first : ends[step]])
-        if _step(state[0], x, average, y, z, total, g, x0) == STOP:
+        _gradient(fixed[0], X, table, terms, x, g, order[first : ends[step]])
+        last = step == ends.size - 1
+        if _step(state[0], x, average, y, z, total, g, x0, last) == STOP:
             return step
         first = ends[step]
     return ends.size
@@ -208,13 +217,12 @@ def linear_steps(
 @kernel
 def classes_steps(
     state: Any,
-    fixed: Any,
     X: Any,
     table: Any,
-    change: Any,
+    terms: Any,
     points: Any,
     x0: Any,
-    W: Any,
+    room: Any,
     order: Any,
     ends: Any,
 ) -> Any:
@@ -222,8 +230,9 @@ def classes_steps(
     x, average, y, z, total, g = points
     first = 0
     for step in range(ends.size):
-        _gradient_of_classes(fixed[0], X, table, change, x, W, g, order[first : ends[step]])
-        if _step(state[0], x, average, y, z, total, g, x0) == STOP:
+        _gradient_of_classes(X, table, terms, x, g, room, order[first : ends[step]])
+        last = step == ends.size - 1
+        if _step(state[0], x, average, y, z, total, g, x0, last) == STOP:
             return step
         first = ends[step]
     return ends.size
@@ -258,8 +267,8 @@ def after_steps(
 ) -> tuple[Any, int]:
     """Return the state of `DistanceFreeAcceleGrad` after batches of rows, and how many were used.
 
-    It is the rule's twin: the same points up to rounding. A batch whose gradient is not finite ends
-    it.
+    It is the rule's twin: the same points up to rounding. Where the gradient of a batch is not
+    finite, nothing is done.
 
     Parameters
     ----------
@@ -275,18 +284,27 @@ def after_steps(
     numbers["squares"], numbers["eta"] = state.weighted_squares, state.step_size
     numbers["weight_sum"], numbers["radius"] = state.weight_sum, state.radius
     numbers["evidence"], numbers["iteration"] = state.evidence, state.iteration
-    fixed["l2"] = chunk.l2
     for name, number in chunk.data.loss._asdict().items():
         fixed[name] = number
     names = ("query_point", "weighted_sum", "gradient_point", "mirror_point", "gradient_sum")
     points = np.zeros((6, state.start.size))
     for point, name in zip(points, names, strict=False):
         point[:] = _turned(getattr(state, name), K, d)
+    # Rows, l2 term and shift in the rule's coordinates v: weights are scale v.
+    scale, shift = chunk.change
+    (entries, indices, indptr), terms = (
+        chunk.data.matrix,
+        np.stack([chunk.l2 * scale**2, shift * scale]),
+    )
+    rows = entries * scale[indices], indices, indptr
     table = np.column_stack([chunk.data.y, chunk.weights])
-    parts = (chunk.data.matrix, table, chunk.change, tuple(points), _turned(state.start, K, d))
-    room = np.empty(d) if K == 1 else np.empty((d + 3, K))
-    steps = linear_steps if K == 1 else classes_steps
-    done = int(steps(numbers, fixed, *parts, room, order, ends))
+    parts = (rows, table, terms, tuple(points), _turned(state.start, K, d))
+    if K == 1:
+        done = int(linear_steps(numbers, fixed, *parts, order, ends))
+    else:
+        done = int(classes_steps(numbers, *parts, np.empty((3, K)), order, ends))
+    if done < ends.size:
+        return state, 0
     vectors = {n: _turned(point, d, K) for n, point in zip(names, points, strict=False)}
     after = state._replace(
         iteration=int(numbers["iteration"][0]),
@@ -313,10 +331,10 @@ def _turned(vector: Vector, rows: int, columns: int) -> Vector:
 def _calls() -> Iterator[Call]:
     """Yield a call for rows of all the types that there are kernels for."""
     numbers, fixed = np.zeros(1, NUMBERS), np.zeros(1, FIXED)
-    for end, X in csr_layouts():
-        points = tuple(np.ones((6, 1)))
-        data = (X, np.ones((1, 2)), np.ones((2, 1)), points, np.ones(1))
-        rows = (np.array(NO_ROWS), np.array(NO_ROWS))
-        yield Call(f"stream, {end}", linear_steps, (numbers, fixed, *data, np.ones(1), *rows))
-        room = np.ones((4, 2))
-        yield Call(f"stream of classes, {end}", classes_steps, (numbers, fixed, *data, room, *rows))
+    for index in (np.uint32, np.uint64):
+        X = np.ones(1), read_only(np.zeros(1, index)), read_only(np.zeros(2, index))
+        parts = (X, np.ones((1, 2)), np.ones((2, 1)), tuple(np.ones((6, 1))), np.ones(1))
+        rows, end = (np.array(NO_ROWS), np.array(NO_ROWS)), layout(np.float64, index)
+        yield Call(f"stream, {end}", linear_steps, (numbers, fixed, *parts, *rows))
+        room = np.ones((3, 2))
+        yield Call(f"stream of classes, {end}", classes_steps, (numbers, *parts, room, *rows))

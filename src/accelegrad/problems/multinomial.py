@@ -93,10 +93,10 @@ class MultinomialModel:
         other.l2 = other.rows.l2
         return other
 
-    def of_rows(self, rows: Any) -> MultinomialModel:
+    def of_rows(self, rows: Any, l2: float) -> MultinomialModel:
         """Return a model of some rows, which are copied to memory but not checked again."""
         other = copy(self)
-        other.rows = self.rows.of_rows(rows, self.l2)
+        other.rows, other.l2 = self.rows.of_rows(rows, l2), l2
         other.classes, other.n_samples = self.classes[rows], rows.size
         return other
 

@@ -246,7 +246,7 @@ class SampledClasses(CurvedClasses):
             most = COPIED_ENTRIES * model.n_samples // max(1, self._storage.entries)
             count = max(1, min(weighty.size, most))
             rows = np.sort(np.random.default_rng(0).choice(weighty, count, replace=False))
-            self._sample = CurvedClasses(model.of_rows(rows))
+            self._sample = CurvedClasses(model.of_rows(rows, model.l2))
         return self._sample.quadratic(point, left_out)
 
 

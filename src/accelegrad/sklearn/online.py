@@ -13,6 +13,7 @@ other parameters, gives them the weight of n rows: see `with_past_rows`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -182,10 +183,19 @@ class ChunkOracle:
         self.problem, self.share = problem, share
         self.n_rows = problem.model.n_samples
         order = rng.permutation(self.n_rows)
-        self.batches = np.array_split(order, -(-order.size // batch_size))
+        count = -(-order.size // batch_size)
+        self.ends = order.size * np.arange(1, count + 1) // count
+        starts = np.append(0, self.ends[:-1])
+        self.batches = [order[a:b] for a, b in zip(starts, self.ends, strict=True)]
         self._order = order
         self._next = 0
         self._rows_so_far = rows_so_far
+        self._halves: tuple[tuple[Any, float], tuple[Any, float]] | None = None
+
+    def rest(self, first: int) -> tuple[RowNumbers, RowNumbers]:
+        """Return the rows from a batch on, in their order, and where each batch ends."""
+        begin = self.ends[first - 1] if first else 0
+        return self._order[begin:], self.ends[first:] - begin
 
     def skip_to(self, batch: int) -> None:
         """Go on with this batch."""
@@ -203,13 +213,16 @@ class ChunkOracle:
 
     def _at(self, point: Vector, rows: RowNumbers) -> KnownEvaluation:
         with np.errstate(**QUIET):  # BLAS may raise flags for entries that are not there
-            value, gradient = self.problem.model.batch_value_and_gradient(point, rows)
-        # The share is of the loss alone: what it does to the l2 term is taken back.
-        rest = (1.0 - self.share) * self.problem.l2_slope(point)
+            found = self.problem.model.batch_value_and_gradient(point, rows)
+        return self._shared(point, self.share, *found)
+
+    def _shared(
+        self, point: Vector, share: float, value: float, gradient: Vector
+    ) -> KnownEvaluation:
+        """Return what rows with this share of the loss say, of which the l2 term has all."""
+        rest = (1.0 - share) * self.problem.l2_slope(point)
         return KnownEvaluation(
-            point,
-            self.share * value + 0.5 * float(rest @ point),
-            self.share * gradient + rest,
+            point, share * value + 0.5 * float(rest @ point), share * gradient + rest
         )
 
     def mean_square(self, point: Vector, change: Change | None) -> float:
@@ -219,12 +232,25 @@ class ChunkOracle:
         return float(np.mean([g @ g for g in changed]))
 
     def frozen(self) -> tuple[Any, Any]:
-        """Return oracles of two halves of the chunk, for the rule's probe."""
-        middle = (self._order.size + 1) // 2
-        return (
-            lambda point: self._at(point, self._order[:middle]),
-            lambda point: self._at(point, self._order[-middle:]),
-        )
+        """Return oracles of two halves of the chunk, for the rule's probe.
+
+        Their rows are copied once: it asks about many points.
+        """
+        if self._halves is None:
+            middle = (self._order.size + 1) // 2
+            self._halves = self._part(self._order[:middle]), self._part(self._order[-middle:])
+        first, second = self._halves
+        return partial(self._at_part, *first), partial(self._at_part, *second)
+
+    def _part(self, rows: RowNumbers) -> tuple[Any, float]:
+        """Return a model of some rows, whose weights sum to 1, and its share of the loss."""
+        model = self.problem.model
+        weight = float(self.problem.rows.shares[rows].sum()) * self.n_rows / rows.size
+        return model.of_rows(rows, model.l2), self.share * weight
+
+    def _at_part(self, part: Any, share: float, point: Vector) -> KnownEvaluation:
+        with np.errstate(**QUIET):
+            return self._shared(point, share, *part.value_and_gradient(point))
 
 
 def first_change(problem: Problem, diameter: float | str) -> Change | None:
@@ -264,9 +290,7 @@ def after_chunk(rule: Rule, state: State, oracle: ChunkOracle) -> State:
     if chunk is not None and done < len(oracle.batches):
         from accelegrad.kernels.stream_steps import after_steps
 
-        ends = np.cumsum([batch.size for batch in oracle.batches[done:]])
-        order = np.concatenate(oracle.batches[done:])
-        state, steps = after_steps(state, chunk, order, ends)
+        state, steps = after_steps(state, chunk, *oracle.rest(done))
         done += steps
     oracle.skip_to(done)
     for _ in oracle.batches[done:]:
