@@ -299,7 +299,7 @@ def _learn(local: Any, number: int, piece: Any, options: dict[str, Any]) -> Any:
 
 @documented(fitted=FITTED)
 @dataclass(eq=False, repr=False)
-class AcceleGradClassifier(OnCluster, classifier.AcceleGradClassifier):  # type: ignore[misc]
+class AcceleGradClassifier(OnCluster, classifier.AcceleGradClassifier):
     """Linear classification of rows on a Dask cluster, with a certified gap.
 
     It minimises what `accelegrad.sklearn.AcceleGradClassifier` does, and has its parameters. What
@@ -401,7 +401,7 @@ class AcceleGradClassifier(OnCluster, classifier.AcceleGradClassifier):  # type:
 
 @documented(fitted=FITTED)
 @dataclass(eq=False, repr=False)
-class AcceleGradRegressor(OnCluster, regressor.AcceleGradRegressor):  # type: ignore[misc]
+class AcceleGradRegressor(OnCluster, regressor.AcceleGradRegressor):
     """Linear regression on rows of a Dask cluster, with a certified gap.
 
     It minimises what `accelegrad.sklearn.AcceleGradRegressor` does, and has its parameters. What

@@ -263,7 +263,7 @@ class Chunk(NamedTuple):
 
 
 def after_steps(
-    state: Any, chunk: Chunk, order: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]
+    state: Any, chunk: Chunk, order: npt.NDArray[Any], ends: npt.NDArray[Any]
 ) -> tuple[Any, int]:
     """Return the state of `DistanceFreeAcceleGrad` after batches of rows, and how many were used.
 

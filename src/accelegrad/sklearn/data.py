@@ -66,7 +66,7 @@ def filled_columns(X: Any) -> npt.NDArray[np.intp] | None:
     The others do not matter to any loss, so that a minimum has zeros there. But every step of a
     method takes its time for each column, of which there may be thousands for each entry.
     """
-    if not sp.issparse(X):
+    if not hasattr(X, "indptr"):
         return None
     filled = np.flatnonzero(np.bincount(X.indices[: X.indptr[-1]], minlength=X.shape[1]))
     return filled if 0 < filled.size <= X.shape[1] // 2 else None  # a half is chosen

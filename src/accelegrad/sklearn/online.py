@@ -303,7 +303,8 @@ def _compiled_chunk(rule: Rule, oracle: ChunkOracle) -> Any:
 
     There are some for sparse rows, without a set or a term.
     """
-    inner, change = (rule.rule, rule.change) if isinstance(rule, Rescaled) else (rule, None)
+    inner: Any = rule.rule if isinstance(rule, Rescaled) else rule
+    change: Any = rule.change if isinstance(rule, Rescaled) else None
     if not isinstance(inner, DistanceFreeAcceleGrad):
         return None
     if not (inner.project is inner.prox is inner.largest_radius is None):
