@@ -307,7 +307,7 @@ def _compiled_chunk(rule: Rule, oracle: ChunkOracle) -> Any:
     change: Any = rule.change if isinstance(rule, Rescaled) else None
     if not isinstance(inner, DistanceFreeAcceleGrad):
         return None
-    if not (inner.project is inner.prox is inner.largest_radius is None):
+    if any(part is not None for part in (inner.project, inner.prox, inner.largest_radius)):
         return None
     model, rows = oracle.problem.model, oracle.problem.rows
     if not sp.issparse(rows.X) or not kernels.wanted(kernels.readable(rows.X), oracle.pays):
