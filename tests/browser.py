@@ -50,7 +50,7 @@ def open_page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Pa
         driver.quit()
 
 
-def wait_for(driver: Any, script: str, seconds: float = 30.0) -> Any:
+def wait_for(driver: Any, script: str, seconds: float = 600.0) -> Any:
     """Return the value of a script's expression as soon as it is true."""
     end = time.monotonic() + seconds
     while not (value := driver.execute_script(f"return {script}")):

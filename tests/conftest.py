@@ -60,5 +60,5 @@ def dask_processes_client(dask_processes: Any) -> Iterator[Any]:
     from distributed import Client
 
     with Client(dask_processes, set_as_default=False) as client:
-        client.wait_for_workers(2, timeout=60)
+        client.wait_for_workers(2)
         yield client

@@ -13,7 +13,6 @@ def run_python(code: str, *arguments: str, **variables: str) -> str:
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()

@@ -178,13 +178,14 @@ def test_options_reach_the_estimator(tmp_path: Path, run: Run) -> None:
 
 def test_streamed(tmp_path: Path, run: Run) -> None:
     data, model = svm(tmp_path), tmp_path / "model.agm"
-    options = ("--stream", "--epochs", "30", "--chunk-rows", "25", "--alpha", "0.1")
+    options = ("--stream", "--chunk-rows", "25", "--alpha", "0.1")
     told = lines(run("fit", data, "--out", model, "--no-progress", *options))
     fitted = load_model(model)
-    assert f"{30 * 120} rows streamed" in told["data"]
+    assert told["data"].endswith(": 120 x 3")
+    assert fitted.converged_
     assert float(told["objective"]) == pytest.approx(fitted.objective_, rel=1e-7)
     exact = AcceleGradClassifier(alpha=0.1, tol=1e-6).fit(X, LABELS)
-    assert exact.objective_ - exact.gap_ <= fitted.objective_ <= 1.02 * exact.objective_
+    assert exact.objective_ - exact.gap_ <= fitted.objective_ <= 1.001 * exact.objective_
 
 
 def test_a_missed_tolerance_is_said_and_the_model_written(tmp_path: Path, run: Run) -> None:
@@ -228,8 +229,8 @@ def test_a_model_of_a_data_frame_predicts_from_files(tmp_path: Path, run: Run) -
         (["--alpha", "-1"], "alpha must be a finite number >= 0"),
         (["--tol", "0"], "tol must be a finite number > 0"),
         (["--target", "price"], "target is 'price', but only tables with columns"),
-        (["--epochs", "3"], "--epochs and --chunk-rows are of use with --stream only"),
-        (["--stream", "--epochs", "0"], "epochs must be a whole number >= 1"),
+        (["--chunk-rows", "3"], "--chunk-rows is of use with --stream only"),
+        (["--stream", "--chunk-rows", "0"], "--chunk-rows must be a whole number >= 1"),
         (["--quantile", "0.3"], "--quantile is of no use with the loss log_loss"),
         (["--loss", "huber", "--balanced"], "--balanced is for classes"),
         (["--n-features", "2"], "the index is 3, but 2 features are expected"),
@@ -554,11 +555,11 @@ def test_streamed_csv_is_what_fit_reads(tmp_path: Path, run: Run) -> None:
     data = write_csv(tmp_path / "all.csv", {**features(), "kind": words})
     models = [
         load_model(fitted_on(run, data, "--alpha", "0.1", *options))
-        for options in ([], ["--stream", "--chunk-rows", "9", "--epochs", "40"])
+        for options in ([], ["--stream", "--chunk-rows", "9"])
     ]
     for model in models:
         np.testing.assert_array_equal(model.classes_, ["1", "2", "more\nthan a line"])
-    assert models[1].objective_ <= 1.05 * models[0].objective_
+    assert models[1].objective_ <= models[0].objective_ + models[1].gap_
     assert models[1].objective_ >= models[0].objective_ - models[0].gap_
 
 

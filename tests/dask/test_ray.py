@@ -43,6 +43,6 @@ def test_rows_of_ray_actors_are_those_in_memory(tmp_path):
     assert CHECKS in code
     script = tmp_path / "ray_rows.py"
     script.write_text(code, "utf-8")
-    found = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=180, check=False)  # fmt: skip
+    found = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)  # fmt: skip
     assert found.returncode == 0, found.stderr
     assert "all held" in found.stdout

@@ -29,7 +29,6 @@ from accelegrad.data.formats import open_table
 from accelegrad.run import checkpoint
 from accelegrad.sklearn import AcceleGradClassifier, AcceleGradRegressor
 from accelegrad.sklearn.model_file import load_model, save_model
-from accelegrad.sklearn.stream import fit_stream
 
 RNG = np.random.default_rng(5)
 X = RNG.standard_normal((30, 2))
@@ -356,7 +355,7 @@ def test_npy_data_that_claim_more_than_their_file(tmp_path: Path, shape: tuple[i
     long.write_bytes(npy(shape))
     np.save(wide, np.zeros(2))
     with little_memory(), pytest.raises(ValueError, match=r"X\.npy|equal lengths|no rows"):
-        fit_stream(AcceleGradRegressor(), (long, wide))
+        AcceleGradRegressor().fit((long, wide))
 
 
 def test_the_command_says_it_in_a_line(

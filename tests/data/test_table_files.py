@@ -12,8 +12,8 @@ import scipy.sparse as sp
 from accelegrad.data.columns import Targets, Wanted
 from accelegrad.data.datasets import DataError, read
 from accelegrad.data.formats import open_table
+from accelegrad.data.streams import FileChunks
 from accelegrad.sklearn import AcceleGradClassifier, AcceleGradRegressor
-from accelegrad.sklearn.stream import fit_stream
 
 RNG = np.random.default_rng(9)
 X = RNG.standard_normal((40, 3)).round(3)
@@ -272,13 +272,13 @@ def test_labels_that_turn_into_text(tmp_path: Path, place: int) -> None:
     for size in SIZES:
         np.testing.assert_array_equal(together(path, size)[1], labels)
     for done in (
-        fit_stream(AcceleGradClassifier(), path, chunk_rows=6).estimator,
+        AcceleGradClassifier().fit(FileChunks(open_table(path), 6)),
         AcceleGradClassifier().fit(*open_table(path).whole()),
     ):
         np.testing.assert_array_equal(done.classes_, ["1", "2", "xyz"])
     refused(path, f"line {place + 2}", "'xyz'", "number", targets=Targets.NUMBERS, rows=6)
     with pytest.raises(DataError, match=f"line {place + 2}: .*'xyz'"):
-        fit_stream(AcceleGradRegressor(), path, chunk_rows=6)
+        AcceleGradRegressor().fit(FileChunks(open_table(path, Wanted(targets=Targets.NUMBERS)), 6))
 
 
 @pytest.mark.parametrize("cell", ["nan", "inf", "-Infinity", "1e999"])

@@ -18,7 +18,6 @@ DOCS = ROOT / "docs"
 DOORS = tuple(f"accelegrad{door}" for door in ("", ".sklearn", ".torch", ".optax", ".dask"))
 BESIDES = {
     "accelegrad.run.trace.Trace",  # of `result.trace`
-    "accelegrad.sklearn.stream.fit_stream",
     "accelegrad.sklearn.model_file.save_model",
     "accelegrad.sklearn.model_file.load_model",
 }

@@ -14,7 +14,6 @@ from accelegrad.sklearn import (
     AcceleGradRegressor,
     AcceleGradRegressorCV,
 )
-from accelegrad.sklearn.stream import fit_stream
 
 X, Y = (array[:90] for array in load_diabetes(return_X_y=True))
 LABELS = np.greater(Y, np.median(Y)).astype(int)
@@ -104,8 +103,8 @@ FITS = {
     "numbers": lambda: AcceleGradRegressor(batch_size=5, max_iter=20, tol=None).fit(X, Y),
     "early stopping": lambda: AcceleGradRegressor("huber", early_stopping=True).fit(X, Y),
     "rows of a stream": lambda: AcceleGradClassifier().partial_fit(X, LABELS, classes=[0, 1]),
-    "a stream": lambda: AcceleGradClassifier().fit((X, LABELS), epochs=2),
-    "chunks": lambda: fit_stream(AcceleGradRegressor(), (X, Y), epochs=2, chunk_rows=20).estimator,
+    "a stream": lambda: AcceleGradClassifier().fit((X, LABELS)),
+    "chunks": lambda: AcceleGradRegressor().fit([(X[:20], Y[:20]), (X[20:], Y[20:])]),
     "a path": lambda: AcceleGradClassifierCV(
         alphas=[1.0, 0.1, 0.0], cv=2, batch_size=5, max_iter=20, tol=None
     ).fit(X, LABELS),

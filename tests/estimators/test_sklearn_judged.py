@@ -11,7 +11,6 @@ from sklearn.exceptions import ConvergenceWarning
 import accelegrad as ag
 from accelegrad.sklearn import AcceleGradClassifier, AcceleGradRegressor
 from accelegrad.sklearn.objective import Objective
-from accelegrad.sklearn.stream import fit_stream
 
 
 def logistic(X, y, coefficients, intercept, alpha, weights=None):
@@ -87,9 +86,8 @@ def test_large_data_are_judged_in_blocks(loss, monkeypatch):
 def test_a_streams_objective_is_in_double(binary, loss):
     X, y = binary
     single = (X + 300.0).astype(np.float32)
-    done = fit_stream(
-        AcceleGradClassifier(loss, alpha=1e-2, random_state=0), (single, y), chunk_rows=200, rng=0
-    ).estimator
+    chunks = [(single[i : i + 200], y[i : i + 200]) for i in range(0, y.size, 200)]
+    done = AcceleGradClassifier(loss, alpha=1e-2, random_state=0).fit(chunks)
     margins = single.astype(np.longdouble) @ done.coef_[0] + np.longdouble(done.intercept_[0])
     margins *= np.where(y == 1, 1, -1)
     losses = np.logaddexp(0, -margins) if loss == "log_loss" else np.maximum(0, 1 - margins)

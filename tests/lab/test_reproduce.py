@@ -475,13 +475,11 @@ def test_an_interrupted_run_goes_on_where_it_was(tmp_path):
     command = [sys.executable, "-m", "accelegrad", "reproduce", "deterministic", "--quick"]
     command += ["--out", str(out), "--jobs", "2"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 120
     while len(list((out / "results").glob("regression-*.npz"))) < 8:
         assert process.poll() is None
-        assert time.monotonic() < deadline
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
-    _, error = process.communicate(timeout=60)
+    _, error = process.communicate()
     assert process.returncode == cli.INTERRUPTED
     assert "interrupted" in error
     assert "Traceback" not in error

@@ -251,6 +251,15 @@ def test_rare_words_do_not_make_columns_uneven():
     assert unevenness(model) == pytest.approx(1e3)
 
 
+def test_columns_of_a_single_entry_have_no_size():
+    rng = np.random.default_rng(0)
+    single = sp.csr_array((rng.standard_normal(4000), (np.arange(4000) % 400, np.arange(4000))))
+    y = np.where(np.arange(400) % 2, 1.0, -1.0)
+    model = ag.LinearModel(single, y, loss="hinge", l2=1e-3)
+    assert unevenness(model) == 1.0
+    assert chosen(model)[0] == "dual-ascent"
+
+
 @pytest.mark.parametrize(
     ("given", "method"),
     [

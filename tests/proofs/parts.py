@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 from scipy.optimize import OptimizeResult, minimize
-from sklearn.exceptions import ConvergenceWarning
 
 import accelegrad as ag
 from accelegrad.problems.multinomial import MultinomialModel
@@ -22,14 +21,11 @@ from accelegrad.proofs.mended_bound import mended_bound
 from accelegrad.proofs.model_dual import ModelDual
 from accelegrad.proofs.multinomial_dual import MultinomialDual
 from accelegrad.rows.at_once import AtOnce
-from accelegrad.sklearn import AcceleGradClassifier, AcceleGradRegressor
 from accelegrad.sklearn.objective import Objective as EstimatorObjective
-from accelegrad.sklearn.stream_certificate import StreamCertificate
 from proofs.candidates import Objective, Region, Search
 from proofs.cases import Case, Data, build_penalty, build_set, draw_data, draw_penalty, draw_set
 from proofs.checks import FindingError, raised_at
 from proofs.extended import (
-    CLASSIFICATION,
     CURVATURES,
     EPS,
     LONG,
@@ -487,55 +483,6 @@ def at_once(rng: np.random.Generator) -> None:
         _refuse("AtOnce.minimum", found.bound, known.value, 0.0, (data.keywords, data.X.shape, l1))
 
 
-def streams(rng: np.random.Generator) -> None:
-    """Objective and gap from one pass over chunks of the data."""
-    loss = str(rng.choice(("logistic", "hinge", "squared", "huber")))
-    n, d = int(rng.integers(6, 60)), int(rng.integers(1, 6))
-    X = rng.standard_normal((n, d))
-    score = X @ rng.standard_normal(d) + rng.standard_normal(n)
-    alpha, intercept = 10.0 ** rng.uniform(-4, 0), bool(rng.random() < 0.5)
-    estimator: Any
-    if loss in CLASSIFICATION:
-        y = np.where(score > 0, 1.0, -1.0)
-        if abs(y.sum()) == n:
-            return
-        estimator = AcceleGradClassifier(
-            "log_loss" if loss == "logistic" else loss,
-            alpha=alpha,
-            fit_intercept=intercept,
-            tol=1e-6,
-            max_iter=300,
-        )
-    else:
-        y = score
-        estimator = AcceleGradRegressor(
-            "squared_error" if loss == "squared" else loss,
-            alpha=alpha,
-            fit_intercept=intercept,
-            tol=1e-6,
-            max_iter=300,
-        )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # max_iter is small
-        estimator.fit(X, y)
-    if rng.random() < 0.5:
-        estimator.coef_ = estimator.coef_ + 0.1 * rng.standard_normal(estimator.coef_.shape)
-    certificate = StreamCertificate(estimator)
-    for rows in np.array_split(np.arange(n), int(rng.integers(1, 4))):
-        certificate.add(X[rows], y[rows])
-    delta = {"delta": estimator.delta * estimator.target_scale_} if loss == "huber" else {}
-    data = Data(X, y, {"loss": loss, "l2": alpha, "fit_intercept": intercept, **delta})
-    _, _, search = _solved(data, rng)
-    known, _ = search.best()
-    _refuse(
-        "stream gap",
-        certificate.objective - certificate.gap,
-        known.value,
-        UNITS * EPS * float(known.size),
-        (loss, alpha, intercept, n, d),
-    )
-
-
 class Solver:
     """Second derivatives with an inverse, as a mended bound asks for them."""
 
@@ -582,5 +529,5 @@ def mended(rng: np.random.Generator) -> None:
     _refuse("mended_bound", bound, known.value, 0.0, (data.keywords, data.X.shape))
 
 
-PARTS = (sets, penalties, duals, multinomials, estimator_bounds, mended, streams, signs, at_once)
+PARTS = (sets, penalties, duals, multinomials, estimator_bounds, mended, signs, at_once)
 SHARES = (0.24, 0.12, 0.2, 0.08, 0.15, 0.08, 0.03, 0.05, 0.05)

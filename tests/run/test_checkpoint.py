@@ -250,15 +250,13 @@ def start(*arguments):
 
 
 def finish(process):
-    out, _ = process.communicate(timeout=120)
+    out, _ = process.communicate()
     return out.splitlines()
 
 
 def wait_for_checkpoint(path, process):
-    deadline = time.monotonic() + 60
     while not path.exists():
         assert process.poll() is None
-        assert time.monotonic() < deadline
         time.sleep(0.01)
     time.sleep(0.3)
 
@@ -269,7 +267,7 @@ def test_kill_and_resume_ends_in_the_same_point(tmp_path):
     victim = start(path, PAUSE)
     wait_for_checkpoint(path, victim)
     victim.send_signal(signal.SIGKILL)
-    victim.communicate(timeout=60)
+    victim.communicate()
     assert victim.returncode == -signal.SIGKILL
     resumed = finish(start(path, 0, path))[-1]
     assert resumed == uninterrupted

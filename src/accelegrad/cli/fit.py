@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from accelegrad.cli import common
-from accelegrad.errors import nearest
+from accelegrad.errors import nearest, whole_number
 from accelegrad.extras import require
 from accelegrad.problems.losses import LOSSES, PARAMETERS, by_sklearn_name
 
@@ -26,7 +26,7 @@ losses for numbers:
 examples:
   accelegrad fit a9a.bz2 --loss hinge --alpha 1e-4 --out model.agm
   accelegrad fit houses.csv --loss absolute_error --target price --out houses.agm
-  accelegrad fit huge.libsvm --stream --epochs 5 --out huge.agm
+  accelegrad fit huge.libsvm --stream --out huge.agm
   accelegrad fit shards.libsvm --dask local --out shards.agm
 """
 
@@ -111,7 +111,6 @@ def _add_reading(command: argparse.ArgumentParser) -> None:
         help="fit on a Dask cluster, whose workers read the file: 'local', which starts a process "
         "per core, or a scheduler's address, tcp://host:port",
     )
-    group.add_argument("--epochs", type=int, metavar="E", help="passes of --stream (5)")
     group.add_argument(
         "--chunk-rows", type=int, metavar="N", help="rows in a chunk of --stream (default: 16 MB)"
     )
@@ -195,8 +194,10 @@ def _fit(given: argparse.Namespace) -> int:
 
 
 def _check_stream_options(given: argparse.Namespace) -> None:
-    if not given.stream and (given.epochs is not None or given.chunk_rows is not None):
-        raise ValueError("--epochs and --chunk-rows are of use with --stream only.")
+    if not given.stream and given.chunk_rows is not None:
+        raise ValueError("--chunk-rows is of use with --stream only.")
+    if given.chunk_rows is not None:
+        whole_number("--chunk-rows", given.chunk_rows, least=1)
     if given.stream and given.dask:
         raise ValueError("--stream and --dask cannot be used together.")
     if given.dask:
@@ -241,20 +242,11 @@ def _fitted(estimator: Any, table: TableFile, given: argparse.Namespace) -> int:
     return int(X.shape[0])
 
 
-def _streamed(estimator: Any, table: TableFile, given: argparse.Namespace) -> str:
-    from accelegrad.sklearn.stream import EPOCHS, fit_stream
+def _streamed(estimator: Any, table: TableFile, given: argparse.Namespace) -> int:
+    from accelegrad.data.streams import FileChunks
 
-    done = fit_stream(
-        estimator,
-        table.path,
-        epochs=EPOCHS if given.epochs is None else given.epochs,
-        chunk_rows=given.chunk_rows,
-        n_features=given.n_features,
-        target=given.target,
-        progress=given.progress,
-        rng=given.seed,
-    )
-    return f"{done.rows} rows streamed"
+    estimator.fit(FileChunks(table, given.chunk_rows))
+    return int(estimator.n_samples_seen_)
 
 
 def _on_cluster(estimator: Any, table: TableFile, given: argparse.Namespace) -> int:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import warnings
+from copy import deepcopy
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self
+from uuid import uuid4
 
 import numpy as np
 from dask import delayed, is_dask_collection
@@ -207,9 +209,10 @@ class OnCluster(Mixin):
         client = connected(client)
         local: Any = self.to_local()
         local.__dict__["_stream"] = getattr(self, "_stream", None)
+        run = uuid4().hex  # a key that was used before would bring back what was learnt then
         for number, piece in enumerate(pieces):
             learnt = delayed(_learn)(
-                local, number, piece, options, dask_key_name=f"accelegrad-learn-{id(piece)}"
+                local, number, piece, options, dask_key_name=f"accelegrad-learn-{run}-{number}"
             )
             local = client.compute(learnt)
         fitted = local.result()
@@ -289,12 +292,13 @@ def _learn(local: Any, number: int, piece: Any, options: dict[str, Any]) -> Any:
     if isinstance(block, str):
         raise BlockError(block)
     assert isinstance(block, Block)
-    return local.partial_fit(block.X, block.y, sample_weight=block.weights, **options)
+    # A copy: where a worker is lost, Dask computes again from what the last block has led to.
+    return deepcopy(local).partial_fit(block.X, block.y, sample_weight=block.weights, **options)
 
 
 @documented(fitted=FITTED)
 @dataclass(eq=False, repr=False)
-class AcceleGradClassifier(OnCluster, classifier.AcceleGradClassifier):  # type: ignore[misc]
+class AcceleGradClassifier(OnCluster, classifier.AcceleGradClassifier):
     """Linear classification of rows on a Dask cluster, with a certified gap.
 
     It minimises what `accelegrad.sklearn.AcceleGradClassifier` does, and has its parameters. What
@@ -398,7 +402,7 @@ class AcceleGradClassifier(OnCluster, classifier.AcceleGradClassifier):  # type:
 
 @documented(fitted=FITTED)
 @dataclass(eq=False, repr=False)
-class AcceleGradRegressor(OnCluster, regressor.AcceleGradRegressor):  # type: ignore[misc]
+class AcceleGradRegressor(OnCluster, regressor.AcceleGradRegressor):
     """Linear regression on rows of a Dask cluster, with a certified gap.
 
     It minimises what `accelegrad.sklearn.AcceleGradRegressor` does, and has its parameters. What

@@ -41,11 +41,6 @@ class ClusterProblem(Problem):
             )
         return replace(self, model=model.with_l2(l2), l1=l1)
 
-    @property
-    def has_separate_terms(self) -> bool:
-        """Whether each weight has its own term or limits; bounds by signs alone need the rows."""
-        return super().has_separate_terms and not (self.terms and self.terms.has_only_signs)
-
     def start(self) -> Vector:
         """Return zero weights with the best constant prediction, or the feasible point nearest."""
         x = np.zeros(self.model.n_parameters)

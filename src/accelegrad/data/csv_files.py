@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import chain, islice
+from itertools import islice, starmap
 from pathlib import Path
 from typing import Any
 
@@ -52,8 +52,9 @@ class CsvFile(TableFile):
         undecided = self._text_labels is None and self.wanted.targets is not Targets.UNUSED
         if undecided and len(ahead) > 1:
             self._text_labels = any(self._has_text_labels(*text) for text in self._texts(rows))
-        for text in chain(ahead, texts):
-            yield self._block(*text)
+        while ahead:
+            yield self._block(*ahead.pop(0))
+        yield from starmap(self._block, texts)  # which keeps no text that was parsed
 
     def whole(self) -> Block:
         """Return all rows, after one reading where all blocks have the same kind of labels."""

@@ -99,7 +99,7 @@ def row_blocks(path: Path, rows: int | None, separator: str) -> Iterator[TextBlo
             if start:
                 yield block._replace(text=block.text[:start])
             line = line_of(block.text, start, block.first_line)
-            held = TextBlock(block.text[start:], line, block.place)
+            held = TextBlock(block.text[start:], line)
             fault = QuoteFault(fault.position - start, is_open=True)
         else:
             raise wrong_quotes(path, block.text, fault, block.first_line)

@@ -16,8 +16,8 @@ import scipy.sparse as sp
 
 from accelegrad.data.columns import Wanted
 from accelegrad.data.tables import MOST_COLUMNS, Block, TableFile
-from accelegrad.data.text import DataError, check_number, compression, opened, shown
-from accelegrad.data.text_blocks import Place, TextBlock, block_at, has_content, text_blocks
+from accelegrad.data.text import DataError, check_number, shown
+from accelegrad.data.text_blocks import TextBlock, has_content, text_blocks
 
 LARGEST_INDEX = 2**31 - 1
 """LIBSVM programs keep an index in a C int."""
@@ -34,22 +34,18 @@ class LibsvmFile(TableFile):
 
     def __init__(self, path: Path, wanted: Wanted) -> None:
         super().__init__(path, wanted)
-        self._places: list[Place] = []
-        self.in_any_order = compression(path) is None
         self.n_features = wanted.n_features
         self.first_feature = 1
 
     def blocks(self, rows: int | None) -> Iterator[Block]:
         """Yield blocks in the order of the file."""
-        places: list[Place] = []
-        width = 0
+        found, width = False, 0
         for text in text_blocks(self.path, rows):
             if has_content(text):
-                places.append(text.place)
-                block = self._block(text)
+                found, block = True, self._block(text)
                 width = max(width, block.X.shape[1])
                 yield block
-        if not places:
+        if not found:
             raise DataError(
                 f"{self.path}: the file is empty but for blank lines and comments; at least one "
                 "row is needed."
@@ -59,13 +55,6 @@ class LibsvmFile(TableFile):
                 f"{self.path}: no row has an index:value pair, so the number of features is not "
                 "known. Give n_features if all of them are meant to be 0."
             )
-        self._places = places
-
-    def shuffled(self, rng: np.random.Generator) -> Iterator[Block]:
-        """Yield the blocks of the last complete reading in random order."""
-        with opened(self.path) as file:
-            for place in rng.permutation(len(self._places)):
-                yield self._block(block_at(self.path, file, self._places[place]))
 
     def _block(self, block: TextBlock) -> Block:
         """Parse a block, or raise a DataError for its first wrong line."""

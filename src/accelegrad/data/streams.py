@@ -1,16 +1,15 @@
 """Streams: sources of rows in chunks, of which never more than a chunk has to be in memory.
 
-A source is a file, a tuple of arrays or memory maps, a list of chunks, an iterator, or a function
-that makes one.
+A source is a file, a tuple of arrays or memory maps, a list of chunks, or a function that makes an
+iterator of them. It is read several times over, in the same order.
 """
 
 from __future__ import annotations
 
 import os
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -51,132 +50,89 @@ def _is_table(given: Any) -> bool:
     return len(getattr(given, "shape", ())) == 2
 
 
-class Chunk(NamedTuple):
-    """Rows with targets and, where there are some, weights."""
-
-    X: Any
-    y: Any
-    weights: Any = None
-
-
-class SourceFacts(NamedTuple):
-    """What is known of a source ahead."""
-
-    rows: int | None = None
-    classes: npt.NDArray[Any] | None = None
-
-
-class Source(ABC):
-    """Something to read chunks from; `once` tells that one pass uses it up."""
-
-    once = False
-
-    def look(self, *, classes: bool) -> SourceFacts:  # noqa: ARG002
-        """Find out what can be known ahead, with the classes if they are wanted."""
-        return SourceFacts()
-
-    @abstractmethod
-    def chunks(self, order: np.random.Generator | None) -> Iterator[Any]:
-        """Yield the chunks of one pass, shuffled by `order` where possible."""
-
-
-def open_source(source: Any, chunk_rows: int | None, wanted: Wanted) -> Source:
-    """Return what reads chunks of a source.
+def open_source(source: Any, wanted: Wanted) -> Callable[[], Any] | Iterable[Any]:
+    """Return what gives the chunks of a source, again and again.
 
     Parameters
     ----------
-    source : path, tuple of arrays or paths, list, callable, iterable or iterator
-        As `accelegrad.sklearn.stream.fit_stream` takes it.
-    chunk_rows : int, optional
-        Rows in a chunk of a file or of arrays; by default as many as about 16 MB hold.
+    source : path, tuple of arrays or paths, list, callable or iterable
+        - The path of a LIBSVM, CSV or .tsv file (plain, .bz2, .gz, .xz), an .npz file with the
+          arrays `X` (or those that `scipy.sparse.save_npz` writes) and `y`, or a .parquet file.
+        - A tuple ``(X, y)`` or ``(X, y, sample_weight)`` of arrays, CSR matrices, memory maps, or
+          paths of .npy files, of which chunks are read.
+        - A list of chunks ``(X, y)`` or ``(X, y, sample_weight)``.
+        - A function that makes a new iterator of chunks each time it is called, or another
+          iterable of chunks.
     wanted : Wanted
         What is to be read of a file.
     """
     if isinstance(source, (str, os.PathLike)):
-        return FileSource(open_table(Path(source), wanted), chunk_rows)
+        return FileChunks(open_table(Path(source), wanted))
     if isinstance(source, tuple):
-        return ArraySource(source, chunk_rows)
-    if isinstance(source, list):
-        return ListSource(source)
-    if callable(source):
-        return IterableSource(source)
+        return ArrayChunks(source)
     if isinstance(source, Iterator):
-        return IterableSource(lambda: source, once=True)
-    if isinstance(source, Iterable) and not hasattr(source, "shape"):
-        return IterableSource(lambda: source)
-    raise TypeError(
-        "source must be a path, a tuple (X, y) or (X, y, sample_weight), or chunks: a list, an "
-        f"iterator, or a function that makes one; not {type(source).__name__}."
-    )
+        raise TypeError(
+            f"a stream is read several times over, but an iterator ({type(source).__name__}) can "
+            "be read once. Give a function that makes a new one each time, or give each chunk to "
+            "partial_fit."
+        )
+    known: Callable[[], Any] | Iterable[Any] = source
+    return known
 
 
-class FileSource(Source):
-    """A file; LIBSVM text that is not compressed can be read in any order."""
+class FileChunks:
+    """The blocks of a file.
 
-    def __init__(self, table: TableFile, chunk_rows: int | None) -> None:
-        self._table, self._chunk_rows = table, chunk_rows
-        self._read_before = False
+    Parameters
+    ----------
+    table : TableFile
+        The file; it is read once ahead where its number of features is not known.
+    rows : int, optional
+        Rows in a chunk; by default as many as about 16 MB hold.
+    """
 
-    def look(self, *, classes: bool) -> SourceFacts:
-        """Read the file once, unless all that matters is known."""
-        if self._table.n_features is not None and not classes:
-            return SourceFacts()
-        rows, width, labels = 0, 1, Labels()
-        for X, y in self._table.blocks(self._chunk_rows):
-            rows, width = rows + X.shape[0], max(width, X.shape[1])
-            if classes:
-                labels.add(y)
-        if self._table.n_features is None:
-            self._table.n_features = width
-        self._read_before = True
-        return SourceFacts(rows, labels.found)
+    def __init__(self, table: TableFile, rows: int | None = None) -> None:
+        self._table, self._rows = table, rows
 
-    def chunks(self, order: np.random.Generator | None) -> Iterator[Any]:
-        """Yield the blocks of the file."""
-        if order is not None and self._read_before and self._table.in_any_order:
-            yield from self._table.shuffled(order)
-        else:
-            yield from self._table.blocks(self._chunk_rows)
-            self._read_before = True
+    def __iter__(self) -> Iterator[Any]:
+        table = self._table
+        if table.n_features is None:
+            table.n_features = max(block.X.shape[1] for block in table.blocks(self._rows))
+        return table.blocks(self._rows)
 
 
-class ArraySource(Source):
-    """Arrays that can be sliced, in memory or mapped to it."""
+class ArrayChunks:
+    """Slices of arrays that are in memory or mapped to it.
 
-    def __init__(self, arrays: tuple[Any, ...], chunk_rows: int | None) -> None:
+    Parameters
+    ----------
+    arrays : tuple
+        ``(X, y)`` or ``(X, y, sample_weight)``.
+    """
+
+    def __init__(self, arrays: tuple[Any, ...]) -> None:
         if len(arrays) not in (2, 3):
             raise ValueError(
-                "source must be a tuple (X, y) or (X, y, sample_weight), but it has "
+                "a stream must be a tuple (X, y) or (X, y, sample_weight), but it has "
                 f"{len(arrays)} entries. Chunks are given as a list."
             )
-        self._arrays = Chunk(*(_sliceable(array) for array in arrays))
-        lengths = [
-            array.shape[0] if array.shape else 0 for array in self._arrays if array is not None
-        ]
+        self._arrays = tuple(_sliceable(array) for array in arrays if array is not None)
+        lengths = [array.shape[0] if array.shape else 0 for array in self._arrays]
         if len(set(lengths)) != 1:
-            raise ValueError(f"the arrays of source must have equal lengths, not {lengths}.")
+            raise ValueError(f"the arrays of a stream must have equal lengths, not {lengths}.")
         self._rows = lengths[0]
         if not self._rows:
-            raise ValueError("source has no rows.")
-        X = self._arrays.X
-        if chunk_rows is None and hasattr(X, "nbytes"):
-            chunk_rows = rows_of_bytes(X.nbytes // self._rows)
-        self._step = chunk_rows or rows_of_entries(X.nnz, self._rows)
+            raise ValueError("the arrays of a stream have no rows.")
+        X = self._arrays[0]
+        self._step = (
+            rows_of_bytes(X.nbytes // self._rows)
+            if hasattr(X, "nbytes")
+            else rows_of_entries(X.nnz, self._rows)
+        )
 
-    def look(self, *, classes: bool) -> SourceFacts:
-        """Collect the classes, a chunk at a time."""
-        labels = Labels()
-        if classes:
-            for start in range(0, self._rows, self._step):
-                labels.add(self._arrays.y[start : start + self._step])
-        return SourceFacts(self._rows, labels.found)
-
-    def chunks(self, order: np.random.Generator | None) -> Iterator[Any]:
-        """Yield slices."""
-        starts = np.arange(0, self._rows, self._step)
-        for start in starts if order is None else order.permutation(starts):
-            part = slice(start, start + self._step)
-            yield Chunk(*(None if array is None else array[part] for array in self._arrays))
+    def __iter__(self) -> Iterator[Any]:
+        for start in range(0, self._rows, self._step):
+            yield tuple(array[start : start + self._step] for array in self._arrays)
 
 
 class NpyFile:
@@ -211,44 +167,3 @@ def _sliceable(array: Any) -> Any:
     if hasattr(array, "tocsr"):
         return array.tocsr()
     return array if hasattr(array, "shape") else np.asarray(array)
-
-
-class ListSource(Source):
-    """Chunks in a list."""
-
-    def __init__(self, chunks: list[Any]) -> None:
-        self._chunks = chunks
-
-    def chunks(self, order: np.random.Generator | None) -> Iterator[Any]:
-        """Yield the chunks."""
-        places = np.arange(len(self._chunks))
-        for place in places if order is None else order.permutation(places):
-            yield self._chunks[place]
-
-
-class IterableSource(Source):
-    """A function that makes an iterator of chunks."""
-
-    def __init__(self, make: Callable[[], Any], *, once: bool = False) -> None:
-        self._make, self.once = make, once
-
-    def chunks(self, order: np.random.Generator | None) -> Iterator[Any]:  # noqa: ARG002
-        """Yield the chunks of a new iterator."""
-        made = self._make()
-        if not isinstance(made, Iterable):
-            raise TypeError(
-                f"source() must give an iterator of chunks, but it gave {type(made).__name__}."
-            )
-        yield from made
-
-
-class Labels:
-    """The distinct labels seen so far; None before the first."""
-
-    def __init__(self) -> None:
-        self.found: npt.NDArray[Any] | None = None
-
-    def add(self, y: Any) -> None:
-        """Add the labels of some rows."""
-        seen = np.unique(np.asarray(y))
-        self.found = seen if self.found is None else np.union1d(self.found, seen)

@@ -44,15 +44,12 @@ class TableFile(ABC):
         it out sets it.
     first_feature : int
         The number that the file gives to its first feature.
-    in_any_order : bool
-        Whether blocks can be read in any order once they were read in theirs.
     """
 
     names: tuple[str, ...] | None = None
     target: str | int | None = None
     n_features: int | None = None
     first_feature = 0
-    in_any_order = False
 
     def __init__(self, path: Path, wanted: Wanted) -> None:
         self.path, self.wanted = path, wanted
@@ -74,10 +71,6 @@ class TableFile(ABC):
     def whole(self) -> Block:
         """Return all rows."""
         return joined(list(self.blocks(None)))
-
-    def shuffled(self, rng: np.random.Generator) -> Iterator[Block]:
-        """Yield the blocks of the last complete reading in random order, where that is possible."""
-        raise NotImplementedError
 
 
 def joined(blocks: list[Block]) -> Block:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,31 +26,14 @@ class TextBlock(NamedTuple):
 
     text: bytes
     first_line: int
-    place: Place
-
-
-class Place(NamedTuple):
-    """Where a block is in a file that is not compressed."""
-
-    start: int
-    size: int
-    first_line: int
 
 
 def text_blocks(path: Path, rows: int | None) -> Iterator[TextBlock]:
     """Yield blocks of at most `rows` lines, or of about 16 MB, in the order of the file."""
-    start, line = 0, 1
+    line = 1
     for text in _cut(content_pieces(path, PIECE), rows):
-        place = Place(start, len(text), line)
-        yield TextBlock(plain_lines(path, text, line), line, place)
-        start, line = start + len(text), line + _count_lines(text)
-
-
-def block_at(path: Path, file: BinaryIO, place: Place) -> TextBlock:
-    """Read a block again from a file that is not compressed."""
-    file.seek(place.start)
-    text = file.read(place.size)
-    return TextBlock(plain_lines(path, text, place.first_line), place.first_line, place)
+        yield TextBlock(plain_lines(path, text, line), line)
+        line += _count_lines(text)
 
 
 def has_content(block: TextBlock) -> bool:

@@ -18,9 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from accelegrad.errors import Vector, whole_number
-from accelegrad.problems.linear_model import LinearModel
 from accelegrad.problems.products import Products
 from accelegrad.problems.scaling import ColumnScaling
+from accelegrad.problems.streamed_model import model_of
 
 Matrix = npt.NDArray[np.float64]
 
@@ -72,7 +72,7 @@ class MultinomialModel:
             raise ValueError(f"classes must hold whole numbers from 0 to {self.n_classes - 1}.")
         # The checks of data and weights, the shares of the rows and the columns' scaling are those
         # of a linear model; its targets, all of them +1, are not used.
-        self.rows = LinearModel(
+        self.rows = model_of(X)(
             X,
             np.ones(index.shape),
             "logistic",
@@ -93,6 +93,13 @@ class MultinomialModel:
         other.l2 = other.rows.l2
         return other
 
+    def of_rows(self, rows: Any, l2: float) -> MultinomialModel:
+        """Return a model of some rows, which are copied to memory but not checked again."""
+        other = copy(self)
+        other.rows, other.l2 = self.rows.of_rows(rows, l2), l2
+        other.classes, other.n_samples = self.classes[rows], rows.size
+        return other
+
     def value_and_gradient(self, x: Vector) -> tuple[float, Vector]:
         """Return P and its gradient."""
         at = self._part(x, None)
@@ -109,18 +116,31 @@ class MultinomialModel:
 
     def _part(self, x: Vector, rows: Any) -> ClassesPoint:
         """Return what is known, from all rows (None) or estimated from some."""
-        W, _ = self.split(x)
+        W, b = self.split(x)
         classes = self.classes if rows is None else self.classes[rows]
         shares = self.shares_of(rows)
-        products = None if rows is None else Products(self.rows.X[rows])
-        margins = self.margins(products, x)
-        distributions, totals = softmax(margins)
-        index = np.arange(classes.size)
-        loss = float(shares @ (totals - margins[index, classes]))
-        slopes = distributions * shares[:, None]
-        slopes[index, classes] = (distributions[index, classes] - 1.0) * shares
+        products = self.rows.products if rows is None else Products(self.rows.X[rows])
+        parts: list[tuple[Matrix, Matrix]] = []
+        loss, sums = 0.0, np.zeros(self.n_classes)
+
+        def slopes_of(where: slice, found: Matrix) -> Matrix:
+            nonlocal loss, sums
+            margins, p, own = found + b, shares[where], classes[where]
+            distributions, totals = softmax(margins)
+            index = np.arange(own.size)
+            loss += float(p @ (totals - margins[index, own]))
+            slopes = distributions * p[:, None]
+            slopes[index, own] = (distributions[index, own] - 1.0) * p
+            sums += slopes.sum(axis=0)
+            parts.append((margins, distributions))
+            return slopes
+
+        weights = products.through(W.T, slopes_of).T + self.l2 * W
         value = loss + 0.5 * self.l2 * float(np.vdot(W, W))
-        gradient = self.combined(products, slopes, W)
+        free = sums if self.rows.fit_intercept else np.zeros(0)
+        known = parts[0] if len(parts) == 1 else map(np.concatenate, zip(*parts, strict=True))
+        margins, distributions = known
+        gradient = np.concatenate([weights.ravel(), free])
         return ClassesPoint(x, margins, distributions, value, gradient)
 
     def split(self, x: Vector) -> tuple[Matrix, Vector]:
@@ -172,32 +192,32 @@ class ScaledClasses:
     """
 
     def __init__(self, change: ColumnScaling, n_classes: int) -> None:
-        self._change, self._n_classes = change, n_classes
+        self.of_one, self._n_classes = change, n_classes
 
     @property
     def scale(self) -> Vector:
         """What the weights are multiplied by, all classes' one after the other."""
-        return np.tile(self._change.scale, self._n_classes)
+        return np.tile(self.of_one.scale, self._n_classes)
 
     def apply(self, v: Vector) -> Vector:
         """Return x = T v."""
-        return self._mapped(self._change.apply, v)
+        return self._mapped(self.of_one.apply, v)
 
     def adjoint(self, gradient: Vector) -> Vector:
         """Return T' g, the gradient with respect to v."""
-        return self._mapped(self._change.adjoint, gradient)
+        return self._mapped(self.of_one.adjoint, gradient)
 
     def invert(self, x: Vector) -> Vector:
         """Return v, such that T v = x."""
-        return self._mapped(self._change.invert, x)
+        return self._mapped(self.of_one.invert, x)
 
     def invert_adjoint(self, gradient: Vector) -> Vector:
         """Return g, such that T' g is the gradient given."""
-        return self._mapped(self._change.invert_adjoint, gradient)
+        return self._mapped(self.of_one.invert_adjoint, gradient)
 
     def _mapped(self, change: Callable[[Vector], Vector], x: Vector) -> Vector:
         """Change each class's weights and intercept, which stand apart."""
-        size = self._n_classes * self._change.scale.size
+        size = self._n_classes * self.of_one.scale.size
         rows = x[:size].reshape(self._n_classes, -1)
         if x.size == size:
             return np.concatenate([change(row) for row in rows])

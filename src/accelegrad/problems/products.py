@@ -6,7 +6,7 @@ they are small: they are converted a block of rows (or, in Fortran order, of col
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 import numpy as np
@@ -33,6 +33,9 @@ class MatrixProducts(Protocol):
 
     def backward(self, theta: Matrix) -> Matrix:
         """Return X' theta, for a vector or the columns of a matrix."""
+
+    def through(self, w: Matrix, between: Callable[[slice, Matrix], Matrix]) -> Matrix:
+        """Return X' theta for theta = between(rows, X w), by the rows that are in memory."""
 
 
 def products_with(X: Any) -> MatrixProducts:
@@ -85,6 +88,10 @@ class Products:
         for rows, columns, block in self._blocks():
             product[columns] += block.T @ theta[rows]
         return product
+
+    def through(self, w: Matrix, between: Callable[[slice, Matrix], Matrix]) -> Matrix:
+        """Return X' theta for theta = between(rows, X w): here all rows at once."""
+        return self.backward(between(slice(None), self.forward(w)))
 
     def _count_parts(self, factors: Matrix) -> int:
         """Return into how many parts, one per thread, a product with dense rows is split."""

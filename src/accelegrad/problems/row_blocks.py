@@ -44,23 +44,22 @@ def row_block(X: Any, rows: RowNumbers) -> RowBlock:
 
 
 class MatrixRows:
-    """Rows that are copied to a new matrix."""
+    """Rows that are copied to a new matrix, in float64."""
 
     def __init__(self, matrix: Any) -> None:
-        self.matrix = matrix
+        self.matrix = matrix.astype(np.float64, copy=False)
 
     def margins(self, w: Vector) -> Vector:
         """Return <a_i, w> in float64."""
-        features = w.astype(self.matrix.dtype, copy=False)
         # BLAS may set flags of numbers beside those of small matrices, which no result has.
         with np.errstate(invalid="ignore"):
-            margins: Vector = (self.matrix @ features).astype(np.float64, copy=False)
+            margins: Vector = self.matrix @ w
         return margins
 
     def add_combination(self, coefficients: Vector, target: Vector) -> None:
         """Add sum_i coefficients_i a_i to a vector, in place."""
         with np.errstate(invalid="ignore"):  # as above
-            target += self.matrix.T @ coefficients.astype(self.matrix.dtype, copy=False)
+            target += self.matrix.T @ coefficients
 
 
 class GatheredRows:
@@ -74,7 +73,7 @@ class GatheredRows:
         """Return <a_i, w> in float64."""
         products = self.entries * w[self.columns]
         sums = np.bincount(self.owners, weights=products, minlength=self.n_rows)
-        return sums.astype(np.float64, copy=False)
+        return sums.astype(np.float64, copy=False)  # of no entries they are whole numbers
 
     def add_combination(self, coefficients: Vector, target: Vector) -> None:
         """Add sum_i coefficients_i a_i to a vector, in place."""

@@ -246,8 +246,9 @@ def unevenness(model: LinearModel) -> float:
 
     Of sparse data only the stored entries count: that a column has few of them does not make it
     small. Nor do those columns at either end that hold next to none of all entries: among a hundred
-    thousand words there are always some that only the shortest texts have. Columns of zeros do not
-    count.
+    thousand words there are always some that only the shortest texts have. Nor do columns of zeros,
+    and of a single entry, whose size is that of the entry: it says nothing of a column's unit, and
+    couples no rows.
     """
     rows = model.in_memory
     if rows is None:
@@ -263,7 +264,7 @@ def _unevenness(model: LinearModel) -> float:
             sums += squares
             counts += stored
         means = sums / np.maximum(counts, 1)
-        counted = means > 0
+        counted = (means > 0) & (counts > 1)
         sizes, counts = np.sqrt(means[counted]), counts[counted]
     if not sizes.size:
         return 1.0

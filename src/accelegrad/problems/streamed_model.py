@@ -2,14 +2,14 @@
 
 Every chunk is a part of the sum: its losses and its gradient, by the shares that its rows have
 among all rows, are added up. What has one number per row (targets, shares, and the margins and
-slopes of points that are kept) is in memory, about 100 bytes per row in a run; X never is.
+slopes of points that are kept) is in memory, about 160 bytes per row in a run; X never is.
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,12 +21,12 @@ from accelegrad.problems.gram import Matrix, Storage, pairs_per_row
 from accelegrad.problems.linear_model import LinearModel, ModelPoint
 from accelegrad.problems.losses import make_loss
 from accelegrad.problems.model_input import (
-    check_labels,
     checked_intercept,
     checked_l2,
     checked_weights,
     design_matrix,
     row_shares,
+    targets,
 )
 from accelegrad.problems.row_blocks import RowNumbers
 from accelegrad.problems.rows_elsewhere import RowsElsewhere
@@ -85,17 +85,19 @@ class StreamedMatrix:
 
     def __getitem__(self, rows: RowNumbers) -> Any:
         """Return some rows, in the order of their numbers given, as a matrix in memory."""
-        found, places = [], []
-        for X, numbers, where in _split_by_chunks(rows, self.chunks()):
-            found.append(X[numbers].astype(self.dtype, copy=False))
-            places.append(where)
-        if not found:
-            empty = np.empty((0, self.shape[1]), self.dtype)
-            return empty if self.storage.dense else sp.csr_matrix(empty)
-        back = np.argsort(np.concatenate(places))
+        parts = _split_by_chunks(rows, self.chunks())
         if self.storage.dense:
-            return np.vstack(found)[back]
-        return sp.vstack([sp.csr_matrix(part) for part in found], format="csr")[back]
+            dense = np.empty((len(rows), self.shape[1]), self.dtype)
+            for X, numbers, where in parts:
+                dense[where] = X[numbers]
+            return dense
+        found, places = [sp.csr_matrix((0, self.shape[1]), dtype=self.dtype)], [np.zeros(0, int)]
+        for X, numbers, where in parts:
+            found.append(sp.csr_matrix(X[numbers], dtype=self.dtype))
+            places.append(where)
+        sparse, order = sp.vstack(found, format="csr"), np.concatenate(places)
+        found.clear()  # which are copied
+        return sparse if (np.diff(order) > 0).all() else sparse[np.argsort(order)]
 
     def forward(self, w: Matrix) -> Matrix:
         """Return X w in float64: one pass."""
@@ -109,6 +111,14 @@ class StreamedMatrix:
         product = np.zeros((self.shape[1], *theta.shape[1:]))
         for rows, X in self.chunks():
             product += X.T.astype(np.float64, copy=False) @ theta[rows]
+        return product
+
+    def through(self, w: Matrix, between: Callable[[slice, Matrix], Matrix]) -> Matrix:
+        """Return X' theta for theta = between(rows, X w), chunk by chunk: one pass."""
+        product = np.zeros((self.shape[1], *w.shape[1:]))
+        for rows, X in self.chunks():
+            double = X.astype(np.float64, copy=False)
+            product += double.T @ between(rows, double @ w)
         return product
 
     def fingerprint(self) -> str:
@@ -174,23 +184,46 @@ class StreamedModel(RowsElsewhere):
         epsilon: float = 0.1,
         delta: float = 1.35,
     ) -> None:
-        self.loss = make_loss(loss, quantile=quantile, epsilon=epsilon, delta=delta)
+        X, y, weights = read_rows(source)
+        parameters = {"quantile": quantile, "epsilon": epsilon, "delta": delta}
+        self._set(X, y, loss, l2, fit_intercept, weights, parameters)
+
+    @classmethod
+    def of(
+        cls,
+        X: StreamedMatrix,
+        y: npt.ArrayLike,
+        loss: str = "logistic",
+        *,
+        l2: float = 0.0,
+        fit_intercept: bool = False,
+        sample_weight: npt.ArrayLike | None = None,
+        **parameters: float,
+    ) -> StreamedModel:
+        """Return the model of rows that have been read through, with targets and weights."""
+        model = object.__new__(cls)
+        model._set(X, y, loss, l2, fit_intercept, sample_weight, parameters)
+        return model
+
+    def _set(
+        self,
+        X: StreamedMatrix,
+        y: npt.ArrayLike,
+        loss: str,
+        l2: float,
+        fit_intercept: bool,
+        sample_weight: npt.ArrayLike | None,
+        parameters: Mapping[str, float],
+    ) -> None:
+        self.loss = make_loss(loss, **parameters)
         self.l2, self.fit_intercept = checked_l2(l2), checked_intercept(fit_intercept)
-        read = _reader(source)
-        first = _FirstPass()
-        for number, chunk in enumerate(read(), start=1):
-            first.add(number, chunk)
-        first.check_rows()
-        self.y = np.concatenate(first.targets)
-        check_labels(self.y, self.loss)
-        weights = np.concatenate(first.weights) if first.weighted else None
-        self.n_samples = self.y.size
-        self.sample_weight = checked_weights(weights, self.n_samples)
-        self.shares = row_shares(self.sample_weight, self.n_samples)
-        self._take(first.matrix(lambda: _matrices(read)))
-        self.n_features = self.X.shape[1]
+        self.n_samples, self.n_features = X.shape
         self.n_parameters = self.n_features + self.fit_intercept
-        self.dtype = self.X.dtype
+        self.dtype = X.dtype
+        self.y = targets(y, self.n_samples, self.loss)
+        self.sample_weight = checked_weights(sample_weight, self.n_samples)
+        self.shares = row_shares(self.sample_weight, self.n_samples)
+        self._take(X)
 
     def __repr__(self) -> str:
         kind = "dense" if self.X.storage.dense else "CSR"
@@ -246,6 +279,11 @@ class StreamedModel(RowsElsewhere):
         return matrix
 
 
+def model_of(X: Any) -> Callable[..., LinearModel]:
+    """Return what makes a linear model of rows: in memory, or read chunk by chunk."""
+    return StreamedModel.of if isinstance(X, StreamedMatrix) else LinearModel
+
+
 def _split_by_chunks(
     rows: RowNumbers, chunks: Iterable[tuple[slice, Any]]
 ) -> Iterator[tuple[Any, RowNumbers, RowNumbers]]:
@@ -258,11 +296,48 @@ def _split_by_chunks(
             yield chunk, ordered[first:last] - where.start, order[first:last]
 
 
+class Checked(NamedTuple):
+    """A chunk of rows, dense or CSR, that can be used."""
+
+    X: Any
+    y: npt.NDArray[Any]
+    weights: Vector | None
+
+
+def checked_chunk(chunk: tuple[Any, ...]) -> Checked:
+    """Return a chunk with numbers as targets, or say what is wrong with it."""
+    X, y = design_matrix(chunk[0]), finite_vector("y", chunk[1])
+    # All of a chunk may be zero, though not of all chunks.
+    weights = chunk[2] if len(chunk) == 3 else None
+    return Checked(X, y, checked_weights(weights, y.size, all_may_be_zero=True))
+
+
+def read_rows(
+    source: Any, check: Callable[[tuple[Any, ...]], Checked] = checked_chunk
+) -> tuple[StreamedMatrix, npt.NDArray[Any], Vector | None]:
+    """Return the rows of a source as a matrix, with all targets and weights: the first pass.
+
+    Parameters
+    ----------
+    source : list, callable or iterable of chunks
+        As `StreamedModel` takes it.
+    check : callable
+        From a chunk, a tuple of two or three, to what can be used of it.
+    """
+    read, first = _reader(source), _FirstPass()
+    for number, chunk in enumerate(read(), start=1):
+        first.add(number, chunk, check)
+    if not first.targets:
+        raise ValueError("source must have at least one chunk with rows, but it has none.")
+    weights = np.concatenate(first.weights) if first.weighted else None
+    return first.matrix(lambda: _matrices(read)), np.concatenate(first.targets), weights
+
+
 class _FirstPass:
     """What the first pass over the chunks finds, and what it refuses."""
 
     def __init__(self) -> None:
-        self.targets: list[Vector] = []
+        self.targets: list[npt.NDArray[Any]] = []
         self.weights: list[Vector] = []
         self.weighted = False
         self._ends: list[int] = []
@@ -270,7 +345,7 @@ class _FirstPass:
         self._dense, self._pairs = True, 0.0
         self._types: set[Any] = set()
 
-    def add(self, number: int, chunk: Any) -> None:
+    def add(self, number: int, chunk: Any, check: Callable[[tuple[Any, ...]], Checked]) -> None:
         """Check a chunk and take what is kept of it."""
         if not isinstance(chunk, tuple) or len(chunk) not in (2, 3):
             raise TypeError(
@@ -280,10 +355,7 @@ class _FirstPass:
         if _is_empty(chunk):
             return
         try:
-            X, y = design_matrix(chunk[0]), finite_vector("y", chunk[1])
-            weights = None
-            if len(chunk) == 3:  # all of a chunk may be zero, though not of all chunks
-                weights = checked_weights(chunk[2], y.size, all_may_be_zero=True)
+            X, y, weights = check(chunk)
         except ValueError as error:
             raise ValueError(f"chunk {number}: {error}") from error
         if y.size != X.shape[0]:
@@ -294,8 +366,8 @@ class _FirstPass:
                 f"{self._n_features}."
             )
         self.weighted |= weights is not None
-        self.targets.append(y)
-        self.weights.append(np.ones(y.size) if weights is None else weights)
+        self.targets.append(y.copy())  # a view would keep all of the chunk
+        self.weights.append(np.ones(y.size) if weights is None else weights.copy())
         self._n_features = int(X.shape[1])
         self._ends.append(y.size + (self._ends[-1] if self._ends else 0))
         self._take_storage(X)
@@ -307,11 +379,6 @@ class _FirstPass:
         self._dense &= dense
         if not dense:
             self._pairs += pairs_per_row(X) * X.shape[0]
-
-    def check_rows(self) -> None:
-        """Refuse a source without rows."""
-        if not self.targets:
-            raise ValueError("source must have at least one chunk with rows, but it has none.")
 
     def matrix(self, read: Callable[[], Iterator[Any]]) -> StreamedMatrix:
         """Return the rows as a matrix that is read again in every pass."""

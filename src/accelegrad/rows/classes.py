@@ -228,6 +228,28 @@ class CurvedClasses:
         return np.array(blocks)
 
 
+class SampledClasses(CurvedClasses):
+    """The same of rows that are read chunk by chunk: second derivatives are those of a sample.
+
+    A step takes a pass for the gradient and one for the search along it, none for its direction.
+    """
+
+    def __init__(self, model: MultinomialModel) -> None:
+        super().__init__(model)
+        self._sample: CurvedClasses | None = None
+
+    def quadratic(self, point: Vector, left_out: float) -> LocalClasses:
+        """Return the second derivatives at a point from rows in memory, the same at all points."""
+        if self._sample is None:
+            model = self.model
+            weighty = np.flatnonzero(model.rows.shares)
+            most = COPIED_ENTRIES * model.n_samples // max(1, self._storage.entries)
+            count = max(1, min(weighty.size, most))
+            rows = np.sort(np.random.default_rng(0).choice(weighty, count, replace=False))
+            self._sample = CurvedClasses(model.of_rows(rows, model.l2))
+        return self._sample.quadratic(point, left_out)
+
+
 class LocalClasses:
     """The second derivatives at a point, from the rows that count.
 

@@ -29,7 +29,7 @@ from accelegrad.run.oracle import QUIET, Evaluation
 
 # These were set by trial; benchmarks/finite_sum.py shows what they do.
 #: A run starts from the minimum over a sample, found in the same way. The sample has at most this
-#: share of the rows, and at most this many entries (32 MB).
+#: share of the rows, and at most this many entries (32 MB), as others of rows that are elsewhere.
 START_SHARE, SAMPLE_ENTRIES = 0.1, 1 << 22
 #: It has at least this many rows, and this many per parameter; else there is none.
 FEWEST_SAMPLED, ROWS_PER_PARAMETER = 100, 5
@@ -192,6 +192,9 @@ class CurvedOracle(FiniteSumOracle):
             return 0
         spread = SPREAD * remaining / margin * model.n_samples
         size = int(max(MENDED_PER_PARAMETER * model.n_parameters, spread))
+        entries = size * model.storage.entries / model.n_samples
+        if model.in_memory is None and entries > SAMPLE_ENTRIES:
+            return 0
         worth = WORTH_WITH_INTERCEPT if model.fit_intercept else WORTH
         return size if self._costs.of_products(size) <= worth else 0
 

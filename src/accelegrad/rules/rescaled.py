@@ -65,19 +65,32 @@ class ChangedEvaluation:
 
 
 class ChangedOracle:
-    """An oracle as a function of v; one that can freeze its noise still can."""
+    """An oracle as a function of v."""
 
     def __init__(self, oracle: Any, change: Change) -> None:
         self.oracle, self.change = oracle, change
-        if hasattr(oracle, "frozen"):
-            self.frozen = self._frozen
 
     def __call__(self, v: Array) -> ChangedEvaluation:
         """Evaluate at T v."""
         return ChangedEvaluation(v, self.oracle(self.change.apply(v)), self.change)
 
-    def _frozen(self) -> tuple[ChangedOracle, ...]:
-        return tuple(ChangedOracle(sample, self.change) for sample in self.oracle.frozen())
+
+class FreezableOracle(ChangedOracle):
+    """The same of one that can freeze its noise.
+
+    The method is not one that an instance may or may not have: that would be a reference to itself,
+    by which data would stay in memory.
+    """
+
+    def frozen(self) -> tuple[ChangedOracle, ...]:
+        """Return oracles of samples that stay the same."""
+        return tuple(changed_oracle(sample, self.change) for sample in self.oracle.frozen())
+
+
+def changed_oracle(oracle: Any, change: Change) -> ChangedOracle:
+    """Return an oracle as a function of v; one that can freeze its noise still can."""
+    kind = FreezableOracle if hasattr(oracle, "frozen") else ChangedOracle
+    return kind(oracle, change)
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,7 +151,7 @@ class Rescaled(Rule):
 
     def prepared(self, state: State, oracle: Oracle) -> tuple[State, Oracle]:
         """Return the inner rule's state with what it learns from values in v."""
-        return self.rule.prepared(state, ChangedOracle(oracle, self.change))[0], oracle
+        return self.rule.prepared(state, changed_oracle(oracle, self.change))[0], oracle
 
     def with_radius(self, radius: float, largest: float | None = None) -> Rule:
         """Return a rule that begins with another radius, in v."""
@@ -163,7 +176,7 @@ class Rescaled(Rule):
 
     def step(self, state: State, oracle: Oracle) -> Step:
         """Do one step of the inner rule; the evaluation it leaves is the one in x."""
-        step = self.rule.step(state, ChangedOracle(oracle, self.change))
+        step = self.rule.step(state, changed_oracle(oracle, self.change))
         return step._replace(evaluation=self._original(step.evaluation))
 
     def _original(self, evaluation: Any) -> Evaluated:

@@ -22,7 +22,7 @@ from accelegrad.problems.sets import Ball
 from accelegrad.problems.squares import row_squares
 from accelegrad.rules import AcceleGrad, AdaGrad, DistanceFreeAcceleGrad, Rescaled
 from accelegrad.rules.base import Rule, Step, fewer_steps
-from accelegrad.rules.rescaled import ChangedOracle
+from accelegrad.rules.rescaled import changed_oracle
 from accelegrad.rules.schedules import importance_weight
 from accelegrad.run.batches import weight_squares
 from accelegrad.run.oracle import QUIET, Evaluation, MinibatchOracle
@@ -182,7 +182,7 @@ class CompiledRule(Rule):
         """Return the radius to start with, from the rule's probe where it has one."""
         if "radius" not in self.can:
             return None
-        seen = oracle if self.change is None else ChangedOracle(oracle, self.change)
+        seen = oracle if self.change is None else changed_oracle(oracle, self.change)
         found, _ = self.rule.prepared(self.rule.init(state.start), seen)
         return float(found.radius)
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from types import NoneType
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +17,6 @@ from sklearn.base import BaseEstimator, is_classifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.extmath import safe_sparse_dot
-from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
@@ -26,9 +24,16 @@ from accelegrad import threads
 from accelegrad.errors import Vector, nearest, real_number, whole_number
 from accelegrad.problems.losses import LOSSES, LossEntry, make_loss, plain_loss_name
 from accelegrad.problems.sets import Box, NonNegative, WholeSpace
+from accelegrad.problems.streamed_model import Checked, read_rows
 from accelegrad.run.proof_words import rounded_down, rounded_up
 from accelegrad.sklearn import held_out, online
-from accelegrad.sklearn.data import Data, refuse_missing, without_weightless
+from accelegrad.sklearn.data import (
+    Data,
+    filled_columns,
+    of_columns,
+    refuse_missing,
+    without_weightless,
+)
 from accelegrad.sklearn.objective import Objective, Problem, coefficient_set, penalty_weights
 from accelegrad.sklearn.parameters import Parameters, parameter
 from accelegrad.sklearn.solve import Fit, Score, Settings, solve, solved_together, total
@@ -215,7 +220,7 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
     # -- fitting ---------------------------------------------------------------------------------
 
     def _refuse_no_rows(self, data: Data) -> None:
-        if not data.y.size:
+        if not data.counted.size:
             raise ValueError(
                 "sample_weight (times class_weight) must have an entry > 0, but all weights are "
                 "zero."
@@ -300,7 +305,7 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
         in_order = [fits[place] for place in range(len(problems))]
         self._set_parameters([fit.parameters for fit in in_order])
         self.seconds_ = time.perf_counter() - begun
-        self._keep(total(in_order), int(data.y.size), data.weight)
+        self._keep(total(in_order), int(data.counted.size), data.weight)
 
     def _starts(self, problems: list[Problem], *, warm: bool) -> list[Vector]:
         """Return the points to start from: the last coefficients, where they are wanted and fit."""
@@ -327,43 +332,34 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
 
     # -- streams ---------------------------------------------------------------------------------
 
-    def _fit_to_stream(self, source: Any, sample_weight: Any, epochs: int | None) -> bool:
-        """Fit to a stream, if the source is one, and tell whether it is."""
-        from accelegrad.sklearn import stream
-
-        if not stream.is_stream(source):
-            return False
+    def _read_stream(self, source: Any, sample_weight: Any) -> Data:
+        """Return the rows of a stream, which stay where they are, with all targets and weights."""
         if sample_weight is not None:
             raise ValueError(
                 "sample_weight cannot be given beside a stream: its chunks may be tuples "
                 "(X, y, sample_weight)."
             )
-        if epochs is None:
-            epochs = 1 if isinstance(source, Iterator) else stream.EPOCHS
+        from accelegrad.data.columns import Targets, Wanted
+        from accelegrad.data.streams import open_source
+
         self._refuse_early_stopping()
-        self._forget()
-        stream.fit_stream(
-            self, source, epochs=epochs, progress=bool(self.verbose), rng=self._seed()
-        )
-        return True
+        targets = Targets.AS_WRITTEN if is_classifier(self) else Targets.NUMBERS
+        seen = False
+
+        def check(chunk: tuple[Any, ...]) -> Checked:
+            nonlocal seen
+            weights = chunk[2] if len(chunk) == 3 else None
+            data = self._checked_data(chunk[0], chunk[1], weights, reset=not seen)
+            seen = True
+            return Checked(*data)
+
+        return Data(*read_rows(open_source(source, Wanted(targets=targets)), check))
 
     def _refuse_early_stopping(self) -> None:
         if self.early_stopping:
             raise ValueError(
                 "early_stopping must be False for a stream, of which no rows are held back."
             )
-
-    def _forget(self) -> None:
-        """Drop what was fitted; where a start from the coefficients is wanted, only their history.
-
-        They are a start and nothing more then: the rows behind them no longer count.
-        """
-        self._stream = None
-        history = ("n_samples_seen_", "weight_seen_", "target_scale_")
-        fitted = [name for name in vars(self) if name.endswith("_")]
-        for name in fitted:
-            if name in history or not self.warm_start:
-                delattr(self, name)
 
     def _meaning(self, objective: Objective) -> tuple[Any, ...]:
         """Return all that a stream's state depends on: a change of it begins a new stream."""
@@ -457,44 +453,62 @@ class StreamFitting(LinearEstimator):
         False, "bool", "Start `fit` from the coefficients of the last one."
     )
 
-    __metadata_request__fit: ClassVar[dict[str, str]] = {"epochs": UNUSED}
-
-    def fit(
-        self, X: Any, y: Any = None, sample_weight: Any = None, *, epochs: int | None = None
-    ) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Fit the coefficients, to rows in memory or to a stream of chunks.
 
         Parameters
         ----------
         X : array or sparse matrix of shape (n_samples, n_features), or a stream
             The rows. float32 and float64 in C or Fortran order or CSR are used without copying.
-            Without `y`, a source of chunks with their targets, larger than memory if need be:
-            whatever `accelegrad.sklearn.stream.fit_stream` reads, such as a file's path, an
-            iterator of tuples ``(X, y)``, or a function that makes one.
+            Without `y`, a source of chunks with their targets, larger than memory if need be: the
+            path of a file, a tuple ``(X, y)`` or ``(X, y, sample_weight)`` of memory maps or of
+            paths of .npy files, a list of such tuples, or a function that makes an iterator of
+            them. It is read several times over, chunk by chunk.
         y : array of shape (n_samples,)
             The targets: numbers, or labels of any kind. None with a stream, which brings them.
         sample_weight : array of shape (n_samples,), optional
             Nonnegative weights of the rows; only their ratios matter.
-        epochs : int, optional
-            Passes over a stream: 5 by default, and 1 over an iterator. After them the fit ends,
-            without a warning if `tol` is missed; `converged_` tells.
 
         Returns
         -------
         self
         """
         objective = self._objective()
-        if y is None and self._fit_to_stream(X, sample_weight, epochs):
-            return self
-        if epochs is not None:
-            raise ValueError(f"epochs are for streams, but X is {type(X).__name__}.")
-        data = without_weightless(self._checked_data(X, y, sample_weight, reset=True))
+        from accelegrad.data.streams import is_stream
+
+        if y is None and is_stream(X):
+            data = self._read_stream(X, sample_weight)
+        else:
+            data = self._checked_data(X, y, sample_weight, reset=True)
+        data = without_weightless(data)
         self._refuse_no_rows(data)
-        warm = self._take_targets(data.y) and bool(self.warm_start)
+        warm = self._take_targets(data.counted) and bool(self.warm_start)
         data = self._prepared(data)
         self._refuse_no_rows(data)
-        self._fit_data(data, objective, warm=warm)
+        filled = filled_columns(data.X) if objective.feasible_set is None else None
+        if filled is None:
+            self._fit_data(data, objective, warm=warm)
+        else:
+            self._fit_to_columns(filled, data, objective, warm=warm)
         return self
+
+    def _fit_to_columns(
+        self, filled: npt.NDArray[np.intp], data: Data, objective: Objective, *, warm: bool
+    ) -> None:
+        """Fit the coefficients of some columns: all others have no entries."""
+        last = getattr(self, "coef_", None)
+        if warm and last is not None:
+            self.coef_ = _dense(last)[..., filled]
+        before = getattr(self, "coef_", None)
+        try:
+            self._fit_data(data._replace(X=of_columns(data.X, filled)), objective, warm=warm)
+        finally:  # a warning that is an error comes after the coefficients
+            if getattr(self, "coef_", None) is not before:
+                some = self.coef_
+                self.coef_ = np.zeros((*some.shape[:-1], data.X.shape[1]))
+                self.coef_[..., filled] = some
+            elif last is not None:
+                self.coef_ = last
 
     def _next_rows(self, X: Any, y: Any, sample_weight: Any) -> Data:
         """Return the next rows of a stream, checked, with targets as they were given."""

@@ -203,7 +203,8 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
 
     def _with_class_weights(self, data: Data) -> Data:
         """Return data with targets as places in `classes_`, and weights with those of classes."""
-        places = np.searchsorted(self.classes_, data.y)
+        # Rows of a stream that have no weight may have labels that are no classes.
+        places = np.minimum(np.searchsorted(self.classes_, data.y), self.classes_.size - 1)
         if self.class_weight is None:
             return Data(data.X, places, data.weights)
         counts = np.bincount(places, data.weights, minlength=self.classes_.size)

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from accelegrad.errors import Vector
+from accelegrad.problems.streamed_model import StreamedMatrix
 
 
 class Data(NamedTuple):
@@ -23,6 +24,11 @@ class Data(NamedTuple):
         """The weight of all rows, each of which weighs 1 where nothing is said."""
         return float(self.y.size) if self.weights is None else float(self.weights.sum())
 
+    @property
+    def counted(self) -> npt.NDArray[Any]:
+        """The targets of the rows that have weight."""
+        return self.y if self.weights is None else self.y[self.weights > 0.0]
+
 
 def rows_of(data: Data, rows: Any) -> Data:
     """Return some rows."""
@@ -31,8 +37,11 @@ def rows_of(data: Data, rows: Any) -> Data:
 
 
 def without_weightless(data: Data) -> Data:
-    """Leave out rows of weight zero: they count for nothing, not even as a class."""
-    if data.weights is None or data.weights.min() > 0.0:
+    """Leave out rows of weight zero: they count for nothing, not even as a class.
+
+    Those of a stream stay, which is where they are read; they are not `counted`.
+    """
+    if data.weights is None or data.weights.min() > 0.0 or isinstance(data.X, StreamedMatrix):
         return data
     return rows_of(data, np.flatnonzero(data.weights))
 
@@ -71,3 +80,23 @@ def refuse_missing(y: Any) -> None:
             raise ValueError(
                 f"y must have no missing values, but y[{shown}] is {value!r}: leave such rows out."
             )
+
+
+def filled_columns(X: Any) -> npt.NDArray[np.intp] | None:
+    """Return the columns of sparse rows that have entries; None where those are most of them.
+
+    The others do not matter to any loss, so that a minimum has zeros there. But every step of a
+    method takes its time for each column, of which there may be thousands for each entry.
+    """
+    if not hasattr(X, "indptr"):
+        return None
+    filled = np.flatnonzero(np.bincount(X.indices[: X.indptr[-1]], minlength=X.shape[1]))
+    return filled if 0 < filled.size <= X.shape[1] // 2 else None  # a half is chosen
+
+
+def of_columns(X: Any, columns: npt.NDArray[np.intp]) -> Any:
+    """Return CSR rows without the columns that have no entries, whose values are not copied."""
+    places = np.zeros(X.shape[1], X.indices.dtype)
+    places[columns] = np.arange(columns.size)
+    parts = X.data, places[X.indices], X.indptr
+    return type(X)(parts, shape=(X.shape[0], columns.size))

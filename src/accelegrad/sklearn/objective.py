@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -17,6 +17,7 @@ from accelegrad.problems.linear_model import LinearModel
 from accelegrad.problems.losses import DELTA, EPSILON, LOSSES, Loss, make_loss
 from accelegrad.problems.multinomial import MultinomialModel, ScaledClasses
 from accelegrad.problems.penalties import L1, OnLeading, Penalty
+from accelegrad.problems.row_blocks import runs
 from accelegrad.problems.scaling import ColumnScaling, can_scale
 from accelegrad.problems.sets import (
     Box,
@@ -26,10 +27,11 @@ from accelegrad.problems.sets import (
     WholeSpace,
     as_feasible_set,
 )
+from accelegrad.problems.streamed_model import StreamedMatrix, model_of
 from accelegrad.proofs.fenchel import Terms
 from accelegrad.proofs.multinomial_dual import MultinomialDual
 from accelegrad.rows.at_once import AtOnce
-from accelegrad.rows.classes import CurvedClasses
+from accelegrad.rows.classes import CurvedClasses, SampledClasses
 
 Change = ColumnScaling | ScaledClasses
 
@@ -89,7 +91,7 @@ class Objective:
     def on(self, X: Any, y: Vector, weights: Vector | None) -> Problem:
         """Return the problem of one set of coefficients."""
         options = self._model_options(weights) | dict(self.loss_parameters)
-        model = LinearModel(X, y, self.loss, **options)
+        model = model_of(X)(X, y, self.loss, **options)
         return Problem(
             model,
             self.l1,
@@ -165,6 +167,8 @@ class Problem:
         terms, model = self.terms, self.model
         if terms is None or not isinstance(model, LinearModel):
             return False
+        if not model.has_columns or (model.in_memory is None and terms.has_only_signs):
+            return False  # whose methods need columns, and bounds by signs alone the rows
         return terms.hold_each_weight(model.loss)
 
     @property
@@ -212,13 +216,12 @@ class Problem:
     def _mean_loss(self, x: Vector) -> float:
         """Return the mean loss by products in float64, some rows at a time."""
         model, data = self.model, self.rows
-        total, step = 0.0, max(1, BLOCK_ENTRIES * data.n_samples // max(1, _entries(data.X)))
+        total = 0.0
         if isinstance(model, MultinomialModel):
             weights, intercepts = model.split(x)
             columns = np.ascontiguousarray(weights.T)  # else each product with sparse rows copies
-        for start in range(0, data.n_samples, step):
-            rows = slice(start, start + step)
-            X = data.X[rows].astype(np.float64, copy=False)
+        for rows, block in _blocks(data.X):
+            X = block.astype(np.float64, copy=False)
             if isinstance(model, LinearModel):
                 margins = X @ x[: data.n_features] + (x[-1] if data.fit_intercept else 0.0)
                 losses = model.loss.value(margins, model.y[rows])
@@ -248,7 +251,8 @@ class Problem:
     def curved_classes(self) -> CurvedClasses:
         """Return a multinomial problem with its second derivatives."""
         assert isinstance(self.model, MultinomialModel)
-        return CurvedClasses(self.model)
+        kind = SampledClasses if isinstance(self.rows.X, StreamedMatrix) else CurvedClasses
+        return kind(self.model)
 
     def penalty(self) -> Penalty | None:
         """Return the l1 term of all parameters."""
@@ -257,8 +261,14 @@ class Problem:
         return OnLeading(L1(self.l1), self.n_weights, self.model.n_parameters)
 
 
-def _entries(X: Any) -> int:
-    return int(X.size if isinstance(X, np.ndarray) else X.nnz)
+def _blocks(X: Any) -> Iterator[tuple[slice, Any]]:
+    """Yield some rows at a time, with their numbers."""
+    if isinstance(X, StreamedMatrix):
+        yield from X.chunks()
+        return
+    entries = int(X.size if isinstance(X, np.ndarray) else X.nnz)
+    for rows in runs(X.shape[0], BLOCK_ENTRIES * X.shape[0] // max(1, entries)):
+        yield rows, X[rows]
 
 
 def penalty_weights(penalty: Any, alpha: float, l1_ratio: float) -> tuple[float, float]:

@@ -13,15 +13,19 @@ other parameters, gives them the weight of n rows: see `with_past_rows`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 
+from accelegrad import kernels
 from accelegrad.errors import Vector
+from accelegrad.problems.linear_model import LinearModel
 from accelegrad.problems.multinomial import MultinomialModel, ScaledClasses
 from accelegrad.problems.row_blocks import RowNumbers
 from accelegrad.problems.scaling import ColumnScaling, column_scaling
-from accelegrad.rules import Rule
+from accelegrad.rules import DistanceFreeAcceleGrad, Rescaled, Rule
 from accelegrad.rules.base import KnownEvaluation, State
 from accelegrad.rules.distance import smallest_radius
 from accelegrad.rules.schedules import importance_weight
@@ -102,7 +106,7 @@ def learn(
     rows, weight = stream.rows + data.y.size, stream.weight + data.weight
     rng = np.random.default_rng([seed, int(stream.rows)])
     share = data.weight / data.y.size / (weight / rows)
-    oracles = [ChunkOracle(problem, batch_size, rng, share) for problem in problems]
+    oracles = [ChunkOracle(problem, batch_size, rng, share, rows) for problem in problems]
     starts = stream.starts or tuple(problem.start() for problem in problems)
     change = stream.change if stream.states else first_change(problems[0], diameter)
     rules = [
@@ -165,17 +169,42 @@ class ChunkOracle:
         For the order.
     share : float
         The mean weight of this chunk's rows relative to that of all rows so far.
+    rows_so_far : float
+        How many rows there were, with those of the chunk.
     """
 
     def __init__(
-        self, problem: Problem, batch_size: int, rng: np.random.Generator, share: float
+        self,
+        problem: Problem,
+        batch_size: int,
+        rng: np.random.Generator,
+        share: float,
+        rows_so_far: float,
     ) -> None:
         self.problem, self.share = problem, share
         self.n_rows = problem.model.n_samples
         order = rng.permutation(self.n_rows)
-        self.batches = np.array_split(order, -(-order.size // batch_size))
+        count = -(-order.size // batch_size)
+        self.ends = order.size * np.arange(1, count + 1) // count
+        starts = np.append(0, self.ends[:-1])
+        self.batches = [order[a:b] for a, b in zip(starts, self.ends, strict=True)]
         self._order = order
         self._next = 0
+        self._rows_so_far = rows_so_far
+        self._halves: tuple[tuple[Any, float], tuple[Any, float]] | None = None
+
+    def rest(self, first: int) -> tuple[RowNumbers, RowNumbers]:
+        """Return the rows from a batch on, in their order, and where each batch ends."""
+        begin = self.ends[first - 1] if first else 0
+        return self._order[begin:], self.ends[first:] - begin
+
+    def skip_to(self, batch: int) -> None:
+        """Go on with this batch."""
+        self._next = batch
+
+    def pays(self, matrix: kernels.Readable) -> bool:
+        """Tell whether the stream has had so many entries that compiling pays, by its chunk."""
+        return matrix.entries * self._rows_so_far >= kernels.FEW_ENTRIES * self.n_rows
 
     def __call__(self, point: Vector) -> KnownEvaluation:
         """Estimate value and gradient from the next batch."""
@@ -185,13 +214,16 @@ class ChunkOracle:
 
     def _at(self, point: Vector, rows: RowNumbers) -> KnownEvaluation:
         with np.errstate(**QUIET):  # BLAS may raise flags for entries that are not there
-            value, gradient = self.problem.model.batch_value_and_gradient(point, rows)
-        # The share is of the loss alone: what it does to the l2 term is taken back.
-        rest = (1.0 - self.share) * self.problem.l2_slope(point)
+            found = self.problem.model.batch_value_and_gradient(point, rows)
+        return self._shared(point, self.share, *found)
+
+    def _shared(
+        self, point: Vector, share: float, value: float, gradient: Vector
+    ) -> KnownEvaluation:
+        """Return what rows with this share of the loss say, of which the l2 term has all."""
+        rest = (1.0 - share) * self.problem.l2_slope(point)
         return KnownEvaluation(
-            point,
-            self.share * value + 0.5 * float(rest @ point),
-            self.share * gradient + rest,
+            point, share * value + 0.5 * float(rest @ point), share * gradient + rest
         )
 
     def mean_square(self, point: Vector, change: Change | None) -> float:
@@ -201,12 +233,25 @@ class ChunkOracle:
         return float(np.mean([g @ g for g in changed]))
 
     def frozen(self) -> tuple[Any, Any]:
-        """Return oracles of two halves of the chunk, for the rule's probe."""
-        middle = (self._order.size + 1) // 2
-        return (
-            lambda point: self._at(point, self._order[:middle]),
-            lambda point: self._at(point, self._order[-middle:]),
-        )
+        """Return oracles of two halves of the chunk, for the rule's probe.
+
+        Their rows are copied once: it asks about many points.
+        """
+        if self._halves is None:
+            middle = (self._order.size + 1) // 2
+            self._halves = self._part(self._order[:middle]), self._part(self._order[-middle:])
+        first, second = self._halves
+        return partial(self._at_part, *first), partial(self._at_part, *second)
+
+    def _part(self, rows: RowNumbers) -> tuple[Any, float]:
+        """Return a model of some rows, whose weights sum to 1, and its share of the loss."""
+        model = self.problem.model
+        weight = float(self.problem.rows.shares[rows].sum()) * self.n_rows / rows.size
+        return model.of_rows(rows, model.l2), self.share * weight
+
+    def _at_part(self, part: Any, share: float, point: Vector) -> KnownEvaluation:
+        with np.errstate(**QUIET):
+            return self._shared(point, share, *part.value_and_gradient(point))
 
 
 def first_change(problem: Problem, diameter: float | str) -> Change | None:
@@ -239,6 +284,47 @@ def rule_for(problem: Problem, diameter: float | str, start: Vector, change: Cha
 
 def after_chunk(rule: Rule, state: State, oracle: ChunkOracle) -> State:
     """Return the state after all batches of a chunk, with one step for each."""
-    for _ in oracle.batches:
+    done = 0
+    if state.iteration == 0:  # the first step looks for a radius
+        state, done = rule.step(state, oracle).state, 1
+    chunk = _compiled_chunk(rule, oracle)
+    if chunk is not None and done < len(oracle.batches):
+        from accelegrad.kernels.stream_steps import after_steps
+
+        state, steps = after_steps(state, chunk, *oracle.rest(done))
+        done += steps
+    oracle.skip_to(done)
+    for _ in oracle.batches[done:]:
         state = rule.step(state, oracle).state
     return state
+
+
+def _compiled_chunk(rule: Rule, oracle: ChunkOracle) -> Any:
+    """Return the rows as compiled steps take them; None where there are none, or they do not pay.
+
+    There are some for sparse rows, without a set or a term.
+    """
+    inner: Any = rule.rule if isinstance(rule, Rescaled) else rule
+    change: Any = rule.change if isinstance(rule, Rescaled) else None
+    if not isinstance(inner, DistanceFreeAcceleGrad):
+        return None
+    if any(part is not None for part in (inner.project, inner.prox, inner.largest_radius)):
+        return None
+    model, rows = oracle.problem.model, oracle.problem.rows
+    if not sp.issparse(rows.X) or not kernels.wanted(kernels.readable(rows.X), oracle.pays):
+        return None
+    from accelegrad.kernels.gradient import data
+    from accelegrad.kernels.stream_steps import Chunk
+
+    n_classes = 1
+    if isinstance(model, MultinomialModel):
+        n_classes = model.n_classes
+        change = None if change is None else change.of_one
+    targets = rows.y if isinstance(model, LinearModel) else model.classes.astype(np.float64)
+    scales = np.ones((2, rows.n_features))
+    scales[1] = 0.0
+    if change is not None:
+        scales[0] = change.scale
+        scales[1] = 0.0 if change.shift is None else change.shift
+    weights = oracle.share * rows.n_samples * rows.shares
+    return Chunk(data(rows.X, targets, None, rows.loss.shape), weights, rows.l2, n_classes, scales)

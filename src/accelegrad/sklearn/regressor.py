@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any, Self
@@ -107,18 +107,6 @@ class LinearRegressor(RegressorMixin, LinearEstimator):  # type: ignore[misc]
 
         return self._in_scale(objective, found)
 
-    def _take_scale(self, read: Callable[[], Iterator[tuple[Vector, Vector | None]]]) -> None:
-        """Keep the scale of all targets of a stream, which is read twice, if it matters."""
-
-        def found() -> float:
-            middle = 0.0
-            if objective.fit_intercept:
-                middle = target_scale.centre(target_scale.moments(*part) for part in read())
-            return target_scale.scale(target_scale.deviations(*part, middle) for part in read())
-
-        objective = self._objective()
-        self._in_scale(objective, found)
-
     def _in_scale(self, objective: Objective, found: Callable[[], float]) -> Objective:
         """Keep the scale of the targets, and return the objective in it."""
         given = self._given_scale()
@@ -214,13 +202,11 @@ class AcceleGradRegressor(LinearRegressor, StreamFitting):
         "coefficients stay those of the single quantiles, and what is certified of them.",
     )
 
-    def fit(
-        self, X: Any, y: Any = None, sample_weight: Any = None, *, epochs: int | None = None
-    ) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Fit as usual, or one regression per column of y or per quantile."""
         self._flag("non_crossing")
         if not has_several(self, y):
-            return super().fit(X, y, sample_weight, epochs=epochs)
+            return super().fit(X, y, sample_weight)
         fit_each(self, X, y, sample_weight)
         return self
 

@@ -1,0 +1,88 @@
+"""Compiled steps of `partial_fit` on sparse rows against the rule's own, state by state."""
+
+from copy import copy
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from accelegrad import kernels
+from accelegrad.sklearn import AcceleGradClassifier, AcceleGradRegressor
+
+N, D = 600, 40
+
+
+def data(dtype=np.float64, n_classes=2):
+    rng = np.random.default_rng(3)
+    X = sp.random_array((N, D), density=0.2, rng=rng, format="csr", dtype=np.float64)
+    X.data += rng.standard_normal(X.nnz)
+    scores = X @ rng.standard_normal((D, n_classes)) + rng.standard_normal((N, n_classes))
+    return X.astype(dtype), scores.argmax(axis=1), scores[:, 0], rng.uniform(0.0, 2.0, N)
+
+
+def fed(mode, estimator, X, y, weights, **options):
+    for first in range(0, N, 150):
+        rows = slice(first, first + 150)
+        chosen = None if weights is None else weights[rows]
+        # The first 300 rows are searched for a radius, as far as it matters: rounding decides how.
+        with kernels.use("never" if first < 300 else mode):
+            estimator.partial_fit(X[rows], y[rows], sample_weight=chosen, **options)
+    return estimator
+
+
+CLASSIFIERS = {
+    "log loss": {},
+    "hinge": {"loss": "hinge"},
+    "without an intercept": {"fit_intercept": False},
+    "without scales": {"feasible_set": None, "alpha": 0.1},
+    "last points": {"average": False},
+    "batches": {"batch_size": 7},
+    "one against the rest": {"multi_class": "ovr"},
+}
+
+
+@pytest.mark.parametrize("name", CLASSIFIERS)
+@pytest.mark.parametrize("n_classes", [2, 4])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_classifiers(name, n_classes, weighted, dtype):
+    X, y, _, weights = data(dtype, n_classes)
+    found, expected = (
+        fed(
+            mode,
+            AcceleGradClassifier(random_state=0, **CLASSIFIERS[name]),
+            X,
+            y,
+            weights if weighted else None,
+            classes=np.arange(n_classes),
+        )
+        for mode in ("always", "never")
+    )
+    assert found.n_iter_ == expected.n_iter_
+    # Rounding is multiplied by the steps: some hundred of them make 1e-9 of 1e-15 at most.
+    np.testing.assert_allclose(found.coef_, expected.coef_, rtol=1e-7, atol=1e-9)
+    np.testing.assert_allclose(found.intercept_, expected.intercept_, rtol=1e-7, atol=1e-9)
+    with kernels.use("never"):  # from the same state: the next rows lead to the same point
+        for estimator in (found, expected):
+            estimator.partial_fit(X[:150], y[:150])
+    np.testing.assert_allclose(found.coef_, expected.coef_, rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize("loss", ["squared_error", "absolute_error", "huber", "quantile"])
+def test_regressors_go_on_from_a_fit(loss):
+    X, _, y, _ = data()
+    found, expected = (
+        fed(mode, AcceleGradRegressor(loss, random_state=0).fit(X[:100], y[:100]), X, y, None)
+        for mode in ("always", "never")
+    )
+    np.testing.assert_allclose(found.coef_, expected.coef_, rtol=1e-6, atol=1e-8)
+
+
+def test_a_chunk_changes_no_state_that_was_kept():
+    X, y, _, _ = data()
+    with kernels.use("always"):
+        one = AcceleGradClassifier(random_state=0).partial_fit(X, y, classes=[0, 1])
+        other = copy(one)  # which has the same state, not a copy of it
+        for estimator in (one, other):
+            estimator.partial_fit(X, y)
+    np.testing.assert_array_equal(one.coef_, other.coef_)
