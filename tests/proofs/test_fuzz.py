@@ -103,7 +103,7 @@ SOON_FOUND = {
     "Region.minimum_with_penalty 0.1 %": "checks",
     "CutCertificate.__init__ allowance with the wrong sign": "checks",
     "CutCertificate.widen": "checks",
-    "Certificate.radius_of": "checks",
+    "Bracket.radius_of": "checks",
     "Terms.lower_bound 0.1 %": "parts",
     "DualBounds._value": "parts",
     ":Ball.linear_minimum 0.1 %": "parts",
