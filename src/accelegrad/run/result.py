@@ -61,8 +61,11 @@ MESSAGES = {
     Status.TARGET_REACHED: "The value is at most the target.",
     Status.TARGET_IMPOSSIBLE: "The lower bound proves that no point has the target's value.",
     Status.NOT_CONVEX: "What the function returns fits no convex function, so nothing is proved.",
-    Status.REGION_TOO_SMALL: "The gap is certified so near to x0 only that it says nothing.",
-    Status.REGION_REFUTED: "The certified gap is below zero, so no minimiser is where it was said.",
+    Status.REGION_TOO_SMALL: (
+        "The gap was proved only in a small ball around x0, and nothing shows that the ball "
+        "contains a minimiser."
+    ),
+    Status.REGION_REFUTED: "Lower values lie outside the region that was given.",
 }
 
 #: a run that was to go on, or goes on with a larger max_iter
