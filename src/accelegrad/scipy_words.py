@@ -66,8 +66,10 @@ class Limits:
         rows = _linear_constraints(constraints)
         size = math.prod(shape)
         self._shape = shape
-        self._sizes, A, low, high = _stacked(rows, size)
         self.bounded, self.given = bounds is not None, bounds is not None or bool(rows)
+        if not self.given:
+            return
+        self._sizes, A, low, high = _stacked(rows, size)
         self._box = _box(bounds, shape) if self.bounded else None
         self._kept = _rows_that_say_something(self._sizes, A, low, high)
         A, low, high = A[self._kept], low[self._kept], high[self._kept]

@@ -158,7 +158,9 @@ def test_elastic_net(share, form):
         model, penalty = ag.LinearModel(data.X, data.y, "squared"), ag.ElasticNet(l1, l2)
     fun, x0 = as_function(model) if form == "penalty, function" else (model, None)
     result = solve(fun, penalty, x0)
-    assert_agrees(result, reference, composite(model, penalty, reference))
+    # A function's gap is proved before its last coefficients are zero.
+    size = 0 if form == "penalty, function" else None
+    assert_agrees(result, reference, composite(model, penalty, reference), size)
 
 
 @pytest.mark.parametrize("kind", ["model", "function"])

@@ -71,7 +71,7 @@ def test_a_portfolio_with_sectors():
         )
         assert found.success
         calls.append(found.nfev)
-    assert calls[1] <= 1.5 * calls[0]
+    assert calls[1] <= 2 * calls[0]
 
 
 # -- targets, and functions without a minimum ------------------------------------------------------

@@ -821,9 +821,9 @@ def test_small_slopes_are_cancelled(name):
             r"shape\[1\] must be a whole number >= 1, but it is 0",
         ),
         (
-            lambda: NuclearNorm(1, (2.0, 2)),
+            lambda: NuclearNorm(1, (2.5, 2)),
             TypeError,
-            r"shape\[0\] must be a whole number >= 1, not 2\.0",
+            r"shape\[0\] must be a whole number >= 1, not 2\.5",
         ),
         (
             lambda: OnLeading(L1(1), 0, 3),
@@ -832,9 +832,9 @@ def test_small_slopes_are_cancelled(name):
         ),
         (lambda: OnLeading(L1(1), 4, 3), ValueError, r"total must be >= size, 4, but it is 3"),
         (
-            lambda: OnLeading(L1(1), 2, 3.0),
+            lambda: OnLeading(L1(1), 2, 3.5),
             TypeError,
-            r"total must be a whole number >= 1, not 3\.0",
+            r"total must be a whole number >= 1, not 3\.5",
         ),
         (
             lambda: OnLeading(L1([1, 1]), 3, 4),

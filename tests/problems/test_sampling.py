@@ -137,7 +137,7 @@ def test_a_state_that_does_not_fit_is_refused_and_changes_nothing() -> None:
 
 @pytest.mark.parametrize(
     ("batch_size", "error"),
-    [(0, ValueError), (-1, ValueError), (2.0, TypeError), (True, TypeError)],
+    [(0, ValueError), (-1, ValueError), (2.5, TypeError), (True, TypeError)],
 )
 def test_batch_size_is_a_whole_number_from_1(batch_size: object, error: type) -> None:
     with pytest.raises(error, match="batch_size must be a whole number"):

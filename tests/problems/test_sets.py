@@ -878,7 +878,8 @@ def test_bound_in_a_ball_is_never_above_a_member(name, scale, d):
             bound = case.feasible_set.linear_minimum_in_ball(g, center, radius)
             size = norm(g) * (norm(center) + radius)
             assert bound >= g @ center - radius * norm(g) - 1e-14 * size
-            missed = 1e-11 if case.feasible_set.costly_minimum else 1e-14
+            # Searched for with few projections: off by the square of ON_BOUNDARY.
+            missed = 1e-7 if case.feasible_set.costly_minimum else 1e-14
             assert bound >= case.feasible_set.linear_minimum(g) - missed * size
             for u in members_in_ball(case, rng, center, radius, 15):
                 assert bound <= g @ u + 1e-13 * size
@@ -1270,7 +1271,7 @@ def test_dimensions():
         (lambda: Product(Simplex()), TypeError, r"blocks must be a list .* Simplex"),
         (lambda: Product([Simplex()]), ValueError, r"blocks\[0\] must tell its size.* pair"),
         (lambda: Product([(Simplex(), 0)]), ValueError, r"size in blocks\[0\] .* >= 1"),
-        (lambda: Product([(Simplex(), 2.0)]), TypeError, r"size in blocks\[0\] .* 2\.0"),
+        (lambda: Product([(Simplex(), 2.5)]), TypeError, r"size in blocks\[0\] .* 2\.5"),
         (lambda: Product([(Simplex(), 2, 3)]), ValueError, r"blocks\[0\] .* 3 parts"),
         (lambda: Product([(Simplex(), 2), 7]), TypeError, r"blocks\[1\] must be .* not 7"),
         (lambda: Product([(Ball([0, 0], 1), 3)]), ValueError, r"blocks\[0\] must be 2, .* is 3"),

@@ -17,6 +17,7 @@ from accelegrad.rules.distance_free import DistanceFreeAcceleGrad
 
 #: What Clarabel calls zero, relative to weights that add up to 1
 NO_WEIGHT = 1e-6
+EPS = np.finfo(float).eps
 
 
 class Run:
@@ -49,10 +50,19 @@ class Run:
         value, gradient = self.fun(x)
         self.points.append(x)
         self.kinds.append(kind)
+        level = value - gradient @ (x - self.x0)
+        size = abs(value) + np.linalg.norm(gradient) * np.linalg.norm(x - self.x0)
+        if self.cuts and self._same(gradient, level, size):
+            return value, gradient
         if len(self.cuts) == self.size:
             self._forget()
-        self._add(gradient, value - gradient @ (x - self.x0))
+        self._add(gradient, level)
         return value, gradient
+
+    def _same(self, slope, level, size):
+        """Whether a cut is the newest one again, up to rounding of its level."""
+        newest = self.cuts[-1]
+        return (newest[0] == slope).all() and abs(newest[1] - level) <= 8 * EPS * size
 
     def _add(self, slope, level):
         self.added += 1
@@ -142,6 +152,9 @@ class Run:
             a = self._beyond(before, low, p) if high is None else self._between(low, high, p)
         if low is not start:
             self._centre(self.center + low[0] * p, *low[1:], paired=True)
+            if high is None:  # the value fell all along: the next search begins with as long a step
+                self.t = low[0] * np.linalg.norm(p) / np.linalg.norm(self.gradient)
+                self.pairs = []
 
     def _fell(self, value, slope, a, s0):
         """Armijo's condition, or Hager and Zhang's where values are the same but for rounding."""

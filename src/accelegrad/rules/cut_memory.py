@@ -49,6 +49,8 @@ def _held(dimension: int) -> int:
 LEVEL, WEIGHT, ADDED, SIZE, LENGTH, LOST, BLURRED = range(7)
 N_NUMBERS = 7
 UNIT = float(np.finfo(np.float64).eps)
+#: Levels that differ by so much of their terms' size are the same but for rounding.
+FEW_UNITS = 8 * UNIT
 #: What is lost to underflow in one operation, at most
 SMALLEST = float(np.nextafter(0.0, 1.0))
 
@@ -154,12 +156,14 @@ class CutMemory:
     def _add(self, slope: Vector, numbers: tuple[float, ...]) -> None:
         """Keep a cut; where there is no room, forget those that matter least.
 
-        One that is the same as the newest tells nothing, and would take the place of others.
+        One that is the same as the newest, up to rounding of its level, tells nothing, and would
+        take the place of others.
         """
-        last = self.count - 1
-        same = last >= 0 and self._numbers[last, LEVEL] == numbers[LEVEL]
-        if same and np.array_equal(self._slopes[last], slope):
-            return
+        if self.count:
+            last = self._numbers[self.count - 1]
+            same = abs(last[LEVEL] - numbers[LEVEL]) <= FEW_UNITS * max(last[SIZE], numbers[SIZE])
+            if same and np.array_equal(self._slopes[self.count - 1], slope):
+                return
         if self.count == self.size:
             self._make_room()
         if self.count == len(self._numbers):
