@@ -61,11 +61,13 @@ def chained() -> Callable[[np.ndarray], tuple[float, np.ndarray]]:
 
     def fun(x: np.ndarray) -> tuple[float, np.ndarray]:
         steps, away = np.diff(x), x - 1.0
-        gradient = 0.04 * away**3
-        pull = 20.0 * steps + steps**3
+        squares, stretched = away * away, steps * steps
+        gradient = 0.04 * squares * away
+        pull = (20.0 + stretched) * steps
         gradient[1:] += pull
         gradient[:-1] -= pull
-        value = 0.01 * np.sum(away**4) + np.sum(10.0 * steps**2 + 0.25 * steps**4)
+        value = 0.01 * np.sum(squares * squares)
+        value += np.sum((10.0 + 0.25 * stretched) * stretched)
         return float(value), gradient
 
     return fun

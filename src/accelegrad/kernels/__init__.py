@@ -41,9 +41,9 @@ FEW_ENTRIES = 1 << 14
 WIDEST_DENSE = 1 << 14
 #: A block of fewer entries takes about as long as waking a thread.
 LEAST_WORK = 1 << 16
-#: Numbers that BLAS multiplies in a part, at least: some milliseconds, many times what it takes to
-#: wake a thread. Chosen.
-LEAST_PRODUCTS = 1 << 26
+#: Numbers that BLAS multiplies in a part, at least: a third of a millisecond, ten times what it
+#: takes to wake a thread (measured).
+LEAST_PRODUCTS = 1 << 23
 #: A block has at least this many entries for each entry of the gradient. So the gradients of all
 #: blocks take less memory than X, and less time to clear and add than X takes to be read.
 ENTRIES_PER_SUM = 2

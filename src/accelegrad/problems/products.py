@@ -64,10 +64,11 @@ class Products:
         """Return X w, for a vector or the columns of a matrix."""
         whole = self._in_double()
         if whole is not None:
-            count = self._count_parts(w)
-            if count == 1:
+            if self._is_sparse:
                 return np.asarray(whole @ w)
-            return np.concatenate(blocks.of_rows(lambda part: whole[part] @ w, len(whole), count))
+            count = self._count_parts(w)
+            parts = blocks.of_rows(lambda part: whole[part] @ w, len(whole), count)
+            return parts[0] if count == 1 else np.concatenate(parts)
         product = np.zeros((self.X.shape[0], *w.shape[1:]))
         for rows, columns, block in self._blocks():
             product[rows] += block @ w[columns]
@@ -77,13 +78,16 @@ class Products:
         """Return X' theta, for a vector or the columns of a matrix."""
         whole = self._in_double()
         if whole is not None:
-            count = self._count_parts(theta)
-            if count > 1:
-                parts = blocks.of_rows(lambda part: whole[part].T @ theta[part], len(whole), count)
-                return np.asarray(sum(parts[1:], start=parts[0]))
-            if theta.ndim == 1 and not self._is_sparse:
-                return np.asarray(theta @ whole)
-            return np.asarray(self._transpose @ theta)
+            if self._is_sparse:
+                return np.asarray(self._transpose @ theta)
+
+            def of_part(part: slice) -> Matrix:
+                # BLAS takes twice as long for a vector from the right.
+                some = whole[part]
+                return np.asarray(theta[part] @ some if theta.ndim == 1 else some.T @ theta[part])
+
+            first, *others = blocks.of_rows(of_part, len(whole), self._count_parts(theta))
+            return sum(others, start=first)
         product = np.zeros((self.X.shape[1], *theta.shape[1:]))
         for rows, columns, block in self._blocks():
             product[columns] += block.T @ theta[rows]
@@ -95,8 +99,6 @@ class Products:
 
     def _count_parts(self, factors: Matrix) -> int:
         """Return into how many parts, one per thread, a product with dense rows is split."""
-        if self._is_sparse:
-            return 1
         columns = 1 if factors.ndim == 1 else factors.shape[1]
         return kernels.count_parts(self.X.size * max(columns, NARROW))
 
