@@ -228,6 +228,7 @@ class Run:
             self._insure()
             return
         self.in_turn = 0
+        added = self.added
         value, gradient = self.evaluate(point, "model")
         fall = self.value - value
         lowest = t * promise / (2 * (promise - fall)) if promise > fall else inf
@@ -241,6 +242,11 @@ class Run:
                 self.t = max(self.t, bundle.GROWN * t)
             return
         self._note(missed=True)
+        size = abs(value) + np.linalg.norm(gradient) * np.linalg.norm(point - self.x0)
+        if self.added == added and promise > 8 * EPS * size:
+            # The model knew the cut: its lowest point was not found.
+            self.t = t / bundle.LARGEST_GROWTH
+            return
         error = self.value - value - gradient @ (self.center - point)
         if error > promise and self.misses >= bundle.PATIENCE:
             self.misses = 0

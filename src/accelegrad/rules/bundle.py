@@ -357,6 +357,7 @@ class Bundle(StepRule):
         if not self._is_resolved(state, trial):
             done = state._replace(step_size=t, estimated_gap=trial.estimated_gap)
             return self._without_model(done, oracle)
+        added = state.cuts.added
         at, share = _finite_trial(
             oracle,
             lambda share: (
@@ -379,6 +380,10 @@ class Bundle(StepRule):
             longer = min(LARGEST_GROWTH * t, max(longer, GROWN * t if all_fell else t))
             return moved._replace(step_size=longer), at
         moved = _noted(state._replace(step_size=t), misses=1)
+        if state.cuts.added == added and promise > state.cuts.newest_rounding:
+            # The model knew this cut, so that its lowest point was not found: for so long a step
+            # the products of slopes lack digits.
+            return moved._replace(step_size=t / LARGEST_GROWTH), at
         error = state.value - state.term - (at.value - term_of(at))
         error -= float(at.gradient @ (state.center - at.point))
         if error > promise and moved.counts.misses >= PATIENCE:

@@ -89,7 +89,7 @@ class CutMemory:
         self._numbers = np.zeros((rows, N_NUMBERS))
         self._gram = np.zeros((rows, rows))
         self._gram_rows = 0  # those that are up to date
-        self._added = 0
+        self.added = 0  # how many cuts came so far
         self._programme = CutProgramme()
         #: where cuts were asked for last by `values_at_center`, and the first of them there
         self._center: Vector | None = None
@@ -114,6 +114,12 @@ class CutMemory:
     def lengths(self) -> Vector:
         """The lengths of the slopes."""
         return self._numbers[: self.count, LENGTH]
+
+    @property
+    def newest_rounding(self) -> float:
+        """How far the newest cut can be off: by rounding, or as was said of it."""
+        newest = self._numbers[self.count - 1]
+        return FEW_UNITS * float(newest[SIZE]) + float(newest[LOST])
 
     @property
     def last_weights(self) -> Vector:
@@ -169,9 +175,9 @@ class CutMemory:
         if self.count == len(self._numbers):
             self._grow()
         i = self.count
-        self._added += 1
+        self.added += 1
         self._slopes[i], self._numbers[i] = slope, numbers
-        self._numbers[i, ADDED] = self._added
+        self._numbers[i, ADDED] = self.added
         self.count = i + 1
 
     def values_at(self, point: Vector) -> Vector:
@@ -312,7 +318,7 @@ class CutMemory:
             "slopes": self._slopes[:n].copy(),
             "numbers": self._numbers[:n].copy(),
             "gram": self._gram[:known, :known].copy(),
-            "added": self._added,
+            "added": self.added,
             "programme": self._programme.state(),
             "center": self._center,
             "center_values": self._center_values,
@@ -324,7 +330,7 @@ class CutMemory:
         self.count = 0
         while len(self._numbers) < n:
             self._grow()
-        self.count, self._gram_rows, self._added = n, known, int(state["added"])
+        self.count, self._gram_rows, self.added = n, known, int(state["added"])
         self._slopes[:n], self._numbers[:n] = state["slopes"], state["numbers"]
         self._gram[:known, :known] = state["gram"]
         self._programme.restore(state["programme"])
