@@ -242,8 +242,7 @@ class Run:
                 self.t = max(self.t, bundle.GROWN * t)
             return
         self._note(missed=True)
-        size = abs(value) + np.linalg.norm(gradient) * np.linalg.norm(point - self.x0)
-        if self.added == added and promise > 8 * EPS * size:
+        if self.added == added and promise < t * EPS * gradient @ gradient:
             # The model knew the cut: its lowest point was not found.
             self.t = t / bundle.LARGEST_GROWTH
             return

@@ -22,7 +22,7 @@ from accelegrad.rules.base import (
     StepRule,
     term_of,
 )
-from accelegrad.rules.cut_memory import FEWEST_CUTS, CutMemory, default_size
+from accelegrad.rules.cut_memory import FEWEST_CUTS, UNIT, CutMemory, default_size
 from accelegrad.rules.cut_model import Center, CutModel
 from accelegrad.rules.distance import check_radius, distance, smallest_radius
 from accelegrad.rules.distance_free import DistanceFreeAcceleGrad
@@ -380,9 +380,9 @@ class Bundle(StepRule):
             longer = min(LARGEST_GROWTH * t, max(longer, GROWN * t if all_fell else t))
             return moved._replace(step_size=longer), at
         moved = _noted(state._replace(step_size=t), misses=1)
-        if state.cuts.added == added and promise > state.cuts.newest_rounding:
+        if state.cuts.added == added and promise < t * UNIT * at.squared_norm:
             # The model knew this cut, so that its lowest point was not found: for so long a step
-            # the products of slopes lack digits.
+            # what the cuts lie below the value is lost in the rounding of their slopes' products.
             return moved._replace(step_size=t / LARGEST_GROWTH), at
         error = state.value - state.term - (at.value - term_of(at))
         error -= float(at.gradient @ (state.center - at.point))

@@ -116,12 +116,6 @@ class CutMemory:
         return self._numbers[: self.count, LENGTH]
 
     @property
-    def newest_rounding(self) -> float:
-        """How far the newest cut can be off: by rounding, or as was said of it."""
-        newest = self._numbers[self.count - 1]
-        return FEW_UNITS * float(newest[SIZE]) + float(newest[LOST])
-
-    @property
     def last_weights(self) -> Vector:
         """The weights of the last combination."""
         return self._numbers[: self.count, WEIGHT]
