@@ -11,7 +11,8 @@ from sklearn.preprocessing import StandardScaler
 import accelegrad as ag
 from accelegrad.problems import scaling
 from accelegrad.problems.scaling import ColumnScaling, column_scaling
-from accelegrad.proofs.certificate import Certificate, DualCertificate
+from accelegrad.proofs.bracket import Bracket
+from accelegrad.proofs.certificate import DualCertificate
 from accelegrad.rules import (
     AcceleGrad,
     AdaGrad,
@@ -340,7 +341,7 @@ def test_against_liblinear_on_badly_scaled_data():
 
 def run_of(rule, model, path=None, **options):
     oracle = ModelOracle(model)
-    certificate = Certificate(None, DualCertificate(model.dual))
+    certificate = Bracket(None, DualCertificate(model.dual))
     options = Options(trace=True, checkpoint=path, **options)
     return Run(Progress(rule, oracle, np.zeros(model.n_parameters), options, certificate))
 

@@ -380,7 +380,8 @@ class Bundle(StepRule):
             longer = min(LARGEST_GROWTH * t, max(longer, GROWN * t if all_fell else t))
             return moved._replace(step_size=longer), at
         moved = _noted(state._replace(step_size=t), misses=1)
-        if state.cuts.added == added and promise < t * UNIT * at.squared_norm:
+        square = float(state.gradient @ state.gradient)
+        if state.cuts.added == added and promise < t * UNIT * square:
             # The model knew this cut, so that its lowest point was not found: for so long a step
             # what the cuts lie below the value is lost in the rounding of their slopes' products.
             return moved._replace(step_size=t / LARGEST_GROWTH), at
