@@ -267,7 +267,8 @@ class CutCertificate:
                 return
             length = norm(slope)
             wanted = region.radius / length if length > 0.0 else math.inf
-            if not self._closed_more(best, gap) and wanted <= 2.0 * step:
+            # In a set the point moves no farther however long the step is.
+            if not self._closed_more(best, gap) and (wanted <= 2.0 * step or not region.is_ball):
                 break
             step = min(max(wanted, 0.1 * step), 100.0 * step, LONGEST_STEP)
         if region.is_ball and region.penalty is None and region.scaling is None:
