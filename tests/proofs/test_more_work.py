@@ -17,7 +17,7 @@ CLOSING_CALLS = 3
 #: Two runs that end at the same point, or nearly, may pursue the best average from different steps.
 PURSUED = 1.25
 #: Nor is a gap pursued that is so small a share of the values already.
-TINY = 1e-11
+TINY = 1e-9
 #: The largest of ten quadratics of twenty variables, by their seeds
 SEEDS = range(8)
 #: Of every family two functions, of odd and even starts
