@@ -190,25 +190,12 @@ class Polyhedron(FeasibleSet):
         found = _multipliers(rows, g)
         return best if found is None else max(best, _linear_bound(rows, self._hull, g, found))
 
-    def linear_minimum_in_ball(self, g: Vector, center: Vector, radius: float) -> float:
-        """Return a lower bound on <g, u> over the points of the set in a ball.
+    def _linear_bound(self, g: Vector, center: Vector, radius: float) -> float:  # noqa: ARG002
+        """Return no bound: the linear minimum over the whole set takes too long here.
 
-        It is that of `FeasibleSet`, but for the linear minimum over the whole set, which takes
-        longer and could add no more than 1e-12 of the radius times ||g||.
+        It could add no more than 1e-12 of the radius times ||g|| to the bound in a ball.
         """
-        size = norm(g)
-        if size == 0.0:
-            return 0.0
-        if not math.isfinite(size):
-            return -math.inf
-        if math.isinf(radius):
-            return self.linear_minimum(g)
-        nearest = self.project(center)
-        room = radius - norm(nearest - center)
-        if room <= 0.0:
-            return float(g.dot(nearest))
-        without_set = float(g.dot(center)) - radius * size
-        return max(without_set, self._dual_bound(g, center, radius, size, room))
+        return -math.inf
 
     def _dual_bound(
         self, g: Vector, center: Vector, radius: float, size: float, room: float

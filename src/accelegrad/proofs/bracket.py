@@ -157,14 +157,14 @@ class Bracket:
         """Return whether the certified gap of a point is what was asked for."""
         return self._goal is not None and 0.0 <= self.gap(at) <= self._goal(at.value)
 
-    def is_as_small_as_rounding_allows(self, at: Evaluated, times: float = 1.0) -> bool:
-        """Return whether rounding lets no (much) smaller gap be proved at a point."""
+    def is_as_small_as_rounding_allows(self, at: Evaluated) -> bool:
+        """Return whether rounding lets no smaller gap be proved at a point."""
         gap = self.gap(at)
         # Of an inexact function the gap may be any share of the value.
         inexact = self._model is None and self._value_error(at) > 0.0
         if not (inexact or gap <= ROUNDING_LEVEL * abs(at.value)):
             return False
-        return 0.0 <= gap <= times * self.resolution(at)
+        return 0.0 <= gap <= self.resolution(at)
 
     def margin(self, at: Evaluated) -> float:
         """Return the gap that is wanted at a point, or the smallest that can be proved there."""

@@ -26,8 +26,8 @@ from accelegrad.run.progress import Progress
 TRIALS_BEYOND = (1e-1, 1e-2, 1e-3, 1e-4)
 #: A point at this share of the radius or farther counts as being on the boundary. Chosen.
 ON_BOUNDARY = 0.99
-#: Trials of a guessed region before it is trusted, and how many more while they find lower values.
-#: Chosen: two scales of curvature show in two.
+#: Trials of a guessed region before a prediction inside it is trusted, and at most, where the
+#: predictions stay outside. Chosen: two scales of curvature show in two.
 TRIALS, MOST_TRIALS = 3, 12
 #: The part of the gradient that the last evaluations need not explain. Chosen.
 EXPLAINED = 1e-3
