@@ -31,7 +31,7 @@ from accelegrad.kernels.gradient import data
 from accelegrad.kernels.loss_shape import LOGISTIC_SHAPE
 from accelegrad.kernels.sparse_epochs import SparseEpochs
 from accelegrad.lab.engine.timing import in_turns, processor_seconds
-from accelegrad.problems.squares import row_squares
+from accelegrad.models.squares import row_squares
 from accelegrad.rules.distance import SMALLEST_SHARE
 
 EPOCH_LIMIT, COLUMNS_LIMIT, DENSE_LIMIT = 1.2, 1.3, 50.0

@@ -22,11 +22,11 @@ from accelegrad.catalogue import METHODS
 from accelegrad.choose import Facts, choose
 from accelegrad.lab.bench.problems import SUITE_LOSSES, sources
 from accelegrad.lab.report.tables import table_lines
-from accelegrad.rows import VarianceReducedAcceleGrad
-from accelegrad.rows.oracles import sum_oracle
-from accelegrad.rows.variance_reduced_oracle import FiniteSumOracle
 from accelegrad.rules import Rule
 from accelegrad.run.oracle import ModelOracle
+from accelegrad.solvers import VarianceReducedAcceleGrad
+from accelegrad.solvers.oracles import sum_oracle
+from accelegrad.solvers.variance_reduced_oracle import FiniteSumOracle
 
 LEVELS = (1e-2, 1e-3, 1e-4, 1e-6)
 SETS = ("a9a", "mushrooms", "svmlight_reuters_acq")

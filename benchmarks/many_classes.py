@@ -29,7 +29,7 @@ from threadpoolctl import threadpool_limits
 
 from accelegrad.data import datasets
 from accelegrad.lab.report.tables import table_lines
-from accelegrad.problems.multinomial import MultinomialModel
+from accelegrad.models.multinomial import MultinomialModel
 from accelegrad.sklearn import AcceleGradClassifier
 
 ALPHA = 1e-4

@@ -24,7 +24,7 @@ import numpy as np
 import accelegrad as ag
 from accelegrad.lab.bench.profile import geometric_mean
 from accelegrad.lab.report.tables import put, table_lines
-from accelegrad.problems.sampling import BatchSampler
+from accelegrad.models.sampling import BatchSampler
 from accelegrad.rules.base import KnownEvaluation
 from accelegrad.rules.distance import Known, Probe, probed, smallest_radius
 from accelegrad.rules.schedules import importance_weight

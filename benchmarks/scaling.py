@@ -16,7 +16,7 @@ from accelegrad.data import datasets
 from accelegrad.lab.bench.profile import geometric_mean
 from accelegrad.lab.engine.minimum import find_minimum
 from accelegrad.lab.report.tables import table_lines
-from accelegrad.problems.scaling import column_scaling
+from accelegrad.models.scaling import column_scaling
 from accelegrad.rules.base import KnownEvaluation
 from accelegrad.rules.diagonal import DistanceFreeDiagonalAcceleGrad
 from accelegrad.rules.distance_free import DistanceFreeAcceleGrad

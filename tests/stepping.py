@@ -5,7 +5,7 @@ from itertools import count
 import numpy as np
 import pytest
 
-from accelegrad.problems.sets import Ball, Box
+from accelegrad.geometry.sets import Ball, Box
 from accelegrad.rules.base import KnownEvaluation
 from toys import AbsoluteDeviations, LeastSquares
 

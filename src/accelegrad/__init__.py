@@ -6,12 +6,11 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from accelegrad.bundle.bundle import Bundle
     from accelegrad.front_door import minimize, scipy_method
-    from accelegrad.gradient_check import GradientCheck, check_gradient
-    from accelegrad.problems.linear_model import LinearModel
-    from accelegrad.problems.penalties import L1, ElasticNet, GroupL2, NuclearNorm
-    from accelegrad.problems.polyhedron import Polyhedron
-    from accelegrad.problems.sets import (
+    from accelegrad.geometry.penalties import L1, ElasticNet, GroupL2, NuclearNorm
+    from accelegrad.geometry.polyhedron import Polyhedron
+    from accelegrad.geometry.sets import (
         Affine,
         Ball,
         Box,
@@ -22,20 +21,13 @@ if TYPE_CHECKING:
         Simplex,
         WholeSpace,
     )
-    from accelegrad.problems.streamed_model import StreamedModel
-    from accelegrad.rows import (
-        DualAscent,
-        FinishedByNewton,
-        InteriorPoint,
-        ProximalNewton,
-        SketchedNewton,
-        VarianceReducedAcceleGrad,
-    )
+    from accelegrad.gradient_check import GradientCheck, check_gradient
+    from accelegrad.models.linear_model import LinearModel
+    from accelegrad.models.streamed_model import StreamedModel
     from accelegrad.rules import (
         AcceleGrad,
         AdaGrad,
         ADoG,
-        Bundle,
         DiagonalAcceleGrad,
         DistanceFreeAcceleGrad,
         DistanceFreeDiagonalAcceleGrad,
@@ -50,6 +42,14 @@ if TYPE_CHECKING:
     )
     from accelegrad.run.checkpoint import CheckpointError
     from accelegrad.run.result import Status
+    from accelegrad.solvers import (
+        DualAscent,
+        FinishedByNewton,
+        InteriorPoint,
+        ProximalNewton,
+        SketchedNewton,
+        VarianceReducedAcceleGrad,
+    )
 
 __version__ = "0.2.0"
 
@@ -101,21 +101,22 @@ __all__ = [
 
 # An import of the package loads nothing else: names are looked for when they are first asked for.
 _HOMES = {
+    "accelegrad.bundle.bundle": "Bundle",
     "accelegrad.front_door": "minimize scipy_method",
     "accelegrad.gradient_check": "GradientCheck check_gradient",
-    "accelegrad.problems.linear_model": "LinearModel",
-    "accelegrad.problems.penalties": "L1 ElasticNet GroupL2 NuclearNorm",
-    "accelegrad.problems.polyhedron": "Polyhedron",
-    "accelegrad.problems.sets": (
+    "accelegrad.models.linear_model": "LinearModel",
+    "accelegrad.geometry.penalties": "L1 ElasticNet GroupL2 NuclearNorm",
+    "accelegrad.geometry.polyhedron": "Polyhedron",
+    "accelegrad.geometry.sets": (
         "Affine Ball Box Halfspace L1Ball NonNegative Product Simplex WholeSpace"
     ),
-    "accelegrad.problems.streamed_model": "StreamedModel",
-    "accelegrad.rows": (
+    "accelegrad.models.streamed_model": "StreamedModel",
+    "accelegrad.solvers": (
         "DualAscent FinishedByNewton InteriorPoint ProximalNewton SketchedNewton "
         "VarianceReducedAcceleGrad"
     ),
     "accelegrad.rules": (
-        "AcceleGrad AdaGrad ADoG Bundle DiagonalAcceleGrad DistanceFreeAcceleGrad "
+        "AcceleGrad AdaGrad ADoG DiagonalAcceleGrad DistanceFreeAcceleGrad "
         "DistanceFreeDiagonalAcceleGrad DoG LinearCoupling Subgradient UDoG "
         "UniversalDualGradient UniversalFastGradient UniversalGradient UniXGrad"
     ),
@@ -123,7 +124,7 @@ _HOMES = {
     "accelegrad.run.result": "Status",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
-_ROOMS = ("kernels", "problems", "proofs", "rows", "rules", "run")
+_ROOMS = ("bundle", "geometry", "kernels", "models", "proofs", "rules", "run", "solvers")
 
 if not TYPE_CHECKING:  # with it, type checkers would take any name for one of the package
 

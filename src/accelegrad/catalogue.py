@@ -4,16 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple, TypedDict
 
-from accelegrad.rows.dual_ascent import DualAscent
-from accelegrad.rows.interior_point import InteriorPoint
-from accelegrad.rows.newton import FinishedByNewton
-from accelegrad.rows.proximal_newton import ProximalNewton
-from accelegrad.rows.variance_reduced import VarianceReducedAcceleGrad
+from accelegrad.bundle.bundle import Bundle
 from accelegrad.rules import (
     AcceleGrad,
     AdaGrad,
     ADoG,
-    Bundle,
     DiagonalAcceleGrad,
     DistanceFreeAcceleGrad,
     DistanceFreeDiagonalAcceleGrad,
@@ -27,6 +22,11 @@ from accelegrad.rules import (
     UniversalGradient,
     UniXGrad,
 )
+from accelegrad.solvers.dual_ascent import DualAscent
+from accelegrad.solvers.interior_point import InteriorPoint
+from accelegrad.solvers.newton import FinishedByNewton
+from accelegrad.solvers.proximal_newton import ProximalNewton
+from accelegrad.solvers.variance_reduced import VarianceReducedAcceleGrad
 
 AUTO = "auto"
 NEWTON = "accelegrad-newton"

@@ -18,12 +18,12 @@ import numpy as np
 from accelegrad import kernels
 from accelegrad.catalogue import AUTO, BUNDLE, DUAL, INTERIOR, METHODS, NEWTON, PROXIMAL
 from accelegrad.errors import nearest
-from accelegrad.problems.linear_model import LinearModel
-from accelegrad.problems.scaling import unevenness
-from accelegrad.rows.curvature import FACTOR_PRODUCT, Costs
-from accelegrad.rows.interior_point_oracle import has_one_kink
-from accelegrad.rows.oracles import SUM_RULES
+from accelegrad.models.linear_model import LinearModel
+from accelegrad.models.scaling import unevenness
 from accelegrad.rules import Rule
+from accelegrad.solvers.curvature import FACTOR_PRODUCT, Costs
+from accelegrad.solvers.interior_point_oracle import has_one_kink
+from accelegrad.solvers.oracles import SUM_RULES
 
 #: Methods and solvers of other libraries, in lower case: "auto" is what to give in their place.
 ELSEWHERE = frozenset(

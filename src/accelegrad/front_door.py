@@ -14,6 +14,7 @@ import numpy as np
 from scipy.optimize import OptimizeResult
 
 from accelegrad import threads
+from accelegrad.bundle.cut_memory import CutMemory, default_size
 from accelegrad.catalogue import AUTO, MethodOptions
 from accelegrad.choose import Wishes
 from accelegrad.differentiate import LIBRARIES
@@ -25,18 +26,15 @@ from accelegrad.errors import (
     real_number,
     whole_number,
 )
+from accelegrad.models.linear_model import LinearModel
+from accelegrad.models.sampling import BatchSampler, GrowingSampler
 from accelegrad.norms import norm
-from accelegrad.problems.linear_model import LinearModel
-from accelegrad.problems.sampling import BatchSampler, GrowingSampler
 from accelegrad.proofs.bracket import Bracket
 from accelegrad.proofs.certificate import DualCertificate
 from accelegrad.proofs.cuts import CutCertificate
 from accelegrad.proofs.fenchel import Terms
 from accelegrad.proofs.model_dual import ModelDual
-from accelegrad.rows.oracles import sum_oracle
-from accelegrad.rows.row_oracle import Goal
 from accelegrad.rules import Rescaled, Rule
-from accelegrad.rules.cut_memory import CutMemory, default_size
 from accelegrad.run.batches import largest_signal
 from accelegrad.run.compiled import CompiledRule, compiled_twin
 from accelegrad.run.fingerprint import run_kind
@@ -50,6 +48,8 @@ from accelegrad.run.progress import Progress
 from accelegrad.run.result import Status
 from accelegrad.scipy_words import Limits, constraint_set, hint
 from accelegrad.setting import Setting, constrains, resolve
+from accelegrad.solvers.oracles import sum_oracle
+from accelegrad.solvers.row_oracle import Goal
 
 #: The shortest distance over which multipliers prove anything, relative to 1 + ||x||; chosen
 SHORTEST_REACH = 1e-3

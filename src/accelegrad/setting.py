@@ -13,10 +13,18 @@ import scipy.sparse as sp
 from accelegrad.catalogue import AUTO, METHODS, RADIUS, Method
 from accelegrad.choose import Choice, Facts, Wishes, choose, is_given
 from accelegrad.errors import NonFiniteError, Vector, nearest
-from accelegrad.problems.linear_model import LinearModel
-from accelegrad.problems.penalties import OnLeading, Penalty, as_penalty
-from accelegrad.problems.rounding import ROUNDED_UP
-from accelegrad.problems.scaling import (
+from accelegrad.geometry.penalties import OnLeading, Penalty, as_penalty
+from accelegrad.geometry.sets import (
+    Ball,
+    Box,
+    FeasibleSet,
+    NonNegative,
+    WholeSpace,
+    as_feasible_set,
+)
+from accelegrad.models.linear_model import LinearModel
+from accelegrad.models.rounding import ROUNDED_UP
+from accelegrad.models.scaling import (
     ColumnScaling,
     can_scale,
     column_scaling,
@@ -24,14 +32,6 @@ from accelegrad.problems.scaling import (
     near_start,
     scaled_penalty,
     scaled_set,
-)
-from accelegrad.problems.sets import (
-    Ball,
-    Box,
-    FeasibleSet,
-    NonNegative,
-    WholeSpace,
-    as_feasible_set,
 )
 from accelegrad.proofs.fenchel import Terms
 from accelegrad.proofs.region import Region, Scaling

@@ -21,7 +21,7 @@ import scipy.sparse as sp
 from sklearn.svm import LinearSVC
 
 from accelegrad.data.datasets import DataError, Dataset, as_binary, find, read, sparse_text
-from accelegrad.problems.linear_model import LinearModel
+from accelegrad.models.linear_model import LinearModel
 
 COMPRESSIONS: dict[str, Callable[[bytes], bytes]] = {
     "": bytes,

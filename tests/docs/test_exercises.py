@@ -61,10 +61,10 @@ def copied(folder: Path) -> Path:
 @pytest.mark.parametrize(
     ("place", "tests", "words"),
     [
-        (0, ["tests/problems/test_losses.py"], "smooth_hinge"),
+        (0, ["tests/models/test_losses.py"], "smooth_hinge"),
         (
             1,
-            ["tests/problems/test_sets.py", "tests/proofs/test_fuzz.py", "tests/docs/test_site.py"],
+            ["tests/geometry/test_sets.py", "tests/proofs/test_fuzz.py", "tests/docs/test_site.py"],
             "slab or cover_everything or public_name",
         ),
         (2, ["tests/rules/test_rules.py", "tests/rules/test_any_array.py"], "averaging"),

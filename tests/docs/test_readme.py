@@ -62,7 +62,7 @@ def test_every_dependency_has_its_reason():
 
 
 def test_docstrings():
-    for name in ("accelegrad.front_door", "accelegrad.optax", "accelegrad.problems.sets"):
+    for name in ("accelegrad.front_door", "accelegrad.optax", "accelegrad.geometry.sets"):
         module = importlib.import_module(name)
         result = doctest.testmod(module)
         assert result.attempted > 0

@@ -29,7 +29,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import accelegrad as ag
 import accelegrad.sklearn
-from accelegrad.problems.losses import by_sklearn_name
+from accelegrad.models.losses import by_sklearn_name
 from accelegrad.sklearn import (
     AcceleGradClassifier,
     AcceleGradClassifierCV,

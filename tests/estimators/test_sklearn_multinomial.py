@@ -10,8 +10,8 @@ from scipy.optimize import minimize as scipy_minimize
 from sklearn.datasets import load_iris
 
 import accelegrad as ag
-from accelegrad.problems.multinomial import MultinomialModel, ScaledClasses
-from accelegrad.problems.scaling import ColumnScaling, column_scaling
+from accelegrad.models.multinomial import MultinomialModel, ScaledClasses
+from accelegrad.models.scaling import ColumnScaling, column_scaling
 from accelegrad.proofs.model_dual import ModelDual
 from accelegrad.proofs.multinomial_dual import MultinomialDual
 from accelegrad.sklearn import AcceleGradClassifier

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from accelegrad import kernels
-from accelegrad.rules import cut_programme
-from accelegrad.rules.cut_programme import CutProgramme, Effort
+from accelegrad.bundle import cut_programme
+from accelegrad.bundle.cut_programme import CutProgramme, Effort
 
 # In a convex programme an error e in the weights' conditions leaves an error of e^2 in the sum. The
 # ridge (1e-13) and rounding, both relative to the terms, are far below.

@@ -19,8 +19,8 @@ from accelegrad.kernels import epochs
 from accelegrad.kernels.dense_epochs import DenseEpochs
 from accelegrad.kernels.gradient import data
 from accelegrad.kernels.sparse_epochs import SparseEpochs
-from accelegrad.problems.losses import LOSSES, make_loss
-from accelegrad.problems.squares import row_squares
+from accelegrad.models.losses import LOSSES, make_loss
+from accelegrad.models.squares import row_squares
 from accelegrad.rules.distance import smallest_radius
 from accelegrad.rules.distance_free import REACH, STEP, TRUST
 from twins import rule_fields

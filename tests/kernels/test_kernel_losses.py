@@ -6,7 +6,7 @@ import pytest
 
 from accelegrad.kernels.loss_shape import for_kernels
 from accelegrad.kernels.losses import loss_and_slope, loss_slope
-from accelegrad.problems.losses import LOSSES, Loss, make_loss
+from accelegrad.models.losses import LOSSES, Loss, make_loss
 
 EXTRAS = {"quantile": 0.3, "epsilon": 0.25, "delta": 0.8}
 KINKED = [name for name, entry in LOSSES.items() if not entry.smooth]

@@ -30,8 +30,8 @@ from accelegrad.lab.engine.peers import COMPARED, SOLVERS
 from accelegrad.lab.engine.recording import NAMES
 from accelegrad.lab.engine.tasks import Outcome, Store
 from accelegrad.lab.report import stills
-from accelegrad.problems.linear_model import LinearModel
-from accelegrad.problems.losses import LOSSES
+from accelegrad.models.linear_model import LinearModel
+from accelegrad.models.losses import LOSSES
 from reference.losses import PARAMETER, loss_values
 
 KINKED = ("hinge", "absolute", "quantile", "epsilon_insensitive")

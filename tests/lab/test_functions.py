@@ -13,6 +13,8 @@ import pytest
 
 from accelegrad import minimize
 from accelegrad.cli.main import main
+from accelegrad.geometry.penalties import L1
+from accelegrad.geometry.sets import Ball
 from accelegrad.lab.functions import report as report_module
 from accelegrad.lab.functions.comparison import (
     QUICK_SUITE,
@@ -26,8 +28,6 @@ from accelegrad.lab.functions.problem import KINDS, Function
 from accelegrad.lab.functions.recorder import Enough, Recorder
 from accelegrad.lab.functions.runs import Limits, Record, measure
 from accelegrad.lab.functions.suite import SUITE
-from accelegrad.problems.penalties import L1
-from accelegrad.problems.sets import Ball
 
 #: Sums of 10,000 terms, and eigenvalues of matrices of side 40, are off by far less, relatively.
 ROUNDING = 1e-11

@@ -7,9 +7,10 @@ from itertools import islice
 import numpy as np
 import pytest
 
+from accelegrad.bundle.bundle import Bundle
+from accelegrad.geometry.sets import Ball
 from accelegrad.lab.playground import write_playground
-from accelegrad.problems.sets import Ball
-from accelegrad.rules import AcceleGrad, AdaGrad, Bundle, DistanceFreeAcceleGrad
+from accelegrad.rules import AcceleGrad, AdaGrad, DistanceFreeAcceleGrad
 from browser import wait_for
 from stepping import oracle_of
 

@@ -15,9 +15,10 @@ import accelegrad as ag
 import accelegrad.choose
 from accelegrad.catalogue import METHODS
 from accelegrad.choose import TABLE, Facts, choose, first
-from accelegrad.problems.losses import make_loss
-from accelegrad.problems.scaling import unevenness
-from accelegrad.rows import (
+from accelegrad.models.losses import make_loss
+from accelegrad.models.scaling import unevenness
+from accelegrad.sklearn import AcceleGradClassifier
+from accelegrad.solvers import (
     DualAscent,
     FinishedByNewton,
     InteriorPoint,
@@ -25,7 +26,6 @@ from accelegrad.rows import (
     SketchedNewton,
     VarianceReducedAcceleGrad,
 )
-from accelegrad.sklearn import AcceleGradClassifier
 
 DOCUMENTED = Path(__file__).parents[2] / "docs" / "methods.md"
 

@@ -15,7 +15,7 @@ import numpy as np
 from scipy.optimize import OptimizeResult, linprog
 
 import accelegrad as ag
-from accelegrad.problems.scaling import ColumnScaling, column_scaling, near_start
+from accelegrad.models.scaling import ColumnScaling, column_scaling, near_start
 from proofs.cases import OF_ROWS, Case, Data, build_penalty, build_set
 from proofs.extended import CURVATURES, LONG, Kind, Known, LinearObjective, loss_slopes
 from reference.losses import loss_values

@@ -25,7 +25,7 @@ HERE = Path(__file__).resolve().parent
 if __name__ == "__main__":
     sys.path[:] = [str(HERE.parent), *(path for path in sys.path if path != str(HERE))]
 
-from accelegrad.problems.multinomial import softmax  # noqa: E402
+from accelegrad.models.multinomial import softmax  # noqa: E402
 from proofs import checks, parts  # noqa: E402
 from proofs.fuzz import guarded  # noqa: E402
 
@@ -238,29 +238,29 @@ class Mistake(NamedTuple):
 
 def _sets() -> Iterator[Mistake]:
     for name in ("Ball", "Box", "Simplex", "L1Ball", "Halfspace", "Affine", "Product"):
-        yield Mistake(f"problems.sets:{name}.linear_minimum", raised(1e-3), "0.1 % too high")
-    yield Mistake("problems.polyhedron:Polyhedron.linear_minimum", raised(1e-3), "0.1 % too high")
-    yield Mistake("problems.polyhedron:_limit_sum", first_raised(1e-3), "0.1 % too high")
-    yield Mistake("problems.sets:NonNegative.linear_minimum", always(0.0), "0 for every slope")
+        yield Mistake(f"geometry.sets:{name}.linear_minimum", raised(1e-3), "0.1 % too high")
+    yield Mistake("geometry.polyhedron:Polyhedron.linear_minimum", raised(1e-3), "0.1 % too high")
+    yield Mistake("geometry.polyhedron:_limit_sum", first_raised(1e-3), "0.1 % too high")
+    yield Mistake("geometry.sets:NonNegative.linear_minimum", always(0.0), "0 for every slope")
     for name in ("FeasibleSet", "Halfspace", "Affine"):
         yield Mistake(
-            f"problems.sets:{name}.linear_minimum_in_ball", raised(1e-3), "0.1 % too high"
+            f"geometry.sets:{name}.linear_minimum_in_ball", raised(1e-3), "0.1 % too high"
         )
-    yield Mistake("problems.sets:FeasibleSet._dual_bound", raised(1e-3), "0.1 % too high")
-    yield Mistake("problems.sets:_half_chord", scaled(0.999), "0.1 % too short")
+    yield Mistake("geometry.sets:FeasibleSet._dual_bound", raised(1e-3), "0.1 % too high")
+    yield Mistake("geometry.sets:_half_chord", scaled(0.999), "0.1 % too short")
     for name in ("FeasibleSet", "Box", "Simplex"):
-        yield Mistake(f"problems.sets:{name}.diameter_for", scaled(0.99), "1 % too small")
+        yield Mistake(f"geometry.sets:{name}.diameter_for", scaled(0.99), "1 % too small")
 
 
 def _penalties() -> Iterator[Mistake]:
     yield Mistake(
-        "problems.penalties:Penalty.affine_minorant", first_scaled(1.001), "slope 0.1 % too steep"
+        "geometry.penalties:Penalty.affine_minorant", first_scaled(1.001), "slope 0.1 % too steep"
     )
     for name in ("L1", "ElasticNet", "GroupL2", "NuclearNorm"):
-        yield Mistake(f"problems.penalties:{name}.level_radius", scaled(0.999), "0.1 % too small")
-        yield Mistake(f"problems.penalties:{name}.prox", scaled(0.999), "0.1 % too short")
+        yield Mistake(f"geometry.penalties:{name}.level_radius", scaled(0.999), "0.1 % too small")
+        yield Mistake(f"geometry.penalties:{name}.prox", scaled(0.999), "0.1 % too short")
     # Of a norm no bound uses the value.
-    yield Mistake("problems.penalties:ElasticNet.value", scaled(1.001), "0.1 % too large")
+    yield Mistake("geometry.penalties:ElasticNet.value", scaled(1.001), "0.1 % too large")
 
 
 def _certificates() -> Iterator[Mistake]:
@@ -275,7 +275,7 @@ def _certificates() -> Iterator[Mistake]:
     yield Mistake(f"{cuts}._cut", penalty_counted_twice, "penalty counted twice")
     yield Mistake(f"{cuts}.widen", bound_kept_when_widened, "old bound kept")
     yield Mistake(f"{cuts}._raise_by_sum", weight_too_small, "weight 0.1 % too small")
-    memory = "rules.cut_memory:CutMemory"
+    memory = "bundle.cut_memory:CutMemory"
     yield Mistake(f"{memory}.mean", mean_changed(0, share=1e-9), "level 1e-9 too high")
     yield Mistake(f"{memory}.mean", not_normalised, "weights not normalised")
     yield Mistake(f"{cuts}._raise_by_average", average_in_smaller_ball, "1 % smaller ball")
@@ -304,7 +304,7 @@ def _models() -> Iterator[Mistake]:
     yield Mistake(f"{dual}.bound", raised(1e-3), "0.1 % too high")
     yield Mistake(f"{dual}.distance_bound", scaled(0.999), "0.1 % too short")
     yield Mistake(f"{dual}.distance_by_gap", scaled(0.5), "half of it")
-    yield Mistake("problems.losses:Loss.conjugate", scaled(1.001), "0.1 % too large")
+    yield Mistake("models.losses:Loss.conjugate", scaled(1.001), "0.1 % too large")
     yield Mistake("proofs.null_space:DualBounds._value", raised(1e-3), "0.1 % too high")
     yield Mistake("proofs.cone:ConeBounds.at", raised(1e-3), "0.1 % too high")
     yield Mistake("proofs.column_sums:ColumnSums.at", level_too_high, "level 0.1 % too high")
@@ -330,7 +330,7 @@ def _models() -> Iterator[Mistake]:
 
 def _engines() -> Iterator[Mistake]:
     yield Mistake("proofs.mended_bound:_mended", residual_forgotten, "residual forgotten")
-    yield Mistake("rows.newton_oracle:mended_bound", raised(1e-3), "0.1 % too high")
+    yield Mistake("solvers.newton_oracle:mended_bound", raised(1e-3), "0.1 % too high")
     free = Mistake("proofs.fenchel:Terms._least_with_intercept", always(0.0))
     yield Mistake(
         "proofs.mended_bound:_balanced", same(0), "slopes left unbalanced, for nothing", (free,)

@@ -14,15 +14,15 @@ import numpy as np
 from scipy.optimize import OptimizeResult, minimize
 
 import accelegrad as ag
-from accelegrad.problems.multinomial import MultinomialModel
-from accelegrad.problems.sampled_rows import LocalRows
-from accelegrad.problems.streamed_model import read_rows
+from accelegrad.models.multinomial import MultinomialModel
+from accelegrad.models.sampled_rows import LocalRows
+from accelegrad.models.streamed_model import read_rows
 from accelegrad.proofs.fenchel import Terms
 from accelegrad.proofs.mended_bound import mended_bound
 from accelegrad.proofs.model_dual import ModelDual
 from accelegrad.proofs.multinomial_dual import MultinomialDual
-from accelegrad.rows.at_once import AtOnce
 from accelegrad.sklearn.objective import Objective as EstimatorObjective
+from accelegrad.solvers.at_once import AtOnce
 from proofs.candidates import Objective, Region, Search
 from proofs.cases import Case, Data, build_penalty, build_set, draw_data, draw_penalty, draw_set
 from proofs.checks import FindingError, raised_at
@@ -72,7 +72,7 @@ def sets(rng: np.random.Generator) -> None:
     formula = draw_set(rng, d, scale)
     chosen: Any = build_set(formula)
     if formula.name.startswith("Only"):
-        from accelegrad.problems.sets import as_feasible_set
+        from accelegrad.geometry.sets import as_feasible_set
 
         chosen = as_feasible_set(chosen)
     g = rng.standard_normal(d) * 10.0 ** rng.uniform(-6, 6) * (rng.random(d) < 0.8)

@@ -91,7 +91,7 @@ def test_paper_non_smooth_problem_is_certified_to_four_percent():
 
 def test_both_cuts_are_needed():
     """The single cut on a smooth function, the aggregate one on a non-smooth one."""
-    from accelegrad.problems.sets import WholeSpace
+    from accelegrad.geometry.sets import WholeSpace
     from accelegrad.proofs.cuts import CutCertificate
     from accelegrad.proofs.region import Region
     from accelegrad.rules import AcceleGrad

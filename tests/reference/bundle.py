@@ -1,4 +1,4 @@
-"""The bundle method of `accelegrad.rules.bundle`, transcribed: slow, with plain lists and loops.
+"""The bundle method of `accelegrad.bundle.bundle`, transcribed: slow, with plain lists and loops.
 
 The model's lowest point comes from Clarabel, L-BFGS's direction from a full matrix. Constants are
 the package's, and so are AcceleGrad's steps, which have a transcription of their own. Functions are
@@ -11,7 +11,7 @@ import clarabel
 import numpy as np
 import scipy.sparse as sp
 
-from accelegrad.rules import bundle, cut_memory, quasi_newton
+from accelegrad.bundle import bundle, cut_memory, quasi_newton
 from accelegrad.rules.base import KnownEvaluation
 from accelegrad.rules.distance_free import DistanceFreeAcceleGrad
 

@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import lsq_linear
 
 import accelegrad as ag
-from accelegrad.problems.sets import Box
+from accelegrad.geometry.sets import Box
 from accelegrad.rules import AcceleGrad
 from accelegrad.rules.base import KnownEvaluation
 from accelegrad.rules.diagonal import DiagonalAcceleGrad, DistanceFreeDiagonalAcceleGrad

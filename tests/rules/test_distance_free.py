@@ -9,9 +9,9 @@ from scipy.optimize import lsq_linear
 
 import accelegrad as ag
 from accelegrad.errors import NonFiniteError
-from accelegrad.problems import scaling
-from accelegrad.problems.sampling import BatchSampler
-from accelegrad.problems.scaling import column_scaling, near_start
+from accelegrad.models import scaling
+from accelegrad.models.sampling import BatchSampler
+from accelegrad.models.scaling import column_scaling, near_start
 from accelegrad.rules.base import KnownEvaluation
 from accelegrad.rules.distance import Probe, smallest_radius
 from accelegrad.rules.rescaled import Rescaled

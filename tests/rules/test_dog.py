@@ -5,7 +5,7 @@ import pytest
 from scipy.optimize import minimize
 
 from accelegrad.errors import NonFiniteError
-from accelegrad.problems.sets import Ball, Box, Simplex
+from accelegrad.geometry.sets import Ball, Box, Simplex
 from accelegrad.rules.base import KnownEvaluation
 from accelegrad.rules.distance import smallest_radius
 from accelegrad.rules.dog import ADoG, DoG

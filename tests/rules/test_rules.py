@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from accelegrad.problems.sets import Ball, Box
+from accelegrad.geometry.sets import Ball, Box
 from accelegrad.rules import (
     AcceleGrad,
     AdaGrad,

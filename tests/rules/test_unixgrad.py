@@ -8,7 +8,7 @@ from scipy.optimize import linprog, minimize
 from sklearn.linear_model import Lasso
 
 from accelegrad.errors import NonFiniteError
-from accelegrad.problems.sets import Ball, Box, Simplex
+from accelegrad.geometry.sets import Ball, Box, Simplex
 from accelegrad.rules.base import KnownEvaluation
 from accelegrad.rules.unixgrad import UDoG, UniXGrad
 from reference import beyond

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.optimize import lsq_linear
 
-from accelegrad.problems.sets import Simplex
+from accelegrad.geometry.sets import Simplex
 from accelegrad.rules import UntunedAcceleGrad
 from reference.untuned import untuned_accelegrad
 from toys import LeastSquares

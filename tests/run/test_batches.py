@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import accelegrad as ag
 from accelegrad import kernels
-from accelegrad.problems.sampling import GrowingSampler
+from accelegrad.models.sampling import GrowingSampler
 from accelegrad.run.batches import largest_signal, row_variance
 from accelegrad.run.compiled import CompiledRule
 from accelegrad.run.oracle import MinibatchOracle

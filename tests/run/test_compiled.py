@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import accelegrad as ag
 from accelegrad import kernels
-from accelegrad.problems.sampling import BatchSampler
+from accelegrad.models.sampling import BatchSampler
 from accelegrad.run import compiled
 from accelegrad.run.compiled import CompiledRule, compiled_twin
 from accelegrad.run.result import Status

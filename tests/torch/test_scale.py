@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 
-from accelegrad.problems.penalties import L1
+from accelegrad.geometry.penalties import L1
 from accelegrad.torch import AcceleGrad, AdaGradNorm, UDoG
 
 KINDS = {

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from accelegrad import rules
-from accelegrad.problems.penalties import L1
-from accelegrad.problems.sets import Ball, NonNegative, Simplex
+from accelegrad.geometry.penalties import L1
+from accelegrad.geometry.sets import Ball, NonNegative, Simplex
 from accelegrad.rules.base import TwoPhaseRule
 from accelegrad.torch import AcceleGrad, AdaGradNorm, UDoG, UniXGrad
 

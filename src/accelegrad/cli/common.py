@@ -10,7 +10,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, Protocol
 
-from accelegrad.problems.losses import PARAMETERS, LossEntry, losses_with
+from accelegrad.models.losses import PARAMETERS, LossEntry, losses_with
 
 Commands = argparse._SubParsersAction
 """Where each command adds its parser."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from accelegrad.cli import common
-from accelegrad.problems.losses import LOSSES
+from accelegrad.models.losses import LOSSES
 
 EPILOG = f"""\
 losses for two classes:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from accelegrad.cli import common
 from accelegrad.errors import nearest, whole_number
 from accelegrad.extras import require
-from accelegrad.problems.losses import LOSSES, PARAMETERS, by_sklearn_name
+from accelegrad.models.losses import LOSSES, PARAMETERS, by_sklearn_name
 
 if TYPE_CHECKING:
     from accelegrad.data.tables import TableFile

@@ -11,11 +11,11 @@ from accelegrad.dask import part as tasks
 from accelegrad.dask.part import Where
 from accelegrad.dask.row_model import RowModel, new_name
 from accelegrad.errors import Vector
+from accelegrad.models.gram import Matrix
+from accelegrad.models.multinomial import MultinomialModel
 from accelegrad.norms import norm
-from accelegrad.problems.gram import Matrix
-from accelegrad.problems.multinomial import MultinomialModel
 from accelegrad.proofs.multinomial_dual import Balance, MultinomialDual, balance
-from accelegrad.rows.classes import CurvedClasses, LocalClasses
+from accelegrad.solvers.classes import CurvedClasses, LocalClasses
 
 #: Newton's directions are preconditioned by a sample of this many rows per parameter of a class,
 #: and of at most so many entries, which is brought to the client.

@@ -9,9 +9,9 @@ import numpy as np
 from accelegrad.dask import part as tasks
 from accelegrad.dask.part import LevelSums, Slopes
 from accelegrad.errors import Vector
-from accelegrad.problems.linear_model import ModelPoint
-from accelegrad.problems.rounding import growth
-from accelegrad.problems.row_blocks import RowNumbers
+from accelegrad.models.linear_model import ModelPoint
+from accelegrad.models.rounding import growth
+from accelegrad.models.row_blocks import RowNumbers
 from accelegrad.proofs.fenchel import DataSums, Reach, SlopeSums
 from accelegrad.proofs.model_dual import BALANCED, ModelDual
 

@@ -30,8 +30,8 @@ from accelegrad.dask.problems import (
     target_scale,
 )
 from accelegrad.errors import Vector
-from accelegrad.problems.gram import Matrix
-from accelegrad.problems.row_blocks import RowNumbers
+from accelegrad.models.gram import Matrix
+from accelegrad.models.row_blocks import RowNumbers
 from accelegrad.sklearn import classifier, cv, held_out, regressor
 from accelegrad.sklearn.base import LinearEstimator
 from accelegrad.sklearn.cv import CHOSEN, best_alpha, refuse_one_class, strengths_to_try

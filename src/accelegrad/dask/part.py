@@ -23,19 +23,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from accelegrad.errors import Vector
+from accelegrad.models.gram import Matrix
+from accelegrad.models.linear_model import LinearModel, ModelPoint
+from accelegrad.models.losses import Loss
+from accelegrad.models.multinomial import ClassesPoint, MultinomialModel, softmax
+from accelegrad.models.rounding import largest_entries
+from accelegrad.models.row_blocks import RowNumbers
+from accelegrad.models.row_curvature import curved_rows
+from accelegrad.models.sampled_rows import TakenRows, once
+from accelegrad.models.squares import column_squares
 from accelegrad.norms import norm
-from accelegrad.problems.gram import Matrix
-from accelegrad.problems.linear_model import LinearModel, ModelPoint
-from accelegrad.problems.losses import Loss
-from accelegrad.problems.multinomial import ClassesPoint, MultinomialModel, softmax
-from accelegrad.problems.rounding import largest_entries
-from accelegrad.problems.row_blocks import RowNumbers
-from accelegrad.problems.row_curvature import curved_rows
-from accelegrad.problems.sampled_rows import TakenRows, once
-from accelegrad.problems.squares import column_squares
 from accelegrad.proofs.fenchel import DataSums, SlopeSums
 from accelegrad.proofs.multinomial_dual import Balance, DistributionSums
-from accelegrad.rows.classes import ClassesLine
+from accelegrad.solvers.classes import ClassesLine
 
 #: Where arrays begin that NumPy makes: at multiples of this many bytes.
 ALIGNMENT = 16

@@ -16,7 +16,7 @@ from accelegrad.dask.blocks import Block, ClusterData, Counts, RowSettings, coun
 from accelegrad.dask.classes import ClusterClasses, ClusterClassesDual, ClusterCurvedClasses
 from accelegrad.dask.row_model import RowModel
 from accelegrad.errors import Vector
-from accelegrad.problems.losses import make_loss
+from accelegrad.models.losses import make_loss
 from accelegrad.sklearn import target_scale as scales
 from accelegrad.sklearn.objective import (
     Objective,

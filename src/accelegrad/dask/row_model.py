@@ -19,15 +19,15 @@ from accelegrad.dask.blocks import ClusterData, RowSettings, pieces_of, split_by
 from accelegrad.dask.cluster import Cluster, connected
 from accelegrad.dask.part import PointSums, Where
 from accelegrad.errors import Vector
-from accelegrad.problems.gram import Matrix, Storage
-from accelegrad.problems.linear_model import LinearModel, ModelPoint
-from accelegrad.problems.losses import Loss, make_loss
-from accelegrad.problems.model_input import checked_intercept, checked_l2, row_shares
-from accelegrad.problems.rounding import DataRounding
-from accelegrad.problems.row_blocks import RowNumbers
-from accelegrad.problems.row_curvature import MOST_SAMPLED
-from accelegrad.problems.rows_elsewhere import RowsElsewhere
-from accelegrad.problems.sampled_rows import LocalRows, ModelRows, TakenRows
+from accelegrad.models.gram import Matrix, Storage
+from accelegrad.models.linear_model import LinearModel, ModelPoint
+from accelegrad.models.losses import Loss, make_loss
+from accelegrad.models.model_input import checked_intercept, checked_l2, row_shares
+from accelegrad.models.rounding import DataRounding
+from accelegrad.models.row_blocks import RowNumbers
+from accelegrad.models.row_curvature import MOST_SAMPLED
+from accelegrad.models.rows_elsewhere import RowsElsewhere
+from accelegrad.models.sampled_rows import LocalRows, ModelRows, TakenRows
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -421,7 +421,7 @@ class RowModel(RowsElsewhere):
     """A `LinearModel` of rows that are on the workers of a Dask cluster.
 
     It is the same function as that of a `LinearModel` of all rows, and has the same samples, up to
-    rounding, however the rows are split and wherever they are: see `accelegrad.problems.row_sum`.
+    rounding, however the rows are split and wherever they are: see `accelegrad.models.row_sum`.
     An evaluation is one round trip: w goes out, sums as long as w come back. "accelegrad-vr",
     "dual-ascent" and "interior-point" need rows in memory.
 

@@ -1,4 +1,4 @@
-"""The small quadratic programme of a bundle method: see `accelegrad.rules.cut_programme`."""
+"""The small quadratic programme of a bundle method: see `accelegrad.bundle.cut_programme`."""
 
 from __future__ import annotations
 

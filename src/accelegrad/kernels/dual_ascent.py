@@ -1,4 +1,4 @@
-"""Epochs of dual coordinate ascent on dense and CSR rows: see `accelegrad.rows.dual_ascent`."""
+"""Epochs of dual coordinate ascent on dense and CSR rows: see `accelegrad.solvers.dual_ascent`."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ The residual is m - y, and y m - 1 for losses that take labels y = -1 and +1. Wi
 above is that in y m; in m it is y times as much.
 """
 
-# Nothing here loads Numba: `accelegrad.problems.losses` imports this.
+# Nothing here loads Numba: `accelegrad.models.losses` imports this.
 
 from __future__ import annotations
 

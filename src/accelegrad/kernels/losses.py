@@ -1,6 +1,6 @@
 """The losses in compiled code: one formula for the logistic loss, one for all others.
 
-`accelegrad.kernels.loss_shape` has the formula and its numbers, `accelegrad.problems.losses` the
+`accelegrad.kernels.loss_shape` has the formula and its numbers, `accelegrad.models.losses` the
 same in NumPy. What comes of a margin that is not a number is not a number in the value; the slope
 may be anything.
 """

@@ -20,7 +20,7 @@ from accelegrad.kernels.epochs import NO_ROWS, over_root, record
 from accelegrad.kernels.loss_shape import KERNEL_LOSSES, Shape
 from accelegrad.kernels.losses import loss_slope
 
-#: What an epoch starts from and leaves: see `accelegrad.rows.variance_reduced.Epoch`.
+#: What an epoch starts from and leaves: see `accelegrad.solvers.variance_reduced.Epoch`.
 NUMBERS = record(
     ["radius", "squares", "weight", "coupling", "length", "step_size", "l2"],
     ["done", "kept_from"],

@@ -11,8 +11,8 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from accelegrad.problems.linear_model import LinearModel
-from accelegrad.problems.rounding import FEW, UNIT, growth
+from accelegrad.models.linear_model import LinearModel
+from accelegrad.models.rounding import FEW, UNIT, growth
 from accelegrad.proofs.certificate import DualCertificate
 from accelegrad.proofs.cuts import CutCertificate, rounding_of
 from accelegrad.proofs.region import Region

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from accelegrad.errors import Vector
-from accelegrad.problems.linear_model import LinearModel, ModelPoint
-from accelegrad.problems.rounding import SMALLEST, UNIT, growth, slopes_norm
-from accelegrad.problems.row_sum import RowPoint, RowSum
+from accelegrad.models.linear_model import LinearModel, ModelPoint
+from accelegrad.models.rounding import SMALLEST, UNIT, growth, slopes_norm
+from accelegrad.models.row_sum import RowPoint, RowSum
 from accelegrad.proofs.cuts import (
     BLOCK_CUTS,
     BLOCK_NUMBERS,

@@ -18,9 +18,9 @@ from typing import NamedTuple
 import numpy as np
 
 from accelegrad.errors import Vector
+from accelegrad.models.linear_model import LinearModel
+from accelegrad.models.rounding import SMALLEST, growth
 from accelegrad.norms import norm
-from accelegrad.problems.linear_model import LinearModel
-from accelegrad.problems.rounding import SMALLEST, growth
 from accelegrad.proofs.fenchel import SlopeSums
 
 #: By what sizes are raised: much more than their rounding.

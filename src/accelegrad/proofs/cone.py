@@ -19,9 +19,9 @@ import numpy as np
 import numpy.typing as npt
 
 from accelegrad.errors import Vector
+from accelegrad.models.linear_model import LinearModel
+from accelegrad.models.rounding import ROUNDED_UP
 from accelegrad.norms import norm
-from accelegrad.problems.linear_model import LinearModel
-from accelegrad.problems.rounding import ROUNDED_UP
 from accelegrad.proofs.fenchel import SlopeSums, Terms
 from accelegrad.proofs.null_space import solver
 

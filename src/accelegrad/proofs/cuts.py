@@ -6,7 +6,7 @@ method's weights. Near the end of a smooth run the single cut is the tight one, 
 functions the average. The best average of the cuts that are kept, whatever the weights, proves
 more than both: it is looked for where it may end the run, and at the end.
 
-Every bound is lowered by what rounding can have added to it: see `accelegrad.problems.rounding`.
+Every bound is lowered by what rounding can have added to it: see `accelegrad.models.rounding`.
 Of a user's function value and gradient are taken to be right to some units of rounding, of the
 type of number that it computes with.
 """
@@ -20,11 +20,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from accelegrad.bundle.cut_memory import CutMemory
+from accelegrad.bundle.cut_model import Center, CutModel, Lowest
+from accelegrad.bundle.cut_programme import CutProgramme
 from accelegrad.errors import NonFiniteError, Vector
-from accelegrad.norms import norm
-from accelegrad.problems.linear_model import LinearModel
-from accelegrad.problems.penalties import Penalty
-from accelegrad.problems.rounding import (
+from accelegrad.geometry.penalties import Penalty
+from accelegrad.models.linear_model import LinearModel
+from accelegrad.models.rounding import (
     FEW,
     SMALLEST,
     UNIT,
@@ -32,12 +34,10 @@ from accelegrad.problems.rounding import (
     few_bits_rounding,
     growth,
 )
+from accelegrad.norms import norm
 from accelegrad.proofs.region import Region
 from accelegrad.proofs.sharp_average import SharpAverage
 from accelegrad.rules.base import Evaluated, inner, term_of
-from accelegrad.rules.cut_memory import CutMemory
-from accelegrad.rules.cut_model import Center, CutModel, Lowest
-from accelegrad.rules.cut_programme import CutProgramme
 
 #: Cuts are added to the aggregate this many at a time where vectors have more than `LONG_VECTOR`
 #: entries or no bound can end the run; else one by one, which costs more and proves more. Chosen.

@@ -26,12 +26,8 @@ from typing import Protocol
 import numpy as np
 
 from accelegrad.errors import Vector
-from accelegrad.norms import norm
-from accelegrad.problems.linear_model import LinearModel
-from accelegrad.problems.losses import Loss
-from accelegrad.problems.penalties import L1, ElasticNet, OnLeading, Penalty
-from accelegrad.problems.rounding import FEW, SMALLEST, UNIT, growth, pairwise_growth
-from accelegrad.problems.sets import (
+from accelegrad.geometry.penalties import L1, ElasticNet, OnLeading, Penalty
+from accelegrad.geometry.sets import (
     LARGEST,
     Box,
     FeasibleSet,
@@ -39,6 +35,10 @@ from accelegrad.problems.sets import (
     Product,
     WholeSpace,
 )
+from accelegrad.models.linear_model import LinearModel
+from accelegrad.models.losses import Loss
+from accelegrad.models.rounding import FEW, SMALLEST, UNIT, growth, pairwise_growth
+from accelegrad.norms import norm
 from accelegrad.roots import root_between
 
 #: l* of a loss with logarithms is off by up to this many units of rounding times |theta|, near the

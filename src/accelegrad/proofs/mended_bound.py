@@ -21,9 +21,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from accelegrad.errors import Vector
-from accelegrad.problems.linear_model import ModelPoint
-from accelegrad.problems.rounding import growth
-from accelegrad.problems.sampled_rows import LocalRows
+from accelegrad.models.linear_model import ModelPoint
+from accelegrad.models.rounding import growth
+from accelegrad.models.sampled_rows import LocalRows
 from accelegrad.rules.base import inner
 
 # Chosen, not measured.

@@ -16,10 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from accelegrad.errors import Vector, finite_vector
+from accelegrad.models.linear_model import LinearModel, ModelPoint
+from accelegrad.models.rounding import ROUNDED_UP, growth, pairwise_growth, slopes_norm
+from accelegrad.models.row_blocks import RowNumbers
 from accelegrad.norms import norm
-from accelegrad.problems.linear_model import LinearModel, ModelPoint
-from accelegrad.problems.rounding import ROUNDED_UP, growth, pairwise_growth, slopes_norm
-from accelegrad.problems.row_blocks import RowNumbers
 from accelegrad.proofs.cone import AIMED_BEYOND, ConeBounds
 from accelegrad.proofs.fenchel import (
     MULTIPLE_ROUNDED_DOWN,

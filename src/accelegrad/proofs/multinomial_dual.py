@@ -23,8 +23,8 @@ import numpy as np
 from scipy.special import xlogy
 
 from accelegrad.errors import Vector
-from accelegrad.problems.multinomial import Matrix, MultinomialModel, softmax
-from accelegrad.problems.rounding import growth, pairwise_growth
+from accelegrad.models.multinomial import Matrix, MultinomialModel, softmax
+from accelegrad.models.rounding import growth, pairwise_growth
 from accelegrad.proofs.fenchel import STEEPEST_LOGARITHM, SlopeSums, Terms
 
 # Rounds of scaling towards the classes' shares; each costs as much as the losses of all rows.

@@ -31,11 +31,11 @@ import scipy.linalg
 import scipy.sparse as sp
 
 from accelegrad.errors import Vector
-from accelegrad.problems.gram import Matrix
-from accelegrad.problems.losses import Loss
-from accelegrad.problems.products import Products
-from accelegrad.problems.rounding import UNIT
-from accelegrad.problems.row_blocks import RowNumbers, runs
+from accelegrad.models.gram import Matrix
+from accelegrad.models.losses import Loss
+from accelegrad.models.products import Products
+from accelegrad.models.rounding import UNIT
+from accelegrad.models.row_blocks import RowNumbers, runs
 from accelegrad.proofs.fenchel import level
 
 _TINY = float(np.finfo(np.float64).tiny)

@@ -5,7 +5,7 @@ For slopes :math:`a_i` and numbers :math:`e_i \ge 0` it minimises
 .. math:: \tfrac12 \Bigl\|\sum_i \lambda_i a_i\Bigr\|^2 + \sum_i \lambda_i e_i
           \quad\text{where } \lambda \ge 0,\ \sum_i \lambda_i = 1,
 
-as `accelegrad.rules.cut_programme` does, but from the slopes themselves. Their Gram matrix holds
+as `accelegrad.bundle.cut_programme` does, but from the slopes themselves. Their Gram matrix holds
 squares: a sum of cuts that is 1e-8 of their length is lost in its rounding, and over a ball of
 radius R nothing is proved beyond 1e-8 R. With a QR factorisation of the slopes it is lost at 1e-16.
 That is too expensive for every step of a method, and little for its last proofs.
@@ -20,7 +20,7 @@ from scipy.linalg import qr, qr_delete, qr_insert
 from scipy.linalg.lapack import dtrtrs
 
 from accelegrad.errors import Vector
-from accelegrad.problems.rounding import UNIT
+from accelegrad.models.rounding import UNIT
 
 #: Changes of the active set at most, per dimension and at least (each cut enters and leaves about
 #: once; more of them are rounding that goes round in circles), and numbers of Q that they may

@@ -3,7 +3,6 @@
 from accelegrad.rules.accelegrad import AcceleGrad, LinearCoupling
 from accelegrad.rules.adagrad import AdaGrad, Subgradient
 from accelegrad.rules.base import QueryRule, Rule, StepRule
-from accelegrad.rules.bundle import Bundle
 from accelegrad.rules.diagonal import DiagonalAcceleGrad, DistanceFreeDiagonalAcceleGrad
 from accelegrad.rules.distance_free import DistanceFreeAcceleGrad
 from accelegrad.rules.dog import ADoG, DoG
@@ -20,7 +19,6 @@ __all__ = [
     "ADoG",
     "AcceleGrad",
     "AdaGrad",
-    "Bundle",
     "DiagonalAcceleGrad",
     "DistanceFreeAcceleGrad",
     "DistanceFreeDiagonalAcceleGrad",

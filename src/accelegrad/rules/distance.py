@@ -13,10 +13,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from accelegrad.bundle.cut_programme import CutProgramme
 from accelegrad.errors import NonFiniteError, is_traced, real_number
 from accelegrad.rules.arrays import Array, inner
 from accelegrad.rules.base import Evaluated, Oracle, Projection, Prox, Rule, State, Step
-from accelegrad.rules.cut_programme import CutProgramme
 
 Search: TypeAlias = Callable[[Array, Evaluated, Oracle], float]
 

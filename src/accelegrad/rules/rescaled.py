@@ -109,7 +109,7 @@ class Rescaled(Rule):
     change : object
         The change of coordinates: `apply` (T v), `adjoint` (T' g), `invert` (T^-1 x), and
         `invert_adjoint` (T'^-1 g) for rules that carry gradients over from step to step.
-        `accelegrad.problems.scaling.column_scaling` makes one from a linear model's data.
+        `accelegrad.models.scaling.column_scaling` makes one from a linear model's data.
     """
 
     rule: Rule

@@ -16,10 +16,10 @@ import scipy.sparse as sp
 
 from accelegrad import kernels
 from accelegrad.errors import NonFiniteError, Vector
-from accelegrad.problems.linear_model import LinearModel
-from accelegrad.problems.scaling import ColumnScaling
-from accelegrad.problems.sets import Ball
-from accelegrad.problems.squares import row_squares
+from accelegrad.geometry.sets import Ball
+from accelegrad.models.linear_model import LinearModel
+from accelegrad.models.scaling import ColumnScaling
+from accelegrad.models.squares import row_squares
 from accelegrad.rules import AcceleGrad, AdaGrad, DistanceFreeAcceleGrad, Rescaled
 from accelegrad.rules.base import Rule, Step, fewer_steps
 from accelegrad.rules.rescaled import changed_oracle

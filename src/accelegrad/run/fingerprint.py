@@ -11,9 +11,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from accelegrad.errors import Vector
-from accelegrad.problems.linear_model import LinearModel
-from accelegrad.problems.penalties import Penalty
-from accelegrad.problems.sets import FeasibleSet
+from accelegrad.geometry.penalties import Penalty
+from accelegrad.geometry.sets import FeasibleSet
+from accelegrad.models.linear_model import LinearModel
 from accelegrad.rules import Rescaled, Rule
 
 #: Bytes of a digest: in practice no two different contents have the same one.

@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from accelegrad.errors import NonFiniteError, Vector
-from accelegrad.problems.sets import FeasibleSet
+from accelegrad.geometry.sets import FeasibleSet
 from accelegrad.proofs.bracket import Bracket
 from accelegrad.rules.base import Rule
 from accelegrad.run.checkpoint import Saved

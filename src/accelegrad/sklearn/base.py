@@ -22,9 +22,9 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from accelegrad import threads
 from accelegrad.errors import Vector, nearest, real_number, whole_number
-from accelegrad.problems.losses import LOSSES, LossEntry, make_loss, plain_loss_name
-from accelegrad.problems.sets import Box, NonNegative, WholeSpace
-from accelegrad.problems.streamed_model import Checked, read_rows
+from accelegrad.geometry.sets import Box, NonNegative, WholeSpace
+from accelegrad.models.losses import LOSSES, LossEntry, make_loss, plain_loss_name
+from accelegrad.models.streamed_model import Checked, read_rows
 from accelegrad.run.proof_words import rounded_down, rounded_up
 from accelegrad.sklearn import held_out, online
 from accelegrad.sklearn.data import (

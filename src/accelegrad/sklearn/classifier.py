@@ -16,7 +16,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 
 from accelegrad.errors import Vector, nearest
-from accelegrad.problems.losses import by_sklearn_name
+from accelegrad.models.losses import by_sklearn_name
 from accelegrad.sklearn import held_out
 from accelegrad.sklearn.base import LinearEstimator, StreamFitting
 from accelegrad.sklearn.data import Data, rows_of

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from accelegrad.errors import Vector
-from accelegrad.problems.streamed_model import StreamedMatrix
+from accelegrad.models.streamed_model import StreamedMatrix
 
 
 class Data(NamedTuple):

@@ -9,7 +9,7 @@ from scipy.special import logsumexp
 from sklearn.model_selection import train_test_split
 
 from accelegrad.errors import Vector
-from accelegrad.problems.losses import Loss
+from accelegrad.models.losses import Loss
 from accelegrad.sklearn.data import Data, rows_of
 
 

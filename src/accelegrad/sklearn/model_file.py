@@ -17,7 +17,7 @@ from accelegrad import __version__, archive
 from accelegrad import sklearn as estimators
 from accelegrad.archive import ArchiveError
 from accelegrad.errors import whole_number
-from accelegrad.problems import sets
+from accelegrad.geometry import sets
 from accelegrad.stored_arrays import DAMAGE
 
 FORMAT = archive.Format("accelegrad-model", 1, "model file")

@@ -13,13 +13,8 @@ from scipy.special import entr, logsumexp
 
 from accelegrad import threads
 from accelegrad.errors import Vector, nearest
-from accelegrad.problems.linear_model import LinearModel
-from accelegrad.problems.losses import DELTA, EPSILON, LOSSES, Loss, make_loss
-from accelegrad.problems.multinomial import MultinomialModel, ScaledClasses
-from accelegrad.problems.penalties import L1, OnLeading, Penalty
-from accelegrad.problems.row_blocks import runs
-from accelegrad.problems.scaling import ColumnScaling, can_scale
-from accelegrad.problems.sets import (
+from accelegrad.geometry.penalties import L1, OnLeading, Penalty
+from accelegrad.geometry.sets import (
     Box,
     FeasibleSet,
     NonNegative,
@@ -27,11 +22,16 @@ from accelegrad.problems.sets import (
     WholeSpace,
     as_feasible_set,
 )
-from accelegrad.problems.streamed_model import StreamedMatrix, model_of
+from accelegrad.models.linear_model import LinearModel
+from accelegrad.models.losses import DELTA, EPSILON, LOSSES, Loss, make_loss
+from accelegrad.models.multinomial import MultinomialModel, ScaledClasses
+from accelegrad.models.row_blocks import runs
+from accelegrad.models.scaling import ColumnScaling, can_scale
+from accelegrad.models.streamed_model import StreamedMatrix, model_of
 from accelegrad.proofs.fenchel import Terms
 from accelegrad.proofs.multinomial_dual import MultinomialDual
-from accelegrad.rows.at_once import AtOnce
-from accelegrad.rows.classes import CurvedClasses, SampledClasses
+from accelegrad.solvers.at_once import AtOnce
+from accelegrad.solvers.classes import CurvedClasses, SampledClasses
 
 Change = ColumnScaling | ScaledClasses
 

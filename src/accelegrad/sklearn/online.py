@@ -21,10 +21,10 @@ import scipy.sparse as sp
 
 from accelegrad import kernels
 from accelegrad.errors import Vector
-from accelegrad.problems.linear_model import LinearModel
-from accelegrad.problems.multinomial import MultinomialModel, ScaledClasses
-from accelegrad.problems.row_blocks import RowNumbers
-from accelegrad.problems.scaling import ColumnScaling, column_scaling
+from accelegrad.models.linear_model import LinearModel
+from accelegrad.models.multinomial import MultinomialModel, ScaledClasses
+from accelegrad.models.row_blocks import RowNumbers
+from accelegrad.models.scaling import ColumnScaling, column_scaling
 from accelegrad.rules import DistanceFreeAcceleGrad, Rescaled, Rule
 from accelegrad.rules.base import KnownEvaluation, State
 from accelegrad.rules.distance import smallest_radius

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from sklearn.base import clone
 from sklearn.utils.validation import check_array
 
-from accelegrad.problems.losses import QUANTILE
+from accelegrad.models.losses import QUANTILE
 from accelegrad.sklearn.data import refuse_missing
 
 

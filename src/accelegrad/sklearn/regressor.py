@@ -12,7 +12,7 @@ import numpy.typing as npt
 from sklearn.base import RegressorMixin
 
 from accelegrad.errors import Vector, real_number
-from accelegrad.problems.losses import (
+from accelegrad.models.losses import (
     DELTA,
     EPSILON,
     PARAMETERS,

@@ -24,18 +24,18 @@ from accelegrad.catalogue import INTERIOR
 from accelegrad.choose import Facts, choose
 from accelegrad.errors import Vector
 from accelegrad.front_door import minimize
-from accelegrad.problems.linear_model import LinearModel
-from accelegrad.problems.multinomial import MultinomialModel, ScaledClasses
-from accelegrad.problems.penalties import L1
-from accelegrad.problems.sampling import BatchSampler
-from accelegrad.problems.scaling import column_scaling, scaled_penalty, scaled_set
+from accelegrad.geometry.penalties import L1
+from accelegrad.models.linear_model import LinearModel
+from accelegrad.models.multinomial import MultinomialModel, ScaledClasses
+from accelegrad.models.sampling import BatchSampler
+from accelegrad.models.scaling import column_scaling, scaled_penalty, scaled_set
 from accelegrad.proofs.model_dual import ModelDual
-from accelegrad.rows import full_newton
-from accelegrad.rows.interior_point_oracle import Allowed, Found, interior_points
-from accelegrad.rows.row_oracle import Goal
-from accelegrad.rows.truncated_newton import TruncatedNewton
 from accelegrad.run.result import Status, as_result
 from accelegrad.sklearn.objective import Problem
+from accelegrad.solvers import full_newton
+from accelegrad.solvers.interior_point_oracle import Allowed, Found, interior_points
+from accelegrad.solvers.row_oracle import Goal
+from accelegrad.solvers.truncated_newton import TruncatedNewton
 
 #: An objective below this share of what a constant prediction gets counts as this share: a minimum
 #: of zero would never be met to a relative tolerance. Chosen: `tol` documents it.

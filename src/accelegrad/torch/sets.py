@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from accelegrad.errors import nearest
-from accelegrad.problems.penalties import L1, ElasticNet
-from accelegrad.problems.sets import Box, NonNegative
+from accelegrad.geometry.penalties import L1, ElasticNet
+from accelegrad.geometry.sets import Box, NonNegative
 from accelegrad.torch.tensors import Bucket, Tensors
 
 Projection: TypeAlias = Callable[[Tensor], Tensor]

@@ -35,8 +35,8 @@ from accelegrad.lab.engine.minimum import find_minimum
 from accelegrad.lab.engine.peers import BENCHED, HUBER_EPSILON, OURS, SOLVERS, huber_scale
 from accelegrad.lab.engine.runner import Progress
 from accelegrad.lab.report.report import require_report
-from accelegrad.problems.linear_model import LinearModel
-from accelegrad.problems.losses import plain_loss_name
+from accelegrad.models.linear_model import LinearModel
+from accelegrad.models.losses import plain_loss_name
 
 RESULTS = "results.jsonl"
 TIME_LIMIT, QUICK_LIMIT = 4.0, 0.5

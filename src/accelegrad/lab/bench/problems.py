@@ -24,7 +24,7 @@ from accelegrad.errors import Vector, nearest
 from accelegrad.lab.engine.minimum import is_sparse
 from accelegrad.lab.engine.peers import BENCH_LOSSES, CLASSES, SMOOTH
 from accelegrad.lab.engine.stored_data import without_empty_columns
-from accelegrad.problems.linear_model import LinearModel
+from accelegrad.models.linear_model import LinearModel
 
 Matrix = npt.NDArray[np.float64]
 

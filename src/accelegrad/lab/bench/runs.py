@@ -18,7 +18,7 @@ from accelegrad.lab.bench.problems import Problem
 from accelegrad.lab.bench.worker import BenchWorker, Fit
 from accelegrad.lab.engine.peers import SOLVERS, Answer, Parameters, Solver, iterations, value_at
 from accelegrad.lab.engine.worker import SolverError, TimeLimitError
-from accelegrad.problems.linear_model import LinearModel
+from accelegrad.models.linear_model import LinearModel
 
 ACCURACIES = (1e-2, 1e-3, 1e-4, 1e-6)
 JUDGED = 1e-3  # the accuracy that the sentences of the summary speak of

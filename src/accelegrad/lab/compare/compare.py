@@ -18,7 +18,7 @@ from accelegrad.lab.engine.runner import Progress, run_tasks
 from accelegrad.lab.engine.stored_data import stored_rows
 from accelegrad.lab.engine.tasks import Outcome, Store, Task
 from accelegrad.lab.report.report import require_report, write_report
-from accelegrad.problems.losses import LOSSES, make_loss, plain_loss_name
+from accelegrad.models.losses import LOSSES, make_loss, plain_loss_name
 
 KIND = "compared-run"
 

@@ -17,7 +17,7 @@ from accelegrad.lab.engine.model_tasks import minimum_task, model_of
 from accelegrad.lab.engine.peers import COMPARED, SOLVERS, TIGHT, Parameters, Solver
 from accelegrad.lab.engine.tasks import Outcome, Store, Task, task
 from accelegrad.lab.engine.timing import fastest, timed
-from accelegrad.problems.linear_model import LinearModel
+from accelegrad.models.linear_model import LinearModel
 
 ALL = "sklearn"
 MOST_STEPS = 10_000

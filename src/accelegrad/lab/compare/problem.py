@@ -15,7 +15,7 @@ from accelegrad.lab.engine import stored_data
 from accelegrad.lab.engine.minimum import is_sparse
 from accelegrad.lab.engine.model_tasks import used_columns
 from accelegrad.lab.engine.tasks import Store
-from accelegrad.problems.losses import LOSSES, make_loss
+from accelegrad.models.losses import LOSSES, make_loss
 
 LEAST_ROWS = 2
 UNEVEN = 30  # how much larger one column than another the report remarks upon

@@ -23,7 +23,7 @@ from accelegrad.lab.engine.tasks import Outcome
 from accelegrad.lab.paper.regression_experiment import POINTS
 from accelegrad.lab.report.report import versions
 from accelegrad.lab.report.tables import csv_text, put
-from accelegrad.problems.losses import LOSSES
+from accelegrad.models.losses import LOSSES
 
 if TYPE_CHECKING:
     from accelegrad.lab.compare.compare import CompareRequest

@@ -12,7 +12,7 @@ from accelegrad.front_door import minimize
 from accelegrad.lab.engine.model_tasks import model_of
 from accelegrad.lab.engine.recording import record
 from accelegrad.lab.engine.tasks import Outcome, Store, task
-from accelegrad.problems.linear_model import LinearModel
+from accelegrad.models.linear_model import LinearModel
 
 SOLVERS = ("auto", "accelegrad-newton", "accelegrad-vr", "dual-ascent", "interior-point")
 """Methods for sums over rows, and what is chosen by default: they run until `CLOSE` is proved.

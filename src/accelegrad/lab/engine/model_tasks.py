@@ -19,8 +19,8 @@ from accelegrad.errors import Vector
 from accelegrad.lab.engine.recording import minimum_outcome
 from accelegrad.lab.engine.stored_data import stored_rows, without_empty_columns
 from accelegrad.lab.engine.tasks import Outcome, Store, Task, task
-from accelegrad.problems.linear_model import LinearModel
-from accelegrad.problems.losses import make_loss
+from accelegrad.models.linear_model import LinearModel
+from accelegrad.models.losses import make_loss
 
 SAMPLE = ("data", "rows", "seed")
 MODEL = (*SAMPLE, "loss", "options", "l2")

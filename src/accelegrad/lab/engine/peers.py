@@ -21,8 +21,8 @@ import numpy as np
 from accelegrad.errors import Vector
 from accelegrad.lab.engine.minimum import find_minimum, fits_highs, is_sparse, with_short_indices
 from accelegrad.lab.engine.timing import timed
-from accelegrad.problems.linear_model import LinearModel
-from accelegrad.problems.losses import LOSSES
+from accelegrad.models.linear_model import LinearModel
+from accelegrad.models.losses import LOSSES
 
 OURS = "accelegrad"
 ESTIMATORS = "accelegrad.sklearn"

@@ -17,7 +17,7 @@ from accelegrad.errors import Vector
 from accelegrad.front_door import minimize
 from accelegrad.lab.engine import minimum
 from accelegrad.lab.engine.tasks import Outcome, log_spaced
-from accelegrad.problems.linear_model import LinearModel
+from accelegrad.models.linear_model import LinearModel
 from accelegrad.run.result import Status
 
 NAMES = {

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from accelegrad.errors import Vector
+from accelegrad.geometry.sets import NonNegative
 from accelegrad.lab.engine.minimum import is_sparse
 from accelegrad.lab.engine.peers import HUBER_EPSILON, huber_scale
 from accelegrad.lab.everyday.rows import Rows
-from accelegrad.problems.losses import by_sklearn_name
-from accelegrad.problems.sets import NonNegative
+from accelegrad.models.losses import by_sklearn_name
 from accelegrad.sklearn import (
     AcceleGradClassifier,
     AcceleGradClassifierCV,

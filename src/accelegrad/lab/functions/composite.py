@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from accelegrad.errors import Vector
+from accelegrad.geometry.penalties import L1, ElasticNet, GroupL2, NuclearNorm
 from accelegrad.lab.functions.kinks import hinge_loss
 from accelegrad.lab.functions.problem import COMPOSITE, Cases, Function, gaussian, signs_of
 from accelegrad.lab.functions.smooth import least_squares, logistic_loss, sparse_rows
-from accelegrad.problems.penalties import L1, ElasticNet, GroupL2, NuclearNorm
 
 CASES = Cases()
 

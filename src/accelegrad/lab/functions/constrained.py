@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from accelegrad.errors import Vector
+from accelegrad.geometry.sets import Affine, Box, L1Ball, NonNegative, Simplex
 from accelegrad.lab.functions.max_type import largest_linear, largest_sum
 from accelegrad.lab.functions.problem import (
     CONSTRAINED,
@@ -24,7 +25,6 @@ from accelegrad.lab.functions.smooth import (
     logistic_loss,
     quadratic,
 )
-from accelegrad.problems.sets import Affine, Box, L1Ball, NonNegative, Simplex
 
 CASES = Cases()
 

@@ -18,11 +18,11 @@ from scipy.optimize import minimize as typed_minimize
 from accelegrad import catalogue
 from accelegrad.errors import Vector
 from accelegrad.front_door import minimize
+from accelegrad.geometry.sets import Box, NonNegative, Simplex
 from accelegrad.lab.functions.peers import ac_fgm, ad_gd, uni_fast_sgd
 from accelegrad.lab.functions.problem import Function
 from accelegrad.lab.functions.recorder import Recorder
 from accelegrad.lab.functions.stated import has_cvxpy
-from accelegrad.problems.sets import Box, NonNegative, Simplex
 
 CVXPY = "cvxpy"
 DENSE = 2000  # coordinates: beyond, SciPy's d x d matrices take minutes, or gigabytes

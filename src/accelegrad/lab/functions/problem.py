@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from accelegrad.errors import Vector
-from accelegrad.problems.penalties import Penalty
-from accelegrad.problems.sets import FeasibleSet
+from accelegrad.geometry.penalties import Penalty
+from accelegrad.geometry.sets import FeasibleSet
 
 SMOOTH = "smooth"
 MAX = "max-type"

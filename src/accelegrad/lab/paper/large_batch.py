@@ -13,7 +13,7 @@ from accelegrad.lab.engine.recording import NAMES
 from accelegrad.lab.engine.tasks import Task
 from accelegrad.lab.paper.regression_experiment import POINTS
 from accelegrad.lab.report.palette import tints
-from accelegrad.problems.losses import LOSSES
+from accelegrad.models.losses import LOSSES
 
 PAPERS_LOSSES = ("logistic", "hinge")
 SHORT = {"logistic": "logistic", "hinge": "SVM"}

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from accelegrad.errors import Vector
+from accelegrad.geometry.sets import WholeSpace
 from accelegrad.lab.engine.recording import record
 from accelegrad.lab.engine.synthetic import PaperProblem, paper_regression
 from accelegrad.lab.engine.tasks import Outcome, Store, Task, task
-from accelegrad.problems.linear_model import LinearModel
-from accelegrad.problems.sets import WholeSpace
+from accelegrad.models.linear_model import LinearModel
 
 DATA = ("p", "n", "d", "noise", "seed")
 

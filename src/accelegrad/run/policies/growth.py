@@ -19,7 +19,7 @@ from accelegrad.run.batches import ACCELERATED_SIGNAL, row_variance, weight_squa
 from accelegrad.run.policies.base import Policy
 
 if TYPE_CHECKING:
-    from accelegrad.problems.sampling import GrowingSampler
+    from accelegrad.models.sampling import GrowingSampler
     from accelegrad.run.oracle import MinibatchOracle
 
 FIRST_BATCH = 1  # rows of the first batches

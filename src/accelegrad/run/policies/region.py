@@ -10,12 +10,12 @@ import math
 
 import numpy as np
 
+from accelegrad.bundle.cut_model import Center
 from accelegrad.errors import DivergedError, NonFiniteError, Vector
+from accelegrad.models.rounding import SMALLEST
 from accelegrad.norms import norm
-from accelegrad.problems.rounding import SMALLEST
 from accelegrad.proofs.region import Region
 from accelegrad.rules.base import State, Step
-from accelegrad.rules.cut_model import Center
 from accelegrad.rules.distance import distance, smallest_radius
 from accelegrad.run.oracle import Evaluation
 from accelegrad.run.policies.base import Policy

@@ -212,7 +212,7 @@ const Rules = (() => {
     return 0;
   }
 
-  // -- the best weights of cuts (rules/cut_programme.py) ----------------------------------------
+  // -- the best weights of cuts (bundle/cut_programme.py) ----------------------------------------
   // Minimise step/2 ||sum w_i g_i||^2 + sum w_i e_i over weights that add up to 1. In the plane at
   // most three of them are needed, so all sets of three are tried.
   function shortest(slopes, errors, step) {
@@ -248,7 +248,7 @@ const Rules = (() => {
   const combined = (slopes, weights) =>
     slopes.reduce((sum, g, i) => add(sum, times(weights[i], g)), [0, 0]);
 
-  // -- the bundle method (rules/bundle.py) -----------------------------------------------------
+  // -- the bundle method (bundle/bundle.py) -----------------------------------------------------
   const MOST_CUTS = 22; // the dimension and 20 more
   function bundle({ x0 }) {
     let cuts = [], added = 0; // {slope, level: its value at x0, weight, added}
@@ -296,7 +296,7 @@ const Rules = (() => {
       [center, value, gradient] = [at.point, at.value, at.gradient];
     };
 
-    // Steps of L-BFGS, with a line search of a few trials (rules/quasi_newton.py)
+    // Steps of L-BFGS, with a line search of a few trials (bundle/quasi_newton.py)
     const direction = () => {
       let q = gradient;
       const shares = [];

@@ -1,0 +1,331 @@
+r"""Cuts that are kept: affine functions below a function, with the Gram matrix of their slopes.
+
+A cut is :math:`f(u) \ge h + \langle g, u - x_0\rangle`, kept as (g, h).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.linalg.blas import ddot  # @ takes longer to begin
+
+from accelegrad.bundle.cut_programme import CutProgramme, Effort
+from accelegrad.errors import Vector
+from accelegrad.norms import norm
+from accelegrad.rules.base import Evaluated, lost_of, term_of
+
+#: The memory that cuts take by default, in bytes
+DEFAULT_BYTES = 64 * 2**20
+#: Cuts beyond the dimension that are kept by default: at a minimiser of a max-type function as many
+#: as d + 1 can be active, and some more are on their way (measured: with 30 in 40 dimensions the
+#: last digits are lost).
+SPARE_CUTS = 20
+#: The fewest cuts that a bundle works with: the newest, an older one, and their sum
+FEWEST_CUTS = 4
+#: The sum of smaller weights is no mean: its digits are lost.
+SMALLEST_TOTAL = 1e-200
+#: The share of the memory that is kept when it is full
+KEPT_SHARE = 0.8
+#: Up to this share of active cuts, copying their slopes takes less than multiplying all (measured).
+FEW_ACTIVE = 0.25
+
+
+def default_size(dimension: int) -> int:
+    """Return how many cuts are kept in so many dimensions."""
+    return max(FEWEST_CUTS, min(dimension + SPARE_CUTS, _held(dimension)))
+
+
+def _held(dimension: int) -> int:
+    """Return how many slopes the default memory holds."""
+    return DEFAULT_BYTES // (8 * dimension)
+
+
+#: What is known of a cut besides its slope: its value at the origin; its weight in the last
+#: combination; when it was added; the size of the terms of its value; the length of its slope; and
+#: how far the first and the slope can be off, because of adding up cuts or of few bits.
+LEVEL, WEIGHT, ADDED, SIZE, LENGTH, LOST, BLURRED = range(7)
+N_NUMBERS = 7
+UNIT = float(np.finfo(np.float64).eps)
+#: Levels that differ by so much of their terms' size are the same but for rounding.
+FEW_UNITS = 8 * UNIT
+#: What is lost to underflow in one operation, at most
+SMALLEST = float(np.nextafter(0.0, 1.0))
+
+
+#: Where what is minimised is a smaller share of the squares of its parts, digits are lost in the
+#: Gram matrix, and the weights are corrected, this often at most, and no longer than that lowers it
+#: by the last share.
+CANCELLED, MOST_CORRECTIONS, WORTH_CORRECTING = 1e-6, 3, 1e-6
+
+
+class Combination(NamedTuple):
+    """A sum of cuts whose weights add up to 1: a cut again."""
+
+    weights: Vector
+    slope: Vector  # with that of a set's or term's cut, where there is one
+    error: float  # how far it lies below the value at the centre
+
+
+class CutMemory:
+    """The cuts that are kept.
+
+    Parameters
+    ----------
+    origin : Vector
+        x0.
+    size : int
+        How many cuts are kept at most.
+    """
+
+    def __init__(self, origin: Vector, size: int) -> None:
+        self.origin, self.size = origin, size
+        self.count = 0
+        rows = min(size, 2 * FEWEST_CUTS)
+        # At once what the default takes: it need not be copied, and takes no room until it is used.
+        self._slopes = np.empty((min(size, max(rows, _held(origin.size))), origin.size))
+        self._numbers = np.zeros((rows, N_NUMBERS))
+        self._gram = np.zeros((rows, rows))
+        self._gram_rows = 0  # those that are up to date
+        self.added = 0  # how many cuts came so far
+        self._programme = CutProgramme()
+        #: where cuts were asked for last by `values_at_center`, and the first of them there
+        self._center: Vector | None = None
+        self._center_values = np.empty(0)
+
+    @property
+    def effort(self) -> Effort:
+        """What programmes with these cuts have taken so far."""
+        return self._programme.effort
+
+    @property
+    def slopes(self) -> np.ndarray:
+        """The slopes of the cuts, one a row."""
+        return self._slopes[: self.count]
+
+    @property
+    def levels(self) -> Vector:
+        """The cuts at the origin."""
+        return self._numbers[: self.count, LEVEL]
+
+    @property
+    def lengths(self) -> Vector:
+        """The lengths of the slopes."""
+        return self._numbers[: self.count, LENGTH]
+
+    @property
+    def last_weights(self) -> Vector:
+        """The weights of the last combination."""
+        return self._numbers[: self.count, WEIGHT]
+
+    def add_at(
+        self,
+        point: Vector,
+        value: float,
+        slope: Vector,
+        size: float = 0.0,
+        lost: tuple[float, float] = (0.0, 0.0),
+    ) -> None:
+        """Keep the cut of a function with this value and slope at a point.
+
+        `size` is that of the terms of the value, where it is larger than the value; `lost` says how
+        far value and slope can be off where they come in few bits.
+        """
+        offset = point - self.origin
+        length, away = norm(slope), norm(offset)
+        size = max(abs(value), size) + length * away
+        level = value - ddot(slope, offset)
+        off, blurred = lost
+        self._add(slope, (level, 0.0, 0.0, size, length, off + blurred * away, blurred))
+
+    def take(self, evaluation: Evaluated) -> None:
+        """Keep the cut at an evaluation: that of the function alone, without a penalty."""
+        term = term_of(evaluation)
+        value, size = evaluation.value - term, abs(evaluation.value) + abs(term)
+        slope = evaluation.gradient
+        self.add_at(evaluation.point, value, slope, size, lost_of(evaluation))
+
+    def blur(self, share: float) -> None:
+        """Take the cuts so far for less exact: by this share of value, rise and slope."""
+        numbers = self._numbers[: self.count]
+        numbers[:, LOST] += share * (numbers[:, SIZE] + numbers[:, LENGTH] * norm(self.origin))
+        numbers[:, BLURRED] += share * numbers[:, LENGTH]
+
+    def _add(self, slope: Vector, numbers: tuple[float, ...]) -> None:
+        """Keep a cut; where there is no room, forget those that matter least.
+
+        One that is the same as the newest, up to rounding of its level, tells nothing, and would
+        take the place of others.
+        """
+        if self.count:
+            last = self._numbers[self.count - 1]
+            same = abs(last[LEVEL] - numbers[LEVEL]) <= FEW_UNITS * max(last[SIZE], numbers[SIZE])
+            if same and np.array_equal(self._slopes[self.count - 1], slope):
+                return
+        if self.count == self.size:
+            self._make_room()
+        if self.count == len(self._numbers):
+            self._grow()
+        i = self.count
+        self.added += 1
+        self._slopes[i], self._numbers[i] = slope, numbers
+        self._numbers[i, ADDED] = self.added
+        self.count = i + 1
+
+    def values_at(self, point: Vector) -> Vector:
+        """Return the cuts at a point."""
+        values: Vector = self.slopes @ (point - self.origin)
+        values += self.levels
+        return values
+
+    def values_at_center(self, center: Vector) -> Vector:
+        """Return the cuts at a point that is asked for again and again, while cuts are added."""
+        same = self._center is center or (
+            self._center is not None and np.array_equal(self._center, center)
+        )
+        first = self._center_values.size if same else 0
+        if first < self.count:
+            new = self._slopes[first : self.count] @ (center - self.origin)
+            new += self._numbers[first : self.count, LEVEL]
+            self._center_values = np.concatenate((self._center_values, new)) if first else new
+        self._center = center
+        return self._center_values
+
+    def combined(
+        self, errors: Vector, step: float, programme: CutProgramme | None = None
+    ) -> Combination:
+        """Return the weights that minimise step ||sum of slopes||^2 / 2 + sum of errors.
+
+        With a programme of the caller's the memory keeps nothing of it.
+        """
+        solver = self._programme if programme is None else programme
+        linear = errors / step
+        gram = self.gram()
+        weights = solver.weights(self._gram[: self.count], linear, self.last_weights)
+        slope = self._combined_slope(weights)
+        error = ddot(weights, errors)
+        total = 0.5 * step * ddot(slope, slope) + error
+        if total < CANCELLED * step * float(gram.diagonal().dot(weights)):
+            for _ in range(MOST_CORRECTIONS):
+                better = solver.corrected(weights, self.slopes @ slope + linear)
+                if better is weights:
+                    break
+                shorter, lower = self._combined_slope(better), ddot(better, errors)
+                before, total = total, 0.5 * step * ddot(shorter, shorter) + lower
+                if not total < before:
+                    break
+                weights, slope, error = better, shorter, lower
+                if total > (1.0 - WORTH_CORRECTING) * before:
+                    break
+        if programme is None:
+            self.keep_weights(weights)
+        return Combination(weights, slope, error)
+
+    def _combined_slope(self, weights: Vector) -> Vector:
+        (active,) = weights.nonzero()
+        if active.size > FEW_ACTIVE * weights.size:
+            whole: Vector = weights @ self._slopes[: self.count]
+            return whole
+        few: Vector = weights[active] @ self._slopes[active]
+        return few
+
+    def keep_weights(self, weights: Vector) -> None:
+        """Begin the next combination with these weights; cuts that have one are kept longest."""
+        self._numbers[: self.count, WEIGHT] = weights
+
+    def active_programme(self) -> CutProgramme:
+        """Return another programme that begins with the weights of the last combination."""
+        programme = CutProgramme(self.effort)
+        programme.renumber(np.flatnonzero(self.last_weights))
+        return programme
+
+    def mean(self, weights: Vector) -> tuple[Vector, tuple[float, ...]] | None:
+        """Return the mean of the cuts, as slope and numbers; None if no weight is positive.
+
+        It is a cut of the function whatever the weights add up to: they are divided by their sum,
+        which leaves shares that add up to 1 but for (k + 1) / 2 units of rounding, with k of them.
+        Their sum with the cuts is off by k / 2 units more, relative to the sizes of its terms. The
+        sizes are sums too, so that twice as much is allowed for. Products that vanish come on top.
+        """
+        positive = np.maximum(weights, 0.0)
+        total = float(np.add.reduce(positive))
+        if not (SMALLEST_TOTAL < total < math.inf):
+            return None
+        shares = positive / total
+        numbers = (shares @ self._numbers[: self.count]).tolist()
+        level, _, _, size, length, lost, blurred = numbers
+        slope = self._combined_slope(shares)
+        count = np.count_nonzero(shares) + 1
+        rounded, vanished = 2 * count * UNIT, count * SMALLEST
+        lost += rounded * (size + lost) + vanished
+        blurred += rounded * (length + blurred) + slope.size * vanished
+        return slope, (level, 0.0, 0.0, size + vanished, length + vanished, lost, blurred)
+
+    def gram(self) -> np.ndarray:
+        """Return the inner products of all slopes."""
+        known, n = self._gram_rows, self.count
+        if known < n:
+            rows = self._slopes[known:n] @ self._slopes[:n].T
+            self._gram[known:n, :n] = rows
+            self._gram[:n, known:n] = rows.T
+            self._gram_rows = n
+        return self._gram[:n, :n]
+
+    def _grow(self) -> None:
+        """Take more memory, up to the size."""
+        rows, n = min(self.size, 2 * len(self._numbers)), self.count
+        if rows > len(self._slopes):
+            slopes, self._slopes = self._slopes, np.empty((rows, self.origin.size))
+            self._slopes[:n] = slopes[:n]
+        numbers, self._numbers = self._numbers, np.zeros((rows, N_NUMBERS))
+        self._numbers[:n] = numbers[:n]
+        gram, self._gram = self._gram, np.zeros((rows, rows))
+        self._gram[:n, :n] = gram[:n, :n]
+
+    def _make_room(self) -> None:
+        """Forget cuts without weight, the oldest first; what they amount to stays as one cut."""
+        kept = max(FEWEST_CUTS - 2, int(KEPT_SHARE * self.size) - 1)
+        weights = self.last_weights.copy()
+        order = np.lexsort((self._numbers[: self.count, ADDED], weights))[::-1]
+        keep = np.sort(order[:kept])
+        total = self.mean(weights)
+        new_number = {int(old): new for new, old in enumerate(keep)}
+        n = len(keep)
+        known = int(np.searchsorted(keep, self._gram_rows))  # of these the products are up to date
+        self._gram[:known, :known] = self._gram[keep[:known, None], keep[:known]]
+        for new, old in enumerate(keep.tolist()):  # in place: all at once would be copied twice
+            if new < old:
+                self._slopes[new] = self._slopes[old]
+        self._numbers[:n] = self._numbers[keep]
+        self.count, self._gram_rows, self._center = n, known, None
+        active = self._programme.active
+        self._programme.renumber([new_number[i] for i in active if i in new_number])
+        if total is not None:
+            self._add(*total)
+
+    def state(self) -> dict[str, Any]:
+        """Return all that has to be kept to go on, bit for bit."""
+        n, known = self.count, self._gram_rows
+        return {
+            "slopes": self._slopes[:n].copy(),
+            "numbers": self._numbers[:n].copy(),
+            "gram": self._gram[:known, :known].copy(),
+            "added": self.added,
+            "programme": self._programme.state(),
+            "center": self._center,
+            "center_values": self._center_values,
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from there."""
+        n, known = len(state["slopes"]), len(state["gram"])
+        self.count = 0
+        while len(self._numbers) < n:
+            self._grow()
+        self.count, self._gram_rows, self.added = n, known, int(state["added"])
+        self._slopes[:n], self._numbers[:n] = state["slopes"], state["numbers"]
+        self._gram[:known, :known] = state["gram"]
+        self._programme.restore(state["programme"])
+        self._center, self._center_values = state["center"], state["center_values"]

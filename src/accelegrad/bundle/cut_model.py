@@ -1,0 +1,185 @@
+"""The highest of some cuts as a model of a function, and the point near a centre where it is low.
+
+With a feasible set or a penalty the model's lowest point is found by projections or proximal maps
+alone; no evaluation of the function is spent on it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from scipy.linalg.blas import ddot  # @ takes longer to begin
+
+from accelegrad.bundle.cut_memory import Combination, CutMemory
+from accelegrad.bundle.cut_programme import CutProgramme
+from accelegrad.errors import Vector
+from accelegrad.rules.base import Projection, Prox
+
+#: With a set or a term: rounds of Newton's method at most, the share of what the model promises
+#: that may be missed, and halvings of a round's step at most
+MOST_ROUNDS, MISSED, MOST_HALVINGS = 12, 0.05, 3
+#: Cuts that a round considers beyond those with a weight: the highest
+MORE_CUTS = 10
+#: The length of a difference that shows how a projection moves, relative to that of the step
+DIFFERENCE = 1e-6
+
+
+class Center(NamedTuple):
+    """A point with what is known there."""
+
+    point: Vector
+    value: float  # of the sum
+    term: float  # the penalty's part of it
+
+
+class Lowest(NamedTuple):
+    """Where the model is lowest near a centre."""
+
+    point: Vector
+    promise: float  # by how much the model lies below the value at the centre
+    combination: Combination
+    missed: float = 0.0  # what the promise may be short of, with a set or a term
+
+
+class DualPoint(NamedTuple):
+    """The point that weights of cuts lead to, with a set or a term."""
+
+    weights: Vector
+    target: Vector  # before projection or prox
+    point: Vector
+    term: float
+    cuts: Vector  # the cuts there
+    value: float  # of the dual: the least of the weighted cuts, term and distance together
+
+    @property
+    def missed(self) -> float:
+        """How far the model at the point may be above its least."""
+        return float(self.cuts.max() - self.weights @ self.cuts)
+
+
+class CutModel(NamedTuple):
+    """Cuts, with a set and a term that are known by projection and proximal map."""
+
+    cuts: CutMemory
+    project: Projection | None = None
+    prox: Prox | None = None
+    term: Callable[[Vector], float] | None = None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether there is neither set nor term."""
+        return self.project is None and self.prox is None
+
+    def lowest(self, center: Center, step: float, programme: CutProgramme | None = None) -> Lowest:
+        """Minimise the model plus ||u - center||^2 / (2 step).
+
+        With a programme of the caller's the memory keeps nothing of it.
+        """
+        if not self.is_plain:
+            return self._lowest_feasible(center, step, keep=programme is None)
+        below = center.value - self.cuts.values_at_center(center.point)
+        np.maximum(below, 0.0, out=below)
+        combination = self.cuts.combined(below, step, programme)
+        slope = combination.slope
+        promise = combination.error + step * ddot(slope, slope)
+        return Lowest(center.point - step * slope, promise, combination)
+
+    def _lowest_feasible(self, center: Center, step: float, *, keep: bool) -> Lowest:
+        """Maximise the dual over weights of the cuts, by Newton's method.
+
+        The cuts at the point that weights lead to are the dual's slopes. How they change with the
+        weights is seen from how the projection moves along the cuts' slopes.
+        """
+        exact = self._exactly(center, step)
+        if exact is not None:
+            weights, step = exact
+            at = self._dual(center, step, weights)
+            return self._found(center, step, at, keep=keep)
+        last = self.cuts.last_weights
+        if last.any():
+            weights = last / last.sum()
+        else:
+            weights = np.zeros(self.cuts.count)
+            weights[self.cuts.values_at(center.point).argmax()] = 1.0
+        at = self._dual(center, step, weights)
+        for _ in range(MOST_ROUNDS):
+            promise = center.value - float(at.cuts.max()) - at.term
+            if at.missed <= MISSED * max(promise, 0.0):
+                break
+            following = self._round(center, step, at)
+            if following is None:
+                break
+            at = following
+        return self._found(center, step, at, keep=keep)
+
+    def _exactly(self, center: Center, step: float) -> tuple[Vector, float] | None:
+        """Return the best weights, and the step they are for, where the set can tell them."""
+        lowest_of_cuts = getattr(getattr(self.project, "__self__", None), "lowest_of_cuts", None)
+        if lowest_of_cuts is None or self.prox is not None:
+            return None
+        values = self.cuts.values_at(center.point)
+        found = lowest_of_cuts(center.point, self.cuts.slopes, values.max() - values, step)
+        return None if found is None else (found.weights, found.step)
+
+    def _found(self, center: Center, step: float, at: DualPoint, *, keep: bool) -> Lowest:
+        """Return what weights lead to."""
+        promise = center.value - float(at.cuts.max()) - at.term
+        if keep:
+            self.cuts.keep_weights(at.weights)
+        slope = (center.point - at.point) / step
+        # what weighted cuts and the term's cut at the point leave below the value at the centre
+        rise = float(slope @ (center.point - at.point))
+        error = max(center.value - float(at.weights @ at.cuts) - at.term - rise, 0.0)
+        return Lowest(at.point, promise, Combination(at.weights, slope, error), at.missed)
+
+    def _dual(self, center: Center, step: float, weights: Vector) -> DualPoint:
+        target = center.point - step * (weights @ self.cuts.slopes)
+        point = self.feasible(target, step)
+        term = 0.0 if self.term is None else float(self.term(point))
+        values = self.cuts.values_at(point)
+        offset = point - center.point
+        value = float(weights @ values) + term + float(offset @ offset) / (2.0 * step)
+        return DualPoint(weights, target, point, term, values, value)
+
+    def feasible(self, target: Vector, step: float) -> Vector:
+        """Return the point of the set, or the prox, nearest to a target."""
+        point = target if self.prox is None else self.prox(target, step)
+        return point if self.project is None else self.project(point)
+
+    def _round(self, center: Center, step: float, at: DualPoint) -> DualPoint | None:
+        """Return a better point of the dual; None where there is none to be found."""
+        active = at.weights > 0.0
+        order = np.argsort(at.cuts)[::-1]
+        considered = np.union1d(np.flatnonzero(active), order[:MORE_CUTS])
+        slopes, weights = self.cuts.slopes[considered], at.weights[considered]
+        moved = self._moved(at, step, slopes)
+        gram = slopes @ moved.T
+        gram = 0.5 * (gram + gram.T)
+        # Differences are not exact: what should be squares may be below zero.
+        gram.flat[:: len(considered) + 1] = np.maximum(gram.diagonal(), 0.0)
+        linear = -(at.cuts[considered] / step + gram @ weights)
+        programme = CutProgramme(self.cuts.effort)
+        programme.renumber(np.flatnonzero(weights))
+        best = programme.weights(gram, linear - linear.min(), weights)
+        share = 1.0
+        for _ in range(MOST_HALVINGS):
+            tried = at.weights.copy()
+            tried[considered] += share * (best - weights)
+            found = self._dual(center, step, np.maximum(tried, 0.0))
+            if found.value > at.value:
+                return found
+            share *= 0.25
+        return None
+
+    def _moved(self, at: DualPoint, step: float, slopes: np.ndarray) -> np.ndarray:
+        """Return how the feasible point moves where the target moves along slopes."""
+        size = max(float(np.abs(at.target - at.point).max()), float(np.abs(at.point).max()), 1e-300)
+        moved = np.empty_like(slopes)
+        for row, slope in zip(moved, slopes, strict=True):
+            length = math.sqrt(float(slope @ slope)) or 1.0
+            share = DIFFERENCE * size / length
+            row[:] = (self.feasible(at.target + share * slope, step) - at.point) / share
+        return moved

@@ -1,0 +1,1 @@
+"""Sets, penalties and the projections onto them."""

@@ -1,0 +1,894 @@
+"""Feasible sets: closed convex sets that know their projection and their linear minimum.
+
+A rule asks a set for `project`; the certificate asks for `linear_minimum`, or, where the set is
+unbounded, for `linear_minimum_in_ball`. All of them work on one-dimensional float64 arrays, keep
+their inputs as they are and never change after construction.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.linalg.blas import ddot
+
+from accelegrad import threads
+from accelegrad.errors import (
+    Vector,
+    finite_vector,
+    nearest,
+    real_array,
+    real_number,
+    whole_number,
+)
+from accelegrad.geometry.vectors import (
+    OnVectors,
+    check_users_object,
+    length,
+    number_or_vector,
+    read_only,
+    users_dimension,
+)
+from accelegrad.norms import norm
+from accelegrad.roots import root_between
+
+__all__ = [
+    "Affine",
+    "Ball",
+    "Box",
+    "FeasibleSet",
+    "Halfspace",
+    "L1Ball",
+    "NonNegative",
+    "Product",
+    "Simplex",
+    "WholeSpace",
+    "as_feasible_set",
+]
+
+# A part of g outside of a cone or a subspace is taken for rounding if it is at most this share.
+NEGLIGIBLE = 1e-12
+# Relative residual above which the equations of an affine set contradict each other.
+_INCONSISTENT = 1e-9
+# Larger sets count as unbounded: squares of such numbers overflow.
+LARGEST = 1e150
+_EPSILON = float(np.finfo(np.float64).eps)
+
+
+class FeasibleSet(OnVectors):
+    """A closed convex set in Euclidean space.
+
+    A user-defined set needs `project`, `linear_minimum` and `diameter`; the rest follows.
+    """
+
+    role = "feasible_set"
+    #: Whether `project` returns a point of the set itself, the projection of x with other last
+    #: digits, however far away x is.
+    _projects_exactly = False
+    #: whether a linear minimum takes much longer than a step of a run
+    costly_minimum = False
+
+    @abstractmethod
+    def project(self, x: Vector) -> Vector:
+        """Return the point of the set nearest to `x`: argmin over u of ||u - x||.
+
+        `x` itself may be returned when it lies in the set; it is never modified.
+        """
+
+    @abstractmethod
+    def linear_minimum(self, g: Vector) -> float:
+        """Return the minimum over the set of <g, u>, or -inf where there is none."""
+
+    @property
+    @abstractmethod
+    def diameter(self) -> float:
+        """The largest distance of two points of the set, inf if it is unbounded.
+
+        Where the dimension is unknown it is the least number that holds in every dimension;
+        see `diameter_for`.
+        """
+
+    def diameter_for(self, size: int) -> float:
+        """Return the diameter of the set in the space of `size` coordinates."""
+        self.check_dimension(size)
+        return self.diameter
+
+    def usable_diameter(self, size: int) -> float:
+        """Return the diameter, or inf where it is so large that squares of it would overflow."""
+        diameter = self.diameter_for(size)
+        return diameter if diameter <= LARGEST else math.inf
+
+    def contains(self, x: npt.ArrayLike, tolerance: float = 1e-12) -> bool:
+        """Say whether `x` lies in the set, up to `tolerance * scale` in Euclidean distance.
+
+        The scale is the largest of ||x||, the norm of its projection and the size of the numbers
+        that describe the set. A point with NaN or infinite entries lies in no set.
+        """
+        tolerance = real_number("tolerance", tolerance, least=0.0)
+        point = np.asarray(real_array("x", x), dtype=np.float64)
+        if point.ndim != 1:
+            raise ValueError(f"x must be one-dimensional, but its shape is {point.shape}.")
+        self.check_dimension(point.size)
+        return bool(np.isfinite(point).all()) and self._is_near(point, tolerance)
+
+    def linear_minimum_in_ball(self, g: Vector, center: Vector, radius: float) -> float:
+        r"""Return a lower bound on <g, u> over the points of the set in a ball.
+
+        For every :math:`\theta > 0` and :math:`u_\theta = P(c - g / \theta)`,
+
+        .. math:: q(\theta) = \langle g, u_\theta \rangle
+                  + \tfrac{\theta}{2} (\|u_\theta - c\|^2 - r^2)
+
+        is the minimum over the set of the Lagrangian of the ball constraint, so no point of the
+        set in the ball lies below it, and its maximum is the minimum sought if the inside of the
+        ball meets the set. The largest value found is returned. It is correct to rounding; for sets
+        whose projection may lose digits far away it is lowered by what they can amount to, which
+        costs no more than :math:`\sqrt{2 d \epsilon} \, r \|g\|` (about 1e-7, relative).
+        Where set and ball do not meet every number is a bound; the one returned is <g, P(c)>.
+        """
+        size = norm(g)
+        if size == 0.0:
+            return 0.0
+        if not math.isfinite(size):
+            return -math.inf
+        if math.isinf(radius):
+            return self.linear_minimum(g)
+        nearest = self.project(center)
+        room = radius - norm(nearest - center)
+        if room <= 0.0:
+            return float(g.dot(nearest))
+        without_set = float(g.dot(center)) - radius * size
+        return max(
+            self._linear_bound(g, center, radius),
+            without_set,
+            self._dual_bound(g, center, radius, size, room),
+        )
+
+    def _linear_bound(self, g: Vector, center: Vector, radius: float) -> float:
+        """Return the linear minimum, less what it neglects of g for the points of a ball."""
+        least = self.linear_minimum(g)
+        if not math.isfinite(least):
+            return -math.inf
+        return least - self._neglected(g) * (radius + norm(center) + self._scale())
+
+    def _neglected(self, g: Vector) -> float:  # noqa: ARG002
+        """Return the norm of the part of `g` that the linear minimum takes for rounding."""
+        return 0.0
+
+    def _dual_bound(
+        self, g: Vector, center: Vector, radius: float, size: float, room: float
+    ) -> float:
+        """Maximise q: ||u - c|| falls as theta grows, and at the best theta it is the radius.
+
+        `size` is ||g||, `room` is the radius less the distance of the centre from the set.
+        """
+        best = -math.inf
+        error = self._projection_error(g.size)
+
+        def log_distance(log_theta: float) -> float:
+            nonlocal best
+            distance, bound = self._lagrangian(g, center, radius, math.exp(log_theta))
+            if distance <= 2.0 * radius:
+                # Farther out the terms of q are large and cancel, and the bound is a poor one.
+                best = max(best, bound)
+            return math.log(max(distance, 1e-300) / radius)
+
+        # Projections are non-expansive: ||u - c|| <= ||P(c) - c|| + ||g|| / theta, which is at
+        # most the radius from theta = ||g|| / room on.
+        low = high = min(max(math.log(size) - math.log(room), -700.0), 700.0)
+        # Stopping at theta costs at most theta r^2 / 2; where that meets the allowance for errors
+        # there is nothing to gain from going on.
+        smallest = math.log(max(math.sqrt(2.0 * error), 1e-30)) + math.log(size) - math.log(radius)
+        smallest = max(smallest, -700.0)
+        if log_distance(high) >= 0.0:
+            return best
+        step = math.log(10.0)
+        while low > smallest:
+            high, low = low, max(low - step, smallest)
+            if log_distance(low) >= 0.0:
+                # At the best theta the slope is zero: an error of 1e-6 costs about its square.
+                root_between(log_distance, low, high, xtol=1e-6, maxiter=100, disp=False)
+                return best
+            step *= 2.0
+        return best
+
+    def _lagrangian(
+        self, g: Vector, center: Vector, radius: float, theta: float
+    ) -> tuple[float, float]:
+        """Return the distance of u_theta from the centre, and q(theta), lowered by errors."""
+        u = self.project(center - g / theta)
+        distance, size = norm(u - center), norm(g)
+        ball = 0.5 * theta * (distance - radius) * (distance + radius)
+        error = self._projection_error(g.size)
+        return distance, float(g.dot(u)) + ball - error * size * (size / theta)
+
+    def _is_near(self, x: Vector, tolerance: float) -> bool:
+        """Say whether the distance of `x` from the set is at most `tolerance * scale`."""
+        nearest = self.project(x)
+        scale = max(norm(x), norm(nearest), self._scale())
+        return norm(x - nearest) <= tolerance * scale
+
+    def _scale(self) -> float:
+        """Return the size of the numbers that describe the set."""
+        return 0.0
+
+    def _projection_error(self, size: int) -> float:
+        """Return how far off the computed P(x) may be, relative to ||x||, for `size` entries.
+
+        At a point e away from the true projection q comes out too high by up to ||g|| ||e||. Where
+        sets project exactly, the error has no first-order effect on q.
+        """
+        return 0.0 if self._projects_exactly else max(16, size) * _EPSILON
+
+
+class WholeSpace(FeasibleSet):
+    """The whole space: no constraint at all."""
+
+    def project(self, x: Vector) -> Vector:
+        """Return `x`."""
+        return x
+
+    def linear_minimum(self, g: Vector) -> float:
+        """Return 0 for g = 0, else -inf."""
+        return -math.inf if g.any() else 0.0
+
+    def linear_minimum_in_ball(self, g: Vector, center: Vector, radius: float) -> float:
+        """Return <g, c> - r ||g||."""
+        size = norm(g)
+        return float(g.dot(center)) - radius * size if size > 0.0 else 0.0
+
+    @property
+    def diameter(self) -> float:
+        """Infinite."""
+        return math.inf
+
+
+class _CentredSet(FeasibleSet):
+    """What the two balls share: a centre, and a radius in the norm of each."""
+
+    _projects_exactly = True
+    _shown = ("center", "radius")
+
+    def __init__(self, center: npt.ArrayLike, radius: float) -> None:
+        self._center = number_or_vector("center", center)
+        self._dimension = length(self._center)
+        self._radius = real_number("radius", radius, above=0.0)
+
+    @property
+    def center(self) -> float | Vector:
+        """The centre, read-only."""
+        return self._center
+
+    @property
+    def radius(self) -> float:
+        """The radius."""
+        return self._radius
+
+    @property
+    def diameter(self) -> float:
+        """Twice the radius."""
+        return 2.0 * self._radius
+
+    def _scale(self) -> float:
+        return _size(self._center) + self._radius
+
+
+class Ball(_CentredSet):
+    """The Euclidean ball ``{u: ||u - center|| <= radius}``.
+
+    Parameters
+    ----------
+    center : array_like or float
+        A number stands for the vector that has it in every coordinate, in any dimension.
+    radius : float
+        Positive.
+    """
+
+    def __init__(self, center: npt.ArrayLike, radius: float) -> None:
+        super().__init__(center, radius)
+        self._at_origin = not np.any(self._center)
+
+    def project(self, x: Vector) -> Vector:
+        """Return c + r (x - c) / ||x - c|| for a point outside."""
+        if self._at_origin:  # the usual centre of a run, in half the time
+            size = norm(x)
+            return x if size <= self._radius else x * (self._radius / size)
+        offset: Vector = x - self._center
+        distance = norm(offset)
+        if distance <= self._radius:
+            return x
+        offset *= self._radius / distance
+        offset += self._center
+        return offset
+
+    def linear_minimum(self, g: Vector) -> float:
+        """Return <g, c> - r ||g||."""
+        return _dot(g, self._center) - self._radius * norm(g)
+
+
+class Box(FeasibleSet):
+    """The box {u: lower <= u <= upper}, coordinate by coordinate.
+
+    Parameters
+    ----------
+    lower, upper : array_like or float
+        Numbers hold for every coordinate; if both are numbers the box fits any dimension.
+        -inf and inf leave a side open; lower = upper fixes a coordinate.
+    """
+
+    _projects_exactly = True
+    _shown = ("lower", "upper")
+
+    def __init__(self, lower: npt.ArrayLike, upper: npt.ArrayLike) -> None:
+        self._lower = _bound("lower", lower, refused=math.inf)
+        self._upper = _bound("upper", upper, refused=-math.inf)
+        sizes = {length(self._lower), length(self._upper)} - {None}
+        if len(sizes) > 1:
+            raise ValueError(
+                "lower and upper must have the same length or be numbers, but the lengths are "
+                f"{length(self._lower)} and {length(self._upper)}."
+            )
+        self._dimension = next(iter(sizes), None)
+        self._refuse_crossing()
+
+    def _refuse_crossing(self) -> None:
+        crossing = np.atleast_1d(np.greater(self._lower, self._upper))
+        if not crossing.any():
+            return
+        first = int(np.argmax(crossing))
+        lower, upper = (
+            np.broadcast_to(b, crossing.shape)[first] for b in (self._lower, self._upper)
+        )
+        where = "" if self._dimension is None else f"[{first}]"
+        raise ValueError(
+            f"lower must be <= upper, but lower{where} is {lower} and upper{where} is {upper}."
+        )
+
+    @property
+    def lower(self) -> float | Vector:
+        """The lower bounds, read-only."""
+        return self._lower
+
+    @property
+    def upper(self) -> float | Vector:
+        """The upper bounds, read-only."""
+        return self._upper
+
+    @property
+    def diameter(self) -> float:
+        """The norm of upper - lower.
+
+        With two different numbers as bounds it grows with the dimension without limit, so it is
+        inf; `diameter_for` gives it in a known dimension.
+        """
+        if self._dimension is not None:
+            return self.diameter_for(self._dimension)
+        return 0.0 if self._lower == self._upper else math.inf
+
+    def diameter_for(self, size: int) -> float:
+        """Return the norm of upper - lower in the space of `size` coordinates."""
+        self.check_dimension(size)
+        with np.errstate(over="ignore"):  # it is infinite then
+            width = np.subtract(self._upper, self._lower)
+        return norm(width) if width.ndim else float(width) * math.sqrt(size)
+
+    def project(self, x: Vector) -> Vector:
+        """Return min(max(x, lower), upper)."""
+        clipped: Vector = np.maximum(x, self._lower)
+        np.minimum(clipped, self._upper, out=clipped)
+        return clipped
+
+    def linear_minimum(self, g: Vector) -> float:
+        """Return the sum of g_i lower_i over g_i > 0 and of g_i upper_i over g_i < 0."""
+        corner = np.where(g > 0.0, self._lower, self._upper)
+        corner[g == 0.0] = 0.0  # 0 * inf is 0 here
+        least: float = ddot(g, corner)  # unlike g @ corner it gives no warning when it overflows
+        return least if math.isfinite(least) else -math.inf
+
+    def _scale(self) -> float:
+        bounds = np.concatenate([np.ravel(self._lower), np.ravel(self._upper)])
+        return float(np.abs(bounds[np.isfinite(bounds)]).max(initial=0.0))
+
+
+class NonNegative(FeasibleSet):
+    """The orthant {u: u >= 0}."""
+
+    _projects_exactly = True
+
+    def project(self, x: Vector) -> Vector:
+        """Return max(x, 0)."""
+        positive: Vector = np.maximum(x, 0.0)
+        return positive
+
+    def linear_minimum(self, g: Vector) -> float:
+        """Return 0 if g >= 0, else -inf."""
+        return 0.0 if (g >= 0.0).all() else -math.inf
+
+    @property
+    def diameter(self) -> float:
+        """Infinite."""
+        return math.inf
+
+
+class Simplex(FeasibleSet):
+    """The simplex {u: u >= 0, sum of u = total}.
+
+    Parameters
+    ----------
+    total : float
+        Positive.
+    """
+
+    _projects_exactly = True
+    _shown = ("total",)
+
+    def __init__(self, total: float = 1.0) -> None:
+        self._total = real_number("total", total, above=0.0)
+
+    @property
+    def total(self) -> float:
+        """The sum of the coordinates."""
+        return self._total
+
+    @property
+    def diameter(self) -> float:
+        """The distance of two corners, sqrt(2) total.
+
+        With a single coordinate the simplex is a point and this is an upper bound; `diameter_for`
+        knows that case.
+        """
+        return math.sqrt(2.0) * self._total
+
+    def diameter_for(self, size: int) -> float:
+        """Return sqrt(2) total from two coordinates on, 0 for one."""
+        return self.diameter if size > 1 else 0.0
+
+    def project(self, x: Vector) -> Vector:
+        """Return max(x - t, 0), with the t that gives the right sum."""
+        return _project_onto_simplex(x, self._total)
+
+    def linear_minimum(self, g: Vector) -> float:
+        """Return total * min(g), the value at the best corner."""
+        return self._total * float(g.min())
+
+    def _scale(self) -> float:
+        return self._total
+
+
+class L1Ball(_CentredSet):
+    """The l1 ball ``{u: sum of |u - center| <= radius}``.
+
+    Parameters
+    ----------
+    radius : float
+        Positive.
+    center : array_like or float, optional
+        The origin unless given; a number stands for the vector that has it in every coordinate.
+    """
+
+    _shown = ("radius", "center")
+
+    def __init__(self, radius: float, center: npt.ArrayLike | None = None) -> None:
+        super().__init__(0.0 if center is None else center, radius)
+
+    def project(self, x: Vector) -> Vector:
+        """Return c + sign(x - c) max(|x - c| - t, 0), with the t that gives the radius."""
+        offset: Vector = x - self._center
+        sizes = np.abs(offset)
+        if sizes.sum() <= self._radius:
+            return x
+        shrunk = _project_onto_simplex(sizes, self._radius)
+        # Just outside the ball rounding can make t negative, and zeros would grow.
+        np.minimum(shrunk, sizes, out=shrunk)
+        projected: Vector = np.copysign(shrunk, offset)
+        projected += self._center
+        return projected
+
+    def linear_minimum(self, g: Vector) -> float:
+        """Return <g, c> - r max|g|, the value at the best corner."""
+        return _dot(g, self._center) - self._radius * float(np.abs(g).max())
+
+
+class Halfspace(FeasibleSet):
+    """The half-space {u: <normal, u> <= offset}.
+
+    Parameters
+    ----------
+    normal : array_like
+        Not zero; its length does not matter to the set.
+    offset : float
+    """
+
+    _shown = ("normal", "offset")
+
+    def __init__(self, normal: npt.ArrayLike, offset: float) -> None:
+        self._normal = read_only(finite_vector("normal", normal))
+        self._offset = real_number("offset", offset)
+        size = norm(self._normal)
+        if size == 0.0:
+            raise ValueError("normal must not be zero, but all its entries are 0.")
+        self._dimension = self._normal.size
+        self._unit = self._normal / size
+        self._level = self._offset / size
+
+    @property
+    def normal(self) -> Vector:
+        """The normal as it was given, read-only."""
+        return self._normal
+
+    @property
+    def offset(self) -> float:
+        """The largest value of <normal, u>."""
+        return self._offset
+
+    @property
+    def diameter(self) -> float:
+        """Infinite."""
+        return math.inf
+
+    def project(self, x: Vector) -> Vector:
+        """Return x - (<n, x> - b) n for a point outside, with n and b scaled to ||n|| = 1."""
+        excess = float(self._unit.dot(x)) - self._level
+        if excess <= 0.0:
+            return x
+        projected: Vector = x - excess * self._unit
+        # Once more: for a distant point the first time leaves the rounding of large numbers.
+        projected -= (float(self._unit.dot(projected)) - self._level) * self._unit
+        return projected
+
+    def linear_minimum(self, g: Vector) -> float:
+        """Return b <g, n> if g = -a n with a >= 0, up to 1e-12 relative, else -inf."""
+        along = float(self._unit.dot(g))
+        if along <= 0.0 and self._neglected(g) <= NEGLIGIBLE * norm(g):
+            return along * self._level
+        return -math.inf
+
+    def _neglected(self, g: Vector) -> float:
+        return norm(g - float(self._unit.dot(g)) * self._unit)
+
+    def linear_minimum_in_ball(self, g: Vector, center: Vector, radius: float) -> float:
+        """Return the minimum itself: of the whole ball, or else of the ball's cut by the boundary.
+
+        If the lowest point c - r g / ||g|| of the ball lies outside, the minimum is on the
+        hyperplane: a ball in it with the centre P(c) and the radius sqrt(r^2 - s^2), s the distance
+        of c. Without a common point, <g, P(c)> is returned: any number is a bound.
+        """
+        size = norm(g)
+        if size == 0.0:
+            return 0.0
+        if math.isinf(radius):
+            return self.linear_minimum(g)
+        along = float(self._unit.dot(g))
+        height = float(self._unit.dot(center)) - self._level
+        if height <= radius * (along / size):
+            return float(g.dot(center)) - radius * size
+        aside = norm(g - along * self._unit)
+        return float(g.dot(center)) - height * along - _half_chord(radius, height) * aside
+
+    def _scale(self) -> float:
+        return abs(self._level)
+
+
+class Affine(FeasibleSet):
+    """The affine set {u: A u = b}.
+
+    The rows of A may depend on each other as long as the equations have a solution. The rows are
+    scaled to unit length first, so that the rank does not hang on their units.
+
+    Parameters
+    ----------
+    A : array_like
+        A dense matrix, one equation per row.
+    b : array_like
+        One number per row.
+    """
+
+    def __init__(self, A: npt.ArrayLike, b: npt.ArrayLike) -> None:
+        matrix, right = _equations(A, b)
+        left, singular, rows = np.linalg.svd(matrix, full_matrices=False)
+        cut = singular[0] * max(matrix.shape) * _EPSILON
+        self._rank = int(np.count_nonzero(singular > cut))
+        # An orthonormal basis of the row space, and the coordinates that every point shares in it.
+        self._basis = read_only(np.ascontiguousarray(rows[: self._rank]))
+        shared = left[:, : self._rank].T @ right / singular[: self._rank]
+        self._level: Vector = read_only(shared)
+        self._nearest_zero: Vector = read_only(self._level @ self._basis)
+        self._shape, self._dimension = matrix.shape, matrix.shape[1]
+        self._refuse_contradiction(matrix, right)
+
+    def _refuse_contradiction(self, matrix: Vector, right: Vector) -> None:
+        residual = np.abs(matrix @ self._nearest_zero - right)
+        allowed = _INCONSISTENT * (norm(self._nearest_zero) + np.abs(right))
+        if (residual > allowed).any():
+            first = int(np.argmax(residual > allowed))
+            raise ValueError(
+                "A u = b must have a solution, but A and b contradict each other: the "
+                f"least-squares solution misses row {first} by {residual[first]:.3g} (row scaled "
+                "to unit length)."
+            )
+
+    @property
+    def rank(self) -> int:
+        """The number of independent equations."""
+        return self._rank
+
+    @property
+    def diameter(self) -> float:
+        """Zero if the equations leave a single point, else infinite."""
+        return 0.0 if self._rank == self.dimension else math.inf
+
+    def project(self, x: Vector) -> Vector:
+        """Return x - Q (Q^T x - Q^T u), Q a basis of the row space and u any solution."""
+        if self._rank == self.dimension:
+            return self._nearest_zero.copy()
+        projected: Vector = x - (self._basis.dot(x) - self._level).dot(self._basis)
+        # Once more: for a distant point the first time leaves the rounding of large numbers.
+        projected -= (self._basis.dot(projected) - self._level).dot(self._basis)
+        return projected
+
+    def linear_minimum(self, g: Vector) -> float:
+        """Return <g, u> if g lies in the row space, up to 1e-12 relative, else -inf."""
+        if self._neglected(g) <= NEGLIGIBLE * norm(g):
+            return float(g.dot(self._nearest_zero))
+        return -math.inf
+
+    def _neglected(self, g: Vector) -> float:
+        return norm(self._aside(g))
+
+    def linear_minimum_in_ball(self, g: Vector, center: Vector, radius: float) -> float:
+        """Return the minimum itself, <g, p> - sqrt(r^2 - ||c - p||^2) ||g_0||.
+
+        By Pythagoras the set cuts a ball with the centre p = P(c) out of the ball; g_0 is the part
+        of g along the set. Without a common point, <g, p> is returned: any number is a bound.
+        """
+        if math.isinf(radius):
+            return self.linear_minimum(g)
+        nearest = self.project(center)
+        chord = _half_chord(radius, norm(center - nearest))
+        return float(g.dot(nearest)) - chord * norm(self._aside(g))
+
+    def _aside(self, g: Vector) -> Vector:
+        """Return the part of `g` along the set."""
+        if self._rank == self.dimension:
+            return np.zeros_like(g)
+        aside: Vector = g - self._basis.dot(g).dot(self._basis)
+        return aside
+
+    def _scale(self) -> float:
+        return norm(self._nearest_zero)
+
+    def __repr__(self) -> str:
+        rows, columns = self._shape
+        return f"Affine(A={rows} x {columns} matrix of rank {self._rank}, b={rows} numbers)"
+
+
+class Product(FeasibleSet):
+    """The product of sets, each for a block of consecutive coordinates.
+
+    Parameters
+    ----------
+    blocks : sequence of sets, or of (set, size) pairs
+        A set with a fixed dimension (a ball with a vector as centre, say) may stand alone; one that
+        fits any dimension needs the size of its block. User-defined sets will do too.
+
+    Examples
+    --------
+    >>> Product([Ball([0.0, 0.0], 1.0), (NonNegative(), 3)]).dimension
+    5
+    """
+
+    def __init__(self, blocks: Sequence[Any]) -> None:
+        if not isinstance(blocks, (list, tuple)):
+            raise TypeError(
+                f"blocks must be a list of sets or (set, size) pairs, not {type(blocks).__name__}."
+            )
+        if not blocks:
+            raise ValueError("blocks must hold at least one set, but it is empty.")
+        members = [_block(index, given) for index, given in enumerate(blocks)]
+        ends = np.cumsum([size for _, size in members]).tolist()
+        self._members = tuple(
+            (member, slice(end - size, end))
+            for (member, size), end in zip(members, ends, strict=True)
+        )
+        self._dimension = ends[-1]
+
+    @property
+    def blocks(self) -> tuple[tuple[FeasibleSet, slice], ...]:
+        """The sets, each with the coordinates that it is for."""
+        return self._members
+
+    @property
+    def diameter(self) -> float:
+        """The root of the sum of the blocks' squared diameters."""
+        return math.hypot(
+            *(member.diameter_for(block.stop - block.start) for member, block in self._members)
+        )
+
+    def project(self, x: Vector) -> Vector:
+        """Return the blocks' projections, one after the other."""
+        return np.concatenate([member.project(x[block]) for member, block in self._members])
+
+    def linear_minimum(self, g: Vector) -> float:
+        """Return the sum of the blocks' minima."""
+        return sum(member.linear_minimum(g[block]) for member, block in self._members)
+
+    def _neglected(self, g: Vector) -> float:
+        return math.hypot(*(member._neglected(g[block]) for member, block in self._members))
+
+    def _scale(self) -> float:
+        return math.hypot(*(member._scale() for member, _ in self._members))
+
+    def _is_near(self, x: Vector, tolerance: float) -> bool:
+        # Each block relative to its size: errors of a large one must not hide those of a small one.
+        return all(member._is_near(x[block], tolerance) for member, block in self._members)
+
+    def _projection_error(self, size: int) -> float:  # noqa: ARG002
+        return max(
+            member._projection_error(block.stop - block.start) for member, block in self._members
+        )
+
+    def __repr__(self) -> str:
+        blocks = (f"({member!r}, {block.stop - block.start})" for member, block in self._members)
+        return f"Product([{', '.join(blocks)}])"
+
+
+class _Foreign(FeasibleSet):
+    """A user's object with `project`, and where it can `linear_minimum` and `diameter`."""
+
+    def __init__(self, given: Any) -> None:
+        self._given = given
+        self._linear_minimum = getattr(given, "linear_minimum", None)
+        self._diameter = _foreign_diameter(getattr(given, "diameter", math.inf))
+        self._dimension = users_dimension(self.role, given)
+
+    @property
+    def diameter(self) -> float:
+        """The user's object's diameter, inf if it has none."""
+        return self._diameter
+
+    def project(self, x: Vector) -> Vector:
+        """Return the object's projection of a copy of `x`: it may work in place."""
+        with threads.as_given():
+            projected = np.asarray(self._given.project(x.copy()), dtype=np.float64)
+        if projected.shape != x.shape:
+            raise ValueError(
+                f"feasible_set.project must return an array of shape {x.shape}, but it returned "
+                f"one of shape {projected.shape}."
+            )
+        return projected
+
+    def linear_minimum(self, g: Vector) -> float:
+        """Return the user's object's linear minimum, -inf if it has none."""
+        return -math.inf if self._linear_minimum is None else float(self._linear_minimum(g))
+
+    def __repr__(self) -> str:
+        return f"as_feasible_set({self._given!r})"
+
+
+#: Sets that may be given by name
+NAMED: dict[str, Callable[[], FeasibleSet]] = {"nonnegative": NonNegative, "simplex": Simplex}
+
+
+def as_feasible_set(given: Any) -> FeasibleSet:
+    """Return `given` as a feasible set.
+
+    Parameters
+    ----------
+    given : FeasibleSet, its name, or any object with a method `project(x)`
+        The names are "nonnegative" and "simplex". `linear_minimum(g)`, `diameter` and `dimension`
+        are used if it has them. Its projection has to be exact: certificates are built on it.
+    """
+    if isinstance(given, FeasibleSet):
+        return given
+    if isinstance(given, str):
+        if given not in NAMED:
+            raise ValueError(
+                f"feasible_set must be a set or a name, not {given!r}; {nearest(given, NAMED)}"
+            )
+        return NAMED[given]()
+    check_users_object("feasible_set", "set", given, "project(x)")
+    return _Foreign(given)
+
+
+def _foreign_diameter(given: Any) -> float:
+    if isinstance(given, (float, np.floating)) and given == math.inf:
+        return math.inf
+    return real_number("feasible_set.diameter", given, least=0.0)
+
+
+def _block(index: int, given: Any) -> tuple[FeasibleSet, int]:
+    """Return one block of a product as a set and the number of its coordinates."""
+    name = f"blocks[{index}]"
+    size: int | None = None
+    if isinstance(given, tuple):
+        if len(given) != 2:
+            raise ValueError(
+                f"{name} must be a set or a pair (set, size), but it has {len(given)} parts."
+            )
+        given, size = given[0], whole_number(f"the size in {name}", given[1], least=1)
+    try:
+        member = as_feasible_set(given)
+    except TypeError as error:
+        raise TypeError(str(error).replace("feasible_set", name, 1)) from None
+    fixed = member.dimension
+    if size is None:
+        size = fixed
+    if size is None:
+        raise ValueError(
+            f"{name} must tell its size, but {member!r} fits any dimension: "
+            f"give the pair ({member!r}, size)."
+        )
+    if fixed is not None and fixed != size:
+        raise ValueError(
+            f"the size in {name} must be {fixed}, the dimension of {member!r}, but it is {size}."
+        )
+    return member, size
+
+
+def _equations(A: Any, b: Any) -> tuple[Vector, Vector]:
+    """Return the matrix and the right-hand side, each row divided by its norm."""
+    matrix = np.array(real_array("A", A), dtype=np.float64)
+    if matrix.ndim != 2 or matrix.size == 0:
+        raise ValueError(f"A must be a matrix with entries, but its shape is {matrix.shape}.")
+    if not np.isfinite(matrix).all():
+        row, column = (int(i) for i in np.argwhere(~np.isfinite(matrix))[0])
+        raise ValueError(f"A must be finite, but A[{row}, {column}] is {matrix[row, column]}.")
+    right = finite_vector("b", b)
+    if right.size != matrix.shape[0]:
+        raise ValueError(
+            f"b must have one entry per row of A, {matrix.shape[0]}, but it has {right.size}."
+        )
+    lengths = np.array([norm(row) for row in matrix])
+    lengths[lengths == 0.0] = 1.0
+    return matrix / lengths[:, None], right / lengths
+
+
+def _project_onto_simplex(x: Vector, total: float) -> Vector:
+    """Return max(x - t, 0) with the t for which the entries add up to `total`.
+
+    The entries are taken relative to the largest. That one stays positive, so none that lies
+    `total` or more below it does: the sort sees the others only, and their sums are exact
+    relative to `total` however far out x is.
+    """
+    below = x - x.max()
+    kept = np.sort(below[below > -total])[::-1]
+    sums = np.cumsum(kept) - total
+    # kept[k-1] stays positive as long as it exceeds the threshold of the first k. NaN gives none.
+    count = max(1, np.count_nonzero(kept * np.arange(1, kept.size + 1) > sums))
+    threshold = (kept[:count].sum() - total) / count
+    projected: Vector = np.maximum(below - threshold, 0.0)
+    return projected
+
+
+def _half_chord(radius: float, distance: float) -> float:
+    """Return the radius of the cut of a ball at `distance` from its centre, 0 outside of it."""
+    return math.sqrt(max(0.0, (radius - distance) * (radius + distance)))
+
+
+def _dot(g: Vector, point: float | Vector) -> float:
+    """Return <g, point>, where a number stands for a constant vector."""
+    return float(g.dot(point)) if isinstance(point, np.ndarray) else point * float(g.sum())
+
+
+def _size(point: float | Vector) -> float:
+    """Return the norm of a vector, or the absolute value of a number."""
+    return norm(point) if isinstance(point, np.ndarray) else abs(point)
+
+
+def _bound(name: str, given: Any, *, refused: float) -> float | Vector:
+    """Return the bounds of a box; infinite ones are fine, save `refused`, which no point meets."""
+    array = np.array(real_array(name, given), dtype=np.float64)
+    if array.ndim > 1 or array.size == 0:
+        raise ValueError(f"{name} must be a number or a vector, but its shape is {array.shape}.")
+    wrong = np.atleast_1d(np.isnan(array) | (array == refused))
+    if wrong.any():
+        first = int(np.argmax(wrong))
+        where = f"[{first}]" if array.ndim else ""
+        raise ValueError(
+            f"{name} must be a number or {-refused}, but {name}{where} is {array.flat[first]}."
+        )
+    return read_only(array) if array.ndim else float(array)

@@ -1,0 +1,1 @@
+"""Losses, linear models in memory or streamed, and their scaling."""

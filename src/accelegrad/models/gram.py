@@ -1,0 +1,239 @@
+"""Gram matrices of some rows of a dense or CSR matrix, the fastest way, and what they cost.
+
+By BLAS, from copies of blocks of rows; or, for short sparse rows, by each pair of entries: with a
+kernel, or without one by SciPy's product of sparse matrices, with each other or with dense ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from accelegrad import kernels
+from accelegrad.errors import Vector
+from accelegrad.kernels import blocks
+from accelegrad.models.row_blocks import RowNumbers, runs
+
+Matrix = npt.NDArray[np.float64]
+
+# Seconds on the machine where they were measured, of which only the ratios matter. By BLAS: to copy
+# and scale an entry of a row in dense and in sparse storage, and a product. By the kernel: a pair.
+DENSE_COPY, SPARSE_COPY, BLAS_PRODUCT, PAIR = 3e-9, 1e-8, 3e-11, 1.1e-9
+# By SciPy: a pair, which it takes twice; a product with an entry of a dense row; such an entry.
+SCIPY_PAIR, SCIPY_PRODUCT, DENSE_ROW = 1e-8, 2.7e-10, 1e-9
+# Entries of a block of rows that is copied for BLAS, which the processor's cache holds; and the
+# fewest rows of it: with fewer, adding its Gram matrix to the others takes longer than computing it
+# (4000 x 1500, a Gram matrix of half the rows: 500 ms with 21 rows, 140 with 256, 130 with 384).
+_BLOCK_ENTRIES, _BLOCK_ROWS = 1 << 15, 384
+# From one row in this many on, multiplying the whole matrix is faster than copying rows (measured).
+_MANY_ROWS = 10
+
+
+class Storage(NamedTuple):
+    """How rows are stored, which says what products with them cost."""
+
+    entries: int
+    dense: bool
+    pairs_per_row: float
+    """Pairs of entries of a row, on the average; infinite where no kernel takes them."""
+
+    def gram_seconds_per_row(self, n_parameters: int) -> float:
+        """Return what a row costs in a Gram matrix by the faster way."""
+        return min(self._by_blas(n_parameters), PAIR * self.pairs_per_row)
+
+    def is_faster_by_pairs(self, n_parameters: int) -> bool:
+        """Return whether the kernel of pairs is the faster way."""
+        return PAIR * self.pairs_per_row < self._by_blas(n_parameters)
+
+    def _by_blas(self, n_parameters: int) -> float:
+        copy = DENSE_COPY if self.dense else SPARSE_COPY
+        return n_parameters * (copy + BLAS_PRODUCT * n_parameters)
+
+
+def pairs_per_row(X: Any) -> float:
+    """Return the mean of k (k + 1) / 2 over the rows of a CSR matrix, k being a row's entries."""
+    lengths = np.diff(X.indptr).astype(np.float64)
+    return float((lengths * (lengths + 1.0)).mean()) / 2.0 if lengths.size else 0.0
+
+
+def gram_matrix(
+    X: Any,
+    rows: RowNumbers | None,
+    weights: Vector,
+    *,
+    intercept: bool,
+    pairs_of: tuple[Any, ...] | None = None,
+) -> Matrix:
+    """Return sum_k weights_k a_k a_k' over some rows.
+
+    Parameters
+    ----------
+    X : array or CSR matrix
+        The data.
+    rows : array of int, optional
+        The rows' numbers; all rows by default.
+    weights : Vector
+        One weight per row.
+    intercept : bool
+        Whether each row has a 1 at its end.
+    pairs_of : tuple of arrays, optional
+        The parts of X as kernels read them, where the kernel is faster.
+    """
+    d = int(X.shape[1])
+    matrix = np.zeros((d + intercept, d + intercept), order="F")
+    if pairs_of is not None:
+        matrix[:d, :d] = _by_pairs(pairs_of, d, rows, weights)
+    else:
+        matrix[:d, :d] = _fastest_way(X)(X, rows, weights)
+    if intercept:
+        matrix[d, :d] = matrix[:d, d] = _combination(X, rows, weights)
+        matrix[d, d] = weights.sum()
+    return matrix
+
+
+def _fastest_way(X: Any) -> Callable[[Any, RowNumbers | None, Vector], Matrix]:
+    """Return which way takes least by the seconds above, for each row."""
+    if isinstance(X, np.ndarray):
+        return _by_blocks
+    n, d = (int(size) for size in X.shape)
+    copy = d * SPARSE_COPY
+    by_blas, by_pairs = copy + BLAS_PRODUCT * d * d, SCIPY_PAIR * pairs_per_row(X)
+    by_rows = d * (DENSE_ROW + SCIPY_PRODUCT * X.nnz / max(n, 1))
+    if by_rows < min(by_pairs, by_blas):
+        return _by_sparse_and_dense
+    return _by_scipy if by_pairs < by_blas else _by_blocks
+
+
+def _by_scipy(X: Any, rows: RowNumbers | None, weights: Vector) -> Matrix:
+    """Multiply sparse matrices; each entry is scaled by the root of its row's weight."""
+    scaled = (X if rows is None else X[rows]).astype(np.float64)  # a copy
+    scaled.data *= np.repeat(np.sqrt(weights), np.diff(scaled.indptr))
+    product: Matrix = (scaled.T @ scaled).toarray()
+    return product
+
+
+def _by_sparse_and_dense(X: Any, rows: RowNumbers | None, weights: Vector) -> Matrix:
+    """Multiply blocks of sparse rows by themselves as dense ones, which are scaled."""
+    d = int(X.shape[1])
+    chosen = X if rows is None else X[rows]
+    total, size = np.zeros((d, d)), max(1, 8 * _BLOCK_ENTRIES // max(d, 1))
+    for part in runs(weights.size, size):
+        block = chosen[part] if size < weights.size else chosen
+        block = block.astype(np.float64, copy=False)
+        total += block.T @ (block.toarray() * weights[part, None])
+    return total
+
+
+class ColumnProducts:
+    """Products of columns of a sparse matrix with each other; those that are known are kept.
+
+    An entry is the same however many are asked for at a time.
+
+    Parameters
+    ----------
+    X : CSR matrix
+        The data.
+    weights : Vector
+        One weight per row.
+    most : int
+        No more columns are kept than this, unless they are asked for at once.
+    """
+
+    def __init__(self, X: Any, weights: Vector, most: int) -> None:
+        self._X, self._roots, self._most = X, np.sqrt(weights), most
+        self._forget()
+
+    def _forget(self) -> None:
+        n, d = self._X.shape
+        self._place = np.full(d, -1)  # of a column among the known ones
+        self._known: Any = sp.csc_matrix((n, 0))
+        self._matrix: Matrix = np.zeros((0, 0))
+
+    def of(self, columns: Any) -> Matrix:
+        """Return sum_i w_i x_ij x_ik for some columns j and k."""
+        missing = columns[self._place[columns] < 0]
+        if len(self._matrix) + missing.size > self._most:
+            self._forget()
+            missing = columns
+        if missing.size:
+            self._add(missing)
+        places = self._place[columns]
+        return self._matrix[np.ix_(places, places)]
+
+    def _add(self, columns: Any) -> None:
+        rows = self._X[:, columns].astype(np.float64)
+        rows.data *= np.repeat(self._roots, np.diff(rows.indptr))
+        self._known = sp.hstack([self._known, rows.tocsc()], format="csc")
+        block = (self._known.T @ rows).toarray()
+        size, before = len(block), len(self._matrix)
+        matrix = np.empty((size, size))
+        matrix[:before, :before] = self._matrix
+        matrix[:, before:] = block
+        matrix[before:, :before] = block[:before].T
+        self._matrix = matrix
+        self._place[columns] = np.arange(before, size)
+
+
+def _combination(X: Any, rows: RowNumbers | None, weights: Vector) -> Vector:
+    """Return the sum of some rows by their weights, without copying many of them."""
+    if rows is not None and rows.size >= X.shape[0] // _MANY_ROWS:
+        weights = np.bincount(rows, weights, X.shape[0]).astype(np.float64, copy=False)
+        rows = None
+    total: Vector = weights @ (X if rows is None else X[rows])
+    return total
+
+
+def _by_pairs(parts: tuple[Any, ...], d: int, rows: RowNumbers | None, weights: Vector) -> Matrix:
+    from accelegrad.kernels.arrays import read_only
+    from accelegrad.kernels.gram import add_gram
+
+    half = np.zeros((d, d))
+    chosen = np.arange(weights.size) if rows is None else rows
+    data, indices, indptr = parts
+    add_gram(data, indices, indptr, read_only(chosen), read_only(weights), half)
+    diagonal = np.diag(half).copy()
+    half += half.T
+    np.fill_diagonal(half, diagonal)
+    return half
+
+
+def _by_blocks(X: Any, rows: RowNumbers | None, weights: Vector) -> Matrix:
+    """Add up the Gram matrices of blocks of rows, each copied; large ones on several threads."""
+    n, d = weights.size, int(X.shape[1])
+    is_double = isinstance(X, np.ndarray) and X.dtype == np.float64
+    if rows is None and is_double:
+        least = float(weights.min())
+        if least == weights.max():  # as those of least squares are
+            return least * _summed(lambda part: X[part].T @ X[part], n, d)
+    roots = np.sqrt(weights)
+    most = min(max(_BLOCK_ROWS, _BLOCK_ENTRIES // d), n)
+
+    def added_up(whole: slice) -> Matrix:
+        total, room = np.zeros((d, d)), np.empty((most, d))
+        for part in runs(whole.stop - whole.start, most):
+            part = slice(whole.start + part.start, whole.start + part.stop)
+            scaled = room[: part.stop - part.start]
+            chosen: Any = part if rows is None else rows[part]
+            if rows is not None and is_double:
+                np.take(X, chosen, axis=0, out=scaled, mode="clip")  # faster than indexing
+                scaled *= roots[part, None]
+            else:
+                block: Any = X[chosen]
+                dense = block if isinstance(block, np.ndarray) else block.toarray()
+                np.multiply(dense, roots[part, None], out=scaled)
+            total += scaled.T @ scaled
+        return total
+
+    return _summed(added_up, n, d)
+
+
+def _summed(gram: Callable[[slice], Matrix], n: int, d: int) -> Matrix:
+    """Return the sum of the Gram matrices of parts of n rows, one part per thread."""
+    first, *others = blocks.of_rows(gram, n, kernels.count_parts(n * d * d // 2))
+    for other in others:
+        first += other
+    return first

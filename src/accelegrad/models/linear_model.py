@@ -1,0 +1,718 @@
+"""Linear models: the weighted mean of a pointwise loss over the rows of a matrix, plus an l2 term.
+
+The objective is
+
+    P(w) = sum_i p_i l(m_i, y_i) + l2 / 2 ||w||^2,    m = X w (+ intercept),
+
+with p_i = weight_i / sum(weights). The intercept, where there is one, is the last coordinate of the
+parameter vector and is not penalised.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from copy import copy
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from accelegrad import kernels
+from accelegrad.errors import Vector, real_array
+from accelegrad.models.gram import Matrix, Storage, gram_matrix, pairs_per_row
+from accelegrad.models.losses import Loss, make_loss
+from accelegrad.models.model_input import (
+    check_labels,
+    checked_intercept,
+    checked_l2,
+    checked_weights,
+    design_matrix,
+    row_shares,
+    targets,
+)
+from accelegrad.models.products import products_with
+from accelegrad.models.rounding import DataRounding, PointRounding
+from accelegrad.models.row_blocks import RowBlock, RowNumbers, row_block
+from accelegrad.models.row_curvature import curved_rows, drawn_by_weight, second_derivatives
+from accelegrad.models.sampled_rows import ModelRows, TakenRows
+from accelegrad.models.squares import column_squares, row_chunks, row_squares
+
+if TYPE_CHECKING:
+    from accelegrad.kernels import gradient as one_pass_gradient
+    from accelegrad.proofs.fenchel import Terms
+    from accelegrad.proofs.model_dual import ModelDual
+
+
+class ModelPoint:
+    """What a linear model knows at one point; each part is computed when first asked for, once.
+
+    It is the `RowPoint` of the contract: see `accelegrad.models.row_sum`.
+
+    The margins cost one product with X and are computed at once, the value then costs no other;
+    the gradient costs one product with the transpose. Of large data one pass over X gives all of
+    them at once. Arrays are shared: do not change them.
+
+    Parameters
+    ----------
+    model : LinearModel
+        The model.
+    w : Vector
+        The parameters, which this object keeps without copying.
+    """
+
+    __slots__ = ("_derivatives", "_dual_value", "_gradient", "_mean_loss", "margins", "model", "w")
+
+    def __init__(self, model: LinearModel, w: Vector) -> None:
+        self.model = model
+        self.w = w
+        self._mean_loss: float | None = None
+        self._derivatives: Vector | None = None
+        self._gradient: Vector | None = None
+        self._dual_value: float | None = None
+        if model._has_kernel:
+            found = model._one_pass(w, keep=True)
+            self.margins, self._derivatives = found.margins, found.slopes
+            self._mean_loss, self._gradient = found.loss, model._with_penalty(found.gradient, w)
+        else:
+            self.margins = model._forward(w)
+
+    def beside(self, model: LinearModel) -> ModelPoint:
+        """Return what a model of the same data with another loss knows at this point.
+
+        The margins are shared, so that the value costs no product with X.
+        """
+        return ModelPoint.of_margins(model, self.w, self.margins)
+
+    @classmethod
+    def of_margins(cls, model: LinearModel, w: Vector, margins: Vector) -> ModelPoint:
+        """Return what a model knows at a point whose margins are known: no product with X yet."""
+        point = object.__new__(cls)
+        point.model, point.w, point.margins = model, w, margins
+        point._mean_loss = point._derivatives = point._gradient = point._dual_value = None
+        return point
+
+    @property
+    def mean_loss(self) -> float:
+        """The weighted mean of the losses, sum_i p_i l(m_i)."""
+        if self._mean_loss is None:
+            model = self.model
+            if model.loss.curvature == math.inf:  # value and slope of such a loss share no work
+                losses = model.loss.value(self.margins, model.y)
+            else:  # both: after a value mostly the gradient is asked for
+                losses, slopes = model.loss.value_and_derivative(self.margins, model.y)
+                self._derivatives = slopes.astype(np.float64, copy=False)
+            self._mean_loss = float(model.shares @ losses)
+        return self._mean_loss
+
+    @property
+    def value(self) -> float:
+        """The objective P(w)."""
+        return self.mean_loss + self.model._penalty(self.w)
+
+    @property
+    def derivatives(self) -> Vector:
+        """The slopes theta_i = l'(m_i)."""
+        if self._derivatives is None:
+            self._derivatives = self.model.slopes(self.margins)
+        return self._derivatives
+
+    @property
+    def gradient(self) -> Vector:
+        """A (sub)gradient of P at w: sum_i p_i theta_i a_i + l2 w."""
+        if self._gradient is None:
+            model = self.model
+            self._gradient = model._with_penalty(model.combination(self.derivatives), self.w)
+        return self._gradient
+
+    @property
+    def squared_slopes(self) -> float:
+        """The mean square of the slopes, sum_i p_i theta_i^2."""
+        theta = self.derivatives
+        return float((self.model.shares * theta) @ theta)
+
+    @property
+    def curved_share(self) -> float:
+        """The share of the rows whose losses are curved here, all rows counting the same."""
+        return float(curved_rows(self.model.loss, self.derivatives, self.model.y).mean())
+
+    def curvatures(self, caution: float = 0.0) -> Vector:
+        """Return p_i l''(m_i): see `accelegrad.models.row_curvature.second_derivatives`."""
+        model = self.model
+        curvatures = second_derivatives(
+            model.loss, self.margins, self.derivatives, model.y, caution
+        )
+        curvatures *= model.shares
+        return curvatures
+
+    def slopes_at(self, margins: Vector, caution: float = 0.0) -> Vector:
+        """Return the slopes at other margins, as the second derivatives here foretell them.
+
+        At the minimum of the model of second order around this point they meet its optimality
+        conditions, which the losses' own slopes there miss by the square of the step: they prove
+        more. What leaves the domain is moved to its end.
+        """
+        model, slopes = self.model, self.derivatives
+        curvatures = second_derivatives(model.loss, self.margins, slopes, model.y, caution)
+        low, high = model.loss.domain(model.y)
+        moved: Vector = slopes + curvatures * (margins - self.margins)
+        return np.minimum(np.maximum(moved, low), high)
+
+    @property
+    def dual_gap(self) -> float:
+        """P(w) minus a lower bound of the minimum: see `LinearModel.dual_gap`."""
+        return max(self.value - self.dual_value, 0.0)
+
+    @property
+    def dual_value(self) -> float:
+        """The lower bound of the minimum: see `LinearModel.dual_value`."""
+        if self._dual_value is None:
+            self._dual_value = self.model.dual.at(self)
+        return self._dual_value
+
+    def dual_value_by(self, smooth: ModelPoint) -> float:
+        """Return the lower bound of the minimum that a smoothed loss's slopes at the point give."""
+        return self.model.dual.by(smooth)
+
+
+class LinearModel:
+    r"""The regularised mean loss of a linear model, with its gradients, minibatches and dual gap.
+
+    The objective is :math:`P(w) = \sum_i p_i\, l(m_i, y_i) + \frac{l_2}{2} \lVert w \rVert^2` with
+    :math:`m = X w` (plus the intercept) and :math:`p_i = 1/n`, or proportional to the sample
+    weights.
+
+    Parameters
+    ----------
+    X : array or sparse matrix of shape (n_samples, n_features)
+        float32 and float64 are kept without copying, in C or Fortran order or as CSR; other
+        sparse formats are converted to CSR, integers and booleans to float64. Everything is
+        computed in float64, also with float32 data. X must not change afterwards.
+    y : array of shape (n_samples,)
+        Targets; for classification losses the labels -1 and +1.
+    loss : str
+        "logistic", "hinge", "squared", "absolute", "quantile"... : a name of the table
+        `accelegrad.models.losses.LOSSES`.
+    l2 : float
+        The weight of the l2 term, at least 0.
+    fit_intercept : bool
+        Whether the last parameter is an intercept, which is not penalised.
+    sample_weight : array of shape (n_samples,), optional
+        Nonnegative weights of the rows; only their ratios matter.
+    quantile, epsilon, delta : float
+        Parameters of the losses "quantile", "epsilon_insensitive" (and its square) and "huber".
+
+    Attributes
+    ----------
+    X, y, l2, fit_intercept, sample_weight
+        As given, `y` and `sample_weight` as float64 copies.
+    loss : Loss
+        The pointwise loss.
+    shares : Vector
+        The weights p_i of the rows, which sum to 1.
+    n_samples, n_features, n_parameters : int
+        The shape of X, and the length of a parameter vector.
+    dtype : dtype
+        The floating type of X.
+    """
+
+    def __init__(
+        self,
+        X: Any,
+        y: npt.ArrayLike,
+        loss: str = "logistic",
+        *,
+        l2: float = 0.0,
+        fit_intercept: bool = False,
+        sample_weight: npt.ArrayLike | None = None,
+        quantile: float = 0.5,
+        epsilon: float = 0.1,
+        delta: float = 1.35,
+    ) -> None:
+        self.loss: Loss = make_loss(loss, quantile=quantile, epsilon=epsilon, delta=delta)
+        self.l2, self.fit_intercept = checked_l2(l2), checked_intercept(fit_intercept)
+        self._take(design_matrix(X))
+        self.n_samples, self.n_features = (int(size) for size in self.X.shape)
+        self.n_parameters = self.n_features + self.fit_intercept
+        self.dtype = self.X.dtype
+        self.y = targets(y, self.n_samples, self.loss)
+        self.sample_weight = checked_weights(sample_weight, self.n_samples)
+        self.shares = row_shares(self.sample_weight, self.n_samples)
+
+    def __repr__(self) -> str:
+        kind = "CSR" if self._is_sparse else "dense"
+        weighted = "" if self.sample_weight is None else ", weighted"
+        return (
+            f"LinearModel({self.n_samples} x {self.n_features} {kind} {self.dtype}{weighted}, "
+            f"loss={self.loss!r}, l2={self.l2:g}, fit_intercept={self.fit_intercept})"
+        )
+
+    def with_loss(self, loss: Loss) -> LinearModel:
+        """Return a model of the same data, which are neither copied nor checked, by another loss.
+
+        Parameters
+        ----------
+        loss : Loss
+            If it takes labels, the targets must be labels -1 and +1.
+        """
+        if not isinstance(loss, Loss):
+            raise TypeError(f"loss must be a Loss, such as make_loss returns, not {loss!r}.")
+        if not self.loss.classification:
+            check_labels(self.y, loss)
+        other = copy(self)
+        other.loss = loss
+        other._proved, other._kernel_data = {}, None
+        return other
+
+    def with_l2(self, l2: float) -> LinearModel:
+        """Return a model of the same data, which are neither copied nor checked, by another l2."""
+        other = copy(self)
+        other.l2, other._proved = checked_l2(l2), {}
+        return other
+
+    def with_targets(self, y: npt.ArrayLike) -> LinearModel:
+        """Return a model of the same X, which is neither copied nor checked, by other targets."""
+        other = copy(self)
+        other.y = targets(y, self.n_samples, self.loss)
+        other._proved, other._kernel_data = {}, None
+        return other
+
+    def of_rows(self, rows: RowNumbers, l2: float) -> LinearModel:
+        """Return a model of some rows, which are copied but not checked again.
+
+        Parameters
+        ----------
+        rows : array of int
+            Their numbers; a row may come more than once.
+        l2 : float
+            The weight of the l2 term.
+        """
+        weights = None if self.sample_weight is None else self.sample_weight[rows]
+        # Faster than indexing, where there is a choice.
+        X = self.X[rows] if self._is_sparse else np.take(self.X, rows, axis=0)
+        return self._of_data(X, self.y[rows], weights, row_shares(weights, rows.size), l2)
+
+    def taken(self, rows: RowNumbers, at: ModelPoint | None = None) -> TakenRows:
+        """Return some rows, and what a point of a model of the same data knows of them."""
+        known = None if at is None else (at.margins[rows], at.derivatives[rows])
+        return TakenRows(self.X[rows], self.y[rows], self.shares[rows], known)
+
+    def over_chunks(self, function: Callable[[Any, Vector], Any]) -> Iterable[Any]:
+        """Return what a function says of rows and their shares, for each chunk of the rows.
+
+        It is called where the rows are: a function of a module, which other processes find.
+        """
+        return (function(X, self.shares[rows]) for rows, X in row_chunks(self.X))
+
+    def without_kernels(self) -> LinearModel:
+        """Return the same model, whose values and gradients come from plain code."""
+        other = copy(self)
+        other._readable, other._pairs_per_row, other._proved = None, None, {}
+        return other
+
+    def of_columns(self, columns: Any, l2: float) -> LinearModel:
+        """Return a model of some columns, which are copied but not checked again.
+
+        It uses kernels only where this one does.
+
+        Parameters
+        ----------
+        columns : array of int or None
+            Their numbers; None: all of them, which are not copied.
+        l2 : float
+            The weight of the l2 term.
+        """
+        if columns is None:
+            other = self.with_l2(l2)
+        else:
+            X = self.X[:, columns]
+            other = self._of_data(X, self.y, self.sample_weight, self.shares, l2)
+            other.n_features = int(columns.size)
+            other.n_parameters = other.n_features + self.fit_intercept
+        # Where the whole is not worth compiling kernels, some columns are not.
+        return other if self._has_kernel else other.without_kernels()
+
+    def _of_data(
+        self, X: Any, y: Vector, weights: Vector | None, shares: Vector, l2: float
+    ) -> LinearModel:
+        """Return a model in memory of other rows, which are known to be sound, by the same loss."""
+        other = object.__new__(LinearModel)
+        other.loss, other.l2, other.fit_intercept = self.loss, l2, self.fit_intercept
+        other._take(X)
+        other.n_samples, other.n_features = int(X.shape[0]), self.n_features
+        other.n_parameters, other.dtype = self.n_parameters, X.dtype
+        other.y, other.sample_weight, other.shares = y, weights, shares
+        return other
+
+    def _take(self, X: Any) -> None:
+        """Take data that are known to be sound, and forget what is known of others."""
+        self.X = X
+        self._is_sparse = bool(sp.issparse(X))
+        self.products = products_with(X)
+        self._readable = kernels.readable(X)
+        self._pairs_per_row: float | None = None
+        self._column_squares: Vector | None = None
+        self._of_data_alone: dict[str, Any] = {}  # shared by copies with another loss or l2 term
+        self._proved: dict[str, Any] = {}  # what `dual` keeps
+        self._kernel_data: one_pass_gradient.Data | None = None
+
+    def smoothed(self, mu: float) -> LinearModel:
+        """Return a model of the same data by the Moreau envelope of the loss, which has kinks.
+
+        Its objective is below this one's by at most mu L^2 / 2, L being the loss's Lipschitz
+        constant: see `accelegrad.models.losses.Loss.smoothed`.
+        """
+        return self.with_loss(self.loss.smoothed(mu))
+
+    # -- the contract of a sum over rows: see `accelegrad.models.row_sum` -------------------
+
+    @property
+    def in_memory(self) -> LinearModel | None:
+        """The model, whose rows are in memory."""
+        return self
+
+    @property
+    def has_columns(self) -> bool:
+        """Whether `of_columns` can be asked."""
+        return True
+
+    @property
+    def storage(self) -> Storage:
+        """How the rows are stored."""
+        if isinstance(self.X, np.ndarray):
+            return Storage(self.X.size, True, math.inf)
+        if not kernels.wanted_for_rows(self._readable):
+            return Storage(self.X.nnz, False, math.inf)
+        if self._pairs_per_row is None:  # asked for at every matrix, and rows are many
+            self._pairs_per_row = pairs_per_row(self.X)
+        return Storage(self.X.nnz, False, self._pairs_per_row)
+
+    def at(self, w: npt.ArrayLike) -> ModelPoint:
+        """Return what is known at w, with the margins computed and the rest on demand."""
+        # A copy: the gradient may be asked for after the caller has changed the array.
+        return ModelPoint(self, self._parameters(w).copy())
+
+    def between(self, p: Any, q: Any, t: float) -> ModelPoint:
+        """Return what is known at p + t (q - p), for two points of this model: no product with X.
+
+        The value needs none at all, the gradient one with X^T.
+        """
+        margins = p.margins + t * (q.margins - p.margins)
+        return ModelPoint.of_margins(self, p.w + t * (q.w - p.w), margins)
+
+    def slope_between(self, p: Any, q: Any, t: float) -> float:
+        """Return the derivative of P(p + t (q - p)) by t: no product with X."""
+        d = self.n_features
+        change, move = q.margins - p.margins, q.w[:d] - p.w[:d]
+        slopes = self.slopes(p.margins + t * change)
+        penalty = self.l2 * float((p.w[:d] + t * move) @ move)
+        return float(self.shares @ (slopes * change)) + penalty
+
+    def sampled(self, count: int, seed: Any, by: Any = None, *, caution: float = 0.0) -> ModelRows:
+        """Return rows that stand for all: see `accelegrad.models.row_sum.RowSum.sampled`."""
+        if by is None:
+            return ModelRows(self, np.random.default_rng(seed).integers(self.n_samples, size=count))
+        curvatures = by.curvatures(caution)
+        rows, weights = drawn_by_weight(curvatures, count, lambda: np.random.default_rng(seed))
+        return ModelRows(self, rows, weights, int(np.count_nonzero(curvatures)))
+
+    def gram(self, point: Any, rows: ModelRows) -> Matrix:
+        """Return the second derivatives of the mean loss: see `RowSum.gram`."""
+        weights = rows.weights
+        if weights is None:
+            weights = point.curvatures()[rows.numbers] * (self.n_samples / rows.count)
+        return self._gram(rows.numbers, weights)
+
+    def _gram(self, rows: RowNumbers | None, weights: Vector) -> Matrix:
+        by_pairs = self.storage.is_faster_by_pairs(self.n_parameters)
+        parts = self.kernel_data().matrix if by_pairs else None
+        return gram_matrix(self.X, rows, weights, intercept=self.fit_intercept, pairs_of=parts)
+
+    def gram_of_columns(self) -> Matrix:
+        """Return sum_i p_i a_i a_i', found at the first call: least squares are this everywhere."""
+        gram: Matrix = self.of_data_alone("gram", lambda: self._gram(None, self.shares))
+        return gram
+
+    def of_data_alone(self, name: str, compute: Callable[[], Any]) -> Any:
+        """Return what depends on nothing but X and the weights, computed at the first call.
+
+        Models of the same data with another loss, l2 term or targets share it.
+        """
+        if name not in self._of_data_alone:
+            self._of_data_alone[name] = compute()
+        return self._of_data_alone[name]
+
+    def row_squares(self) -> Vector:
+        """Return the squared norms of the rows of X, found at the first call."""
+        squares: Vector = self.of_data_alone("row squares", lambda: row_squares(self.X))
+        return squares
+
+    def column_squares(self) -> Vector:
+        """Return sum_i p_i x_ij^2 for the columns of X, found at the first call."""
+        if self._column_squares is None:
+            if "gram" in self._of_data_alone:
+                self._column_squares = self._of_data_alone["gram"].diagonal()[: self.n_features]
+            else:
+                self._column_squares = column_squares(self.X, self.shares)
+        return self._column_squares
+
+    def batch_gradient(self, w: npt.ArrayLike, seed: Any, size: int) -> Vector:
+        """Return the gradient estimated from uniform rows: see `RowSum.batch_gradient`."""
+        rows = np.random.default_rng(seed).integers(self.n_samples, size=size)
+        return self.batch_value_and_gradient(w, rows)[1]
+
+    # -- values and gradients ------------------------------------------------------------------
+
+    def value(self, w: npt.ArrayLike) -> float:
+        """Return the objective P(w)."""
+        w = self._parameters(w)
+        return self._value_and_gradient(w)[0] if self._has_kernel else ModelPoint(self, w).value
+
+    def gradient(self, w: npt.ArrayLike) -> Vector:
+        """Return a (sub)gradient of P at w, of length `n_parameters`."""
+        w = self._parameters(w)
+        return self._value_and_gradient(w)[1] if self._has_kernel else ModelPoint(self, w).gradient
+
+    def value_and_gradient(self, w: npt.ArrayLike) -> tuple[float, Vector]:
+        """Return P(w) and a (sub)gradient there.
+
+        That takes one product with X and one with X^T, or one pass over X: see
+        `accelegrad.kernels`.
+        """
+        return self._value_and_gradient(self._parameters(w))
+
+    def _value_and_gradient(self, w: Vector) -> tuple[float, Vector]:
+        if self._has_kernel:
+            found = self._one_pass(w)
+            return found.loss + self._penalty(w), self._with_penalty(found.gradient, w)
+        at = ModelPoint(self, w)
+        return at.value, at.gradient
+
+    @property
+    def dual(self) -> ModelDual:
+        """Lower bounds of the minimum, by slopes from a point or from elsewhere."""
+        return self.dual_with()
+
+    def dual_with(self, terms: Terms | None = None) -> ModelDual:
+        """Return lower bounds of the minimum, with other terms than the l2 term where given."""
+        # Proofs build on problems: this is the only place where a problem imports them.
+        from accelegrad.proofs.model_dual import ModelDual
+
+        return ModelDual(self, terms, kept=self._proved if terms is None else None)
+
+    def dual_gap(self, w: npt.ArrayLike) -> float:
+        r"""Return a proven bound of P(w) - min P, where `has_dual_bound`.
+
+        With l2 > 0 it is P(w) minus the Fenchel dual
+
+        .. math:: D(\theta) = -\sum_i p_i\, l^*(\theta_i)
+                  - \frac{1}{2 l_2} \Big\lVert \sum_i p_i \theta_i a_i \Big\rVert^2
+
+        at :math:`\theta_i = l'(m_i)`, or at a multiple :math:`c\,\theta`, 0 <= c <= 1, where that
+        is seen to be better. Without an intercept the gap at theta itself is
+        ||gradient||^2 / (2 l2) and costs nothing beyond the gradient. With an intercept theta must
+        satisfy sum_i p_i theta_i = 0: it is taken at the best intercept for these weights, and
+        at the given one with one side scaled down; the better counts. That costs one or two
+        products with X^T. The bound is lowered by all that rounding can have added.
+
+        With l2 = 0 there is no last term, and theta must satisfy sum_i p_i theta_i a_i = 0. It
+        is made so without leaving the domain of the conjugates, by the means of
+        `accelegrad.proofs.null_space`. For losses with kinks, whose slopes at w say little, the
+        slopes of rows next to a kink are chosen again. That costs a Gram matrix of X once, and then
+        about as much as 5 to 50 gradients (of dense data; up to 200 of sparse data, whose gradients
+        cost less). The bound is lowered by what rounding can have added, if columns that are
+        dependent up to 1e-10 of their size are taken for dependent.
+        """
+        return ModelPoint(self, self._parameters(w)).dual_gap
+
+    def dual_value(self, w: npt.ArrayLike) -> float:
+        """Return a lower bound of min P, namely P(w) - `dual_gap` (w)."""
+        return ModelPoint(self, self._parameters(w)).dual_value
+
+    def dual_value_at(self, derivatives: npt.ArrayLike) -> float:
+        """Return the Fenchel dual D(theta) at given slopes theta, a lower bound of min P.
+
+        It is lowered by what rounding can have added, and minus infinity where a slope (of a row
+        that has weight) is outside the conjugate's domain. With an intercept, theta is first made
+        feasible (sum_i p_i theta_i = 0) by scaling down its positive or its negative entries.
+
+        With l2 = 0, theta is first brought into the domain and made feasible, as for `dual_gap`,
+        and the bound is at least 0.
+        """
+        return self.dual.value_at(derivatives)
+
+    def rounding_at(self, w: Vector, value: float) -> PointRounding:
+        """Return how far value and gradient at w can be off; a loss is at most the value."""
+        d = self.n_features
+        intercept = float(w[d]) if self.fit_intercept else 0.0
+        return self.rounding.at(self.loss, value, w[:d], intercept, self.l2)
+
+    @property
+    def rounding(self) -> DataRounding:
+        """Bounds on the rounding of products with the data, found at the first call."""
+        shared = self._of_data_alone
+        if "rounding" not in shared:
+            known = self.column_squares() if "gram" in shared else None
+            shared["rounding"] = DataRounding(
+                self.X, self.shares, intercept=self.fit_intercept, squares=known
+            )
+        rounding: DataRounding = shared["rounding"]
+        return rounding
+
+    @property
+    def has_dual_bound(self) -> bool:
+        """Whether `dual_gap`, `dual_value` and `dual_value_at` can be computed.
+
+        They can with l2 > 0, and else where there are fewer parameters than rows, at most 1000, and
+        the Gram matrix of X costs no more than some dozens of gradients, or a second.
+        """
+        return self.dual.is_there
+
+    def batch_value_and_gradient(
+        self, w: npt.ArrayLike, rows: npt.ArrayLike
+    ) -> tuple[float, Vector]:
+        """Return estimates of P(w) and its gradient from some rows.
+
+        Parameters
+        ----------
+        w : array of shape (n_parameters,)
+            The parameters.
+        rows : array of int
+            The rows B, at least one; a row may come more than once.
+
+        Returns
+        -------
+        value : float
+            ``(n / |B|) sum_{i in B} p_i l(m_i) + l2 / 2 ||w||^2``: unbiased for uniform rows.
+        gradient : Vector
+            The (sub)gradient of that, dense.
+        """
+        w, rows = self._parameters(w), self._checked_rows(rows)
+        if self._has_kernel:
+            found = self._one_pass(w, rows)
+            return found.loss + self._penalty(w), self._with_penalty(found.gradient, w)
+        features = w[: self.n_features]
+        block = self.block(rows)
+        margins, y = block.margins(features), self.y[rows]
+        if self.fit_intercept:
+            margins += w[-1]
+        shares = self.shares[rows] * (self.n_samples / rows.size)
+        coefficients = shares * self.loss.derivative(margins, y)
+        value = float(shares @ self.loss.value(margins, y)) + self._penalty(w)
+        gradient = self.l2 * w
+        block.add_combination(coefficients, gradient[: self.n_features])
+        if self.fit_intercept:
+            gradient[-1] = coefficients.sum()
+        return value, gradient
+
+    def distance_bound(self, x0: npt.ArrayLike | None = None) -> float:
+        """Return a bound of the distance from x0 (by default 0) to the minimiser w*.
+
+        P is l2-strongly convex, so l2 / 2 ||w* - x0||^2 <= P(x0) - min P <= `dual_gap` (x0); and
+        l2 / 2 ||w*||^2 <= P(0), since losses are nonnegative. The bound is infinite where none is
+        known: without an l2 term, and with an intercept, which it does not cover.
+        """
+        start = np.zeros(self.n_parameters) if x0 is None else self._parameters(x0, "x0")
+        return self.dual.distance_bound(start)
+
+    @property
+    def compiles_first(self) -> bool:
+        """Whether the next evaluation compiles a kernel: some seconds, once on a machine."""
+        if not self._has_kernel:
+            return False
+        from accelegrad.kernels import gradient
+
+        return gradient.is_pending(self.kernel_data(), self.n_features)
+
+    @property
+    def _has_kernel(self) -> bool:
+        """Whether value and gradient come from one compiled pass over X."""
+        return kernels.wanted(self._readable)
+
+    def kernel_data(self) -> one_pass_gradient.Data:
+        """Return what the kernels read, made at the first call: views, no copies."""
+        if self._kernel_data is None:
+            from accelegrad.kernels import gradient
+
+            shares = None if self.sample_weight is None else self.shares
+            self._kernel_data = gradient.data(self.X, self.y, shares, self.loss.shape)
+        return self._kernel_data
+
+    def _one_pass(
+        self, w: Vector, rows: RowNumbers | None = None, *, keep: bool = False
+    ) -> one_pass_gradient.Pass:
+        """Return sum_i p_i l(m_i) over all rows, or its estimate from some, and its gradient."""
+        from accelegrad.kernels import gradient
+
+        size = self.n_samples if rows is None else rows.size
+        scale = 1.0 / size if self.sample_weight is None else self.n_samples / size
+        return gradient.one_pass(
+            self.kernel_data(), w, intercept=self.fit_intercept, rows=rows, scale=scale, keep=keep
+        )
+
+    def _parameters(self, w: npt.ArrayLike, name: str = "w") -> Vector:
+        """Return w as a float64 vector, itself where it is one."""
+        if not (isinstance(w, np.ndarray) and w.dtype == np.float64):
+            w = real_array(name, w).astype(np.float64)
+        if w.shape != (self.n_parameters,):
+            intercept = " and the intercept, which comes last" if self.fit_intercept else ""
+            raise ValueError(
+                f"{name} must be a vector of {self.n_parameters} numbers (one for each of the "
+                f"{self.n_features} columns of X{intercept}), but its shape is {w.shape}."
+            )
+        return w
+
+    def _checked_rows(self, rows: npt.ArrayLike) -> RowNumbers:
+        index = np.asarray(rows)
+        if index.ndim != 1 or index.size == 0 or index.dtype.kind not in "iu":
+            raise ValueError(
+                f"rows must be a vector of at least one row number, but its shape is "
+                f"{index.shape} and its dtype {index.dtype}."
+            )
+        if index.min() < 0 or index.max() >= self.n_samples:
+            raise ValueError(
+                f"rows must be row numbers from 0 to {self.n_samples - 1}, but they are from "
+                f"{index.min()} to {index.max()}."
+            )
+        return index
+
+    def slopes(self, margins: Vector) -> Vector:
+        """Return l'(m_i), the loss's slopes at the rows' margins."""
+        return self.loss.derivative(margins, self.y).astype(np.float64, copy=False)
+
+    def _penalty(self, w: Vector) -> float:
+        if self.l2 == 0.0:
+            return 0.0
+        features = w[: self.n_features]
+        return 0.5 * self.l2 * float(features @ features)
+
+    def _with_penalty(self, gradient: Vector, w: Vector) -> Vector:
+        """Add the gradient of the l2 term to that of the mean loss, in place."""
+        if self.l2 > 0.0:
+            gradient[: self.n_features] += self.l2 * w[: self.n_features]
+        return gradient
+
+    def _forward(self, w: Vector) -> Vector:
+        """Return the margins in float64."""
+        if not w.any():  # mostly the start
+            return np.zeros(self.n_samples)
+        margins: Vector = self.products.forward(w[: self.n_features])
+        if self.fit_intercept:
+            margins += w[-1]
+        return margins
+
+    def combination(self, theta: Vector) -> Vector:
+        """Return sum_i p_i theta_i a_i, a new vector; the intercept has a 1 in every a_i."""
+        # Equal shares are applied to the result, which mostly is shorter.
+        weighted = theta if self.sample_weight is None else self.shares * theta
+        combination: Vector = self.products.backward(weighted)
+        if self.sample_weight is None:
+            combination *= 1.0 / self.n_samples
+        if self.fit_intercept:
+            combination = np.append(combination, self.shares @ theta)
+        return combination
+
+    def block(self, rows: RowNumbers) -> RowBlock:
+        """Return some rows, for products with them; few of a sparse matrix are not copied."""
+        return row_block(self.X, rows)

@@ -1,0 +1,144 @@
+"""The data that a linear model is given: checked, and in the form that it works with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from accelegrad.errors import Vector, finite_vector, real_array, real_number
+from accelegrad.models.losses import Array, Loss
+from accelegrad.models.row_blocks import runs
+
+# Entries looked at in one go when searching for non-finite numbers: bounds the memory taken.
+_CHECKED_ENTRIES = 1 << 20
+
+
+def _is_sparse(X: Any) -> bool:
+    return bool(sp.issparse(X))
+
+
+def checked_l2(given: float) -> float:
+    """Return the weight of the l2 term."""
+    return real_number("l2", given, least=0.0)
+
+
+def checked_intercept(given: object) -> bool:
+    """Return whether there is an intercept."""
+    if not isinstance(given, (bool, np.bool_)):
+        raise TypeError(f"fit_intercept must be True or False, not {given!r}.")
+    return bool(given)
+
+
+def design_matrix(given: Any, *, checked: bool = False) -> Any:
+    """Return X as a dense or CSR matrix of float32 or float64, not copied where it is one.
+
+    `checked` says that its entries are known to be finite.
+    """
+    X: Any = given if _is_sparse(given) else real_array("X", given)
+    real_array("X", np.empty(0, X.dtype))
+    if X.ndim != 2:
+        raise ValueError(f"X must be two-dimensional, but its shape is {X.shape}.")
+    if 0 in X.shape:
+        raise ValueError(
+            f"X must have at least one row and one column, but its shape is {X.shape}."
+        )
+    if _is_sparse(X):
+        X = X.tocsr()
+        if not checked:
+            _check_places(X)
+    if X.dtype not in (np.float32, np.float64):
+        X = X.astype(np.float64)
+    if not _is_sparse(X) and not _fit_for_blas(X):
+        X = np.ascontiguousarray(X)
+    bad = None if checked else _first_bad_row(X)
+    if bad is not None:
+        raise ValueError(f"X must be finite, but row {bad} has an entry that is not.")
+    return X
+
+
+def _check_places(X: Any) -> None:
+    """Refuse a CSR matrix with entries outside of it: kernels would read or write there.
+
+    SciPy checks all else when a matrix is made.
+    """
+    if (np.diff(X.indptr) < 0).any():
+        raise ValueError("X must have an indptr that does not fall, but it does.")
+    columns = X.indices[: X.indptr[-1]]
+    if columns.size and not 0 <= columns.min() <= columns.max() < X.shape[1]:
+        raise ValueError(
+            f"X must have column numbers from 0 to {X.shape[1] - 1}, but it has numbers from "
+            f"{columns.min()} to {columns.max()}."
+        )
+
+
+def _fit_for_blas(X: Array) -> bool:
+    """Return whether NumPy multiplies X by BLAS; without it one copy now saves much time later."""
+    return X.flags.aligned and min(X.strides) == X.itemsize
+
+
+def _first_bad_row(X: Any) -> int | None:
+    """Return the first row with a number that is not finite."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = (X.data if _is_sparse(X) else X).sum(dtype=np.float64)
+    if np.isfinite(total):  # as it would not be with one such number in it
+        return None
+    if _is_sparse(X):
+        entries = np.flatnonzero(~np.isfinite(X.data))
+        return (
+            int(np.searchsorted(X.indptr, entries[0], side="right")) - 1 if entries.size else None
+        )
+    for block in runs(X.shape[0], _CHECKED_ENTRIES // X.shape[1]):
+        rows = np.flatnonzero(~np.isfinite(X[block]).all(axis=1))
+        if rows.size:
+            return int(block.start + rows[0])
+    return None
+
+
+def targets(given: npt.ArrayLike, n_samples: int, loss: Loss) -> Vector:
+    """Return y in float64."""
+    y = finite_vector("y", given)
+    _check_length("y", y, n_samples)
+    check_labels(y, loss)
+    return y
+
+
+def _check_length(name: str, vector: Vector, n: int) -> None:
+    if vector.size != n:
+        raise ValueError(f"{name} must have one entry per row of X, {n}, but it has {vector.size}.")
+
+
+def check_labels(y: Vector, loss: Loss) -> None:
+    """Refuse targets that are no labels, where the loss takes labels."""
+    if loss.classification and not (np.abs(y) == 1.0).all():
+        seen = np.unique(y)
+        labels = ", ".join(f"{label:g}" for label in seen[:5]) + (", ..." if seen.size > 5 else "")
+        raise ValueError(
+            f"y must hold the labels -1 and +1 for the loss {loss.name!r}, but it holds {labels}. "
+            "Labels 0 and 1 are mapped by 2 * y - 1."
+        )
+
+
+def checked_weights(
+    given: npt.ArrayLike | None, n_samples: int, *, all_may_be_zero: bool = False
+) -> Vector | None:
+    """Return the sample weights in float64."""
+    if given is None:
+        return None
+    weights = finite_vector("sample_weight", given, least=0.0)
+    _check_length("sample_weight", weights, n_samples)
+    if weights.max() == 0.0 and not all_may_be_zero:
+        raise ValueError("sample_weight must have an entry > 0, but all of them are 0.")
+    return weights
+
+
+def row_shares(weights: Vector | None, n_samples: int) -> Vector:
+    """Return p_i, which sum to 1."""
+    if weights is None:
+        return np.full(n_samples, 1.0 / n_samples)
+    # Divided by the largest first: the sum of huge weights would overflow.
+    relative: Vector = weights / weights.max()
+    relative /= relative.sum()
+    return relative

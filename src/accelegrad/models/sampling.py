@@ -1,0 +1,202 @@
+"""Which rows a stochastic method looks at, in an order that can be stopped and resumed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from accelegrad.errors import whole_number
+from accelegrad.models.row_blocks import RowNumbers
+
+
+class BatchSampler:
+    """Draws batches of row numbers from 0 .. n-1.
+
+    Parameters
+    ----------
+    n : int
+        The number of rows.
+    batch_size : int
+        Rows in a batch, from 1 to n.
+    rng : numpy.random.Generator
+        The source of randomness, which the sampler uses and does not copy.
+    replacement : bool
+        False: every epoch walks through a fresh permutation, and its last batch is shorter where
+        `batch_size` does not divide n, so that an epoch is exactly n rows. True: every batch is
+        `batch_size` independent uniform rows.
+
+    Attributes
+    ----------
+    rows_drawn : int
+        How many rows have been given out.
+    """
+
+    def __init__(
+        self, n: int, batch_size: int, rng: np.random.Generator, replacement: bool = False
+    ) -> None:
+        self.n = whole_number("n", n, least=1)
+        self.batch_size = whole_number("batch_size", batch_size, least=1)
+        if self.batch_size > self.n:
+            raise ValueError(
+                f"batch_size must be a whole number from 1 to the number of rows, {self.n}, "
+                f"but it is {batch_size}."
+            )
+        if not isinstance(rng, np.random.Generator):
+            raise TypeError(
+                f"rng must be a numpy.random.Generator, as numpy.random.default_rng(seed) makes, "
+                f"not {rng!r}."
+            )
+        if not isinstance(replacement, (bool, np.bool_)):
+            raise TypeError(f"replacement must be True or False, not {replacement!r}.")
+        self.rng = rng
+        self.replacement = bool(replacement)
+        self.rows_drawn = 0
+        self._permutation: RowNumbers = np.empty(0, dtype=np.int64)
+        self._position = 0
+
+    def __repr__(self) -> str:
+        return (
+            f"BatchSampler(n={self.n}, batch_size={self.batch_size}, rng={self.rng}, "
+            f"replacement={self.replacement})"
+        )
+
+    def next_rows(self) -> RowNumbers:
+        """Return the rows of the next batch, an array not to be written to."""
+        return self.next_batches(1)
+
+    def next_batches(self, most: int) -> RowNumbers:
+        """Return the rows of the next batches one after the other, the same as batch by batch.
+
+        They are at most `most` batches, and never go beyond an epoch's end: only their last one may
+        be shorter.
+        """
+        if self.replacement:
+            self.rows_drawn += most * self.batch_size
+            return self.rng.integers(self.n, size=most * self.batch_size)
+        if self._position >= self._permutation.size:
+            self._shuffle()
+        rows = self._permutation[self._position : self._position + most * self.batch_size]
+        self._position += rows.size
+        self.rows_drawn += rows.size
+        return rows
+
+    def _shuffle(self) -> None:
+        self._permutation = self.rng.permutation(self.n)
+        # Batches are views of it: writing to one would change the epoch.
+        self._permutation.flags.writeable = False
+        self._position = 0
+
+    def state(self) -> dict[str, Any]:
+        """Return all that decides the coming batches, the generator's state included.
+
+        The dict holds JSON-able scalars and dicts, and NumPy arrays. It does not change as the
+        sampler goes on.
+        """
+        return {
+            "n": self.n,
+            "batch_size": self.batch_size,
+            "replacement": self.replacement,
+            "rows_drawn": self.rows_drawn,
+            "position": self._position,
+            "permutation": self._permutation,
+            "bit_generator": dict(self.rng.bit_generator.state),
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue bit for bit where `state` was taken; a state that does not fit is an error."""
+        missing = sorted(self.state().keys() - state.keys())
+        if missing:
+            raise ValueError(f"state must hold {', '.join(missing)}, but it does not.")
+        self._check_settings(state)
+        permutation, position = self._checked_walk(state)
+        # NumPy checks the generator's state and may refuse it: nothing else has changed by then.
+        self.rng.bit_generator.state = state["bit_generator"]
+        self._permutation, self._position = permutation, position
+        self.rows_drawn = int(state["rows_drawn"])
+
+    def _check_settings(self, state: Mapping[str, Any]) -> None:
+        names = ("n", "batch_size", "replacement")
+        given = {name: state[name] for name in names}
+        given["bit_generator"] = state["bit_generator"].get("bit_generator")
+        present = {name: getattr(self, name) for name in names}
+        present["bit_generator"] = type(self.rng.bit_generator).__name__
+        for name, expected in present.items():
+            if given[name] != expected:
+                raise ValueError(
+                    f"state was taken with {name}={given[name]!r}, but the sampler has "
+                    f"{name}={expected!r}."
+                )
+
+    def _checked_walk(self, state: Mapping[str, Any]) -> tuple[RowNumbers, int]:
+        permutation = np.array(state["permutation"], dtype=np.int64)
+        position = whole_number("state's position", state["position"], least=0)
+        whole = np.array_equal(np.sort(permutation), np.arange(self.n))
+        if not (permutation.size == 0 or whole) or position > permutation.size:
+            raise ValueError(
+                f"state must hold a permutation of {self.n} rows (or none) and a position in it, "
+                f"but it holds {permutation.size} entries and the position {position}."
+            )
+        permutation.flags.writeable = False
+        return permutation, position
+
+
+class GrowingSampler(BatchSampler):
+    """Draws batches that may grow, all those of one size being equally large.
+
+    An epoch's end may lie within a batch: a shorter batch would count as much as the others, and so
+    each of its rows for more than another row. A batch of all rows holds them in order.
+
+    Parameters
+    ----------
+    n, rng, replacement
+        As for `BatchSampler`.
+    batch_size : int
+        Rows in the first batches.
+    """
+
+    def __init__(
+        self, n: int, rng: np.random.Generator, replacement: bool = False, batch_size: int = 1
+    ) -> None:
+        super().__init__(n, batch_size, rng, replacement)
+
+    def grow(self, batch_size: int) -> None:
+        """Use batches of this many rows from now on."""
+        size = whole_number("batch_size", batch_size, least=self.batch_size)
+        if size > self.n:
+            raise ValueError(f"batch_size must be at most {self.n}, but it is {batch_size}.")
+        self.batch_size = size
+
+    def next_batches(self, most: int) -> RowNumbers:
+        """Return the rows of the next `most` batches, one after the other."""
+        if self.batch_size == self.n:
+            rows: RowNumbers = np.tile(np.arange(self.n), most)
+            self.rows_drawn += rows.size
+            return rows
+        if self.replacement:
+            return super().next_batches(most)
+        rows = self._walked(most * self.batch_size)
+        self.rows_drawn += rows.size
+        return rows
+
+    def _walked(self, wanted: int) -> RowNumbers:
+        """Return the next rows along the permutations."""
+        parts = []
+        while wanted > 0:
+            if self._position >= self._permutation.size:
+                self._shuffle()
+            part = self._permutation[self._position : self._position + wanted]
+            self._position += part.size
+            wanted -= part.size
+            parts.append(part)
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue bit for bit where `state` was taken, with the batches of that time."""
+        size, self.batch_size = self.batch_size, state.get("batch_size", self.batch_size)
+        try:
+            super().restore(state)
+        except (TypeError, ValueError):
+            self.batch_size = size
+            raise

@@ -1,0 +1,405 @@
+"""Standardised columns without touching the data: a change of a linear model's coordinates.
+
+Standardising X and fitting v is the same as fitting w = s v on X itself, the means taken up by the
+intercept. So the data are neither copied nor, where they are sparse, filled in. And where a
+better intercept alone explains most of the loss, a run starts with it (`near_start`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.optimize import brentq
+
+from accelegrad.errors import Vector, finite_vector
+from accelegrad.geometry.penalties import L1, OnLeading, Penalty
+from accelegrad.geometry.sets import Box, FeasibleSet, NonNegative, WholeSpace
+from accelegrad.geometry.vectors import read_only
+from accelegrad.models.linear_model import LinearModel
+from accelegrad.models.losses import Loss
+from accelegrad.models.row_blocks import runs
+
+# Entries looked at in one go: bounds the memory taken.
+BLOCK_ENTRIES = 1 << 18
+# Of the data's precision, relative to the mean: a column that varies less is taken for constant.
+# Divided by a smaller deviation, the remaining digits in a product with X would be noise.
+_CONSTANT = 1e3
+# Rows that an intercept is fitted to, at most: a start need not be exact.
+MOST_ROWS = 10_000
+# An intercept is worth fitting where that alone leaves at most this share of the loss; chosen.
+_WORTH_FITTING = 0.1
+# Columns that hold at most this share of sparse data's entries do not make it uneven: news20 with
+# rows of length 1 then has 60, and 621 with all columns.
+_FEW_ENTRIES = 1e-3
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ColumnScaling:
+    r"""The change of coordinates x = T v that scales a linear model's columns, and centres them.
+
+    Without `shift`, x = s v. With it the last coordinate is an intercept: with x = (w, b) and
+    v = (u, c),
+
+    .. math:: w = s u, \qquad b = c - \textstyle\sum_j \mu_j s_j u_j,
+
+    so that the margins X w + b are those of the columns :math:`s_j (a_j - \mu_j)` with weights u
+    and intercept c.
+
+    Parameters
+    ----------
+    scale : array of shape (n_features,)
+        s, positive.
+    shift : array of shape (n_features,), optional
+        mu, what is taken off the columns; zeros leave the intercept alone.
+    """
+
+    scale: Vector
+    shift: Vector | None = None
+
+    def __post_init__(self) -> None:
+        scale = read_only(finite_vector("scale", self.scale, above=0.0))
+        object.__setattr__(self, "scale", scale)
+        if self.shift is None:
+            return
+        shift = finite_vector("shift", self.shift)
+        if shift.size != scale.size:
+            raise ValueError(
+                f"shift must have scale's length {scale.size}, but its length is {shift.size}."
+            )
+        object.__setattr__(self, "shift", read_only(shift))
+
+    def __repr__(self) -> str:
+        intercept = "" if self.shift is None else " and intercept"
+        low, high = float(self.scale.min()), float(self.scale.max())
+        return f"ColumnScaling({self.scale.size} columns{intercept}, scale {low:g} to {high:g})"
+
+    def apply(self, v: Vector) -> Vector:
+        """Return x = T v."""
+        if self.shift is None:
+            return self.scale * v
+        w = self.scale * v[:-1]
+        return np.append(w, v[-1] - self.shift @ w)
+
+    def adjoint(self, gradient: Vector) -> Vector:
+        """Return T' g, the gradient with respect to v."""
+        if self.shift is None:
+            return self.scale * gradient
+        slope = gradient[-1]
+        return np.append(self.scale * (gradient[:-1] - slope * self.shift), slope)
+
+    def invert(self, x: Vector) -> Vector:
+        """Return v, such that T v = x."""
+        if self.shift is None:
+            return x / self.scale
+        w = x[:-1]
+        return np.append(w / self.scale, x[-1] + self.shift @ w)
+
+    def invert_adjoint(self, gradient: Vector) -> Vector:
+        """Return g, such that T' g is the gradient given."""
+        if self.shift is None:
+            return gradient / self.scale
+        slope = gradient[-1]
+        return np.append(gradient[:-1] / self.scale + slope * self.shift, slope)
+
+
+def column_scaling(
+    model: LinearModel, *, center: bool = True, noisy: bool = False
+) -> ColumnScaling:
+    r"""Return the change of coordinates in which the columns of a model's data are standardised.
+
+    Without an intercept column j is divided by :math:`\sqrt{q_j + l_2}`, with q_j the mean of its
+    squares; with one it is centred and divided by :math:`\sqrt{\sigma_j^2 + l_2}`, with its
+    variance. Both stand for the objective's curvature in that direction, which becomes about 1
+    everywhere: without the l2 term, a column much smaller than sqrt(l2) would get a penalty larger
+    than everything else. Constant columns are not centred. Rows count as much as in the model's
+    objective. Columns of zeros stay as they are where there is no l2 term, and so do those whose
+    squares are beyond the range of floats.
+
+    That is right for exact gradients. Under noise a rare column, with entries in a share p_j of the
+    rows only, has its scale multiplied by :math:`p_j^{1/4}`. The error is then about the distance
+    times the size of the gradients, :math:`\|w^*/s\| \, (\sum_j s_j^2 q_j)^{1/2}`. With entries of
+    size u_j, :math:`q_j = p_j u_j^2`, and weights about :math:`1/u_j`, which is a matter of units,
+    that is least for :math:`s_j = p_j^{-1/4} / u_j`: the scales of a diagonal AdaGrad.
+
+    Parameters
+    ----------
+    model : LinearModel
+        The model; its data are read (in blocks, once if dense, twice if sparse, and once more under
+        noise), and not changed.
+    center : bool, default True
+        With False columns are never centred.
+    noisy : bool, default False
+        Whether the gradients will come from minibatches.
+    """
+    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+        mean, variance = _moments(model)
+        rarity = _filled(model) ** 0.25 if noisy else 1.0
+        if not (model.fit_intercept and center):
+            shift = np.zeros_like(mean) if model.fit_intercept else None
+            scale = _inverse_root(mean * mean + variance + model.l2)
+            return ColumnScaling(scale * rarity, shift)
+        precision = _CONSTANT * float(np.finfo(model.dtype).eps)
+        varies = np.sqrt(variance) > precision * np.abs(mean)
+        squares = np.where(varies, variance, mean * mean) + model.l2
+        known = varies & np.isfinite(variance)
+        return ColumnScaling(_inverse_root(squares) * rarity, np.where(known, mean, 0.0))
+
+
+def can_scale(penalty: Penalty | None, feasible_set: FeasibleSet | None) -> bool:
+    """Tell whether penalty and set keep their form in scaled coordinates: l1 norms and boxes do."""
+    term = penalty.penalty if isinstance(penalty, OnLeading) else penalty
+    return (term is None or isinstance(term, L1)) and (
+        feasible_set is None or isinstance(feasible_set, Box | NonNegative | WholeSpace)
+    )
+
+
+def limits_intercept(feasible_set: FeasibleSet | None) -> bool:
+    """Tell whether a set that `can_scale` limits the last parameter."""
+    if isinstance(feasible_set, Box):
+        ends = np.array([np.ravel(feasible_set.lower)[-1], np.ravel(feasible_set.upper)[-1]])
+        return bool(np.isfinite(ends).any())
+    return isinstance(feasible_set, NonNegative)
+
+
+def scaled_penalty(penalty: Penalty | None, scale: Vector | None) -> Penalty | None:
+    """Return an l1 norm as a function of the weights divided by the scale."""
+    if penalty is None or scale is None:
+        return penalty
+    if isinstance(penalty, OnLeading):
+        return OnLeading(_scaled_l1(penalty.penalty, scale), penalty.size, penalty.dimension)
+    return _scaled_l1(penalty, scale)
+
+
+def _scaled_l1(penalty: Penalty, scale: Vector) -> L1:
+    assert isinstance(penalty, L1)
+    return L1(penalty.strength * scale)
+
+
+def scaled_set(
+    feasible_set: FeasibleSet | None, scale: Vector | None, size: int
+) -> FeasibleSet | None:
+    """Return the set that the parameters lie in when the weights are divided by the scale.
+
+    `size` is the number of all parameters, of which the weights come first.
+    """
+    if scale is None or not isinstance(feasible_set, Box):
+        return feasible_set  # one that is no box has no ends but 0
+    factors = np.append(scale, np.ones(size - scale.size))
+    # An end beyond the range of floats is none: no float lies outside of it.
+    with np.errstate(over="ignore"):
+        return Box(feasible_set.lower / factors, feasible_set.upper / factors)
+
+
+def near_start(model: LinearModel, x: Vector) -> Vector:
+    """Return x, with its intercept fitted where this alone takes nine tenths of the loss away.
+
+    What noise costs is proportional to the distance from the start. Where y is large against its
+    spread, most of that is the way of the intercept, which a fit in one dimension goes at once.
+    Where it is not, the start stays: the distance that a run can prove rests on the intercept too.
+
+    Parameters
+    ----------
+    model : LinearModel
+        The model; of many rows some, evenly spread, are looked at.
+    x : array
+        The start; its last coordinate is the intercept, where the model has one.
+    """
+    if not model.fit_intercept:
+        return x
+    if model.in_memory is not None and model.n_samples <= MOST_ROWS:
+        X, y, shares = model.X, model.y, model.shares
+    else:
+        rows = np.unique(np.linspace(0, model.n_samples - 1, MOST_ROWS).astype(np.intp))
+        X, y, shares, _ = model.taken(rows)
+    with np.errstate(over="ignore", invalid="ignore"):
+        margins = x[-1] + (X @ x[:-1] if x[:-1].any() else np.zeros(y.size))
+        shift = _best_shift(model.loss, margins, y, shares)
+        before, after = (shares @ model.loss.value(margins + by, y) for by in (0.0, shift))
+    return np.append(x[:-1], x[-1] + shift) if after <= _WORTH_FITTING * before < np.inf else x
+
+
+def _best_shift(loss: Loss, margins: Vector, y: Vector, shares: Vector) -> float:
+    """Return what to add to all margins for the least mean loss.
+
+    For a regression that is no more than the largest residual, and no less than the smallest; nor
+    need a classification go beyond these to have all margins right.
+    """
+
+    def slope(shift: float) -> float:
+        return float(shares @ loss.derivative(margins + shift, y))
+
+    low, high = float((y - margins).min()), float((y - margins).max())
+    if not slope(low) < 0.0:
+        return low
+    if not slope(high) > 0.0:
+        return high
+    return float(brentq(slope, low, high, xtol=1e-6 * (high - low)))
+
+
+def unevenness(model: LinearModel) -> float:
+    """Return how many times larger the entries of the largest column are than of the smallest.
+
+    Of sparse data only the stored entries count: that a column has few of them does not make it
+    small. Nor do those columns at either end that hold next to none of all entries: among a hundred
+    thousand words there are always some that only the shortest texts have. Nor do columns of zeros,
+    and of a single entry, whose size is that of the entry: it says nothing of a column's unit, and
+    couples no rows.
+    """
+    rows = model.in_memory
+    if rows is None:
+        return _unevenness(model)
+    found: float = rows.of_data_alone("unevenness", lambda: _unevenness(rows))
+    return found
+
+
+def _unevenness(model: LinearModel) -> float:
+    sums, counts = np.zeros((2, model.n_features))
+    with np.errstate(over="ignore", invalid="ignore"):
+        for squares, stored in model.over_chunks(_squares_and_counts):
+            sums += squares
+            counts += stored
+        means = sums / np.maximum(counts, 1)
+        counted = (means > 0) & (counts > 1)
+        sizes, counts = np.sqrt(means[counted]), counts[counted]
+    if not sizes.size:
+        return 1.0
+    if isinstance(model.X, np.ndarray):
+        return float(sizes.max() / sizes.min())
+    order = np.argsort(sizes)
+    up_to = np.cumsum(counts[order])
+    ends = np.searchsorted(up_to, [_FEW_ENTRIES * up_to[-1], (1.0 - _FEW_ENTRIES) * up_to[-1]])
+    smallest, largest = sizes[order[ends]]
+    return float(largest / smallest)
+
+
+def _squares_and_counts(X: Any, shares: Vector) -> tuple[Vector, Vector]:  # noqa: ARG001
+    """Return the sums of squares of the columns' stored entries, and how many there are."""
+    d = X.shape[1]
+    with np.errstate(over="ignore", invalid="ignore"):
+        if isinstance(X, np.ndarray):
+            dense: Vector = np.einsum("ij,ij->j", X, X, dtype=np.float64)
+            return dense, np.full(d, float(X.shape[0]))
+        columns, entries = X.indices[: X.indptr[-1]], X.data[: X.indptr[-1]]
+        squares = np.bincount(columns, np.square(entries, dtype=np.float64), d)
+        return squares.astype(np.float64), np.bincount(columns, minlength=d).astype(np.float64)
+
+
+def _inverse_root(squares: Vector) -> Vector:
+    """Return 1/sqrt, and 1 for zeros and what is not finite."""
+    usable = (squares >= np.finfo(np.float64).tiny) & np.isfinite(squares)
+    return 1.0 / np.sqrt(np.where(usable, squares, 1.0))
+
+
+class _Moments(NamedTuple):
+    """Of the columns, over the rows as the model weighs them."""
+
+    mean: Vector
+    variance: Vector
+
+
+class _Merged:
+    """Moments of blocks of rows, merged: sums of squares about 0 would cancel (Chan et al.)."""
+
+    def __init__(self, n_features: int) -> None:
+        self.total, self.mean, self.squares = 0.0, np.zeros(n_features), np.zeros(n_features)
+
+    def add(self, weight: float, mean: Vector, squares: Vector) -> None:
+        """Add a block of this weight, with its mean and the sum of squares about that."""
+        step = mean - self.mean
+        self.total += weight
+        self.mean += step * (weight / self.total)
+        self.squares += squares
+        self.squares += step * step * (weight * (self.total - weight) / self.total)
+
+    def moments(self) -> _Moments:
+        return _Moments(self.mean, np.maximum(self.squares / self.total, 0.0))
+
+
+def _moments(model: LinearModel) -> _Moments:
+    merged = _Merged(model.n_features)
+    for blocks in model.over_chunks(_moments_of_blocks):
+        for weight, mean, squares in blocks:
+            merged.add(weight, mean, squares)
+    return merged.moments()
+
+
+def _moments_of_blocks(X: Any, shares: Vector) -> list[tuple[float, Vector, Vector]]:
+    """Return weight, mean and squares about the mean of blocks of rows."""
+    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+        return list((_sparse_moments if sp.issparse(X) else _dense_moments)(X, shares))
+
+
+def _dense_moments(X: Any, shares: Vector) -> Iterator[tuple[float, Vector, Vector]]:
+    """Yield weight, mean and squares about the mean of blocks of rows."""
+    for rows in runs(X.shape[0], BLOCK_ENTRIES // X.shape[1]):
+        weights = shares[rows]
+        weight = float(weights.sum())
+        if weight == 0.0:
+            continue
+        block = X[rows].astype(np.float64)
+        block_mean = weights @ block / weight
+        block -= block_mean
+        residual = weights @ block / weight  # what the mean was rounded by: it would seem variance
+        block *= block
+        squares = weights @ block - weight * residual * residual
+        yield weight, block_mean + residual, squares
+
+
+def _sparse_moments(X: Any, shares: Vector) -> Iterator[tuple[float, Vector, Vector]]:
+    """Yield those of all rows; the zeros that are not stored are all at the same distance."""
+    if not X.has_canonical_format:  # an entry stored in pieces has the square of their sum
+        X = X.copy()
+        X.sum_duplicates()
+    n, d = X.shape
+    weight = float(shares.sum())
+    if weight == 0.0:
+        return
+    mean, stored, residual, squares = np.zeros((4, d))
+    for columns, entries, weights in _entries(X, shares / weight):
+        mean += np.bincount(columns, weights * entries, d)
+        stored += np.bincount(columns, weights, d)
+    missing = 1.0 - stored
+    missing[missing <= n * np.finfo(np.float64).eps] = 0.0  # the rounding of a sum of n shares
+    for columns, entries, weights in _entries(X, shares / weight):
+        deviations = entries - mean[columns]
+        residual += np.bincount(columns, weights * deviations, d)
+        squares += np.bincount(columns, weights * deviations**2, d)
+    # The remainder about the rounded mean corrects it: a constant column would seem to vary.
+    residual -= missing * mean
+    variance = squares + missing * mean * mean - residual * residual
+    yield weight, mean + residual, weight * variance
+
+
+def _filled(model: LinearModel) -> Vector:
+    """Return for each column the share of the rows with an entry; 1 where there is none at all."""
+    filled: Vector = np.sum(list(model.over_chunks(_filled_shares)), axis=0)
+    return np.where(filled > 0.0, np.minimum(filled, 1.0), 1.0)
+
+
+def _filled_shares(X: Any, shares: Vector) -> Vector:
+    """Return for each column the sum of the shares of the rows that have an entry in it."""
+    d = X.shape[1]
+    filled = np.zeros(d)
+    if sp.issparse(X):
+        for columns, entries, weights in _entries(X, shares):
+            filled += np.bincount(columns, weights * (entries != 0), d)
+    else:
+        for block in runs(X.shape[0], BLOCK_ENTRIES // d):
+            filled += shares[block] @ (X[block] != 0)
+    return filled
+
+
+def _entries(X: Any, shares: Vector) -> Iterator[tuple[Any, Vector, Vector]]:
+    """Yield the columns, values and row weights of the stored entries, some rows at a time."""
+    cuts = np.searchsorted(X.indptr, np.arange(0, X.nnz, BLOCK_ENTRIES))
+    bounds = np.unique(np.append(cuts, X.shape[0]))
+    for first, last in pairwise(bounds):
+        where = slice(X.indptr[first], X.indptr[last])
+        lengths = np.diff(X.indptr[first : last + 1])
+        weights = np.repeat(shares[first:last], lengths)
+        yield X.indices[where], X.data[where].astype(np.float64), weights

@@ -1,0 +1,413 @@
+"""A linear model whose rows are read chunk by chunk: data larger than memory.
+
+Every chunk is a part of the sum: its losses and its gradient, by the shares that its rows have
+among all rows, are added up. What has one number per row (targets, shares, and the margins and
+slopes of points that are kept) is in memory, about 160 bytes per row in a run; X never is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from accelegrad.errors import Vector, finite_vector
+from accelegrad.models.gram import Matrix, Storage, pairs_per_row
+from accelegrad.models.linear_model import LinearModel, ModelPoint
+from accelegrad.models.losses import make_loss
+from accelegrad.models.model_input import (
+    checked_intercept,
+    checked_l2,
+    checked_weights,
+    design_matrix,
+    row_shares,
+    targets,
+)
+from accelegrad.models.row_blocks import RowNumbers
+from accelegrad.models.rows_elsewhere import RowsElsewhere
+
+
+class StreamedMatrix:
+    """The rows of a source of chunks as a matrix: products with it are passes over the chunks.
+
+    Parameters
+    ----------
+    read : callable
+        Returns a new iterator over the chunks, each a dense or CSR matrix, the same at every call.
+    ends : array of int
+        Where each chunk's rows end.
+    n_features : int
+        The number of columns.
+    storage : Storage
+        How the chunks are stored.
+    dtype : dtype
+        The type of what is gathered: that of the chunks, or one that holds all of theirs.
+    """
+
+    ndim = 2
+
+    def __init__(
+        self,
+        read: Callable[[], Iterator[Any]],
+        ends: npt.NDArray[np.int64],
+        n_features: int,
+        storage: Storage,
+        dtype: Any,
+    ) -> None:
+        self._read, self._ends = read, ends
+        self.shape = (int(ends[-1]), n_features)
+        self.storage, self.dtype = storage, dtype
+
+    @property
+    def nnz(self) -> int:
+        """The number of stored entries."""
+        return self.storage.entries
+
+    def chunks(self) -> Iterator[tuple[slice, Any]]:
+        """Yield each chunk with its rows: one pass over the source."""
+        start = count = 0
+        for X in self._read():
+            end = start + X.shape[0]
+            if count == self._ends.size or end != self._ends[count]:
+                break
+            yield slice(start, end), X
+            start, count = end, count + 1
+        if start != self.shape[0]:
+            raise ValueError(
+                f"source must give the same chunks in every pass, but chunk {count + 1} is not as "
+                "it was in the first pass."
+            )
+
+    def __getitem__(self, rows: RowNumbers) -> Any:
+        """Return some rows, in the order of their numbers given, as a matrix in memory."""
+        parts = _split_by_chunks(rows, self.chunks())
+        if self.storage.dense:
+            dense = np.empty((len(rows), self.shape[1]), self.dtype)
+            for X, numbers, where in parts:
+                dense[where] = X[numbers]
+            return dense
+        found, places = [sp.csr_matrix((0, self.shape[1]), dtype=self.dtype)], [np.zeros(0, int)]
+        for X, numbers, where in parts:
+            found.append(sp.csr_matrix(X[numbers], dtype=self.dtype))
+            places.append(where)
+        sparse, order = sp.vstack(found, format="csr"), np.concatenate(places)
+        found.clear()  # which are copied
+        return sparse if (np.diff(order) > 0).all() else sparse[np.argsort(order)]
+
+    def forward(self, w: Matrix) -> Matrix:
+        """Return X w in float64: one pass."""
+        product = np.empty((self.shape[0], *w.shape[1:]))
+        for rows, X in self.chunks():
+            product[rows] = X.astype(np.float64, copy=False) @ w
+        return product
+
+    def backward(self, theta: Matrix) -> Matrix:
+        """Return X' theta in float64: one pass."""
+        product = np.zeros((self.shape[1], *theta.shape[1:]))
+        for rows, X in self.chunks():
+            product += X.T.astype(np.float64, copy=False) @ theta[rows]
+        return product
+
+    def through(self, w: Matrix, between: Callable[[slice, Matrix], Matrix]) -> Matrix:
+        """Return X' theta for theta = between(rows, X w), chunk by chunk: one pass."""
+        product = np.zeros((self.shape[1], *w.shape[1:]))
+        for rows, X in self.chunks():
+            double = X.astype(np.float64, copy=False)
+            product += double.T @ between(rows, double @ w)
+        return product
+
+    def fingerprint(self) -> str:
+        """Return a text that differs for different contents: one pass."""
+        digest = hashlib.blake2b(f"{self.shape}".encode())
+        for _, X in self.chunks():
+            parts = (X,) if isinstance(X, np.ndarray) else (X.data, X.indices, np.diff(X.indptr))
+            for part in parts:
+                digest.update(np.ascontiguousarray(part).tobytes())
+        return digest.hexdigest()
+
+
+class _Pass(NamedTuple):
+    """The sums of one pass, and what it found at each row, where that is kept."""
+
+    loss: float
+    gradient: Vector
+    margins: Vector
+    slopes: Vector
+
+
+class StreamedModel(RowsElsewhere):
+    """A `LinearModel` of rows that are read chunk by chunk, once for each evaluation.
+
+    It is the same function as that of a `LinearModel` of all rows, and has the same samples, up to
+    rounding, however the rows are split. What it can do is the contract of
+    `accelegrad.models.row_sum`; with l2 > 0 it has dual bounds. Methods that go from row to row,
+    as "accelegrad-vr" and "dual-ascent", need rows in memory; a minibatch takes a pass.
+
+    Parameters
+    ----------
+    source : list, callable or iterable of chunks
+        Chunks ``(X, y)`` or ``(X, y, sample_weight)``: a list of them, a function that makes a new
+        iterator each time it is called, or another object that can be iterated over again and
+        again. Each pass must give the same chunks. The first one, in which everything is checked,
+        is made at once.
+    loss, l2, fit_intercept, quantile, epsilon, delta
+        As for `LinearModel`.
+
+    Examples
+    --------
+    >>> import numpy as np, accelegrad as ag
+    >>> def chunks():
+    ...     rng = np.random.default_rng(0)
+    ...     for _ in range(20):
+    ...         X = rng.standard_normal((500, 3))
+    ...         yield X, np.where(X @ [1.0, -2.0, 0.5] + rng.normal(size=500) > 0, 1.0, -1.0)
+    >>> result = ag.minimize(ag.StreamedModel(chunks, "logistic", l2=1e-3), rtol=1e-6, rng=0)
+    >>> bool(result.success)
+    True
+    """
+
+    X: StreamedMatrix
+
+    def __init__(
+        self,
+        source: Any,
+        loss: str = "logistic",
+        *,
+        l2: float = 0.0,
+        fit_intercept: bool = False,
+        quantile: float = 0.5,
+        epsilon: float = 0.1,
+        delta: float = 1.35,
+    ) -> None:
+        X, y, weights = read_rows(source)
+        parameters = {"quantile": quantile, "epsilon": epsilon, "delta": delta}
+        self._set(X, y, loss, l2, fit_intercept, weights, parameters)
+
+    @classmethod
+    def of(
+        cls,
+        X: StreamedMatrix,
+        y: npt.ArrayLike,
+        loss: str = "logistic",
+        *,
+        l2: float = 0.0,
+        fit_intercept: bool = False,
+        sample_weight: npt.ArrayLike | None = None,
+        **parameters: float,
+    ) -> StreamedModel:
+        """Return the model of rows that have been read through, with targets and weights."""
+        model = object.__new__(cls)
+        model._set(X, y, loss, l2, fit_intercept, sample_weight, parameters)
+        return model
+
+    def _set(
+        self,
+        X: StreamedMatrix,
+        y: npt.ArrayLike,
+        loss: str,
+        l2: float,
+        fit_intercept: bool,
+        sample_weight: npt.ArrayLike | None,
+        parameters: Mapping[str, float],
+    ) -> None:
+        self.loss = make_loss(loss, **parameters)
+        self.l2, self.fit_intercept = checked_l2(l2), checked_intercept(fit_intercept)
+        self.n_samples, self.n_features = X.shape
+        self.n_parameters = self.n_features + self.fit_intercept
+        self.dtype = X.dtype
+        self.y = targets(y, self.n_samples, self.loss)
+        self.sample_weight = checked_weights(sample_weight, self.n_samples)
+        self.shares = row_shares(self.sample_weight, self.n_samples)
+        self._take(X)
+
+    def __repr__(self) -> str:
+        kind = "dense" if self.X.storage.dense else "CSR"
+        weighted = "" if self.sample_weight is None else ", weighted"
+        return (
+            f"StreamedModel({self.n_samples} x {self.n_features} {kind} {self.dtype}{weighted}, "
+            f"loss={self.loss!r}, l2={self.l2:g}, fit_intercept={self.fit_intercept})"
+        )
+
+    def _parts(self) -> Iterator[tuple[slice, LinearModel]]:
+        """Yield models of the chunks, without the l2 term, whose sum this one is."""
+        for rows, X in self.X.chunks():
+            shares = self.shares[rows]
+            yield rows, self._of_data(X, self.y[rows], shares, shares, 0.0)
+
+    def _one_pass(self, w: Vector, rows: Any = None, *, keep: bool = False) -> Any:
+        """Return sum_i p_i l(m_i) and its gradient, with margins and slopes if they are kept."""
+        assert rows is None
+        loss, gradient = 0.0, np.zeros(self.n_parameters)
+        margins, slopes = np.empty((2, self.n_samples if keep else 0))
+        for where, part in self._parts():
+            at = ModelPoint(part, w)
+            loss += at.mean_loss
+            gradient += at.gradient
+            if keep:
+                margins[where], slopes[where] = at.margins, at.derivatives
+        return _Pass(loss, gradient, margins, slopes)
+
+    def of_rows(self, rows: RowNumbers, l2: float) -> LinearModel:
+        """Return a model of some rows in memory, which are read in one pass."""
+        weights = None if self.sample_weight is None else self.sample_weight[rows]
+        shares = row_shares(weights, rows.size)
+        return self._of_data(self.X[rows], self.y[rows], weights, shares, l2)
+
+    def batch_value_and_gradient(
+        self, w: npt.ArrayLike, rows: npt.ArrayLike
+    ) -> tuple[float, Vector]:
+        """Return estimates of P(w) and its gradient from some rows, which are read in one pass."""
+        chosen = self._checked_rows(rows)
+        shares = self.shares[chosen] * (self.n_samples / chosen.size)
+        part = self._of_data(self.X[chosen], self.y[chosen], shares, shares, self.l2)
+        return part.value_and_gradient(w)
+
+    def _gram(self, rows: RowNumbers | None, weights: Vector) -> Matrix:
+        """Add up the Gram matrices of the rows of each chunk: one pass."""
+        matrix = np.zeros((self.n_parameters, self.n_parameters), order="F")
+        if rows is None:
+            for where, part in self._parts():
+                matrix += part._gram(None, weights[where])
+            return matrix
+        for part, numbers, places in _split_by_chunks(rows, self._parts()):
+            matrix += part._gram(numbers, weights[places])
+        return matrix
+
+
+def model_of(X: Any) -> Callable[..., LinearModel]:
+    """Return what makes a linear model of rows: in memory, or read chunk by chunk."""
+    return StreamedModel.of if isinstance(X, StreamedMatrix) else LinearModel
+
+
+def _split_by_chunks(
+    rows: RowNumbers, chunks: Iterable[tuple[slice, Any]]
+) -> Iterator[tuple[Any, RowNumbers, RowNumbers]]:
+    """Yield the chunks that hold some of the rows: chunk, numbers in it, and places in `rows`."""
+    order = np.argsort(rows, kind="stable")
+    ordered = np.asarray(rows)[order]
+    for where, chunk in chunks:
+        first, last = np.searchsorted(ordered, (where.start, where.stop))
+        if last > first:
+            yield chunk, ordered[first:last] - where.start, order[first:last]
+
+
+class Checked(NamedTuple):
+    """A chunk of rows, dense or CSR, that can be used."""
+
+    X: Any
+    y: npt.NDArray[Any]
+    weights: Vector | None
+
+
+def checked_chunk(chunk: tuple[Any, ...]) -> Checked:
+    """Return a chunk with numbers as targets, or say what is wrong with it."""
+    X, y = design_matrix(chunk[0]), finite_vector("y", chunk[1])
+    # All of a chunk may be zero, though not of all chunks.
+    weights = chunk[2] if len(chunk) == 3 else None
+    return Checked(X, y, checked_weights(weights, y.size, all_may_be_zero=True))
+
+
+def read_rows(
+    source: Any, check: Callable[[tuple[Any, ...]], Checked] = checked_chunk
+) -> tuple[StreamedMatrix, npt.NDArray[Any], Vector | None]:
+    """Return the rows of a source as a matrix, with all targets and weights: the first pass.
+
+    Parameters
+    ----------
+    source : list, callable or iterable of chunks
+        As `StreamedModel` takes it.
+    check : callable
+        From a chunk, a tuple of two or three, to what can be used of it.
+    """
+    read, first = _reader(source), _FirstPass()
+    for number, chunk in enumerate(read(), start=1):
+        first.add(number, chunk, check)
+    if not first.targets:
+        raise ValueError("source must have at least one chunk with rows, but it has none.")
+    weights = np.concatenate(first.weights) if first.weighted else None
+    return first.matrix(lambda: _matrices(read)), np.concatenate(first.targets), weights
+
+
+class _FirstPass:
+    """What the first pass over the chunks finds, and what it refuses."""
+
+    def __init__(self) -> None:
+        self.targets: list[npt.NDArray[Any]] = []
+        self.weights: list[Vector] = []
+        self.weighted = False
+        self._ends: list[int] = []
+        self._n_features = self._entries = 0
+        self._dense, self._pairs = True, 0.0
+        self._types: set[Any] = set()
+
+    def add(self, number: int, chunk: Any, check: Callable[[tuple[Any, ...]], Checked]) -> None:
+        """Check a chunk and take what is kept of it."""
+        if not isinstance(chunk, tuple) or len(chunk) not in (2, 3):
+            raise TypeError(
+                f"chunk {number} must be a tuple (X, y) or (X, y, sample_weight), not "
+                f"{type(chunk).__name__}."
+            )
+        if _is_empty(chunk):
+            return
+        try:
+            X, y, weights = check(chunk)
+        except ValueError as error:
+            raise ValueError(f"chunk {number}: {error}") from error
+        if y.size != X.shape[0]:
+            raise ValueError(f"chunk {number} has {X.shape[0]} rows, but {y.size} targets.")
+        if self.targets and X.shape[1] != self._n_features:
+            raise ValueError(
+                f"chunk {number} has {X.shape[1]} columns, but the chunks before it have "
+                f"{self._n_features}."
+            )
+        self.weighted |= weights is not None
+        self.targets.append(y.copy())  # a view would keep all of the chunk
+        self.weights.append(np.ones(y.size) if weights is None else weights.copy())
+        self._n_features = int(X.shape[1])
+        self._ends.append(y.size + (self._ends[-1] if self._ends else 0))
+        self._take_storage(X)
+
+    def _take_storage(self, X: Any) -> None:
+        self._types.add(X.dtype)
+        dense = isinstance(X, np.ndarray)
+        self._entries += int(X.size if dense else X.nnz)
+        self._dense &= dense
+        if not dense:
+            self._pairs += pairs_per_row(X) * X.shape[0]
+
+    def matrix(self, read: Callable[[], Iterator[Any]]) -> StreamedMatrix:
+        """Return the rows as a matrix that is read again in every pass."""
+        ends = np.array(self._ends)
+        pairs = math.inf if self._dense else self._pairs / int(ends[-1])
+        storage = Storage(self._entries, self._dense, pairs)
+        dtype = np.result_type(*self._types)
+        return StreamedMatrix(read, ends, self._n_features, storage, dtype)
+
+
+def _reader(source: Any) -> Callable[[], Iterator[Any]]:
+    """Return what makes a new iterator over the chunks of a source."""
+    if callable(source):
+        return lambda: iter(source())
+    if isinstance(source, Iterator) or not isinstance(source, Iterable):
+        raise TypeError(
+            "source must be a list of chunks, a function that makes an iterator of them, or "
+            f"another iterable that can be read again and again, not {type(source).__name__}."
+        )
+    return lambda: iter(source)
+
+
+def _matrices(read: Callable[[], Iterator[Any]]) -> Iterator[Any]:
+    """Yield the rows of the chunks as they were in the first pass, where they were checked."""
+    for chunk in read():
+        if not _is_empty(chunk):
+            yield design_matrix(chunk[0], checked=True)
+
+
+def _is_empty(chunk: Any) -> bool:
+    X = chunk[0]
+    return hasattr(X, "shape") and len(X.shape) == 2 and X.shape[0] == 0

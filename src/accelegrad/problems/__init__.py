@@ -1,1 +1,0 @@
-"""What is minimised: linear models of data with their losses, penalties and feasible sets."""

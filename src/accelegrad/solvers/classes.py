@@ -1,0 +1,406 @@
+"""The second derivatives of the multinomial model, never written out.
+
+With s_i the distribution of row i over the classes, they are sum_i p_i (diag(s_i) - s_i s_i')
+between classes, times a_i a_i', plus the l2 term: a product with them is one with X and one with
+its transpose. Rows whose class is clear count for next to nothing, and are left out.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.linalg.lapack import dpotrf, dtrtri
+
+from accelegrad.errors import NonFiniteError, Vector
+from accelegrad.models.gram import BLAS_PRODUCT, Storage, gram_matrix
+from accelegrad.models.multinomial import ClassesPoint, Matrix, MultinomialModel, softmax
+from accelegrad.models.products import MatrixProducts, Products
+from accelegrad.models.row_blocks import RowNumbers, runs
+from accelegrad.norms import norm
+
+# Set by trial; benchmarks/many_classes.py times the whole method.
+#: Fewer rows than these are all used, and blocks that take less than these seconds are always made:
+#: then a row that is there twice makes no difference to one of twice the weight.
+MANY_ROWS, NEXT_TO_NOTHING = 500, 1e-3
+#: Rows are left out where at most this share of them remains, with at most so many entries, since
+#: those that remain are copied.
+FEW_ROWS, COPIED_ENTRIES = 0.7, 1 << 22
+#: Entries of X that are squared at a time.
+SQUARED_ENTRIES = 1 << 17
+#: A block of curvature per class is taken from at most this many rows per parameter of a class.
+ROWS_PER_PARAMETER = 30
+#: One block for all classes is worth it at once if it costs at most this many products.
+CHEAP_START = 5.0
+#: New blocks are worth it when products since the last ones have cost this share of them.
+WORTH = 0.5
+#: Blocks may take the memory of so many entries, or of those of X if that is more.
+MOST_ENTRIES = 1 << 20
+# Seconds, of which only the ratios matter: an entry of sparse data in a product with a column, a
+# number per row and class, and a product in a factorisation.
+SPARSE_PRODUCT, ROW_AND_CLASS, FACTOR_PRODUCT = 1e-9, 1e-8, 5e-11
+# What is added to diagonals, relative to them, until a block has a factor.
+_SHIFTS = (1e-10, 1e-8, 1e-6, 1e-4, 1e-2)
+
+
+class CurvedClasses:
+    """A multinomial model with what Newton's method has to know of it.
+
+    It remembers the last point, and the preconditioner until products have cost as much as a new
+    one does.
+
+    Parameters
+    ----------
+    model : MultinomialModel
+        The model; its l2 has to be > 0.
+    """
+
+    def __init__(self, model: MultinomialModel) -> None:
+        self.model = model
+        self._shares = model.shares_of(None)[:, None]
+        self._at: ClassesPoint | None = None
+        self._means: Matrix | None = None
+        self._squares: Vector | None = None
+        self._blocks: Matrix | None = None
+        self._spent = 0.0  # seconds of products since blocks were made
+        X = model.rows.X
+        dense = isinstance(X, np.ndarray)
+        self._storage = Storage(X.size if dense else X.nnz, dense, math.inf)
+
+    def value_and_gradient(self, x: Vector) -> tuple[float, Vector]:
+        """Return value and gradient, and keep what is known at the point."""
+        self._at, self._means = self.model.at(x), None
+        return self._at.value, self._at.gradient
+
+    def residual(self, point: Vector, gradient: Vector) -> float:
+        """Return the norm of a gradient at the best intercepts, as far as it foretells that.
+
+        A dual point needs these, and they change the gradient of the weights.
+        """
+        model = self.model
+        W, b = model.split(gradient)
+        if not model.rows.fit_intercept:
+            return norm(W.ravel())
+        return norm((W - b[:, None] * self._class_means(point).T).ravel())
+
+    def expected_gap(self, point: Vector) -> float:
+        """Return the gap that the dual can be expected to prove at a point."""
+        residual = self.residual(point, self._known(point).gradient)
+        return residual * residual / (2.0 * self.model.l2)
+
+    def along(self, point: Vector, direction: Vector) -> ClassesLine:
+        """Return the function along a direction: one product with X, then none."""
+        model, at = self.model, self._known(point)
+        W, D = model.split(point)[0], model.split(direction)[0]
+        change = model.margins(None, direction)
+        own = change[np.arange(model.n_samples), model.classes]
+        fall = float(self._shares[:, 0] @ own)
+        straight = model.l2 * float(np.vdot(W, D)) - fall
+        bend = model.l2 * float(np.vdot(D, D))
+        return ClassesLine(at.margins, change, self._shares[:, 0], straight, bend)
+
+    def quadratic(self, point: Vector, left_out: float) -> LocalClasses:
+        """Return the second derivatives at a point but for a share that is left out."""
+        model, s = self.model, self._known(point).distributions
+        weights = self._weights(s)
+        importance = weights.sum(axis=1) * self._row_squares()
+        rows = self._rows_that_count(importance, left_out)
+        products = None if rows is None else Products(model.rows.X[rows])
+        kept = slice(None) if rows is None else rows
+        means = self._class_means(point) if model.rows.fit_intercept else None
+        local = LocalClasses(self, products, s[kept], self._shares[kept], means)
+        local.use(self._preconditioner(local.n_rows, weights, importance, rows))
+        return local
+
+    def spend(self, n_rows: int) -> None:
+        """Note a product with so many rows."""
+        self._spent += n_rows * self._product_seconds
+
+    def _known(self, point: Vector) -> ClassesPoint:
+        if self._at is None or not np.array_equal(self._at.point, point):
+            self.value_and_gradient(point)
+        assert self._at is not None
+        return self._at
+
+    def _weights(self, s: Matrix) -> Matrix:
+        """Return the second derivatives of the losses for each row and class."""
+        weights = s * (1.0 - s)
+        weights *= self._shares
+        return weights
+
+    def _class_means(self, point: Vector) -> Matrix:
+        """Return the mean row for each class, a column, by the curvature of the rows."""
+        s = self._known(point).distributions
+        if self._means is None:
+            weights = self._weights(s)
+            sums = np.maximum(weights.sum(axis=0), np.finfo(np.float64).tiny)
+            self._means = self.model.rows.products.backward(weights / sums)
+        return self._means
+
+    def _row_squares(self) -> Vector:
+        """Return the squared norms of the rows, with the 1 of an intercept."""
+        if self._squares is None:
+            model = self.model.rows
+            parts = [_squared(model.X[rows]).sum(axis=1) for rows in _blocks_of_rows(model.X)]
+            self._squares = np.concatenate([np.ravel(part) for part in parts])
+            self._squares += float(model.fit_intercept)
+        return self._squares
+
+    def _rows_that_count(self, importance: Vector, left_out: float) -> RowNumbers | None:
+        """Return the rows without those that sum up to a share of all; None: all rows."""
+        model = self.model
+        if model.n_samples < MANY_ROWS:
+            return None
+        order = np.argsort(importance)
+        sums = np.cumsum(importance[order])
+        first = int(np.searchsorted(sums, left_out * sums[-1]))
+        count = model.n_samples - first
+        entries = self._storage.entries * count / model.n_samples
+        if count > FEW_ROWS * model.n_samples or entries > COPIED_ENTRIES:
+            return None
+        return np.sort(order[first:])
+
+    # -- preconditioners -------------------------------------------------------------------------
+
+    @property
+    def _size(self) -> int:
+        """The number of parameters of a class."""
+        return self.model.n_features + int(self.model.rows.fit_intercept)
+
+    @property
+    def _product_seconds(self) -> float:
+        """What a product takes per row."""
+        storage, k = self._storage, self.model.n_classes
+        entry = BLAS_PRODUCT if storage.dense else SPARSE_PRODUCT
+        return k * (2.0 * entry * storage.entries / self.model.n_samples + ROW_AND_CLASS)
+
+    def _block_seconds(self, n_rows: int) -> float:
+        """What a block of curvature takes."""
+        row = self._storage.gram_seconds_per_row(self._size)
+        return row * n_rows + FACTOR_PRODUCT * self._size**3
+
+    @property
+    def _has_room(self) -> bool:
+        """Whether blocks of curvature for all classes take little memory."""
+        entries = self.model.n_classes * self._size**2
+        return entries <= max(MOST_ENTRIES, self._storage.entries)
+
+    def _preconditioner(
+        self, count: int, weights: Matrix, importance: Vector, rows: RowNumbers | None
+    ) -> Matrix:
+        """Return blocks of curvature for each class, factored, or one number per parameter."""
+        n_rows = min(count, ROWS_PER_PARAMETER * self._size)
+        alike = bool((weights == weights[:, :1]).all())
+        seconds = self._block_seconds(n_rows) * (1 if alike else self.model.n_classes)
+        begins = self._blocks is None
+        cheap = begins and seconds <= CHEAP_START * count * self._product_seconds
+        cheap = cheap or seconds <= NEXT_TO_NOTHING
+        if self._has_room and (cheap or self._spent >= WORTH * seconds):
+            self._blocks = self._factored(weights, importance, n_rows, alike=alike)
+            self._spent = 0.0
+        return self._diagonal(weights, rows) if self._blocks is None else self._blocks
+
+    def _diagonal(self, weights: Matrix, rows: RowNumbers | None) -> Matrix:
+        """Return the inverse of the diagonal of the second derivatives, a row for each class."""
+        model = self.model
+        X, weights = (
+            (model.rows.X, weights) if rows is None else (model.rows.X[rows], weights[rows])
+        )
+        total = np.full((model.n_features, model.n_classes), model.l2)
+        for part in _blocks_of_rows(X):
+            total += _squared(X[part]).T @ weights[part]
+        if model.rows.fit_intercept:
+            total = np.vstack([total, np.maximum(weights.sum(axis=0), np.finfo(np.float64).tiny)])
+        return np.asarray(1.0 / total.T)
+
+    def _factored(self, weights: Matrix, importance: Vector, n_rows: int, *, alike: bool) -> Matrix:
+        """Return the inverses of the Cholesky factors of the classes' blocks."""
+        model, X = self.model, self.model.rows.X
+        rows, times = _drawn(importance, n_rows)
+        drawn = weights[rows] * times[:, None]
+        blocks = []
+        for c in range(1 if alike else model.n_classes):
+            matrix = gram_matrix(X, rows, drawn[:, c], intercept=model.rows.fit_intercept)
+            ends = np.arange(model.n_features)
+            matrix[ends, ends] += model.l2
+            blocks.append(_inverse_factor(matrix))
+        return np.array(blocks)
+
+
+class SampledClasses(CurvedClasses):
+    """The same of rows that are read chunk by chunk: second derivatives are those of a sample.
+
+    A step takes a pass for the gradient and one for the search along it, none for its direction.
+    """
+
+    def __init__(self, model: MultinomialModel) -> None:
+        super().__init__(model)
+        self._sample: CurvedClasses | None = None
+
+    def quadratic(self, point: Vector, left_out: float) -> LocalClasses:
+        """Return the second derivatives at a point from rows in memory, the same at all points."""
+        if self._sample is None:
+            model = self.model
+            weighty = np.flatnonzero(model.rows.shares)
+            most = COPIED_ENTRIES * model.n_samples // max(1, self._storage.entries)
+            count = max(1, min(weighty.size, most))
+            rows = np.sort(np.random.default_rng(0).choice(weighty, count, replace=False))
+            self._sample = CurvedClasses(model.of_rows(rows, model.l2))
+        return self._sample.quadratic(point, left_out)
+
+
+class LocalClasses:
+    """The second derivatives at a point, from the rows that count.
+
+    Parameters
+    ----------
+    curved : CurvedClasses
+        Where they come from.
+    products : Products, optional
+        Products with the rows that count; None: with all rows.
+    distributions, shares : Matrix
+        Of these rows.
+    """
+
+    def __init__(
+        self,
+        curved: CurvedClasses,
+        products: MatrixProducts | None,
+        distributions: Matrix,
+        shares: Matrix,
+        means: Matrix | None,
+    ) -> None:
+        self._curved, self._model = curved, curved.model
+        self._products = curved.model.rows.products if products is None else products
+        self._distributions, self._shares, self._means = distributions, shares, means
+        self._weighted = shares * distributions
+        self._inverse: Matrix | None = None
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows count."""
+        return len(self._distributions)
+
+    def use(self, inverse: Matrix) -> None:
+        """Take a preconditioner: blocks, or numbers."""
+        # Numbers are arranged once, as what they are multiplied with.
+        self._inverse = inverse if inverse.ndim == 3 else np.ascontiguousarray(inverse.T)
+
+    # Sparse products take and make matrices with a row for each column of X, as arrays are here: a
+    # last row has the intercepts.
+
+    def arranged(self, vector: Vector) -> Matrix:
+        """Return a vector as a matrix with a column for each class."""
+        W, b = self._model.split(vector)
+        intercept = self._model.rows.fit_intercept
+        return np.ascontiguousarray((np.column_stack([W, b]) if intercept else W).T)
+
+    def vector(self, arranged: Matrix) -> Vector:
+        """Return the vector that a matrix stands for."""
+        d = self._model.n_features
+        return np.concatenate([arranged[:d].T.ravel(), arranged[d:].ravel()])
+
+    def product(self, direction: Matrix) -> Matrix:
+        """Return the second derivatives times a direction."""
+        model, s, d = self._model, self._distributions, self._model.n_features
+        self._curved.spend(self.n_rows)
+        slopes = self._products.forward(direction[:d])
+        if len(direction) > d:
+            slopes += direction[d]
+        means = np.einsum("ij,ij->i", s, slopes)
+        slopes -= means[:, None]
+        slopes *= self._weighted
+        result = np.empty_like(direction)
+        np.multiply(direction[:d], model.l2, out=result[:d])
+        result[:d] += self._products.backward(slopes)
+        if len(direction) > d:
+            result[d] = slopes.sum(axis=0)
+        return result
+
+    def precondition(self, gradient: Matrix) -> Matrix:
+        """Return an approximation of their inverse times a gradient.
+
+        Where parameters change by the same for all classes, the margins' differences stay, so that
+        the curvature is exactly l2 there, and 0 for intercepts.
+        """
+        inverse, d = self._inverse, self._model.n_features
+        assert inverse is not None
+        ones = np.full(gradient.shape[1], 1.0 / gradient.shape[1])
+        common = gradient @ ones
+        solved = gradient - common[:, None]
+        if inverse.ndim == 2:
+            solved *= inverse
+        else:
+            parts = np.matmul(inverse, solved.T[:, :, None])
+            solved = np.matmul(inverse.transpose(0, 2, 1), parts)[:, :, 0].T.copy()
+        common /= self._model.l2
+        common[d:] = 0.0
+        solved += (common - solved @ ones)[:, None]
+        return np.asarray(solved)
+
+    def residual(self, gradient: Matrix) -> float:
+        """Return the norm of a gradient at the best intercepts: see `CurvedClasses.residual`."""
+        if self._means is None:
+            return norm(gradient.ravel())
+        d = self._model.n_features
+        return norm((gradient[:d] - gradient[d] * self._means).ravel())
+
+
+class ClassesLine(NamedTuple):
+    """The model along a direction, by the margins."""
+
+    margins: Matrix
+    change: Matrix  # of the margins
+    shares: Vector
+    straight: float  # the slope at 0 of all but the logarithms
+    bend: float  # the second derivative of all but the logarithms
+
+    def derivatives(self, t: float) -> tuple[float, float]:
+        """Return the first and the second derivative at t."""
+        s, _ = softmax(self.margins + t * self.change)
+        s *= self.change
+        means = s.sum(axis=1)
+        s *= self.change
+        spread = s.sum(axis=1) - means * means
+        first = float(self.shares @ means) + self.straight + t * self.bend
+        return first, float(self.shares @ spread) + self.bend
+
+
+def _drawn(importance: Vector, count: int) -> tuple[RowNumbers, Vector]:
+    """Return rows by importance, and how many rows each stands for; all of them if these are few.
+
+    They are evenly spread over the sum of the importance, so that no random numbers are needed.
+    """
+    sums = np.cumsum(importance)
+    total = float(sums[-1])
+    if count >= np.count_nonzero(importance) or not total > 0.0:
+        rows = np.flatnonzero(importance)
+        return rows, np.ones(rows.size)
+    places = np.searchsorted(sums, (np.arange(count) + 0.5) * (total / count))
+    rows, times = np.unique(np.minimum(places, importance.size - 1), return_counts=True)
+    return rows, times * (total / count) / importance[rows]
+
+
+def _blocks_of_rows(X: Any) -> Any:
+    entries = X.size if isinstance(X, np.ndarray) else X.nnz
+    return runs(X.shape[0], max(1, SQUARED_ENTRIES * X.shape[0] // max(1, entries)))
+
+
+def _squared(block: Any) -> Any:
+    block = block.astype(np.float64, copy=False)
+    return np.square(block) if isinstance(block, np.ndarray) else block.multiply(block)
+
+
+def _inverse_factor(matrix: Matrix) -> Matrix:
+    """Return the inverse of the Cholesky factor of a matrix that may be singular."""
+    ends = np.arange(len(matrix))
+    diagonal = matrix[ends, ends].copy()
+    least = max(float(diagonal.max()), np.finfo(np.float64).tiny) * 1e-12
+    for shift in _SHIFTS:
+        matrix[ends, ends] = diagonal + shift * np.maximum(diagonal, least)
+        factor, failed = dpotrf(matrix, lower=1, clean=1)
+        if not failed:
+            inverse: Matrix = dtrtri(factor, lower=1)[0]
+            return inverse
+    raise NonFiniteError("the second derivatives are not finite")

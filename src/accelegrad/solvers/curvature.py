@@ -1,0 +1,209 @@
+"""The second derivatives of a sum over rows from a sample of them, and what they cost."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from scipy.linalg.lapack import dpotrf, dpotrs
+
+from accelegrad.errors import NonFiniteError, Vector
+from accelegrad.models.gram import Matrix
+from accelegrad.models.row_curvature import MOST_SAMPLED
+from accelegrad.models.row_sum import RowPoint, RowSum, SampledRows
+from accelegrad.proofs.null_space import with_unit_diagonal
+
+# Seconds on the machine where they were measured, of which only the ratios matter; those of Gram
+# matrices are in `accelegrad.models.gram`. An evaluation takes these per entry of X and per row,
+DENSE_ENTRY, SPARSE_ENTRY, ROW = 0.6e-9, 1.5e-9, 1.5e-8
+LEAST_EVALUATION = 5e-5  # and this at least;
+LEAST_ROW = 1e-10  # a row of a Gram matrix this at least, even an empty one: it is divided by;
+FACTOR_PRODUCT = 5e-11  # and a factorisation this per product.
+# Copying some rows and the products with them that follow take the time of this many evaluations
+# of as many rows, and this many seconds besides (measured).
+PRODUCTS_COST, LEAST_PRODUCTS_SECONDS = 10.0, 5e-4
+
+# Those below were set by trial; benchmarks/finite_sum.py shows what they do.
+#: The least number of rows of a sample per parameter.
+SAMPLED_PER_PARAMETER = 15
+#: A sample has more rows than that while it costs at most this many evaluations.
+CHEAP = 1.0
+#: Each sample is this many times as large as the one before.
+SAMPLE_GROWTH = 3
+#: In evaluations: curvature that costs more is a last resort; that of a smoothed loss pays sooner.
+MOST_COSTLY, MOST_COSTLY_SMOOTHED = 12.0, 60.0
+#: In evaluations and in parameters: curvature beyond either is never used.
+NEVER_BEYOND_COST, NEVER_BEYOND_PARAMETERS = 300.0, 3000
+#: A column whose curvature is below this share of the largest may have been missed by the sample.
+RARE_COLUMN = 1e-3
+#: Of the loss's largest curvature: no coordinate is taken to have less, whatever the rows say here.
+FLATTEST = 1e-8
+#: Of the largest: no coordinate is scaled as if it had less curvature than this share.
+LEAST_SCALE = 1e-12
+# What is added to a diagonal of ones until the matrix has a Cholesky factor: rounding, then more.
+_SHIFTS = (1e-13, 1e-11, 1e-9, 1e-7, 1e-5, 1e-3)
+
+
+class Factored:
+    """A matrix of second derivatives, factored; `cost` is what the next one takes."""
+
+    scaled = True
+
+    def __init__(self, matrix: Matrix, cost: float, patience: float) -> None:
+        self._units, scaled = with_unit_diagonal(matrix)
+        self._factor = cholesky_factor(scaled)
+        self.cost, self.patience = cost, patience
+
+    def solve(self, vector: Vector) -> Vector:
+        """Return the inverse times a vector."""
+        # LAPACK itself: where matrices are small, the checks of SciPy's functions take longer.
+        solution: Vector = dpotrs(self._factor, self._units * vector, lower=1, overwrite_b=1)[0]
+        return self._units * solution
+
+
+def cholesky_factor(matrix: Matrix) -> Matrix:
+    """Return the Cholesky factor of a matrix that may be singular, up to rounding or a bit more."""
+    for shift in _SHIFTS:
+        matrix.flat[:: len(matrix) + 1] += shift
+        factor: Matrix
+        factor, failed = dpotrf(matrix, lower=1, clean=0)
+        if not failed:
+            return factor
+    raise NonFiniteError("the second derivatives are not finite")
+
+
+class Diagonal:
+    """One number per coordinate, of which only the proportions mean something."""
+
+    scaled = False
+
+    def __init__(self, diagonal: Callable[[], Vector], cost: float, patience: float) -> None:
+        self._diagonal = diagonal
+        self.cost, self.patience = cost, patience
+
+    @cached_property
+    def _numbers(self) -> Vector:
+        return self._diagonal()  # a pass over the data, where it is asked for
+
+    def solve(self, vector: Vector) -> Vector:
+        """Return the inverse times a vector."""
+        return vector / self._numbers
+
+
+class Costs(NamedTuple):
+    """What curvature costs, in seconds on some machine, of which only the ratios matter."""
+
+    n_samples: int
+    n_parameters: int
+    evaluation: float
+    row: float
+    factor: float
+    constant: bool  # whether the curvature is the same everywhere
+    most_costly: float  # in evaluations: what costs more is a last resort
+
+    @classmethod
+    def of(cls, model: RowSum) -> Costs:
+        """Estimate them from the shape of the data."""
+        storage = model.storage
+        entry = DENSE_ENTRY if storage.dense else SPARSE_ENTRY
+        seconds = entry * storage.entries + ROW * model.n_samples
+        return cls(
+            n_samples=model.n_samples,
+            n_parameters=model.n_parameters,
+            evaluation=max(seconds, LEAST_EVALUATION),
+            row=storage.gram_seconds_per_row(model.n_parameters),
+            factor=FACTOR_PRODUCT * model.n_parameters**3 / 3,
+            constant=model.loss.name == "squared",
+            most_costly=MOST_COSTLY_SMOOTHED if model.loss.smoothing > 0.0 else MOST_COSTLY,
+        )
+
+    def of_sample(self, size: int) -> float:
+        """Return the cost of the curvature of a sample, in evaluations."""
+        return (size * self.row + self.factor) / self.evaluation
+
+    def of_products(self, size: int) -> float:
+        """Return the cost of some products with a sample, in evaluations."""
+        return PRODUCTS_COST * size / self.n_samples + LEAST_PRODUCTS_SECONDS / self.evaluation
+
+    @property
+    def least(self) -> int:
+        """The rows of the smallest sample that is of use; 0 where curvature is a last resort."""
+        return self._fewest if self.of_sample(self._fewest) <= self.most_costly else 0
+
+    @property
+    def _fewest(self) -> int:
+        return min(self.n_samples, SAMPLED_PER_PARAMETER * self.n_parameters)
+
+    @property
+    def _is_out_of_question(self) -> bool:
+        limit = max(self.most_costly, NEVER_BEYOND_COST)
+        too_costly = self.of_sample(self._fewest) > limit
+        return too_costly or self.n_parameters > NEVER_BEYOND_PARAMETERS
+
+    def sample(self, number: int) -> int:
+        """Return how many rows to take for the first time (1), the second, and so on; 0: none."""
+        n = self.n_samples
+        if self.constant and self.of_sample(n) <= self.most_costly:
+            return n
+        if self._is_out_of_question:
+            return 0
+        cheap = int((CHEAP * self.evaluation - self.factor) / max(self.row, LEAST_ROW))
+        size = max(self._fewest, cheap) * int(SAMPLE_GROWTH ** min(number - 1, 20))
+        return size if size <= MOST_SAMPLED * n else n
+
+    def price(self, number: int, n_curved: int | None = None) -> tuple[float, float]:
+        """Return what the `number`-th sample's curvature costs, and the steps to do before it pays.
+
+        Parameters
+        ----------
+        number : int
+            The sample's.
+        n_curved : int, optional
+            How many rows have curvature, if that is known: others cost nothing.
+        """
+        size = self.sample(number)
+        if self.constant and size == self.n_samples:
+            return 0.0, 0.0  # one step with it, and the minimum is found
+        if n_curved is not None:
+            size = min(size, max(n_curved, 1))
+        cost = self.of_sample(size) if size else math.inf
+        return cost, 0.0 if cost <= self.most_costly else cost
+
+
+def second_derivative_matrix(model: RowSum, point: RowPoint, rows: SampledRows) -> Matrix:
+    """Return the objective's second derivatives, from rows drawn by their curvature at a point.
+
+    A column that the sample misses, or that only rows beyond a corner have, still gets curvature.
+    """
+    matrix = model.gram(point, rows)
+    ends = np.arange(model.n_parameters)
+    seen = matrix[ends, ends]
+    if not seen.min() > RARE_COLUMN * seen.max():
+        assert rows.weights is not None
+        sizes = np.append(model.column_squares(), np.ones(int(model.fit_intercept)))
+        mean = FLATTEST * model.loss.curvature
+        if rows.count < rows.n_curved:
+            mean = max(mean, float(rows.weights.sum()))
+        matrix[ends, ends] = np.maximum(seen, mean * sizes)
+    ends = ends[: model.n_features]
+    matrix[ends, ends] += model.l2
+    return matrix
+
+
+def coordinate_curvatures(model: RowSum) -> Vector:
+    """Return one number per coordinate that evens out its scale by half.
+
+    Between the mean squares of columns, which suit badly scaled data, and no scaling at all, which
+    suits columns that differ because some are rarely used (measured).
+    """
+    squares = model.column_squares()
+    if model.fit_intercept:
+        squares = np.append(squares, 1.0)
+    curvatures = model.loss.curvature * squares + model.l2
+    largest = float(curvatures.max())
+    if not largest > 0.0:
+        return curvatures + 1.0
+    return np.sqrt(np.maximum(curvatures, LEAST_SCALE * largest) * largest)

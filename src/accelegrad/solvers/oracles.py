@@ -1,0 +1,103 @@
+"""Which oracle each rule for sums over rows works on."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from accelegrad.geometry.penalties import Penalty
+from accelegrad.geometry.sets import FeasibleSet
+from accelegrad.models.linear_model import LinearModel
+from accelegrad.proofs.fenchel import Terms
+from accelegrad.rules.base import Rule
+from accelegrad.solvers.dual_ascent import DualAscent
+from accelegrad.solvers.dual_ascent_oracle import DualOracle
+from accelegrad.solvers.interior_point import InteriorPoint
+from accelegrad.solvers.interior_point_oracle import BarrierOracle, has_one_kink
+from accelegrad.solvers.newton import FinishedByNewton, SketchedNewton
+from accelegrad.solvers.newton_oracle import CurvedOracle, SmoothedCurvedOracle
+from accelegrad.solvers.proximal_newton import ProximalNewton
+from accelegrad.solvers.proximal_oracle import PenalisedOracle, SmoothedPenalisedOracle
+from accelegrad.solvers.row_oracle import Goal, RowOracle
+from accelegrad.solvers.smoothing import SmoothedSumOracle
+from accelegrad.solvers.variance_reduced import VarianceReducedAcceleGrad
+from accelegrad.solvers.variance_reduced_oracle import FiniteSumOracle
+
+#: The rules that work on the rows of a linear model, and on nothing else.
+SUM_RULES = (
+    *(VarianceReducedAcceleGrad, SketchedNewton, FinishedByNewton, DualAscent),
+    *(ProximalNewton, InteriorPoint),
+)
+
+
+def sum_oracle(
+    rule: Rule,
+    model: LinearModel,
+    rng: np.random.Generator,
+    goal: Goal,
+    penalty: Penalty | None = None,
+    feasible_set: FeasibleSet | None = None,
+) -> RowOracle:
+    """Return what one of the `SUM_RULES` works on.
+
+    Parameters
+    ----------
+    rule : Rule
+        One of them.
+    model : LinearModel
+        The model; where its loss has kinks, it needs an l2 term.
+    rng : numpy.random.Generator
+        Where the order of the rows and the samples come from.
+    goal : callable
+        From the value at a point to the gap that is wanted there; 0 if none is.
+    penalty, feasible_set
+        What is added to the model, and what its parameters are limited to: for a rule that can
+        "terms".
+    """
+    smooth = math.isfinite(model.loss.curvature)
+    if isinstance(rule, InteriorPoint):
+        terms = one_kink_terms(model, penalty, feasible_set)
+        return BarrierOracle(model, rng, goal, terms, penalty)
+    if isinstance(rule, ProximalNewton):
+        terms = separate_terms(model, penalty, feasible_set)
+        return (PenalisedOracle if smooth else SmoothedPenalisedOracle)(
+            model, rng, goal, terms, penalty
+        )
+    if isinstance(rule, DualAscent):
+        return DualOracle(model, rng, goal)
+    curved = not isinstance(rule, VarianceReducedAcceleGrad)
+    if smooth:
+        return (CurvedOracle if curved else FiniteSumOracle)(model, rng, goal)
+    return (SmoothedCurvedOracle if curved else SmoothedSumOracle)(model, rng, goal)
+
+
+def separate_terms(
+    model: LinearModel, penalty: Penalty | None, feasible_set: FeasibleSet | None
+) -> Terms:
+    """Return what is added to a model where each weight has its own, or say that it is not so."""
+    terms = Terms.of(model, penalty, feasible_set)
+    if terms is None or not terms.hold_each_weight(model.loss):
+        raise ValueError(
+            "method 'proximal-newton' takes l1 and elastic net terms and boxes, and each weight "
+            "has to have an l1 or l2 term or two ends (for least squares one end, at 0, will "
+            f"do); penalty is {penalty!r}, feasible_set "
+            f"{feasible_set!r}, and the model's l2 {model.l2!r}."
+        )
+    return terms
+
+
+def one_kink_terms(
+    model: LinearModel, penalty: Penalty | None, feasible_set: FeasibleSet | None
+) -> Terms:
+    """Return what is added to losses with one kink, where each weight has a term, or refuse."""
+    terms = Terms.of(model, penalty, feasible_set)
+    held = terms is not None and terms.feasible_set is None and terms.gets_tight
+    if terms is None or not held or not has_one_kink(model.loss):
+        raise ValueError(
+            "method 'interior-point' takes losses with one kink ('hinge', 'absolute', 'quantile'), "
+            "l1 and elastic net terms and no constraint, and each weight has to have an l1 or l2 "
+            f"term; the loss is {model.loss.name!r}, penalty {penalty!r}, feasible_set "
+            f"{feasible_set!r}, and the model's l2 {model.l2!r}."
+        )
+    return terms

@@ -1,0 +1,221 @@
+"""The minimum of a quadratic function with an l1 term within a box: Newton's steps on its faces.
+
+All that is factored is a matrix of the coordinates that are free to move, by LAPACK: of a few
+hundred, a handful of solves find the minimum, and nothing has to be compiled.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.linalg.lapack import dpotrs
+
+from accelegrad.errors import Vector
+from accelegrad.models.gram import Matrix
+from accelegrad.models.rounding import UNIT
+from accelegrad.proofs.null_space import with_unit_diagonal
+from accelegrad.solvers.curvature import cholesky_factor
+
+#: The most Newton steps: a handful is usual, and what is left undone the next quadratic does.
+MOST_STEPS = 100
+#: A step is too long if it gains less than this share of the fall that its slope promises.
+DESCENT = 1e-3
+#: A step is halved this often at most.
+MOST_HALVINGS = 10
+#: At most so many coordinates leave their kinks at a time, or as many as are free already: most of
+#: those that would leave at first come back, and more free ones than the rank make the matrix
+#: singular.
+MOST_RELEASED = 64
+#: What is added to a diagonal of ones: more after a step that was too long, up to where steps are
+#: those of gradient descent, and less after one that was not.
+LEAST_SHIFT, LARGEST_SHIFT, SHIFT_GROWTH = 1e-13, 1e4, 100.0
+#: A step that had to be made shorter than this was too long.
+SHORT = 0.1
+#: A whole step that falls by at most this share of all falls before has nothing left to gain.
+NEGLIGIBLE_FALL = 1e-20
+#: Slopes below this many units of rounding of the sums that they are computed from count as 0.
+SLOPE_ROUNDING = 8.0
+
+
+class Limits(NamedTuple):
+    """The factors of the l1 norm, and the ends of the box, one for each coordinate."""
+
+    l1: Vector
+    lower: Vector
+    upper: Vector
+
+    def at(self, chosen: Any) -> Limits:
+        """Return those of some coordinates."""
+        return Limits(self.l1[chosen], self.lower[chosen], self.upper[chosen])
+
+    def and_one(self, l1: float, lower: float, upper: float) -> Limits:
+        """Return them with those of a coordinate more."""
+        return Limits(
+            np.append(self.l1, l1), np.append(self.lower, lower), np.append(self.upper, upper)
+        )
+
+    def in_units(self, units: Vector) -> Limits:
+        """Return them for coordinates that are measured in these units."""
+        return Limits(self.l1 * units, self.lower / units, self.upper / units)
+
+    def resting(self, point: Vector) -> Vector:
+        """Return where coordinates go that nothing but these moves."""
+        nearest: Vector = np.minimum(np.maximum(0.0, self.lower), self.upper)
+        return np.where(self.l1 > 0.0, nearest, point)
+
+
+class Minimum(NamedTuple):
+    """Where the function is lowest, and by how much it is lower there than at the start."""
+
+    point: Vector
+    fall: float
+
+
+def box_minimum(matrix: Matrix, slope: Vector, limits: Limits, start: Vector) -> Minimum:
+    r"""Return the minimum of g'(u - s) + (u - s)'C(u - s)/2 + sum_j l1_j |u_j| over a box.
+
+    By a projected Newton method. Between kinks (0, where there is an l1 term, and the ends of the
+    box) the function is smooth. Coordinates at a kink that would rise on both sides stay; for all
+    others a Newton step is done, each stopped at the next kink on its way, and halved until the
+    function falls. Once the right coordinates move, a step ends at the minimum.
+
+    Parameters
+    ----------
+    matrix : Matrix
+        C, positive semidefinite. A coordinate with a zero on the diagonal has no other entry.
+    slope : Vector
+        g, the gradient of the quadratic part at the start.
+    limits : Limits
+        l1 terms and box.
+    start : Vector
+        s, in the box.
+
+    References
+    ----------
+    D. P. Bertsekas: Projected Newton methods for optimization problems with simple constraints.
+    SIAM Journal on Control and Optimization 20, 1982.
+    """
+    units, scaled = with_unit_diagonal(matrix)
+    if units.all():
+        found, fall = _minimum(scaled, units * slope, limits.in_units(units), start / units)
+        return Minimum(np.minimum(np.maximum(units * found, limits.lower), limits.upper), fall)
+    point = limits.resting(start)
+    curved = np.flatnonzero(units)
+    rest = np.flatnonzero(units == 0.0)
+    fall = float(limits.l1[rest] @ (np.abs(start[rest]) - np.abs(point[rest])))
+    if curved.size:
+        inner = box_minimum(
+            matrix[np.ix_(curved, curved)], slope[curved], limits.at(curved), start[curved]
+        )
+        point[curved] = inner.point
+        fall += inner.fall
+    return Minimum(point, fall)
+
+
+def _minimum(matrix: Matrix, slope: Vector, limits: Limits, start: Vector) -> Minimum:
+    """Return the minimum for a matrix with ones on the diagonal."""
+    l1, lower, upper = limits
+    kinked = l1 > 0.0
+    # The ends of the piece on either side of 0.
+    above = np.where(kinked, np.maximum(lower, 0.0), lower)
+    below = np.where(kinked, np.minimum(upper, 0.0), upper)
+    u, r, fallen, shift, noise = start, slope, 0.0, LEAST_SHIFT, 0.0
+    steepest = np.abs(slope) + l1
+    for _ in range(MOST_STEPS):
+        # The side of 0 that a coordinate is on, or goes to.
+        signs = np.copysign(1.0, np.where(u == 0.0, -r, u))
+        rises = signs > 0.0
+        slopes, low, high = (
+            r + l1 * signs,
+            np.where(rises, above, lower),
+            np.where(rises, upper, below),
+        )
+        least = SLOPE_ROUNDING * UNIT * (steepest + float(np.abs(u - start).sum()))
+        free = _free(slopes, u <= low, u >= high, np.maximum(least, noise))
+        if free.size == 0:
+            break
+        move = _newton_step(matrix, slopes, free, shift)
+        found = _stopped_at_kinks(matrix, slopes, u, move, free, low, high)
+        if found.share <= SHORT:
+            if shift >= LARGEST_SHIFT:  # rounding hides any further fall
+                break
+            shift *= SHIFT_GROWTH
+        else:
+            shift = max(shift / SHIFT_GROWTH, LEAST_SHIFT)
+        if found.share == 1.0 and found.fall <= NEGLIGIBLE_FALL * fallen:
+            # The slopes that this step was for are rounding of those given.
+            noise = max(noise, float(np.abs(slopes[free]).max()))
+        u, r, fallen = found.point, r + found.change, fallen + found.fall
+    return Minimum(u, fallen)
+
+
+def _free(slopes: Vector, at_low: Any, at_high: Any, least: Vector) -> Any:
+    """Return which coordinates move; none at the minimum, where slopes are at most `least`.
+
+    They are those between kinks, and the steepest of those that would fall from a kink. The latter
+    wait while one of the former is steeper than all of them.
+    """
+    falls = np.where(at_low, -slopes, np.where(at_high, slopes, np.abs(slopes)))
+    # Between two kinks in one place, and where rounding hides the slope, there is no fall.
+    falls[(at_low & at_high) | (falls <= least)] = 0.0
+    at_kink = at_low | at_high
+    leaving = falls * at_kink
+    steepest, steep = float(leaving.max()), float((falls - leaving).max())
+    if steepest == steep == 0.0:
+        return np.empty(0, dtype=np.intp)
+    if steepest < steep or steepest == 0.0:
+        return np.flatnonzero(~at_kink)
+    free = np.flatnonzero(~at_kink | (leaving > 0.0))
+    most = max(MOST_RELEASED, slopes.size - int(np.count_nonzero(at_kink)))
+    excess = int(np.count_nonzero(leaving[free])) - most
+    if excess <= 0:
+        return free
+    order = np.where(at_kink[free], leaving[free], np.inf)
+    return np.sort(free[np.argpartition(order, excess)[excess:]])
+
+
+def _newton_step(matrix: Matrix, slopes: Vector, free: Any, shift: float) -> Vector:
+    """Return the step of the free coordinates to the minimum of their quadratic."""
+    part = matrix.copy() if free.size == len(matrix) else matrix[free][:, free]
+    if shift > LEAST_SHIFT:
+        part.flat[:: free.size + 1] += shift
+    step: Vector = dpotrs(cholesky_factor(part), -slopes[free], lower=1, overwrite_b=1)[0]
+    return step
+
+
+class Stopped(NamedTuple):
+    """The point after a step, C times the step, the fall, and what share of the step was done."""
+
+    point: Vector
+    change: Vector
+    fall: float
+    share: float
+
+
+def _stopped_at_kinks(
+    matrix: Matrix,
+    slopes: Vector,
+    u: Vector,
+    move: Vector,
+    free: Any,
+    low: Vector,
+    high: Vector,
+) -> Stopped:
+    """Do as much of a step as lets the function fall."""
+    start, low, high, slope = u[free], low[free], high[free], slopes[free]
+    columns = matrix if free.size == len(matrix) else matrix[:, free]
+    t = 1.0
+    for _ in range(MOST_HALVINGS):
+        there = np.minimum(np.maximum(start + t * move, low), high)
+        step = there - start
+        promised = -float(slope @ step)
+        if promised > 0.0:
+            change = columns @ step
+            fall = promised - 0.5 * float(step @ change[free])
+            if fall >= DESCENT * promised:
+                reached = u.copy()
+                reached[free] = there
+                return Stopped(reached, change, fall, t)
+        t *= 0.5
+    return Stopped(u, np.zeros_like(u), 0.0, 0.0)

@@ -1,0 +1,60 @@
+"""What the oracles of all row methods have in common: a sum over rows, randomness and a goal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import numpy as np
+
+from accelegrad.models.linear_model import LinearModel
+from accelegrad.models.row_sum import RowPoint, RowSum
+from accelegrad.proofs.certificate import LateBound
+from accelegrad.run.oracle import ModelOracle
+
+#: From the value at a point to the gap that is wanted there; 0 if none is.
+Goal: TypeAlias = Callable[[float], float]
+
+
+def no_goal(value: float) -> float:  # noqa: ARG001
+    """Return 0: no gap is wanted."""
+    return 0.0
+
+
+class RowOracle(ModelOracle):
+    """A sum over rows, as row methods work on it.
+
+    Parameters
+    ----------
+    model : RowSum
+        The sum.
+    rng : numpy.random.Generator
+        Where samples, or the order of the rows, come from.
+    goal : callable, optional
+        From the value at a point to the gap that is wanted there; 0 if none is.
+    """
+
+    #: whether the method goes from row to row, so that all rows have to be in memory
+    needs_rows_in_memory = False
+    saved = (*ModelOracle.saved, "rng")
+
+    def __init__(self, model: RowSum, rng: np.random.Generator, goal: Goal | None = None) -> None:
+        super().__init__(model)
+        if self.needs_rows_in_memory:
+            rows_in_memory(model)
+        self.rng, self.goal = rng, no_goal if goal is None else goal
+
+    def _late_bound(self, at: RowPoint, smoothing: float = 0.0) -> LateBound:
+        """Return the bound that the slopes at a point give, for later; `smoothing` is their mu."""
+        return LateBound(self.model, at.w, smoothing=smoothing, known=at)
+
+
+def rows_in_memory(model: RowSum) -> LinearModel:
+    """Return the model with its rows in memory, or say that they are not."""
+    rows = model.in_memory
+    if rows is None:
+        raise ValueError(
+            "this method goes from row to row in random order, so that all rows have to be in "
+            f"memory, but those of {model!r} are not: use method 'accelegrad-newton'."
+        )
+    return rows

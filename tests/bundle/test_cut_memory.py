@@ -1,0 +1,211 @@
+"""Cuts that are kept: always below the function, with the right Gram matrix, within their size."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import accelegrad as ag
+from accelegrad.bundle.cut_memory import (
+    BLURRED,
+    DEFAULT_BYTES,
+    FEWEST_CUTS,
+    LOST,
+    CutMemory,
+    default_size,
+)
+from toys import AbsoluteDeviations
+
+D = 6
+UNIT = float(np.finfo(float).eps)
+
+
+class Lowered(AbsoluteDeviations):
+    """A function below zero: a sum of cuts whose weights add up to less than 1 lies above it."""
+
+    def __call__(self, x):
+        value, gradient = super().__call__(x)
+        return value - 1e3, gradient
+
+
+FUN = Lowered.random(20, D, 1)
+
+
+def filled(size, cuts, rng, every=0, check=lambda memory: None):
+    """Return a memory that has seen so many cuts; after every so many their weights change."""
+    memory, center = CutMemory(np.ones(D), size), np.ones(D)
+    for i in range(1, cuts + 1):
+        point = center + rng.standard_normal(D)
+        memory.add_at(point, *FUN(point))
+        if every and i % every == 0:
+            combine(memory, center)
+        check(memory)
+    return memory
+
+
+def combine(memory, center):
+    errors = np.maximum(FUN(center)[0] - memory.values_at(center), 0.0)
+    return memory.combined(errors, 10.0)
+
+
+@pytest.mark.parametrize("size", [4, 5, 6, 9, 26])
+@pytest.mark.parametrize("every", [0, 1, 3, 7])
+def test_cuts_are_below_the_function_and_within_the_size(size, every):
+    """Those that stand for forgotten ones too: once they were not, where two came in a row."""
+    rng = np.random.default_rng([size, every])
+    points = rng.standard_normal((20, D)) * 10.0 ** rng.uniform(-2, 1, (20, 1))
+    values = [FUN(point)[0] for point in points]
+
+    def check(memory):
+        assert 1 <= memory.count <= size
+        # Cuts have terms of 1e3, which are rounded at every sum.
+        for point, value in zip(points, values, strict=True):
+            assert memory.values_at(point).max() <= value + 1e3 * 100 * UNIT
+
+    filled(size, 80, rng, every, check)
+
+
+@pytest.mark.parametrize("size", [4, 7, 20])
+def test_the_gram_matrix_is_that_of_the_slopes(size):
+    def check(memory):
+        gram = memory.gram()
+        np.testing.assert_allclose(gram, memory.slopes @ memory.slopes.T, rtol=0, atol=1e-10)
+        np.testing.assert_allclose(gram, gram.T, rtol=0, atol=1e-10)  # BLAS need not be symmetric
+
+    filled(size, 60, np.random.default_rng(size), 3, check)
+
+
+def test_a_full_memory_keeps_weights_then_the_newest_and_their_sum():
+    size = 20
+    memory = filled(size, size, np.random.default_rng(3))
+    combination = combine(memory, np.ones(D))
+    weights, slopes, levels = memory.last_weights.copy(), memory.slopes.copy(), memory.levels.copy()
+    active = np.flatnonzero(weights)
+    assert 2 <= len(active) <= D + 1
+    np.testing.assert_array_equal(weights, combination.weights)
+    point = np.zeros(D)
+    memory.add_at(point, *FUN(point))
+    kept = [i for i in range(size) if (memory.slopes == slopes[i]).all(1).any()]
+    free = [i for i in range(size) if i not in active]
+    assert kept == sorted([*active, *free[len(active) - 15 :]])  # 0.8 of 20, one of it the sum's
+    np.testing.assert_array_equal(memory.last_weights, [*weights[kept], 0.0, 0.0])
+    np.testing.assert_allclose(memory.slopes[-2], combination.slope, rtol=0, atol=1e-12)
+    assert memory.levels[-2] == pytest.approx(weights @ levels, rel=1e-14)
+    np.testing.assert_array_equal(memory.slopes[-1], FUN(point)[1])
+
+
+def test_without_weights_the_oldest_are_forgotten():
+    memory = CutMemory(np.zeros(D), 10)
+    for i in range(11):
+        memory.add_at(np.zeros(D), float(i), np.ones(D))
+    np.testing.assert_array_equal(memory.levels, np.arange(3.0, 11.0))
+
+
+def test_of_equal_weights_none_is_kept_that_would_hide_the_sum():
+    """With four cuts of equal weight two stay, and the sum of all."""
+    memory = CutMemory(np.zeros(2), FEWEST_CUTS)
+    for i in range(FEWEST_CUTS):
+        memory.add_at(np.zeros(2), float(i), np.ones(2))
+    memory.keep_weights(np.full(4, 0.25))
+    memory.add_at(np.zeros(2), 10.0, np.ones(2))
+    np.testing.assert_array_equal(memory.levels, [2.0, 3.0, 1.5, 10.0])
+    # The weights that are left add up to a half; their mean is a cut as well.
+    memory.add_at(np.zeros(2), 11.0, np.ones(2))
+    np.testing.assert_array_equal(memory.levels, [2.0, 3.0, 2.5, 11.0])
+
+
+def test_sums_know_how_far_rounding_takes_them():
+    rng = np.random.default_rng(4)
+    for _ in range(20):
+        memory = CutMemory(np.zeros(D), 30)
+        for _ in range(30):
+            level, slope = (
+                rng.standard_normal() * 10.0 ** rng.uniform(-8, 8),
+                rng.standard_normal(D),
+            )
+            memory.add_at(np.zeros(D), level, slope * 10.0 ** rng.uniform(-8, 8))
+        weights = rng.exponential(size=30) * (rng.random(30) < 0.7)
+        weights /= weights.sum()
+        shares = [Fraction(w) / sum(map(Fraction, weights)) for w in weights]
+        slope, numbers = memory.mean(weights)
+        level = sum(s * Fraction(h) for s, h in zip(shares, memory.levels, strict=True))
+        assert abs(Fraction(numbers[0]) - level) <= Fraction(numbers[LOST])
+        exact = [
+            sum(s * Fraction(g) for s, g in zip(shares, column, strict=True))
+            for column in memory.slopes.T
+        ]
+        off = [float(Fraction(g) - e) for g, e in zip(slope, exact, strict=True)]
+        assert np.linalg.norm(off) <= numbers[BLURRED]
+
+
+@pytest.mark.parametrize("cuts", [0, 1, 8, 9, 19, 20, 33])
+def test_a_restored_memory_goes_on_bit_for_bit(cuts):
+    rng = np.random.default_rng(cuts)
+    first = filled(20, cuts, rng, 4)
+    second = CutMemory(np.ones(D), 20)
+    second.restore(first.state())
+    for _ in range(40):
+        point = rng.standard_normal(D)
+        for memory in (first, second):
+            memory.add_at(point, *FUN(point))
+        one, two = (combine(memory, point) for memory in (first, second))
+        np.testing.assert_array_equal(one.weights, two.weights)
+        np.testing.assert_array_equal(one.slope, two.slope)
+        np.testing.assert_array_equal(first.gram(), second.gram())
+        np.testing.assert_array_equal(first.levels, second.levels)
+
+
+def test_a_state_is_a_copy():
+    memory = filled(20, 12, np.random.default_rng(6), 4)
+    state = memory.state()
+    slopes = state["slopes"].copy()
+    memory.add_at(np.zeros(D), 0.0, np.full(D, 7.0))
+    for _ in range(30):
+        memory.add_at(np.zeros(D), 0.0, np.full(D, 7.0))
+    np.testing.assert_array_equal(state["slopes"], slopes)
+
+
+def test_cuts_at_a_centre_are_those_at_the_point():
+    """Though those that are known there are not computed again: cuts come and go, centres move."""
+    rng, centers = np.random.default_rng(8), np.random.default_rng(9).standard_normal((3, D))
+
+    def check(memory):
+        center = centers[rng.integers(3)] if rng.random() < 0.2 else centers[0].copy()
+        found, sizes = memory.values_at_center(center), np.abs(memory.levels) + 1e3
+        np.testing.assert_array_less(np.abs(found - memory.values_at(center)), 100 * UNIT * sizes)
+
+    filled(20, 80, rng, 3, check)
+
+
+def test_a_programme_of_the_callers_leaves_the_memory_alone():
+    memory = filled(20, 15, np.random.default_rng(9), 5)
+    before = memory.last_weights.copy()
+    errors = np.maximum(-memory.values_at(np.zeros(D)) - 900.0, 0.0)
+    found = memory.combined(errors, 0.1, memory.active_programme())
+    np.testing.assert_array_equal(memory.last_weights, before)
+    assert not np.array_equal(found.weights, before)
+
+
+def test_the_default_size():
+    assert default_size(1) == 21
+    assert default_size(100) == 120
+    assert default_size(10**6) * 8 * 10**6 <= DEFAULT_BYTES
+    assert default_size(10**9) == FEWEST_CUTS
+
+
+def test_few_cuts_prove_nothing_false():
+    """Once this bound was 0.5 above the minimum."""
+    rng = np.random.default_rng(2)
+    d = int(rng.integers(2, 12))
+    A, b = rng.standard_normal((3 * d, d)), rng.standard_normal(3 * d)
+
+    def fun(x):
+        root = np.hypot(A @ x - b, 1e-2)
+        return root.sum() - 1e3, A.T @ ((A @ x - b) / root)
+
+    x0 = rng.standard_normal(d)
+    best = ag.minimize(fun, x0, method="accelegrad", max_iter=400)
+    for size in (4, 5, 6, 7):
+        few = ag.minimize(fun, x0, method="bundle", options={"bundle_size": size}, max_iter=400)
+        assert few.certified_radius >= np.linalg.norm(best.x - x0)
+        assert few.lower_bound <= min(few.fun, best.fun)

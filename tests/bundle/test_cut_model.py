@@ -1,0 +1,166 @@
+"""The model's lowest point, with sets and penalties: against Clarabel, by way of CVXPY."""
+
+import numpy as np
+import pytest
+
+import accelegrad as ag
+from accelegrad.bundle.cut_memory import CutMemory
+from accelegrad.bundle.cut_model import MISSED, Center, CutModel
+
+cp = pytest.importorskip("cvxpy")
+
+D = 12
+EQUATIONS = np.random.default_rng(1).standard_normal((3, D))
+NORMAL = np.arange(D) - 4.0
+GROUPS = [[0, 1, 2], [3, 4, 5, 6], [7, 8], [9, 10, 11]]
+#: What Clarabel's values are off by at most, relative to terms of size 10
+SOLVER = 1e-6
+
+
+class Alternating:
+    """A user's own set: even coordinates have a lower bound, odd ones an upper bound."""
+
+    diameter = np.inf
+
+    def project(self, x):
+        return np.where(np.arange(x.size) % 2 == 0, np.maximum(x, 0.1), np.minimum(x, 0.4))
+
+    def linear_minimum(self, g):
+        return -np.inf
+
+
+SETS = {
+    "none": (None, lambda u: []),
+    "box": (ag.Box(-0.2, 0.3), lambda u: [u >= -0.2, u <= 0.3]),
+    "simplex": (ag.Simplex(2.0), lambda u: [u >= 0, cp.sum(u) == 2]),
+    "l1 ball": (ag.L1Ball(1.0), lambda u: [cp.norm1(u) <= 1]),
+    "ball": (ag.Ball(0.1, 1.0), lambda u: [cp.norm(u - 0.1) <= 1]),
+    "affine": (ag.Affine(EQUATIONS, EQUATIONS.sum(1)), lambda u: [EQUATIONS @ (u - 1) == 0]),
+    "halfspace": (ag.Halfspace(NORMAL, 0.2), lambda u: [NORMAL @ u <= 0.2]),
+    "product": (
+        ag.Product([(ag.Ball(0.0, 0.5), 4), (ag.Box(0.0, 1.0), 8)]),
+        lambda u: [cp.norm(u[:4]) <= 0.5, u[4:] >= 0, u[4:] <= 1],
+    ),
+    "a user's": (Alternating(), lambda u: [u[::2] >= 0.1, u[1::2] <= 0.4]),
+}
+TERMS = {
+    "none": (None, lambda u: 0.0),
+    "l1": (ag.L1(0.7), lambda u: 0.7 * cp.norm1(u)),
+    "elastic net": (
+        ag.ElasticNet(0.5, 0.4),
+        lambda u: 0.5 * cp.norm1(u) + 0.2 * cp.sum_squares(u),
+    ),
+    "groups": (ag.GroupL2(0.8, GROUPS), lambda u: 0.8 * sum(cp.norm(u[g]) for g in GROUPS)),
+    "nuclear norm": (
+        ag.NuclearNorm(0.6, (3, 4)),
+        lambda u: 0.6 * cp.normNuc(cp.reshape(u, (3, 4), order="C")),
+    ),
+}
+CASES = [(name, "none") for name in SETS] + [("none", name) for name in TERMS if name != "none"]
+CASES.append(
+    ("box", "l1")
+)  # coordinate by coordinate, so prox and projection may follow each other
+cases = pytest.mark.parametrize(("constraint", "penalty"), CASES)
+
+
+def case(constraint, penalty, seed, cuts=20):
+    """Return a model of cuts of a largest linear function, and a centre in the set."""
+    rng = np.random.default_rng(seed)
+    W, b = rng.standard_normal((40, D)), rng.standard_normal(40)
+    feasible, term = SETS[constraint][0], TERMS[penalty][0]
+    center = rng.standard_normal(D)
+    center = center if feasible is None else feasible.project(center)
+    memory = CutMemory(np.zeros(D), D + 20)
+    offsets = rng.standard_normal((cuts, D)) * 10.0 ** rng.uniform(-1, 0.5, (cuts, 1))
+    for point in (*(center + offsets), center):
+        heights = W @ point - b
+        memory.add_at(point, heights.max(), W[heights.argmax()])
+    model = CutModel(
+        memory,
+        None if feasible is None else feasible.project,
+        None if term is None else term.prox,
+        None if term is None else term.value,
+    )
+    paid = 0.0 if term is None else term.value(center)
+    return model, Center(center, float((W @ center - b).max()) + paid, paid)
+
+
+def sum_at(model, point):
+    """The highest cut and the term."""
+    return model.cuts.values_at(point).max() + (0.0 if model.term is None else model.term(point))
+
+
+def least(constraint, penalty, model, center, step):
+    """The least of model, term and distance, by another solver."""
+    u, v = cp.Variable(D), cp.Variable()
+    total = v + TERMS[penalty][1](u) + cp.sum_squares(u - center.point) / (2 * step)
+    below = [model.cuts.levels + model.cuts.slopes @ u <= v]
+    return cp.Problem(cp.Minimize(total), below + SETS[constraint][1](u)).solve(solver="CLARABEL")
+
+
+@cases
+@pytest.mark.parametrize("step", [0.01, 0.3, 10.0])
+def test_equals_another_solver(constraint, penalty, step):
+    for seed in range(2):
+        model, center = case(constraint, penalty, seed)
+        lowest = model.lowest(center, step)
+        offset = lowest.point - center.point
+        reached = sum_at(model, lowest.point) + offset @ offset / (2 * step)
+        best = least(constraint, penalty, model, center, step)
+        # What it may have missed is proved, however long the step.
+        assert best - SOLVER <= reached <= best + lowest.missed + SOLVER
+        expected = center.value - sum_at(model, lowest.point)
+        assert lowest.promise == pytest.approx(expected, abs=1e-9)
+        if step < 1.0:  # with longer steps it may end early where a set has corners
+            assert lowest.missed <= MISSED * lowest.promise
+        feasible = SETS[constraint][0]
+        if feasible is not None:
+            assert np.linalg.norm(feasible.project(lowest.point) - lowest.point) <= 1e-12
+
+
+@cases
+@pytest.mark.parametrize("step", [0.01, 0.3, 10.0])
+def test_the_combination_is_a_cut(constraint, penalty, step):
+    """It lies below model and term everywhere in the set."""
+    model, center = case(constraint, penalty, 5)
+    _, slope, error = model.lowest(center, step).combination
+    assert error >= 0.0
+    rng = np.random.default_rng(3)
+    for size in (0.01, 0.1, 1.0, 10.0):
+        for _ in range(10):
+            point = center.point + size * rng.standard_normal(D)
+            point = point if model.project is None else model.project(point)
+            cut = center.value - error + slope @ (point - center.point)
+            assert cut <= sum_at(model, point) + 1e-11 * (1.0 + size)
+
+
+@cases
+def test_later_calls_begin_with_the_last_weights(constraint, penalty):
+    model, center = case(constraint, penalty, 4)
+    first = model.lowest(center, 0.1)
+    np.testing.assert_array_equal(model.cuts.last_weights, first.combination.weights)
+    again = model.lowest(center, 0.1)
+    assert again.missed <= MISSED * again.promise
+    assert again.promise >= first.promise - first.missed - 1e-12
+
+
+@cases
+def test_a_programme_of_the_callers_leaves_the_memory_alone(constraint, penalty):
+    model, center = case(constraint, penalty, 6)
+    model.lowest(center, 0.1)
+    before = model.cuts.last_weights.copy()
+    model.lowest(center, 0.3, model.cuts.active_programme())
+    np.testing.assert_array_equal(model.cuts.last_weights, before)
+
+
+@cases
+def test_one_cut_alone(constraint, penalty):
+    """Then the lowest point is one projection or prox away."""
+    model, center = case(constraint, penalty, 8, cuts=0)
+    lowest, step = model.lowest(center, 0.2), 0.2
+    expected = center.point - step * model.cuts.slopes[0]
+    expected = expected if model.prox is None else model.prox(expected, step)
+    expected = expected if model.project is None else model.project(expected)
+    np.testing.assert_allclose(lowest.point, expected, rtol=1e-14, atol=1e-14)
+    assert lowest.missed == 0.0
+    np.testing.assert_array_equal(lowest.combination.weights, [1.0])

@@ -1,0 +1,187 @@
+"""The small quadratic programme: against Clarabel, on degenerate and badly scaled vectors."""
+
+import numpy as np
+import pytest
+
+from accelegrad.bundle.cut_programme import RIDGE, SMALL_TERMS, WORTH_ENTERING, CutProgramme
+from reference.bundle import nearest_lowest
+
+UNIT = float(np.finfo(float).eps)
+#: A call changes the active set 40 times at most; this many calls are enough for 30 vectors.
+CALLS = 4
+
+
+def vectors(kind, rng):
+    """Return vectors, one a row, and their linear terms."""
+    n, d = int(rng.integers(2, 30)), int(rng.integers(2, 40))
+    A, e = rng.standard_normal((n, d)), rng.exponential(size=n) * (rng.random(n) < 0.8)
+    if kind == "dependent":
+        A = A[:, :2] @ rng.standard_normal((2, d))
+    elif kind == "equal":
+        A = A[rng.integers(0, 1 + n // 3, n)]
+    elif kind == "equal, no linear term":
+        A, e = A[rng.integers(0, 1 + n // 3, n)], np.zeros(n)
+    elif kind == "nearly equal":
+        A, e = A[:1] + 1e-5 * A, 1e-5 * e
+    elif kind == "some zero":
+        A[rng.random(n) < 0.4] = 0.0
+    elif kind == "all zero":
+        A[:] = 0.0
+    elif kind == "one dimension":
+        A = A[:, :1]
+    elif kind == "one vector":
+        A, e = A[:1], e[:1]
+    elif kind == "badly scaled":
+        A, e = A * 10.0 ** rng.uniform(-3, 3, (n, 1)), e * 10.0 ** rng.uniform(-4, 4)
+    elif kind == "badly scaled linear term":
+        e = e * 10.0 ** rng.uniform(-8, 8, n)
+    elif kind == "large constant":
+        e = e + 1e6
+    return A, e
+
+
+KINDS = (
+    *("plain", "dependent", "equal", "equal, no linear term", "nearly equal", "some zero"),
+    *("all zero", "one dimension", "one vector", "badly scaled", "badly scaled linear term"),
+    "large constant",
+)
+
+
+def solved(programme, K, e, weights=None, calls=CALLS):
+    weights = np.zeros(len(e)) if weights is None else weights
+    for _ in range(calls):
+        weights = programme.weights(K, e, weights)
+    return weights
+
+
+def assert_on_simplex(weights):
+    assert np.isfinite(weights).all()
+    assert (weights >= 0.0).all()
+    assert abs(weights.sum() - 1.0) <= 2 * len(weights) * UNIT
+
+
+def miss(K, e, weights):
+    """How far the sum can be above its least: the gap of Frank and Wolfe."""
+    reduced = K @ weights + e
+    return float(weights @ reduced - reduced.min())
+
+
+def allowed(K, e, weights):
+    """What the ridge, the threshold for entering and rounding let the weights miss.
+
+    The best weights of the active vectors meet (K + s + D) w + e = constant with a diagonal D of
+    RIDGE (K_ii + s), so that their slopes differ by its largest entry at most; s is a mean of
+    squares that may be older by a factor of 100. A vector that would enter is WORTH_ENTERING of
+    the terms below.
+    """
+    largest, level = float(K.diagonal().max()), abs(float(weights @ (K @ weights + e)))
+    terms = largest + level + float(e[weights > 0.0].max())
+    entering = WORTH_ENTERING * (level + SMALL_TERMS * 100 * (largest or 1.0))
+    return 101 * RIDGE * largest + entering + 8 * len(e) * UNIT * terms
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("seed", range(8))
+def test_equals_another_solver(kind, seed):
+    A, e = vectors(kind, np.random.default_rng([seed, 1]))
+    K = A @ A.T
+    weights = solved(CutProgramme(), K, e)
+    assert_on_simplex(weights)
+    assert miss(K, e, weights) <= allowed(K, e, weights)
+    if kind == "all zero":
+        assert e[weights > 0].max() == e.min()
+        return
+    _, others = nearest_lowest(A, e, np.zeros(A.shape[1]), 1.0)
+    others = np.maximum(others, 0.0) / np.maximum(others, 0.0).sum()
+    # The sum is strongly convex in the point A' w: half its squared distance to the best is missed.
+    margins = [allowed(K, e, weights), max(miss(K, e, others), 0.0) + allowed(K, e, others)]
+    apart = np.linalg.norm(A.T @ (weights - others))
+    assert apart <= np.sqrt(2 * margins[0]) + np.sqrt(2 * margins[1])
+
+    def total(w):
+        return 0.5 * w @ K @ w + e @ w
+
+    assert total(weights) <= total(others) + allowed(K, e, weights)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_warm_starts_end_where_cold_ones_do(kind):
+    """Vectors join one by one while the linear terms change, as in a run."""
+    rng = np.random.default_rng(7)
+    A, e = vectors(kind, rng)
+    warm, weights = CutProgramme(), np.zeros(0)
+    for n in range(1, len(e) + 1):
+        K, linear = A[:n] @ A[:n].T, e[:n] * rng.uniform(0.5, 2.0, n)
+        weights = solved(warm, K, linear, np.append(weights, 0.0))
+        assert_on_simplex(weights)
+        assert miss(K, linear, weights) <= allowed(K, linear, weights)
+
+
+def test_vectors_that_come_and_go_leave_the_factor_right():
+    """Each leaves by an update of the factor; after hundreds of them it is as good as new."""
+    rng = np.random.default_rng(8)
+    A = rng.standard_normal((60, 40))
+    K, programme, weights, left = A @ A.T, CutProgramme(), np.zeros(60), 0
+    for _ in range(60):
+        before, e = set(programme.active), 30.0 * rng.exponential(size=60)
+        weights = solved(programme, K, e, weights)
+        left += len(before - set(programme.active))
+        assert_on_simplex(weights)
+        assert miss(K, e, weights) <= allowed(K, e, weights)
+    assert left > 200
+
+
+def test_renumbered_vectors_go_on():
+    rng = np.random.default_rng(3)
+    A, e = vectors("plain", rng)
+    K, programme = A @ A.T, CutProgramme()
+    weights = solved(programme, K, e)
+    order = rng.permutation(len(e))
+    new_number = {int(old): new for new, old in enumerate(order)}
+    programme.renumber([new_number[i] for i in programme.active])
+    again = programme.weights(K[np.ix_(order, order)], e[order], weights[order])
+    assert_on_simplex(again)
+    assert miss(K[np.ix_(order, order)], e[order], again) <= allowed(K, e, weights)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_no_numbers_are_too_large_or_small(seed):
+    """Squares from 0 (they vanish) to 1e290, linear terms that have nothing to do with them."""
+    rng = np.random.default_rng([seed, 2])
+    A, e = vectors(KINDS[seed % len(KINDS)], rng)
+    n = len(e)
+    one = seed % 2 == 0  # one scale for all vectors, or one for each
+    A = A * 10.0 ** rng.uniform(-200, 140, (1 if one else n, 1))
+    e = e * 10.0 ** rng.uniform(-200, 145, n)
+    K, programme, weights = A @ A.T, CutProgramme(), np.zeros(n)
+    for _ in range(CALLS):
+        weights = programme.weights(K, e, weights)
+        assert_on_simplex(weights)
+
+
+def test_large_linear_terms_leave_one_vector():
+    """Once they took all digits of the weights."""
+    K, e = np.array([[1.0, 0.5], [0.5, 1.0]]), np.array([1e30, 2e30])
+    np.testing.assert_array_equal(CutProgramme().weights(K, e, np.zeros(2)), [1.0, 0.0])
+
+
+def test_an_infinite_linear_term_gets_no_weight():
+    A, e = vectors("plain", np.random.default_rng(4))
+    e[0] = np.inf
+    weights = solved(CutProgramme(), A @ A.T, e)
+    assert_on_simplex(weights)
+    assert weights[0] == 0.0
+
+
+def test_a_restored_programme_goes_on_bit_for_bit():
+    rng = np.random.default_rng(5)
+    A, e = vectors("plain", rng)
+    n = len(e)
+    K, first = A @ A.T, CutProgramme()
+    weights = np.append(solved(first, K[:-1, :-1], e[:-1]), 0.0)
+    second = CutProgramme()
+    second.restore(first.state())
+    linear = e * rng.uniform(0.5, 2.0, n)
+    np.testing.assert_array_equal(
+        solved(first, K, linear, weights), solved(second, K, linear, weights)
+    )

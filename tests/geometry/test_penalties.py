@@ -1,0 +1,1070 @@
+"""Penalties against outside solvers, the optimality conditions of their prox and sampled points.
+
+The references share no code with the penalties: values by plain loops, minima by Brent's method,
+SLSQP on the dual problem, and BFGS on factors of the matrix.
+"""
+
+from __future__ import annotations
+
+import math
+import pickle
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from scipy.optimize import minimize, minimize_scalar
+
+from accelegrad.errors import NonFiniteError
+from accelegrad.geometry.penalties import (
+    L1,
+    ElasticNet,
+    GroupL2,
+    NuclearNorm,
+    OnLeading,
+    Penalty,
+    as_penalty,
+)
+
+INF = math.inf
+SCALES = [1e-8, 1.0, 1e8]
+
+
+# --------------------------------------------------------------------------- the cases
+
+
+@dataclass
+class Case:
+    """A penalty of points of d coordinates, and its value by a plain loop."""
+
+    penalty: Penalty
+    d: int
+    value: Callable[[np.ndarray], float]
+    norm: bool = True  # a norm, or one of some of the coordinates
+
+
+def l1_case(rng, scale):
+    strength = scale * rng.uniform(0.3, 1.0)
+    return Case(L1(strength), 6, lambda x: sum(strength * abs(v) for v in x))
+
+
+def weighted_l1_case(rng, scale):
+    weights = scale * rng.uniform(0.1, 1.0, 6)
+    return Case(L1(weights), 6, lambda x: sum(w * abs(v) for w, v in zip(weights, x, strict=True)))
+
+
+def partly_free_l1_case(rng, scale):
+    weights = scale * rng.uniform(0.1, 1.0, 6)
+    weights[2] = 0.0
+    return Case(L1(weights), 6, lambda x: sum(w * abs(v) for w, v in zip(weights, x, strict=True)))
+
+
+def elastic_net_case(rng, scale):
+    l1, l2 = scale * rng.uniform(0.3, 1.0), rng.uniform(0.3, 2.0)
+    return Case(
+        ElasticNet(l1, l2), 6, lambda x: sum(l1 * abs(v) + l2 / 2 * v**2 for v in x), norm=False
+    )
+
+
+def ridge_case(rng, scale):
+    l2 = rng.uniform(0.3, 2.0)
+    return Case(ElasticNet(0.0, l2), 5, lambda x: sum(l2 / 2 * v**2 for v in x), norm=False)
+
+
+def group_value(strength, groups, weights):
+    def value(x):
+        norms = [math.hypot(*(x[i] for i in group)) for group in groups]
+        return strength * sum(w * norm for w, norm in zip(weights, norms, strict=True))
+
+    return value
+
+
+def labelled_groups_case(rng, scale):
+    strength = scale * rng.uniform(0.3, 1.0)
+    groups = [[0, 3, 4], [1], [2, 5, 6]]
+    return Case(
+        GroupL2(strength, [2, 7, 9, 2, 2, 9, 9]), 7, group_value(strength, groups, [1.0] * 3)
+    )
+
+
+def partly_free_groups_case(rng, scale):
+    strength, weights = scale * rng.uniform(0.3, 1.0), rng.uniform(0.5, 1.5, 2)
+    groups = [[1, 5, 2], [6, 0]]
+    return Case(
+        GroupL2(strength, np.array([1, 0, 0, -1, -1, 0, 1]), weights=weights),
+        7,
+        group_value(strength, groups, weights),
+    )
+
+
+def listed_groups_case(rng, scale):
+    strength, weights = scale * rng.uniform(0.3, 1.0), rng.uniform(0.5, 1.5, 3)
+    groups = [[5, 1], [3], [0, 4, 2]]
+    return Case(
+        GroupL2(strength, groups, weights=weights, size=6),
+        6,
+        group_value(strength, groups, weights),
+    )
+
+
+def open_groups_case(rng, scale):
+    strength, groups = scale * rng.uniform(0.3, 1.0), [range(1, 3), (4, 0)]
+    return Case(GroupL2(strength, groups), 8, group_value(strength, groups, [1.0] * 2))
+
+
+def nuclear_value(strength, shape):
+    # The matrix [[0, X], [X^T, 0]] has the eigenvalues sigma and -sigma, and zeros.
+    def value(x):
+        matrix = np.reshape(x, shape)
+        corners = [np.zeros((n, n)) for n in shape]
+        both = np.block([[corners[0], matrix], [matrix.T, corners[1]]])
+        return strength * np.abs(np.linalg.eigvalsh(both)).sum() / 2
+
+    return value
+
+
+def wide_nuclear_case(rng, scale):
+    strength = scale * rng.uniform(0.3, 1.0)
+    return Case(NuclearNorm(strength, (3, 4)), 12, nuclear_value(strength, (3, 4)))
+
+
+def tall_nuclear_case(rng, scale):
+    strength = scale * rng.uniform(0.3, 1.0)
+    return Case(NuclearNorm(strength, [4, 2]), 8, nuclear_value(strength, (4, 2)))
+
+
+def leading_l1_case(rng, scale):
+    strength = scale * rng.uniform(0.3, 1.0)
+    return Case(OnLeading(L1(strength), 4, 6), 6, lambda x: sum(strength * abs(v) for v in x[:4]))
+
+
+def leading_nuclear_case(rng, scale):
+    strength = scale * rng.uniform(0.3, 1.0)
+    value = nuclear_value(strength, (2, 3))
+    return Case(OnLeading(NuclearNorm(strength, (2, 3)), 6, 7), 7, lambda x: value(x[:6]))
+
+
+class OwnMaximum:
+    """A penalty as a user would write it: the largest |x_i|, its prox by Moreau and bisection."""
+
+    def __init__(self, strength):
+        self.strength = strength
+
+    def value(self, x):
+        return self.strength * np.abs(x, out=x).max()  # in place, as users do
+
+    def prox(self, x, step):
+        radius = step * self.strength
+        if np.abs(x).sum() <= radius:
+            x[:] = 0.0
+            return x
+        low, high = 0.0, np.abs(x).max()
+        while low < (middle := 0.5 * (low + high)) < high:
+            if np.maximum(np.abs(x) - middle, 0.0).sum() > radius:
+                low = middle
+            else:
+                high = middle
+        return np.clip(x, -low, low, out=x)
+
+    def __repr__(self):
+        return f"OwnMaximum({self.strength})"
+
+
+def foreign_case(rng, scale):
+    strength = scale * rng.uniform(0.3, 1.0)
+    return Case(as_penalty(OwnMaximum(strength)), 5, lambda x: strength * max(map(abs, x)))
+
+
+CASES = {
+    name.removesuffix("_case"): maker
+    for name, maker in list(globals().items())
+    if name.endswith("_case")
+}
+FREE = ["partly_free_l1", "partly_free_groups", "open_groups", "leading_l1", "leading_nuclear"]
+BOUNDED = sorted(set(CASES) - set(FREE) - {"foreign"})
+SEPARABLE = [
+    "elastic_net",
+    "l1",
+    "leading_l1",
+    "partly_free_l1",
+    "ridge",
+    "weighted_l1",
+]
+for_all = pytest.mark.parametrize("name", sorted(CASES))
+
+
+def generator(*key):
+    return np.random.default_rng(
+        [sum(map(ord, part)) if isinstance(part, str) else part for part in key]
+    )
+
+
+def drawn(name, scale=1.0, seed=0):
+    rng = generator(name, seed)
+    return CASES[name](rng, scale), rng
+
+
+def queries(rng, case, scale, count=6):
+    """Draw points and steps: the prox is zero for some, inner, or beyond all thresholds."""
+    for _ in range(count):
+        for step in (0.05, 1.0, 3.0):
+            yield scale * rng.choice([0.3, 1.0, 5.0]) * rng.standard_normal(case.d), step
+
+
+def sampled(rng, center, scale, count=20):
+    """Draw points near the centre, far from it, and sparse ones."""
+    for _ in range(count):
+        u = center + scale * 10.0 ** rng.uniform(-6, 2) * rng.standard_normal(center.size)
+        yield u
+        yield np.where(rng.uniform(size=u.size) < 0.5, u, 0.0)
+    yield np.zeros_like(center)
+
+
+# --------------------------------------------------------------------------- values
+
+
+@for_all
+@pytest.mark.parametrize("scale", SCALES)
+def test_value_agrees_with_a_plain_loop(name, scale):
+    case, rng = drawn(name, scale)
+    for _ in range(5):
+        x = scale * rng.standard_normal(case.d)
+        value = case.penalty.value(x)
+        assert type(value) is float
+        assert value == pytest.approx(case.value(x), rel=1e-14)
+    assert case.penalty.value(np.zeros(case.d)) == 0.0
+
+
+def test_values_in_the_open():
+    x = np.array([3.0, -4.0, 0.0, 1.0])
+    assert L1(2.0).value(x) == 16.0
+    assert L1([1, 0, 5, 2]).value(x) == 5.0
+    assert ElasticNet(2.0, 0.5).value(x) == 16.0 + 0.25 * 26.0
+    assert GroupL2(2.0, [0, 0, 1, 1]).value(x) == 12.0
+    assert GroupL2(2.0, [0, 0, -1, -1]).value(x) == 10.0
+    assert GroupL2(2.0, [[2, 3], [1, 0]], weights=[1, 10]).value(x) == 102.0
+    assert NuclearNorm(2.0, (2, 2)).value(np.array([3.0, 0.0, 0.0, -4.0])) == pytest.approx(14.0)
+    # Rows one after the other: this matrix has rank one, its transpose's reading has not.
+    assert NuclearNorm(1.0, (2, 3)).value(
+        np.array([1.0, 2.0, 2.0, 0.0, 0.0, 0.0])
+    ) == pytest.approx(3.0)
+    assert OnLeading(L1(1.0), 2, 4).value(x) == 7.0
+
+
+# --------------------------------------------------------------------------- prox
+
+
+def brent(function, center):
+    return minimize_scalar(function, bracket=(center - 1.0, center + 1.0), tol=1e-12).x
+
+
+@pytest.mark.parametrize("name", SEPARABLE)
+@pytest.mark.parametrize("scale", SCALES)
+def test_separable_prox_agrees_with_brent(name, scale):
+    case, rng = drawn(name, scale)
+    for x, step in queries(rng, case, scale, count=2):
+        found = case.penalty.prox(x, step)
+        for i in range(case.d):
+
+            def objective(v, i=i, x=x, step=step):
+                alone = np.zeros(case.d)
+                alone[i] = v * scale  # Brent's method has an absolute tolerance
+                return case.value(alone) + (v * scale - x[i]) ** 2 / (2 * step)
+
+            # Brent's method knows a minimum to half the digits.
+            expected = scale * brent(objective, x[i] / scale)
+            assert found[i] == pytest.approx(expected, abs=1e-6 * scale)
+
+
+def dual_prox(x, step, groups, strengths):
+    """Minimise ||x - v||^2 / 2 over ||v_g|| <= step * strength_g by SLSQP; the prox is x - v."""
+    inside = np.array([[i in group for i in range(x.size)] for group in groups], dtype=float)
+    free = inside.sum(axis=0) == 0
+    answer = minimize(
+        lambda v: 0.5 * np.sum((x - v) ** 2),
+        np.zeros(x.size),
+        jac=lambda v: v - x,
+        bounds=[(0.0, 0.0) if held else (None, None) for held in free],
+        constraints={
+            "type": "ineq",
+            "fun": lambda v: (step * strengths) ** 2 - inside @ v**2,
+            "jac": lambda v: -2.0 * inside * v,
+        },
+        method="SLSQP",
+        options={"maxiter": 500, "ftol": 1e-14},
+    )
+    return x - answer.x
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_group_prox_agrees_with_slsqp_on_the_dual(seed):
+    rng = generator("groups", seed)
+    groups, weights = [[4, 0], [2], [7, 1, 5]], rng.uniform(0.5, 2.0, 3)
+    penalty = GroupL2(0.7, groups, weights=weights)
+    x = np.array([2.0, 2.0, 2.0, 2.0, 0.2, 0.2, 0.2, 0.2]) * rng.standard_normal(8)
+    for step in (0.2, 1.0, 2.0):
+        expected = dual_prox(x, step, groups, 0.7 * weights)
+        np.testing.assert_allclose(penalty.prox(x, step), expected, atol=1e-7)
+
+
+def factored_prox(x, step, strength, shape, rng):
+    """Minimise over factors A B^T: ||X||_* is the least (||A||^2 + ||B||^2) / 2 of them."""
+    rows, columns = shape
+    rank, X = min(shape), x.reshape(shape)
+
+    def objective(w):
+        A, B = w[: rows * rank].reshape(rows, rank), w[rows * rank :].reshape(columns, rank)
+        rest = (A @ B.T - X) / step
+        value = strength / 2 * np.sum(w**2) + step / 2 * np.sum(rest**2)
+        return value, np.concatenate([(rest @ B).ravel(), (rest.T @ A).ravel()]) + strength * w
+
+    start = rng.standard_normal((rows + columns) * rank)
+    answer = minimize(
+        objective,
+        start,
+        jac=True,
+        method="L-BFGS-B",
+        options={"maxiter": 20000, "maxfun": 40000, "ftol": 1e-16, "gtol": 1e-11},
+    )
+    A = answer.x[: rows * rank].reshape(rows, rank)
+    B = answer.x[rows * rank :].reshape(columns, rank)
+    return (A @ B.T).ravel(), answer.fun
+
+
+@pytest.mark.parametrize("shape", [(3, 4), (4, 2), (1, 3), (3, 1)])
+@pytest.mark.parametrize("step", [0.2, 1.0, 2.0])
+def test_nuclear_prox_agrees_with_a_minimum_over_factors(shape, step):
+    rng = generator("nuclear", *shape)
+    penalty, x = NuclearNorm(0.8, shape), rng.standard_normal(math.prod(shape))
+    found = penalty.prox(x, step)
+    expected, least = factored_prox(x, step, 0.8, shape, rng)
+    assert penalty.value(found) + np.sum((found - x) ** 2) / (2 * step) == pytest.approx(
+        least, rel=1e-13
+    )
+    np.testing.assert_allclose(found, expected, atol=1e-7)
+
+
+@pytest.mark.parametrize("shape", [(3, 4), (4, 2), (5, 5)])
+@pytest.mark.parametrize("scale", SCALES)
+def test_nuclear_prox_splits_as_moreau_says(shape, scale):
+    rng = generator("moreau", *shape)
+    for step in (0.1, 0.5, 1.5):
+        x = scale * rng.standard_normal(math.prod(shape))
+        p = NuclearNorm(scale, shape).prox(x, step)
+        rest = (x - p).reshape(shape)
+        limit = step * scale
+        assert np.linalg.norm(rest, 2) <= limit * (1 + 1e-13)
+        inner, nuclear = np.sum(rest.ravel() * p), np.linalg.norm(p.reshape(shape), "nuc")
+        assert inner == pytest.approx(limit * nuclear, rel=1e-12, abs=1e-12 * scale**2)
+
+
+def test_nuclear_prox_lowers_the_rank():
+    x = generator("rank", 3).standard_normal(20)
+    penalty = NuclearNorm(1.0, (4, 5))
+    sizes = np.linalg.svd(x.reshape(4, 5), compute_uv=False)
+    for rank in range(1, 5):
+        cut = 0.5 * (sizes[rank - 1] + np.append(sizes, 0.0)[rank])
+        found = np.linalg.svd(penalty.prox(x, cut).reshape(4, 5), compute_uv=False)
+        np.testing.assert_allclose(found, np.maximum(sizes - cut, 0.0), atol=1e-13)
+        assert np.count_nonzero(found > 1e-13) == rank
+    np.testing.assert_array_equal(penalty.prox(x, sizes[0] + 1e-10), np.zeros(20))
+
+
+@for_all
+@pytest.mark.parametrize("scale", SCALES)
+def test_prox_leaves_a_subgradient(name, scale):
+    """(x - p) / step is a subgradient of phi at p: that defines the prox, for every convex phi."""
+    case, rng = drawn(name, scale)
+    for x, step in queries(rng, case, scale, count=3):
+        p = case.penalty.prox(x, step)
+        slope, value = (x - p) / step, case.penalty.value(p)
+        for u in sampled(rng, p, scale):
+            other = case.penalty.value(u)
+            size = other + value + np.linalg.norm(x) / step * np.linalg.norm(u - p)
+            assert other >= value + slope @ (u - p) - 1e-13 * size
+
+
+@for_all
+def test_prox_is_firmly_nonexpansive(name):
+    case, rng = drawn(name)
+    for step in (0.05, 1.0, 3.0):
+        for _ in range(20):
+            x = rng.choice([0.3, 1.0, 5.0]) * rng.standard_normal(case.d)
+            y = x + 10.0 ** rng.uniform(-3, 1) * rng.standard_normal(case.d)
+            apart = case.penalty.prox(x, step) - case.penalty.prox(y, step)
+            assert apart @ apart <= apart @ (x - y) + 1e-13 * (x @ x + y @ y)
+            assert np.linalg.norm(apart) <= np.linalg.norm(x - y) * (1 + 1e-13)
+
+
+def test_prox_of_all_zeros_and_at_the_thresholds():
+    zeros = np.zeros(4)
+    for penalty in (
+        L1(1.0),
+        ElasticNet(1.0, 1.0),
+        GroupL2(1.0, [0, 0, 1, -1]),
+        NuclearNorm(1.0, (2, 2)),
+    ):
+        np.testing.assert_array_equal(penalty.prox(zeros, 0.5), zeros)
+    x = np.array([1.0, -1.0, np.nextafter(1.0, 2.0), -3.0])
+    np.testing.assert_array_equal(L1(2.0).prox(x, 0.5), [0.0, 0.0, 2.0**-52, -2.0])
+    np.testing.assert_array_equal(ElasticNet(2.0, 6.0).prox(x, 0.5), [0.0, 0.0, 2.0**-54, -0.5])
+    np.testing.assert_array_equal(L1([2.0, 1.0, 0.0, 0.0]).prox(x, 0.5), [0.0, -0.5, x[2], -3.0])
+    x = np.array([3.0, 7.0, -4.0, 2.0])
+    np.testing.assert_array_equal(GroupL2(1.0, [0, -1, 0, 1]).prox(x, 5.0), [0.0, 7.0, 0.0, 0.0])
+    np.testing.assert_allclose(
+        GroupL2(1.0, [0, -1, 0, 1]).prox(x, 1.0), [2.4, 7.0, -3.2, 1.0], rtol=1e-15
+    )
+
+
+def test_group_weights_follow_the_sorted_labels_or_the_lists():
+    x = np.ones(4)
+    np.testing.assert_allclose(
+        GroupL2(0.5, [9, 4, 9, 5], weights=[1, 0, 0]).prox(x, 1.0), [1, 0.5, 1, 1]
+    )
+    np.testing.assert_allclose(
+        GroupL2(0.5, [[3], [0], [1]], weights=[1, 0, 0]).prox(x, 1.0), [1, 1, 1, 0.5]
+    )
+
+
+def test_groups_of_one_are_the_l1_norm_and_one_of_all_is_the_norm():
+    rng = generator("one", 1)
+    x = rng.standard_normal(9)
+    np.testing.assert_allclose(
+        GroupL2(0.4, range(9)).prox(x, 1.0), L1(0.4).prox(x, 1.0), atol=1e-15
+    )
+    together = GroupL2(0.4, np.zeros(9, dtype=int))
+    assert together.value(x) == pytest.approx(0.4 * np.linalg.norm(x), rel=1e-15)
+
+
+def test_list_and_label_forms_agree():
+    rng = generator("forms", 2)
+    x = rng.standard_normal(6)
+    forms = [
+        GroupL2(0.3, [0, 1, -1, 1, 0, 1]),
+        GroupL2(0.3, np.array([0, 1, -1, 1, 0, 1], dtype=np.int8)),
+        GroupL2(0.3, [[0, 4], [1, 3, 5]]),
+        GroupL2(0.3, (np.array([0, 4]), [5, 3, 1]), size=6),
+        GroupL2(0.3, [[1, 3, 5], [4, 0]], weights=np.ones(2)),
+    ]
+    for other in forms[1:]:
+        np.testing.assert_array_equal(other.prox(x, 0.7), forms[0].prox(x, 0.7))
+    even = GroupL2(0.3, np.array([[0, 1], [2, 3]]))  # rows of a matrix are index lists too
+    np.testing.assert_array_equal(
+        even.prox(x, 0.7), GroupL2(0.3, [0, 0, 1, 1, -1, -1]).prox(x, 0.7)
+    )
+
+
+@pytest.mark.parametrize("size", [1e-200, 1e-160, 1e160, 1e200])
+def test_groups_at_sizes_whose_squares_leave_the_floats(size):
+    x = size * np.array([3.0, -4.0, 5.0])
+    penalty = GroupL2(1.0, [0, 0, 1])
+    assert penalty.value(x) == pytest.approx(10.0 * size, rel=1e-15)
+    np.testing.assert_allclose(penalty.prox(x, size), size * np.array([2.4, -3.2, 4.0]), rtol=1e-14)
+
+
+def test_free_groups_keep_even_what_is_tiny_beside_the_others():
+    x = np.array([1e-200, 1.0, 1e-250])
+    found = GroupL2(1.0, [0, 1, -1], weights=[0, 1]).prox(x, 0.5)
+    np.testing.assert_array_equal(found, [1e-200, 0.5, 1e-250])
+
+
+@for_all
+def test_broken_points_stay_broken_and_do_not_hang(name):
+    case, rng = drawn(name)
+    if name == "foreign":
+        return
+    for bad in (math.nan, INF, -INF):
+        x = rng.standard_normal(case.d)
+        x[1] = bad
+        assert not np.isfinite(case.penalty.prox(x, 1.0)).all()
+        assert not math.isfinite(case.penalty.value(x))
+
+
+@for_all
+def test_a_step_of_zero_gives_a_copy(name):
+    case, rng = drawn(name)
+    x = rng.standard_normal(case.d)
+    for zero in (0.0, 0, np.float64(0.0)):
+        found = case.penalty.prox(x, zero)
+        np.testing.assert_array_equal(found, x)
+        assert not np.shares_memory(found, x)
+
+
+@for_all
+def test_inputs_stay_as_they_are_and_answers_are_new(name):
+    case, rng = drawn(name)
+    x = rng.standard_normal(case.d)
+    before = x.copy()
+    x.setflags(write=False)
+    first, again = case.penalty.prox(x, 0.3), case.penalty.prox(x, np.float32(0.3))
+    q, _ = case.penalty.affine_minorant(x)
+    case.penalty.value(x)
+    np.testing.assert_array_equal(x, before)
+    for answer in (first, q):
+        assert answer.dtype == np.float64
+        assert answer.shape == x.shape
+        assert answer.flags.writeable
+        assert not np.shares_memory(answer, x)
+    np.testing.assert_allclose(again, first, atol=1e-7)
+    kept = first.copy()
+    case.penalty.prox(2.0 * x, 0.3)
+    np.testing.assert_array_equal(first, kept)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(
+    arrays(np.float64, 5, elements=st.floats(-1e6, 1e6)),
+    st.floats(1e-6, 1e6),
+    st.floats(1e-6, 1e6),
+)
+def test_hypothesis_elastic_net_conditions(x, step, strength):
+    """p + step * (l1 * sign(p) + l2 * p) = x where p is not 0, |x| <= step * l1 where it is."""
+    l2 = 1.0 / strength
+    p = ElasticNet(strength, l2).prox(x, step)
+    limit = step * strength
+    off = p != 0.0
+    assert (np.abs(x[~off]) <= limit).all()
+    back = p + step * (strength * np.sign(p) + l2 * p)
+    np.testing.assert_allclose(back[off], x[off], rtol=1e-14, atol=4e-16 * limit)
+    assert (np.sign(p[off]) == np.sign(x[off])).all()
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(
+    arrays(np.float64, 6, elements=st.floats(-1e6, 1e6)),
+    arrays(np.int64, 6, elements=st.integers(-1, 3)).filter(lambda labels: (labels >= 0).any()),
+    st.floats(1e-3, 1e3),
+)
+def test_hypothesis_group_conditions(x, labels, limit):
+    """x - p has the norm `limit` in the direction of p where p is not 0, at most that elsewhere."""
+    p = GroupL2(limit, labels).prox(x, 1.0)
+    np.testing.assert_array_equal(p[labels == -1], x[labels == -1])
+    for label in set(labels) - {-1}:
+        own, given = p[labels == label], x[labels == label]
+        rest, size = math.hypot(*(given - own)), math.hypot(*given)
+        assert rest <= limit * (1 + 1e-13) + 1e-15 * size
+        assert math.hypot(*own) == pytest.approx(max(size - limit, 0.0), abs=1e-14 * (size + limit))
+        assert own @ given == pytest.approx(math.hypot(*own) * size, rel=1e-14)
+
+
+# --------------------------------------------------------------------------- boxes
+
+
+def test_which_are_separable():
+    for name in CASES:
+        assert drawn(name)[0].penalty.separable is (name in SEPARABLE)
+    assert Penalty.separable is False
+
+
+@pytest.mark.parametrize("name", SEPARABLE)
+def test_clipping_a_separable_prox_is_the_prox_of_both(name):
+    case, rng = drawn(name)
+    for x, step in queries(rng, case, 1.0, count=2):
+        lower = rng.uniform(-1.0, 0.5, case.d)
+        upper = lower + rng.uniform(0.0, 1.0, case.d)
+        p = np.clip(case.penalty.prox(x, step), lower, upper)
+
+        def objective(u, x=x, step=step):
+            return case.value(u) + np.sum((u - x) ** 2) / (2 * step)
+
+        for _ in range(40):
+            u = np.clip(p + 10.0 ** rng.uniform(-4, 0) * rng.standard_normal(case.d), lower, upper)
+            assert objective(u) >= objective(p) - 1e-13
+
+
+def test_clipping_a_group_prox_is_not():
+    """The bound on the first coordinate leaves more of the threshold to the second."""
+    penalty, x = GroupL2(1.0, [0, 0]), np.array([3.0, 0.5])
+    clipped = np.minimum(penalty.prox(x, 1.0), [0.1, 1.0])
+    better = clipped - [0.0, 0.3]
+
+    def objective(u):
+        return penalty.value(u) + 0.5 * np.sum((u - x) ** 2)
+
+    assert objective(better) < objective(clipped) - 0.1
+
+
+# --------------------------------------------------------------------------- level sets
+
+
+@for_all
+@pytest.mark.parametrize("scale", SCALES)
+def test_level_radius_bounds_all_points(name, scale):
+    case, rng = drawn(name, scale)
+    for u in sampled(rng, np.zeros(case.d), scale):
+        radius = case.penalty.level_radius(case.penalty.value(u))
+        assert type(radius) is float
+        assert np.linalg.norm(u) <= radius * (1 + 1e-14)
+
+
+@pytest.mark.parametrize("name", BOUNDED)
+@pytest.mark.parametrize("scale", SCALES)
+def test_level_radius_is_attained_on_an_axis(name, scale):
+    case, _ = drawn(name, scale)
+    for size in (1e-3 * scale, scale, 1e3 * scale):
+        on_axes = size * np.eye(case.d)
+        reached = min(case.penalty.level_radius(case.value(u)) for u in on_axes)
+        assert reached == pytest.approx(size, rel=1e-14)
+    assert case.penalty.level_radius(0.0) == 0.0
+    assert case.penalty.level_radius(-1e-18) == 0.0  # rounding of a value that is 0
+    assert case.penalty.level_radius(INF) == INF
+
+
+@pytest.mark.parametrize("name", FREE)
+def test_free_coordinates_have_no_level_radius(name):
+    case, _ = drawn(name)
+    assert case.penalty.level_radius(0.0) == INF
+    assert case.penalty.level_radius(1.0) == INF
+
+
+def test_level_radius_of_special_cases():
+    assert GroupL2(2.0, [[0, 1], [2]], size=3).level_radius(3.0) == 1.5
+    assert GroupL2(2.0, [[0, 1], [2]], weights=[0.5, 3], size=3).level_radius(3.0) == 3.0
+    assert GroupL2(2.0, [[0, 1], [2]], weights=[0, 3], size=3).level_radius(3.0) == INF
+    assert GroupL2(2.0, [[0, 1], [2]], size=4).level_radius(3.0) == INF
+    assert GroupL2(2.0, [[0, 1], [2]]).level_radius(3.0) == INF  # it may be used in more dimensions
+    assert OnLeading(L1(2.0), 3, 3).level_radius(3.0) == 1.5
+    assert ElasticNet(1.0, 0.0).level_radius(3.0) == 3.0
+    assert ElasticNet(0.0, 2.0).level_radius(9.0) == pytest.approx(3.0, rel=1e-15)
+    assert ElasticNet(1.0, 1e-20).level_radius(3.0) == pytest.approx(3.0, rel=1e-15)
+    assert ElasticNet(0.0, 1e308).level_radius(1e308) == pytest.approx(math.sqrt(2), rel=1e-15)
+    for wrong in (math.nan, -INF):
+        with pytest.raises(ValueError, match=r"value must be a finite number, but it is"):
+            L1(1.0).level_radius(wrong)
+    with pytest.raises(TypeError, match=r"value must be a finite number, not None"):
+        NuclearNorm(1.0, (1, 1)).level_radius(None)
+
+
+# --------------------------------------------------------------------------- minorants
+
+
+@for_all
+@pytest.mark.parametrize("scale", SCALES)
+def test_affine_minorant_lies_below_and_touches(name, scale):
+    case, rng = drawn(name, scale)
+    for slope, _ in queries(rng, case, scale, count=3):
+        q, c = case.penalty.affine_minorant(slope)
+        p = case.penalty.prox(-slope, 1.0)
+        assert type(c) is float
+        size = np.linalg.norm(slope)
+        np.testing.assert_allclose(slope + q, -p, rtol=0, atol=1e-15 * size)
+        value = case.penalty.value(p)
+        rounding = 1e-13 * (value + size**2)
+        assert q @ p + c == pytest.approx(value, abs=rounding)
+        if case.norm:
+            assert abs(c) <= rounding
+        for u in sampled(rng, p, scale):
+            other = case.penalty.value(u)
+            assert other >= q @ u + c - rounding - 1e-13 * (other + size * np.linalg.norm(u))
+
+
+def test_affine_minorants_in_the_open():
+    q, c = L1(2.0).affine_minorant(np.array([5.0, -3.0, 1.5, 0.0]))
+    np.testing.assert_array_equal(q, [-2.0, 2.0, -1.5, 0.0])
+    assert c == 0.0
+    q, c = ElasticNet(0.0, 1.0).affine_minorant(np.array([4.0]))  # u^2 / 2 >= -2 u - 2
+    assert (q.tolist(), c) == ([-2.0], -2.0)
+    q, c = OnLeading(L1(2.0), 1, 2).affine_minorant(np.array([1.0, 7.0]))
+    assert (q.tolist(), c) == ([-1.0, 0.0], 0.0)
+    q, c = GroupL2(5.0, [0, 0]).affine_minorant(np.array([6.0, 8.0]))
+    np.testing.assert_allclose(q, [-3.0, -4.0], rtol=1e-15)
+    q, _ = NuclearNorm(2.0, (2, 2)).affine_minorant(np.array([7.0, 0.0, 0.0, -1.0]))
+    np.testing.assert_allclose(q, [-2.0, 0.0, 0.0, 1.0], atol=1e-15)
+
+
+@pytest.mark.parametrize("name", sorted(set(CASES) - {"ridge"}))
+def test_small_slopes_are_cancelled(name):
+    """Where -slope is a subgradient at 0, the cut and the minorant add up to a constant."""
+    case, rng = drawn(name)
+    slope = 1e-3 * rng.standard_normal(case.d)
+    q, c = case.penalty.affine_minorant(slope)
+    free = {
+        "partly_free_l1": [2],
+        "partly_free_groups": [3, 4],
+        "open_groups": [3, 5, 6, 7],
+        "leading_l1": [4, 5],
+        "leading_nuclear": [6],
+    }.get(name, [])
+    expected = -slope
+    expected[free] = 0.0
+    np.testing.assert_array_equal(q, expected)
+    assert c == 0.0
+
+
+# --------------------------------------------------------------------------- constructors
+
+
+@pytest.mark.parametrize(
+    ("build", "error", "words"),
+    [
+        (lambda: L1(0.0), ValueError, r"strength must be a finite number > 0, but it is 0\.0"),
+        (lambda: L1(-1.0), ValueError, r"strength must be .* > 0, but it is -1\.0"),
+        (lambda: L1(math.nan), ValueError, r"strength must be a finite number .* nan"),
+        (lambda: L1("1"), TypeError, r"strength must be an array of real numbers"),
+        (lambda: L1(None), TypeError, r"strength must be an array of real numbers"),
+        (lambda: L1(True), TypeError, r"strength must be a finite number > 0, not True"),
+        (lambda: L1(1j), TypeError, r"strength must be real"),
+        (lambda: L1([1.0, -2.0]), ValueError, r"strength must be >= 0, but strength\[1\] is -2\.0"),
+        (
+            lambda: L1([1.0, math.nan]),
+            ValueError,
+            r"strength must be finite, but strength\[1\] is nan",
+        ),
+        (lambda: L1([0.0, 0.0]), ValueError, r"strength must have an entry > 0, but all are 0"),
+        (lambda: L1([]), ValueError, r"strength must have at least one entry"),
+        (lambda: L1([[1.0]]), ValueError, r"strength must be one-dimensional, .* \(1, 1\)"),
+        (
+            lambda: ElasticNet(-1.0, 1.0),
+            ValueError,
+            r"l1 must be a finite number >= 0, but it is -1\.0",
+        ),
+        (
+            lambda: ElasticNet(1.0, INF),
+            ValueError,
+            r"l2 must be a finite number >= 0, but it is inf",
+        ),
+        (
+            lambda: ElasticNet([1.0], 1.0),
+            TypeError,
+            r"l1 must be a finite number >= 0, not \[1\.0\]",
+        ),
+        (lambda: ElasticNet(0, 0), ValueError, r"l1 or l2 must be > 0, but both are 0"),
+        (lambda: GroupL2(0, [0]), ValueError, r"strength must be .* > 0, but it is 0"),
+        (lambda: GroupL2([1.0], [0]), TypeError, r"strength must be .* not \[1\.0\]"),
+        (
+            lambda: GroupL2(1, 3),
+            TypeError,
+            r"groups must be a vector of labels or a list of index lists, not 3",
+        ),
+        (
+            lambda: GroupL2(1, np.array(3)),
+            TypeError,
+            r"groups must be a vector of labels or a list",
+        ),
+        (lambda: GroupL2(1, None), TypeError, r"groups must be a vector .* not None"),
+        (lambda: GroupL2(1, "ab"), TypeError, r"groups must hold whole numbers, .* <U2"),
+        (lambda: GroupL2(1, []), ValueError, r"groups must be a vector with entries, .* \(0,\)"),
+        (lambda: GroupL2(1, [0.0, 1.0]), TypeError, r"groups must hold whole numbers, .* float64"),
+        (lambda: GroupL2(1, [True, False]), TypeError, r"groups must hold whole numbers, .* bool"),
+        (
+            lambda: GroupL2(1, [0, 1, -2]),
+            ValueError,
+            r"groups must be labels >= 0, or -1 .* groups\[2\] is -2",
+        ),
+        (
+            lambda: GroupL2(1, [-1, -1]),
+            ValueError,
+            r"groups must have a label >= 0, but all are -1",
+        ),
+        (
+            lambda: GroupL2(1, [0, 1], size=3),
+            ValueError,
+            r"size must be 2, the number of labels .* is 3",
+        ),
+        (
+            lambda: GroupL2(1, [[0, 1], 2]),
+            TypeError,
+            r"labels or index lists only, but groups\[1\] is 2",
+        ),
+        (
+            lambda: GroupL2(1, [[0, 1], [2, 1]]),
+            ValueError,
+            r"must not overlap, .* coordinate 1 is in groups\[0\] and again in groups\[1\]",
+        ),
+        (
+            lambda: GroupL2(1, [[5], [3, 3]]),
+            ValueError,
+            r"must not overlap, .* 3 is in groups\[1\] and again in groups\[1\]",
+        ),
+        (
+            lambda: GroupL2(1, [[0, 1], []]),
+            ValueError,
+            r"groups\[1\] must be a vector with entries, .* \(0,\)",
+        ),
+        (
+            lambda: GroupL2(1, [[0, 1.5]]),
+            TypeError,
+            r"groups\[0\] must hold whole numbers, .* float64",
+        ),
+        (lambda: GroupL2(1, [[0], [-1]]), ValueError, r"indices >= 0, but groups\[1\] has -1"),
+        (
+            lambda: GroupL2(1, [[0], [4]], size=4),
+            ValueError,
+            r"indices from 0 to 3, but groups\[1\] has 4",
+        ),
+        (lambda: GroupL2(1, [[0]], size=0), ValueError, r"size must be a whole number >= 1"),
+        (
+            lambda: GroupL2(1, [0, 1], weights=[1.0]),
+            ValueError,
+            r"weights must have one entry per group, 2, but it has 1",
+        ),
+        (
+            lambda: GroupL2(1, [0, 1], weights=[1.0, -1.0]),
+            ValueError,
+            r"weights must be >= 0, but weights\[1\] is -1\.0",
+        ),
+        (lambda: GroupL2(1, [0, 1], weights=[0, 0]), ValueError, r"weights must have an entry > 0"),
+        (lambda: GroupL2(1, [0, 1], weights=2.0), ValueError, r"weights must be one-dimensional"),
+        (lambda: NuclearNorm(-1, (2, 2)), ValueError, r"strength must be .* > 0, but it is -1"),
+        (
+            lambda: NuclearNorm(1, 4),
+            TypeError,
+            r"shape must be a pair of whole numbers >= 1, not 4",
+        ),
+        (lambda: NuclearNorm(1, (2, 2, 2)), TypeError, r"shape must be a pair .* not \(2, 2, 2\)"),
+        (
+            lambda: NuclearNorm(1, (2, 0)),
+            ValueError,
+            r"shape\[1\] must be a whole number >= 1, but it is 0",
+        ),
+        (
+            lambda: NuclearNorm(1, (2.5, 2)),
+            TypeError,
+            r"shape\[0\] must be a whole number >= 1, not 2\.5",
+        ),
+        (
+            lambda: OnLeading(L1(1), 0, 3),
+            ValueError,
+            r"size must be a whole number >= 1, but it is 0",
+        ),
+        (lambda: OnLeading(L1(1), 4, 3), ValueError, r"total must be >= size, 4, but it is 3"),
+        (
+            lambda: OnLeading(L1(1), 2, 3.5),
+            TypeError,
+            r"total must be a whole number >= 1, not 3\.5",
+        ),
+        (
+            lambda: OnLeading(L1([1, 1]), 3, 4),
+            ValueError,
+            r"has dimension 2, but the points have 3",
+        ),
+        (lambda: OnLeading(3, 2, 3), TypeError, r"penalty must be .* not 3"),
+    ],
+)
+def test_constructors_say_what_is_wrong(build, error, words):
+    with pytest.raises(error, match=words):
+        build()
+
+
+def test_dimensions():
+    for penalty, dimension in [
+        (L1(1.0), None),
+        (L1([1.0, 2.0]), 2),
+        (ElasticNet(1, 1), None),
+        (GroupL2(1, [0, 1, -1]), 3),
+        (GroupL2(1, [[0], [3]], size=7), 7),
+        (GroupL2(1, [[0], [3]]), None),
+        (NuclearNorm(1, (2, 3)), 6),
+        (OnLeading(L1(1), 2, 5), 5),
+    ]:
+        assert penalty.dimension == dimension
+        if dimension is None:
+            penalty.check_dimension(9)
+            continue
+        penalty.check_dimension(dimension)
+        for wrong in (dimension - 1, dimension + 1):
+            words = rf"has dimension {dimension}, but the points have {wrong} coordinates"
+            with pytest.raises(ValueError, match=words):
+                penalty.check_dimension(wrong)
+            with pytest.raises(ValueError, match=words):
+                penalty.prox(np.ones(wrong), 1.0)
+            with pytest.raises(ValueError, match=words):
+                penalty.value(np.ones(wrong))
+    GroupL2(1, [[0], [3]]).check_dimension(4)
+    with pytest.raises(ValueError, match=r"has the index 3 .* have 3 coordinates; .* at least 4"):
+        GroupL2(1, [[0], [3]]).prox(np.ones(3), 1.0)
+
+
+@for_all
+def test_steps_are_checked(name):
+    case, _ = drawn(name)
+    x = np.ones(case.d)
+    for wrong in (-1.0, -1e-300, math.nan, INF):
+        with pytest.raises(
+            ValueError, match=rf"step must be a finite number >= 0, but it is {wrong}"
+        ):
+            case.penalty.prox(x, wrong)
+    for wrong in (None, "1", np.ones(2), True):
+        with pytest.raises(TypeError, match=r"step must be a finite number >= 0, not"):
+            case.penalty.prox(x, wrong)
+
+
+def test_penalties_own_copies_that_nobody_can_write_to():
+    weights, labels = np.ones(3), np.array([0, 1, 1])
+    l1, groups = L1(weights), GroupL2(1.0, labels, weights=weights[:2])
+    weights[:] = 100.0
+    labels[:] = 0
+    x = np.full(3, 2.0)
+    np.testing.assert_array_equal(l1.prox(x, 1.0), [1.0, 1.0, 1.0])
+    assert groups.value(x) == pytest.approx(2.0 + math.sqrt(8.0), rel=1e-15)
+    with pytest.raises(ValueError, match="read-only"):
+        l1.strength[0] = 5.0
+    for name in ("strength", "l1", "l2", "shape"):
+        for penalty in (l1, groups, ElasticNet(1, 1), NuclearNorm(1, (1, 1))):
+            if hasattr(penalty, name):
+                with pytest.raises(AttributeError):
+                    setattr(penalty, name, 3.0)
+
+
+@for_all
+def test_penalties_can_be_pickled(name):
+    case, rng = drawn(name)
+    x = rng.standard_normal(case.d)
+    again = pickle.loads(pickle.dumps(case.penalty))
+    np.testing.assert_array_equal(again.prox(x, 0.5), case.penalty.prox(x, 0.5))
+    assert again.value(x) == case.penalty.value(x)
+    assert repr(again) == repr(case.penalty)
+
+
+def test_representations():
+    assert repr(L1(0.5)) == "L1(strength=0.5)"
+    assert repr(L1([1, 2])) == "L1(strength=[1., 2.])"
+    assert len(repr(L1(np.ones(1000)))) < 50
+    assert repr(ElasticNet(1, 0.5)) == "ElasticNet(l1=1.0, l2=0.5)"
+    assert (
+        repr(GroupL2(1, [0, 0, -1, 5]))
+        == "GroupL2(strength=1.0, groups=2 groups of 3 coordinates, size=4)"
+    )
+    assert (
+        repr(GroupL2(1, [[4]]))
+        == "GroupL2(strength=1.0, groups=1 groups of 1 coordinates, size=None)"
+    )
+    assert repr(NuclearNorm(2, [2, 3])) == "NuclearNorm(strength=2.0, shape=(2, 3))"
+    assert repr(OnLeading(L1(1), 2, 3)) == "OnLeading(L1(strength=1.0), size=2, total=3)"
+
+
+# --------------------------------------------------------------------------- others' penalties
+
+
+class OwnSquare:
+    """A user's penalty that tells all it can: x^2 / 2 in one dimension."""
+
+    separable = True
+    dimension = 1
+
+    def value(self, x):
+        return 0.5 * x[0] ** 2
+
+    def prox(self, x, step):
+        return [x[0] / (1 + step)]
+
+    def level_radius(self, value):
+        return math.sqrt(2 * value)
+
+    def __repr__(self):
+        return "OwnSquare"
+
+
+class Subclass(Penalty):
+    """The least that a penalty of one's own needs."""
+
+    def value(self, x):
+        return 0.0
+
+    def prox(self, x, step):
+        return x.copy()
+
+
+def test_foreign_penalties_tell_what_they_can():
+    full, bare = as_penalty(OwnSquare()), as_penalty(OwnMaximum(2.0))
+    assert isinstance(full, Penalty)
+    assert (full.separable, full.dimension, full.level_radius(8.0)) == (True, 1, 4.0)
+    assert (full.value(np.array([4.0])), full.prox(np.array([4.0]), 1.0).tolist()) == (8.0, [2.0])
+    assert full.prox(np.array([4.0]), 1.0).dtype == np.float64
+    with pytest.raises(ValueError, match=r"as_penalty\(OwnSquare\) has dimension 1, .* 2 coord"):
+        full.check_dimension(2)
+    assert repr(bare) == "as_penalty(OwnMaximum(2.0))"
+    assert (bare.separable, bare.dimension, bare.level_radius(1.0)) == (False, None, INF)
+    leading = OnLeading(OwnSquare(), 1, 3)
+    assert leading.separable is True
+    np.testing.assert_array_equal(leading.prox(np.array([4.0, 5.0, 6.0]), 1.0), [2.0, 5.0, 6.0])
+    assert OnLeading(OwnSquare(), 1, 1).level_radius(8.0) == 4.0
+
+
+def test_foreign_answers_are_not_shared():
+    own = OwnSquare()
+    buffer = np.zeros(3)
+    own.prox = lambda x, step: buffer
+    found = as_penalty(own).prox(np.ones(3), 1.0)
+    assert not np.shares_memory(found, buffer)
+
+
+def test_a_subclass_needs_value_and_prox_only():
+    penalty = Subclass()
+    assert as_penalty(penalty) is penalty
+    assert (penalty.separable, penalty.dimension, penalty.level_radius(0.0)) == (False, None, INF)
+    q, c = penalty.affine_minorant(np.array([1.0, -2.0]))
+    assert (q.tolist(), c) == ([0.0, 0.0], 0.0)
+    with pytest.raises(TypeError, match="abstract"):
+        Penalty()
+
+
+def test_own_penalties_pass_through_and_others_are_refused():
+    l1 = L1(1.0)
+    assert as_penalty(l1) is l1
+    half = OwnSquare()
+    half.value = 3.0
+    for wrong in (None, 0.1, [1, 2], lambda x: x, half):
+        with pytest.raises(
+            TypeError, match=r"penalty must be .*value\(x\) and prox\(x, step\), not"
+        ):
+            as_penalty(wrong)
+    with pytest.raises(TypeError, match=r"penalty must be a penalty, not the class L1; call"):
+        as_penalty(L1)
+    with pytest.raises(ValueError, match=r"penalty must be a penalty or a name, not 'l3'"):
+        as_penalty("l3")
+
+
+def foreign(**changes):
+    own = OwnSquare()
+    for name, attribute in changes.items():
+        setattr(own, name, attribute)
+    return own
+
+
+@pytest.mark.parametrize(
+    ("answer", "error", "words"),
+    [
+        (lambda x: x[:1], ValueError, r"penalty\.prox must return .* \(3,\), .* \(1,\)"),
+        (lambda x: x[None], ValueError, r"penalty\.prox must return .* \(3,\), .* \(1, 3\)"),
+        (lambda x: 0.0, ValueError, r"penalty\.prox must return .* \(3,\), .* \(\)"),
+        (lambda x: None, TypeError, r"answer of penalty\.prox must be an array of real numbers"),
+        (lambda x: 1j * x, TypeError, r"answer of penalty\.prox must be real"),
+        (lambda x: x * [1, math.nan, 1], NonFiniteError, r"prox of the penalty has entry 1 = nan"),
+        (lambda x: x * [1, 1, -INF], NonFiniteError, r"prox of the penalty has entry 2 = -inf"),
+    ],
+)
+def test_foreign_proxes_with_nonsense_are_refused(answer, error, words):
+    with pytest.raises(error, match=words):
+        as_penalty(foreign(prox=lambda x, step: answer(x))).prox(np.ones(3), 1.0)
+
+
+@pytest.mark.parametrize(
+    ("answer", "error", "words"),
+    [
+        (np.ones(3), TypeError, r"penalty\.value must return a number, .* \(3,\)"),
+        (None, TypeError, r"answer of penalty\.value must be"),
+        ("1", TypeError, r"answer of penalty\.value must be"),
+        (math.nan, NonFiniteError, r"the value of the penalty is nan"),
+        (INF, NonFiniteError, r"the value of the penalty is inf"),
+    ],
+)
+def test_foreign_values_with_nonsense_are_refused(answer, error, words):
+    with pytest.raises(error, match=words):
+        as_penalty(foreign(value=lambda x: answer)).value(np.ones(3))
+
+
+def test_foreign_attributes_with_nonsense_are_refused():
+    with pytest.raises(TypeError, match=r"penalty\.separable must be True or False, not 'yes'"):
+        as_penalty(foreign(separable="yes"))
+    with pytest.raises(TypeError, match=r"penalty\.dimension must be .* not 1\.5"):
+        as_penalty(foreign(dimension=1.5))
+    for wrong in (-1.0, math.nan):
+        with pytest.raises(ValueError, match=r"penalty\.level_radius must return a number >= 0"):
+            as_penalty(foreign(level_radius=lambda value, wrong=wrong: wrong)).level_radius(1.0)
+    with pytest.raises(TypeError, match=r"penalty\.level_radius must return a number, .* \(2,\)"):
+        as_penalty(foreign(level_radius=lambda value: np.ones(2))).level_radius(1.0)
+    assert as_penalty(foreign(level_radius=lambda value: INF)).level_radius(1.0) == INF

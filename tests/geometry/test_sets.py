@@ -1,0 +1,1409 @@
+"""Feasible sets against independent solvers, the variational inequality and sampled members.
+
+The references share no code with the sets: bisections in exact sums, the KKT equations, HiGHS and
+SLSQP on a description of each set by linear constraints.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import pickle
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from scipy.linalg import block_diag
+from scipy.optimize import linprog, minimize, nnls
+
+from accelegrad.geometry.polyhedron import Polyhedron
+from accelegrad.geometry.sets import (
+    Affine,
+    Ball,
+    Box,
+    FeasibleSet,
+    Halfspace,
+    L1Ball,
+    NonNegative,
+    Product,
+    Simplex,
+    WholeSpace,
+    as_feasible_set,
+)
+
+INF = math.inf
+SCALES = [1e-8, 1.0, 1e8]
+
+
+# --------------------------------------------------------------------------- references
+
+
+@dataclass
+class Linear:
+    """{T w + shift: low <= w <= high, ub w <= ub_right, eq w = eq_right}."""
+
+    T: np.ndarray
+    shift: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    ub: np.ndarray
+    ub_right: np.ndarray
+    eq: np.ndarray
+    eq_right: np.ndarray
+
+    @classmethod
+    def plain(cls, d, low=-INF, high=INF, ub=None, ub_right=(), eq=None, eq_right=(), T=None):
+        none = np.zeros((0, d))
+        return cls(
+            np.eye(d) if T is None else T,
+            np.zeros(d if T is None else T.shape[0]),
+            np.full(d, low) if np.ndim(low) == 0 else np.asarray(low, float),
+            np.full(d, high) if np.ndim(high) == 0 else np.asarray(high, float),
+            none if ub is None else ub,
+            np.asarray(ub_right, float),
+            none if eq is None else eq,
+            np.asarray(eq_right, float),
+        )
+
+    def linear_minimum(self, g):
+        answer = linprog(
+            g @ self.T,
+            A_ub=self.ub,
+            b_ub=self.ub_right,
+            A_eq=self.eq,
+            b_eq=self.eq_right,
+            bounds=np.column_stack([self.low, self.high]),
+            method="highs",
+            options={"presolve": False},
+        )
+        if answer.status in (3, 4):
+            return -INF
+        assert answer.status == 0, answer.message
+        return answer.fun + g @ self.shift
+
+    def nearly_minimise(self, objective, gradient, start, ball=None):
+        """Run SLSQP on objective(u), over the set and (optionally) the ball (center, radius)."""
+        constraints = []
+        if len(self.ub):
+            constraints.append(
+                {
+                    "type": "ineq",
+                    "fun": lambda w: self.ub_right - self.ub @ w,
+                    "jac": lambda _: -self.ub,
+                }
+            )
+        if len(self.eq):
+            constraints.append(
+                {
+                    "type": "eq",
+                    "fun": lambda w: self.eq @ w - self.eq_right,
+                    "jac": lambda _: self.eq,
+                }
+            )
+        if ball is not None:
+            center, radius = ball
+            constraints.append(
+                {
+                    "type": "ineq",
+                    "fun": lambda w: radius**2 - np.sum((self.point(w) - center) ** 2),
+                    "jac": lambda w: -2.0 * (self.point(w) - center) @ self.T,
+                }
+            )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # SLSQP clips its own steps and says so
+            answer = minimize(
+                lambda w: objective(self.point(w)),
+                start,
+                jac=lambda w: gradient(self.point(w)) @ self.T,
+                bounds=np.column_stack([self.low, self.high]),
+                constraints=constraints,
+                method="SLSQP",
+                options={"maxiter": 500, "ftol": 1e-15},
+            )
+        return self.point(answer.x)
+
+    def point(self, w):
+        return self.T @ w + self.shift
+
+
+def stack(parts: list[Linear]) -> Linear:
+    def diagonal(blocks):
+        return block_diag(*blocks) if blocks else None
+
+    return Linear(
+        diagonal([p.T for p in parts]),
+        *(np.concatenate([getattr(p, f) for p in parts]) for f in ("shift", "low", "high")),
+        diagonal([p.ub for p in parts]),
+        np.concatenate([p.ub_right for p in parts]),
+        diagonal([p.eq for p in parts]),
+        np.concatenate([p.eq_right for p in parts]),
+    )
+
+
+def falling_root(function: Callable[[float], float], low: float, high: float) -> float:
+    """Bisect a falling function until the bracket has no number inside."""
+    while low < (middle := 0.5 * (low + high)) < high:
+        if function(middle) > 0.0:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def naive_simplex(x, total):
+    low, high = min(x) - total, max(x)
+    t = falling_root(lambda t: math.fsum(max(v - t, 0.0) for v in x) - total, low, high)
+    return np.array([max(v - t, 0.0) for v in x])
+
+
+def naive_l1(x, center, radius):
+    offset = [a - b for a, b in zip(x, center, strict=True)]
+    if math.fsum(map(abs, offset)) <= radius:
+        return np.array(x)
+    t = falling_root(
+        lambda t: math.fsum(max(abs(v) - t, 0.0) for v in offset) - radius,
+        0.0,
+        max(map(abs, offset)),
+    )
+    return np.array(
+        [c + math.copysign(max(abs(v) - t, 0.0), v) for c, v in zip(center, offset, strict=True)]
+    )
+
+
+def naive_ball(x, center, radius):
+    """u = (x + m c) / (1 + m): find the fraction 1 / (1 + m) by bisection on the distance."""
+    offset = np.asarray(x) - center
+    fraction = -falling_root(lambda t: math.hypot(*(t * offset)) - radius, -1.0, 0.0)
+    return center + fraction * offset
+
+
+def naive_box(x, lower, upper):
+    return np.array([sorted((lo, v, up))[1] for lo, v, up in zip(lower, x, upper, strict=True)])
+
+
+def naive_affine(x, A, b):
+    """Solve the KKT equations u + A^T m = x, A u = b (least squares: A may be deficient)."""
+    rows, d = A.shape
+    kkt = np.block([[np.eye(d), A.T], [A, np.zeros((rows, rows))]])
+    return np.linalg.lstsq(kkt, np.concatenate([x, b]), rcond=1e-13)[0][:d]
+
+
+def naive_halfspace(x, normal, offset):
+    if math.fsum(normal * x) <= offset:
+        return np.array(x)
+    return naive_affine(x, normal[None, :], np.array([offset]))
+
+
+def naive_polyhedron(x, G, h):
+    """Lawson and Hanson's least distance programming for G u <= h, then the equations that hold."""
+    distance = h - G @ x
+    if (distance >= 0.0).all():
+        return np.array(x)
+    size = np.abs(distance).max()
+    multipliers = nnls(np.vstack([-G.T, -distance / size]), np.eye(x.size + 1)[-1], maxiter=10**5)[
+        0
+    ]
+    held = multipliers > 0.0
+    return naive_affine(x, G[held], h[held])
+
+
+# --------------------------------------------------------------------------- the cases
+
+
+@dataclass
+class Case:
+    """A set of dimension d, how to draw its members, and references for it."""
+
+    feasible_set: FeasibleSet
+    d: int
+    sample: Callable[[np.random.Generator], np.ndarray]
+    project: Callable[[np.ndarray], np.ndarray]
+    linear: Linear | None
+    size: float  # of the numbers that describe it
+
+
+def ball_case(rng, scale, d):
+    center, radius = scale * rng.standard_normal(d), scale * rng.uniform(0.5, 2.0)
+
+    def sample(r):
+        direction = r.standard_normal(d)
+        share = r.choice([0.999999999999, r.uniform()])
+        return center + radius * share * direction / np.linalg.norm(direction)
+
+    return Case(
+        Ball(center, radius), d, sample, lambda x: naive_ball(x, center, radius), None, 3 * scale
+    )
+
+
+def central_ball_case(rng, scale, d):
+    radius = scale * rng.uniform(0.5, 2.0)
+
+    def sample(r):
+        direction = r.standard_normal(d)
+        return radius * 0.999999999999 * direction / np.linalg.norm(direction)
+
+    center = np.zeros(d)
+    return Case(Ball(0, radius), d, sample, lambda x: naive_ball(x, center, radius), None, scale)
+
+
+def box_case(rng, scale, d):
+    lower = scale * rng.standard_normal(d)
+    upper = lower + scale * rng.uniform(0.0, 2.0, d)
+    upper[0] = lower[0]
+    return Case(
+        Box(lower, upper),
+        d,
+        lambda r: np.clip(r.choice([lower, upper, r.uniform(lower, upper)]), lower, upper),
+        lambda x: naive_box(x, lower, upper),
+        Linear.plain(d, lower, upper),
+        3 * scale,
+    )
+
+
+def open_box_case(rng, scale, d):
+    lower = np.where(rng.uniform(size=d) < 0.5, -INF, scale * rng.standard_normal(d))
+    upper = np.where(rng.uniform(size=d) < 0.5, INF, 3 * scale)
+    lower[-1], upper[-1] = -scale, INF
+
+    def sample(r):
+        u = scale * 10.0 ** r.uniform(-1, 3) * r.standard_normal(d)
+        return np.minimum(np.maximum(u, lower), upper)
+
+    return Case(
+        Box(lower, upper),
+        d,
+        sample,
+        lambda x: naive_box(x, lower, upper),
+        Linear.plain(d, lower, upper),
+        3 * scale,
+    )
+
+
+def scalar_box_case(rng, scale, d):
+    lower, upper = -scale * rng.uniform(), scale * rng.uniform()
+    return Case(
+        Box(lower, upper),
+        d,
+        lambda r: r.choice([lower, upper, r.uniform(lower, upper)], size=d),
+        lambda x: naive_box(x, [lower] * d, [upper] * d),
+        Linear.plain(d, lower, upper),
+        scale,
+    )
+
+
+def nonnegative_case(rng, scale, d):
+    return Case(
+        NonNegative(),
+        d,
+        lambda r: scale * 10.0 ** r.uniform(-1, 3) * np.maximum(r.standard_normal(d), 0.0),
+        lambda x: naive_box(x, [0.0] * d, [INF] * d),
+        Linear.plain(d, 0.0),
+        0.0,
+    )
+
+
+def simplex_members(r, d, total):
+    u = r.dirichlet(np.full(d, r.choice([0.05, 1.0])))
+    return total * (u if r.uniform() < 0.7 else np.eye(d)[r.integers(d)])
+
+
+def simplex_case(rng, scale, d):
+    total = scale * rng.uniform(0.5, 2.0)
+    return Case(
+        Simplex(total),
+        d,
+        lambda r: simplex_members(r, d, total),
+        lambda x: naive_simplex(x, total),
+        Linear.plain(d, 0.0, eq=np.ones((1, d)), eq_right=[total]),
+        2 * scale,
+    )
+
+
+def l1_case(rng, scale, d, center=None):
+    radius = scale * rng.uniform(0.5, 2.0)
+    at = np.zeros(d) if center is None else center
+
+    def sample(r):
+        return at + simplex_members(r, d, radius) * r.choice([-1.0, 1.0], d) * r.choice([0.3, 1])
+
+    linear = Linear.plain(
+        2 * d, 0.0, ub=np.ones((1, 2 * d)), ub_right=[radius], T=np.hstack([np.eye(d), -np.eye(d)])
+    )
+    linear.shift = at
+    return Case(
+        L1Ball(radius, center), d, sample, lambda x: naive_l1(x, at, radius), linear, 4 * scale
+    )
+
+
+def centred_l1_case(rng, scale, d):
+    return l1_case(rng, scale, d, scale * rng.standard_normal(d))
+
+
+def halfspace_case(rng, scale, d):
+    normal = rng.standard_normal(d) * 10.0 ** rng.uniform(-2, 2)
+    offset = scale * rng.standard_normal() * np.linalg.norm(normal)
+    unit, level = normal / np.linalg.norm(normal), offset / np.linalg.norm(normal)
+
+    def sample(r):
+        u = scale * 10.0 ** r.uniform(-1, 3) * r.standard_normal(d)
+        u = u - (unit @ u - level) * unit  # on the boundary
+        return u if r.uniform() < 0.5 else u - scale * r.exponential() * unit
+
+    return Case(
+        Halfspace(normal, offset),
+        d,
+        sample,
+        lambda x: naive_halfspace(x, normal, offset),
+        Linear.plain(d, ub=normal[None, :], ub_right=[offset]),
+        abs(level),
+    )
+
+
+def affine_case(rng, scale, d, rows=None, copies=0):
+    rows = max(1, d // 2) if rows is None else rows
+    A = rng.standard_normal((rows, d))
+    if copies:  # equations that say nothing new
+        A = np.vstack([A, rng.standard_normal((copies, rows)) @ A])
+    solution = scale * rng.standard_normal(d)
+    b = A @ solution
+    null = np.linalg.svd(A)[2][min(rows, d) :]
+
+    def sample(r):
+        return solution + scale * 10.0 ** r.uniform(-1, 3) * r.standard_normal(len(null)) @ null
+
+    return Case(
+        Affine(A, b),
+        d,
+        sample,
+        lambda x: naive_affine(x, A, b),
+        Linear.plain(d, eq=A[:rows], eq_right=b[:rows]),
+        float(np.linalg.norm(solution)),
+    )
+
+
+def deficient_affine_case(rng, scale, d):
+    return affine_case(rng, scale, d, copies=3)
+
+
+def polyhedron_case(rng, scale, d, bounded=False):
+    """Rows with one limit or two, an equation among them, and bounds, around an inner point."""
+    rows = max(1, d // 2)
+    A, inner = rng.standard_normal((rows, d)), scale * rng.standard_normal(d)
+    level, room = A @ inner, scale * rng.uniform(0.1, 1.0, (2, rows))
+    low = np.where(rng.uniform(size=rows) < 0.4, -INF, level - room[0])
+    high = np.where(rng.uniform(size=rows) < 0.4, INF, level + room[1])
+    if d > 2:
+        low[0] = high[0] = level[0]
+    lower, upper = (
+        inner - scale * rng.uniform(0.1, 1.0, d),
+        inner + scale * rng.uniform(0.1, 1.0, d),
+    )
+    if not bounded:
+        lower[rng.uniform(size=d) < 0.5] = -INF
+        upper[rng.uniform(size=d) < 0.5] = INF
+    null = np.linalg.svd(A[low == high])[2][np.count_nonzero(low == high) :]
+    G, h = np.vstack([A, -A, np.eye(d), -np.eye(d)]), np.concatenate([high, -low, upper, -lower])
+    G, h = G[np.isfinite(h)], h[np.isfinite(h)]
+    inequalities = np.tile(low < high, 2)[np.isfinite(np.concatenate([high, -low]))]
+    inequalities = np.append(inequalities, np.ones(len(h) - len(inequalities), dtype=bool))
+
+    def sample(r):
+        way = r.standard_normal(len(null)) @ null
+        speed, left = (G @ way)[inequalities], (h - G @ inner)[inequalities]
+        longest = min((left / speed)[speed > 0.0], default=100.0 * scale)
+        return inner + r.choice([r.uniform(), 1.0]) * longest * way
+
+    linear = Linear.plain(d, lower, upper, G[: len(h)], h)
+    return Case(
+        Polyhedron(A, low, high, bounds=(lower, upper)),
+        d,
+        sample,
+        lambda x: naive_polyhedron(x, G, h),
+        linear,
+        float(np.abs(inner).max() + 3 * scale * math.sqrt(d)),
+    )
+
+
+def polytope_case(rng, scale, d):
+    return polyhedron_case(rng, scale, d, bounded=True)
+
+
+def whole_case(rng, scale, d):
+    return Case(
+        WholeSpace(),
+        d,
+        lambda r: scale * r.standard_normal(d),
+        lambda x: np.array(x),
+        Linear.plain(d),
+        0.0,
+    )
+
+
+def product_case(rng, scale, d):
+    makers = [simplex_case, affine_case, open_box_case, nonnegative_case, halfspace_case]
+    makers = makers if d > 1 else [simplex_case, nonnegative_case]
+    parts = [maker(rng, scale, d) for maker in makers]
+    blocks = [p.feasible_set if p.feasible_set.dimension else (p.feasible_set, p.d) for p in parts]
+    ends = np.cumsum([p.d for p in parts])[:-1]
+
+    def project(x):
+        pieces = np.split(x, ends)
+        return np.concatenate([p.project(v) for p, v in zip(parts, pieces, strict=True)])
+
+    return Case(
+        Product(blocks),
+        sum(p.d for p in parts),
+        lambda r: np.concatenate([p.sample(r) for p in parts]),
+        project,
+        stack([p.linear for p in parts]),
+        max(p.size for p in parts),
+    )
+
+
+def bounded_product_case(rng, scale, d):
+    parts = [ball_case(rng, scale, d), centred_l1_case(rng, scale, d), box_case(rng, scale, d)]
+
+    def project(x):
+        pieces = np.split(x, len(parts))
+        return np.concatenate([p.project(v) for p, v in zip(parts, pieces, strict=True)])
+
+    return Case(
+        Product([p.feasible_set for p in parts]),
+        3 * d,
+        lambda r: np.concatenate([p.sample(r) for p in parts]),
+        project,
+        None,
+        max(p.size for p in parts),
+    )
+
+
+class OwnSimplex:
+    """A set as a user would write it: it knows how to project and nothing else."""
+
+    def __init__(self, total):
+        self.total = total
+
+    def project(self, x):
+        ordered = np.sort(x)[::-1]
+        sums = np.cumsum(ordered) - self.total
+        last = np.flatnonzero(ordered - sums / np.arange(1, x.size + 1) > 0)[-1]
+        x -= sums[last] / (last + 1.0)  # in place, as users do
+        x[x < 0.0] = 0.0
+        return x
+
+
+def foreign_case(rng, scale, d):
+    case = simplex_case(rng, scale, d)
+    case.feasible_set = as_feasible_set(OwnSimplex(case.feasible_set.total))
+    return case
+
+
+CASES = {
+    name.removesuffix("_case"): maker
+    for name, maker in list(globals().items())
+    if name.endswith("_case")
+}
+BOUNDED = [
+    "ball",
+    "bounded_product",
+    "box",
+    "central_ball",
+    "centred_l1",
+    "l1",
+    "polytope",
+    "scalar_box",
+    "simplex",
+]
+POLYHEDRAL = sorted(set(CASES) - {"ball", "central_ball", "bounded_product", "foreign"})
+every_case = pytest.mark.parametrize("name", sorted(CASES))
+
+
+def make(name, seed, scale=1.0, d=5):
+    return CASES[name](np.random.default_rng(seed), scale, d)
+
+
+def interesting_points(case, rng, scale):
+    """Near and far, inside, on the boundary, with ties, at zero."""
+    d = case.d
+    for spread in (1e-3, 1.0, 3.0, 1e3, 1e8):
+        yield scale * spread * rng.standard_normal(d)
+    yield scale * rng.integers(-2, 3, d).astype(float)
+    yield np.full(d, scale)
+    yield np.zeros(d)
+    yield case.sample(rng)
+    yield case.sample(rng) + 1e-9 * scale * rng.standard_normal(d)
+
+
+def norm(v):
+    return float(np.linalg.norm(v))
+
+
+# --------------------------------------------------------------------------- projection
+
+
+@every_case
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("d", [1, 2, 5, 40])
+def test_projection_agrees_with_a_naive_one(name, scale, d):
+    rng = np.random.default_rng(10 + d)
+    case = make(name, d, scale, d)
+    for x in interesting_points(case, rng, scale):
+        expected = case.project(x)
+        found = case.feasible_set.project(x)
+        assert norm(found - expected) <= 1e-12 * max(norm(x), case.size)
+
+
+@every_case
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("d", [1, 4, 30])
+def test_projection_satisfies_the_variational_inequality(name, scale, d):
+    rng = np.random.default_rng(20 + d)
+    case = make(name, 100 + d, scale, d)
+    for x in interesting_points(case, rng, scale):
+        p = case.feasible_set.project(x)
+        for _ in range(25):
+            u = case.sample(rng)
+            size = max(norm(x), case.size) * max(norm(x), case.size, norm(u - p))
+            assert (x - p) @ (u - p) <= 1e-12 * size
+
+
+@every_case
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("d", [1, 3, 200])
+def test_projection_is_a_member_and_idempotent_and_leaves_its_input(name, scale, d):
+    rng = np.random.default_rng(30 + d)
+    case = make(name, 200 + d, scale, d)
+    for x in interesting_points(case, rng, scale):
+        before = x.copy()
+        p = case.feasible_set.project(x)
+        again = case.feasible_set.project(p.copy())
+        size = max(norm(x), case.size)
+        np.testing.assert_array_equal(x, before)
+        assert p.dtype == np.float64
+        assert p.shape == x.shape
+        assert norm(again - p) <= 1e-12 * size
+        assert norm(case.project(p) - p) <= 1e-12 * size
+        # `contains` knows the scale of p only, and the foreign set is no careful one.
+        if norm(x) <= 1e3 * norm(p) and name != "foreign":
+            assert case.feasible_set.contains(p)
+
+
+@pytest.mark.parametrize("name", POLYHEDRAL)
+@pytest.mark.parametrize("seed", range(2))
+def test_projection_agrees_with_slsqp(name, seed):
+    rng = np.random.default_rng(40 + seed)
+    case = make(name, seed, d=3)
+    for spread in (0.3, 3.0):
+        x = spread * rng.standard_normal(case.d)
+        start = np.zeros(case.linear.T.shape[1])
+        found = case.linear.nearly_minimise(
+            lambda u, x=x: 0.5 * np.sum((u - x) ** 2), lambda u, x=x: u - x, start
+        )
+        assert norm(case.feasible_set.project(x) - found) <= 1e-6
+
+
+@every_case
+def test_projection_of_a_member_is_the_member(name):
+    rng = np.random.default_rng(50)
+    case = make(name, 1, d=6)
+    for _ in range(20):
+        u = case.sample(rng)
+        assert norm(case.feasible_set.project(u) - u) <= 1e-12 * max(norm(u), case.size)
+        assert case.feasible_set.contains(u)
+
+
+def test_constraints_hold_to_the_last_digits():
+    rng = np.random.default_rng(60)
+    x = 1e6 * rng.standard_normal(1000)
+    for total in (1e-8, 1.0, 1e7):
+        p = Simplex(total).project(x)
+        assert (p >= 0.0).all()
+        assert abs(math.fsum(p) - total) <= 1e-12 * total
+        p = L1Ball(total).project(x)
+        assert abs(math.fsum(np.abs(p)) - total) <= 1e-12 * total
+        p = Ball(np.zeros(1000), total).project(x)
+        assert abs(norm(p) - total) <= 1e-14 * total
+        assert ((p > 0.0) == (x > 0.0)).all()
+    p = Box(-np.ones(1000), np.ones(1000)).project(x)
+    assert p.min() == -1.0
+    assert p.max() == 1.0
+
+
+def test_simplex_far_away_keeps_differences_that_floats_can_tell():
+    x = np.array([1e15, 1e15 - 0.5, 1e15 - 2.0])
+    np.testing.assert_array_equal(Simplex(1.0).project(x), [0.75, 0.25, 0.0])
+    np.testing.assert_array_equal(Simplex(1.0).project(-x[::-1] + 7.0), [0.0, 0.0, 1.0][::-1])
+    np.testing.assert_array_equal(L1Ball(1.0).project(-x), [-0.75, -0.25, 0.0])
+
+
+def test_l1_projection_keeps_zeros_zero():
+    # Next to the boundary, where rounding decides the sign of the shrinkage.
+    rng = np.random.default_rng(65)
+    for _ in range(200):
+        x = np.concatenate([rng.uniform(0.0, 1.0, 10), np.zeros(5)])
+        p = L1Ball(math.nextafter(float(x.sum()), 0.0)).project(x)
+        np.testing.assert_array_equal(p[10:], 0.0)
+        assert (np.abs(p) <= np.abs(x)).all()
+    assert not np.signbit(L1Ball(1.0).project(np.array([3.0, 0.0]))).any()
+
+
+@pytest.mark.parametrize("size", [1e-200, 1e-160, 1e160, 1e200])
+def test_ball_at_sizes_whose_squares_leave_the_floats(size):
+    x = size * np.array([3.0, 4.0])
+    expected = size * np.array([0.6, 0.8])
+    np.testing.assert_allclose(Ball([0.0, 0.0], size).project(x), expected, rtol=1e-15)
+    assert Ball([0.0, 0.0], 5.1 * size).project(x) is x
+    assert Ball(0.0, size).linear_minimum(x / size) == pytest.approx(-5.0 * size, rel=1e-15)
+
+
+def test_points_inside_or_on_the_boundary_are_returned_as_they_are():
+    x = np.array([0.6, 0.8, 0.0])
+    for feasible_set in (
+        WholeSpace(),
+        Ball([0.0, 0.0, 0.0], 1.0),
+        L1Ball(1.4),
+        Halfspace([0.0, 1.0, 0.0], 0.8),
+    ):
+        assert feasible_set.project(x) is x
+
+
+def test_nan_stays_nan_and_does_not_hang():
+    x = np.array([1.0, math.nan, 3.0])
+    for feasible_set in (Simplex(), L1Ball(1.0), Ball(0.0, 1.0), Box(-1.0, 1.0), NonNegative()):
+        assert np.isnan(feasible_set.project(x)).any()
+
+
+numbers = st.one_of(
+    st.floats(-1e8, 1e8, allow_subnormal=False), st.sampled_from([0.0, 1.0, -1.0, 1e-9, 1e8])
+)
+vectors = st.integers(1, 12).flatmap(lambda d: arrays(np.float64, d, elements=numbers))
+positive = st.floats(1e-6, 1e6)
+hypothetically = settings(derandomize=True, deadline=None, max_examples=300, database=None)
+
+
+@hypothetically
+@given(vectors, positive)
+def test_hypothesis_simplex(x, total):
+    p = Simplex(total).project(x)
+    assert (p >= 0.0).all()
+    assert abs(math.fsum(p) - total) <= 1e-12 * total
+    # The optimality conditions: x - p is constant on the support and smaller off it.
+    threshold = (x - p)[p > 0.0]
+    size = max(np.abs(x).max(), total)
+    assert np.ptp(threshold) <= 1e-14 * size
+    assert (x <= threshold.min() + 1e-14 * size)[p == 0.0].all()
+
+
+@hypothetically
+@given(vectors, positive)
+def test_hypothesis_l1_ball(x, radius):
+    p = L1Ball(radius).project(x)
+    assert math.fsum(np.abs(p)) <= radius * (1.0 + 1e-12)
+    assert (p * x >= 0.0).all()
+    shrinkage = np.abs(x) - np.abs(p)
+    size = max(np.abs(x).max(), radius)
+    assert (shrinkage >= 0.0).all()
+    if math.fsum(np.abs(x)) <= radius * (1.0 - 1e-12):
+        assert p is x
+    elif (p != 0.0).any():
+        threshold = shrinkage[p != 0.0]
+        assert np.ptp(threshold) <= 1e-14 * size
+        assert (np.abs(x) <= threshold.min() + 1e-14 * size)[p == 0.0].all()
+
+
+@hypothetically
+@given(vectors, positive, st.data())
+def test_hypothesis_ball(x, radius, data):
+    center = data.draw(arrays(np.float64, x.size, elements=numbers))
+    p = Ball(center, radius).project(x)
+    size = norm(x) + norm(center) + radius
+    assert norm(p - center) <= radius + 1e-15 * size * math.sqrt(x.size)
+    if norm(x - center) > radius:  # on the segment from x to the centre
+        step = 1.0 - radius / norm(x - center)
+        assert norm(x + step * (center - x) - p) <= 1e-14 * size
+    else:
+        np.testing.assert_array_equal(p, x)
+
+
+# --------------------------------------------------------------------------- linear minimum
+
+
+@pytest.mark.parametrize("name", POLYHEDRAL)
+@pytest.mark.parametrize("d", [1, 5, 20])
+def test_linear_minimum_agrees_with_highs(name, d):
+    rng = np.random.default_rng(70 + d)
+    case = make(name, 300 + d, d=d)
+    for g in (rng.standard_normal(case.d), rng.integers(-1, 2, case.d) * 1.0, np.ones(case.d)):
+        expected = case.linear.linear_minimum(g)
+        found = case.feasible_set.linear_minimum(g)
+        if math.isinf(expected):
+            assert found == expected
+        else:
+            assert abs(found - expected) <= 1e-11 * norm(g) * max(case.size, 1.0) * math.sqrt(d)
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_linear_minimum_of_a_ball_is_attained_at_its_lowest_point(scale):
+    rng = np.random.default_rng(80)
+    center, radius = scale * rng.standard_normal(7), 1.7 * scale
+    for _ in range(20):
+        g = rng.standard_normal(7)
+        lowest = center - radius * g / norm(g)
+        assert Ball(center, radius).linear_minimum(g) == pytest.approx(
+            math.fsum(g * lowest), abs=1e-13 * scale * norm(g)
+        )
+    assert Ball(2.0, 3.0).linear_minimum(np.array([3.0, 4.0])) == pytest.approx(-1.0, rel=1e-14)
+
+
+@every_case
+@pytest.mark.parametrize("scale", SCALES)
+def test_linear_minimum_is_never_above_a_member(name, scale):
+    rng = np.random.default_rng(90)
+    case = make(name, 7, scale, 6)
+    for _ in range(10):
+        g = rng.standard_normal(case.d)
+        bound = case.feasible_set.linear_minimum(g)
+        for _ in range(40):
+            u = case.sample(rng)
+            assert bound <= g @ u + 1e-12 * norm(g) * max(norm(u), case.size)
+
+
+@pytest.mark.parametrize("name", BOUNDED)
+def test_linear_minimum_is_attained_in_the_limit_of_far_projections(name):
+    # The projection of -t g tends to a lowest point as t grows.
+    rng = np.random.default_rng(95)
+    case = make(name, 8, d=5)
+    for _ in range(10):
+        g = rng.standard_normal(case.d)
+        u = case.feasible_set.project(-1e7 * g)
+        assert abs(case.feasible_set.linear_minimum(g) - g @ u) <= 1e-6 * norm(g) * case.size
+
+
+@every_case
+def test_linear_minimum_of_zero_is_zero(name):
+    case = make(name, 9, d=4)
+    zero = np.zeros(case.d)
+    in_ball = case.feasible_set.linear_minimum_in_ball(zero, zero + 1.0, 2.0)
+    assert in_ball == 0.0
+    if name != "foreign":  # it knows no linear minimum
+        assert case.feasible_set.linear_minimum(zero) == 0.0
+
+
+def test_unbounded_linear_minima():
+    g = np.array([1.0, -1e-300])
+    assert WholeSpace().linear_minimum(g) == -INF
+    assert NonNegative().linear_minimum(g) == -INF
+    assert NonNegative().linear_minimum(np.array([1.0, 0.0])) == 0.0
+    assert Box([0.0, 0.0], [1.0, INF]).linear_minimum(g) == -INF
+    assert Box([0.0, 0.0], [INF, 1e300]).linear_minimum(g) == -1.0
+    assert Box(-INF, INF).linear_minimum(np.zeros(2)) == 0.0
+    assert Box([-3.0, -INF], INF).linear_minimum(np.array([2.0, 0.0])) == -6.0
+    product = Product([(Simplex(), 2), (NonNegative(), 1)])
+    assert product.linear_minimum(np.array([1.0, 2.0, -1.0])) == -INF
+    assert product.linear_minimum(np.array([1.0, 2.0, 1.0])) == 1.0
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_halfspace_has_a_linear_minimum_along_its_normal_only(scale):
+    rng = np.random.default_rng(96)
+    normal, offset = scale * rng.standard_normal(30), 0.7
+    feasible_set = Halfspace(normal, offset)
+    for multiple in (1e-5, 0.3, 1e5):
+        g = -multiple * normal
+        assert feasible_set.linear_minimum(g) == pytest.approx(-multiple * offset, rel=1e-13)
+        assert feasible_set.linear_minimum(-g) == -INF
+        tilted = g + 1e-9 * norm(g) * rng.standard_normal(30)
+        assert feasible_set.linear_minimum(tilted) == -INF
+    assert Halfspace([2.0], 3.0).linear_minimum(np.array([-4.0])) == -6.0
+    assert Halfspace([2.0], 3.0).linear_minimum(np.array([4.0])) == -INF
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("copies", [0, 4])
+def test_affine_has_a_linear_minimum_on_its_row_space_only(scale, copies):
+    rng = np.random.default_rng(97)
+    A = rng.standard_normal((6, 20))
+    A = np.vstack([A, rng.standard_normal((copies, 6)) @ A])
+    solution = scale * rng.standard_normal(20)
+    feasible_set = Affine(A, A @ solution)
+    assert feasible_set.rank == 6
+    for _ in range(5):
+        g = rng.standard_normal(len(A)) @ A
+        assert feasible_set.linear_minimum(g) == pytest.approx(
+            g @ solution, abs=1e-12 * norm(g) * norm(solution)
+        )
+        assert feasible_set.linear_minimum(g + 1e-9 * rng.standard_normal(20)) == -INF
+
+
+# --------------------------------------------------------------------------- in a ball
+
+
+def members_in_ball(case, rng, center, radius, count):
+    """Draw members and pull them towards P(center), which is in both, until they are in the ball.
+
+    By convexity they stay in the set; the distance from the centre is convex along the way.
+    """
+    inside = case.project(center)
+    assert norm(inside - center) < radius
+    for _ in range(count):
+        yield pulled_inside(case.sample(rng), inside, center, radius)
+
+
+def pulled_inside(u, inside, center, radius):
+    share = falling_root(lambda t: norm(inside - t * (u - inside) - center) - radius, -1.0, 0.0)
+    return u if norm(u - center) <= radius else inside - share * (u - inside)
+
+
+def balls(case, rng, scale=1.0):
+    """Balls that meet the set: centres in it and outside, small and large radii."""
+    for radius in (0.01, 0.5, 2.0, 50.0):
+        yield case.sample(rng), scale * radius
+        center = case.sample(rng) + 0.5 * scale * rng.standard_normal(case.d)
+        yield center, 1.2 * norm(case.project(center) - center) + scale * radius
+
+
+@every_case
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("d", [1, 6])
+def test_bound_in_a_ball_is_never_above_a_member(name, scale, d):
+    rng = np.random.default_rng(110 + d)
+    case = make(name, 11, scale, d)
+    for center, radius in balls(case, rng, scale):
+        for g in (rng.standard_normal(case.d), rng.integers(-1, 2, case.d) * 1e5):
+            bound = case.feasible_set.linear_minimum_in_ball(g, center, radius)
+            size = norm(g) * (norm(center) + radius)
+            assert bound >= g @ center - radius * norm(g) - 1e-14 * size
+            # Searched for with few projections: off by the square of ON_BOUNDARY.
+            missed = 1e-7 if case.feasible_set.costly_minimum else 1e-14
+            assert bound >= case.feasible_set.linear_minimum(g) - missed * size
+            for u in members_in_ball(case, rng, center, radius, 15):
+                assert bound <= g @ u + 1e-13 * size
+
+
+@pytest.mark.parametrize("name", [*POLYHEDRAL, "foreign"])
+@pytest.mark.parametrize("seed", range(3))
+def test_bound_in_a_ball_is_the_minimum(name, seed):
+    rng = np.random.default_rng(120 + seed)
+    case = make(name, 20 + seed, d=3)
+    for center, radius in balls(case, rng):
+        g = rng.standard_normal(case.d)
+        bound = case.feasible_set.linear_minimum_in_ball(g, center, radius)
+        inside = case.project(center)
+        values = []
+        for start in (np.zeros(case.linear.T.shape[1]), np.ones(case.linear.T.shape[1])):
+            rough = case.linear.nearly_minimise(
+                lambda u, g=g: g @ u, lambda _, g=g: g, start, (center, radius)
+            )
+            # Made feasible without a doubt, so that its value is an upper bound on the minimum.
+            u = pulled_inside(case.project(rough), inside, center, radius)
+            values.append(g @ u)
+        size = norm(g) * radius
+        assert bound <= min(values) + 1e-13 * norm(g) * (norm(center) + radius)
+        assert bound >= min(values) - 1e-6 * size
+
+
+def lowest_of_two_balls(g, first, first_radius, second, second_radius):
+    """Minimise over the cut of two balls: the lowest point of either, or of the lens's edge."""
+    values = []
+    for c, r, other, s in (
+        (first, first_radius, second, second_radius),
+        (second, second_radius, first, first_radius),
+    ):
+        lowest = c - r * g / norm(g)
+        if norm(lowest - other) <= s:
+            values.append(g @ lowest)
+    axis = second - first
+    distance = norm(axis)
+    axis = axis / distance
+    along = (distance**2 + first_radius**2 - second_radius**2) / (2.0 * distance)
+    aside = g - (g @ axis) * axis
+    if not values:
+        middle = first + along * axis
+        values.append(g @ middle - math.sqrt(first_radius**2 - along**2) * norm(aside))
+    return min(values)
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_bound_in_a_ball_for_a_ball_is_the_lens_minimum(scale):
+    rng = np.random.default_rng(130)
+    for _ in range(60):
+        first, second = scale * rng.standard_normal((2, 4))
+        radii = norm(first - second) * rng.uniform(0.55, 1.5, 2)
+        g = rng.standard_normal(4)
+        expected = lowest_of_two_balls(g, first, radii[0], second, radii[1])
+        found = Ball(first, radii[0]).linear_minimum_in_ball(g, second, radii[1])
+        assert abs(found - expected) <= 1e-11 * norm(g) * scale
+
+
+def nonnegative_in_central_ball(g, radius):
+    """With the centre 0, the lowest point is along the negative part of g."""
+    return -radius * norm(np.minimum(g, 0.0))
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("slope", [1.0, 1e-3, 1e-9, 1e-14])
+def test_bound_for_the_orthant_keeps_badly_scaled_gradients(scale, slope):
+    # A large part of g that pushes against the set must not drown a small one along it.
+    rng = np.random.default_rng(140)
+    g = np.concatenate([rng.uniform(1.0, 2.0, 5), -slope * rng.uniform(1.0, 2.0, 5)])
+    expected = nonnegative_in_central_ball(g, scale)
+    for feasible_set in (NonNegative(), Box(0.0, INF), Product([(NonNegative(), 10)])):
+        found = feasible_set.linear_minimum_in_ball(g, np.zeros(10), scale)
+        assert found == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("slope", [1.0, 1e-3, 1e-6, 1e-9])
+@pytest.mark.parametrize("scale", SCALES)
+def test_bound_for_a_product_allows_for_the_digits_lost_far_away(scale, slope):
+    # g has nothing along the affine block and little along the orthant: the best theta is small.
+    rng = np.random.default_rng(145)
+    for _ in range(20):
+        A = rng.standard_normal((3, 8))
+        center = np.concatenate([scale * rng.standard_normal(8), np.zeros(4)])
+        feasible_set = Product([Affine(A, A @ center[:8]), (NonNegative(), 4)])
+        g = np.concatenate([rng.standard_normal(3) @ A, -slope * rng.uniform(1.0, 2.0, 4)])
+        exact = g[:8] @ center[:8] - scale * norm(g[8:])
+        found = feasible_set.linear_minimum_in_ball(g, center, scale)
+        size = norm(g) * norm(center)
+        assert exact - 2e-7 * norm(g) * scale <= found <= exact + 1e-15 * size
+
+
+@pytest.mark.parametrize("d", [1, 2, 9])
+def test_bound_for_affine_and_halfspace_is_exact(d):
+    """Against the dual function on a fine grid of multipliers, with the naive projections."""
+    rng = np.random.default_rng(150 + d)
+    for name in ("affine", "deficient_affine", "halfspace"):
+        case = make(name, 31, d=d)
+        for center, radius in balls(case, rng):
+            g = rng.standard_normal(d)
+            best = max(
+                g @ u + 0.5 * theta * (norm(u - center) ** 2 - radius**2)
+                for theta in norm(g) / radius * np.logspace(-4, 4, 801)
+                for u in [case.project(center - g / theta)]
+            )
+            found = case.feasible_set.linear_minimum_in_ball(g, center, radius)
+            generic = FeasibleSet.linear_minimum_in_ball(case.feasible_set, g, center, radius)
+            assert found >= best - 1e-11 * norm(g) * (radius + norm(center))
+            assert found <= best + 1e-3 * norm(g) * radius
+            assert abs(found - generic) <= 1e-8 * norm(g) * (radius + norm(center))
+
+
+@pytest.mark.parametrize("name", ["affine", "deficient_affine", "halfspace"])
+def test_bound_is_attained_by_a_point_of_affine_and_halfspace(name):
+    rng = np.random.default_rng(160)
+    case = make(name, 32, d=6)
+    for center, radius in balls(case, rng):
+        g = rng.standard_normal(6)
+        found = case.feasible_set.linear_minimum_in_ball(g, center, radius)
+        # The lowest point of the ball, or the lowest one of its cut by the boundary.
+        lowest = center - radius * g / norm(g)
+        if norm(case.project(lowest) - lowest) > 1e-12:
+            inside = case.project(center)
+            if name == "halfspace":
+                unit = case.feasible_set.normal / norm(case.feasible_set.normal)
+                level = case.feasible_set.offset / norm(case.feasible_set.normal)
+                inside = center - (unit @ center - level) * unit
+                aside = g - (g @ unit) * unit
+            else:
+                aside = inside - case.project(inside + g)
+            chord = math.sqrt(radius**2 - norm(inside - center) ** 2)
+            lowest = inside - chord * math.copysign(1.0, g @ aside) * aside / norm(aside)
+        assert norm(lowest - center) <= radius * (1.0 + 1e-12)
+        assert norm(case.project(lowest) - lowest) <= 1e-11 * (norm(center) + radius)
+        assert abs(g @ lowest - found) <= 1e-11 * norm(g) * (norm(center) + radius)
+
+
+def test_single_point_of_affine():
+    feasible_set = Affine([[1.0, 1.0], [1.0, -1.0], [2.0, 0.0]], [3.0, 1.0, 4.0])
+    assert feasible_set.rank == 2
+    assert feasible_set.diameter == 0.0
+    np.testing.assert_allclose(feasible_set.project(np.array([1e9, -7.0])), [2.0, 1.0], rtol=1e-14)
+    g = np.array([5.0, -2.0])
+    assert feasible_set.linear_minimum(g) == pytest.approx(8.0, rel=1e-14)
+    assert feasible_set.linear_minimum_in_ball(g, np.zeros(2), 9.0) == pytest.approx(8.0, rel=1e-14)
+    feasible_set.project(np.zeros(2))[:] = 77.0  # a caller may write into what it got
+    np.testing.assert_allclose(feasible_set.project(np.zeros(2)), [2.0, 1.0], rtol=1e-14)
+
+
+@every_case
+def test_balls_that_do_not_meet_the_set_or_are_the_whole_space(name):
+    case = make(name, 33, d=4)
+    rng = np.random.default_rng(170)
+    g = rng.standard_normal(case.d)
+    center = case.sample(rng)
+    assert case.feasible_set.linear_minimum_in_ball(g, center, INF) == pytest.approx(
+        case.feasible_set.linear_minimum(g), rel=1e-13
+    )
+    if name == "whole":
+        return
+    center = case.sample(rng) - 1e3 * np.ones(case.d)
+    if norm(case.project(center) - center) < 1.0:
+        center = case.sample(rng) + 1e3 * np.ones(case.d)
+    nearest = case.project(center)
+    found = case.feasible_set.linear_minimum_in_ball(g, center, 0.5 * norm(nearest - center))
+    assert found == pytest.approx(g @ nearest, abs=1e-10 * norm(g) * norm(center))
+
+
+@every_case
+def test_bound_uses_a_bounded_number_of_projections(name, monkeypatch):
+    rng = np.random.default_rng(180)
+    case = make(name, 34, d=6)
+    kind, calls = type(case.feasible_set), []
+    original = kind.project
+
+    def counting(self, x):
+        calls.append(1)
+        return original(self, x)
+
+    monkeypatch.setattr(kind, "project", counting)
+    for center, radius in balls(case, rng):
+        for g in (rng.standard_normal(case.d), rng.standard_normal(case.d) ** 9):
+            calls.clear()
+            case.feasible_set.linear_minimum_in_ball(g, center, radius)
+            assert len(calls) <= 60
+
+
+def test_bound_with_a_broken_gradient_is_no_bound():
+    g = np.array([1.0, math.nan])
+    assert NonNegative().linear_minimum_in_ball(g, np.zeros(2), 1.0) == -INF
+    assert Simplex().linear_minimum_in_ball(np.array([INF, 0.0]), np.zeros(2), 3.0) == -INF
+
+
+# --------------------------------------------------------------------------- diameter
+
+
+@pytest.mark.parametrize("name", BOUNDED)
+@pytest.mark.parametrize("scale", SCALES)
+def test_diameter_is_never_below_a_sampled_distance(name, scale):
+    rng = np.random.default_rng(190)
+    case = make(name, 40, scale, 4)
+    diameter = case.feasible_set.diameter_for(case.d)
+    points = np.array([case.sample(rng) for _ in range(150)])
+    distances = np.linalg.norm(points[:, None] - points[None], axis=2)
+    assert distances.max() <= diameter * (1.0 + 1e-12)
+    assert case.feasible_set.diameter >= diameter
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_diameter_is_the_distance_of_two_corners(scale):
+    lower, upper = scale * np.array([-1.0, 2.0, 0.0]), scale * np.array([1.0, 2.0, 5.0])
+    box = np.array(list(itertools.product(*zip(lower, upper, strict=True))))
+    corners = {
+        Box(lower, upper): box,
+        Simplex(scale): scale * np.eye(3),
+        L1Ball(scale): scale * np.vstack([np.eye(3), -np.eye(3)]),
+        L1Ball(scale, lower): lower + scale * np.vstack([np.eye(3), -np.eye(3)]),
+    }
+    for feasible_set, points in corners.items():
+        assert all(feasible_set.contains(p) for p in points)
+        longest = max(norm(p - q) for p in points for q in points)
+        assert feasible_set.diameter == pytest.approx(longest, rel=1e-14)
+        assert feasible_set.diameter_for(3) == pytest.approx(longest, rel=1e-14)
+    product = Product([Box(lower, upper), (Simplex(scale), 3)])
+    longest = max(
+        norm(np.concatenate([p - q, s - t]))
+        for p, q in itertools.product(box, box)
+        for s, t in itertools.product(scale * np.eye(3), scale * np.eye(3))
+    )
+    assert product.diameter == pytest.approx(longest, rel=1e-14)
+
+
+def test_diameters_of_special_cases():
+    assert Ball(np.zeros(3), 2.0).diameter == 4.0
+    assert Box(0.0, 1.0).diameter == INF
+    assert Box(0.0, 1.0).diameter_for(9) == 3.0
+    assert Box(1.0, 1.0).diameter == 0.0
+    assert Box([1.0, 2.0], [1.0, 2.0]).diameter == 0.0
+    assert Box([0.0, 0.0], [1.0, INF]).diameter == INF
+    assert Box([0.0, 0.0], [3.0, 4.0]).diameter == 5.0
+    assert Box(-INF, 0.0).diameter_for(2) == INF
+    assert Simplex(3.0).diameter_for(1) == 0.0
+    assert L1Ball(3.0).diameter_for(1) == 6.0
+    for unbounded in (WholeSpace(), NonNegative(), Halfspace([1.0], 1.0), Affine([[1, 2]], [1])):
+        assert unbounded.diameter == INF
+    assert Affine([[2.0]], [1.0]).diameter == 0.0
+    assert Product([(Box(0.0, 1.0), 4), (Simplex(), 1)]).diameter == 2.0
+    assert Product([(Simplex(), 2), (NonNegative(), 1)]).diameter == INF
+
+
+# --------------------------------------------------------------------------- membership
+
+
+@every_case
+@pytest.mark.parametrize("scale", SCALES)
+def test_contains_tells_members_from_others(name, scale):
+    rng = np.random.default_rng(200)
+    case = make(name, 41, scale, 5)
+    for _ in range(20):
+        u = case.sample(rng)
+        assert case.feasible_set.contains(u)
+        x = u + scale * rng.standard_normal(case.d)
+        distance = norm(case.project(x) - x)
+        if distance > 0.0:
+            size = max(norm(x), case.size) * 10.0
+            if not isinstance(case.feasible_set, Product):  # which measures block by block
+                assert case.feasible_set.contains(x, tolerance=distance / norm(x) * (1.0 + 1e-9))
+            assert not case.feasible_set.contains(x, tolerance=distance / size * (1.0 - 1e-9))
+
+
+def test_contains_at_the_edge():
+    assert Ball([1.0, 0.0], 1.0).contains([-1e-15, 0.0])  # the scale is the ball's, not the point's
+    assert not Ball([1.0, 0.0], 1.0).contains([-1e-11, 0.0])
+    assert Ball([1.0, 0.0], 1.0).contains([-1e-11, 0.0], tolerance=1e-10)
+    assert not Ball([1e-8, 0.0], 1e-8).contains([-1e-15, 0.0])
+    assert NonNegative().contains([1.0, -1e-15])
+    assert not NonNegative().contains([1.0, -1e-11])
+    assert not Simplex().contains([0.5, 0.5 + 1e-11])
+    assert Halfspace([1.0, 0.0], 0.0).contains([0.0, 5.0], tolerance=0.0)
+    assert not Affine([[1.0, 1.0]], [1.0]).contains([0.5, 0.5 + 1e-11])
+    assert Box(-INF, INF).contains([1e300, -1e300])
+    product = Product([(Simplex(1e8), 2), (Simplex(1e-8), 2)])
+    assert product.contains([1e8, 0.0, 0.0, 1e-8])
+    assert not product.contains([1e8, 0.0, 0.0, 2e-8])
+
+
+@pytest.mark.parametrize("bad", [math.nan, INF, -INF])
+def test_contains_no_broken_point(bad):
+    for feasible_set in (WholeSpace(), Box(-INF, INF), NonNegative(), Ball(0.0, 1.0), Simplex()):
+        assert not feasible_set.contains([0.0, bad])
+
+
+def test_contains_checks_what_it_is_given():
+    with pytest.raises(ValueError, match=r"feasible_set .* dimension 2, .* 3 coordinates"):
+        Ball([0.0, 0.0], 1.0).contains(np.zeros(3))
+    with pytest.raises(ValueError, match=r"x must be one-dimensional"):
+        Simplex().contains(np.zeros((2, 2)))
+    with pytest.raises(TypeError, match=r"x must be real"):
+        Simplex().contains(np.zeros(2, complex))
+    with pytest.raises(ValueError, match=r"tolerance .* >= 0"):
+        Simplex().contains(np.zeros(2), tolerance=-1.0)
+
+
+def test_dimensions():
+    free = [WholeSpace(), Ball(0.0, 1.0), Box(0, 1), Simplex(), L1Ball(1.0), NonNegative()]
+    for feasible_set in free:
+        assert feasible_set.dimension is None
+        feasible_set.check_dimension(17)
+    fixed = [
+        Ball([0, 0, 0], 1),
+        Box([0, 0, 0], 1),
+        Box(0, [1, 1, 1]),
+        L1Ball(1, [0, 0, 0]),
+        Halfspace([1, 0, 0], 0),
+        Affine([[1, 0, 0]], [0]),
+        Product([(Simplex(), 2), (WholeSpace(), 1)]),
+    ]
+    for feasible_set in fixed:
+        assert feasible_set.dimension == 3
+        feasible_set.check_dimension(3)
+        with pytest.raises(ValueError, match=r"feasible_set .*dimension 3, .* 4 .* needs 3"):
+            feasible_set.check_dimension(4)
+        with pytest.raises(ValueError, match=r"feasible_set"):
+            feasible_set.diameter_for(4)
+
+
+# --------------------------------------------------------------------------- construction
+
+
+@pytest.mark.parametrize(
+    ("build", "error", "words"),
+    [
+        (lambda: Ball([0.0], 0.0), ValueError, r"radius must be .* > 0, but it is 0\.0"),
+        (lambda: Ball([0.0], -1.0), ValueError, r"radius .* -1\.0"),
+        (lambda: Ball([0.0], math.nan), ValueError, r"radius .* nan"),
+        (lambda: Ball([0.0], INF), ValueError, r"radius .* inf"),
+        (lambda: Ball([0.0], [1.0]), TypeError, r"radius"),
+        (lambda: Ball([0.0], 1j), TypeError, r"radius .*1j"),
+        (lambda: Ball([0.0], "1"), TypeError, r"radius .*'1'"),
+        (lambda: Ball([0.0, math.nan], 1.0), ValueError, r"center\[1\] is nan"),
+        (lambda: Ball([0.0, INF], 1.0), ValueError, r"center\[1\] is inf"),
+        (lambda: Ball(math.nan, 1.0), ValueError, r"center .* nan"),
+        (lambda: Ball([1j], 1.0), TypeError, r"center must be real"),
+        (lambda: Ball(1j, 1.0), TypeError, r"center must be real"),
+        (lambda: Ball([[0.0]], 1.0), ValueError, r"center .* shape is \(1, 1\)"),
+        (lambda: Ball([], 1.0), ValueError, r"center .* empty"),
+        (lambda: Ball(["a"], 1.0), TypeError, r"center"),
+        (lambda: Ball(None, 1.0), TypeError, r"center"),
+        (lambda: Box([0, 2, 3], [1, 1, 1]), ValueError, r"lower\[1\] is 2.* upper\[1\] is 1"),
+        (lambda: Box(2, [3, 1]), ValueError, r"lower\[1\] is 2.* upper\[1\] is 1"),
+        (lambda: Box(2.0, 1.0), ValueError, r"lower is 2\.0 and upper is 1\.0"),
+        (lambda: Box([0, 0], [1, 1, 1]), ValueError, r"lower and upper .* 2 and 3"),
+        (lambda: Box([0, math.nan], 1), ValueError, r"lower\[1\] is nan"),
+        (lambda: Box(0, math.nan), ValueError, r"upper is nan"),
+        (lambda: Box(INF, INF), ValueError, r"lower must be a number or -inf, but lower is inf"),
+        (lambda: Box(0, [1, -INF]), ValueError, r"upper .* or inf, but upper\[1\] is -inf"),
+        (lambda: Box(0, 1j), TypeError, r"upper must be real"),
+        (lambda: Box([[0]], 1), ValueError, r"lower .* shape is \(1, 1\)"),
+        (lambda: Box([], 1), ValueError, r"lower .* shape is \(0,\)"),
+        (lambda: Box(None, 1), TypeError, r"lower"),
+        (lambda: Simplex(0.0), ValueError, r"total .* > 0"),
+        (lambda: Simplex(-2.0), ValueError, r"total .* -2\.0"),
+        (lambda: Simplex(math.nan), ValueError, r"total .* nan"),
+        (lambda: Simplex(INF), ValueError, r"total .* inf"),
+        (lambda: Simplex(1j), TypeError, r"total"),
+        (lambda: L1Ball(0.0), ValueError, r"radius .* > 0"),
+        (lambda: L1Ball(math.nan), ValueError, r"radius"),
+        (lambda: L1Ball([1.0, 2.0]), TypeError, r"radius"),
+        (lambda: L1Ball(1.0, [math.nan]), ValueError, r"center\[0\] is nan"),
+        (lambda: L1Ball(1.0, [1j]), TypeError, r"center must be real"),
+        (lambda: Halfspace([0.0, 0.0], 1.0), ValueError, r"normal must not be zero"),
+        (lambda: Halfspace([math.nan, 0.0], 1.0), ValueError, r"normal\[0\] is nan"),
+        (lambda: Halfspace(1.0, 1.0), ValueError, r"normal .* shape is \(\)"),
+        (lambda: Halfspace([1j], 1.0), TypeError, r"normal must be real"),
+        (lambda: Halfspace([1.0], INF), ValueError, r"offset .* inf"),
+        (lambda: Halfspace([1.0], math.nan), ValueError, r"offset .* nan"),
+        (lambda: Affine([1.0, 2.0], [1.0]), ValueError, r"A must be a matrix .* \(2,\)"),
+        (lambda: Affine(np.zeros((0, 2)), []), ValueError, r"A must be a matrix .* \(0, 2\)"),
+        (lambda: Affine([[1.0, math.nan]], [1.0]), ValueError, r"A\[0, 1\] is nan"),
+        (lambda: Affine([[1j]], [1.0]), TypeError, r"A must be real"),
+        (lambda: Affine([[1.0]], [1j]), TypeError, r"b must be real"),
+        (lambda: Affine([[1.0]], [math.nan]), ValueError, r"b\[0\] is nan"),
+        (lambda: Affine([[1.0, 2.0]], [1.0, 2.0]), ValueError, r"b must have .* 1, .* has 2"),
+        (lambda: Affine([[1, 1], [2, 2]], [1, 3]), ValueError, r"A and b contradict .* row 0"),
+        (lambda: Affine([[1, 1], [0, 0]], [1, 1e-3]), ValueError, r"A and b contradict .* row 1"),
+        (lambda: Affine([[0.0]], [1.0]), ValueError, r"A and b contradict"),
+        (lambda: Product([]), ValueError, r"blocks .* empty"),
+        (lambda: Product(Simplex()), TypeError, r"blocks must be a list .* Simplex"),
+        (lambda: Product([Simplex()]), ValueError, r"blocks\[0\] must tell its size.* pair"),
+        (lambda: Product([(Simplex(), 0)]), ValueError, r"size in blocks\[0\] .* >= 1"),
+        (lambda: Product([(Simplex(), 2.5)]), TypeError, r"size in blocks\[0\] .* 2\.5"),
+        (lambda: Product([(Simplex(), 2, 3)]), ValueError, r"blocks\[0\] .* 3 parts"),
+        (lambda: Product([(Simplex(), 2), 7]), TypeError, r"blocks\[1\] must be .* not 7"),
+        (lambda: Product([(Ball([0, 0], 1), 3)]), ValueError, r"blocks\[0\] must be 2, .* is 3"),
+    ],
+)
+def test_constructors_say_what_is_wrong(build, error, words):
+    with pytest.raises(error, match=words):
+        build()
+
+
+def test_equations_that_only_look_contradictory():
+    assert Affine([[1, 1], [2, 2], [0, 0]], [1, 2, 0]).rank == 1
+    assert Affine([[0.0, 0.0]], [0.0]).rank == 0
+    np.testing.assert_array_equal(Affine([[0.0]], [0.0]).project(np.array([4.0])), [4.0])
+    # The unit of an equation is no part of it.
+    mixed = Affine([[1e9, 1e9], [1e-9, -1e-9]], [2e9, 4e-9])
+    assert mixed.rank == 2
+    np.testing.assert_allclose(mixed.project(np.zeros(2)), [3.0, -1.0], rtol=1e-14)
+
+
+def test_sets_own_copies_that_nobody_can_write_to():
+    center = np.array([1.0, 2.0])
+    ball, l1 = Ball(center, 1.0), L1Ball(1.0, center)
+    box, half = Box(center, center + 1.0), Halfspace(center, 1.0)
+    center[:] = 50.0
+    for array in (ball.center, l1.center, box.lower, half.normal):
+        np.testing.assert_array_equal(array, [1.0, 2.0])
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 3.0
+    np.testing.assert_array_equal(box.upper, [2.0, 3.0])
+    for feasible_set, name in [(ball, "radius"), (l1, "center"), (box, "lower"), (half, "offset")]:
+        with pytest.raises(AttributeError):
+            setattr(feasible_set, name, 1.0)
+    assert (Simplex(2).total, half.offset, ball.radius, l1.radius) == (2.0, 1.0, 1.0, 1.0)
+    assert L1Ball(1.0).center == 0.0
+
+
+@every_case
+def test_sets_can_be_pickled(name):
+    case = make(name, 42, d=3)
+    again = pickle.loads(pickle.dumps(case.feasible_set))
+    x = np.random.default_rng(210).standard_normal(case.d)
+    np.testing.assert_array_equal(again.project(x), case.feasible_set.project(x))
+
+
+def test_representations():
+    assert repr(Ball([0, 0.5], 2)) == "Ball(center=[0. , 0.5], radius=2.0)"
+    assert repr(Ball(0, 2)) == "Ball(center=0.0, radius=2.0)"
+    assert repr(Ball(np.zeros(500), 2)) == "Ball(center=[0., 0., ..., 0., 0.], radius=2.0)"
+    assert repr(Box(0, [1, INF])) == "Box(lower=0.0, upper=[ 1., inf])"
+    assert repr(Simplex()) == "Simplex(total=1.0)"
+    assert repr(L1Ball(2)) == "L1Ball(radius=2.0, center=0.0)"
+    assert repr(NonNegative()) == "NonNegative()"
+    assert repr(WholeSpace()) == "WholeSpace()"
+    assert repr(Halfspace([1], 2)) == "Halfspace(normal=[1.], offset=2.0)"
+    assert repr(Affine([[1, 2]], [3])) == "Affine(A=1 x 2 matrix of rank 1, b=1 numbers)"
+    assert repr(Product([(Simplex(), 2)])) == "Product([(Simplex(total=1.0), 2)])"
+
+
+# --------------------------------------------------------------------------- foreign sets
+
+
+class OwnSegment:
+    """A user's set that tells all it can: [-1, 1] in one dimension."""
+
+    diameter = 2.0
+    dimension = 1
+
+    def project(self, x):
+        return [min(max(v, -1.0), 1.0) for v in x]
+
+    def linear_minimum(self, g):
+        return -abs(g).sum()
+
+    def __repr__(self):
+        return "OwnSegment"
+
+
+def test_foreign_sets_tell_what_they_can():
+    full, bare = as_feasible_set(OwnSegment()), as_feasible_set(OwnSimplex(1.0))
+    assert isinstance(full, FeasibleSet)
+    assert (full.diameter, full.dimension) == (2.0, 1)
+    assert full.linear_minimum(np.array([3.0])) == -3.0
+    np.testing.assert_array_equal(full.project(np.array([5.0])), [1.0])
+    assert full.contains([1.0])
+    assert not full.contains([1.0 + 1e-11])
+    assert repr(full) == "as_feasible_set(OwnSegment)"
+    assert (bare.diameter, bare.dimension) == (INF, None)
+    assert bare.linear_minimum(np.array([1.0, 2.0])) == -INF
+    assert bare.contains([0.25, 0.75])
+    assert not bare.contains([0.25, 0.75 + 1e-11])
+    product = Product([OwnSegment(), (OwnSimplex(1.0), 2)])
+    np.testing.assert_array_equal(product.project(np.array([9.0, 3.0, 0.0])), [1.0, 1.0, 0.0])
+    assert product.diameter == INF
+
+
+def test_foreign_set_without_linear_minimum_still_has_a_tight_bound_in_a_ball():
+    rng = np.random.default_rng(220)
+    bare, ours = as_feasible_set(OwnSimplex(1.0)), Simplex(1.0)
+    for radius in (0.1, 0.5, 3.0, 100.0):
+        center, g = rng.dirichlet(np.ones(6)), rng.standard_normal(6)
+        found = bare.linear_minimum_in_ball(g, center, radius)
+        exact = ours.linear_minimum_in_ball(g, center, radius)
+        assert exact - 2e-7 * norm(g) * radius <= found <= exact + 1e-14 * norm(g)
+
+
+def test_own_sets_pass_through_and_others_are_refused():
+    ball = Ball(0.0, 1.0)
+    assert as_feasible_set(ball) is ball
+    for wrong in (None, 3.0, [1, 2], lambda x: x):
+        with pytest.raises(TypeError, match=r"feasible_set must be .*project\(x\)"):
+            as_feasible_set(wrong)
+    with pytest.raises(TypeError, match=r"feasible_set must be a set, not the class Ball"):
+        as_feasible_set(Ball)
+    with pytest.raises(ValueError, match=r"feasible_set must be a set or a name, not 'ball'"):
+        as_feasible_set("ball")
+    with pytest.raises(TypeError, match=r"project"):
+        FeasibleSet()
+
+
+def test_foreign_sets_with_nonsense_are_refused():
+    own = OwnSegment()
+    for diameter, error in [(-1.0, ValueError), (math.nan, ValueError), ("2", TypeError)]:
+        own.diameter = diameter
+        with pytest.raises(error, match=r"feasible_set\.diameter"):
+            as_feasible_set(own)
+    own.diameter = INF
+    assert as_feasible_set(own).diameter == INF
+    own.dimension = 1.5
+    with pytest.raises(TypeError, match=r"feasible_set\.dimension .* 1\.5"):
+        as_feasible_set(own)
+    own.dimension = None
+    own.project = lambda x: x[:1]
+    with pytest.raises(ValueError, match=r"feasible_set\.project .* \(3,\), .* \(1,\)"):
+        as_feasible_set(own).project(np.zeros(3))

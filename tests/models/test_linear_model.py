@@ -1,0 +1,977 @@
+"""Linear models against plain loops, trusted solvers and the theory of duality."""
+
+import math
+from itertools import product
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import brentq, minimize, minimize_scalar
+from sklearn.linear_model import LogisticRegression
+from sklearn.svm import LinearSVC
+
+from accelegrad.models.linear_model import LinearModel
+from accelegrad.models.losses import make_loss
+
+Q, EPS, DELTA = 0.3, 0.25, 0.8
+EXTRAS = {"quantile": Q, "epsilon": EPS, "delta": DELTA}
+CLASSIFICATION = ["logistic", "hinge", "squared_hinge", "modified_huber"]
+SMOOTH = [
+    *("logistic", "squared_hinge", "modified_huber"),
+    *("squared", "huber", "squared_epsilon_insensitive"),
+]
+KINKED = ["hinge", "absolute", "quantile", "epsilon_insensitive"]
+LOSSES = SMOOTH + KINKED
+FORMATS = {
+    "C": np.ascontiguousarray,
+    "F": np.asfortranarray,
+    "csr_array": sp.csr_array,
+    "csr_matrix": sp.csr_matrix,
+    "csc": sp.csc_array,
+    "coo": sp.coo_matrix,
+}
+
+
+def data(loss: str, n: int = 23, d: int = 5, seed: int = 0, dtype: type = np.float64):
+    """Return a matrix with some zeros (and an empty row) and targets that suit the loss."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d)) * (rng.random((n, d)) < 0.7)
+    X[3] = 0.0
+    noisy = X @ rng.normal(size=d) + 0.7 * rng.normal(size=n) + 0.3
+    y = np.where(noisy > 0, 1.0, -1.0) if loss in CLASSIFICATION else noisy
+    return X.astype(dtype), y
+
+
+def pointwise(loss: str, m: float, y: float) -> tuple[float, float]:
+    """Return a loss and its slope by plain scalar formulas."""
+    r, z = m - y, y * m
+    sign = (r > 0) - (r < 0)
+    if loss == "logistic":
+        return math.log(1.0 + math.exp(-z)), -y / (1.0 + math.exp(z))
+    if loss == "hinge":
+        return max(0.0, 1.0 - z), -y if z < 1.0 else 0.0
+    if loss == "squared_hinge":
+        return max(0.0, 1.0 - z) ** 2, -2.0 * y * max(0.0, 1.0 - z)
+    if loss == "modified_huber":
+        short = max(0.0, 1.0 - z)
+        return (short**2, -2.0 * y * short) if z >= -1.0 else (-4.0 * z, -4.0 * y)
+    if loss == "squared":
+        return r * r / 2.0, r
+    if loss == "squared_epsilon_insensitive":
+        beyond = max(0.0, abs(r) - EPS)
+        return beyond**2, 2.0 * beyond * sign
+    if loss == "absolute":
+        return abs(r), sign
+    if loss == "huber":
+        inner = abs(r) <= DELTA
+        return (r * r / 2.0, r) if inner else (DELTA * (abs(r) - DELTA / 2.0), DELTA * sign)
+    if loss == "quantile":
+        return (Q * -r, -Q) if r < 0 else ((1.0 - Q) * r, (1.0 - Q) * sign)
+    return max(0.0, abs(r) - EPS), sign if abs(r) > EPS else 0.0
+
+
+def plain(loss, X, y, w, l2=0.0, intercept=False, weights=None):
+    """Return value and gradient of the objective by loops over rows and columns."""
+    n, d = X.shape
+    weights = [1.0] * n if weights is None else [float(weight) for weight in weights]
+    value, gradient = 0.0, [0.0] * (d + intercept)
+    for i in range(n):
+        row = [float(entry) for entry in X[i]] + [1.0] * intercept
+        m = float(sum(a * b for a, b in zip(row, w, strict=True)))
+        cost, slope = pointwise(loss, m, float(y[i]))
+        value += weights[i] / sum(weights) * cost
+        for j, entry in enumerate(row):
+            gradient[j] += weights[i] / sum(weights) * slope * entry
+    for j in range(d):
+        value += l2 / 2.0 * w[j] ** 2
+        gradient[j] += l2 * w[j]
+    return value, np.array(gradient)
+
+
+def settings_grid():
+    weights = np.random.default_rng(7).integers(0, 4, 23).astype(float)
+    for l2 in (0.0, 0.3):
+        for intercept in (False, True):
+            for weight in (None, weights):
+                yield {"l2": l2, "fit_intercept": intercept, "sample_weight": weight}
+
+
+def best(model: LinearModel) -> np.ndarray:
+    """Return the minimiser of a smooth model, by SciPy."""
+    w = np.zeros(model.n_parameters)
+    found = minimize(
+        model.value_and_gradient,
+        w,
+        jac=True,
+        method="BFGS",
+        options={"gtol": 1e-9, "maxiter": 5000},
+    )
+    return found.x
+
+
+def best_kinked(loss: str, X, y, l2: float, intercept: bool) -> tuple[np.ndarray, float]:
+    """Return the minimiser for a loss with kinks: a quadratic program over (w, costs), by SLSQP."""
+    pieces = {
+        "hinge": lambda t: [(0.0, 0.0), (-t, 1.0)],
+        "absolute": lambda t: [(1.0, -t), (-1.0, t)],
+        "quantile": lambda t: [(-Q, Q * t), (1.0 - Q, -(1.0 - Q) * t)],
+        "epsilon_insensitive": lambda t: [(0.0, 0.0), (1.0, -t - EPS), (-1.0, t - EPS)],
+    }[loss]
+    n, d = X.shape
+    A = np.column_stack([X, np.ones(n)]) if intercept else X
+    k = A.shape[1]
+    rows, offsets = [], []
+    for i in range(n):
+        for slope, offset in pieces(float(y[i])):
+            rows.append(np.concatenate([-slope * A[i], np.eye(n)[i]]))
+            offsets.append(-offset)
+    G, h = np.array(rows), np.array(offsets)
+    penalised = np.concatenate([np.full(d, l2), np.zeros(k - d + n)])
+    linear = np.concatenate([np.zeros(k), np.full(n, 1.0 / n)])
+    found = minimize(
+        lambda v: 0.5 * penalised @ v**2 + linear @ v,
+        np.concatenate([np.zeros(k), np.full(n, 10.0)]),
+        jac=lambda v: penalised * v + linear,
+        method="SLSQP",
+        constraints={"type": "ineq", "fun": lambda v: G @ v + h, "jac": lambda v: G},
+        options={"ftol": 1e-12, "maxiter": 2000},
+    )
+    # 8: rounding leaves no descent, which happens at the minimiser; the tests' tolerances tell.
+    assert found.status in (0, 8), found.message
+    w = found.x[:k]
+    return w, plain(loss, X, y, w, l2, intercept)[0]
+
+
+# Values and gradients
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("loss", LOSSES)
+def test_value_and_gradient_are_those_of_plain_loops(loss: str, form: str, dtype: type) -> None:
+    X, y = data(loss, dtype=dtype)
+    tolerance = {"rtol": 2e-6, "atol": 2e-6} if dtype == np.float32 else {"rtol": 0, "atol": 1e-14}
+    for options in settings_grid():
+        model = LinearModel(FORMATS[form](X), y, loss, **options, **EXTRAS)
+        w = np.random.default_rng(3).normal(size=model.n_parameters)
+        value, gradient = plain(
+            loss, X, y, w, options["l2"], options["fit_intercept"], options["sample_weight"]
+        )
+        assert model.dtype == dtype
+        np.testing.assert_allclose(model.value(w), value, **tolerance)
+        np.testing.assert_allclose(model.gradient(w), gradient, **tolerance)
+        both = model.value_and_gradient(w)
+        at = model.at(w)
+        assert both[0] == at.value == model.value(w)
+        np.testing.assert_array_equal(both[1], at.gradient)
+        np.testing.assert_array_equal(model.gradient(w), at.gradient)
+        assert type(at.value) is float
+        assert at.gradient.dtype == at.margins.dtype == at.derivatives.dtype == np.float64
+
+
+@pytest.mark.parametrize("loss", SMOOTH)
+def test_gradient_is_a_central_difference(loss: str) -> None:
+    X, y = data(loss)
+    for options in settings_grid():
+        model = LinearModel(X, y, loss, **options, **EXTRAS)
+        w = np.random.default_rng(4).normal(size=model.n_parameters)
+        h = 1e-5
+        numeric = [
+            (model.value(w + h * unit) - model.value(w - h * unit)) / (2 * h)
+            for unit in np.eye(w.size)
+        ]
+        np.testing.assert_allclose(model.gradient(w), numeric, rtol=0, atol=2e-9)
+
+
+def test_weights_are_repetitions() -> None:
+    for loss in LOSSES:
+        X, y = data(loss)
+        weights = np.random.default_rng(5).integers(0, 4, len(y))
+        weighted = LinearModel(X, y, loss, l2=0.1, sample_weight=2.5 * weights, **EXTRAS)
+        repeated = LinearModel(
+            np.repeat(X, weights, axis=0), np.repeat(y, weights), loss, l2=0.1, **EXTRAS
+        )
+        w = np.random.default_rng(6).normal(size=5)
+        assert weighted.value(w) == pytest.approx(repeated.value(w), rel=1e-14)
+        np.testing.assert_allclose(weighted.gradient(w), repeated.gradient(w), rtol=0, atol=1e-14)
+        assert weighted.dual_gap(w) == pytest.approx(repeated.dual_gap(w), rel=1e-12)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_another_l2_term_and_other_targets_make_the_model_that_is_built_anew(loss: str) -> None:
+    X, y = data(loss)
+    model = LinearModel(X, y, loss, l2=0.5, fit_intercept=True)
+    w = np.random.default_rng(1).normal(size=model.n_parameters)
+    model.dual_gap(w)  # what is kept for this model is not for the others
+    others = [
+        (model.with_l2(0.1), LinearModel(X, y, loss, l2=0.1, fit_intercept=True)),
+        (model.with_targets(-y), LinearModel(X, -y, loss, l2=0.5, fit_intercept=True)),
+    ]
+    for made, built in others:
+        assert made.X is model.X
+        assert made.value(w) == built.value(w)
+        np.testing.assert_array_equal(made.gradient(w), built.gradient(w))
+        assert made.dual_value(w) == built.dual_value(w)
+    assert model.l2 == 0.5
+    np.testing.assert_array_equal(model.y, y)
+    with pytest.raises(ValueError, match="l2"):
+        model.with_l2(-1.0)
+    with pytest.raises(ValueError, match="y"):
+        model.with_targets(y[:-1])
+
+
+def test_what_data_alone_say_is_found_once_for_all_their_models() -> None:
+    X, y = data("logistic")
+    model = LinearModel(X, y, "logistic", l2=0.5)
+    calls: list[int] = []
+
+    def compute() -> int:
+        calls.append(1)
+        return len(calls)
+
+    others = [
+        model,
+        model.with_l2(1.0),
+        model.with_targets(-y),
+        model.with_loss(make_loss("hinge")),
+    ]
+    assert [other.of_data_alone("sum", compute) for other in others] == [1] * 4
+    assert model.of_rows(np.arange(5), 0.5).of_data_alone("sum", compute) == 2
+
+
+def test_huge_weights_do_not_overflow() -> None:
+    X, y = data("squared")
+    w = np.ones(5)
+    huge = LinearModel(X, y, "squared", sample_weight=np.full(23, 1e308))
+    assert huge.value(w) == pytest.approx(LinearModel(X, y, "squared").value(w), rel=1e-14)
+
+
+def test_an_evaluation_does_not_change_with_the_callers_array() -> None:
+    X, y = data("logistic")
+    model = LinearModel(X, y, l2=0.5)
+    w = np.ones(5)
+    at = model.at(w)
+    expected = model.value_and_gradient(w)
+    w[:] = 7.0
+    assert at.value == expected[0]
+    np.testing.assert_array_equal(at.gradient, expected[1])
+
+
+def test_parameters_of_other_types_are_taken() -> None:
+    X, y = data("squared")
+    model = LinearModel(X, y.astype(np.float32), "squared")
+    expected = model.value(np.array([1.0, 2.0, 3.0, 4.0, 5.0]))
+    assert model.value([1, 2, 3, 4, 5]) == expected
+    assert model.value(np.array([1, 2, 3, 4, 5], dtype=np.float32)) == expected
+    integers = LinearModel(np.arange(6).reshape(3, 2), [1, -1, 1])
+    assert integers.dtype == np.float64
+    assert integers.y.dtype == np.float64
+    assert LinearModel(X > 0, [1.0] * 23).dtype == np.float64
+    assert LinearModel(sp.csr_array(X > 0), [1.0] * 23).dtype == np.float64
+    assert LinearModel(X.astype(np.float16), [1.0] * 23).dtype == np.float64
+
+
+def test_a_float32_sum_of_values_is_kept_in_float64() -> None:
+    n = 30_000
+    X = np.ones((n, 1), dtype=np.float32)
+    y = np.full(n, 1.0 - 0.1)
+    model = LinearModel(X, y, "absolute")
+    # A float32 sum of 3e4 equal terms would be off by 1e-5 or more.
+    assert model.value(np.array([1.0])) == pytest.approx(0.1, rel=1e-12)
+
+
+# Data are kept
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_data_are_not_copied(dtype: type) -> None:
+    X, y = data("logistic", dtype=dtype)
+    for matrix in (X, np.asfortranarray(X), X[:, 1:4], X[2:9]):
+        assert np.shares_memory(LinearModel(matrix, y[: len(matrix)]).X, matrix)
+    for kind in (sp.csr_array, sp.csr_matrix):
+        sparse = kind(X)
+        model = LinearModel(sparse, y)
+        assert np.shares_memory(model.X.data, sparse.data)
+        assert np.shares_memory(model.X.indices, sparse.indices)
+        assert np.shares_memory(model.X.indptr, sparse.indptr)
+        assert model.X.dtype == dtype
+
+
+def test_any_view_gives_the_same_results() -> None:
+    X, y = data("logistic", n=24, d=6)
+    w = np.arange(3.0)
+    expected = LinearModel(X[:, ::2].copy(), y).value_and_gradient(w)
+    big_endian = X[:, ::2].astype(">f8")
+    # Without unit strides BLAS is not used: such data are copied once.
+    assert LinearModel(X[:, ::2], y).X.flags.c_contiguous
+    for view in (X[:, ::2], X[::-1, ::2][::-1], np.asfortranarray(X)[:, ::2], big_endian):
+        value, gradient = LinearModel(view, y).value_and_gradient(w)
+        assert value == pytest.approx(expected[0], rel=1e-15)
+        np.testing.assert_allclose(gradient, expected[1], rtol=0, atol=1e-15)
+
+
+def test_64_bit_indices_and_untidy_rows_are_fine() -> None:
+    X, y = data("logistic")
+    w = np.random.default_rng(8).normal(size=5)
+    wide = sp.csr_array(X)
+    wide.indices, wide.indptr = wide.indices.astype(np.int64), wide.indptr.astype(np.int64)
+    assert LinearModel(wide, y).X.indices.dtype == np.int64
+    # One row with a column twice and unsorted columns.
+    untidy = sp.csr_array(
+        (np.array([1.0, 2.0, 3.0, 4.0]), np.array([4, 1, 4, 0]), np.array([0, 3, 4])), shape=(2, 5)
+    )
+    for sparse, labels in ((wide, y), (untidy, [1, -1])):
+        model, dense = (
+            LinearModel(sparse, labels, l2=0.1),
+            LinearModel(sparse.toarray(), labels, l2=0.1),
+        )
+        assert model.value(w) == pytest.approx(dense.value(w), rel=1e-14)
+        np.testing.assert_allclose(model.gradient(w), dense.gradient(w), rtol=0, atol=1e-15)
+        for rows in ([0], [0, 1, 0]):
+            mine, theirs = (m.batch_value_and_gradient(w, rows) for m in (model, dense))
+            assert mine[0] == pytest.approx(theirs[0], rel=1e-14)
+            np.testing.assert_allclose(mine[1], theirs[1], rtol=0, atol=1e-14)
+
+
+# Minibatches
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("form", ["C", "F", "csr_array", "csr_matrix"])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_batches_of_a_partition_average_to_the_whole(loss: str, form: str, dtype: type) -> None:
+    X, y = data(loss, dtype=dtype)
+    tolerance = 5e-6 if dtype == np.float32 else 1e-14
+    for options in settings_grid():
+        model = LinearModel(FORMATS[form](X), y, loss, **options, **EXTRAS)
+        w = np.random.default_rng(9).normal(size=model.n_parameters)
+        order = np.random.default_rng(10).permutation(23)
+        batches = [order[:1], order[1:4], order[4:12], order[12:]]
+        parts = [model.batch_value_and_gradient(w, rows) for rows in batches]
+        shares = [len(rows) / 23 for rows in batches]
+        value = sum(share * part[0] for share, part in zip(shares, parts, strict=True))
+        gradient = sum(share * part[1] for share, part in zip(shares, parts, strict=True))
+        assert value == pytest.approx(model.value(w), rel=tolerance, abs=tolerance)
+        np.testing.assert_allclose(gradient, model.gradient(w), rtol=0, atol=tolerance)
+        assert parts[0][1].shape == (model.n_parameters,)
+        assert parts[0][1].dtype == np.float64
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_one_row_is_that_row_twice(form: str) -> None:
+    X, y = data("logistic")
+    weights = np.random.default_rng(7).random(23)
+    model = LinearModel(FORMATS[form](X), y, l2=0.2, fit_intercept=True, sample_weight=weights)
+    w = np.random.default_rng(11).normal(size=6)
+    for row in range(23):
+        single = model.batch_value_and_gradient(w, np.array([row]))
+        double = model.batch_value_and_gradient(w, np.array([row, row], dtype=np.uint32))
+        loop = plain("logistic", X[[row]], y[[row]], w, 0.0, True)
+        share = 23 * weights[row] / weights.sum()
+        ridge = np.append(w[:5], 0.0)
+        assert single[0] == pytest.approx(double[0], rel=1e-14)
+        assert single[0] == pytest.approx(share * loop[0] + 0.1 * ridge @ ridge, rel=1e-13)
+        np.testing.assert_allclose(single[1], double[1], rtol=0, atol=1e-14)
+        np.testing.assert_allclose(single[1], share * loop[1] + 0.2 * ridge, rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_large_sparse_batches_are_those_of_dense_data(dtype: type) -> None:
+    X, y = data("logistic", n=400, d=9, dtype=dtype)
+    w = np.random.default_rng(12).normal(size=9)
+    rows = np.random.default_rng(13).integers(400, size=300)
+    dense, sparse = (LinearModel(make(X), y, l2=0.1) for make in (np.asarray, sp.csr_array))
+    for chosen in (rows, rows[:128], rows[:129]):
+        mine, theirs = (m.batch_value_and_gradient(w, chosen) for m in (sparse, dense))
+        tolerance = 1e-6 if dtype == np.float32 else 1e-14
+        assert mine[0] == pytest.approx(theirs[0], rel=tolerance)
+        np.testing.assert_allclose(mine[1], theirs[1], rtol=0, atol=tolerance)
+
+
+@pytest.mark.parametrize("rows", [[], [[0]], [0.5], [True], 3])
+def test_rows_are_a_vector_of_row_numbers(rows: object) -> None:
+    X, y = data("logistic")
+    with pytest.raises(ValueError, match="rows must be a vector"):
+        LinearModel(X, y).batch_value_and_gradient(np.zeros(5), rows)
+
+
+@pytest.mark.parametrize("row", [-1, 23])
+@pytest.mark.parametrize("form", ["C", "csr_array"])
+def test_rows_are_in_range(row: int, form: str) -> None:
+    X, y = data("logistic")
+    with pytest.raises(ValueError, match="rows must be row numbers from 0 to 22"):
+        LinearModel(FORMATS[form](X), y).batch_value_and_gradient(np.zeros(5), [row])
+
+
+# The dual gap
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("loss", SMOOTH)
+def test_gap_bounds_the_true_gap_and_vanishes_at_the_optimum(loss, intercept, weighted) -> None:
+    X, y = data(loss, n=60, d=4, seed=1)
+    weights = np.random.default_rng(2).random(60) if weighted else None
+    for l2 in (1e-3, 0.1):
+        model = LinearModel(
+            X, y, loss, l2=l2, fit_intercept=intercept, sample_weight=weights, **EXTRAS
+        )
+        w = best(model)
+        optimum = model.value(w)
+        assert 0.0 <= model.dual_gap(w) <= 1e-9 * max(1.0, optimum)
+        assert model.dual_value(w) == model.value(w) - model.dual_gap(w)
+        rng = np.random.default_rng(3)
+        for scale in (1e-4, 1e-2, 1.0, 30.0):
+            point = w + scale * rng.normal(size=w.size)
+            true_gap = model.value(point) - optimum
+            assert true_gap >= 0.0
+            assert model.dual_gap(point) >= true_gap - 1e-12
+            assert -1e-15 <= model.dual_value(point) <= optimum + 1e-12
+
+
+def test_gap_at_scikit_learns_logistic_regression() -> None:
+    X, y = data("logistic", n=80, d=6, seed=4)
+    l2 = 0.02
+    for intercept in (False, True):
+        theirs = LogisticRegression(
+            C=1.0 / (80 * l2), fit_intercept=intercept, tol=1e-12, max_iter=10_000
+        ).fit(X, y)
+        w = np.append(theirs.coef_[0], theirs.intercept_ if intercept else [])
+        model = LinearModel(X, y, l2=l2, fit_intercept=intercept)
+        assert model.dual_gap(w) <= 1e-9
+        np.testing.assert_allclose(best(model), w, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("loss", SMOOTH)
+def test_an_intercept_that_is_off_costs_no_more_than_its_own_loss(loss: str) -> None:
+    X, y = data(loss, n=60, d=4, seed=1)
+    model = LinearModel(X, y, loss, l2=0.05, fit_intercept=True, **EXTRAS)
+    w = best(model)
+    for shift in (1e-6, 1e-3, 0.1, 3.0):
+        point = w + shift * np.eye(5)[-1]
+        true_gap = model.value(point) - model.value(w)
+        assert model.dual_gap(point) == pytest.approx(true_gap, abs=1e-11)
+        # Scaling alone would not do: the bound at the slopes as they are is worse.
+        scaled = model.value(point) - model.dual_value_at(model.at(point).derivatives)
+        assert model.dual_gap(point) <= scaled + 1e-13
+        if shift >= 0.1:
+            assert model.dual_gap(point) < 0.99 * scaled
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("loss", KINKED)
+def test_dual_values_are_below_the_optimum_for_losses_with_kinks(loss, intercept) -> None:
+    X, y = data(loss, n=25, d=3, seed=5)
+    l2 = 0.05
+    w, optimum = best_kinked(loss, X, y, l2, intercept)
+    model = LinearModel(X, y, loss, l2=l2, fit_intercept=intercept, **EXTRAS)
+    assert model.value(w) == pytest.approx(optimum, rel=1e-13)
+    rng = np.random.default_rng(6)
+    bounds = []
+    for scale in (0.0, 1e-3, 0.1, 1.0, 10.0) * 4:
+        point = w + scale * rng.normal(size=w.size)
+        bounds.append(model.dual_value(point))
+        assert model.dual_gap(point) >= model.value(point) - optimum - 1e-9
+        # As good as the slopes themselves, and as the trivial bound.
+        slopes = model.at(point).derivatives
+        assert bounds[-1] >= model.dual_value_at(slopes) - 1e-12 * model.value(point)
+        assert bounds[-1] >= -1e-12
+    assert max(bounds) <= optimum + 1e-9
+    assert max(bounds) >= 0.3 * optimum
+
+
+@pytest.mark.parametrize("loss", ["hinge", "absolute", "quantile"])
+def test_the_best_dual_value_is_the_optimum(loss: str) -> None:
+    X, y = data(loss, n=25, d=3, seed=5)
+    l2 = 0.05
+    _, optimum = best_kinked(loss, X, y, l2, False)
+    model = LinearModel(X, y, loss, l2=l2, **EXTRAS)
+    low, high = {"absolute": (-1.0, 1.0), "quantile": (-Q, 1.0 - Q)}.get(loss, (0.0, 0.0))
+    bounds = [((-1, 0) if t > 0 else (0, 1)) if loss == "hinge" else (low, high) for t in y]
+
+    def negative_dual(theta: np.ndarray) -> tuple[float, np.ndarray]:
+        # These three have the conjugate y theta.
+        slope = (y + X @ (X.T @ theta) / (len(y) * l2)) / len(y)
+        return -model.dual_value_at(theta), slope
+
+    found = minimize(
+        negative_dual,
+        np.zeros(len(y)),
+        jac=True,
+        bounds=bounds,
+        method="L-BFGS-B",
+        options={"ftol": 1e-16, "gtol": 1e-12, "maxiter": 10_000},
+    )
+    assert -found.fun == pytest.approx(optimum, rel=1e-8)
+    assert -found.fun <= optimum + 1e-12
+
+
+def test_dual_values_are_below_liblinears_optimum() -> None:
+    X, y = data("hinge", n=60, d=4, seed=7)
+    l2 = 0.1
+    theirs = LinearSVC(
+        C=1.0 / (60 * l2), loss="hinge", fit_intercept=False, tol=1e-10, max_iter=1_000_000,
+        random_state=0,
+    ).fit(X, y)  # fmt: skip
+    model = LinearModel(X, y, "hinge", l2=l2)
+    optimum = model.value(theirs.coef_[0])
+    assert optimum == pytest.approx(best_kinked("hinge", X, y, l2, False)[1], rel=1e-8)
+    rng = np.random.default_rng(8)
+    for _ in range(50):
+        assert model.dual_value(rng.normal(size=4)) <= optimum + 1e-9
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("loss", LOSSES)
+@settings(derandomize=True, deadline=None, max_examples=40)
+@given(seed=st.integers(0, 10**6), scale=st.floats(-4, 4), l2=st.floats(-4, 2))
+def test_weak_duality(loss, intercept, seed, scale, l2) -> None:
+    """Every dual value is below every value, at whatever points they are taken."""
+    X, y = data(loss, n=12, d=3, seed=seed)
+    model = LinearModel(X, y, loss, l2=10.0**l2, fit_intercept=intercept, **EXTRAS)
+    rng = np.random.default_rng(seed)
+    first, second = 10.0**scale * rng.normal(size=(2, model.n_parameters))
+    slopes = model.at(first).derivatives
+    lowest = min(model.value(point) for point in (0.0 * first, first, second))
+    # Rounding is relative to the terms of the bound, the largest of which is the value there.
+    slack = 1e-12 * (1.0 + model.value(first))
+    assert model.dual_value(first) <= lowest + slack
+    assert model.dual_value_at(slopes) <= lowest + slack
+    assert model.dual_gap(first) >= 0.0
+
+
+def test_gap_without_intercept_is_the_explicit_formula_near_the_optimum() -> None:
+    for loss in LOSSES:
+        X, y = data(loss)
+        model = LinearModel(X, y, loss, l2=0.4, sample_weight=np.arange(23.0), **EXTRAS)
+        w = 0.1 * np.random.default_rng(9).normal(size=5)
+        at = model.at(w)
+        p = np.arange(23.0) / np.arange(23.0).sum()
+        conjugates = make_loss(loss, **EXTRAS).conjugate(at.derivatives, y)
+        combination = sum(p[i] * at.derivatives[i] * X[i] for i in range(23))
+        explicit = -p @ conjugates - combination @ combination / (2 * 0.4)
+        # It is lowered by what rounding can have added: never above the formula.
+        bound = model.dual_value_at(at.derivatives)
+        assert bound == pytest.approx(explicit, abs=1e-13 * (1.0 + np.abs(y).max()))
+        assert bound <= explicit
+        gap = at.value - explicit
+        assert at.gradient @ at.gradient / 0.8 == pytest.approx(gap, rel=1e-12, abs=1e-14)
+        assert model.dual_gap(w) <= gap + 1e-13 * (1.0 + np.abs(y).max())
+        assert at.dual_gap == model.dual_gap(w)
+        assert at.dual_value == model.dual_value(w)
+
+
+def test_gap_far_from_the_optimum_is_at_most_the_value() -> None:
+    for loss in LOSSES:
+        for intercept in (False, True):
+            X, y = data(loss)
+            model = LinearModel(X, y, loss, l2=1e-6, fit_intercept=intercept, **EXTRAS)
+            w = 100.0 * np.random.default_rng(10).normal(size=model.n_parameters)
+            assert model.dual_gap(w) <= model.value(w)
+
+
+@pytest.mark.parametrize("loss", KINKED)
+def test_gap_far_from_the_optimum_is_that_of_the_best_multiple_of_the_slopes(loss: str) -> None:
+    X, y = data(loss)
+    inside, whole = 0, 0
+    for l2, scale in product(np.geomspace(0.02, 5.0, 12), (0.01, 0.3, 3.0)):
+        model = LinearModel(X, y, loss, l2=l2, **EXTRAS)
+        w = scale * np.random.default_rng(10).normal(size=5)
+        slopes = model.at(w).derivatives
+        # These conjugates grow in proportion to theta, so that the bound used is D itself.
+        top = minimize_scalar(
+            lambda c, model=model, slopes=slopes: -model.dual_value_at(c * slopes),
+            bounds=(0.0, 1.0),
+            method="bounded",
+            options={"xatol": 1e-10},
+        )
+        best_value = max(-top.fun, model.dual_value_at(slopes), 0.0)
+        assert model.dual_value(w) == pytest.approx(best_value, rel=1e-8, abs=1e-12)
+        inside += 0.5 < top.x < 0.95
+        whole += model.dual_value_at(slopes) == best_value
+    assert inside
+    assert whole
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("size", [1.0, 1e12])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_gap_of_the_intercept_alone_is_exact(loss: str, size: float, weighted: bool) -> None:
+    """Without features the bound is the least mean loss over all intercepts, kinks or not."""
+    y = np.random.default_rng(12).normal(size=10)
+    y = np.where(y > -0.5, 1.0, -1.0) if loss in CLASSIFICATION else size * (y + 2.0)
+    weights = np.random.default_rng(13).random(10) if weighted else None
+    model = LinearModel(
+        np.zeros((10, 2)), y, loss, l2=0.1, fit_intercept=True, sample_weight=weights, **EXTRAS
+    )
+    alone = LinearModel(np.ones((10, 1)), y, loss, sample_weight=weights, **EXTRAS)
+    if loss in KINKED:
+        corners = np.concatenate([y, y - EPS, y + EPS])
+        least = min(alone.value([corner]) for corner in corners)
+    else:
+        scale = size if loss not in CLASSIFICATION else 1.0
+        brackets = (-10.0 * scale, 10.0 * scale)
+        root = brentq(lambda b: alone.gradient([b])[0], *brackets, xtol=1e-14, rtol=1e-15)
+        least = alone.value([root])
+    for b in (0.0, 0.3, -2.0):
+        w = np.array([0.0, 0.0, b])
+        expected = model.value(w) - least
+        rounding = 1e-14 * (1.0 + model.value(w))
+        assert model.dual_gap(w) == pytest.approx(expected, rel=1e-9, abs=rounding)
+
+
+def test_gap_with_one_class_and_an_intercept() -> None:
+    X, _ = data("logistic")
+    for loss in CLASSIFICATION:
+        for label in (-1.0, 1.0):
+            model = LinearModel(X, np.full(23, label), loss, l2=0.1, fit_intercept=True)
+            w = np.random.default_rng(11).normal(size=6)
+            assert model.dual_gap(w) == pytest.approx(model.value(w), rel=1e-12)
+            far = np.append(np.zeros(5), 50.0 * label)
+            assert model.dual_gap(far) <= 1e-20
+
+
+def test_gap_with_huge_targets_and_margins() -> None:
+    X, y = data("absolute", n=25, d=3)
+    for loss in ("absolute", "quantile", "huber"):
+        model = LinearModel(X, 1e9 * y + 1e11, loss, l2=0.05, fit_intercept=True, **EXTRAS)
+        at = np.array([0.0, 0.0, 0.0, 1e11])
+        assert 0.0 <= model.dual_gap(at) < model.dual_gap(0.0 * at) <= model.value(0.0 * at)
+
+
+@pytest.mark.parametrize("form", ["C", "csr_array"])
+def test_gap_in_float32(form: str) -> None:
+    X, y = data("logistic", n=60, dtype=np.float32)
+    for intercept in (False, True):
+        exact = LinearModel(X.astype(np.float64), y, l2=0.1, fit_intercept=intercept)
+        model = LinearModel(FORMATS[form](X), y, l2=0.1, fit_intercept=intercept)
+        w = best(exact)
+        assert model.dual_gap(w) <= 1e-12
+        point = w + 0.1
+        assert model.dual_gap(point) == pytest.approx(exact.dual_gap(point), rel=1e-5)
+
+
+def test_dual_value_at_infeasible_slopes() -> None:
+    X, y = data("absolute")
+    model = LinearModel(X, y, "absolute", l2=0.1)
+    theta = np.full(23, 0.5)
+    theta[4] = 1.5
+    assert model.dual_value_at(theta) == -math.inf
+    # A row without weight has no say.
+    weights = np.ones(23)
+    weights[4] = 0.0
+    light = LinearModel(X, y, "absolute", l2=0.1, sample_weight=weights)
+    theta_inside = np.where(np.arange(23) == 4, 0.0, theta)
+    assert light.dual_value_at(theta) == light.dual_value_at(theta_inside) > -math.inf
+    # With an intercept the slopes are balanced first: all of one sign become 0.
+    shifted = LinearModel(X, y, "absolute", l2=0.1, fit_intercept=True)
+    assert shifted.dual_value_at(np.full(23, 0.5)) == 0.0
+
+
+def test_dual_needs_an_l2_term_where_there_are_few_rows() -> None:
+    X, y = data("logistic")
+    model = LinearModel(X[:5], y[:5])
+    with pytest.raises(ValueError, match=r"dual_gap needs l2 > 0.* more rows than parameters"):
+        model.dual_gap(np.zeros(5))
+    with pytest.raises(ValueError, match="needs l2 > 0"):
+        model.dual_value(np.zeros(5))
+    with pytest.raises(ValueError, match="dual_value_at needs l2 > 0"):
+        model.dual_value_at(np.zeros(5))
+
+
+def test_slopes_of_the_wrong_length() -> None:
+    X, y = data("logistic")
+    with pytest.raises(ValueError, match=r"derivatives must have one entry per row, 23 .* has 5"):
+        LinearModel(X, y, l2=1.0).dual_value_at(np.zeros(5))
+
+
+@pytest.mark.parametrize("loss", SMOOTH)
+def test_distance_bound_holds(loss: str) -> None:
+    X, y = data(loss)
+    for l2 in (1e-3, 0.1, 10.0):
+        model = LinearModel(X, y, loss, l2=l2, **EXTRAS)
+        w = best(model)
+        assert np.linalg.norm(w) <= model.distance_bound()
+        farthest = math.sqrt(2.0 * model.value(np.zeros(5)) / l2)
+        assert model.distance_bound() <= farthest * (1.0 + 1e-8)
+        for x0 in (w + 1e-3, np.full(5, 3.0), np.full(5, -100.0)):
+            bound = model.distance_bound(x0)
+            assert np.linalg.norm(w - x0) <= bound
+            assert bound <= (farthest + np.linalg.norm(x0)) * (1.0 + 1e-8)
+
+
+def test_distance_bound_holds_with_kinks() -> None:
+    for loss in KINKED:
+        X, y = data(loss, n=25, d=3)
+        w, _ = best_kinked(loss, X, y, 0.05, False)
+        model = LinearModel(X, y, loss, l2=0.05, **EXTRAS)
+        assert np.linalg.norm(w) <= model.distance_bound()
+        assert np.linalg.norm(w - 1.0) <= model.distance_bound(np.ones(3))
+
+
+def test_distance_bound_is_infinite_where_none_is_known() -> None:
+    X, y = data("logistic")
+    assert LinearModel(X, y).distance_bound() == math.inf
+    assert LinearModel(X, y, l2=1.0, fit_intercept=True).distance_bound(np.zeros(6)) == math.inf
+    with pytest.raises(ValueError, match="x0 must be a vector of 5 numbers"):
+        LinearModel(X, y, l2=1.0).distance_bound(np.zeros(6))
+
+
+# What is told about a model, and about mistakes
+
+
+def test_attributes_and_repr() -> None:
+    X, y = data("huber", dtype=np.float32)
+    weights = np.arange(23)
+    model = LinearModel(
+        sp.csr_array(X), y, "huber", l2=0.25, fit_intercept=True, sample_weight=weights, delta=2
+    )
+    assert (model.n_samples, model.n_features, model.n_parameters) == (23, 5, 6)
+    assert model.loss == make_loss("huber", delta=2.0)
+    assert (model.l2, model.fit_intercept) == (0.25, True)
+    np.testing.assert_array_equal(model.sample_weight, weights)
+    np.testing.assert_array_equal(model.y, y)
+    assert repr(model) == (
+        "LinearModel(23 x 5 CSR float32, weighted, loss=Huber(delta=2.0), l2=0.25, "
+        "fit_intercept=True)"
+    )
+    plain_model = LinearModel(X, np.sign(y))
+    assert plain_model.sample_weight is None
+    assert repr(plain_model) == (
+        "LinearModel(23 x 5 dense float32, loss=Logistic(), l2=0, fit_intercept=False)"
+    )
+
+
+def bad_entry(X: np.ndarray, row: int, entry: float) -> np.ndarray:
+    spoilt = X.copy()
+    spoilt[row:, 2] = entry
+    return spoilt
+
+
+GOOD_X, GOOD_Y = data("logistic")
+
+
+@pytest.mark.parametrize(
+    ("X", "error", "message"),
+    [
+        (np.empty((0, 5)), ValueError, r"X must have at least one row .* shape is \(0, 5\)"),
+        (np.empty((23, 0)), ValueError, r"X must have .* one column, but its shape is \(23, 0\)"),
+        (sp.csr_array((0, 5)), ValueError, r"X must have at least one row"),
+        (np.zeros(23), ValueError, r"X must be two-dimensional, but its shape is \(23,\)"),
+        (np.zeros((23, 2, 2)), ValueError, r"X must be two-dimensional"),
+        (sp.coo_array(np.ones(23)), ValueError, r"X must be two-dimensional"),
+        (GOOD_X + 0j, TypeError, r"X must be real"),
+        (sp.csr_array(GOOD_X + 0j), TypeError, r"X must be real"),
+        (GOOD_X.astype(str), TypeError, r"X must be an array of real numbers"),
+        (bad_entry(GOOD_X, 7, np.nan), ValueError, r"X must be finite, but row 7 "),
+        (np.asfortranarray(bad_entry(GOOD_X, 7, np.inf)), ValueError, r"X must be .* row 7 "),
+        (sp.csr_array(bad_entry(GOOD_X, 7, -np.inf)), ValueError, r"X must be .* row 7 "),
+        (sp.csr_array(np.diag([1.0, 0.0, np.nan, 1.0])), ValueError, r"X must be .* row 2 "),
+        (sp.csc_array(bad_entry(GOOD_X, 22, np.nan)), ValueError, r"X must be .* row 22 "),
+    ],
+)
+def test_wrong_data(X: object, error: type, message: str) -> None:
+    with pytest.raises(error, match=message):
+        LinearModel(X, GOOD_Y[: np.shape(X)[0]])
+
+
+def test_the_first_bad_row_of_large_data() -> None:
+    X = np.zeros((3000, 800))
+    X[2345, 3] = X[2999, 0] = np.nan
+    with pytest.raises(ValueError, match="row 2345 "):
+        LinearModel(X, np.ones(3000))
+
+
+@pytest.mark.parametrize(
+    ("y", "loss", "error", "message"),
+    [
+        (GOOD_Y[:-1], "logistic", ValueError, r"y must have one entry per row of X, 23, .* has 22"),
+        (GOOD_Y[:, None], "logistic", ValueError, r"y must be one-dimensional"),
+        (np.full(23, np.nan), "squared", ValueError, r"y must be finite, but y\[0\] is nan"),
+        (GOOD_Y + 0j, "squared", TypeError, r"y must be real"),
+        (["a"] * 23, "logistic", TypeError, r"y must be an array of real numbers"),
+        (
+            GOOD_Y > 0,
+            "logistic",
+            ValueError,
+            r"y must .*'logistic', but it holds 0, 1\. .*2 \* y - 1",
+        ),
+        (
+            np.arange(23),
+            "hinge",
+            ValueError,
+            r"y must .*'hinge', but it holds 0, 1, 2, 3, 4, \.\.\.",
+        ),
+        (2 * GOOD_Y, "squared_hinge", ValueError, r"y must .* but it holds -2, 2"),
+    ],
+)
+def test_wrong_targets(y: object, loss: str, error: type, message: str) -> None:
+    with pytest.raises(error, match=message):
+        LinearModel(GOOD_X, y, loss)
+
+
+@pytest.mark.parametrize(
+    ("weight", "error", "message"),
+    [
+        (np.ones(22), ValueError, r"sample_weight must have one entry per row of X, 23, .* has 22"),
+        (np.where(np.arange(23) == 5, -1.0, 1.0), ValueError, r"sample_weight\[5\] is -1"),
+        (np.where(np.arange(23) == 5, np.nan, 1.0), ValueError, r"sample_weight must be finite"),
+        (np.zeros(23), ValueError, r"sample_weight must have an entry > 0"),
+        (np.ones((23, 1)), ValueError, r"sample_weight must be one-dimensional"),
+        ("balanced", TypeError, r"sample_weight must be an array of real numbers"),
+    ],
+)
+def test_wrong_weights(weight: object, error: type, message: str) -> None:
+    with pytest.raises(error, match=message):
+        LinearModel(GOOD_X, GOOD_Y, sample_weight=weight)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"l2": -1e-3}, ValueError, r"l2 must be a finite number >= 0, but it is -0.001"),
+        ({"l2": math.nan}, ValueError, r"l2 must be"),
+        ({"l2": None}, TypeError, r"l2 must be"),
+        ({"fit_intercept": 1}, TypeError, r"fit_intercept must be True or False, not 1"),
+        ({"loss": "logit"}, ValueError, r"loss must be .* did you mean 'logistic'\?"),
+        ({"loss": "quantile", "quantile": 1.0}, ValueError, r"quantile must be"),
+        ({"loss": "huber", "delta": 0.0}, ValueError, r"delta must be"),
+        ({"loss": "epsilon_insensitive", "epsilon": -1.0}, ValueError, r"epsilon must be"),
+    ],
+)
+def test_wrong_options(options: dict, error: type, message: str) -> None:
+    with pytest.raises(error, match=message):
+        LinearModel(GOOD_X, GOOD_Y, **options)
+
+
+def test_wrong_parameters() -> None:
+    model = LinearModel(GOOD_X, GOOD_Y)
+    calls = [
+        model.value, model.gradient, model.value_and_gradient, model.at,
+        lambda w: model.batch_value_and_gradient(w, [0]),
+    ]  # fmt: skip
+    for call in calls:
+        with pytest.raises(ValueError, match=r"w must be a vector of 5 numbers .* shape is \(6,\)"):
+            call(np.zeros(6))
+        with pytest.raises(ValueError, match=r"w must be a vector .* shape is \(5, 1\)"):
+            call(np.zeros((5, 1)))
+        with pytest.raises(TypeError, match=r"w must be real"):
+            call(np.zeros(5, dtype=complex))
+    shifted = LinearModel(GOOD_X, GOOD_Y, fit_intercept=True)
+    with pytest.raises(
+        ValueError, match=r"w must be a vector of 6 numbers .* the intercept, which comes last\)"
+    ):
+        shifted.value(np.zeros(5))
+
+
+# The same data by another loss
+
+
+def smooth_pointwise(loss: str, m: float, y: float, mu: float) -> float:
+    """Return an envelope by searching for the margin near m that it is the loss at."""
+    found = minimize_scalar(
+        lambda near: pointwise(loss, float(near), y)[0] + (near - m) ** 2 / (2.0 * mu),
+        bounds=(m - 2.0 * mu, m + 2.0 * mu),
+        method="bounded",
+        options={"xatol": 1e-12},
+    )
+    return found.fun
+
+
+@pytest.mark.parametrize("form", ["C", "csr_array"])
+@pytest.mark.parametrize("loss", KINKED)
+def test_a_smoothed_model_is_the_mean_of_the_envelopes(loss: str, form: str) -> None:
+    X, y = data(loss)
+    weights = np.random.default_rng(7).integers(0, 4, 23).astype(float)
+    options = {"l2": 0.3, "fit_intercept": True, "sample_weight": weights}
+    model = LinearModel(FORMATS[form](X), y, loss, **options, **EXTRAS)
+    w = np.random.default_rng(3).normal(size=6)
+    margins, smooth = X @ w[:-1] + w[-1], model.smoothed(0.2)
+    pairs = zip(margins.tolist(), y.tolist(), strict=True)
+    costs = [smooth_pointwise(loss, m, target, 0.2) for m, target in pairs]
+    expected = weights @ costs / weights.sum() + 0.15 * w[:-1] @ w[:-1]
+    value, gradient = smooth.value_and_gradient(w)
+    assert value == pytest.approx(expected, rel=1e-9)
+    steps = 1e-6 * np.eye(6)
+    numeric = [(smooth.value(w + h) - smooth.value(w - h)) / 2e-6 for h in steps]
+    np.testing.assert_allclose(gradient, numeric, atol=1e-7)
+    found = minimize(smooth.value_and_gradient, w, jac=True, method="BFGS").x
+    assert 0.0 <= smooth.dual_gap(found) <= 1e-6
+    # What is proven of the smoothed model is proven of the model, up to the distance of both.
+    assert smooth.dual_value(found) <= model.value(found)
+    assert model.value(found) - smooth.value(found) <= 0.1 * model.loss.lipschitz**2
+
+
+def test_another_loss_leaves_the_data_where_they_are() -> None:
+    X, y = data("hinge")
+    model = LinearModel(sp.csr_array(X), y, "hinge", l2=0.1, sample_weight=np.arange(1.0, 24.0))
+    model.dual_gap(np.zeros(5))
+    for other in (model.with_loss(make_loss("squared")), model.smoothed(0.1)):
+        assert other.X is model.X
+        assert other.y is model.y
+        assert other.shares is model.shares
+        assert other.l2 == model.l2
+    assert model.smoothed(0.0).loss == model.loss == make_loss("hinge")
+    fresh = LinearModel(X, y, "squared", l2=0.1, sample_weight=np.arange(1.0, 24.0))
+    w = np.linspace(-1, 1, 5)
+    assert model.with_loss(make_loss("squared")).value(w) == pytest.approx(
+        fresh.value(w), rel=1e-14
+    )
+
+
+def test_bounds_without_l2_are_those_of_the_new_loss() -> None:
+    X, y = data("absolute")
+    model, w = LinearModel(X, y, "absolute"), np.linspace(-1, 1, 5)
+    before = model.dual_gap(w)
+    fresh = LinearModel(X, y, "squared").dual_gap(w)
+    assert model.with_loss(make_loss("squared")).dual_gap(w) == pytest.approx(fresh, rel=1e-12)
+    assert model.dual_gap(w) == before
+
+
+def test_wrong_losses() -> None:
+    X, y = data("absolute")
+    model = LinearModel(X, y, "absolute")
+    with pytest.raises(TypeError, match="loss must be a Loss, such as make_loss returns, not 'hi"):
+        model.with_loss("hinge")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"y must hold the labels -1 and \+1 for the loss 'hinge'"):
+        model.with_loss(make_loss("hinge"))
+    with pytest.raises(ValueError, match="smoothed takes losses with kinks"):
+        LinearModel(X, y, "squared").smoothed(0.1)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_a_model_of_some_rows_is_that_of_these_rows_alone(sparse, weighted):
+    rng = np.random.default_rng(2)
+    X, y = rng.normal(size=(30, 4)), rng.choice([-1.0, 1.0], 30)
+    weights = rng.integers(1, 5, size=30) if weighted else None
+    X = sp.csr_matrix(X) if sparse else X
+    whole = LinearModel(X, y, "logistic", l2=0.1, fit_intercept=True, sample_weight=weights)
+    rows, point = np.array([3, 3, 7, 29]), rng.normal(size=5)
+    chosen = None if weights is None else weights[rows]
+    alone = LinearModel(
+        X[rows], y[rows], "logistic", l2=0.2, fit_intercept=True, sample_weight=chosen
+    )
+    part = whole.of_rows(rows, 0.2)
+    assert part.n_samples == 4
+    assert part.value(point) == alone.value(point)
+    assert (part.gradient(point) == alone.gradient(point)).all()
+    assert part.dual_gap(point) == alone.dual_gap(point)
+    assert whole.n_samples == 30
+    assert whole.l2 == 0.1
+
+
+def test_a_sparse_matrix_with_entries_outside_of_it_is_refused():
+    """Compiled code would read or write there."""
+    X, y = sp.random(20, 8, 0.3, format="csr", random_state=0), np.ones(20)
+    for change, message in (
+        (lambda X: X.indices.__setitem__(5, 8), "column numbers from 0 to 7, .* to 8"),
+        (lambda X: X.indices.__setitem__(5, -1), "numbers from -1 to"),
+        (lambda X: X.indptr.__setitem__(3, X.indptr[-1]), "indptr that does not fall"),
+    ):
+        changed = X.copy()
+        change(changed)
+        with pytest.raises(ValueError, match=message):
+            LinearModel(changed, y)

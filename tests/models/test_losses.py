@@ -1,0 +1,465 @@
+"""Pointwise losses against plain formulas, numeric suprema and their own bounds."""
+
+import inspect
+import math
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import minimize_scalar
+from sklearn.linear_model import _sgd_fast
+
+from accelegrad.models.linear_model import LinearModel
+from accelegrad.models.losses import LOSSES, PARAMETERS, Loss, make_loss
+from accelegrad.sklearn import AcceleGradClassifier, AcceleGradRegressor
+
+Q, EPS, DELTA, MU = 0.3, 0.25, 0.8, 0.4
+OPTIONS = {"quantile": Q, "epsilon": EPS, "delta": DELTA}
+KINKED = tuple(name for name, entry in LOSSES.items() if not entry.smooth)
+#: Every loss of the table, and the envelope of every one with kinks.
+NAMES = (*LOSSES, *(f"smoothed_{name}" for name in KINKED))
+LABELS = (-1.0, 1.0)
+
+
+def rounded(beyond: float, most: float = 1.0) -> float:
+    """Return most * beyond, with a parabola of curvature 1 / MU where it comes from zero."""
+    if beyond <= 0.0:
+        return 0.0
+    return beyond**2 / (2.0 * MU) if beyond <= most * MU else most * beyond - MU * most**2 / 2.0
+
+
+# Plain scalar formulas, written without the package: each loss of the table needs one.
+PLAIN = {
+    "logistic": lambda m, y: math.log(1.0 + math.exp(-y * m)),
+    "hinge": lambda m, y: max(0.0, 1.0 - y * m),
+    "squared_hinge": lambda m, y: max(0.0, 1.0 - y * m) ** 2,
+    "modified_huber": lambda m, y: max(0.0, 1.0 - y * m) ** 2 if y * m >= -1.0 else -4.0 * y * m,
+    "squared": lambda m, y: (m - y) ** 2 / 2.0,
+    "absolute": lambda m, y: abs(m - y),
+    "huber": lambda m, y: (
+        (m - y) ** 2 / 2.0 if abs(m - y) <= DELTA else DELTA * abs(m - y) - DELTA**2 / 2.0
+    ),
+    "quantile": lambda m, y: Q * max(y - m, 0.0) + (1.0 - Q) * max(m - y, 0.0),
+    "epsilon_insensitive": lambda m, y: max(0.0, abs(m - y) - EPS),
+    "squared_epsilon_insensitive": lambda m, y: max(0.0, abs(m - y) - EPS) ** 2,
+    "smoothed_hinge": lambda m, y: rounded(1.0 - y * m),
+    "smoothed_absolute": lambda m, y: rounded(abs(m - y)),
+    "smoothed_quantile": lambda m, y: rounded(y - m, Q) + rounded(m - y, 1.0 - Q),
+    "smoothed_epsilon_insensitive": lambda m, y: rounded(abs(m - y) - EPS),
+}
+
+
+def loss_of(name: str) -> Loss:
+    plain = name.removeprefix("smoothed_")
+    loss = make_loss(plain, **OPTIONS)
+    return loss if plain == name else loss.smoothed(MU)
+
+
+def targets(loss: Loss) -> tuple[float, ...]:
+    return LABELS if loss.classification else (-1.7, 0.0, 2.3)
+
+
+def kinks(name: str, y: float) -> list[float]:
+    """Return where the derivative jumps or the formula changes."""
+    loss = loss_of(name)
+    if loss.has_logarithms:
+        return []
+    _, low, high, softness, epsilon = loss.shape
+    ends = (end for end in (low, high) if math.isfinite(end))
+    beyond = (math.copysign(epsilon, end) + softness * end for end in ends)
+    residuals = sorted({-epsilon, epsilon, *beyond} if high else {-epsilon, *beyond})
+    return [y * (1.0 + r) if loss.classification else y + r for r in residuals]
+
+
+def domain(name: str, y: float) -> tuple[float, float]:
+    """Return the ends of the conjugate's domain: the slopes far out, infinite if they grow."""
+    ends = []
+    for side in (-1.0, 1.0):
+        near, far = loss_of(name).derivative(side * np.array([1e6, 1e7]), y)
+        ends.append(float(near) if near == far else side * math.inf)
+    return ends[0], ends[1]
+
+
+def is_bounded(name: str) -> bool:
+    """Tell whether slopes are."""
+    return math.isfinite(sum(domain(name, 1.0)))
+
+
+def margins(name: str, y: float) -> np.ndarray:
+    grid = np.random.default_rng(1).uniform(-12.0, 12.0, 200)
+    return np.concatenate([grid, kinks(name, y), [y, 0.0]])
+
+
+def test_every_loss_has_a_plain_formula() -> None:
+    assert set(LOSSES) <= set(PLAIN)
+    assert [entry.name for entry in LOSSES.values()] == list(LOSSES)
+    assert len({entry.sklearn_name for entry in LOSSES.values()}) == len(LOSSES)
+
+
+def test_the_documentation_names_every_loss() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "estimators.md").read_text("utf-8")
+    for entry in LOSSES.values():
+        assert f'| `"{entry.sklearn_name}"` |' in page, entry.name
+
+
+@pytest.mark.parametrize("takes", [make_loss, LinearModel, AcceleGradRegressor])
+def test_defaults_are_those_of_the_table(takes: Callable[..., object]) -> None:
+    defaults = inspect.signature(takes).parameters
+    assert {name: defaults[name].default for name in PARAMETERS} == {
+        name: parameter.default for name, parameter in PARAMETERS.items()
+    }
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_value_is_the_plain_formula(name: str) -> None:
+    loss = loss_of(name)
+    for y in targets(loss):
+        m = margins(name, y)
+        expected = [PLAIN[name](float(point), y) for point in m]
+        np.testing.assert_allclose(loss.value(m, np.full_like(m, y)), expected, rtol=0, atol=1e-13)
+        np.testing.assert_allclose(loss.value(m, y), expected, rtol=1e-10, atol=1e-16)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_derivative_is_a_central_difference_away_from_kinks(name: str) -> None:
+    """In long doubles, in which the formulas are the same."""
+    loss, h = loss_of(name), np.longdouble(2.0**-17)
+    for y in targets(loss):
+        m = margins(name, y)
+        away = np.all([np.abs(m - kink) > 2 * h for kink in [*kinks(name, y), np.inf]], axis=0)
+        m = m[away].astype(np.longdouble)
+        values = [loss.value(m + side, y) for side in (-h, h)]
+        numeric = (values[1] - values[0]) / (2 * h)
+        # A parabola's difference is exact; the logistic loss has a third derivative up to 0.1.
+        rounding = 4.0 * np.finfo(np.longdouble).eps * (1.0 + np.abs(values).max()) / h
+        slope = loss.derivative(m.astype(np.float64), y)
+        tolerance = float(rounding + 0.1 * h**2 / 6.0)
+        np.testing.assert_allclose(slope, numeric.astype(float), rtol=1e-14, atol=tolerance)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_losses_are_nonnegative_and_those_of_labels_at_least_minus_y_m(name: str) -> None:
+    loss = loss_of(name)
+    for y in targets(loss):
+        m = margins(name, y)
+        assert (loss.value(m, y) >= 0.0).all()
+        if loss.classification:
+            assert (loss.plain.value(m, y) >= -y * m).all()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_losses_depend_on_y_m_or_m_less_y_alone(name: str) -> None:
+    loss, m = loss_of(name), np.arange(-32, 33) / 8.0
+    if loss.classification:
+        np.testing.assert_array_equal(loss.value(m, 1.0), loss.value(-m, -1.0))
+    else:
+        np.testing.assert_array_equal(loss.value(m, 0.5), loss.value(m + 2.0, 2.5))
+
+
+@pytest.mark.parametrize("name", KINKED)
+def test_derivative_at_a_kink_is_zero_where_zero_is_a_subgradient(name: str) -> None:
+    loss = loss_of(name)
+    for y in targets(loss):
+        at = np.array(kinks(name, y))
+        exact = loss.value(at, y) == 0.0
+        np.testing.assert_array_equal(loss.derivative(at[exact], y), 0.0)
+    # A target at which the kinks are exact in binary.
+    np.testing.assert_array_equal(loss.derivative(kinks(name, 1.0), 1.0), 0.0)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@settings(derandomize=True, deadline=None, max_examples=300)
+@given(data=st.data())
+def test_subgradient_inequality(name: str, data: st.DataObject) -> None:
+    loss = loss_of(name)
+    y = data.draw(st.sampled_from(targets(loss)))
+    number = st.one_of(st.floats(-1e4, 1e4), st.sampled_from([y, *kinks(name, y)]))
+    m, other = data.draw(number), data.draw(number)
+    line = float(loss.value(m, y)) + float(loss.derivative(m, y)) * (other - m)
+    size = 1.0 + abs(float(loss.value(m, y))) + abs(float(loss.derivative(m, y)) * (other - m))
+    assert float(loss.value(other, y)) >= line - 4e-16 * size
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_conjugate_is_the_supremum(name: str) -> None:
+    loss = loss_of(name)
+    grid = np.linspace(-60.0, 60.0, 24001)
+    for y in targets(loss):
+        low, high = domain(name, y)
+        costs = loss.value(grid, y)
+        for share in (0.0, 1e-3, 0.2, 0.5, 0.77, 0.999, 1.0):
+            theta = max(low, -6.0) * (1.0 - share) + min(high, 6.0) * share
+            objective = theta * grid - costs
+            near = grid[np.argmax(objective)]
+            refined = minimize_scalar(
+                lambda m, theta=theta, y=y: float(loss.value(m, y)) - theta * m,
+                bounds=(near - 0.01, near + 0.01),
+                method="bounded",
+                options={"xatol": 1e-11},
+            )
+            supremum = max(objective.max(), -refined.fun)
+            assert float(loss.conjugate(theta, y)) == pytest.approx(supremum, abs=1e-8)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_fenchel_young_equality(name: str) -> None:
+    loss = loss_of(name)
+    for y in targets(loss):
+        m = np.concatenate([margins(name, y), [-40.0, 40.0, -800.0, 800.0]])
+        theta = loss.derivative(m, y)
+        sides = loss.value(m, y) + loss.conjugate(theta, y), m * theta
+        scale = np.maximum(1.0, np.abs(sides[1]))
+        assert np.max(np.abs(sides[0] - sides[1]) / scale) < 1e-12
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_conjugate_at_the_ends_of_its_domain(name: str) -> None:
+    loss = loss_of(name)
+    for y in targets(loss):
+        low, high = domain(name, y)
+        assert low <= 0.0 <= high
+        assert loss.domain(np.array(y)) == (low, high)
+        assert float(loss.conjugate(0.0, y)) == 0.0
+        for end, outwards in ((low, -1.0), (high, 1.0)):
+            if math.isinf(end):
+                assert np.isfinite(loss.conjugate(outwards * 1e5, y))
+                assert float(loss.conjugate(outwards * math.inf, y)) == math.inf
+                continue
+            at_end = float(loss.conjugate(end, y))
+            assert np.isfinite(at_end)
+            # A rounding error outside is inside; more is not.
+            assert float(loss.conjugate(end + outwards * 1e-15 * max(abs(end), 0.3), y)) == at_end
+            assert float(loss.conjugate(end + outwards * 1e-12, y)) == math.inf
+            assert float(loss.conjugate(end + outwards, y)) == math.inf
+    assert float(loss.conjugate(math.nan, 1.0)) == math.inf
+
+
+def test_logistic_conjugate_at_its_ends_is_zero() -> None:
+    loss = make_loss("logistic")
+    for y in LABELS:
+        np.testing.assert_array_equal(loss.conjugate(np.array([0.0, -y]), y), 0.0)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_float32_slopes_are_in_the_conjugates_domain(name: str) -> None:
+    loss = loss_of(name)
+    for y in targets(loss):
+        theta = loss.derivative(np.linspace(-30, 30, 101, dtype=np.float32), np.float32(y))
+        assert theta.dtype == np.float32
+        assert np.isfinite(loss.conjugate(theta, y)).all()
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("sign", [-1.0, 1.0])
+def test_huge_margins(name: str, sign: float) -> None:
+    loss, y = loss_of(name), 1.0
+    slope_at_infinity = domain(name, y)[int(sign > 0)]
+    m = sign * (1e300 if math.isfinite(slope_at_infinity) else 1e10)
+    value, slope = float(loss.value(m, y)), float(loss.derivative(m, y))
+    if slope_at_infinity == 0.0:
+        assert (value, slope) == (0.0, 0.0)
+    elif math.isinf(slope_at_infinity):
+        assert value == pytest.approx(0.5e20 * loss.curvature, rel=1e-9)
+        assert slope == pytest.approx(sign * 1e10 * loss.curvature, rel=1e-9)
+    else:
+        assert value == pytest.approx(slope_at_infinity * m, rel=1e-15)
+        assert slope == slope_at_infinity
+    small = loss.derivative(np.array([sign * 1e15], dtype=np.float32), 1.0)
+    assert small.dtype == np.float32
+    assert np.isfinite(small).all()
+
+
+def test_logistic_keeps_its_digits_in_the_tail() -> None:
+    loss = make_loss("logistic")
+    for y in LABELS:
+        for z in (20.0, 40.0, 700.0):
+            assert float(loss.value(y * z, y)) == pytest.approx(math.exp(-z), rel=1e-8)
+            assert float(loss.derivative(y * z, y)) == pytest.approx(-y * math.exp(-z), rel=1e-8)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_curvature_and_lipschitz_bound_the_slopes_and_are_reached(name: str) -> None:
+    loss = loss_of(name)
+    steepest = curviest = 0.0
+    for y in targets(loss):
+        m = np.linspace(-20.0, 20.0, 40001)
+        slope = loss.derivative(m, y)
+        steepest = max(steepest, float(np.abs(slope).max()))
+        curviest = max(curviest, float((np.diff(slope) / np.diff(m)).max()))
+    if is_bounded(name):
+        assert 0.999 * loss.lipschitz <= steepest <= loss.lipschitz
+    else:
+        assert loss.lipschitz == math.inf
+    if name in KINKED:
+        assert loss.curvature == math.inf
+    else:
+        assert 0.999 * loss.curvature <= curviest <= loss.curvature * (1.0 + 1e-9)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_types_and_shapes(name: str) -> None:
+    loss = loss_of(name)
+    assert loss.name == name
+    for dtype in (np.float32, np.float64):
+        m = np.linspace(-2, 2, 5, dtype=dtype)
+        y = np.ones(5)
+        assert loss.derivative(m, y).dtype == dtype
+        assert loss.value(m, y).dtype == dtype
+        assert loss.conjugate(loss.derivative(m, y), y).dtype == np.float64
+    assert loss.value(np.zeros((3, 1)), np.ones(4)).shape == (3, 4)
+    assert loss.derivative([1, 2], [1, 1]).dtype == np.float64
+    m = np.linspace(-2, 2, 5)
+    before = m.copy()
+    loss.value(m, 1.0), loss.derivative(m, 1.0), loss.conjugate(m, 1.0)
+    np.testing.assert_array_equal(m, before)
+    assert vars(loss) == vars(loss_of(name))  # what a checkpoint's fingerprint takes in
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_both_at_once_are_the_same_to_the_last_bit(name: str, dtype: type) -> None:
+    loss = loss_of(name)
+    for y in targets(loss):
+        m = margins(name, y).astype(dtype)
+        value, slope = loss.value_and_derivative(m, y)
+        assert value.dtype == slope.dtype == dtype
+        np.testing.assert_array_equal(value, loss.value(m, y))
+        np.testing.assert_array_equal(slope, loss.derivative(m, y))
+
+
+def test_losses_are_values() -> None:
+    assert make_loss("huber", delta=2) == make_loss("huber", delta=2.0)
+    assert make_loss("huber") != make_loss("huber", delta=2.0)
+    assert hash(make_loss("huber", delta=2)) == hash(make_loss("huber", delta=2.0))
+    assert pickle.loads(pickle.dumps(make_loss("huber"))) == make_loss("huber")
+    assert make_loss("huber", delta=2).delta == 2.0  # type: ignore[attr-defined]
+    assert repr(make_loss("quantile", quantile=0.9)) == "Quantile(quantile=0.9)"
+    with pytest.raises(AttributeError):
+        make_loss("huber").delta = 3.0  # type: ignore[attr-defined, misc]
+
+
+@pytest.mark.parametrize("entry", LOSSES.values(), ids=lambda entry: entry.name)
+def test_both_names_mean_the_same_everywhere(entry):
+    X, y = np.random.default_rng(3).standard_normal((2, 30, 1))
+    y = np.sign(y[:, 0]) if entry.classification else y[:, 0]
+    kind = AcceleGradClassifier if entry.classification else AcceleGradRegressor
+    assert make_loss(entry.sklearn_name) == make_loss(entry.name)
+    models = [LinearModel(X, y, name, l2=0.1) for name in (entry.name, entry.sklearn_name)]
+    assert models[0].value(np.ones(1)) == models[1].value(np.ones(1))
+    fits = [kind(name).fit(X, y) for name in (entry.name, entry.sklearn_name)]
+    np.testing.assert_array_equal(fits[0].coef_, fits[1].coef_)
+    assert hasattr(fits[0], "predict_proba") == hasattr(fits[1], "predict_proba")
+
+
+def test_unknown_names_are_met_with_the_nearest() -> None:
+    with pytest.raises(ValueError, match=r"loss must be .*'logstic'; did you mean 'logistic'\?"):
+        make_loss("logstic")
+    with pytest.raises(ValueError, match=r"loss .*Allowed: 'absolute', 'epsilon_insensitive'"):
+        make_loss("zzz")
+    with pytest.raises(TypeError, match="loss must be the name of a loss, not 3"):
+        make_loss(3)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("quantile", [0.0, 1.0, -0.1, 1.5, math.nan, math.inf])
+def test_quantile_is_between_0_and_1(quantile: float) -> None:
+    with pytest.raises(ValueError, match="quantile must be"):
+        make_loss("quantile", quantile=quantile)
+
+
+@pytest.mark.parametrize("epsilon", [-1e-9, math.nan, math.inf])
+def test_epsilon_is_at_least_0(epsilon: float) -> None:
+    for name in ("epsilon_insensitive", "squared_epsilon_insensitive"):
+        with pytest.raises(ValueError, match="epsilon must be"):
+            make_loss(name, epsilon=epsilon)
+    # Also where the loss does not use it: a slip is told at once.
+    with pytest.raises(ValueError, match="epsilon must be"):
+        make_loss("logistic", epsilon=epsilon)
+
+
+@pytest.mark.parametrize("delta", [0.0, -1.0, math.nan])
+def test_delta_is_above_0(delta: float) -> None:
+    with pytest.raises(ValueError, match="delta must be"):
+        make_loss("huber", delta=delta)
+    with pytest.raises(TypeError, match="delta must be"):
+        make_loss("huber", delta="1")  # type: ignore[arg-type]
+
+
+def test_epsilon_0_is_the_absolute_loss() -> None:
+    m = np.random.default_rng(2).normal(size=50)
+    zero, absolute = make_loss("epsilon_insensitive", epsilon=0.0), make_loss("absolute")
+    np.testing.assert_array_equal(zero.value(m, 0.5), absolute.value(m, 0.5))
+    np.testing.assert_array_equal(zero.derivative(m, 0.5), absolute.derivative(m, 0.5))
+    assert zero.derivative(0.5, 0.5) == 0.0
+
+
+@pytest.mark.parametrize("name", ["modified_huber", "squared_epsilon_insensitive"])
+def test_new_losses_are_those_of_scikit_learn(name: str) -> None:
+    theirs = {
+        "modified_huber": _sgd_fast.ModifiedHuber(),
+        "squared_epsilon_insensitive": _sgd_fast.SquaredEpsilonInsensitive(EPS),
+    }[name]
+    loss = loss_of(name)
+    for y in targets(loss):
+        for m in margins(name, y):
+            assert float(loss.value(m, y)) == pytest.approx(theirs.py_loss(m, y), rel=1e-14)
+            slope = theirs.py_dloss(m, y)
+            assert float(loss.derivative(m, y)) == pytest.approx(slope, rel=1e-14, abs=1e-15)
+
+
+# Smoothed losses
+
+
+@pytest.mark.parametrize("mu", [1e-6, 0.01, 0.4, 3.0, 1e4])
+@pytest.mark.parametrize("name", KINKED)
+def test_an_envelope_is_below_its_loss_by_no_more_than_its_bound(name: str, mu: float) -> None:
+    loss = loss_of(name)
+    smooth = loss.smoothed(mu)
+    for y in targets(loss):
+        m = np.concatenate([margins(name, y), y + mu * np.linspace(-2, 2, 41)])
+        below = loss.value(m, y) - smooth.value(m, y)
+        rounding = 1e-15 * (1.0 + np.abs(m - y))
+        assert (below >= -rounding).all()
+        assert (below <= 0.5 * mu * loss.lipschitz**2 + rounding).all()
+        if mu < 1.0:  # so that some margins are beyond the parabola
+            assert below.max() == pytest.approx(0.5 * mu * loss.lipschitz**2, abs=1e-14)
+
+
+@pytest.mark.parametrize("name", KINKED)
+def test_an_envelope_is_the_supremum_over_slopes_and_the_infimum_over_margins(name: str) -> None:
+    loss, smooth = loss_of(name), loss_of(f"smoothed_{name}")
+    shifts = np.linspace(-4.0, 4.0, 400_001)
+    for y in targets(loss):
+        theta = np.linspace(*domain(name, y), 200_001)
+        for m in (y - 1.3, y - 0.2, y, y + 0.05, y + 0.5, y + 2.0):
+            value = float(smooth.value(m, y))
+            concave = theta * m - loss.conjugate(theta, y) - 0.5 * MU * theta**2
+            assert value == pytest.approx(concave.max(), abs=1e-9)
+            near = loss.value(m + shifts, y) + shifts**2 / (2.0 * MU)
+            assert value == pytest.approx(near.min(), abs=1e-9)
+
+
+def test_smoothed_losses_are_values_and_know_what_they_are_made_of() -> None:
+    loss = make_loss("quantile", quantile=0.9)
+    smooth = loss.smoothed(0.25)
+    assert smooth == make_loss("quantile", quantile=0.9).smoothed(0.25) != loss.smoothed(0.5)
+    assert repr(smooth) == "Smoothed(loss=Quantile(quantile=0.9), mu=0.25)"
+    assert (smooth.plain, smooth.smoothing, smooth.parameter) == (loss, 0.25, 0.9)
+    assert (loss.plain, loss.smoothing, loss.parameter) == (loss, 0.0, 0.9)
+    assert loss.smoothed(0.0) is loss
+    assert (smooth.curvature, smooth.lipschitz) == (4.0, 0.9)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in KINKED])
+def test_smooth_losses_are_not_smoothed(name: str) -> None:
+    with pytest.raises(ValueError, match=r"smoothed takes losses with kinks, but .* has none"):
+        loss_of(name).smoothed(0.1)
+
+
+@pytest.mark.parametrize("mu", [-0.1, math.nan, math.inf])
+def test_mu_is_at_least_0(mu: float) -> None:
+    with pytest.raises(ValueError, match="mu must be a finite number >= 0"):
+        make_loss("hinge").smoothed(mu)

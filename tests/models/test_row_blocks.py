@@ -1,0 +1,40 @@
+"""Products with some rows of a matrix: in float64, whatever the rows are stored in."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import accelegrad as ag
+from accelegrad.models.row_blocks import row_block
+
+#: A sum of 50 products of numbers of about 1, in float64.
+ROUNDING = 50 * np.finfo(np.float64).eps
+
+
+@pytest.mark.parametrize("form", [np.asarray, np.asfortranarray, sp.csr_array])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("count", [1, 7, 150])  # sparse rows are gathered up to 128 of them
+def test_products_are_in_double(form, dtype, count):
+    rng = np.random.default_rng(0)
+    X = (rng.standard_normal((200, 50)) * (rng.random((200, 50)) < 0.3)).astype(dtype)
+    rows, w, theta = rng.integers(200, size=count), rng.standard_normal(50), rng.random(count)
+    block, chosen = row_block(form(X), rows), X[rows].astype(np.float64)
+    margins = block.margins(w)
+    assert margins.dtype == np.float64
+    np.testing.assert_allclose(margins, chosen @ w, rtol=0, atol=4 * ROUNDING)
+    target = np.ones(50)
+    block.add_combination(theta, target)
+    np.testing.assert_allclose(target, 1.0 + chosen.T @ theta, rtol=0, atol=4 * count * ROUNDING)
+
+
+def test_a_minibatch_of_all_rows_is_the_whole_in_double():
+    rng = np.random.default_rng(1)
+    X, y = (
+        rng.standard_normal((40, 5)).astype(np.float32),
+        np.where(rng.random(40) < 0.5, 1.0, -1.0),
+    )
+    w = rng.standard_normal(5)
+    batch = ag.LinearModel(X, y, l2=0.1).batch_value_and_gradient(w, np.arange(40))
+    value, gradient = ag.LinearModel(X.astype(np.float64), y, l2=0.1).value_and_gradient(w)
+    assert batch[0] == pytest.approx(value, rel=1e-13)
+    np.testing.assert_allclose(batch[1], gradient, rtol=0, atol=1e-13)

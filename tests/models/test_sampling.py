@@ -1,0 +1,235 @@
+"""The batch sampler: partitions, unbiasedness, exact resumption; and the paper's problem."""
+
+import copy
+import json
+
+import numpy as np
+import pytest
+from scipy.optimize import linprog
+
+from accelegrad.lab.engine.synthetic import paper_regression
+from accelegrad.models.sampling import BatchSampler
+
+GENERATORS = [np.random.PCG64, np.random.Philox, np.random.MT19937, np.random.SFC64]
+
+
+def sampler(n: int = 10, batch_size: int = 3, seed: int = 0, **options: bool) -> BatchSampler:
+    return BatchSampler(n, batch_size, np.random.default_rng(seed), **options)
+
+
+@pytest.mark.parametrize(("n", "batch_size"), [(10, 3), (10, 10), (10, 1), (12, 4), (1, 1)])
+def test_an_epoch_is_a_partition_of_the_rows(n: int, batch_size: int) -> None:
+    batches = sampler(n, batch_size)
+    for epoch in range(1, 4):
+        drawn = [batches.next_rows() for _ in range(-(-n // batch_size))]
+        assert [len(rows) for rows in drawn[:-1]] == [batch_size] * (len(drawn) - 1)
+        np.testing.assert_array_equal(np.sort(np.concatenate(drawn)), np.arange(n))
+        assert batches.rows_drawn == epoch * n
+
+
+def test_epochs_differ_in_their_order() -> None:
+    batches = sampler(50, 50)
+    first, second = batches.next_rows(), batches.next_rows()
+    assert not np.array_equal(first, second)
+    assert not np.array_equal(np.sort(first), first)
+
+
+@pytest.mark.parametrize("replacement", [False, True])
+def test_every_row_is_equally_likely_in_every_batch(replacement: bool) -> None:
+    n, batch_size, rounds = 8, 3, 4000
+    counts = np.zeros((3, n))
+    batches = sampler(n, batch_size, seed=5, replacement=replacement)
+    for _ in range(rounds):
+        for position in range(3):
+            np.add.at(counts[position], batches.next_rows(), 1)
+    expected = counts.sum(axis=1, keepdims=True) / n
+    assert counts.sum() == rounds * (9 if replacement else n)
+    # 6 standard deviations of a count.
+    assert np.abs(counts - expected).max() < 6.0 * np.sqrt(expected.max())
+
+
+def test_with_replacement_batches_are_independent_draws() -> None:
+    batches = sampler(4, 4, replacement=True)
+    drawn = [batches.next_rows() for _ in range(50)]
+    assert all(len(rows) == 4 for rows in drawn)
+    assert any(len(set(rows.tolist())) < 4 for rows in drawn)
+    assert batches.rows_drawn == 200
+
+
+def test_the_seed_decides() -> None:
+    first, second, third = sampler(seed=1), sampler(seed=1), sampler(seed=2)
+    rows = [[s.next_rows().tolist() for _ in range(8)] for s in (first, second, third)]
+    assert rows[0] == rows[1] != rows[2]
+
+
+def test_rows_cannot_be_written_to() -> None:
+    rows = sampler().next_rows()
+    with pytest.raises(ValueError, match="read-only"):
+        rows[0] = 0
+
+
+def through_json(state: object) -> object:
+    """Return the state after its scalars went through JSON and its arrays through bytes."""
+    if isinstance(state, dict):
+        return {key: through_json(part) for key, part in state.items()}
+    if isinstance(state, np.ndarray):
+        return np.frombuffer(state.tobytes(), dtype=state.dtype).reshape(state.shape)
+    return json.loads(json.dumps(state))
+
+
+@pytest.mark.parametrize("generator", GENERATORS)
+@pytest.mark.parametrize("replacement", [False, True])
+@pytest.mark.parametrize("steps", [0, 2, 4, 7])
+def test_a_restored_sampler_goes_on_bit_for_bit(generator: type, replacement: bool, steps) -> None:
+    def make(seed: int) -> BatchSampler:
+        return BatchSampler(11, 3, np.random.Generator(generator(seed)), replacement)
+
+    original = make(3)
+    original.rng.integers(7, size=3, dtype=np.uint32)  # leaves half a 64-bit draw in the buffer
+    for _ in range(steps):
+        original.next_rows()
+    state = through_json(original.state())
+    expected = [original.next_rows().tolist() for _ in range(20)]
+    resumed = make(99)
+    resumed.next_rows()
+    resumed.restore(state)
+    assert [resumed.next_rows().tolist() for _ in range(20)] == expected
+    assert resumed.rows_drawn == original.rows_drawn
+    np.testing.assert_array_equal(resumed.rng.random(3), original.rng.random(3))
+    # The state itself is untouched and serves again.
+    resumed.restore(state)
+    assert [resumed.next_rows().tolist() for _ in range(20)] == expected
+
+
+@pytest.mark.parametrize("generator", GENERATORS)
+def test_a_state_does_not_change_with_the_sampler(generator: type) -> None:
+    batches = BatchSampler(11, 3, np.random.Generator(generator(1)))
+    batches.next_rows()
+    state = batches.state()
+    before = copy.deepcopy(state)
+    for _ in range(3000):
+        batches.next_rows()
+    np.testing.assert_equal(state, before)
+
+
+def test_a_state_that_does_not_fit_is_refused_and_changes_nothing() -> None:
+    batches = sampler()
+    batches.next_rows()
+    state = batches.state()
+    twin = sampler()
+    twin.next_rows()
+    other = BatchSampler(10, 3, np.random.Generator(np.random.Philox(0)))
+    with pytest.raises(ValueError, match=r"bit_generator='PCG64', but .* bit_generator='Philox'"):
+        other.restore(state)
+    with pytest.raises(ValueError, match="n=10, but the sampler has n=11"):
+        sampler(11).restore(state)
+    with pytest.raises(ValueError, match="batch_size=3, but the sampler has batch_size=4"):
+        sampler(batch_size=4).restore(state)
+    with pytest.raises(ValueError, match="replacement=False"):
+        sampler(replacement=True).restore(state)
+    with pytest.raises(ValueError, match="state must hold permutation, position"):
+        batches.restore({k: v for k, v in state.items() if k[0] != "p"})
+    for broken in ({"permutation": np.zeros(10, int)}, {"position": 11}, {"permutation": [1, 2]}):
+        with pytest.raises(ValueError, match="state must hold a permutation of 10 rows"):
+            batches.restore({**state, **broken})
+    assert batches.next_rows().tolist() == twin.next_rows().tolist()
+
+
+@pytest.mark.parametrize(
+    ("batch_size", "error"),
+    [(0, ValueError), (-1, ValueError), (2.5, TypeError), (True, TypeError)],
+)
+def test_batch_size_is_a_whole_number_from_1(batch_size: object, error: type) -> None:
+    with pytest.raises(error, match="batch_size must be a whole number"):
+        BatchSampler(10, batch_size, np.random.default_rng(0))  # type: ignore[arg-type]
+
+
+def test_batch_size_is_at_most_the_number_of_rows() -> None:
+    with pytest.raises(ValueError, match=r"batch_size must be .* to the number of rows, 10, .* 11"):
+        sampler(10, 11)
+
+
+def test_the_other_arguments_are_checked() -> None:
+    for rng in (0, None, np.random.RandomState(0), np.random.PCG64(0)):
+        with pytest.raises(TypeError, match=r"rng must be a numpy.random.Generator"):
+            BatchSampler(10, 3, rng)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="n must be a whole number >= 1"):
+        sampler(0)
+    with pytest.raises(TypeError, match="replacement must be True or False, not 'no'"):
+        sampler(replacement="no")  # type: ignore[arg-type]
+    assert "n=10, batch_size=3" in repr(sampler())
+
+
+# The paper's problem
+
+
+@pytest.mark.parametrize("p", [1, 2])
+def test_paper_gradient_is_a_central_difference(p: int) -> None:
+    problem = paper_regression(p, n=30, d=7, seed=4)
+    x = np.random.default_rng(1).normal(size=7)
+    value, gradient = problem.fun(x)
+    residuals = [float(row @ x - target) for row, target in zip(problem.A, problem.b, strict=True)]
+    assert value == pytest.approx(sum(abs(r) ** p for r in residuals), rel=1e-14)
+    h = 1e-6
+    for j, unit in enumerate(np.eye(7)):
+        numeric = (problem.fun(x + h * unit)[0] - problem.fun(x - h * unit)[0]) / (2 * h)
+        assert gradient[j] == pytest.approx(numeric, rel=1e-7, abs=1e-7)
+
+
+def test_paper_minimum_of_squares_solves_the_normal_equations() -> None:
+    problem = paper_regression(2, n=60, d=12, seed=5)
+    x, value = problem.minimum()
+    assert np.abs(problem.A.T @ (problem.A @ x - problem.b)).max() < 1e-11
+    assert value == problem.fun(x)[0]
+    solved = np.linalg.solve(problem.A.T @ problem.A, problem.A.T @ problem.b)
+    np.testing.assert_allclose(x, solved, rtol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("n", "d", "noise"), [(60, 12, 1e-2), (40, 5, 4.0), (30, 6, 0.0), (5, 9, 1.0)]
+)
+def test_paper_minimum_of_absolutes_is_that_of_the_primal_program(n, d, noise) -> None:
+    problem = paper_regression(1, n=n, d=d, noise=noise, seed=6)
+    x, value = problem.minimum()
+    assert value == problem.fun(x)[0]
+    # min sum(t) over (x, t) with -t <= A x - b <= t: not the program that minimum() solves.
+    eye = np.eye(n)
+    primal = linprog(
+        np.concatenate([np.zeros(d), np.ones(n)]),
+        A_ub=np.block([[problem.A, -eye], [-problem.A, -eye]]),
+        b_ub=np.concatenate([problem.b, -problem.b]),
+        bounds=[(None, None)] * d + [(0, None)] * n,
+    )
+    assert value == pytest.approx(primal.fun, rel=1e-9, abs=1e-9)
+
+
+def test_each_minimiser_is_worse_for_the_other_norm() -> None:
+    absolute, squares = (paper_regression(p, n=60, d=12, seed=7) for p in (1, 2))
+    np.testing.assert_array_equal(absolute.A, squares.A)
+    np.testing.assert_array_equal(absolute.b, squares.b)
+    (x1, f1), (x2, f2) = absolute.minimum(), squares.minimum()
+    assert absolute.fun(x2)[0] > f1 + 1e-3
+    assert squares.fun(x1)[0] > f2 + 1e-3
+    assert absolute.fun(absolute.x_natural)[0] > f1
+    assert squares.fun(squares.x_natural)[0] > f2
+
+
+def test_paper_data_are_gaussian_with_the_given_noise_variance() -> None:
+    problem = paper_regression(2, seed=8)
+    assert problem.A.shape == (2000, 500)
+    assert problem.A.mean() == pytest.approx(0.0, abs=5e-3)
+    assert problem.A.var() == pytest.approx(1.0, abs=5e-3)
+    noise = problem.b - problem.A @ problem.x_natural
+    assert noise.var() == pytest.approx(1e-2, rel=0.1)
+    assert repr(problem) == "PaperProblem(n=2000, d=500, p=2)"
+
+
+def test_paper_arguments_are_checked() -> None:
+    with pytest.raises(ValueError, match="p must be 1 or 2, but it is 3"):
+        paper_regression(3, seed=0)
+    with pytest.raises(ValueError, match="noise must be"):
+        paper_regression(1, noise=-1.0, seed=0)
+    with pytest.raises(ValueError, match="d must be"):
+        paper_regression(1, d=0, seed=0)
+    with pytest.raises(TypeError, match="seed must be"):
+        paper_regression(1, seed=None)  # type: ignore[arg-type]

@@ -1,0 +1,402 @@
+"""Standardised columns without touching the data, and rules that run in other coordinates."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.linear_model import LogisticRegression
+from sklearn.preprocessing import StandardScaler
+
+import accelegrad as ag
+from accelegrad.models import scaling
+from accelegrad.models.scaling import ColumnScaling, column_scaling
+from accelegrad.proofs.bracket import Bracket
+from accelegrad.proofs.certificate import DualCertificate
+from accelegrad.rules import (
+    AcceleGrad,
+    AdaGrad,
+    UniversalDualGradient,
+    UniversalFastGradient,
+    UniversalGradient,
+)
+from accelegrad.rules.base import KnownEvaluation, QueryRule
+from accelegrad.rules.diagonal import DiagonalAcceleGrad, DistanceFreeDiagonalAcceleGrad
+from accelegrad.rules.rescaled import Rescaled
+from accelegrad.run.loop import Run
+from accelegrad.run.options import Options
+from accelegrad.run.oracle import ModelOracle
+from accelegrad.run.progress import Progress
+from stepping import oracle_of
+
+N, D = 60, 7
+
+
+def data(seed=0, density=1.0, spread=3.0):
+    """Columns from 1e-3 to 1e3 with means of their own size."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((N, D)) + rng.uniform(-2, 2, D)
+    X = X * (rng.random((N, D)) < density) * 10 ** rng.uniform(-spread, spread, D)
+    return X, np.where(rng.random(N) < 0.4, -1.0, 1.0), rng.exponential(size=N)
+
+
+def model_of(X, y, loss="logistic", *, sparse=False, **options):
+    return ag.LinearModel(sp.csr_matrix(X) if sparse else X, y, loss, **options)
+
+
+def matrix_of(change, size):
+    return np.column_stack([change.apply(unit) for unit in np.eye(size)])
+
+
+# -- the change of coordinates ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shift", [None, [3.0, -20.0, 0.0]])
+def test_operations_are_those_of_one_matrix(shift):
+    change = ColumnScaling([2.0, 0.1, 30.0], shift)
+    size = 3 + (shift is not None)
+    T = matrix_of(change, size)
+    rng = np.random.default_rng(0)
+    for _ in range(5):
+        u = rng.standard_normal(size)
+        np.testing.assert_allclose(change.apply(u), T @ u, rtol=1e-14, atol=1e-13)
+        np.testing.assert_allclose(change.adjoint(u), T.T @ u, rtol=1e-14, atol=1e-13)
+        np.testing.assert_allclose(change.invert(T @ u), u, rtol=1e-13, atol=1e-13)
+        np.testing.assert_allclose(change.invert_adjoint(T.T @ u), u, rtol=1e-13, atol=1e-13)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("layout", ["C", "F", "CSR"])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("block", [3, 1 << 18])
+def test_scales_are_those_of_scikit_learn(monkeypatch, block, dtype, layout, weighted):
+    monkeypatch.setattr(scaling, "BLOCK_ENTRIES", block)
+    X, y, weights = data(1, density=0.6)
+    X = X.astype(dtype)
+    weights = np.where(weights > 0.3, weights, 0.0) if weighted else None
+    stored = sp.csr_matrix(X) if layout == "CSR" else np.array(X, order=layout)
+    exact = X.astype(np.float64)
+    scaler = StandardScaler().fit(exact, sample_weight=weights)
+    centred = column_scaling(
+        ag.LinearModel(stored, y, fit_intercept=True, sample_weight=weights), center=True
+    )
+    np.testing.assert_allclose(centred.scale, 1 / scaler.scale_, rtol=1e-12)
+    np.testing.assert_allclose(centred.shift, scaler.mean_, rtol=1e-12)
+    squares = np.average(exact**2, axis=0, weights=weights)
+    plain = column_scaling(ag.LinearModel(stored, y, sample_weight=weights))
+    np.testing.assert_allclose(plain.scale, squares**-0.5, rtol=1e-12)
+    assert plain.shift is None
+    left = column_scaling(
+        ag.LinearModel(stored, y, fit_intercept=True, sample_weight=weights), center=False
+    )
+    np.testing.assert_array_equal(left.scale, plain.scale)
+    np.testing.assert_array_equal(left.shift, np.zeros(D))
+
+
+def test_penalty_counts_as_curvature():
+    """So that a column much smaller than sqrt(l2) is not left with a penalty beyond all others."""
+    X, y, _ = data(1)
+    for intercept in (False, True):
+        free, penalised = (
+            column_scaling(ag.LinearModel(X, y, l2=l2, fit_intercept=intercept))
+            for l2 in (0.0, 0.3)
+        )
+        np.testing.assert_allclose(penalised.scale**-2, free.scale**-2 + 0.3, rtol=1e-12)
+    zeros = ag.LinearModel(np.zeros((4, 1)), np.ones(4), l2=0.25)
+    assert column_scaling(zeros).scale[0] == 2
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_constant_and_empty_columns(sparse, weighted):
+    """A sum of squares about zero would see deviations of 1e-8 times the mean in the constants."""
+    rng = np.random.default_rng(0)
+    n = 20_000
+    columns = [np.full(n, 0.1), np.full(n, -1e9 / 3), np.zeros(n), 1e8 + rng.standard_normal(n)]
+    model = model_of(
+        np.column_stack(columns),
+        np.ones(n),
+        "squared",
+        sparse=sparse,
+        fit_intercept=True,
+        sample_weight=rng.random(n) if weighted else None,
+    )
+    change = column_scaling(model)
+    np.testing.assert_allclose(change.scale[:3], [10, 3e-9, 1], rtol=1e-12)
+    np.testing.assert_array_equal(change.shift[:3], [0, 0, 0])
+    shares = model.sample_weight if weighted else None
+    deviations = columns[3] - 1e8
+    mean = np.average(deviations, weights=shares)
+    variance = np.average((deviations - mean) ** 2, weights=shares)
+    assert change.shift[3] == pytest.approx(1e8 + mean, rel=1e-14)
+    assert change.scale[3] == pytest.approx(variance**-0.5, rel=1e-7)  # 1e8 has 1e-8 of rounding
+
+
+def test_a_float32_column_that_hardly_varies_is_not_blown_up():
+    """Products in float32 would leave nothing of a deviation of 1e-6 times the mean."""
+    X = np.column_stack([1e4 + np.arange(8) * 1e-2, np.arange(8)]).astype(np.float32)
+    change = column_scaling(ag.LinearModel(X, np.ones(8), "squared", fit_intercept=True))
+    assert change.scale[0] == pytest.approx(1e-4, rel=1e-4)
+    assert change.shift[0] == 0
+    assert change.shift[1] == pytest.approx(3.5)
+
+
+def test_entries_stored_in_pieces_are_added_first():
+    X, y, _ = data(2, density=0.5)
+    whole = sp.csr_matrix(X)
+    pieces = sp.csr_matrix(
+        (np.repeat(whole.data / 2, 2), np.repeat(whole.indices, 2), 2 * whole.indptr), X.shape
+    )
+    assert not pieces.has_canonical_format
+    before = pieces.data.copy()
+    for intercept in (False, True):
+        expected = column_scaling(ag.LinearModel(whole, y, fit_intercept=intercept))
+        actual = column_scaling(ag.LinearModel(pieces, y, fit_intercept=intercept))
+        np.testing.assert_allclose(actual.scale, expected.scale, rtol=1e-13)
+    assert np.array_equal(pieces.data, before)
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+def test_columns_beyond_the_range_of_floats_stay_as_they_are(intercept):
+    column = np.linspace(1, 2, 10)
+    X = np.column_stack([column * 1e200, column * 1e-200, column, 1e-310 * column])
+    change = column_scaling(ag.LinearModel(X, np.ones(10), "squared", fit_intercept=intercept))
+    np.testing.assert_array_equal(change.scale[[0, 1, 3]], 1)
+    assert change.scale[2] != 1
+    assert np.isfinite(change.scale).all()
+
+
+@pytest.mark.parametrize("layout", ["dense", "CSR"])
+def test_no_copy_of_the_data_is_made(layout):
+    X = np.random.default_rng(0).standard_normal((20_000, 150)).astype(np.float32)
+    model = ag.LinearModel(sp.csr_matrix(X) if layout == "CSR" else X, np.ones(20_000), "squared")
+    tracemalloc.start()
+    column_scaling(model)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < X.nbytes  # 12 MB; as float64 a copy would be 24
+
+
+# -- rules in other coordinates -----------------------------------------------------------------
+
+RULES = {
+    "accelegrad": AcceleGrad(4.0),
+    "adagrad": AdaGrad(4.0),
+    "diagonal": DiagonalAcceleGrad(2.0),
+    "distance-free": DistanceFreeDiagonalAcceleGrad(probe=True),
+    "universal": UniversalGradient(1e-3, 0.7),
+    "universal-dual": UniversalDualGradient(1e-3, 0.7),
+    "universal-fast": UniversalFastGradient(1e-3, 0.7),
+}
+
+
+# A probe finds the lengths by the change of the slope over 1e-6, to eps / 1e-6 = 2e-10 or so.
+PROBED = 1e-8
+
+
+def standardised(X, weights, intercept):
+    if intercept:
+        scaler = StandardScaler().fit(X, sample_weight=weights)
+        return scaler.transform(X)
+    return X / np.sqrt(np.average(X**2, axis=0, weights=weights))
+
+
+@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_rescaled_is_the_rule_on_standardised_data(name, sparse, intercept, weighted):
+    """Step by step: the same points, the same weights, the same predictions."""
+    X, y, weights = data(3, density=0.7)
+    weights = weights if weighted else None
+    options = {"fit_intercept": intercept, "sample_weight": weights}
+    raw = model_of(X, y, sparse=sparse, **options)
+    Z = standardised(X, weights, intercept)
+    plain, model = RULES[name], model_of(Z, y, **options)
+    change = column_scaling(raw)
+    rescaled = Rescaled(plain, change)
+    start = np.full(raw.n_parameters, 0.1)
+    a, b = plain.init(start), rescaled.init(change.apply(start))
+    exact = PROBED if name == "distance-free" else 1e-10
+    for t in range(100):
+        there, here = (
+            plain.step(a, oracle_of(model.value_and_gradient)),
+            rescaled.step(b, oracle_of(raw.value_and_gradient)),
+        )
+        a, b = there.state, here.state
+        assert here.weight == pytest.approx(there.weight, rel=exact)
+        if t < 20:  # later, gradients near zero are mostly rounding
+            assert a.step_size == pytest.approx(b.step_size, rel=10 * exact)
+        assert here.evaluation.value == pytest.approx(there.evaluation.value, rel=exact)
+        for point in ("output", "last"):
+            v, x = getattr(plain, point)(a), getattr(rescaled, point)(b)
+            np.testing.assert_allclose(
+                change.invert(x), v, rtol=0, atol=exact, err_msg=f"{point} at t={t}"
+            )
+            margins = X @ x[:D] + (x[-1] if intercept else 0.0)
+            expected = Z @ v[:D] + (v[-1] if intercept else 0.0)
+            np.testing.assert_allclose(margins, expected, rtol=0, atol=10 * exact)
+        at = here.evaluation
+        np.testing.assert_allclose(
+            change.invert(at.point), there.evaluation.point, rtol=0, atol=exact
+        )
+        np.testing.assert_allclose(
+            change.adjoint(at.gradient), there.evaluation.gradient, rtol=0, atol=exact
+        )
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_evaluation_is_the_oracles_own_and_no_call_is_added(name):
+    X, y, _ = data(4)
+    raw = model_of(X, y, fit_intercept=True, l2=0.1)
+    rescaled = Rescaled(RULES[name], column_scaling(raw))
+    handed_out = []
+
+    def oracle(x):
+        handed_out.append(KnownEvaluation(x, *raw.value_and_gradient(x)))
+        return handed_out[-1]
+
+    state, plain_calls = rescaled.init(np.zeros(D + 1)), 0
+    for t in range(5):
+        state, at, *_ = rescaled.step(state, oracle)
+        if isinstance(RULES[name], QueryRule) or t == 0:
+            assert any(at is known for known in handed_out)
+        else:  # carried over, or among the trials
+            np.testing.assert_allclose(at.gradient, raw.gradient(at.point), rtol=0, atol=1e-9)
+    if name in ("accelegrad", "adagrad", "diagonal"):
+        plain_calls = 5
+        assert len(handed_out) == plain_calls
+
+
+@pytest.mark.parametrize("name", ["accelegrad", "adagrad", "diagonal"])
+def test_query_and_update_are_the_step(name):
+    X, y, _ = data(5)
+    raw = model_of(X, y, fit_intercept=True)
+    rescaled = Rescaled(RULES[name], column_scaling(raw))
+    a = b = rescaled.init(np.zeros(D + 1))
+    for _ in range(20):
+        assert rescaled.weight(a) == RULES[name].weight(a)
+        a = rescaled.update(a, raw.gradient(rescaled.query(a)))
+        b = rescaled.step(b, oracle_of(raw.value_and_gradient)).state
+        assert np.array_equal(rescaled.output(a), rescaled.output(b))
+
+
+class Samples:
+    """An oracle that can be frozen."""
+
+    def __init__(self, model):
+        self.model, self.asked = model, []
+
+    def __call__(self, x):
+        return KnownEvaluation(x, np.nan, self.model.gradient(x))
+
+    def frozen(self):
+        def sample(x):
+            self.asked.append(x)
+            return KnownEvaluation(x, *self.model.value_and_gradient(x))
+
+        return sample, sample
+
+
+def test_frozen_samples_are_passed_on_in_the_right_coordinates():
+    X, y, _ = data(6)
+    raw = model_of(X, y)
+    change = column_scaling(raw)
+    inner = DistanceFreeDiagonalAcceleGrad(probe=True)
+    samples, same = Samples(raw), Samples(model_of(X * change.scale, y))
+    state = Rescaled(inner, change).step(inner.init(np.zeros(D)), samples).state
+    expected = inner.step(inner.init(np.zeros(D)), same).state
+    np.testing.assert_allclose(state.widths, expected.widths, rtol=PROBED)
+    # At the lowest point along the path the slope is rounding: one may ask once more than the other.
+    assert abs(len(samples.asked) - len(same.asked)) <= 1
+    for x, v in zip(samples.asked, same.asked, strict=False):
+        np.testing.assert_allclose(x, change.scale * v, rtol=PROBED)
+    # An oracle that cannot be frozen does not seem to be able to.
+    probed = (
+        Rescaled(inner, change)
+        .step(inner.init(np.zeros(D)), oracle_of(raw.value_and_gradient))
+        .state
+    )
+    assert probed.start_value == pytest.approx(np.log(2))
+
+
+def test_against_liblinear_on_badly_scaled_data():
+    X, y, _ = data(7)
+    l2 = 1 / N
+    model = model_of(X, y, l2=l2)
+    peer = LogisticRegression(
+        C=1 / (l2 * N), solver="liblinear", fit_intercept=False, tol=1e-10, max_iter=10_000,
+        random_state=0,
+    ).fit(X, y)  # fmt: skip
+    minimum = model.value(np.ravel(peer.coef_))
+    start = model.value(np.zeros(D))
+    for rule in (RULES["distance-free"], AcceleGrad(20.0)):
+        rescaled = Rescaled(rule, column_scaling(model))
+        state = rescaled.init(np.zeros(D))
+        for _ in range(500):
+            state = rescaled.step(state, oracle_of(model.value_and_gradient)).state
+        gap = model.value(rescaled.last(state)) - minimum
+        assert -1e-10 <= gap / (start - minimum) <= 1e-6
+
+
+def run_of(rule, model, path=None, **options):
+    oracle = ModelOracle(model)
+    certificate = Bracket(None, DualCertificate(model.dual))
+    options = Options(trace=True, checkpoint=path, **options)
+    return Run(Progress(rule, oracle, np.zeros(model.n_parameters), options, certificate))
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_loop_certificate_and_checkpoint(tmp_path, name):
+    """The certificate sees evaluations in x, where its l2 term is meant."""
+    X, y, _ = data(8, spread=1.0)
+    model = model_of(X, y, l2=0.05)
+    rule = Rescaled(RULES[name], column_scaling(model))
+    whole = run_of(rule, model, max_iter=40)()
+    best = run_of(Rescaled(RULES["accelegrad"], rule.change), model, max_iter=2000)()
+    assert best.gap <= 1e-10
+    start = model.value(np.zeros(D))
+    # What is proved is true, and worth something.
+    assert whole.lower_bound <= best.fun
+    assert best.fun - whole.lower_bound <= 0.1 * (start - best.fun)
+    path = tmp_path / "half"
+    run_of(rule, model, path, max_iter=15)()
+    resumed = run_of(rule, model, max_iter=40)
+    resumed.resume(path)
+    result = resumed()
+    assert np.array_equal(result.x_last, whole.x_last)
+    assert np.array_equal(result.x_average, whole.x_average)
+
+
+def test_needs_of_the_inner_rule_are_known():
+    change = ColumnScaling([1.0, 2.0])
+    assert "values" in Rescaled(UniversalGradient(0.1), change).can
+    assert "values" not in Rescaled(AcceleGrad(1.0), change).can
+    with pytest.raises(TypeError, match="UniversalGradient searches for its step"):
+        Rescaled(UniversalGradient(0.1), change).query(None)
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: Rescaled("accelegrad", ColumnScaling([1.0])), TypeError, "rule must be a rule"),
+        (lambda: Rescaled(AcceleGrad(1.0), 3.0), TypeError, "3.0 has no apply"),
+        (lambda: ColumnScaling([1.0, 0.0]), ValueError, r"scale must be > 0, but scale\[1\] is 0"),
+        (lambda: ColumnScaling([1.0, np.nan]), ValueError, r"scale must be finite"),
+        (lambda: ColumnScaling([1.0], [1.0, 2.0]), ValueError, "shift must have scale's length 1"),
+        (lambda: ColumnScaling([1.0], [np.inf]), ValueError, "shift must be finite"),
+    ],
+)
+def test_bad_input(make, error, message):
+    with pytest.raises(error, match=message):
+        make()
+
+
+def test_scaling_is_its_own_and_says_what_it_is():
+    scale = np.array([0.5, 2.0])
+    change = ColumnScaling(scale, [0.0, 1.0])
+    scale[0] = 9
+    assert change.scale[0] == 0.5
+    with pytest.raises(ValueError, match="read-only"):
+        change.scale[0] = 1
+    assert repr(change) == "ColumnScaling(2 columns and intercept, scale 0.5 to 2)"

@@ -1,0 +1,287 @@
+"""Dual coordinate ascent: its transcription, the compiled epochs, the certificate, other solvers."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from numpy.testing import assert_allclose
+from sklearn.svm import SVC, LinearSVC
+
+import accelegrad as ag
+from accelegrad import kernels
+from accelegrad.models.losses import LOSSES, make_loss
+from accelegrad.solvers import DualAscent
+from accelegrad.solvers.dual_ascent import Ascent, Gap, epochs_to
+from accelegrad.solvers.dual_ascent_oracle import DualOracle, proximal_slopes
+from reference.dual_ascent import dual_ascent
+from toys import linear_problem
+
+
+def problem(loss="hinge", kind="csr", rows=60, columns=25, l2=2e-2, seed=5, **options):
+    more = dict(density=0.3, noise=0.5, l2=l2, seed=seed, **options)
+    return linear_problem(loss, kind, (rows, columns), **more)
+
+
+def synthetic_text():
+    """Return 300 short rows of 900 words, and labels that some of the words go with."""
+    rng = np.random.default_rng(8)
+    X = sp.random(300, 900, density=0.03, format="csr", rng=rng)
+    y = np.where(X @ rng.standard_normal(900) + 0.3 * rng.standard_normal(300) > 0.2, 1.0, -1.0)
+    return X, y
+
+
+def first_order(seed, n):
+    """The order of the rows in the first epoch: each in turn, from the last on, is swapped."""
+    draws = np.random.default_rng(seed).integers(2**32, size=n, dtype=np.uint32)
+    order = list(range(n))
+    for last in reversed(range(1, n)):
+        place = int(draws[last] / 2**32 * (last + 1))
+        order[last], order[place] = order[place], order[last]
+    return order
+
+
+def bound(evaluation):
+    """What an epoch proves: at once if it may end a run, else when it is asked for."""
+    known = evaluation.dual_value
+    return evaluation.late_bound() if known is None else known
+
+
+def run(model, epochs, mode, seed=2):
+    rule, oracle = DualAscent(), DualOracle(model, np.random.default_rng(seed))
+    state, steps = rule.init(np.zeros(model.n_parameters)), []
+    with kernels.use(mode):
+        for _ in range(epochs):
+            steps.append(rule.step(state, oracle))
+            state = steps[-1].state
+    return steps, oracle
+
+
+@pytest.mark.parametrize("loss", ["logistic", "hinge", "huber", "quantile"])
+def test_an_epoch_is_its_transcription(loss):
+    model = problem(loss, "dense", rows=12, columns=4, l2=0.3)
+    n = model.n_samples
+    orders = [first_order(2, n)]
+    conjugates = [lambda t, y=y: float(model.loss.conjugate(t, y)) for y in model.y]
+    low, high = (np.broadcast_to(end, n) for end in model.loss.domain(model.y))
+    domains = list(zip(low, high, strict=True))
+    told = dual_ascent(model.X, np.full(n, 1 / n), model.l2, conjugates, domains, orders)
+    steps, _ = run(model, 1, "never")
+    # A minimum is found to the root of the precision of values.
+    assert_allclose(steps[0].state.slopes, told[0], atol=2e-6)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_proximal_slopes_solve_their_equation(loss):
+    own = make_loss(loss, quantile=0.8)
+    rng = np.random.default_rng(0)
+    for q in (0.0, 1e-3, 1.0, 300.0):
+        z = 5 * rng.normal(size=40)
+        y = np.where(rng.random(40) < 0.5, 1.0, -1.0) if own.classification else rng.normal(size=40)
+        theta = proximal_slopes(own, z, q, y)
+        margins = z - q * theta
+        # theta is a subgradient there: Fenchel and Young's inequality holds with equality.
+        gap = own.value(margins, y) + own.conjugate(theta, y) - theta * margins
+        assert_allclose(gap, 0.0, atol=1e-9 * (1 + np.abs(theta * margins).max()))
+
+
+@pytest.mark.parametrize("loss", ["logistic", "hinge", "huber", "quantile"])
+def test_an_epoch_with_an_intercept_is_its_transcription(loss):
+    """An intercept is one more column of ones, whose weight has its own l2 term and centre."""
+    model = problem(loss, "dense", rows=12, columns=4, l2=0.3, fit_intercept=True)
+    n, l2 = model.n_samples, model.l2
+    conjugates = [lambda t, y=y: float(model.loss.conjugate(t, y)) for y in model.y]
+    low, high = (np.broadcast_to(end, n) for end in model.loss.domain(model.y))
+    domains = list(zip(low, high, strict=True))
+    orders = [first_order(2, n)]
+    squares = (model.X**2).sum(axis=1)
+    rho = 20.0 * l2 / np.median(squares[squares > 0.0])
+    # With b = b' sqrt(l2 / rho) and b_k = 0 the l2 term of b' is that of the weights.
+    scaled = np.column_stack([model.X, np.full(n, np.sqrt(l2 / rho))])
+    (theta,) = dual_ascent(scaled, np.full(n, 1 / n), l2, conjugates, domains, orders)
+    steps, _ = run(model, 1, "never")
+    ascent = steps[0].state
+    assert_allclose(ascent.slopes, theta, atol=2e-6)
+    # b at the end of the epoch is the next centre, from which b begins the next epoch.
+    assert_allclose(ascent.point[-1], -2.0 * theta.mean() / rho, atol=1e-4)
+
+
+@pytest.mark.parametrize("b", [-300.0, -30.0, -3.0, 0.0, 3.0, 30.0, 300.0])
+def test_logistic_slopes_of_the_kernel_solve_their_equation(b):
+    """Each row has a column of its own, so that only b and the size of q matter."""
+    sizes = np.geomspace(1e-4, 1e6, 60)
+    labels = np.where(np.arange(60) % 2, 1.0, -1.0)
+    model = ag.LinearModel(sp.diags_array(sizes).tocsr(), labels, "logistic", l2=1e-2)
+    # Slopes to start from, which shift all margins by b: z = b.
+    q = sizes**2 / (60 * model.l2)
+    start = Ascent(np.zeros(60), b / sizes, np.zeros((2, 60), dtype=np.uint8))
+    with kernels.use("always"):
+        slopes = DualOracle(model, np.random.default_rng(0)).ascend(start, 1).slopes
+    told = np.array(
+        [
+            proximal_slopes(model.loss, np.array([b]), *pair)[0]
+            for pair in zip(q, labels[:, None], strict=True)
+        ]
+    )
+    # The margin is exact to 1e-10 relative to 1 + |m|, and slopes to as much of it.
+    assert_allclose(slopes, told, rtol=1e-10 * 310)
+
+
+def test_rows_at_their_best_rest_longer_each_time():
+    model = problem("hinge", rows=30, columns=60, l2=1.0)
+    steps, _ = run(model, 40, "never")
+    rests = np.array([step.state.rests[1] for step in steps])
+    slopes = np.array([step.state.slopes for step in steps])
+    assert rests.max() > 7  # with so much l2 most rows are at an end of their domain
+    for row in range(30):
+        lengths = [int(k) for k in dict.fromkeys(rests[:, row])]
+        assert set(lengths) <= {0, 1, 3, 7, 15, 31, 63}
+        changed = np.flatnonzero(np.diff(slopes[:, row]) != 0.0) + 1
+        assert (rests[changed, row] == 0).all()
+
+
+def test_evaluations_come_when_the_gap_is_expected_to_be_small_enough():
+    assert epochs_to(1e-3, Gap(0, np.inf), Gap(1, 1.0)) == 1
+    # It fell by 10 in 10 epochs, and has to fall by 10 again; but no more than a quarter at once.
+    assert epochs_to(1e-3, Gap(90, 1e-1), Gap(100, 1e-2)) == 10
+    assert epochs_to(9e-3, Gap(90, 1e-1), Gap(100, 1e-2)) == 10
+    assert epochs_to(1e-3, Gap(60, 1.1e-2), Gap(100, 1e-2)) == 25
+    assert epochs_to(1e-3, Gap(90, 1e-3), Gap(100, 1e-2)) == 25
+    # Far from the goal it may be half of them.
+    assert epochs_to(1e-4, Gap(90, 1e-1), Gap(100, 1e-2)) == 20
+    assert epochs_to(1e-9, Gap(90, 1e-1), Gap(100, 1e-2)) == 50
+    assert epochs_to(0.0, Gap(90, 1e-1), Gap(100, 1e-2)) == 50
+    assert epochs_to(1e-3, Gap(90, 1e-2), Gap(100, 1e-1)) == 50
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_with_an_intercept_it_ends_where_newton_does(loss):
+    model = problem(loss, rows=40, columns=120, l2=5e-2, fit_intercept=True)
+    climbed = ag.minimize(model, method="dual-ascent", rtol=1e-7, max_iter=20_000, rng=0)
+    other = ag.minimize(model, method="accelegrad-newton", rtol=1e-9, rng=0)
+    assert climbed.success
+    assert climbed.lower_bound <= other.fun * (1.0 + 1e-12)
+    assert other.lower_bound <= climbed.fun * (1.0 + 1e-12)
+    assert climbed.nit > 10 * climbed.nfev > 0 or climbed.nit < 60
+
+
+def test_a_hinge_fit_of_text_with_an_intercept_is_certified():
+    X, y = synthetic_text()
+    model = ag.LinearModel(X, y, "hinge", l2=1e-4, fit_intercept=True)
+    result = ag.minimize(model, rtol=1e-3, rng=0)
+    assert result.method == "dual-ascent"
+    assert result.success
+    peer = SVC(kernel="linear", C=1.0 / (1e-4 * X.shape[0]), tol=1e-6).fit(X, y)
+    best = np.append(peer.coef_.toarray().ravel(), peer.intercept_)
+    assert result.lower_bound <= model.value(best)
+    assert model.value(best) >= result.fun * (1.0 - 1e-3)
+
+
+def test_a_run_cut_by_max_iter_goes_on_as_if_nobody_had_looked(tmp_path):
+    model = problem("hinge", rows=60, columns=90, l2=1e-3, fit_intercept=True)
+    options = dict(method="dual-ascent", rtol=1e-9, rng=3)
+    whole = ag.minimize(model, max_iter=200, **options)
+    file = tmp_path / "run.agc"
+    ag.minimize(model, max_iter=61, checkpoint=file, **options)
+    resumed = ag.minimize(model, max_iter=200, resume=file, **options)
+    assert (resumed.x_last == whole.x_last).all()
+    assert resumed.nit == whole.nit
+
+
+CASES = {
+    "csr": {},
+    "dense": dict(kind="dense"),
+    "intercept": dict(fit_intercept=True),
+    "weights": dict(sample_weight=np.random.default_rng(1).random(60) * (np.arange(60) % 5 > 0)),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("loss", LOSSES)
+def test_compiled_epochs_are_the_plain_ones(loss, case):
+    model = problem(loss, **CASES[case])
+    plain, _ = run(model, 4, "never")
+    compiled, _ = run(model, 4, "always")
+    for a, b in zip(plain, compiled, strict=True):
+        assert_allclose(b.state.slopes, a.state.slopes, rtol=1e-7, atol=1e-8)
+        assert_allclose(b.state.point, a.state.point, rtol=1e-7, atol=1e-8)
+
+
+@pytest.mark.parametrize("index", [np.int32, np.int64])
+@pytest.mark.parametrize("data", [np.float32, np.float64])
+def test_compiled_epochs_take_all_types(data, index):
+    model = problem("squared_hinge")
+    X = model.X.astype(data)
+    X.indices, X.indptr = X.indices.astype(index), X.indptr.astype(index)
+    other = ag.LinearModel(X, model.y, "squared_hinge", l2=model.l2)
+    (*_, a), _ = run(model, 3, "always")
+    (*_, b), _ = run(other, 3, "always")
+    assert_allclose(b.state.point, a.state.point, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_the_dual_rises_to_the_minimum_and_the_bound_is_the_models_own(loss):
+    model = problem(loss, l2=0.2)
+    steps, oracle = run(model, 400, "always")
+    bounds = [bound(step.evaluation) for step in steps]
+    assert (np.diff(bounds) >= -1e-12).all()
+    best = oracle.best.value
+    assert 0.0 <= best - bounds[-1] < 1e-6
+    slopes = steps[-1].state.slopes
+    assert bounds[-1] == pytest.approx(model.dual_value_at(slopes), abs=1e-12)
+    w = -model.combination(slopes) / model.l2
+    assert_allclose(steps[-1].state.point, w, atol=1e-12)
+
+
+def test_the_hinge_loss_ends_where_liblinear_does():
+    model = problem("hinge", rows=200, columns=300, l2=1e-2)
+    steps, oracle = run(model, 300, "always")
+    peer = LinearSVC(C=1 / (model.l2 * 200), loss="hinge", fit_intercept=False, tol=1e-9)
+    peer.set_params(max_iter=100_000, random_state=0)
+    w = peer.fit(model.X, model.y).coef_.ravel()
+    assert oracle.best.value <= model.value(w) + 1e-7
+    assert_allclose(steps[-1].state.point, w, atol=1e-3)
+
+
+def test_a_start_that_helps_is_used():
+    model = problem("logistic")
+    steps, _ = run(model, 60, "always")
+    solution = steps[-1].state.point
+    rule, oracle = DualAscent(), DualOracle(model, np.random.default_rng(0))
+    first = rule.step(rule.init(solution), oracle)
+    assert 0.0 <= first.evaluation.value - bound(first.evaluation) < 1e-6
+    start = oracle.feasible(np.full(25, 1e6))
+    assert not start.slopes.any()
+    assert not start.point.any()
+
+
+def test_runs_go_on_bit_for_bit():
+    model = problem("logistic")
+    steps, _ = run(model, 6, "always")
+    half, oracle = run(model, 3, "always")
+    kept, state = oracle.state(), half[-1].state
+    other = DualOracle(model, np.random.default_rng(99))
+    other.restore(kept)
+    with kernels.use("always"):
+        for step in steps[3:]:
+            state = DualAscent().step(state, other).state
+            assert (state.slopes == step.state.slopes).all()
+
+
+def test_empty_rows_have_their_best_slopes():
+    X = sp.csr_matrix(np.array([[0.0, 0.0], [1.0, 0.0]]))
+    model = ag.LinearModel(X, [1.0, -1.0], "logistic", l2=0.1)
+    steps, _ = run(model, 30, "always")
+    assert 0.0 <= steps[-1].evaluation.value - bound(steps[-1].evaluation) < 1e-9
+
+
+def test_a_bound_that_may_end_the_run_is_there_at_once():
+    model = problem("hinge")
+    rule, oracle = DualAscent(), DualOracle(model, np.random.default_rng(2), lambda value: 1e9)
+    evaluation = rule.step(rule.init(np.zeros(25)), oracle).evaluation
+    assert evaluation.late_bound is None
+    assert evaluation.dual_value <= evaluation.value
+
+
+def test_models_that_have_no_such_dual_are_refused():
+    rng = np.random.default_rng(0)
+    with pytest.raises(ValueError, match="model must have an l2 term"):
+        DualOracle(problem(l2=0.0), rng)

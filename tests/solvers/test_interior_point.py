@@ -1,0 +1,248 @@
+"""The interior-point method for losses with one kink, beside libsvm and linear programming."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.optimize import linprog
+from sklearn.datasets import load_diabetes
+from sklearn.linear_model import QuantileRegressor
+from sklearn.svm import SVC
+
+import accelegrad as ag
+from accelegrad.models.losses import make_loss
+from accelegrad.proofs.fenchel import Terms
+from accelegrad.proofs.model_dual import ModelDual
+from accelegrad.sklearn import AcceleGradClassifier, AcceleGradRegressor
+from accelegrad.solvers.interior_point_oracle import has_one_kink, interior_points
+
+LOSSES = {"hinge": {}, "absolute": {}, "quantile": {"quantile": 0.8}}
+
+
+def rows(seed=0, n=150, d=6):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d)) * 10.0 ** rng.uniform(-2, 2, d)
+    return rng, X
+
+
+def models(loss, *, k=3, l2=1e-2, intercept=True, X=None, weights=None, seed=0):
+    """Return models of the same rows with other targets."""
+    rng, drawn = rows(seed)
+    X = drawn if X is None else X
+    found = []
+    for _ in range(k):
+        targets = drawn @ (rng.normal(size=drawn.shape[1]) / drawn.std(0)) + rng.normal(size=150)
+        y = np.where(targets > 0.7, 1.0, -1.0) if loss == "hinge" else 30.0 + targets
+        options = {"l2": l2, "fit_intercept": intercept, "sample_weight": weights}
+        found.append(ag.LinearModel(X, y, loss, **options, **LOSSES[loss]))
+    return found
+
+
+def points(chosen, tol, most=60, l1=0.0):
+    starts = [np.zeros(model.n_parameters) for model in chosen]
+
+    found = [None] * len(chosen)
+    terms = Terms.of(chosen[0], ag.L1(l1) if l1 else None)
+
+    def proved(place, point, gap):
+        model = chosen[place]
+        dual = ModelDual(model, terms)
+        found[place] = point
+        term = l1 * np.abs(point.parameters[: model.n_features]).sum()
+        return model.value(point.parameters) + term - dual.at_slopes(point.slopes) <= gap
+
+    def allowed(values, bounds):
+        return tol * values
+
+    interior_points(chosen, terms, starts, allowed, proved, most)
+    return found
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("l2", [1.0, 1e-2, 1e-5])
+def test_slopes_prove_the_parameters(loss, intercept, l2):
+    chosen = models(loss, l2=l2, intercept=intercept)
+    for model, point in zip(chosen, points(chosen, 1e-6), strict=True):
+        value = model.value(point.parameters)
+        bound = model.dual.at_slopes(point.slopes)
+        assert bound <= value <= bound + 1e-6 * value
+        assert point.steps < 40
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("l2", [1e-2, 0.0])
+@pytest.mark.parametrize("share", [0.5, 0.05, 1e-3])
+def test_slopes_prove_the_parameters_with_an_l1_term(loss, l2, share):
+    chosen = models(loss, l2=l2)
+    X = chosen[0].X
+    l1 = share * float(np.abs(X - X.mean(0)).mean(0).max())
+    for model, point in zip(chosen, points(chosen, 1e-6, l1=l1), strict=True):
+        weights = point.parameters[:-1]
+        value = model.value(point.parameters) + l1 * np.abs(weights).sum()
+        dual = ModelDual(model, Terms.of(model, ag.L1(l1)))
+        bound = dual.at_slopes(point.slopes)
+        assert bound <= value <= bound + 1e-6 * value
+        # Where the term is stronger than what slopes leave of a column, the weight is 0.
+        left = np.abs(model.combination(point.slopes)[:-1])
+        assert not weights[left < 0.9 * l1].any()
+        assert (weights == 0.0).any() or share < 0.05
+
+
+def test_quantiles_with_an_l1_term_are_those_of_scikit_learn():
+    X, y = load_diabetes(return_X_y=True)
+    model = ag.LinearModel(X, y, "quantile", quantile=0.8, fit_intercept=True)
+    for l1 in (0.05, 0.01):
+        found = points([model], 1e-9, l1=l1)[0].parameters
+        peer = QuantileRegressor(quantile=0.8, alpha=l1).fit(X, y)
+        size = np.abs(peer.coef_).max()
+        np.testing.assert_allclose(found[:-1], peer.coef_, rtol=1e-5, atol=1e-6 * size)
+        np.testing.assert_array_equal(found[:-1] != 0.0, np.abs(peer.coef_) > 1e-9 * size)
+
+
+def test_targets_do_not_depend_on_each_other():
+    chosen = models("hinge")
+    together = points(chosen, 1e-7)
+    for model, point in zip(chosen, together, strict=True):
+        alone = points([model], 1e-7)[0]
+        assert alone.steps == point.steps
+        np.testing.assert_allclose(alone.parameters, point.parameters, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["sparse", "float32"])
+def test_data_of_all_kinds_give_the_same(kind):
+    _, X = rows()
+    X = X.astype(np.float32).astype(np.float64)
+    given = sp.csr_array(X) if kind == "sparse" else X.astype(np.float32)
+    plain, other = (points(models("quantile", X=part), 1e-6) for part in (X, given))
+    for one, another in zip(plain, other, strict=True):
+        np.testing.assert_allclose(one.parameters, another.parameters, rtol=1e-5, atol=1e-8)
+
+
+def test_a_row_of_twice_the_weight_is_two_rows():
+    weights = np.random.default_rng(3).integers(1, 4, 150)
+    weighted = models("absolute", k=1, weights=weights.astype(float))[0]
+    repeated = ag.LinearModel(
+        np.repeat(weighted.X, weights, axis=0),
+        np.repeat(weighted.y, weights),
+        "absolute",
+        l2=weighted.l2,
+        fit_intercept=True,
+    )
+    one, another = points([weighted], 1e-6)[0], points([repeated], 1e-6)[0]
+    assert weighted.value(one.parameters) == pytest.approx(
+        repeated.value(another.parameters), rel=2e-6
+    )
+
+
+def test_the_hinge_loss_as_libsvm_minimises_it():
+    model = models("hinge", k=1, l2=1e-2)[0]
+    found = points([model], 1e-9)[0].parameters
+    peer = SVC(kernel="linear", C=1.0 / (model.l2 * 150), tol=1e-9).fit(model.X, model.y)
+    theirs = np.append(peer.coef_.ravel(), peer.intercept_)
+    assert model.value(found) <= model.value(theirs) * (1.0 + 1e-8)
+    # Half of l2 times the squared distance is at most the gap.
+    far = np.sqrt(2e-9 * model.value(found) / model.l2)
+    assert np.linalg.norm((found - theirs)[:-1]) <= 2.0 * far + 1e-6 * np.linalg.norm(theirs)
+
+
+def test_quantiles_as_linear_programming_finds_them():
+    # With next to no l2 term the minimum is that of a linear programme.
+    model = models("quantile", k=1, l2=1e-9)[0]
+    n, d = model.X.shape
+    costs = np.concatenate([np.zeros(2 * d + 2), np.full(n, 0.8 / n), np.full(n, 0.2 / n)])
+    A = np.column_stack([model.X, np.ones(n)])
+    equations = np.hstack([A, -A, np.eye(n), -np.eye(n)])
+    least = linprog(costs, A_eq=equations, b_eq=model.y).fun
+    value = model.value(points([model], 1e-7)[0].parameters)
+    assert least <= value <= least * (1.0 + 1e-4)
+
+
+def test_too_few_steps_find_nothing():
+    assert points(models("hinge"), 1e-6, most=3) == [None] * 3
+
+
+def test_overflow_finds_nothing():
+    _, X = rows()
+    assert points(models("absolute", k=1, X=1e200 * X), 1e-6) == [None]
+
+
+@pytest.mark.parametrize(
+    ("loss", "expected"),
+    [("hinge", True), ("absolute", True), ("quantile", True), ("epsilon_insensitive", False)]
+    + [(name, False) for name in ("logistic", "squared", "huber", "squared_hinge")],
+)
+def test_losses_that_have_one_kink(loss, expected):
+    assert has_one_kink(make_loss(loss)) is expected
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("l1", [0.0, 0.05])
+def test_a_run_of_the_rule_takes_the_same_steps(loss, l1):
+    model = models(loss, k=1)[0]
+    penalty = ag.L1(l1) if l1 else None
+    alone = points([model], 1e-6, l1=l1)[0]
+    result = ag.minimize(
+        model, method="interior-point", penalty=penalty, max_iter=alone.steps, trace=True
+    )
+    np.testing.assert_allclose(result.x_last, alone.parameters, rtol=1e-9, atol=1e-12)
+    assert result.nit == alone.steps
+    bound = ModelDual(model, Terms.of(model, penalty)).at_slopes(alone.slopes)
+    assert result.lower_bound == pytest.approx(bound, rel=1e-11)  # sums of 150 rows are rounded
+    assert result.certified_radius == np.inf
+
+
+@pytest.mark.parametrize("l2", [1e-2, 0.0])
+def test_each_weight_may_have_an_l1_term_of_its_own(l2):
+    model = models("absolute", k=1, l2=l2)[0]
+    size = float(np.abs(model.X - model.X.mean(0)).mean(0).max())
+    strengths = size * np.array([0.5, 1e-3, 0.5, 1e-3, 0.5, 0.0 if l2 else 1e-3])
+    result = ag.minimize(model, method="interior-point", penalty=ag.L1(strengths), rtol=1e-7)
+    other = ag.minimize(model, method="proximal-newton", penalty=ag.L1(strengths), rtol=1e-5)
+    assert result.success
+    assert other.success
+    assert result.lower_bound <= other.fun
+    assert other.lower_bound <= result.fun <= other.fun * (1.0 + 1e-7)
+
+
+def test_an_elastic_net_is_an_l1_and_an_l2_term():
+    plain, more = models("hinge", k=1, l2=1e-2)[0], models("hinge", k=1, l2=3e-2)[0]
+    one = ag.minimize(plain, method="interior-point", penalty=ag.ElasticNet(0.1, 2e-2), rtol=1e-8)
+    another = ag.minimize(more, method="interior-point", penalty=ag.L1(0.1), rtol=1e-8)
+    np.testing.assert_allclose(one.x, another.x, rtol=1e-9, atol=1e-12)
+    assert one.fun == pytest.approx(another.fun, rel=1e-9)
+    assert one.success
+    assert another.success
+
+
+def test_a_gap_that_rounding_does_not_allow_ends_the_run_there():
+    result = ag.minimize(models("quantile", k=1)[0], method="interior-point", tol=1e-17)
+    assert result.status is ag.Status.AT_ROUNDING
+    assert result.nit < 60
+    assert 0.0 <= result.gap <= 1e-9 * result.fun
+
+
+def test_overflow_is_no_proof():
+    _, X = rows()
+    model = models("absolute", k=1, X=1e200 * X)[0]
+    result = ag.minimize(model, method="interior-point", rtol=1e-6)
+    assert not result.success
+
+
+@pytest.mark.parametrize("loss", ["hinge", "absolute_error"])
+def test_dense_rows_that_are_few_for_their_columns_are_proved(loss):
+    """Ascent on the dual takes thousands of epochs there, and samples of rows say little."""
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((400, 200))
+    y = X @ rng.standard_normal(200) / np.sqrt(200) + rng.standard_t(2, 400)
+    kind = AcceleGradClassifier if loss == "hinge" else AcceleGradRegressor
+    fitted = kind(loss).fit(X, np.sign(y) if loss == "hinge" else y)
+    assert fitted.converged_
+    assert fitted.n_iter_ <= 30
+
+
+def test_targets_that_are_met_at_the_start_are_met_at_the_end():
+    _, X = rows()
+    result = ag.minimize(ag.LinearModel(X, np.zeros(150), "absolute", l2=1e-2), rtol=1e-3)
+    assert result.method == "interior-point"
+    assert result.success
+    assert not result.x.any()

@@ -1,0 +1,503 @@
+"""Newton's steps with sketched curvature: formulas, other solvers, hard cases, smoothed losses."""
+
+import math
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from numpy.testing import assert_allclose
+from scipy.optimize import minimize as scipy_minimize
+
+import accelegrad as ag
+from accelegrad import kernels
+from accelegrad.errors import LineSearchError
+from accelegrad.models.row_curvature import drawn_by_weight
+from accelegrad.models.sampled_rows import ModelRows
+from accelegrad.rules.base import KnownEvaluation
+from accelegrad.solvers import DualAscent, FinishedByNewton, SketchedNewton
+from accelegrad.solvers import curvature as curved
+from accelegrad.solvers.dual_ascent_oracle import DualOracle
+from accelegrad.solvers.newton_oracle import CurvedOracle, SmoothedCurvedOracle
+from accelegrad.solvers.oracles import sum_oracle
+from accelegrad.solvers.smoothing import SmoothedSumOracle
+from accelegrad.solvers.variance_reduced import VarianceReducedAcceleGrad
+from reference.sketched_newton import inverse, sketched_newton
+from toys import linear_problem
+
+SMOOTH = [
+    *("logistic", "squared_hinge", "modified_huber", "squared", "huber"),
+    "squared_epsilon_insensitive",
+]
+KINKED = ["hinge", "absolute", "quantile", "epsilon_insensitive"]
+
+
+def problem(loss="logistic", kind="dense", rows=300, columns=8, l2=1e-3, seed=7, **options):
+    more = dict(density=0.4, noise=0.7, l2=l2, seed=seed, **options)
+    return linear_problem(loss, kind, (rows, columns), **more)
+
+
+def run(rule, oracle, x0, steps):
+    state, found = rule.init(x0), []
+    for _ in range(steps):
+        found.append(rule.step(state, oracle))
+        state = found[-1].state
+    return found
+
+
+def solved(model, steps=40, rule=None, seed=0):
+    oracle = CurvedOracle(model, np.random.default_rng(seed))
+    rule = SketchedNewton() if rule is None else rule
+    state = rule.init(np.zeros(model.n_parameters))
+    for _ in range(steps):
+        try:
+            state = rule.step(state, oracle).state
+        except LineSearchError:  # rounding has the last word
+            break
+    return oracle
+
+
+# -- formulas --------------------------------------------------------------------------------------
+
+
+class Identity:
+    """A curvature that is a diagonal matrix."""
+
+    scaled, cost, patience = True, math.inf, math.inf
+
+    def __init__(self, diagonal):
+        self.diagonal = diagonal
+
+    def solve(self, vector):
+        return vector / self.diagonal
+
+
+class Bowl:
+    """A quadratic in six dimensions whose curvature is told to be another, diagonal matrix."""
+
+    changed, lowest = False, None
+
+    def __init__(self):
+        rng = np.random.default_rng(3)
+        A = rng.normal(size=(6, 6))
+        self.H, self.diagonal = A @ A.T + np.eye(6), rng.uniform(4, 8, 6)
+
+    def __call__(self, point):
+        gradient = self.H @ point
+        return KnownEvaluation(point, float(point @ gradient) / 2, gradient)
+
+    def original(self, evaluation):
+        return evaluation
+
+    def guess(self, point):
+        return None
+
+    def between(self, point, trial):
+        return 0.5
+
+    def curvature(self, point, number, caution):
+        return Identity(self.diagonal)
+
+
+@pytest.mark.parametrize("memory", [0, 3])
+def test_the_direction_is_that_of_explicit_updates(memory):
+    bowl, rule, pairs = Bowl(), SketchedNewton(memory), []
+    state = rule.step(rule.init(np.arange(1.0, 7.0)), bowl).state
+    for _ in range(12):
+        aimed = rule.aimed(state, bowl)
+        B = inverse(np.diag(bowl.diagonal), pairs[max(len(pairs) - memory, 0) :])
+        assert_allclose(aimed.direction, -B @ state.gradient, rtol=1e-9)
+        before, state = state, rule.step(aimed, bowl).state
+        while state.point is before.point:  # too long: a nearer trial comes next
+            state = rule.step(state, bowl).state
+        pairs.append((state.point - before.point, state.gradient - before.gradient))
+    assert len(state.moves) == memory
+
+
+class Matrix:
+    scaled, patience = True, 0.0
+
+    def __init__(self, matrix, cost):
+        self.matrix, self.cost = matrix, cost
+
+    def solve(self, vector):
+        return np.linalg.solve(self.matrix, vector)
+
+
+class Valley:
+    """A smooth function in six dimensions; its curvature is told with errors, less so each time."""
+
+    changed, lowest = False, None
+
+    def __init__(self, error, cost):
+        rng = np.random.default_rng(5)
+        self.A, self.error, self.cost = rng.normal(size=(40, 6)), error, cost
+        self.b = self.A @ (3 * rng.normal(size=6))
+        self.seen, self.sketched = [], []
+
+    def value_and_gradient(self, x):
+        r = self.A @ x - self.b
+        root = np.sqrt(1 + r**2)
+        return float(root.sum() + 0.01 * x @ x), self.A.T @ (r / root) + 0.02 * x
+
+    def __call__(self, point):
+        self.seen.append(point)
+        return KnownEvaluation(point, *self.value_and_gradient(point))
+
+    def matrix(self, x, number, caution):
+        r = self.A @ x - self.b
+        bends = (1 + r**2) ** -1.5 + caution / np.sqrt(1 + r**2)
+        noise = 1 + self.error / number * np.cos(np.arange(40) + number)
+        return (self.A.T * (bends * noise)) @ self.A + 0.02 * np.eye(6), self.cost
+
+    def original(self, evaluation):
+        return evaluation
+
+    def guess(self, point):
+        return None
+
+    def between(self, point, trial):
+        middle = trial if isinstance(trial, np.ndarray) else trial.point
+        return 0.3 + 0.2 * float(np.cos(middle.sum() - point.sum()))
+
+    def curvature(self, point, number, caution):
+        if number == 0:
+            return Matrix(np.eye(6), self.cost)
+        if (number, caution) not in self.sketched:
+            self.sketched.append((number, caution))
+        return Matrix(*self.matrix(point, number, caution))
+
+
+@pytest.mark.parametrize("memory", [2, 10])
+@pytest.mark.parametrize(("error", "cost"), [(0.0, 0.5), (0.5, 0.5), (0.9, 2.0), (0.6, 0.1)])
+def test_steps_are_those_of_the_plain_transcription(error, cost, memory):
+    valley, rule = Valley(error, cost), SketchedNewton(memory)
+    start = np.full(6, 4.0)
+    run(rule, valley, start, 9)
+    trials, accepted, sketched = sketched_newton(
+        valley.value_and_gradient, valley.matrix, valley.between, start, 9, memory
+    )
+    assert len(trials) == 9
+    assert_allclose(valley.seen, trials, rtol=1e-7, atol=1e-9)
+    assert [caution for _, caution in valley.sketched] == pytest.approx([c for _, c in sketched])
+    if error == 0.9:
+        assert len(sketched) > 2
+        assert not all(accepted)
+
+
+@pytest.mark.parametrize("loss", [*SMOOTH, *KINKED])
+def test_second_derivatives_are_those_of_the_slopes(loss):
+    model = problem(loss, rows=400)
+    if loss in KINKED:
+        model = model.smoothed(0.3)
+    at = model.at(np.random.default_rng(0).normal(size=8))
+    h = 1e-6
+    ends = [model.loss.derivative(at.margins + d, model.y) for d in (-h, h)]
+    numeric = (ends[1] - ends[0]) / (2 * h)
+    found = at.curvatures() / model.shares
+    smooth = np.abs(numeric - found) < 1e-4 * model.loss.curvature
+    assert smooth.mean() > 0.99  # within 1e-6 of a corner the difference is in between
+    cautious = at.curvatures(caution=1.0) / model.shares
+    assert (cautious >= found).all()
+    assert (cautious <= model.loss.curvature * (1 + 1e-12)).all()
+
+
+@pytest.mark.parametrize("loss", ["huber", "modified_huber", "hinge", "absolute", "quantile"])
+def test_cautious_curvature_is_that_of_a_parabola_above(loss):
+    model = problem(loss, rows=200)
+    if loss in KINKED:
+        model = model.smoothed(0.2)
+    at = model.at(2 * np.random.default_rng(1).normal(size=8))
+    bends = at.curvatures(caution=1.0) / model.shares
+    for move in np.linspace(-3, 3, 41):
+        step = np.where(bends > 0, -move * np.sign(at.derivatives), 0.0)
+        step = np.where(np.abs(move) * bends <= np.abs(at.derivatives), step, 0.0)
+        parabola = at.derivatives * step + bends / 2 * step**2
+        change = model.loss.value(at.margins + step, model.y) - model.loss.value(
+            at.margins, model.y
+        )
+        assert (change <= parabola + 1e-9).all()
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("kind", ["dense", "csr"])
+def test_gram_matrices_are_sums_of_outer_products(kind, intercept):
+    model = problem(kind=kind, fit_intercept=intercept)
+    weights, at = np.random.default_rng(2).random(300), model.at(np.zeros(8 + intercept))
+    rows = np.array([5, 5, 17, 200])
+    X = model.X.toarray() if kind == "csr" else model.X
+    X = np.column_stack([X, np.ones(300)]) if intercept else X
+    for mode in ("never", "always"):
+        with kernels.use(mode):
+            every = model.gram(at, ModelRows(model, None, weights))
+            assert_allclose(every, X.T @ (weights[:, None] * X))
+            some = model.gram(at, ModelRows(model, rows, weights[:4]))
+            assert_allclose(some, X[rows].T @ (weights[:4, None] * X[rows]))
+
+
+@pytest.mark.parametrize("index", [np.int32, np.int64])
+@pytest.mark.parametrize("data", [np.float32, np.float64])
+def test_gram_matrices_of_entries_in_pieces(data, index):
+    parts = (np.array([1, 2, 3, 4, 5], data), np.array([2, 0, 2, 1, 1], index))
+    X = sp.csr_matrix((*parts, np.array([0, 3, 5], index)), shape=(2, 30))
+    model = ag.LinearModel(X, [1.0, 2.0], "squared", l2=1.0)
+    dense = X.toarray().astype(np.float64)
+    assert model.storage.pairs_per_row == math.inf
+    with kernels.use("always"):  # short rows are taken by pairs of entries
+        assert model.storage.is_faster_by_pairs(30)
+        rows = ModelRows(model, None, np.array([0.5, 2.0]))
+        found = model.gram(model.at(np.zeros(30)), rows)
+    assert_allclose(found, dense.T @ np.diag([0.5, 2.0]) @ dense)
+
+
+def test_samples_stand_for_all_rows():
+    rng = np.random.default_rng(4)
+    weights = rng.random(50) * (np.arange(50) % 4 == 0)
+    many = rng.random(50) * (np.arange(50) % 2 == 0)
+    assert drawn_by_weight(many, 25, lambda: rng)[0] is None
+    for size in (20, 50):
+        rows, kept = drawn_by_weight(weights, size, lambda: rng)
+        assert (rows == np.flatnonzero(weights)).all()
+        assert (kept == weights[rows]).all()
+    counts = np.zeros(50)
+    for _ in range(4000):
+        rows, shares = drawn_by_weight(weights, 8, lambda: rng)
+        np.add.at(counts, rows, shares)
+    assert_allclose(counts / 4000, weights, atol=5 * weights.sum() / math.sqrt(8 * 4000))
+    assert not counts[weights == 0].any()
+
+
+def test_the_lowest_point_on_the_way_is_found():
+    model = problem("huber", fit_intercept=True)
+    oracle = CurvedOracle(model, np.random.default_rng(0))
+    start = oracle(np.zeros(9))
+    far = oracle(start.point - 40 * start.gradient)
+    t = oracle.between(start.point, far)
+    grid = [
+        model.value(start.point + s * (far.point - start.point)) for s in np.linspace(0, 1, 2001)
+    ]
+    value = model.value(start.point + t * (far.point - start.point))
+    assert value - min(grid) < 0.01 * (start.value - min(grid))
+
+
+# -- minima ----------------------------------------------------------------------------------------
+
+CASES = {
+    "dense": {},
+    "csr": dict(kind="csr"),
+    "intercept": dict(fit_intercept=True),
+    "csr, intercept, weights": dict(
+        kind="csr", fit_intercept=True, sample_weight=np.random.default_rng(8).random(300)
+    ),
+    "no l2": dict(l2=0.0),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("loss", SMOOTH)
+def test_minima_are_those_of_scipy(loss, case):
+    model = problem(loss, **CASES[case])
+    oracle = solved(model)
+    peer = scipy_minimize(
+        model.value_and_gradient,
+        np.zeros(model.n_parameters),
+        jac=True,
+        method="L-BFGS-B",
+        options={"ftol": 1e-16, "gtol": 1e-12, "maxiter": 5000},
+    )
+    assert oracle.best.value <= peer.fun + 1e-12
+    assert np.abs(oracle.best.gradient).max() < 1e-7
+
+
+def test_least_squares_take_one_step():
+    model = problem("squared")
+    (_, second, *_), oracle = (
+        run(
+            SketchedNewton(),
+            oracle := CurvedOracle(model, np.random.default_rng(0)),
+            np.zeros(8),
+            6,
+        ),
+        oracle,
+    )
+    X, n = model.X, model.n_samples
+    solution = np.linalg.solve(X.T @ X / n + model.l2 * np.eye(8), X.T @ model.y / n)
+    assert_allclose(oracle.best.point, solution, rtol=1e-9)
+    assert second.evaluation.value <= model.value(np.zeros(8))
+
+
+def test_few_evaluations_suffice_where_gradient_methods_need_many():
+    model = problem(rows=20_000, columns=30, seed=1)
+    scales = 10.0 ** np.linspace(-2, 2, 30)
+    badly = ag.LinearModel(model.X * scales, model.y, "logistic", l2=1e-7)
+    assert solved(badly, 14).best.model.dual_gap < 1e-6
+
+
+def test_rows_in_periods_and_rare_columns_do_not_mislead_samples():
+    n = 30_000
+    X = np.zeros((n, 14))
+    X[np.arange(n), np.arange(n) % 10] = 1.0
+    X[::5000, 10] = 30.0  # six rows have it
+    X[:, 11:] = np.random.default_rng(0).normal(size=(n, 3))
+    y = np.where(X @ np.linspace(-2, 2, 14) + np.random.default_rng(1).logistic(size=n) > 0, 1, -1)
+    oracle = solved(ag.LinearModel(sp.csr_matrix(X), y, "logistic", l2=1e-6), 16)
+    assert oracle.best.model.dual_gap < 1e-6
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic", "absolute"])
+def test_dependent_empty_and_badly_scaled_columns_do_no_harm(loss):
+    plain = problem(loss, rows=400)
+    units = 10.0 ** np.linspace(-8, 8, 8)
+    X = np.column_stack([plain.X * units, plain.X[:, 0] * units[0], np.zeros(400)])
+    hard = ag.LinearModel(X, plain.y, loss)
+    easy = ag.LinearModel(plain.X, plain.y, loss)
+    found = ag.minimize(hard, method="accelegrad-newton", max_iter=60, rng=0).fun
+    best = ag.minimize(easy, rtol=1e-10, max_iter=300, rng=0).fun
+    assert best * (1 - 1e-9) <= found <= best * (1 + 1e-6)
+
+
+def test_far_outliers_do_not_make_steps_too_long():
+    model = problem("huber")
+    far = ag.LinearModel(model.X, 1e3 * model.y, "huber", delta=1.0, l2=1e-6)
+    oracle = solved(far, 60)
+    assert oracle.best.model.dual_gap < 1e-6 * oracle.best.value
+
+
+@pytest.mark.parametrize("kind", ["dense", "csr"])
+def test_many_columns_are_left_to_what_gradients_tell(kind):
+    model = problem(kind=kind, rows=200, columns=2000, l2=1e-2)
+    oracle = CurvedOracle(model, np.random.default_rng(0))
+    assert not oracle.curvature(np.zeros(2000), 1, 1.0).scaled
+    assert solved(model, 60).best.model.dual_gap < 1e-8
+
+
+def test_costly_curvature_is_a_last_resort():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1500, 300)) + 50.0 * rng.random(300)  # far from the origin
+    y = np.where(X @ rng.normal(size=300) > np.median(X), 1.0, -1.0)
+    model = ag.LinearModel(X, y, "logistic", l2=1e-4)
+    oracle = CurvedOracle(model, rng)
+    first = oracle.curvature(np.zeros(300), 0, 1.0)
+    assert curved.MOST_COSTLY < first.cost == first.patience < curved.NEVER_BEYOND_COST
+    steps = run(SketchedNewton(), oracle, np.zeros(300), 100)
+    sketches = [step.state.sketches for step in steps]
+    assert not any(sketches[: int(first.patience)])
+    assert sketches[-1] > 0
+    assert oracle.best.model.dual_gap < 1e-9
+
+
+def test_epochs_come_first_and_newton_ends_it():
+    model = problem(kind="csr", rows=3000, columns=2000, l2=1e-4)
+    oracle = CurvedOracle(model, np.random.default_rng(0))
+    assert oracle.first_epochs == 2
+    steps = run(FinishedByNewton(), oracle, np.zeros(2000), 40)
+    assert [step.state.newton is None for step in steps[:4]] == [True, True, False, False]
+    assert oracle.best.model.dual_gap < 1e-7
+    final = steps[-1].state
+    assert_allclose(FinishedByNewton().output(final), final.newton["point"])
+    assert_allclose(FinishedByNewton().last(steps[0].state), steps[0].state.epochs["snapshot"])
+
+
+def test_a_sample_gives_the_start_where_rows_are_many():
+    model = problem(rows=20_000, columns=8)
+    oracle = CurvedOracle(model, np.random.default_rng(0))
+    assert oracle.first_epochs == 0
+    guess = oracle.guess(np.zeros(8))
+    minimum = solved(model).best.value
+    start = model.value(np.zeros(8))
+    assert model.value(guess) - minimum < 0.05 * (start - minimum)
+
+
+@pytest.mark.parametrize("rule", [SketchedNewton(), FinishedByNewton()])
+def test_runs_go_on_bit_for_bit(rule):
+    model = problem(rows=2000, columns=30, l2=1e-5)
+    whole = run(rule, CurvedOracle(model, np.random.default_rng(0)), np.zeros(30), 7)
+    oracle = CurvedOracle(model, np.random.default_rng(0))
+    state = run(rule, oracle, np.zeros(30), 4)[-1].state
+    other = CurvedOracle(model, np.random.default_rng(99))
+    other.restore(oracle.state())
+    for step in whole[4:]:
+        state = rule.step(state, other).state
+        assert (rule.last(state) == rule.last(step.state)).all()
+        assert state.step_size == step.state.step_size
+
+
+def test_the_last_word_of_rounding_is_told():
+    model = problem()
+    rule, oracle = SketchedNewton(), CurvedOracle(model, np.random.default_rng(0))
+    state = run(rule, oracle, np.zeros(8), 2)[-1].state
+    stuck = state._replace(step_size=1e-13, slope=1.0, trial=state.point + 100.0, due="")
+    with pytest.raises(LineSearchError, match="rounding"):
+        rule.step(stuck, oracle)
+
+
+def test_a_loss_with_kinks_is_refused():
+    with pytest.raises(ValueError, match="smooth loss"):
+        CurvedOracle(problem("hinge"), np.random.default_rng(0))
+    with pytest.raises(ValueError, match="memory"):
+        SketchedNewton(memory=-1)
+
+
+# -- losses with kinks -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("loss", KINKED)
+def test_smoothed_losses_lead_to_the_minimum_of_the_loss_itself(loss, intercept):
+    model = problem(loss, rows=1200, l2=1e-3, fit_intercept=intercept)
+    oracle = SmoothedCurvedOracle(model, np.random.default_rng(0), lambda value: 1e-6)
+    rule, bound = FinishedByNewton(), -math.inf
+    state = rule.init(np.zeros(model.n_parameters))
+    for _ in range(150):
+        step = rule.step(state, oracle)
+        state, known = step.state, step.evaluation.dual_value
+        # With an intercept a bound costs products: none where it would not do.
+        assert intercept or known is not None
+        bound = bound if known is None else max(bound, known)
+        if oracle.best.value - bound <= 1e-6:
+            break
+    assert oracle.best.value - bound <= 1e-6
+    if intercept:
+        return
+    other, dual = DualOracle(model, np.random.default_rng(1)), DualAscent()
+    with kernels.use("always"):
+        steps = run(dual, other, np.zeros(model.n_parameters), 30)
+    proved = max(step.evaluation.late_bound() for step in steps)
+    assert proved <= oracle.best.value
+    assert bound <= other.best.value
+
+
+# -- the choice ------------------------------------------------------------------------------------
+
+
+def test_less_smoothing_goes_on_from_the_lowest_point():
+    model = problem("hinge", rows=1200, l2=1e-3)
+    oracle = SmoothedCurvedOracle(model, np.random.default_rng(0), lambda value: 1e-6)
+    oracle(np.zeros(model.n_parameters))
+    first = oracle.mu
+    # At its minimiser nothing but the smoothing is left of the gap: less of it comes next.
+    good = ag.minimize(model.smoothed(first), rtol=1e-8, rng=0).x
+    oracle(good)
+    assert oracle.lowest.point is good
+    rule = SketchedNewton()
+    state = rule.step(rule.init(good + 5.0), oracle).state
+    assert oracle.changed
+    assert oracle.mu < first
+    less = model.smoothed(oracle.mu)
+    assert state.point is oracle.lowest.point is good
+    assert state.value == pytest.approx(less.value(good), rel=1e-14)
+    assert_allclose(state.gradient, less.gradient(good), atol=1e-15)
+    assert oracle.curvature(good, 1, 0.0).scaled
+
+
+def test_the_oracle_suits_the_rule_and_the_loss():
+    rng, none = np.random.default_rng(0), lambda value: 0.0
+    wide = problem("hinge", "csr", rows=50, columns=4000)
+    assert isinstance(sum_oracle(DualAscent(), wide, rng, none), DualOracle)
+    tall = problem("hinge", rows=3000)
+    for rule in (FinishedByNewton(), SketchedNewton()):
+        assert isinstance(sum_oracle(rule, tall, rng, none), SmoothedCurvedOracle)
+    reduced = sum_oracle(VarianceReducedAcceleGrad(), tall, rng, none)
+    assert isinstance(reduced, SmoothedSumOracle)
+    assert not isinstance(reduced, SmoothedCurvedOracle)
+    text = problem("logistic", "csr", rows=4000, columns=1500, fit_intercept=True)
+    assert isinstance(sum_oracle(FinishedByNewton(), text, rng, none), CurvedOracle)

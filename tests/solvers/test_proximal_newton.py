@@ -1,0 +1,487 @@
+"""Proximal Newton's method: its transcription, other solvers, the certificate, hard cases."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.optimize import lsq_linear
+from sklearn.linear_model import ElasticNet, Lasso, LogisticRegression, Ridge
+
+import accelegrad as ag
+from accelegrad import kernels
+from accelegrad.models.gram import ColumnProducts, gram_matrix
+from accelegrad.models.losses import LOSSES
+from accelegrad.sklearn import AcceleGradClassifier, AcceleGradRegressor
+from accelegrad.solvers import ProximalNewton
+from accelegrad.solvers.oracles import sum_oracle
+from accelegrad.solvers.quadratic import Limits, box_minimum
+from reference.proximal_newton import model_minimum, proximal_newton
+from toys import linear_problem
+
+
+def problem(loss="squared", kind="dense", rows=200, columns=12, l2=0.0, seed=3, **options):
+    more = dict(density=0.3, noise=0.7, l2=l2, seed=seed, **options)
+    return linear_problem(loss, kind, (rows, columns), **more)
+
+
+def strongest(model):
+    """Return the l1 strength from which on all weights are zero, or about it."""
+    centre = np.zeros(model.n_parameters)
+    if model.fit_intercept and not model.loss.classification:
+        centre[-1] = model.y.mean()
+    return float(np.abs(model.gradient(centre)[: model.n_features]).max())
+
+
+# -- the model's minimum -----------------------------------------------------------------------------
+
+LIMITS = {
+    "l1": lambda rng, d: (rng.uniform(0, 1, d), np.full(d, -np.inf), np.full(d, np.inf)),
+    "box": lambda rng, d: (np.zeros(d), -rng.uniform(0, 0.3, d), rng.uniform(0, 0.3, d)),
+    "both": lambda rng, d: (rng.uniform(0, 0.5, d), -rng.uniform(0, 1, d), np.full(d, np.inf)),
+    "not negative": lambda rng, d: (rng.uniform(0, 0.3, d), np.zeros(d), np.full(d, np.inf)),
+    "without zero": lambda rng, d: (rng.uniform(0, 0.3, d), np.full(d, 0.1), np.full(d, 2.0)),
+}
+
+
+@pytest.mark.parametrize("limits", LIMITS)
+@pytest.mark.parametrize("seed", range(6))
+def test_the_models_minimum_is_the_best_of_all_faces(limits, seed):
+    rng, d = np.random.default_rng(seed), 4
+    X = rng.normal(size=(6, d)) * 10.0 ** rng.integers(-2, 3, d)
+    C, g = X.T @ X, rng.normal(size=d) * np.sqrt((X * X).sum(0))
+    l1, lower, upper = LIMITS[limits](rng, d)
+    sizes = np.abs(X).max(0)
+    l1, lower, upper = l1 * sizes, lower / sizes, upper / sizes
+    start = np.clip(rng.normal(size=d) / sizes * (rng.random(d) < 0.5), lower, upper)
+
+    def value(u):
+        return g @ (u - start) + (u - start) @ C @ (u - start) / 2 + l1 @ np.abs(u)
+
+    found = box_minimum(C, g, Limits(l1, lower, upper), start)
+    told = model_minimum(C, g, l1, lower, upper, start)
+    assert (found.point >= lower).all()
+    assert (found.point <= upper).all()
+    size = abs(value(told)) + abs(value(start))
+    assert value(found.point) <= value(told) + 1e-12 * size
+    assert found.fall == pytest.approx(value(start) - value(found.point), abs=1e-12 * size)
+    assert_allclose(found.point * sizes, told * sizes, atol=1e-8)
+
+
+def test_a_singular_model_has_a_minimum_too():
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(10, 40))
+    X[:, 1], X[:, 2] = X[:, 0], 0.0
+    y, one = rng.normal(size=10), np.ones(40)
+    limits = Limits(0.1 * one, -np.inf * one, np.inf * one)
+    start = np.where(np.arange(40) == 2, 5.0, 0.0)  # where the column is empty
+    u = box_minimum(X.T @ X, X.T @ (X @ start - y), limits, start).point
+    assert u[2] == 0.0
+    slope = X.T @ (X @ u - y)
+    assert_allclose(slope[u != 0], -0.1 * np.sign(u[u != 0]), atol=1e-9)
+    assert np.abs(slope).max() <= 0.1 + 1e-9
+
+
+# -- the rule ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("box", [False, True])
+def test_steps_are_their_transcription(intercept, box):
+    model = problem("logistic", rows=60, columns=3, l2=1e-3, fit_intercept=intercept)
+    size = model.n_parameters
+    l1 = np.append(np.full(3, 0.03), np.zeros(size - 3))
+    limits = (-0.3, 0.4) if box else (-np.inf, np.inf)
+    chosen, penalty = ag.Box(*limits), ag.L1(l1)
+    free = np.append(np.zeros(3, bool), np.ones(size - 3, bool))
+    lower = np.where(free & ~box, -np.inf, limits[0])
+    upper = np.where(free & ~box, np.inf, limits[1])
+
+    def hessian(w):
+        A = np.hstack([model.X, np.ones((60, 1))])[:, :size]
+        share = 1 / (1 + np.exp(A @ w))
+        weights = share * (1 - share) / 60
+        return (A.T * weights) @ A + np.diag(np.where(free, 0.0, model.l2))
+
+    told = proximal_newton(
+        lambda w: model.value(w) + l1 @ np.abs(w),
+        model.gradient,
+        hessian,
+        *(l1, lower, upper),
+        np.zeros(size),
+        steps=4,
+    )
+    inner = ag.L1(0.03) if not intercept else None
+    oracle = sum_oracle(
+        ProximalNewton(),
+        model,
+        np.random.default_rng(0),
+        lambda value: 0.0,
+        _on_weights(model, 0.03) if inner is None else inner,
+        chosen if box else None,
+    )
+    assert penalty.value(told[-1]) > 0.0
+    rule, state = ProximalNewton(), ProximalNewton().init(np.zeros(size))
+    for expected in told:
+        state = rule.step(state, oracle).state
+        assert_allclose(state.point, expected, atol=1e-9)
+
+
+def _on_weights(model, strength):
+    from accelegrad.geometry.penalties import OnLeading
+
+    return OnLeading(ag.L1(strength), model.n_features, model.n_parameters)
+
+
+# -- other solvers -----------------------------------------------------------------------------------
+
+DATA = {
+    "dense": {},
+    "intercept": dict(fit_intercept=True),
+    "csr": dict(kind="csr", fit_intercept=True),
+    "weights": dict(
+        fit_intercept=True,
+        sample_weight=np.random.default_rng(1).random(200) * (np.arange(200) > 9),
+    ),
+    "wide": dict(rows=60, columns=300, fit_intercept=True),
+    "wide csr": dict(kind="csr", rows=100, columns=700),
+}
+
+
+@pytest.mark.parametrize("ratio", [1.0, 0.5])
+@pytest.mark.parametrize("data", DATA)
+def test_lasso_and_elastic_net_end_where_scikit_learns_do(data, ratio):
+    model = problem(**DATA[data])
+    alpha = 0.1 * strongest(model)
+    penalty = ag.L1(alpha) if ratio == 1.0 else ag.ElasticNet(alpha * ratio, alpha * (1 - ratio))
+    result = ag.minimize(model, penalty=penalty, rtol=1e-9)
+    assert result.method == "proximal-newton"
+    assert result.success
+    assert result.certified_radius == np.inf
+    peer = ElasticNet(alpha=alpha, l1_ratio=ratio) if ratio < 1.0 else Lasso(alpha=alpha)
+    peer.set_params(fit_intercept=model.fit_intercept, tol=1e-14, max_iter=1_000_000)
+    X = sp.csc_matrix(model.X) if sp.issparse(model.X) else np.asfortranarray(model.X)
+    peer.fit(X, model.y, sample_weight=model.sample_weight)
+    weights = result.x[: model.n_features]
+    # Rounding leaves the peer's coefficients off by the root of the precision of values.
+    assert_allclose(weights, peer.coef_, atol=1e-7 * np.abs(peer.coef_).max())
+    assert_array_equal(weights != 0.0, peer.coef_ != 0.0)
+    if model.fit_intercept:
+        assert result.x[-1] == pytest.approx(peer.intercept_, rel=1e-7)
+
+
+def test_logistic_regression_ends_where_saga_does():
+    model = problem("logistic", rows=150, columns=6, fit_intercept=True)
+    alpha = 0.1 * strongest(model)
+    result = ag.minimize(model, penalty=ag.L1(alpha), rtol=1e-10)
+    assert result.success
+    peer = LogisticRegression(l1_ratio=1.0, C=1 / (150 * alpha), solver="saga")
+    peer.set_params(tol=1e-12, max_iter=100_000, random_state=0).fit(model.X, model.y)
+    assert_allclose(result.x, np.append(peer.coef_, peer.intercept_), atol=1e-6)
+    assert_array_equal(result.x[:-1] != 0.0, peer.coef_.ravel() != 0.0)
+
+
+def test_bounds_end_where_ridge_and_lsq_linear_do():
+    model = problem(l2=0.01)
+    positive = ag.minimize(model, feasible_set=ag.NonNegative(), rtol=1e-10)
+    peer = Ridge(alpha=0.01 * model.n_samples, positive=True, fit_intercept=False, tol=1e-12)
+    assert positive.success
+    assert (positive.x >= 0.0).all()
+    assert positive.fun <= model.value(peer.fit(model.X, model.y).coef_) + 1e-12
+    within = ag.minimize(problem(), feasible_set=ag.Box(-0.1, 0.2), rtol=1e-10)
+    told = lsq_linear(model.X, model.y, (-0.1, 0.2), method="bvls", tol=1e-14).x
+    assert within.success
+    assert_allclose(within.x, told, atol=1e-9)
+
+
+# -- the certificate ---------------------------------------------------------------------------------
+
+TERMS = {
+    "l1": dict(penalty=ag.L1(0.03)),
+    "elastic net": dict(penalty=ag.ElasticNet(0.02, 0.05)),
+    "box": dict(feasible_set=ag.Box(-0.2, 0.1)),
+    "l1 and box": dict(penalty=ag.L1(0.01), feasible_set=ag.NonNegative()),
+}
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("terms", TERMS)
+@pytest.mark.parametrize("loss", LOSSES)
+def test_every_loss_is_certified_and_no_point_is_below_its_bound(loss, terms, intercept):
+    model = problem(loss, columns=6, fit_intercept=intercept)
+    options = dict(method="proximal-newton", rng=0, **TERMS[terms])
+    result = ag.minimize(model, rtol=1e-3, **options)
+    assert result.success
+    assert 0.0 <= result.gap <= 1e-3 * result.fun
+    better = ag.minimize(model, rtol=1e-6, **options)
+    assert better.fun >= result.lower_bound
+    assert better.lower_bound <= result.fun
+    penalty, chosen = (TERMS[terms].get(name) for name in ("penalty", "feasible_set"))
+    value = model.value(result.x)
+    value += 0.0 if penalty is None else penalty.value(result.x[:6])
+    assert result.fun == pytest.approx(value, rel=1e-14)
+    assert chosen is None or chosen.contains(result.x)
+
+
+def test_a_limited_intercept_stays_within_its_limits():
+    model = problem(fit_intercept=True, columns=4)
+    chosen = ag.Box(np.array([*[-1.0] * 4, 0.0]), np.array([*[1.0] * 4, 1e-3]))
+    result = ag.minimize(model, feasible_set=chosen, rtol=1e-8)
+    assert result.success
+    assert chosen.contains(result.x)
+    told = lsq_linear(
+        np.hstack([model.X, np.ones((200, 1))]), model.y, (chosen.lower, chosen.upper)
+    )
+    assert_allclose(result.x, told.x, atol=1e-6)
+
+
+# -- hard cases --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize("loss", ["squared", "logistic", "hinge"])
+def test_odd_columns_and_strengths(loss, wide):
+    given = problem(loss, rows=50, columns=300 if wide else 10)
+    X = given.X.copy()
+    X[:, 1], X[:, 2], X[:, 3] = X[:, 0], 0.0, 4.0
+    X[:, 4] *= 1e6
+    model = ag.LinearModel(X, given.y, loss, fit_intercept=True)
+    alpha = strongest(model)
+    for share in (1e-2, 0.5):
+        result = ag.minimize(model, penalty=ag.L1(share * alpha), rtol=1e-4, rng=0)
+        assert result.success
+        assert result.x[2] == 0.0
+    nothing = ag.minimize(model, penalty=ag.L1(100.0 * alpha), rtol=1e-6, rng=0)
+    assert nothing.success
+    assert not nothing.x[:-1].any()
+
+
+def test_a_start_at_the_minimum_stays():
+    model = problem(fit_intercept=True)
+    first = ag.minimize(model, penalty=ag.L1(0.05), rtol=1e-10)
+    again = ag.minimize(model, first.x, penalty=ag.L1(0.05), rtol=1e-10)
+    assert again.nit == 1
+    assert_allclose(again.x, first.x, atol=1e-10)
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+@pytest.mark.parametrize("intercept", [False, True])
+def test_without_a_goal_a_run_ends_at_rounding(loss, intercept):
+    model = problem(loss, fit_intercept=intercept)
+    result = ag.minimize(model, penalty=ag.L1(0.05), max_iter=500)
+    assert result.success
+    assert result.status == ag.Status.AT_ROUNDING
+    assert result.nit < 50
+    assert result.gap <= 1e-9 * result.fun
+
+
+def uneven(seed, loss):
+    """Return a model whose columns have sizes of 1e-3 to 1e3, and an l1 term for it."""
+    rng = np.random.default_rng(seed)
+    rows, columns = int(rng.integers(50, 300)), int(rng.integers(3, 60))
+    X = rng.normal(size=(rows, columns)) * 10.0 ** rng.uniform(-3, 3, columns)
+    weights = rng.normal(size=columns) * (rng.random(columns) < 0.3) / np.abs(X).max(0)
+    targets = X @ weights + 0.3 * rng.normal(size=rows)
+    y = targets if loss in ("squared", "huber") else np.where(targets > 0.0, 1.0, -1.0)
+    model = ag.LinearModel(X, y, loss, fit_intercept=bool(seed % 2))
+    return model, ag.L1(strongest(model) * 10.0 ** rng.uniform(-4, -0.3))
+
+
+# Runs that once ended as searches that failed, and smoothed too little.
+FAILED = [("squared", 11), ("squared", 29), ("logistic", 2), ("logistic", 4), ("huber", 22)]
+
+
+@pytest.mark.parametrize(("loss", "seed"), FAILED)
+def test_a_search_that_ends_at_rounding_says_so_in_its_file_too(loss, seed, tmp_path):
+    (model, penalty), file = uneven(seed, loss), tmp_path / "run.agc"
+    options = dict(penalty=penalty, max_iter=200, rng=0)
+    result = ag.minimize(model, checkpoint=file, **options)
+    assert result.status == ag.Status.AT_ROUNDING
+    assert result.success
+    again = ag.minimize(model, resume=file, **options)
+    assert again.status == ag.Status.AT_ROUNDING
+    assert (again.nit, again.fun, again.gap) == (result.nit, result.fun, result.gap)
+
+
+@pytest.mark.parametrize("seed", [24, 31, 38])
+def test_kinks_and_columns_of_all_sizes_are_certified(seed):
+    model, penalty = uneven(seed, "hinge")
+    result = ag.minimize(model, penalty=penalty, rtol=1e-3, max_iter=200, rng=0)
+    assert result.success
+
+
+def test_a_run_that_may_do_one_step_says_what_it_proved():
+    model = problem("logistic", rows=100, columns=300)
+    result = ag.minimize(model, penalty=ag.L1(0.01 * strongest(model)), rtol=1e-9, max_iter=1)
+    assert not result.success
+    assert result.status == ag.Status.MAX_ITER
+    assert 1e-9 * result.fun < result.gap < result.fun
+
+
+def test_ctrl_c_ends_a_run_with_its_best_point():
+    def press(intermediate_result):
+        if intermediate_result.nit == 2:
+            raise KeyboardInterrupt
+
+    model = problem("logistic", rows=100, columns=300)
+    options = dict(penalty=ag.L1(0.01 * strongest(model)), rtol=1e-12)
+    result = ag.minimize(model, callback=press, **options)
+    assert result.status == ag.Status.INTERRUPTED
+    assert result.nit == 2
+    assert result.fun < model.value(np.zeros(300))
+
+
+def test_numbers_that_overflow_end_the_run_and_say_so():
+    model = problem("squared")
+    huge = ag.LinearModel(model.X * 1e160, model.y * 1e160, "squared")
+    result = ag.minimize(huge, penalty=ag.L1(1.0), max_iter=5)
+    assert not np.isnan(result.x).any()
+    assert result.status in (ag.Status.NON_FINITE, ag.Status.LINE_SEARCH_FAILED)
+
+
+RESUMED = {
+    "logistic, wide": (dict(loss="logistic", rows=120, columns=400), dict(penalty=ag.L1(2e-3))),
+    "squared, wide csr": (
+        dict(kind="csr", rows=150, columns=500, fit_intercept=True),
+        dict(penalty=ag.L1(1e-3)),
+    ),
+    "hinge": (dict(loss="hinge", columns=8, fit_intercept=True), dict(penalty=ag.L1(1e-2))),
+    "huber, box": (dict(loss="huber", rows=3000), dict(feasible_set=ag.Box(-0.1, 0.1))),
+}
+
+
+@pytest.mark.parametrize("stop", [1, 3])
+@pytest.mark.parametrize("case", RESUMED)
+def test_a_resumed_run_is_the_run_that_was_not_stopped(case, stop, tmp_path):
+    given, terms = RESUMED[case]
+    model, file = problem(**given), tmp_path / "run.agc"
+    options = dict(rtol=1e-11, max_iter=7, **terms)
+    whole = ag.minimize(model, rng=4, **options)
+    ag.minimize(model, rng=4, **{**options, "max_iter": stop}, checkpoint=file)
+    resumed = ag.minimize(model, rng=99, **options, resume=file)
+    assert_array_equal(resumed.x, whole.x)
+    assert resumed.gap == whole.gap
+    assert resumed.nit == whole.nit
+    assert (resumed.nfev, resumed.njev) == (whole.nfev, whole.njev)
+
+
+# -- what it costs -----------------------------------------------------------------------------------
+
+
+def test_least_squares_take_one_step_and_a_path_one_gram_matrix(monkeypatch):
+    model, made = problem(fit_intercept=True), []
+
+    def counted(*arguments, **options):
+        made.append(1)
+        return gram_matrix(*arguments, **options)
+
+    monkeypatch.setattr("accelegrad.models.linear_model.gram_matrix", counted)
+    for alpha in strongest(model) * np.geomspace(1, 1e-4, 8):
+        result = ag.minimize(model, penalty=ag.L1(alpha), rtol=1e-9)
+        assert result.success
+        assert (result.nit, result.nfev) == (1, 1)
+    assert len(made) == 1
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_gram_matrices_by_scipy_are_those_by_blocks(dtype):
+    X = sp.random(300, 80, 0.02, format="csr", dtype=dtype, rng=np.random.default_rng(2))
+    weights = np.random.default_rng(3).random(300)
+    rows = np.array([5, 5, 299, 0])
+    for chosen, weighed in ((None, weights), (rows, weights[:4])):
+        sparse = gram_matrix(X, chosen, weighed, intercept=True)
+        dense = gram_matrix(X.toarray(), chosen, weighed, intercept=True)
+        assert_allclose(sparse, dense, atol=1e-14)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_products_of_columns_are_the_same_however_they_are_asked_for(dtype):
+    X = sp.random(200, 90, 0.1, format="csr", dtype=dtype, rng=np.random.default_rng(4))
+    weights = np.random.default_rng(5).random(200)
+    whole = ColumnProducts(X, weights, 90).of(np.arange(90))
+    told = gram_matrix(X.toarray(), None, weights, intercept=False)
+    assert_allclose(whole, told, atol=1e-13)  # sums of 200 products below 1
+    few = ColumnProducts(X, weights, 50)
+    for columns in ([3, 7, 8], [0, 7, 40], [*range(10, 70)], [5, 3]):  # the third are too many
+        assert_array_equal(few.of(np.array(columns)), whole[np.ix_(columns, columns)])
+
+
+def test_a_model_of_columns_is_one_of_those_columns():
+    model = problem("logistic", kind="csr", rows=90, columns=20, l2=0.3, fit_intercept=True)
+    columns = np.array([1, 4, 19])
+    part = model.of_columns(columns, 0.1)
+    told = ag.LinearModel(model.X[:, columns], model.y, "logistic", l2=0.1, fit_intercept=True)
+    w = np.array([0.3, -0.2, 0.1, 0.7])
+    assert part.value(w) == told.value(w)
+    assert_array_equal(part.gradient(w), told.gradient(w))
+    assert model.of_columns(None, 0.1).X is model.X
+
+
+@pytest.mark.parametrize("mode", ["always", "never"])
+def test_kernels_change_nothing_but_rounding(mode):
+    model = problem("logistic", kind="csr", rows=100, columns=300)
+    with kernels.use(mode):
+        result = ag.minimize(model, penalty=ag.L1(0.02), rtol=1e-10)
+    plain = ag.minimize(problem("logistic", "csr", 100, 300), penalty=ag.L1(0.02), rtol=1e-10)
+    assert_allclose(result.x, plain.x, atol=1e-9)
+
+
+NO_COMPILER = """
+import sys
+import numpy as np, scipy.sparse as sp
+from accelegrad.sklearn import AcceleGradClassifier, AcceleGradRegressor
+rng = np.random.default_rng(0)
+X, w = rng.normal(size=(3000, 200)), np.zeros(200)
+w[:9] = 1.0
+y = X @ w + rng.normal(size=3000)
+text = sp.random(1500, 4000, 0.02, format="csr", rng=rng)
+AcceleGradRegressor(penalty="l1", alpha=0.1).fit(X, y)
+AcceleGradRegressor(penalty="elasticnet", alpha=0.1).fit(X, y)
+AcceleGradClassifier("log_loss", penalty="l1", alpha=1e-3).fit(text, text @ np.ones(4000) > 40)
+print("numba" in sys.modules)
+"""
+
+
+def test_small_data_never_wait_for_a_compiler():
+    done = subprocess.run(
+        [sys.executable, "-c", NO_COMPILER], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "False"
+
+
+# -- estimators --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ratio", [1.0, 0.5])
+@pytest.mark.parametrize("kind", ["dense", "csr", "wide csr"])
+@pytest.mark.parametrize("share", [0.3, 0.05])
+def test_estimators_have_the_support_of_scikit_learns(kind, ratio, share):
+    shape = dict(rows=120, columns=400) if kind == "wide csr" else dict(rows=300, columns=30)
+    model = problem(kind=kind.removeprefix("wide "), seed=5, **shape)
+    X, y = model.X, model.y
+    alpha = share * float(np.abs((y - y.mean()) @ X).max()) / len(y)
+    ours = AcceleGradRegressor(penalty="elasticnet", alpha=alpha, l1_ratio=ratio, tol=1e-8)
+    peer = ElasticNet(alpha=alpha, l1_ratio=ratio, tol=1e-13, max_iter=1_000_000)
+    ours.fit(X, y)
+    peer.fit(sp.csc_matrix(X) if sp.issparse(X) else X, y)
+    assert ours.converged_
+    assert_array_equal(ours.coef_ != 0.0, peer.coef_ != 0.0)
+    # Least squares end at the solution of the chosen columns, however large tol is.
+    assert_allclose(ours.coef_, peer.coef_, atol=1e-6 * np.abs(peer.coef_).max())
+    assert 0 < np.count_nonzero(peer.coef_) < model.n_features
+
+
+def test_estimators_take_it_for_l1_terms_and_boxes():
+    model = problem()
+    alpha = 0.1 * strongest(model)
+    ours = AcceleGradRegressor(penalty="l1", alpha=alpha, tol=1e-9).fit(model.X, model.y)
+    peer = Lasso(alpha=alpha, tol=1e-14).fit(model.X, model.y)
+    assert ours.converged_
+    assert ours.n_iter_ == 1
+    assert_allclose(ours.coef_, peer.coef_, atol=1e-7)
+    signs = AcceleGradClassifier("hinge", penalty="l1", alpha=1e-2, feasible_set="nonnegative")
+    signs.fit(model.X, model.y > 0)
+    assert signs.converged_
+    assert (signs.coef_ >= 0.0).all()

@@ -1,0 +1,320 @@
+"""Newton's method by conjugate gradients, and the curvature of many classes."""
+
+import math
+import tracemalloc
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from numpy.testing import assert_allclose
+from scipy.optimize import minimize as scipy_minimize
+from sklearn.datasets import load_digits
+
+from accelegrad.errors import LineSearchError
+from accelegrad.models.multinomial import MultinomialModel
+from accelegrad.proofs.multinomial_dual import MultinomialDual
+from accelegrad.rules.base import KnownEvaluation
+from accelegrad.sklearn import AcceleGradClassifier
+from accelegrad.solvers.classes import CurvedClasses
+from accelegrad.solvers.truncated_newton import TruncatedNewton
+from reference.truncated_newton import direction
+
+
+def classes_model(
+    kind=np.asarray, *, rows=80, columns=4, k=3, l2=0.05, intercept=True, weighted=True, seed=0
+):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((rows, columns)) * rng.uniform(0.3, 3.0, columns)
+    scores = X @ rng.standard_normal((columns, k)) + rng.gumbel(size=(rows, k))
+    weights = rng.uniform(0.2, 2.0, rows) if weighted else None
+    return MultinomialModel(
+        kind(X), scores.argmax(axis=1), k, l2=l2, fit_intercept=intercept, sample_weight=weights
+    )
+
+
+def written_out(model, x):
+    """The second derivatives, a row of the data at a time."""
+    k, d = model.n_classes, model.n_features
+    X = model.rows.X.toarray() if sp.issparse(model.rows.X) else model.rows.X
+    W, b = model.split(x)
+    total = np.zeros((model.n_parameters, model.n_parameters))
+    for row, share in zip(X, model.shares_of(None), strict=True):
+        s = np.exp(W @ row + b)
+        s /= s.sum()
+        # How the margins of the classes depend on the parameters.
+        J = np.zeros((k, model.n_parameters))
+        for c in range(k):
+            J[c, c * d : (c + 1) * d] = row
+            if model.rows.fit_intercept:
+                J[c, k * d + c] = 1.0
+        total += share * J.T @ (np.diag(s) - np.outer(s, s)) @ J
+    total[: k * d, : k * d] += model.l2 * np.eye(k * d)
+    return total
+
+
+# -- the rule --------------------------------------------------------------------------------------
+
+
+class Plain:
+    """A quadratic whose directions are vectors as they are."""
+
+    def arranged(self, vector):
+        return vector.copy()
+
+    def vector(self, arranged):
+        return arranged
+
+    def residual(self, *arrays):
+        return float(np.linalg.norm(arrays[-1]))
+
+
+def applied(quadratic, name, vector):
+    """Return what a quadratic makes of a vector."""
+    return quadratic.vector(getattr(quadratic, name)(quadratic.arranged(vector)))
+
+
+class Explicit:
+    """A smooth function whose second derivatives are matrices: f(x) = sum log cosh(A x - b)."""
+
+    def __init__(self, seed=3, rows=30, size=6):
+        rng = np.random.default_rng(seed)
+        self.A = rng.standard_normal((rows, size)) * np.geomspace(0.3, 3.0, size)
+        self.b = 2.0 * rng.standard_normal(rows)
+        self.M = np.diag(np.diag(self.A.T @ self.A))
+
+    def __call__(self, x):
+        m = self.A @ x - self.b
+        return float(np.logaddexp(m, -m).sum()), self.A.T @ np.tanh(m)
+
+    def hessian(self, x):
+        m = self.A @ x - self.b
+        return (self.A.T / np.cosh(m) ** 2) @ self.A + 0.1 * np.eye(x.size)
+
+    def quadratic(self, point, left_out):
+        function = self
+
+        class Local(Plain):
+            def product(self, v):
+                return function.hessian(point) @ v
+
+            def precondition(self, g):
+                return np.linalg.solve(function.M, g)
+
+        return Local()
+
+    def along(self, point, move):
+        function = self
+
+        class Line:
+            def derivatives(self, t):
+                x = point + t * move
+                return function(x)[1] @ move, move @ function.hessian(x) @ move
+
+        return Line()
+
+    def residual(self, point, gradient):
+        return float(np.linalg.norm(gradient))
+
+
+@pytest.mark.parametrize("enough", [0.0, 0.5])
+def test_directions_are_those_of_the_formulas(enough):
+    function = Explicit()
+    rule = TruncatedNewton(function, lambda _: enough)
+
+    def oracle(x):
+        return KnownEvaluation(x, *function(x))
+
+    state = rule.step(rule.init(np.zeros(6)), oracle).state
+    first = np.linalg.norm(state.gradient)
+    for _ in range(4):
+        x, g = state.point, state.gradient
+        size = np.linalg.norm(g)
+        left, small = min(0.25, math.sqrt(size / first)), 0.3 * enough if size > enough else 0.0
+        d = direction(function.hessian(x), function.M, g, left, small)
+        state = rule.step(state, oracle).state
+        assert_allclose(state.point, x + state.step_size * d, rtol=1e-6, atol=1e-9)
+        assert abs(state.gradient @ d) <= 0.1 * abs(g @ d) * (1 + 1e-6)
+        assert state.value < function(x)[0]
+
+
+def test_it_ends_where_rounding_has_the_last_word():
+    function = Explicit()
+    rule = TruncatedNewton(function)
+
+    def oracle(x):
+        return KnownEvaluation(x, *function(x))
+
+    state = rule.init(np.zeros(6))
+    for _ in range(60):
+        try:
+            state = rule.step(state, oracle).state
+        except LineSearchError:
+            break
+    else:
+        pytest.fail("there is no end")
+    assert state.iteration > 3
+    assert np.linalg.norm(state.gradient) <= 1e-6
+    assert_allclose(rule.output(state), state.point)
+
+
+class Valley(Plain):
+    """A number's function of slope -1 left of 0, of 0.09 from 0.0109 on, and a parabola between."""
+
+    def __call__(self, x):
+        inside = np.clip(x[0], 0.0, 0.0109)
+        value = min(x[0], 0.0) * -1.0 + 50.0 * inside**2 - inside
+        return float(value + 0.09 * max(x[0] - 0.0109, 0.0)), np.array([100.0 * inside - 1.0])
+
+    def quadratic(self, point, left_out):
+        return self
+
+    def product(self, v):
+        return v
+
+    def precondition(self, g):
+        return g
+
+    def along(self, point, move):
+        self.derivatives = lambda t: (float(self(point + t * move)[1] @ move), 1.0)
+        return self
+
+
+def test_a_flat_point_beyond_the_lowest_one_is_not_taken_if_it_is_higher():
+    function = Valley()
+    rule = TruncatedNewton(function)
+
+    def oracle(x):
+        return KnownEvaluation(x, *function(x))
+
+    state = rule.step(rule.init(np.zeros(1)), oracle).state
+    assert function(np.ones(1))[0] > state.value  # where Newton's step leads
+    assert 0.0 < function(np.ones(1))[1][0] <= 0.1  # flat enough
+    state = rule.step(state, oracle).state
+    assert state.value < 0.0
+    assert -0.1 <= state.gradient[0] <= 0.0
+
+
+# -- the curvature of many classes -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sp.csr_array, np.asfortranarray])
+@pytest.mark.parametrize("intercept", [True, False])
+def test_products_are_those_of_the_second_derivatives(kind, intercept):
+    model = classes_model(kind, intercept=intercept)
+    rng = np.random.default_rng(1)
+    x, v = rng.standard_normal((2, model.n_parameters))
+    curved = CurvedClasses(model)
+    H = written_out(model, x)
+    quadratic = curved.quadratic(x, 0.0)
+    assert_allclose(applied(quadratic, "product", v), H @ v, rtol=1e-10, atol=1e-12)
+    expected = curved.residual(x, v)
+    assert_allclose(quadratic.residual(quadratic.arranged(v)), expected, rtol=1e-12)
+    line = curved.along(x, v)
+    for t in (0.0, 0.7):
+        at = x + t * v
+        expected = model.value_and_gradient(at)[1] @ v, v @ written_out(model, at) @ v
+        assert_allclose(line.derivatives(t), expected, rtol=1e-10)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sp.csr_array])
+def test_what_is_left_out_is_a_share_of_the_trace(kind):
+    model = classes_model(kind, rows=800)
+    x = 2.0 * np.random.default_rng(1).standard_normal(model.n_parameters)
+    H = written_out(model, x)
+    quadratic = CurvedClasses(model).quadratic(x, 0.05)
+    kept = np.array([applied(quadratic, "product", v) for v in np.eye(model.n_parameters)])
+    assert quadratic.n_rows < 600
+    missing = np.linalg.eigvalsh(H - kept)
+    assert missing.min() >= -1e-12
+    assert missing.max() <= 0.05 * np.trace(H)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sp.csr_array])
+def test_preconditioners_are_the_classes_blocks_or_the_diagonal(kind):
+    model = classes_model(kind)
+    k, d, size = model.n_classes, model.n_features, model.n_parameters
+    # Places of the parameters by classes, and the projection onto changes that differ by classes.
+    own = [[*range(c * d, (c + 1) * d), k * d + c] for c in range(k)]
+    different = np.eye(size)
+    for j in range(d + 1):
+        places = [places[j] for places in own]
+        different[np.ix_(places, places)] -= 1.0 / k
+    common = np.eye(size) - different
+    common[k * d :] = 0.0
+    for x in (np.zeros(size), np.full(size, 0.3)):
+        H = written_out(model, x)
+        blocks = np.zeros((size, size))
+        for places in own:
+            blocks[np.ix_(places, places)] = np.linalg.inv(H[np.ix_(places, places)])
+        quadratic = CurvedClasses(model).quadratic(x, 0.0)
+        P = np.array([applied(quadratic, "precondition", v) for v in np.eye(size)])
+        expected = [
+            different @ inverse @ different + common / model.l2
+            for inverse in (blocks, np.diag(1.0 / np.diag(H)))
+        ]
+        assert any(np.allclose(P, one, rtol=1e-6, atol=1e-6) for one in expected)
+        assert np.linalg.eigvalsh(P).min() > -1e-9  # of intercepts only differences matter
+
+
+# -- whole fits ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("kind", [np.asarray, sp.csr_array])
+@pytest.mark.parametrize("k", [3, 12])
+def test_fits_are_minimisers_and_their_gaps_are_true(intercept, kind, k):
+    model = classes_model(kind, rows=300, k=k, l2=1e-3, intercept=intercept)
+    best = scipy_minimize(
+        model.value_and_gradient, np.zeros(model.n_parameters), jac=True, method="L-BFGS-B",
+        options={"maxiter": 5000, "maxfun": 10000, "ftol": 0.0, "gtol": 1e-9},
+    )  # fmt: skip
+    for tol in (1e-1, 1e-3, 1e-8):
+        fit = AcceleGradClassifier(alpha=1e-3, tol=tol, fit_intercept=intercept)
+        fit.fit(model.rows.X, model.classes, model.rows.sample_weight)
+        assert fit.converged_
+        assert fit.gap_ <= tol * fit.objective_
+        assert fit.objective_ - fit.gap_ <= best.fun * (1 + 1e-12)
+        assert fit.n_iter_ <= 20
+    x = np.concatenate([fit.coef_.ravel(), fit.intercept_]) if intercept else fit.coef_.ravel()
+    W, b = model.split(x)
+    other, shift = model.split(best.x)
+    assert_allclose(W, other, atol=1e-3)
+    assert_allclose(b - b.mean(), shift - shift.mean(), atol=1e-3)
+
+
+def test_digits_as_they_come_take_a_few_steps():
+    X, y = load_digits(return_X_y=True)
+    fit = AcceleGradClassifier().fit(X, y)
+    assert fit.converged_
+    assert fit.n_iter_ <= 20
+
+
+def test_a_bound_is_tight_where_only_intercepts_are_off_and_classes_far_apart():
+    X, y = load_digits(return_X_y=True)
+    fit = AcceleGradClassifier(alpha=1e-3, tol=1e-5).fit(X, y)
+    model = MultinomialModel(X, y, 10, l2=1e-3, fit_intercept=True)
+    shift = 1e-2 * np.random.default_rng(0).standard_normal(10)
+    off = np.concatenate([fit.coef_.ravel(), fit.intercept_ + shift])
+    bound = MultinomialDual(model).at(off)
+    assert bound <= fit.objective_
+    assert fit.objective_ - bound <= 1e-4 * fit.objective_
+
+
+def test_a_warm_start_at_the_minimum_is_the_end():
+    X, y = load_digits(return_X_y=True)
+    fit = AcceleGradClassifier(alpha=1e-2, warm_start=True).fit(X, y)
+    fit.fit(X, y)
+    assert fit.converged_
+    assert fit.n_iter_ <= 2
+
+
+def test_memory_is_that_of_some_vectors():
+    rows, columns, k = 300, 20_000, 10
+    X = sp.random_array((rows, columns), density=1e-3, rng=np.random.default_rng(0), format="csr")
+    y = np.arange(rows) % k
+    tracemalloc.start()
+    AcceleGradClassifier(alpha=1e-2).fit(X, y)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    # The look at convexity keeps some dozens; a block of curvature would take 2000 such vectors.
+    assert most <= 8 * 100 * columns * k
