@@ -72,8 +72,8 @@ class ProximalNewton(StepRule):
     .. math:: m(u) = \langle g, u - w\rangle + \tfrac12 (u - w)^\top C (u - w) + \phi(u)
 
     is minimised over the box, which takes no pass over the rows (`accelegrad.solvers.quadratic`).
-    Of many columns only some move: those whose weights are not at a kink of the term or an end of the
-    box, and as many again of the others as promise most. The minimum u is accepted if
+    Of many columns only some move: those whose weights are not at a kink of the term or an end of
+    the box, and as many again of the others as promise most. The minimum u is accepted if
     :math:`F(u) \le F(w) - 10^{-4} (m(w) - m(u))`; else the step is halved until that holds, which
     takes no pass over the rows either. For least squares the model is exact: a step is the solution
     where all columns may move.
