@@ -10,6 +10,7 @@ always zero nothing can be seen where the run never went.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator
 
@@ -37,6 +38,8 @@ ALLOWED_OF_JITTER = 100.0
 #: How many neighbours are looked at, and how far they are, relative to each coordinate, in units of
 #: rounding
 NEIGHBOURS, NEIGHBOURHOOD = 8, 4.0
+#: How many signs of a row are different: a prime, so that no pattern of coordinates repeats with it
+SIGNS = 1021
 #: How far around a point that is to be returned a run looks, in distances from the start: on either
 #: side near enough for curvature not to hide a wrong slope, and far enough for rounding not to do
 #: so; and once as far as a region reaches, because a function may be convex near its point alone.
@@ -210,6 +213,13 @@ class Convexity(Policy):
         return evaluation
 
 
+@functools.cache
+def _sign_rows() -> np.ndarray:
+    """Return rows of signs that look random, made once: a generator takes as long as a step."""
+    return 2.0 * np.random.default_rng(0).integers(0, 2, (NEIGHBOURS, SIGNS)) - 1.0
+
+
 def _signs(count: int, size: int) -> np.ndarray:
-    """Return rows of signs that look random, the same ones in every run."""
-    return 2.0 * np.random.default_rng(0).integers(0, 2, (count, size)) - 1.0
+    """Return rows of signs, the same ones in every run; long rows repeat them."""
+    rows = _sign_rows()[:count]
+    return rows[:, :size] if size <= SIGNS else np.tile(rows, -(-size // SIGNS))[:, :size]
