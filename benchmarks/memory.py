@@ -46,8 +46,6 @@ PATHS: dict[str, dict[str, Any]] = {
     "default, absolute, l2 = 0": {"loss": "absolute", "l2": 0.0},
     "accelegrad": {"loss": "logistic", "method": "accelegrad"},
     "accelegrad, unscaled": {"loss": "logistic", "method": "accelegrad", "scale": None},
-    "accelegrad-vr": {"loss": "logistic", "method": "accelegrad-vr"},
-    "accelegrad-vr, hinge": {"loss": "hinge", "method": "accelegrad-vr"},
     "dual-ascent": {"loss": "hinge", "method": "dual-ascent"},
     "unixgrad, box": {"loss": "logistic", "feasible_set": ag.Box(-1, 1), "diameter": 1.0},
     "default, hinge, intercept": {"loss": "hinge", "fit_intercept": True},

@@ -181,10 +181,10 @@ def minimize(
         `accelegrad.choose.TABLE`). By name:
         "bundle"; "accelegrad", "adagrad", "unixgrad", "diagonal" (AcceleGrad with one step size per
         coordinate), which need a diameter or find it; "u-dog", "a-dog", "dog", which never need
-        one; for a LinearModel "accelegrad-vr", whose iterations are epochs, "accelegrad-newton",
-        "dual-ascent", "proximal-newton" and "interior-point"; "universal", "universal-dual",
-        "universal-fast" (these three need `epsilon`), "linear-coupling" (needs `smoothness`),
-        "subgradient" (needs `step_size`). Or a rule: ``AcceleGrad(diameter=2.0)``.
+        one; for a LinearModel "accelegrad-newton", "dual-ascent", "proximal-newton" and
+        "interior-point"; "universal", "universal-dual", "universal-fast" (these three need
+        `epsilon`), "linear-coupling" (needs `smoothness`), "subgradient" (needs `step_size`).
+        Or a rule: ``AcceleGrad(diameter=2.0)``.
     diameter : "auto" or float
         "auto": nothing has to be known; see `DistanceFreeAcceleGrad` ("adagrad" then is `DoG`,
         "unixgrad" `UDoG`). What the problem itself says (a bounded feasible set, a LinearModel

@@ -294,7 +294,6 @@ def _models() -> Iterator[Mistake]:
     yield Mistake(f"{fenchel}:Terms._separable_least", raised(1e-3), "0.1 % too high")
     yield Mistake(f"{fenchel}:Terms._least_in_set", least_raised, "0.1 % too high")
     yield Mistake(f"{fenchel}:Terms._largest_multiple", always(1.0), "no multiple")
-    yield Mistake(f"{fenchel}:DualSums.lower_bound", raised(1e-2), "1 % too high")
     free = Mistake(f"{fenchel}:Terms._least_with_intercept", always(0.0))
     yield Mistake(
         f"{fenchel}:Terms.balance", always((1.0, 1.0)), "not balanced, for nothing", (free,)

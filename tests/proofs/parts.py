@@ -429,8 +429,6 @@ def estimator_bounds(rng: np.random.Generator) -> None:
     best = best.astype(np.float64)
     seen = problem.model.at(best)
     slopes = [seen.derivatives, 0.7 * seen.derivatives]
-    if bound.can_repair:
-        slopes.append(bound.repaired(seen.derivatives, best[:d]))
     for theta in slopes:
         with np.errstate(all="ignore"):
             found = bound.at_slopes(theta)

@@ -21,8 +21,8 @@ from accelegrad.geometry.nearest_point import (
 )
 from accelegrad.geometry.sets import LARGEST, NEGLIGIBLE, Box, FeasibleSet
 from accelegrad.geometry.vectors import read_only
-from accelegrad.models.rounding import FEW, ROUNDED_UP, SMALLEST, UNIT, growth
 from accelegrad.norms import norm
+from accelegrad.rounding import FEW, ROUNDED_UP, SMALLEST, UNIT, growth
 
 __all__ = ["Polyhedron"]
 

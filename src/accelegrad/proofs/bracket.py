@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from accelegrad.models.linear_model import LinearModel
-from accelegrad.models.rounding import FEW, UNIT, growth
 from accelegrad.proofs.certificate import DualCertificate
 from accelegrad.proofs.cuts import CutCertificate, rounding_of
 from accelegrad.proofs.region import Region
+from accelegrad.rounding import FEW, UNIT, growth
 from accelegrad.rules.base import Evaluated, lost_of
 
 #: The bound is at most this share of the steps old. Chosen.

@@ -20,10 +20,10 @@ import numpy.typing as npt
 
 from accelegrad.errors import Vector
 from accelegrad.models.linear_model import LinearModel
-from accelegrad.models.rounding import ROUNDED_UP
 from accelegrad.norms import norm
 from accelegrad.proofs.fenchel import SlopeSums, Terms
 from accelegrad.proofs.null_space import solver
+from accelegrad.rounding import ROUNDED_UP
 
 #: A combination counts as on the right side if it is this many times its rounding beyond 0, and is
 #: moved to this many times.

@@ -1,9 +1,8 @@
 """Which slopes to take for the Fenchel bound of a linear model in memory.
 
 `accelegrad.proofs.fenchel` turns any slopes into a bound; here they are chosen so that it is
-tight: the slopes at a point, at the best intercept for its weights, of a smoothed loss, or repaired
-to meet the optimality condition. Without an l2 term, a penalty or a set, slopes have to be in a
-null space: `accelegrad.proofs.null_space`.
+tight: the slopes at a point, at the best intercept for its weights, or of a smoothed loss. Without
+an l2 term, a penalty or a set, slopes have to be in a null space: `accelegrad.proofs.null_space`.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import numpy.typing as npt
 
 from accelegrad.errors import Vector, finite_vector
 from accelegrad.models.linear_model import LinearModel, ModelPoint
-from accelegrad.models.rounding import ROUNDED_UP, growth, pairwise_growth, slopes_norm
+from accelegrad.models.rounding import slopes_norm
 from accelegrad.models.row_blocks import RowNumbers
 from accelegrad.norms import norm
 from accelegrad.proofs.cone import AIMED_BEYOND, ConeBounds
@@ -29,8 +28,9 @@ from accelegrad.proofs.fenchel import (
     Terms,
     level,
 )
-from accelegrad.proofs.null_space import AllRows, DualBounds, NullSpace, obstacle, slopes_reaching
+from accelegrad.proofs.null_space import DualBounds, NullSpace, obstacle
 from accelegrad.roots import root_between
+from accelegrad.rounding import ROUNDED_UP, growth, pairwise_growth
 
 #: Where the search for the best intercept begins, relative to the size of margins and targets, and
 #: how many times the step grows by a factor of 8: from 1e-6 to 3e8 times that size.
@@ -276,36 +276,6 @@ class ModelDual:
         if self.terms.intercept_is_free:
             slopes.insert(0, _slopes_at_best_intercept(known.model, known.margins))
         return [self.balanced(theta) for theta in slopes]
-
-    @property
-    def can_repair(self) -> bool:
-        """Whether `repaired` is possible, at a reasonable cost, and of use.
-
-        Without ends to keep within, as for the squared loss, the slopes at a point are as good.
-        """
-        kept = self.model.loss.lipschitz < np.inf and self.terms.feasible_set is None
-        affordable = self._obstacle() is None
-        return kept and self.terms.gets_tight and affordable
-
-    def repaired(self, theta: Vector, w: Vector) -> Vector:
-        """Return slopes nearby that meet the optimality condition for weights w, or nearly so.
-
-        A difference of v from the slope of l2 term and l1 term at w makes the bound worse, the more
-        the smaller l2 is. Here the slopes move within the conjugates' domain until v is as it
-        should be at w (or, where w_j = 0, the nearest that is allowed).
-        """
-        model, l1, l2 = self.model, self.terms.l1, self.terms.l2
-        bounds = self.without_terms("repaired")
-        space = bounds.space
-        theta = np.clip(theta, bounds.low, bounds.high)
-        wanted = model.combination(theta)
-        wanted[model.n_features :] = 0.0  # the intercept's
-        rest = -wanted[: w.size] - l2 * w
-        signs = np.where(w == 0.0, np.clip(rest, -l1, l1), l1 * np.sign(w))
-        wanted[: w.size] = -l2 * w - signs
-        ends = bounds.low, bounds.high
-        reached, _ = slopes_reaching(AllRows(space), space.scale * wanted, theta, *ends)
-        return self.balanced(reached)
 
     # -- a minimiser's size ----------------------------------------------------------------------
 

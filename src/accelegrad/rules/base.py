@@ -37,7 +37,6 @@ ABILITIES = {
     "probe": "look for its first radius by comparing values: the parameter `probe`",
     "coarsen": "go on with larger batches: `coarsened`, as its steps follow the gradients' noise",
     "cuts": "keep cuts: `cuts`, and the gap that they let expect, `estimated_gap`, in its states",
-    "unevaluated": "do several steps for one evaluation: `advance` decides how many",
     "values": "compare values, without which (and under noise) it does not work",
 }
 
@@ -129,6 +128,10 @@ class Rule(ABC):
     @abstractmethod
     def step(self, state: State, oracle: Oracle) -> Step:
         """Do one step."""
+
+    def stride(self, state: State) -> int:  # noqa: ARG002
+        """Return how many steps `advance` does before its next evaluation, if it is let."""
+        return 1
 
     def advance(self, state: State, oracle: Oracle, most: int) -> Step:  # noqa: ARG002
         """Do at least one and up to `most` steps; one, unless a rule has compiled ones."""

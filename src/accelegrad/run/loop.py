@@ -63,6 +63,8 @@ class Run(Saved):
         #: how the run ended, as its last checkpoint says; None: it goes on
         self.ended: int | None = None
         self._detail = ""
+        #: whether max_iter has cut a stretch of steps short: see `_next_look`
+        self._cut = False
         #: two points that show that the function is not convex
         self._violation: dict[str, Any] | None = None
 
@@ -205,8 +207,13 @@ class Run(Saved):
         """Return the iteration after which something has to happen, at the latest."""
         options, now = self.options, self.progress.iteration
         if self.progress.oracle.exact_values:  # every evaluation adds to the certificate
-            spaced = "unevaluated" in self.progress.rule.can  # by the rule itself, whoever looks on
-            return options.max_iter if spaced else now + 1
+            due = now + self.progress.rule.stride(self.progress.rule_state)
+            if due > options.max_iter:
+                # The evaluation at max_iter is one that a longer run does not make: what is resumed
+                # is the run before it.
+                self._save_checkpoint(None)
+                self._cut = True
+            return min(due, options.max_iter)
         every = options.checkpoint_every
         saving = now - now % every + every if options.checkpoint is not None else math.inf
         looks = [policy.next_look() for policy in self._followers()]
@@ -217,7 +224,7 @@ class Run(Saved):
 
     def _save_checkpoint(self, status: Status | None) -> None:
         """Write the run's state, and the status if it has come to its end."""
-        if self.options.checkpoint is None:
+        if self.options.checkpoint is None or self._cut:
             return
         self.ended = None if status is None or status in UNFINISHED else int(status)
         self.progress.clock.pause()

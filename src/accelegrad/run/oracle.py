@@ -19,11 +19,12 @@ from scipy.linalg.blas import ddot
 from accelegrad.errors import NonFiniteError, Vector
 from accelegrad.geometry.penalties import Penalty
 from accelegrad.models.linear_model import LinearModel
-from accelegrad.models.rounding import UNIT, PointRounding, few_bits_rounding
+from accelegrad.models.rounding import PointRounding, few_bits_rounding
 from accelegrad.models.row_blocks import RowNumbers
 from accelegrad.models.row_sum import RowPoint, RowSum
 from accelegrad.models.sampling import BatchSampler
 from accelegrad.norms import norm
+from accelegrad.rounding import UNIT
 from accelegrad.run.checkpoint import Saved
 
 # An overflow ends the run with a status that says so; a warning would add nothing.

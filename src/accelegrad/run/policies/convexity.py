@@ -16,8 +16,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from accelegrad.errors import NotConvexError, Vector
-from accelegrad.models.rounding import UNIT
 from accelegrad.norms import norm
+from accelegrad.rounding import UNIT
 from accelegrad.rules.base import Evaluated, State, Step, term_of
 from accelegrad.run.oracle import Evaluation
 from accelegrad.run.policies.base import Policy

@@ -12,9 +12,9 @@ import numpy as np
 
 from accelegrad.bundle.cut_model import Center
 from accelegrad.errors import DivergedError, NonFiniteError, Vector
-from accelegrad.models.rounding import SMALLEST
 from accelegrad.norms import norm
 from accelegrad.proofs.region import Region
+from accelegrad.rounding import SMALLEST
 from accelegrad.rules.base import State, Step
 from accelegrad.rules.distance import distance, smallest_radius
 from accelegrad.run.oracle import Evaluation
