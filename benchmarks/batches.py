@@ -14,9 +14,9 @@ from datetime import UTC, datetime
 import numpy as np
 
 import accelegrad as ag
-from accelegrad.lab.bench.problems import problems_of, sources
-from accelegrad.lab.engine.minimum import find_minimum
-from accelegrad.lab.report.tables import table_line, table_lines
+from accelegrad_lab.bench.problems import problems_of, sources
+from accelegrad_lab.engine.minimum import find_minimum
+from accelegrad_lab.report.tables import table_line, table_lines
 from suite import problem_of
 
 LEVELS = (1e-2, 1e-3, 1e-4)

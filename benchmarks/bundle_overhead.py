@@ -26,11 +26,11 @@ from scipy.optimize import minimize as scipy_minimize
 import accelegrad as ag
 from accelegrad.bundle.bundle import Bundle
 from accelegrad.errors import Vector
-from accelegrad.lab.functions.minima import minima
-from accelegrad.lab.functions.problem import Function
-from accelegrad.lab.functions.recorder import Enough
-from accelegrad.lab.functions.stated import by_clarabel, has_cvxpy
-from accelegrad.lab.functions.suite import SUITE
+from accelegrad_lab.functions.minima import minima
+from accelegrad_lab.functions.problem import Function
+from accelegrad_lab.functions.recorder import Enough
+from accelegrad_lab.functions.stated import by_clarabel, has_cvxpy
+from accelegrad_lab.functions.suite import SUITE
 
 CUTS = 120
 SMALLEST, LARGEST = 50, 1000

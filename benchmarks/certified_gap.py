@@ -27,8 +27,8 @@ from pathlib import Path
 import numpy as np
 
 import accelegrad as ag
-from accelegrad.lab.functions.minima import minima
-from accelegrad.lab.functions.suite import SUITE
+from accelegrad_lab.functions.minima import minima
+from accelegrad_lab.functions.suite import SUITE
 
 TIGHT = 2.0
 #: What a cut's terms are taken to be known to, in units of rounding of their size

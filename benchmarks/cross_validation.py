@@ -36,13 +36,13 @@ from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
 from accelegrad.data import datasets
-from accelegrad.lab.report.tables import table_lines
 from accelegrad.sklearn import (
     AcceleGradClassifier,
     AcceleGradClassifierCV,
     AcceleGradRegressor,
     AcceleGradRegressorCV,
 )
+from accelegrad_lab.report.tables import table_lines
 
 FOLDS, L1_RATIO = 5, 0.15
 CLASSIFIED = ("spambase", "mushrooms", "pcmac")

@@ -30,9 +30,9 @@ from accelegrad.kernels.dense_epochs import DenseEpochs
 from accelegrad.kernels.gradient import data
 from accelegrad.kernels.loss_shape import LOGISTIC_SHAPE
 from accelegrad.kernels.sparse_epochs import SparseEpochs
-from accelegrad.lab.engine.timing import in_turns, processor_seconds
 from accelegrad.models.squares import row_squares
 from accelegrad.rules.distance import SMALLEST_SHARE
+from accelegrad_lab.engine.timing import in_turns, processor_seconds
 
 EPOCH_LIMIT, COLUMNS_LIMIT, DENSE_LIMIT = 1.2, 1.3, 50.0
 DIAMETER = 100.0

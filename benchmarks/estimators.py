@@ -37,10 +37,10 @@ from sklearn.svm import LinearSVC
 from threadpoolctl import threadpool_limits
 
 from accelegrad.data import datasets
-from accelegrad.lab.engine.timing import timed
-from accelegrad.lab.report.tables import put, table_line, table_lines
 from accelegrad.sklearn import AcceleGradClassifier, AcceleGradClassifierCV, AcceleGradRegressor
 from accelegrad.sklearn.cv import strengths_to_try
+from accelegrad_lab.engine.timing import timed
+from accelegrad_lab.report.tables import put, table_line, table_lines
 
 CLASSES = (
     "a9a", "ijcnn1", "w8a", "mushrooms", "phishing", "spambase", "magic04", "madelon", "basehock",

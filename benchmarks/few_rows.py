@@ -19,7 +19,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 import accelegrad as ag
-from accelegrad.lab.report.tables import table_lines
+from accelegrad_lab.report.tables import table_lines
 
 SHAPES = (
     *((300, 200), (1000, 200), (400, 400), (600, 400), (1000, 400), (2000, 400), (4000, 400)),

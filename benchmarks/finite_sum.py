@@ -20,11 +20,11 @@ import numpy as np
 import accelegrad as ag
 from accelegrad.catalogue import METHODS
 from accelegrad.choose import Facts, choose
-from accelegrad.lab.bench.problems import SUITE_LOSSES, sources
-from accelegrad.lab.report.tables import table_lines
 from accelegrad.rules import Rule
 from accelegrad.run.oracle import ModelOracle
 from accelegrad.solvers.oracles import sum_oracle
+from accelegrad_lab.bench.problems import SUITE_LOSSES, sources
+from accelegrad_lab.report.tables import table_lines
 
 LEVELS = (1e-2, 1e-3, 1e-4, 1e-6)
 SETS = ("a9a", "mushrooms", "svmlight_reuters_acq")

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 
-from accelegrad.lab.engine.timing import in_turns
+from accelegrad_lab.engine.timing import in_turns
 
 LIMIT = 0.3
 BASIS = "import numpy, scipy.linalg, scipy.optimize, scipy.sparse, scipy.special"

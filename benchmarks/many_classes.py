@@ -28,9 +28,9 @@ from sklearn.svm import LinearSVC
 from threadpoolctl import threadpool_limits
 
 from accelegrad.data import datasets
-from accelegrad.lab.report.tables import table_lines
 from accelegrad.models.multinomial import MultinomialModel
 from accelegrad.sklearn import AcceleGradClassifier
+from accelegrad_lab.report.tables import table_lines
 
 ALPHA = 1e-4
 CLASSES = (2, 3, 5, 10, 30, 100)

@@ -34,10 +34,10 @@ import numpy.typing as npt
 import accelegrad as ag
 import suite
 from accelegrad import kernels
-from accelegrad.lab.engine.experiment import slope
-from accelegrad.lab.engine.minimum import find_minimum
-from accelegrad.lab.engine.peers import loss_options
-from accelegrad.lab.report.tables import number_table, put
+from accelegrad_lab.engine.experiment import slope
+from accelegrad_lab.engine.minimum import find_minimum
+from accelegrad_lab.engine.peers import loss_options
+from accelegrad_lab.report.tables import number_table, put
 from suite import THRESHOLDS, Problem, first_call_below
 
 Vector = npt.NDArray[np.float64]

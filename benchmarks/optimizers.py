@@ -28,8 +28,8 @@ import scipy.sparse as sp
 
 import accelegrad as ag
 from accelegrad.data.datasets import find, read
-from accelegrad.lab.bench.profile import geometric_mean
-from accelegrad.lab.report.tables import number_table, put
+from accelegrad_lab.bench.profile import geometric_mean
+from accelegrad_lab.report.tables import number_table, put
 
 ROWS, L2 = 20_000, 1e-5
 SETS = (

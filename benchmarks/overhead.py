@@ -13,7 +13,7 @@ from functools import partial
 import numpy as np
 
 import accelegrad as ag
-from accelegrad.lab.engine.synthetic import paper_regression
+from accelegrad_lab.engine.synthetic import paper_regression
 
 LIMIT = 0.05
 

@@ -22,13 +22,13 @@ from typing import Any
 import numpy as np
 
 import accelegrad as ag
-from accelegrad.lab.bench.profile import geometric_mean
-from accelegrad.lab.report.tables import put, table_lines
 from accelegrad.models.sampling import BatchSampler
 from accelegrad.rules.base import KnownEvaluation
 from accelegrad.rules.distance import Known, Probe, probed, smallest_radius
 from accelegrad.rules.schedules import importance_weight
 from accelegrad.run.oracle import MinibatchOracle
+from accelegrad_lab.bench.profile import geometric_mean
+from accelegrad_lab.report.tables import put, table_lines
 from no_tuning import Calls, best_tuned, calls_to, told
 from suite import THRESHOLDS, Problem, first_call_below, load
 

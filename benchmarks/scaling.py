@@ -13,14 +13,14 @@ import numpy as np
 
 import accelegrad as ag
 from accelegrad.data import datasets
-from accelegrad.lab.bench.profile import geometric_mean
-from accelegrad.lab.engine.minimum import find_minimum
-from accelegrad.lab.report.tables import table_lines
 from accelegrad.models.scaling import column_scaling
 from accelegrad.rules.base import KnownEvaluation
 from accelegrad.rules.diagonal import DistanceFreeDiagonalAcceleGrad
 from accelegrad.rules.distance_free import DistanceFreeAcceleGrad
 from accelegrad.rules.rescaled import Rescaled
+from accelegrad_lab.bench.profile import geometric_mean
+from accelegrad_lab.engine.minimum import find_minimum
+from accelegrad_lab.report.tables import table_lines
 from suite import first_call_below, problem_of
 
 LEVELS = (1e-2, 1e-4)

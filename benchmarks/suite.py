@@ -29,9 +29,9 @@ from scipy.optimize import minimize as scipy_minimize
 import accelegrad as ag
 from accelegrad.data.datasets import as_binary, find, read
 from accelegrad.geometry.sets import FeasibleSet
-from accelegrad.lab.bench.problems import made_classes, made_numbers, made_text
-from accelegrad.lab.engine.minimum import EXACT, find_minimum, is_sparse, solved
-from accelegrad.lab.engine.stored_data import without_empty_columns
+from accelegrad_lab.bench.problems import made_classes, made_numbers, made_text
+from accelegrad_lab.engine.minimum import EXACT, find_minimum, is_sparse, solved
+from accelegrad_lab.engine.stored_data import without_empty_columns
 
 Vector = npt.NDArray[np.float64]
 Matrix = npt.NDArray[np.float64]

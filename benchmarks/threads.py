@@ -25,8 +25,8 @@ from threadpoolctl import threadpool_limits
 
 import accelegrad as ag
 from accelegrad import kernels
-from accelegrad.lab.report.tables import table_line, table_lines
 from accelegrad.sklearn import AcceleGradClassifier, AcceleGradRegressor
+from accelegrad_lab.report.tables import table_line, table_lines
 
 HEAD = ("case", "solver", "one thread (ms)", "default (ms)", "CPU, default (ms)", "default / one")
 #: Threads of BLAS go on spinning for some milliseconds after a call; this long between two runs.

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from accelegrad.lab.bench.profile import geometric_mean
-from accelegrad.lab.report.tables import number_table
 from accelegrad.rules import UntunedAcceleGrad, untuned
+from accelegrad_lab.bench.profile import geometric_mean
+from accelegrad_lab.report.tables import number_table
 from optimizers import LENGTHS, LOSSES, RESOLUTION, SETS, Problem, Store, walked
 
 #: By name: constants of the rule's module, and parameters of the rule.
