@@ -1,7 +1,7 @@
 """Calls to the workers past the scheduler's bookkeeping: one message out, one back from each.
 
 A task of Dask's passes through the states that the scheduler keeps of it, and its result is asked
-for once more: about ten milliseconds for what takes two as a call (benchmarks/dask_round_trip.py).
+for once more: about ten milliseconds for what takes two as a call (measured).
 Parts stay futures, so that Dask computes again what a lost worker held. A call is only a short way
 to where they are: what it cannot reach is left to tasks.
 """

@@ -16,7 +16,7 @@ from accelegrad.rules.schedules import importance_weight
 
 #: A batch may grow while the signal in ||g||^2 is at most this share of the noise in it: most where
 #: larger batches make acceleration possible; less with kinks, where a signal s costs 1 + s times
-#: the rows; least for rules that are not accelerated, which gain nothing (benchmarks/batches.py).
+#: the rows; least for rules that are not accelerated, which gain nothing (measured).
 ACCELERATED_SIGNAL, KINKED_SIGNAL, UNIFORM_SIGNAL = 1.0, 0.3, 0.1
 
 

@@ -1,6 +1,6 @@
 """The torch and optax optimizers on convex problems of real data, against tuned and untuned peers.
 
-`python benchmarks/optimizers.py [--sets a9a w8a] [--batches 64 1024] [--store FILE]
+`python -m accelegrad_lab.optimizers [--sets a9a w8a] [--batches 64 1024] [--store FILE]
 [--out docs/tables/optimizers.md]` prints, for each set, loss and batch size, which share of the
 initial gap P(0) - P* is left. Nothing is tuned for AcceleGrad and the untuned peers; of SGD, Adam
 and Adagrad the best of seven step sizes each counts, once with a constant step (last point), once
@@ -172,7 +172,7 @@ class OptaxRun:
     def __init__(self, make: Callable[[], Any], start: Any, output: Any = None) -> None:
         import jax
 
-        jax.config.update("jax_enable_x64", True)
+        jax.config.update("jax_enable_x64", True)  # type: ignore[no-untyped-call]
         import optax
 
         self.transformation, self.evaluated = make(), output
@@ -478,7 +478,7 @@ def main() -> None:
     warnings.simplefilter("ignore")  # of peers, about their defaults
     store = Store(given.store, tuple(given.again))
     cases = _stored(given, store) if given.stored else _measured(given, store)
-    lines = list(page(cases, "python benchmarks/optimizers.py --out docs/tables/optimizers.md"))
+    lines = list(page(cases, "python -m accelegrad_lab.optimizers --out docs/tables/optimizers.md"))
     if given.out is not None:
         put(given.out, "\n".join(lines) + "\n")
     else:

@@ -1,23 +1,12 @@
 """The comparison of optimizers: what a run leaves, and what the page says about it."""
 
-import importlib.util
 import json
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-PATH = Path(__file__).parents[2] / "benchmarks" / "optimizers.py"
-
-
-@pytest.fixture(scope="module")
-def bench():
-    spec = importlib.util.spec_from_file_location("optimizers", PATH)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["optimizers"] = module  # where dataclasses look up their annotations
-    spec.loader.exec_module(module)
-    return module
+from accelegrad_lab import optimizers
 
 
 class Parabola:
@@ -38,11 +27,11 @@ class Parabola:
         return float((w - 1) @ (w - 1) / 2)
 
 
-def test_both_frameworks_do_the_same_steps(bench):
+def test_both_frameworks_do_the_same_steps():
     left = {
-        name: bench.untuned_share(Parabola(), 0, make, name)
-        for name, make in bench.untuned().items()
-        if name in bench.OURS
+        name: optimizers.untuned_share(Parabola(), 0, make, name)
+        for name, make in optimizers.untuned().items()
+        if name in optimizers.OURS
     }
     assert len(left) == 2
     first, second = left.values()
@@ -50,15 +39,15 @@ def test_both_frameworks_do_the_same_steps(bench):
     assert first == pytest.approx(second, rel=1e-6)
 
 
-def test_the_best_step_size_counts(bench):
-    found = bench.tuned_shares(Parabola(), 0, "SGD")
+def test_the_best_step_size_counts():
+    found = optimizers.tuned_shares(Parabola(), 0, "SGD")
     assert found["constant"] == 0  # one step of size 1 is at the minimum
     assert found["schedule"] < 1e-6
 
 
-def test_the_page_counts_who_is_ahead(bench, tmp_path, monkeypatch):
-    known = {f"a9a hinge 64 {name}": 0.2 for name in bench.untuned()}
-    known |= {f"a9a hinge 64 {name}": 0.1 for name in bench.OURS}
+def test_the_page_counts_who_is_ahead(tmp_path, monkeypatch):
+    known = {f"a9a hinge 64 {name}": 0.2 for name in optimizers.untuned()}
+    known |= {f"a9a hinge 64 {name}": 0.1 for name in optimizers.OURS}
     for name, constant, schedule in (
         ("SGD", 0.3, 0.4),
         ("Adam", 0.09, 0.05),
@@ -69,7 +58,7 @@ def test_the_page_counts_who_is_ahead(bench, tmp_path, monkeypatch):
     store.write_text(json.dumps(known))
     out = tmp_path / "page.md"
     monkeypatch.setattr(sys, "argv", ["", "--stored", "--store", str(store), "--out", str(out)])
-    bench.main()
+    optimizers.main()
     text = out.read_text()
     assert "| a9a hinge 64 | 1.0e-01 | 1.0e-01 | 2.0e-01 AdamWScheduleFree | 9.0e-02 Adam |" in text
     assert "| 64 | 1 | 1 | 0 | 0 | 0.50, 1.11, 2.00 |" in text
