@@ -35,7 +35,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
-from accelegrad.data import datasets
+from accelegrad.files import datasets
 from accelegrad.lab.report.tables import table_lines
 from accelegrad.sklearn import (
     AcceleGradClassifier,

@@ -24,7 +24,7 @@ from scipy.optimize import minimize as scipy_minimize
 
 import accelegrad as ag
 from accelegrad.dask import RowModel
-from accelegrad.data import datasets
+from accelegrad.files import datasets
 
 SETS = ["a9a", "w8a", "spambase", "mushrooms", "rcv1_subsets_binary"]
 ROUNDS = 30

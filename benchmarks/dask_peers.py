@@ -30,7 +30,7 @@ from sklearn.linear_model import SGDClassifier
 
 import accelegrad as ag
 from accelegrad.dask import RowModel
-from accelegrad.data import datasets
+from accelegrad.files import datasets
 from criteo_like import local_cluster
 
 SOLVERS = ("admm", "lbfgs", "proximal_grad", "newton", "gradient_descent")

@@ -25,7 +25,7 @@ from sklearn.linear_model import SGDClassifier
 from threadpoolctl import threadpool_limits
 
 import accelegrad as ag
-from accelegrad.data import datasets
+from accelegrad.files import datasets
 from accelegrad.kernels.dense_epochs import DenseEpochs
 from accelegrad.kernels.gradient import data
 from accelegrad.kernels.loss_shape import LOGISTIC_SHAPE

@@ -36,7 +36,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 from threadpoolctl import threadpool_limits
 
-from accelegrad.data import datasets
+from accelegrad.files import datasets
 from accelegrad.lab.engine.timing import timed
 from accelegrad.lab.report.tables import put, table_line, table_lines
 from accelegrad.sklearn import AcceleGradClassifier, AcceleGradClassifierCV, AcceleGradRegressor

@@ -27,7 +27,7 @@ from sklearn.preprocessing import normalize
 from sklearn.svm import LinearSVC
 from threadpoolctl import threadpool_limits
 
-from accelegrad.data import datasets
+from accelegrad.files import datasets
 from accelegrad.lab.report.tables import table_lines
 from accelegrad.models.multinomial import MultinomialModel
 from accelegrad.sklearn import AcceleGradClassifier

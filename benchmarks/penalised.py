@@ -37,7 +37,7 @@ from sklearn.datasets import load_diabetes
 from sklearn.linear_model import ElasticNet, Lasso, LinearRegression, LogisticRegression, Ridge
 
 import accelegrad as ag
-from accelegrad.data import datasets
+from accelegrad.files import datasets
 from accelegrad.sklearn import AcceleGradClassifier, AcceleGradRegressor
 
 DENSE = ("housing", "cpusmall", "cadata", "ailerons", "abalone", "house_16H", "elevators")

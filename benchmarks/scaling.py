@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 import numpy as np
 
 import accelegrad as ag
-from accelegrad.data import datasets
+from accelegrad.files import datasets
 from accelegrad.lab.bench.profile import geometric_mean
 from accelegrad.lab.engine.minimum import find_minimum
 from accelegrad.lab.report.tables import table_lines

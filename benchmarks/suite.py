@@ -27,7 +27,7 @@ from scipy.optimize import linprog, lsq_linear, nnls
 from scipy.optimize import minimize as scipy_minimize
 
 import accelegrad as ag
-from accelegrad.data.datasets import as_binary, find, read
+from accelegrad.files.datasets import as_binary, find, read
 from accelegrad.geometry.sets import FeasibleSet
 from accelegrad.lab.bench.problems import made_classes, made_numbers, made_text
 from accelegrad.lab.engine.minimum import EXACT, find_minimum, is_sparse, solved

@@ -7,8 +7,8 @@ from importlib.util import find_spec
 PACKAGES = {
     "bench": ("cvxpy", "clarabel"),
     "dask": ("dask", "distributed"),
+    "files": ("pandas", "pyarrow"),
     "jax": ("jax", "optax"),
-    "parquet": ("pyarrow",),
     "report": ("matplotlib", "plotly"),
     "torch": ("torch",),
 }

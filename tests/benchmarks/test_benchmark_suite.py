@@ -22,7 +22,7 @@ from scipy.optimize import check_grad, linprog, lsq_linear
 from scipy.optimize import minimize as scipy_minimize
 
 import accelegrad as ag
-from accelegrad.data.datasets import DATA_FOLDER
+from accelegrad.files.datasets import DATA_FOLDER
 
 
 def _load_suite() -> Any:

@@ -15,15 +15,15 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from accelegrad.data import text_blocks
 from sklearn.base import clone
 from sklearn.datasets import dump_svmlight_file
 from sklearn.exceptions import ConvergenceWarning
 
-from accelegrad.data import text_blocks
-from accelegrad.data.columns import Wanted
-from accelegrad.data.datasets import DataError, read
-from accelegrad.data.formats import open_table
-from accelegrad.data.streams import FileChunks, is_stream
+from accelegrad.files.datasets import DataError, read
+from accelegrad.files.formats import open_table
+from accelegrad.files.streams import FileChunks, is_stream
+from accelegrad.files.tables import Wanted
 from accelegrad.sklearn import AcceleGradClassifier, AcceleGradRegressor
 from processes import run_python
 
@@ -447,9 +447,9 @@ def test_a_stream_lets_every_chunk_go(options: Any) -> None:
 
 MEASURE = """
 import json, sys
-from accelegrad.data.columns import Targets, Wanted
-from accelegrad.data.formats import open_table
-from accelegrad.data.streams import FileChunks
+from accelegrad.files.tables import Targets, Wanted
+from accelegrad.files.formats import open_table
+from accelegrad.files.streams import FileChunks
 from accelegrad.sklearn import AcceleGradRegressor
 
 def memory(name):

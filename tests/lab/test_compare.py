@@ -18,7 +18,7 @@ from scipy.optimize import linprog
 
 import accelegrad as ag
 from accelegrad.cli.compare import add_compare
-from accelegrad.data.datasets import DataError
+from accelegrad.files.datasets import DataError
 from accelegrad.lab.compare.compare import CompareRequest, compare
 from accelegrad.lab.compare.peers import chosen_peers, ladder, shown
 from accelegrad.lab.compare.problem import imported_data

@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from accelegrad.data.datasets import DATA_FOLDER, DataError, as_binary, read, sparse_text
 from accelegrad.errors import Vector, nearest
+from accelegrad.files.datasets import DATA_FOLDER, DataError, as_binary, read, sparse_text
 from accelegrad.lab.engine.minimum import is_sparse
 from accelegrad.lab.engine.peers import BENCH_LOSSES, CLASSES, SMOOTH
 from accelegrad.lab.engine.stored_data import without_empty_columns

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from accelegrad.data.datasets import DataError, as_binary
 from accelegrad.errors import Vector
+from accelegrad.files.datasets import DataError, as_binary
 from accelegrad.lab.engine import stored_data
 from accelegrad.lab.engine.minimum import is_sparse
 from accelegrad.lab.engine.model_tasks import used_columns

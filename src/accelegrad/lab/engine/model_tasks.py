@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from accelegrad.data.datasets import as_binary
 from accelegrad.errors import Vector
+from accelegrad.files.datasets import as_binary
 from accelegrad.lab.engine.recording import minimum_outcome
 from accelegrad.lab.engine.stored_data import stored_rows, without_empty_columns
 from accelegrad.lab.engine.tasks import Outcome, Store, Task, task

@@ -20,7 +20,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.svm import LinearSVC
 
-from accelegrad.data.datasets import DataError, Dataset, as_binary, find, read, sparse_text
+from accelegrad.files.datasets import DataError, Dataset, as_binary, find, read, sparse_text
 from accelegrad.models.linear_model import LinearModel
 
 COMPRESSIONS: dict[str, Callable[[bytes], bytes]] = {

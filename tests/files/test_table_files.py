@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from accelegrad.data.columns import Targets, Wanted
-from accelegrad.data.datasets import DataError, read
-from accelegrad.data.formats import open_table
-from accelegrad.data.streams import FileChunks
+from accelegrad.files.datasets import DataError, read
+from accelegrad.files.formats import open_table
+from accelegrad.files.streams import FileChunks
+from accelegrad.files.tables import Targets, Wanted
 from accelegrad.sklearn import AcceleGradClassifier, AcceleGradRegressor
 
 RNG = np.random.default_rng(9)
