@@ -110,7 +110,7 @@ class CsvFile(FrameFile):
             raise self.damaged("CSV", error) from None
         except errors.ParserWarning as error:
             raise DataError(
-                f"{self.path}: rows have more cells than the first line ({error})"
+                f"{self.path}: rows have more cells than the first line ({error})."
             ) from None
 
 

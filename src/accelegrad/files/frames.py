@@ -173,10 +173,10 @@ class FrameFile(TableFile):
         assert self._known is not None
         return self._known
 
-    def survey(self) -> None:
+    def survey(self, rows: int | None = None) -> None:
         """Read the file once to learn which columns are text, their categories and their means."""
         while self._known is None:
-            self._learn(self._frames(self._block_rows()))
+            self._learn(self._frames(rows or self._block_rows()))
 
     def _learn(self, frames: Iterable[Any]) -> None:
         """Learn the columns from all frames, or else which of them are to be read as text."""
@@ -201,7 +201,7 @@ class FrameFile(TableFile):
 
     def blocks(self, rows: int | None) -> Iterator[Block]:
         """Yield blocks in the order of the file."""
-        self.survey()
+        self.survey(rows)
         encoded = map(self._encoded, self._frames(rows or self._block_rows()))
         first = next((block for block in encoded if block.X.shape[0]), None)
         if first is None:
@@ -271,11 +271,11 @@ class FrameFile(TableFile):
         if allowed or not missing.any():
             return
         name = values.name
-        hint = "Give --missing drop to leave such rows out"
+        hint = "Give --missing drop to leave such rows out."
         if self.wanted.columns is not None:
             hint = "The model was fitted without --missing mean, so nothing stands in for it."
         elif name != self._target:
-            hint += f", --missing mean to put in the column's mean, or --drop {name!r}."
+            hint += f" Or give --missing mean to put in the column's mean, or --drop {name!r}."
         raise self.cell_error(values.index[missing.argmax()], name, "has no value", hint)
 
     def _labels(self, values: Any) -> npt.NDArray[Any]:

@@ -51,10 +51,10 @@ class LibsvmFile(TableFile):
         self.n_features = wanted.n_features
         self.first_feature = 1
 
-    def survey(self) -> None:
+    def survey(self, rows: int | None = None) -> None:
         """Find the number of features, where it is not given."""
         if self.n_features is None:
-            self.n_features = max(block.X.shape[1] for block in self.blocks(None))
+            self.n_features = max(block.X.shape[1] for block in self.blocks(rows))
 
     def blocks(self, rows: int | None) -> Iterator[Block]:
         """Yield blocks in the order of the file."""

@@ -94,7 +94,7 @@ class FileChunks:
         self._table, self._rows = table, rows
 
     def __iter__(self) -> Iterator[Any]:
-        self._table.survey()
+        self._table.survey(self._rows)
         return self._table.blocks(self._rows)
 
 

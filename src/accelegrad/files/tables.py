@@ -110,8 +110,8 @@ class TableFile(ABC):
     def __init__(self, path: Path, wanted: Wanted) -> None:
         self.path, self.wanted = path, wanted
 
-    def survey(self) -> None:  # noqa: B027
-        """Read the file once, where that is needed to know its features."""
+    def survey(self, rows: int | None = None) -> None:  # noqa: B027
+        """Read the file once, in blocks, where that is needed to know its features."""
 
     @abstractmethod
     def blocks(self, rows: int | None) -> Iterator[Block]:
