@@ -6,8 +6,8 @@ from importlib.util import find_spec
 
 PACKAGES = {
     "dask": ("dask", "distributed"),
+    "files": ("pandas", "pyarrow"),
     "jax": ("jax", "optax"),
-    "parquet": ("pyarrow",),
     "torch": ("torch",),
 }
 """The extras of pyproject.toml, and of each what cannot be done without."""

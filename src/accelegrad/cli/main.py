@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import warnings
 from collections.abc import Sequence
 from importlib.metadata import EntryPoints, entry_points
 
@@ -41,7 +42,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return FAILED
     given = parser.parse_args(arguments)
     try:
-        result: int = given.run(given)
+        with warnings.catch_warnings():
+            warnings.simplefilter("default", UserWarning)
+            warnings.showwarning = lambda message, *_, **__: warn(
+                f"accelegrad {given.command}: warning: {message}"
+            )
+            result: int = given.run(given)
     except (ValueError, TypeError, OSError, ImportError, RuntimeError) as error:
         warn(f"accelegrad {given.command}: {error}")
         return FAILED

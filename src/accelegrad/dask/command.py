@@ -12,7 +12,7 @@ from accelegrad.dask.estimators import AcceleGradClassifier, AcceleGradRegressor
 from accelegrad.dask.files import read_files
 
 if TYPE_CHECKING:
-    from accelegrad.data.tables import TableFile
+    from accelegrad.files.tables import TableFile
 
 #: The cluster that is started for one command.
 LOCAL = "local"
@@ -41,8 +41,10 @@ def fit_files(estimator: Any, table: TableFile, cluster: str) -> int:
     with client_of(cluster) as client:
         blocks = read_files(
             [table.path.resolve()],
-            target=table.wanted.target,
+            target=table.target,
             n_features=table.wanted.n_features,
+            columns=table.columns,
+            reading=table.wanted.reading,
             numbers=numbers,
             split=max(1, sum(client.nthreads().values())),
         )

@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from accelegrad.data.datasets import DATA_FOLDER, DataError, as_binary, read, sparse_text
 from accelegrad.errors import Vector, nearest
+from accelegrad.files.datasets import DATA_FOLDER, DataError, as_binary, read, sparse_text
 from accelegrad.models.linear_model import LinearModel
 from accelegrad_lab.engine.minimum import is_sparse
 from accelegrad_lab.engine.peers import BENCH_LOSSES, CLASSES, SMOOTH

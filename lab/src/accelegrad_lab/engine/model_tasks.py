@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from accelegrad.data.datasets import as_binary
 from accelegrad.errors import Vector
+from accelegrad.files.datasets import as_binary
 from accelegrad.models.linear_model import LinearModel
 from accelegrad.models.losses import make_loss
 from accelegrad_lab.engine.recording import minimum_outcome

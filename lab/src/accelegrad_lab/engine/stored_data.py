@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from accelegrad.data.datasets import DataError, Dataset, read, sparse_text
 from accelegrad.errors import Vector
+from accelegrad.files.datasets import DataError, Dataset, read, sparse_text
 from accelegrad_lab.engine.tasks import Outcome, Store, Task, task
 
 

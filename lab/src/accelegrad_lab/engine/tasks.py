@@ -17,7 +17,7 @@ import numpy as np
 
 from accelegrad.errors import Vector
 from accelegrad.files import whole_file
-from accelegrad.stored_arrays import DAMAGE, StoredArrays
+from accelegrad.files.archive import DAMAGE, load_arrays
 
 GENERATION = 1  # raised when a task's meaning changes, so that old results are not taken for new
 
@@ -56,9 +56,7 @@ class Store:
     def load(self, task: Task) -> Outcome | None:
         """Return a task's result, or None if it is not there (or is damaged)."""
         try:
-            with self.path(task).open("rb") as file:
-                stored = StoredArrays(file, compressed=True)
-                arrays = {name: stored.read(name) for name in sorted(stored.names)}
+            arrays = load_arrays(self.path(task), compressed=True)
             facts = json.loads(arrays.pop("facts").tobytes())
         except DAMAGE:
             return None

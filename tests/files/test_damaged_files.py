@@ -20,12 +20,12 @@ import pytest
 import scipy.sparse as sp
 
 import accelegrad as ag
-from accelegrad import archive
-from accelegrad.archive import ArchiveError
 from accelegrad.cli.main import main
-from accelegrad.data.columns import Targets, Wanted
-from accelegrad.data.datasets import DataError
-from accelegrad.data.formats import open_table
+from accelegrad.files import archive
+from accelegrad.files.archive import ArchiveError
+from accelegrad.files.datasets import DataError
+from accelegrad.files.formats import open_table
+from accelegrad.files.tables import Targets, Wanted
 from accelegrad.run import checkpoint
 from accelegrad.sklearn import AcceleGradClassifier, AcceleGradRegressor
 from accelegrad.sklearn.model_file import load_model, save_model
@@ -231,7 +231,7 @@ def test_an_array_that_claims_less_than_its_file(model: Path, shape: tuple[int, 
 
 def test_an_archive_is_never_compressed(model: Path) -> None:
     rewritten(model, {}, zipfile.ZIP_DEFLATED)
-    with pytest.raises(ArchiveError, match="compressed"):
+    with pytest.raises(ArchiveError, match="claims"):
         load_model(model)
 
 
@@ -286,9 +286,8 @@ def test_rows_that_no_memory_holds(tmp_path: Path, kind: str) -> None:
         "dia": {"data": np.ones((1, 2)), "offsets": np.zeros(1, dtype=int)},
     }[kind]
     np.savez(path, shape=shape, format=np.array(kind), **parts)
-    table = open_table(path, Wanted(optional=True, targets=Targets.UNUSED))
-    with pytest.raises(DataError, match=r"data.npz: .*Unable to allocate"):
-        table.whole()
+    with pytest.raises(DataError, match=r"data.npz: the matrix claims 100000000000000 rows"):
+        open_table(path, Wanted(optional=True, targets=Targets.UNUSED))
 
 
 def test_a_sparse_shape_that_nothing_bears_out(tmp_path: Path) -> None:
@@ -339,14 +338,6 @@ def test_an_entry_that_inflates_to_something_else(tmp_path: Path) -> None:
     with_sizes(path, "X.npy", 128 + 32000)  # a possible size, but not the true one
     with pytest.raises(DataError, match=str(path)):
         list(open_table(path).blocks(None))
-
-
-def test_other_compressions_of_zip_are_refused(tmp_path: Path) -> None:
-    path = tmp_path / "table.npz"
-    np.savez(path, X=X, y=SIDES)
-    rewritten(path, {}, zipfile.ZIP_LZMA)
-    with pytest.raises(DataError, match="compressed in a way"):
-        open_table(path).whole()
 
 
 @pytest.mark.parametrize("shape", HUGE)

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-_KEPT_OF_NAME = 40
+_KEPT_OF_NAME = 40  # characters, so that a name as long as names can be has room for an ending
 _STANDARD_OUTPUT = 1
 
 
@@ -29,7 +29,6 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
             yield file
         return
     path = path.resolve()
-    # Cut, because a name that is as long as names can be leaves no room for an ending.
     beginning = path.name[:_KEPT_OF_NAME]
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=beginning, suffix=".part")
     try:
@@ -39,8 +38,11 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
             os.fsync(file.fileno())
         Path(temporary).chmod(_mode_of_new_files() if mode is None else stat.S_IMODE(mode))
         os.replace(temporary, path)
-    except BaseException:
+    except BaseException as error:
         Path(temporary).unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename is None:
+            before = "was not written" if mode is None else "is as it was before"
+            raise OSError(error.errno, f"{path} {before}: {error.strerror or error}") from error
         raise
 
 

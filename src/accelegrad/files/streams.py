@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from accelegrad.data.columns import Wanted
-from accelegrad.data.formats import open_table
-from accelegrad.data.tables import TableFile, rows_of_bytes, rows_of_entries
-from accelegrad.stored_arrays import check_npy
+from accelegrad.files.archive import DAMAGE
+from accelegrad.files.formats import open_table
+from accelegrad.files.tables import TableFile, Wanted, rows_of_bytes, rows_of_entries
 
 
 def is_stream(given: Any) -> bool:
@@ -86,7 +85,7 @@ class FileChunks:
     Parameters
     ----------
     table : TableFile
-        The file; it is read once ahead where its number of features is not known.
+        The file; it is read once ahead where its features are not known.
     rows : int, optional
         Rows in a chunk; by default as many as about 16 MB hold.
     """
@@ -95,10 +94,8 @@ class FileChunks:
         self._table, self._rows = table, rows
 
     def __iter__(self) -> Iterator[Any]:
-        table = self._table
-        if table.n_features is None:
-            table.n_features = max(block.X.shape[1] for block in table.blocks(self._rows))
-        return table.blocks(self._rows)
+        self._table.survey(self._rows)
+        return self._table.blocks(self._rows)
 
 
 class ArrayChunks:
@@ -143,18 +140,15 @@ class NpyFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        try:
-            with path.open("rb") as file:
-                check_npy(file, path.name)
-        except ValueError as error:
-            raise ValueError(f"{path}: no .npy file, or a damaged one ({error}).") from None
         mapped = self._map()
         self.shape, self.nbytes = mapped.shape, mapped.nbytes
 
     def _map(self) -> Any:
         try:
             return np.load(self._path, mmap_mode="r", allow_pickle=False)
-        except (ValueError, EOFError) as error:
+        except DAMAGE as error:
+            if isinstance(error, OSError):
+                raise
             raise ValueError(f"{self._path}: no .npy file that can be mapped ({error}).") from None
 
     def __getitem__(self, part: slice) -> npt.NDArray[Any]:

@@ -11,11 +11,11 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from accelegrad.data.columns import Targets, Wanted
-from accelegrad.data.formats import LIBSVM, UNKNOWN_TEXT_ENDING, open_table, plain_name
-from accelegrad.data.sparse_text import random_documents
-from accelegrad.data.text import COMPRESSIONS, DataError
 from accelegrad.errors import Vector, finite_vector, real_number, whole_number
+from accelegrad.files.formats import FORMATS, LIBSVM, open_table, plain_path
+from accelegrad.files.libsvm import COMPRESSIONS
+from accelegrad.files.sparse_text import random_documents
+from accelegrad.files.tables import DataError, Targets, Wanted
 
 __all__ = ["DATA_FOLDER", "DataError", "Dataset", "as_binary", "find", "read", "sparse_text"]
 
@@ -25,8 +25,7 @@ DATA_FOLDER = "ACCELEGRAD_DATA"
 """The environment variable that names the folder of data files."""
 
 # The endings that `find` tries, in this order.
-_COMPRESSED = tuple(kind.ending for kind in COMPRESSIONS)
-_ENDINGS = ("", *_COMPRESSED, UNKNOWN_TEXT_ENDING, *LIBSVM.endings)
+_ENDINGS = ("", *COMPRESSIONS, ".txt", *LIBSVM.endings)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -78,14 +77,9 @@ def read(
     n_features: int | None = None,
     target: str | int | None = None,
 ) -> Dataset:
-    """Read a file of numbers: LIBSVM or CSV text, compressed or not, .npz or .parquet.
+    """Read a file: LIBSVM or CSV text, compressed or not, .npz or .parquet.
 
-    Compression is recognised by the first bytes of the file. A file is CSV where its name says so
-    (".csv", ".csv.gz", ...; ".tsv" has tabs for commas), or where the name says nothing and the
-    first line has commas and no colon. LIBSVM lines are "label index:value ...", with indices that
-    start at 1 and increase; "qid:" and comments ("# ...") are skipped. CSV files hold numbers
-    between commas. Their first line is a header if it has a cell that is no number in a column of
-    numbers; a header of numbers only is known by `target`, if that is the name of a column.
+    Text columns become one feature for each of their values, as in `accelegrad fit`.
 
     Parameters
     ----------
@@ -106,11 +100,14 @@ def read(
     Raises
     ------
     DataError
-        If the file cannot be read or something in it is wrong; the message names the line.
+        If the file cannot be read or something in it is wrong; the message says where.
     """
     path = Path(path)
     X, y = open_table(path, Wanted(target, n_features=n_features, targets=Targets.NUMBERS)).whole()
-    return Dataset(plain_name(path), _in_double(X), _in_double(y), str(path))
+    plain = plain_path(path)
+    known = {".txt", *(ending for entry in FORMATS for ending in entry.endings)}
+    name = plain.stem if plain.suffix.lower() in known else plain.name
+    return Dataset(name, _in_double(X), _in_double(y), str(path))
 
 
 def _in_double(values: Any) -> Any:
