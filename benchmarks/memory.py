@@ -58,7 +58,6 @@ PATHS: dict[str, dict[str, Any]] = {
     "nonnegative, squared": {"loss": "squared", "feasible_set": ag.NonNegative()},
     "batch_size=1": {"loss": "logistic", "batch_size": 1, "max_iter": 20_000},
     "batch_size=256": {"loss": "logistic", "batch_size": 256, "max_iter": 500},
-    'batch_size="auto"': {"loss": "logistic", "batch_size": "auto", "max_iter": 300},
     "adagrad, batch_size=8": {
         "loss": "hinge",
         "method": "adagrad",

@@ -15,7 +15,7 @@ from scipy.optimize import OptimizeResult
 
 from accelegrad import threads
 from accelegrad.bundle.cut_memory import CutMemory, default_size
-from accelegrad.catalogue import AUTO, MethodOptions
+from accelegrad.catalogue import MethodOptions
 from accelegrad.choose import Wishes
 from accelegrad.differentiate import LIBRARIES
 from accelegrad.errors import (
@@ -27,7 +27,7 @@ from accelegrad.errors import (
     whole_number,
 )
 from accelegrad.models.linear_model import LinearModel
-from accelegrad.models.sampling import BatchSampler, GrowingSampler
+from accelegrad.models.sampling import BatchSampler
 from accelegrad.norms import norm
 from accelegrad.proofs.bracket import Bracket
 from accelegrad.proofs.certificate import DualCertificate
@@ -35,13 +35,11 @@ from accelegrad.proofs.cuts import CutCertificate
 from accelegrad.proofs.fenchel import Terms
 from accelegrad.proofs.model_dual import ModelDual
 from accelegrad.rules import Rule
-from accelegrad.run.batches import largest_signal
 from accelegrad.run.compiled import CompiledRule, compiled_twin
 from accelegrad.run.fingerprint import run_kind
 from accelegrad.run.loop import Run
 from accelegrad.run.oracle import QUIET, FunctionOracle, MinibatchOracle, ModelOracle, Oracle
 from accelegrad.run.policies.convexity import Convexity
-from accelegrad.run.policies.growth import BatchGrowth
 from accelegrad.run.policies.restarts import Restarts
 from accelegrad.run.progress import OUTPUTS, Options, Progress
 from accelegrad.run.result import Status
@@ -64,7 +62,7 @@ class ProblemArguments(NamedTuple):
     args: tuple[Any, ...]
     jac: Any
     exact: bool
-    batch_size: int | str | None
+    batch_size: int | None
     replacement: bool
     rng: Any
     accuracy: float = 0.0
@@ -94,7 +92,7 @@ def minimize(
     penalty: Any = None,
     exact: bool = True,
     accuracy: float = 0.0,
-    batch_size: int | str | None = None,
+    batch_size: int | None = None,
     replacement: bool = False,
     rng: Any = None,
     # method
@@ -158,11 +156,8 @@ def minimize(
         How far a value that `fun` returns can be from the true one, such as the tolerance of an
         inner solver; and how far the tangent there can lie above the function. The certified gap
         allows for it, and cannot be smaller than about twice this number.
-    batch_size : int or "auto"
-        For a LinearModel: estimate each gradient from this number of rows. "auto": from one row at
-        first, and from more and more, up to all of them, as the gradients turn into noise; see
-        `accelegrad.run.policies.growth`. It needs a rule whose steps follow that noise:
-        "accelegrad", "adagrad", "unixgrad", "diagonal" or a member of the DoG family.
+    batch_size : int
+        For a LinearModel: estimate each gradient from this number of rows.
     replacement : bool
         Draw rows with replacement; by default every epoch goes through all rows in random order.
     rng : Generator, int or None
@@ -272,8 +267,7 @@ def minimize(
           multipliers per constraint and, if there are bounds, one more for these. They are positive
           at upper limits and negative at lower ones: ``jac + sum(A.T @ m) + m_bounds`` is about 0.
         - ``x_average``, ``x_last``, ``x_best``: all the outputs; ``seconds``; ``n_restarts``;
-          ``trace``; ``rows``, how many rows of a LinearModel were read, all in all; and, where
-          ``batch_size="auto"``, ``batch_sizes``, pairs (iteration, rows of a batch from there on).
+          ``trace``; ``rows``, how many rows of a LinearModel were read, all in all.
 
     Examples
     --------
@@ -414,7 +408,6 @@ def _built_run(
     _check_needs(setting.rule, oracle, options, bracket)
     restarts = _restarts(wishes.restart, setting, oracle)
     rule = setting.rule
-    batches = _growth(rule, oracle, restarts)
     if isinstance(oracle, MinibatchOracle) and restarts is None:
         rule = compiled_twin(rule, oracle.model, setting.start, values=options.trace)
     # If y is not projected, points may leave the set, as in the paper's unconstrained setting.
@@ -422,11 +415,7 @@ def _built_run(
     return Run(
         Progress(rule, oracle, setting.start, options, bracket, judge, returned_in),
         kind=_kind(problem, setting, rule) if kept else None,
-        policies=[
-            policy
-            for policy in (_convexity(model, oracle), batches, restarts)
-            if policy is not None
-        ],
+        policies=[policy for policy in (_convexity(model, oracle), restarts) if policy is not None],
     )
 
 
@@ -567,27 +556,7 @@ def _sampler(model: LinearModel, problem: ProblemArguments) -> BatchSampler:
     batch_size, replacement = problem.batch_size, problem.replacement
     generator = _generator(problem.rng)
     assert batch_size is not None
-    if not isinstance(batch_size, str):
-        return BatchSampler(model.n_samples, batch_size, generator, replacement=replacement)
-    if batch_size != AUTO:
-        raise ValueError(f"batch_size must be a whole number >= 1 or 'auto', not {batch_size!r}.")
-    return GrowingSampler(model.n_samples, generator, replacement=replacement)
-
-
-def _growth(rule: Rule, oracle: Oracle, restarts: Restarts | None) -> BatchGrowth | None:
-    """Return the policy of batches that grow, where they do, or say why they cannot."""
-    if not isinstance(oracle, MinibatchOracle) or not isinstance(oracle.sampler, GrowingSampler):
-        return None
-    if "coarsen" not in rule.can:
-        raise ValueError(
-            f"batch_size='auto' needs a rule whose steps follow the noise of its gradients, such "
-            f"as AcceleGrad or AdaGrad; those of {rule.title} do not."
-        )
-    if restarts is not None:
-        raise ValueError("restart and batch_size='auto' cannot be used together.")
-    smooth = math.isfinite(oracle.model.loss.curvature)
-    sampler = oracle.sampler
-    return BatchGrowth(sampler.n, sampler.replacement, largest_signal(rule, smooth))
+    return BatchSampler(model.n_samples, batch_size, generator, replacement=replacement)
 
 
 def _generator(rng: Any) -> np.random.Generator:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias
 
 from accelegrad.rules.arrays import Array, as_array, inner, where
@@ -35,7 +35,6 @@ ABILITIES = {
     "radius": "find its radius: the parameter `initial_radius`, `start` and `radius` in its states",
     "largest_radius": "heed a bound on the radius: the parameter `largest_radius`",
     "probe": "look for its first radius by comparing values: the parameter `probe`",
-    "coarsen": "go on with larger batches: `coarsened`, as its steps follow the gradients' noise",
     "cuts": "keep cuts: `cuts`, and the gap that they let expect, `estimated_gap`, in its states",
     "values": "compare values, without which (and under noise) it does not work",
 }
@@ -124,10 +123,6 @@ class Rule(ABC):
 
     #: what it can do beyond its steps: names of `ABILITIES`
     can: frozenset[str] = frozenset()
-    #: whether its weights grow with t, for which it pays to have gradients with little noise
-    accelerated: bool = False
-    #: the sums in its states, by the power of the ratio with which `coarsened` divides them
-    shrinking: ClassVar[Mapping[str, int]] = {}
     #: what users call it; where a class says nothing, its name
     title: ClassVar[str] = "Rule"
 
@@ -178,30 +173,6 @@ class Rule(ABC):
     def with_start_value(self, state: State, value: float) -> State:  # noqa: ARG002
         """Return a first state that knows the exact value at x0, where the rule asks for it."""
         return state
-
-    def coarsened(self, state: State, ratio: float) -> State:
-        """Return the state of a run with batches `ratio` times as large, at the same points.
-
-        Such a run has done 1/ratio of the steps, with squared gradients that are `ratio` times
-        smaller; if it is accelerated, so are the weights.
-        """
-        steps = fewer_steps(state.iteration, ratio)
-        ratio = state.iteration / steps
-        shrunk = {name: getattr(state, name) / ratio**p for name, p in self.shrinking.items()}
-        return state._replace(iteration=steps, **shrunk)
-
-    def seen_gradient(self, gradient: Array) -> Array:
-        """Return a gradient as the rule sees it: in its coordinates."""
-        return gradient
-
-    def seen_square(self, before: State, step: Step) -> float:  # noqa: ARG002
-        """Return the square of what the rule's steps follow: the noise in it decides on batches."""
-        return step.evaluation.squared_norm
-
-
-def fewer_steps(steps: int, ratio: float) -> int:
-    """Return how many steps a run with batches `ratio` times as large would have done."""
-    return max(1, round(steps / ratio))
 
 
 class GradientRule(Rule):

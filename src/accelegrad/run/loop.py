@@ -45,7 +45,7 @@ class Run(Saved):
     kind : mapping
         What the run is, for its checkpoints.
     policies : sequence of Policy
-        What changes how the run goes on, such as batches that grow, or restarts.
+        What changes how the run goes on, such as restarts.
     """
 
     saved = ("ended", "progress", "stopping", "policies", "observers")
@@ -109,7 +109,7 @@ class Run(Saved):
         except KeyboardInterrupt:
             # Compiled code notices it only after its steps are done.
             counted = getattr(progress.rule_state, "iteration", 0)
-            progress.iteration = max(progress.iteration, int(counted) + progress.uncounted)
+            progress.iteration = max(progress.iteration, int(counted))
             return Status.INTERRUPTED
         except NonFiniteError as error:
             self._detail = f"At iteration {progress.iteration + 1} {error}."
@@ -202,7 +202,7 @@ class Run(Saved):
         return Status.MAX_ITER
 
     def _followers(self) -> list[Policy]:
-        """Return the policies that follow every step, the region's after those of batches."""
+        """Return the policies that follow every step, the region's last."""
         guessed = [] if self.region.guess is None else [self.region]
         return [*self.policies.values(), *guessed]
 

@@ -20,7 +20,6 @@ from accelegrad.errors import NonFiniteError, Vector
 from accelegrad.geometry.penalties import Penalty
 from accelegrad.models.linear_model import LinearModel
 from accelegrad.models.rounding import PointRounding, few_bits_rounding
-from accelegrad.models.row_blocks import RowNumbers
 from accelegrad.models.row_sum import RowPoint, RowSum
 from accelegrad.models.sampling import BatchSampler
 from accelegrad.norms import norm
@@ -377,11 +376,6 @@ class MinibatchOracle(Oracle):
         self.nfev += batches
         self.njev += batches
         self.rows += rows
-
-    def sampled(self, groups: int, size: int) -> list[RowNumbers]:
-        """Return random groups of rows without a row in common, apart from the batches."""
-        rows = self.sampler.rng.choice(self.model.n_samples, groups * size, replace=False)
-        return list(rows.reshape(groups, size))
 
     def frozen(self) -> tuple[Sample, Sample]:
         """Return two independent samples of the function, each the same at every call.

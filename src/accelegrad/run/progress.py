@@ -158,14 +158,12 @@ class Progress(Saved):
         The rule's state.
     iteration : int
         Steps so far.
-    uncounted : int
-        Those of them that the rule's state does not count, because batches have grown since.
     next_judgement : int
         The iteration from which on an output point that has to be evaluated is judged again.
     """
 
     saved = (
-        *("iteration", "uncounted", "next_judgement", "rule_state"),
+        *("iteration", "next_judgement", "rule_state"),
         *("oracle", "separate_judge", "bracket", "recent", "clock"),
     )
 
@@ -190,7 +188,7 @@ class Progress(Saved):
         #: the last evaluations, where values are exact
         self.recent = Recent(x0.size)
         self.clock = Clock()
-        self.iteration = self.uncounted = self.next_judgement = 0
+        self.iteration = self.next_judgement = 0
         #: what is returned: "average", "last" or "best"
         self.output = options.output
         if options.output == "auto":
