@@ -34,15 +34,14 @@ from accelegrad.proofs.certificate import DualCertificate
 from accelegrad.proofs.cuts import CutCertificate
 from accelegrad.proofs.fenchel import Terms
 from accelegrad.proofs.model_dual import ModelDual
-from accelegrad.rules import Rescaled, Rule
+from accelegrad.rules import Rule
 from accelegrad.run.compiled import CompiledRule, compiled_twin
 from accelegrad.run.fingerprint import run_kind
 from accelegrad.run.loop import Run
-from accelegrad.run.options import OUTPUTS, Options
 from accelegrad.run.oracle import QUIET, FunctionOracle, MinibatchOracle, ModelOracle, Oracle
 from accelegrad.run.policies.convexity import Convexity
-from accelegrad.run.policies.restarts import KINDS, Restarts
-from accelegrad.run.progress import Progress
+from accelegrad.run.policies.restarts import Restarts
+from accelegrad.run.progress import OUTPUTS, Options, Progress
 from accelegrad.run.result import Status
 from accelegrad.scipy_words import Limits, constraint_set, hint
 from accelegrad.setting import Setting, constrains, resolve
@@ -193,11 +192,10 @@ def minimize(
         "auto" does so where method and diameter are "auto" too and there is neither feasible set
         nor penalty (but not for minibatches of sparse rows, whose steps would no longer be
         sparse), "columns" always, None never. Of sets and penalties, boxes and `L1` can be scaled.
-    restart : None, "auto", "adaptive" or "certified"
-        Restart from the best point now and then, for linear convergence on strongly convex or
-        sharp functions: "adaptive" watches the values, "certified" the dual gap of a LinearModel
-        with l2 > 0. "auto" is "adaptive" with exact values and none under noise, where a restart
-        throws the average away. Needs ``diameter="auto"``.
+    restart : None, "auto" or "adaptive"
+        "adaptive": restart from the best point when values fall more slowly, for linear convergence
+        on strongly convex or sharp functions. "auto" is "adaptive" with exact values and none under
+        noise, where a restart throws the average away. Needs ``diameter="auto"``.
     options : mapping
         Parameters of single methods, which rule objects take too. They may also be given as
         keywords: ``epsilon=0.1`` is ``options={"epsilon": 0.1}``.
@@ -408,7 +406,7 @@ def _built_run(
         feasible=wishes.project_y is not False,
     )
     _check_needs(setting.rule, oracle, options, bracket)
-    restarts = _restarts(wishes.restart, setting, model, oracle)
+    restarts = _restarts(wishes.restart, setting, oracle)
     rule = setting.rule
     if isinstance(oracle, MinibatchOracle) and restarts is None:
         rule = compiled_twin(rule, oracle.model, setting.start, values=options.trace)
@@ -617,19 +615,13 @@ def _model_dual(setting: Setting, model: LinearModel) -> ModelDual | None:
     return dual if dual.is_there else None
 
 
-def _restarts(
-    given: Any, setting: Setting, model: LinearModel | None, oracle: Oracle
-) -> Restarts | None:
+def _restarts(given: Any, setting: Setting, oracle: Oracle) -> Restarts | None:
     """Return the policy that `restart` asks for, or say why it cannot be used."""
     if given is None:
         return None
-    _choice("restart", given, ("auto", *KINDS))
-    has_gap = model is not None and model.l2 > 0 and setting.penalty is None
-    provable = has_gap and setting.feasible_set is None and not model.fit_intercept  # type: ignore[union-attr]
-    if given == "auto":
-        if not oracle.exact_values:
-            return None  # a restart loses the average: under noise that mostly costs more
-        given = "adaptive"
+    _choice("restart", given, ("auto", "adaptive"))
+    if given == "auto" and not oracle.exact_values:
+        return None  # a restart loses the average: under noise that mostly costs more
     if setting.choice.of_rows:
         raise ValueError(
             f"restart cannot be used with method {setting.choice.name!r}, which needs none."
@@ -641,16 +633,9 @@ def _restarts(
             f"restart needs a rule with a radius of its own, as with diameter='auto'; "
             f"{setting.rule.title} has none."
         )
-    if given == "certified" and not provable:
-        raise ValueError(
-            "restart='certified' needs the dual gap of a LinearModel with l2 > 0 and neither "
-            "intercept, penalty nor feasible_set; use 'adaptive'."
-        )
-    if given == "adaptive" and not oracle.exact_values:
+    if not oracle.exact_values:
         raise ValueError("restart='adaptive' compares values, which have to be exact.")
-    # In scaled coordinates what the gap proves of the distance does not bound the radius.
-    unscaled = model is not None and not isinstance(setting.rule, Rescaled)
-    return Restarts(given, model.l2 if model is not None and unscaled else 0.0)
+    return Restarts()
 
 
 def _check_needs(rule: Rule, oracle: Oracle, options: Options, bracket: Bracket) -> None:

@@ -166,12 +166,9 @@ class Rule(ABC):
         """Return the rule with other parameters, those that it `can` have among them."""
         return dataclasses.replace(self, **parameters)  # type: ignore[type-var]
 
-    def with_radius(self, radius: float, largest: float | None = None) -> Rule:
-        """Return a rule that can "radius" with another radius to begin with, and a bound on it."""
-        changes = {"initial_radius": radius}
-        if largest is not None and "largest_radius" in self.can:
-            changes["largest_radius"] = largest
-        return self.with_parameters(**changes)
+    def with_radius(self, radius: float) -> Rule:
+        """Return a rule that can "radius" with another radius to begin with."""
+        return self.with_parameters(initial_radius=radius)
 
     def with_start_value(self, state: State, value: float) -> State:  # noqa: ARG002
         """Return a first state that knows the exact value at x0, where the rule asks for it."""

@@ -25,7 +25,7 @@ from accelegrad.errors import Vector, nearest, real_number, whole_number
 from accelegrad.geometry.sets import Box, NonNegative, WholeSpace
 from accelegrad.models.losses import LOSSES, LossEntry, make_loss, plain_loss_name
 from accelegrad.models.streamed_model import Checked, read_rows
-from accelegrad.run.proof_words import rounded_down, rounded_up
+from accelegrad.run.result import rounded_down, rounded_up
 from accelegrad.sklearn import held_out, online
 from accelegrad.sklearn.data import (
     Data,
