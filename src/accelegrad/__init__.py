@@ -100,13 +100,13 @@ _HOMES = {
     "accelegrad.bundle.bundle": "Bundle",
     "accelegrad.front_door": "minimize scipy_method",
     "accelegrad.gradient_check": "GradientCheck check_gradient",
-    "accelegrad.models.linear_model": "LinearModel",
+    # Imported with what proves bounds of their minima.
+    "accelegrad.proofs": "LinearModel StreamedModel",
     "accelegrad.geometry.penalties": "L1 ElasticNet GroupL2 NuclearNorm",
     "accelegrad.geometry.polyhedron": "Polyhedron",
     "accelegrad.geometry.sets": (
         "Affine Ball Box Halfspace L1Ball NonNegative Product Simplex WholeSpace"
     ),
-    "accelegrad.models.streamed_model": "StreamedModel",
     "accelegrad.solvers": "DualAscent InteriorPoint ProximalNewton SketchedNewton",
     "accelegrad.rules": (
         "AcceleGrad AdaGrad ADoG DiagonalAcceleGrad DistanceFreeAcceleGrad "

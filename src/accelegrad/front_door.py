@@ -297,7 +297,7 @@ def minimize(
         target=None if target is None else real_number("target", target),
         output=_choice("output", output, OUTPUTS),
         exact=exact and not noisy,
-        callback=None if callback is None else _scipy_callback(callback, problem.shape),
+        callback=None if callback is None else _scipy_callback(callback, problem),
         callback_at=None if callback_at is None else _iterations(callback_at),
         progress=bool(progress),
         trace=bool(trace),
@@ -534,8 +534,8 @@ def _oracle(problem: ProblemArguments) -> Oracle:
     if not isinstance(problem.args, tuple):
         raise TypeError(f"args must be a tuple, not {problem.args!r}.")
     return FunctionOracle(
-        None if fun is None else threads.for_user(fun),
-        None if jac is True else threads.for_user(jac),
+        None if fun is None else threads.for_user(fun, _largest_product(problem)),
+        None if jac is True else threads.for_user(jac, _largest_product(problem)),
         problem.args,
         exact=problem.exact,
         shape=problem.shape,
@@ -598,8 +598,10 @@ def _bracket(
     guessed = region is not None and region.growing
     if region is None or (guessed and dual is not None and dual.gets_tight):
         return Bracket(None, dual, goal=goal, model=model, everywhere=floor)
-    # A model's dual proves more than any average of cuts.
-    kept = CutMemory(region.center, default_size(region.center.size)) if model is None else None
+    # A model's dual proves more than any average of cuts, and a rule may keep its own.
+    kept = None
+    if model is None and "cuts" not in setting.rule.can:
+        kept = CutMemory(region.center, default_size(region.center.size))
     cuts = CutCertificate(region, model, often=often, kept=kept)
     return Bracket(cuts, dual, goal=goal, model=model, everywhere=floor)
 
@@ -684,7 +686,7 @@ def _checkpoint_path(given: str | os.PathLike[str]) -> Path:
 
 
 def _scipy_callback(
-    callback: Callable[..., Any], shape: tuple[int, ...] | None
+    callback: Callable[..., Any], problem: ProblemArguments
 ) -> Callable[[OptimizeResult], Any]:
     """Follow SciPy: an argument named intermediate_result gets the result, any other one x."""
     if not callable(callback):
@@ -693,7 +695,7 @@ def _scipy_callback(
         names = set(inspect.signature(callback).parameters)
     except ValueError:  # a builtin without a signature
         names = set()
-    asked = threads.for_user(callback)
+    asked, shape = threads.for_user(callback, _largest_product(problem)), problem.shape
     if "intermediate_result" in names:
         return lambda result: asked(intermediate_result=_shaped(result, shape))
     return lambda result: asked(_shaped(result, shape).x)

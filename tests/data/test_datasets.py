@@ -20,8 +20,8 @@ import pytest
 import scipy.sparse as sp
 from sklearn.svm import LinearSVC
 
+from accelegrad import LinearModel
 from accelegrad.data.datasets import DataError, Dataset, as_binary, find, read, sparse_text
-from accelegrad.models.linear_model import LinearModel
 
 COMPRESSIONS: dict[str, Callable[[bytes], bytes]] = {
     "": bytes,

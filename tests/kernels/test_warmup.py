@@ -13,13 +13,12 @@ import pytest
 import scipy.sparse as sp
 from llvmlite.binding import get_host_cpu_name
 
-from accelegrad import kernels
+from accelegrad import LinearModel, kernels
 from accelegrad.cli.warmup import add_warmup
 from accelegrad.kernels import compile as compiling
 from accelegrad.kernels import gradient
 from accelegrad.kernels.dense_epochs import DenseEpochs
 from accelegrad.kernels.sparse_coupled import SparseEpochs
-from accelegrad.models.linear_model import LinearModel
 from processes import run_python
 
 PIPES: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}

@@ -67,19 +67,24 @@ class Evaluated(Protocol):
     def squared_norm(self) -> float:
         """The gradient's squared norm."""
 
+    @property
+    def penalty(self) -> float:
+        """The penalty's part of the value."""
+
+    @property
+    def unit(self) -> float:
+        """The unit of rounding of the numbers that value and gradient came as; 0: not known."""
+
+    @property
+    def accuracy(self) -> float:
+        """How far the value can be off, as the user says; so can the cut at the point."""
+
+    @property
+    def lost(self) -> tuple[float, float]:
+        """How far value and gradient can be off: by `accuracy`, or in less than 64 bits."""
+
 
 Oracle: TypeAlias = Callable[[Array], Evaluated]
-
-
-def term_of(evaluation: Evaluated) -> float:
-    """Return the penalty's part of a value."""
-    return float(getattr(evaluation, "penalty", 0.0))
-
-
-def lost_of(evaluation: Evaluated) -> tuple[float, float]:
-    """Return how far value and gradient can be off: by `accuracy`, or in less than 64 bits."""
-    value, gradient = getattr(evaluation, "lost", (0.0, 0.0))
-    return float(value), float(gradient)
 
 
 class KnownEvaluation(NamedTuple):
@@ -88,6 +93,15 @@ class KnownEvaluation(NamedTuple):
     point: Array
     value: float
     gradient: Array
+    penalty: float = 0.0
+    unit: float = 0.0
+    accuracy: float = 0.0
+    lost: tuple[float, float] = (0.0, 0.0)
+    # What linear models add to an evaluation: see `accelegrad.run.oracle.Evaluation`.
+    dual_value: float | None = None
+    late_bound: Any = None
+    model: Any = None
+    rounding: Any = None
 
     @property
     def squared_norm(self) -> float:

@@ -62,6 +62,26 @@ class ChangedEvaluation:
         """The squared norm of T' g."""
         return inner(self.gradient, self.gradient)  # type: ignore[no-any-return]
 
+    @property
+    def penalty(self) -> float:
+        """The penalty's part of the value."""
+        return self.original.penalty
+
+    @property
+    def unit(self) -> float:
+        """The unit of rounding of the numbers as they came."""
+        return self.original.unit
+
+    @property
+    def accuracy(self) -> float:
+        """How far the value can be off."""
+        return self.original.accuracy
+
+    @property
+    def lost(self) -> tuple[float, float]:
+        """How far value and gradient in x can be off."""
+        return self.original.lost
+
 
 class ChangedOracle:
     """An oracle as a function of v."""

@@ -177,14 +177,6 @@ class Progress(Saved):
         best = self.best
         return math.inf if best is None else self.bracket.gap(best)
 
-    def turned_out_short(self, final: Evaluation) -> bool:
-        """Return whether it is news that the function computes in few bits: it then proves less."""
-        if not self.oracle.unit > final.unit:
-            return False
-        final.unit = self.oracle.unit
-        self.bracket.add(final, 0.0)
-        return True
-
     def update(self, best: Evaluation) -> bool:
         """Bring the bound of the kept cuts up to date, if that is due."""
         estimate = float(getattr(self.rule_state, "estimated_gap", math.inf))

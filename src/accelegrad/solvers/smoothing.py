@@ -161,7 +161,7 @@ class SmoothedCurvedOracle(RowOracle):
         curved = max(smooth.curved_share, 1.0 / self.model.n_samples)
         space = rows_in_memory(self.model).dual.without_terms("a smoothed loss").space
         mu = self.sum.model.loss.smoothing
-        return 0.5 * mu * space.distance(smooth.gradient) ** 2 / curved
+        return float(0.5 * mu * space.distance(smooth.gradient) ** 2 / curved)
 
     def original(self, evaluation: Evaluation) -> Evaluation:
         """Return what is known of the function itself where the sum was evaluated last."""
