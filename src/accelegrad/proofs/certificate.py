@@ -31,7 +31,7 @@ from accelegrad.rounding import SMALLEST, UNIT, growth
 
 # How often bounds are computed: chosen, not measured.
 #: The least number of steps before an expensive bound (in the null space, or a `LateBound`), and
-#: between two of them. With 20 in the null space, 46 fits without a penalty took 1.13 times as long.
+#: between two of them: with 20 in the null space, 46 fits without a penalty took 1.13 times as long
 PATIENCE = 8
 #: Steps between two expensive bounds, as a share of those done: with a goal, and without
 OFTEN, SELDOM = 0.25, 3.0
