@@ -1,7 +1,7 @@
-"""Finite sums: gradient computations and seconds to a proved accuracy, of the default and of "vr".
+"""Finite sums: gradient computations and seconds to a proved accuracy.
 
 A unit is a gradient over all rows, or as many row gradients. A run counts when its own dual gap
-proves the accuracy, relative to P(0) - P*: "vr" is variance-reduced AcceleGrad alone, "default"
+proves the accuracy, relative to P(0) - P*: "default" is
 what `minimize` chooses. All on one thread, in one run: look at the ratios. How long other solvers
 take is what `accelegrad bench` tells.
 
@@ -24,9 +24,7 @@ from accelegrad.lab.bench.problems import SUITE_LOSSES, sources
 from accelegrad.lab.report.tables import table_lines
 from accelegrad.rules import Rule
 from accelegrad.run.oracle import ModelOracle
-from accelegrad.solvers import VarianceReducedAcceleGrad
 from accelegrad.solvers.oracles import sum_oracle
-from accelegrad.solvers.variance_reduced_oracle import FiniteSumOracle
 
 LEVELS = (1e-2, 1e-3, 1e-4, 1e-6)
 SETS = ("a9a", "mushrooms", "svmlight_reuters_acq")
@@ -83,12 +81,7 @@ def table(model: ag.LinearModel) -> Iterator[list[str]]:
         rule = METHODS[choose(Facts(model)).name].rule()
         return rule, sum_oracle(rule, model, rng, lambda value: 1e-7 * abs(value))
 
-    def reduced() -> tuple[Rule, ModelOracle]:
-        return VarianceReducedAcceleGrad(), FiniteSumOracle(model, rng)
-
-    makers = {"default": chosen, "vr": reduced}
-    if not np.isfinite(model.loss.curvature):
-        del makers["vr"]
+    makers = {"default": chosen}
     for make in makers.values():  # what is compiled or loaded first
         next(ours(model, make))
     for name, make in makers.items():

@@ -26,12 +26,11 @@ import numpy as np
 import scipy.sparse as sp
 from threadpoolctl import threadpool_limits
 
-from accelegrad import kernels
+from accelegrad import LinearModel, kernels
 from accelegrad.kernels import compile as compiling
 from accelegrad.kernels import gradient
 from accelegrad.kernels.blocks import run
 from accelegrad.lab.engine.timing import in_turns
-from accelegrad.models.linear_model import LinearModel
 
 READ, PRODUCTS, CORES = 1.3, 1.6, 1.7
 DENSE = [(1_000_000, 10), (200_000, 100), (20_000, 1000), (2000, 10_000)]

@@ -46,8 +46,6 @@ PATHS: dict[str, dict[str, Any]] = {
     "default, absolute, l2 = 0": {"loss": "absolute", "l2": 0.0},
     "accelegrad": {"loss": "logistic", "method": "accelegrad"},
     "accelegrad, unscaled": {"loss": "logistic", "method": "accelegrad", "scale": None},
-    "accelegrad-vr": {"loss": "logistic", "method": "accelegrad-vr"},
-    "accelegrad-vr, hinge": {"loss": "hinge", "method": "accelegrad-vr"},
     "dual-ascent": {"loss": "hinge", "method": "dual-ascent"},
     "unixgrad, box": {"loss": "logistic", "feasible_set": ag.Box(-1, 1), "diameter": 1.0},
     "default, hinge, intercept": {"loss": "hinge", "fit_intercept": True},
@@ -60,7 +58,6 @@ PATHS: dict[str, dict[str, Any]] = {
     "nonnegative, squared": {"loss": "squared", "feasible_set": ag.NonNegative()},
     "batch_size=1": {"loss": "logistic", "batch_size": 1, "max_iter": 20_000},
     "batch_size=256": {"loss": "logistic", "batch_size": 256, "max_iter": 500},
-    'batch_size="auto"': {"loss": "logistic", "batch_size": "auto", "max_iter": 300},
     "adagrad, batch_size=8": {
         "loss": "hinge",
         "method": "adagrad",

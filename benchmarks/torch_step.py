@@ -24,7 +24,6 @@ OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "AdamWScheduleFree": lambda params: AdamWScheduleFree(params, foreach=True),
     "AcceleGrad": AcceleGrad,
     "AcceleGrad, searching": AcceleGrad,
-    "AcceleGrad, loop": lambda params: AcceleGrad(params, foreach=False),
     "AcceleGrad, D = 1": lambda params: AcceleGrad(params, diameter=1.0),
     "AdaGradNorm, D = 1": lambda params: AdaGradNorm(params, diameter=1.0),
 }

@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from accelegrad import kernels
+from accelegrad import LinearModel, kernels
 from accelegrad.kernels import compile as compiling
 from accelegrad.kernels.gradient import block_ends
-from accelegrad.models.linear_model import LinearModel
 from processes import run_python
 
 EXTRAS = {"quantile": 0.3, "epsilon": 0.25, "delta": 0.8}
@@ -464,7 +463,7 @@ import os, warnings, numpy as np
 from accelegrad import kernels
 from accelegrad.kernels import compile as compiling
 from accelegrad.kernels.gradient import block_ends
-from accelegrad.models.linear_model import LinearModel
+from accelegrad import LinearModel
 warnings.simplefilter("ignore")
 kernels.LEAST_WORK = 1
 model = LinearModel(np.ones((1000, 3)), np.ones(1000))

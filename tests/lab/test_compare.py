@@ -17,6 +17,7 @@ import scipy.sparse as sp
 from scipy.optimize import linprog
 
 import accelegrad as ag
+from accelegrad import LinearModel
 from accelegrad.cli.compare import add_compare
 from accelegrad.files.datasets import DataError
 from accelegrad.lab.compare.compare import CompareRequest, compare
@@ -30,7 +31,6 @@ from accelegrad.lab.engine.peers import COMPARED, SOLVERS
 from accelegrad.lab.engine.recording import NAMES
 from accelegrad.lab.engine.tasks import Outcome, Store
 from accelegrad.lab.report import stills
-from accelegrad.models.linear_model import LinearModel
 from accelegrad.models.losses import LOSSES
 from reference.losses import PARAMETER, loss_values
 

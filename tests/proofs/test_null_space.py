@@ -11,7 +11,7 @@ from scipy.optimize import linprog, minimize
 from sklearn.linear_model import LogisticRegression, QuantileRegressor
 
 import accelegrad as ag
-from accelegrad.models.linear_model import LinearModel
+from accelegrad import LinearModel
 from accelegrad.proofs import model_dual, null_space
 from accelegrad.proofs.null_space import AllRows, NullSpace, obstacle, slopes_reaching
 

@@ -12,7 +12,7 @@ losses for two classes:
 {common.in_lines(name for name, entry in LOSSES.items() if entry.classification)}
 losses for numbers:
 {common.in_lines(name for name, entry in LOSSES.items() if not entry.classification)}
-methods:  auto (what minimize takes by default), accelegrad-newton, accelegrad-vr, dual-ascent,
+methods:  auto (what minimize takes by default), accelegrad-newton, dual-ascent,
           interior-point (losses with one kink), bundle, accelegrad, adagrad, universal,
           universal-dual, universal-fast
 peers:    sklearn (all of scikit-learn's solvers with the same objective), or some of

@@ -22,8 +22,8 @@ import numpy as np
 
 from accelegrad.errors import Vector
 from accelegrad.models.linear_model import ModelPoint
-from accelegrad.models.rounding import growth
 from accelegrad.models.sampled_rows import LocalRows
+from accelegrad.rounding import growth
 from accelegrad.rules.base import inner
 
 # Chosen, not measured.
@@ -72,7 +72,7 @@ def mended_bound(
     if not (np.isfinite(slopes).all() and np.isfinite(combination).all()):
         return -math.inf
     slack = growth(0) * model.l2 * np.abs(at.w[: model.n_features])
-    return model.dual.bound_with_changes(at, sample.numbers, slopes, combination, slack)
+    return float(model.dual.bound_with_changes(at, sample.numbers, slopes, combination, slack))
 
 
 def _mended(

@@ -34,9 +34,9 @@ from accelegrad.errors import Vector
 from accelegrad.models.gram import Matrix
 from accelegrad.models.losses import Loss
 from accelegrad.models.products import Products
-from accelegrad.models.rounding import UNIT
 from accelegrad.models.row_blocks import RowNumbers, runs
 from accelegrad.proofs.fenchel import level
+from accelegrad.rounding import UNIT
 
 _TINY = float(np.finfo(np.float64).tiny)
 # Gram matrices are factorised, so the parameters have to be few.

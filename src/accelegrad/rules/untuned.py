@@ -149,7 +149,6 @@ class UntunedAcceleGrad(QueryRule):
 
     title = "AcceleGrad"
     can = frozenset({"project", "prox"})
-    accelerated = True
 
     def __post_init__(self) -> None:
         check_radius("first_radius", self.first_radius)

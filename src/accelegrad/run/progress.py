@@ -65,14 +65,12 @@ class Progress(Saved):
         The rule's state.
     iteration : int
         Steps so far.
-    uncounted : int
-        Those of them that the rule's state does not count, because batches have grown since.
     next_judgement : int
         The iteration from which on an output point that has to be evaluated is judged again.
     """
 
     saved = (
-        *("iteration", "uncounted", "next_judgement", "rule_state"),
+        *("iteration", "next_judgement", "rule_state"),
         *("oracle", "separate_judge", "bracket", "recent", "clock"),
     )
 
@@ -97,7 +95,7 @@ class Progress(Saved):
         #: the last evaluations, where values are exact
         self.recent = Recent(x0.size)
         self.clock = Clock()
-        self.iteration = self.uncounted = self.next_judgement = 0
+        self.iteration = self.next_judgement = 0
         #: what is returned: "average", "last" or "best"
         self.output = options.output
         if options.output == "auto":
@@ -178,14 +176,6 @@ class Progress(Saved):
         """
         best = self.best
         return math.inf if best is None else self.bracket.gap(best)
-
-    def turned_out_short(self, final: Evaluation) -> bool:
-        """Return whether it is news that the function computes in few bits: it then proves less."""
-        if not self.oracle.unit > final.unit:
-            return False
-        final.unit = self.oracle.unit
-        self.bracket.add(final, 0.0)
-        return True
 
     def update(self, best: Evaluation) -> bool:
         """Bring the bound of the kept cuts up to date, if that is due."""

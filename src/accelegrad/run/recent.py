@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from accelegrad.errors import Vector
-from accelegrad.rules.base import Evaluated, term_of
+from accelegrad.rules.base import Evaluated
 from accelegrad.run.checkpoint import Saved
 
 #: How many are kept: comparing an evaluation with them costs about what a step does. Fewer of long
@@ -57,7 +57,7 @@ class Recent(Saved):
 
     def add(self, at: Evaluated) -> None:
         """Keep an evaluation in place of the oldest."""
-        row, term = self._seen % len(self._values), term_of(at)
+        row, term = self._seen % len(self._values), at.penalty
         self._points[row], self._gradients[row] = at.point, at.gradient
         self._values[row], self._sizes[row] = at.value - term, abs(at.value) + abs(term)
         self._seen += 1

@@ -14,7 +14,7 @@ from accelegrad.lab.engine.recording import record
 from accelegrad.lab.engine.tasks import Outcome, Store, task
 from accelegrad.models.linear_model import LinearModel
 
-SOLVERS = ("auto", "accelegrad-newton", "accelegrad-vr", "dual-ascent", "interior-point")
+SOLVERS = ("auto", "accelegrad-newton", "dual-ascent", "interior-point")
 """Methods for sums over rows, and what is chosen by default: they run until `CLOSE` is proved.
 
 Their passes over the data are no evaluations, so that they have no epochs.

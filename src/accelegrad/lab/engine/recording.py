@@ -23,7 +23,6 @@ from accelegrad.run.result import Status
 NAMES = {
     "auto": "Default",
     "accelegrad-newton": "AcceleGrad-Newton",
-    "accelegrad-vr": "AcceleGrad-VR",
     "dual-ascent": "Dual ascent",
     "interior-point": "Interior point",
     "bundle": "Bundle",
