@@ -39,7 +39,7 @@ TRIED = {
         "assert not main(['compare', 'rows.csv', '--epochs', '3', '--out', 'report']);"
         "open('report/index.html').close()"
     ),
-    "parquet": (
+    "files": (
         "import pyarrow, pyarrow.parquet; from accelegrad.cli.main import main;"
         "rows = pyarrow.table({'size': [1.0, 2.0, 3.0], 'price': [2.0, 4.0, 6.5]});"
         "pyarrow.parquet.write_table(rows, 'rows.parquet');"
