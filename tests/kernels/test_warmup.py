@@ -15,7 +15,6 @@ from accelegrad.kernels import compile as compiling
 from accelegrad.kernels import gradient
 from accelegrad.kernels.dense_epochs import DenseEpochs
 from accelegrad.kernels.sparse_coupled import SparseEpochs
-from accelegrad.models.linear_model import LinearModel
 from processes import run_python
 
 TYPES = [(data, index) for data in (np.float64, np.float32) for index in (np.int32, np.int64)]
