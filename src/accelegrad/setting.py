@@ -366,6 +366,8 @@ def _bind(
         _need(rule, "project", "feasible_set")
         _refuse_coupled_set(rule, chosen)
         bound["project"] = chosen.project  # type: ignore[union-attr]
+        if "cuts" in rule.can:
+            bound["lowest_of_cuts"] = chosen.lowest_of_cuts  # type: ignore[union-attr]
     elif (
         chosen is None
         and diameter is not None

@@ -267,7 +267,7 @@ class Progress(Saved):
 
     def update(self, best: Evaluation) -> bool:
         """Bring the bound of the kept cuts up to date, if that is due."""
-        estimate = float(getattr(self.rule_state, "estimated_gap", math.inf))
+        estimate = float(self.rule_state.estimated_gap) if "cuts" in self.rule.can else math.inf
         return self.bracket.update(best, self.iteration, estimate)
 
     # -- counts ----------------------------------------------------------------------------------

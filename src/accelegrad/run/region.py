@@ -201,7 +201,8 @@ class GuessedRegion(AssumedRegion):
         if self.region.radius < resolved:  # values cannot distinguish its points
             self._widen(2.0 * resolved)
             return False
-        if not getattr(self.progress.rule_state, "smooth", False):
+        keeps_cuts = "cuts" in self.progress.rule.can
+        if not (keeps_cuts and self.progress.rule_state.smooth):
             before = self.progress.counts().points
             if not self._model_is_right(final, slope, margin):
                 return False
