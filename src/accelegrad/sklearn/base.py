@@ -339,8 +339,8 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
                 "sample_weight cannot be given beside a stream: its chunks may be tuples "
                 "(X, y, sample_weight)."
             )
-        from accelegrad.data.columns import Targets, Wanted
-        from accelegrad.data.streams import open_source
+        from accelegrad.files.streams import open_source
+        from accelegrad.files.tables import Targets, Wanted
 
         self._refuse_early_stopping()
         targets = Targets.AS_WRITTEN if is_classifier(self) else Targets.NUMBERS
@@ -474,7 +474,7 @@ class StreamFitting(LinearEstimator):
         self
         """
         objective = self._objective()
-        from accelegrad.data.streams import is_stream
+        from accelegrad.files.streams import is_stream
 
         if y is None and is_stream(X):
             data = self._read_stream(X, sample_weight)
