@@ -77,6 +77,7 @@ class TermsOracle(RowOracle):
 
     saved = (*RowOracle.saved, "_seed")
     model: LinearModel
+    dual: ModelDual
 
     def __init__(
         self,
