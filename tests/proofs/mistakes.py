@@ -103,7 +103,7 @@ def penalty_counted_twice(original: Original) -> Original:
     """The cut of f is taken from the value of f + phi."""
 
     def change(self: Any, evaluation: Any, weight: float) -> Any:
-        kept, evaluation.penalty = getattr(evaluation, "penalty", 0.0), 0.0
+        kept, evaluation.penalty = evaluation.penalty, 0.0
         cut = original(self, evaluation, weight)
         evaluation.penalty = kept
         return cut

@@ -113,7 +113,7 @@ class Seen(NamedTuple):
     @classmethod
     def of(cls, model: LinearModel, evaluation: Any, weight: float) -> Seen:
         """Return it for an evaluation."""
-        value = evaluation.value - getattr(evaluation, "penalty", 0.0)
+        value = evaluation.value - evaluation.penalty
         return cls(
             weight,
             value,
@@ -240,8 +240,7 @@ class DualCertificate:
         self._count += 1
         if weight > 0 and not self.dual.has_only_l2:
             weight = float(self._count) ** FORGETTING
-        known = getattr(evaluation, "dual_value", None)
-        late = getattr(evaluation, "late_bound", None)
+        known, late = evaluation.dual_value, evaluation.late_bound
         if known is not None:
             self._raise_to(known)
         elif late is not None:
@@ -321,7 +320,7 @@ class DualCertificate:
 
     def resolution(self, evaluation: Any) -> float:
         """Return roughly the smallest gap that rounding lets a dual point prove at a point."""
-        value = evaluation.value - getattr(evaluation, "penalty", 0.0)
+        value = evaluation.value - evaluation.penalty
         return PROVABLE * self.dual.resolution(evaluation.point, value)
 
     @property
@@ -382,7 +381,7 @@ class DualCertificate:
 
     def _at(self, evaluation: Any) -> ModelPoint:
         """Return what the model knows at the point; margins that a rule carried over are gone."""
-        known: ModelPoint | None = getattr(evaluation, "model", None)
+        known: ModelPoint | None = evaluation.model
         return self.model.at(evaluation.point) if known is None else known
 
     def forget(self) -> None:
