@@ -20,7 +20,7 @@ from accelegrad.rules.base import Evaluated, Oracle, Projection, Prox, Rule, Sta
 
 Search: TypeAlias = Callable[[Array, Evaluated, Oracle], float]
 
-# Chosen, not measured, unless a line says otherwise; benchmarks/radius.py compares kinds of probes.
+# Chosen, not measured, unless a line says otherwise.
 #: Distances that a user may give: their squares, times weights, neither vanish nor overflow.
 SHORTEST, LONGEST = 1e-100, 1e100
 #: The radius to start with when nothing is known, relative to 1 + ||x0|| (as in the DoG papers)
