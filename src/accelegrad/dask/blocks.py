@@ -365,7 +365,6 @@ class ClusterData:
         self.ends = np.cumsum([known.rows for known in self.facts])
         self.n_samples, self.n_features = int(self.ends[-1]), self.facts[0].columns
         self.dtype = np.result_type(*{known.dtype for known in self.facts})
-        self.weight = sum(known.weight for known in self.facts)
         self.weighted = any(known.weighted for known in self.facts)
         self.largest_weight = max(known.largest_weight for known in self.facts)
 
@@ -398,10 +397,10 @@ class ClusterData:
         return self.n_samples if self._counts is None else int(self._counts.sum())
 
     @property
-    def counted_weight(self) -> float:
+    def weight(self) -> float:
         """The weight of all rows that count: a round trip where not all do."""
         if self._counts is None:
-            return self.weight
+            return sum(known.weight for known in self.facts)
         return float(self.cluster.total("weigh", weight_of, by_part=[self.counts]))
 
     @property

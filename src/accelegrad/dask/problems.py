@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import entr
 
-from accelegrad.dask import part as tasks
 from accelegrad.dask.blocks import Block, ClusterData, Counts, RowSettings, counted_weights
 from accelegrad.dask.classes import ClusterClasses, ClusterClassesDual, ClusterCurvedClasses
 from accelegrad.dask.row_model import RowModel
@@ -31,15 +30,6 @@ class ClusterProblem(Problem):
     """A model of rows on a cluster, with l1 term and constraint."""
 
     constant: float = 0.0  # the intercept to start from
-
-    def with_strengths(self, l2: float, l1: float) -> ClusterProblem:
-        """Return the problem of the same rows with other weights of the penalties."""
-        model: Any = self.model
-        if isinstance(model, ClusterClasses):
-            return replace(
-                self, model=ClusterClasses(model.rows.with_l2(l2), model.n_classes), l1=l1
-            )
-        return replace(self, model=model.with_l2(l2), l1=l1)
 
     def start(self) -> Vector:
         """Return zero weights with the best constant prediction, or the feasible point nearest."""
@@ -83,7 +73,7 @@ def classes_problem(
     # The loss of the rows is not used; that of numbers takes the classes' places as they are.
     places = partial(_places, classes=classes)
     settings = RowSettings(make_loss("squared"), objective.fit_intercept, places, weigh)
-    model = ClusterClasses(RowModel.of_data(data, settings, objective.l2), classes.size)
+    model = ClusterClasses.of(RowModel.of_data(data, settings, objective.l2), None, classes.size)
     free = model.n_parameters - model.n_weights
     chosen = parameter_set(objective.feasible_set, model.n_features, classes.size, free)
     null = float(np.log(classes.size))
@@ -102,27 +92,13 @@ def row_settings(
 
 
 def _constant_prediction(model: RowModel) -> tuple[float, float]:
-    """Return the best constant prediction, or about it, and its mean loss.
-
-    It is the mean for squared losses, and for others a quantile of some of the targets.
-    """
-    loss, cluster = model.loss, model.cluster
-    if not model.fit_intercept:
-        return 0.0, float(cluster.total("data", tasks.losses_of_constants, loss, [0.0])[0])
-    if loss.classification:
-        positive = cluster.total("data", tasks.positive_share)
-        return 0.0, null_value_of_labels(loss, float(positive))
-    found = cluster.each("targets", tasks.target_sums)
-    if loss.lipschitz == np.inf:
-        constant = float(sum(mean for mean, _, _ in found))
-    else:
-        level = -loss.shape.low / (loss.shape.high - loss.shape.low)
-        y, shares = (np.concatenate([some[i] for some in found]) for i in (1, 2))
-        order = np.argsort(y)
-        reached = np.cumsum(shares[order])
-        constant = float(y[order[np.searchsorted(reached, level * reached[-1])]])
-    null = cluster.total("data", tasks.losses_of_constants, loss, [constant])
-    return constant, float(null[0])
+    """Return the best constant prediction, or about it, and its mean loss."""
+    constant = 0.0
+    if model.fit_intercept and model.loss.classification:
+        return constant, null_value_of_labels(model.loss, model.data_sums().weight_above)
+    if model.fit_intercept:
+        constant = model.best_constant()
+    return constant, float(model.losses_of([constant])[0])
 
 
 # -- targets ---------------------------------------------------------------------------------------

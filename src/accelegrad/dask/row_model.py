@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 
 import numpy as np
@@ -17,7 +17,7 @@ import scipy.sparse as sp
 from accelegrad.dask import part as tasks
 from accelegrad.dask.blocks import ClusterData, RowSettings, pieces_of, split_by_part
 from accelegrad.dask.cluster import Cluster, connected
-from accelegrad.dask.part import PointSums, Where
+from accelegrad.dask.part import Mixture, PointSums, Where
 from accelegrad.errors import Vector
 from accelegrad.models.gram import Matrix, Storage
 from accelegrad.models.linear_model import LinearModel, ModelPoint
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from distributed import Client
 
     from accelegrad.dask.dual import ClusterDual
-    from accelegrad.proofs.fenchel import Terms
+    from accelegrad.proofs.fenchel import DataSums, Terms
 
 _names = itertools.count()
 
@@ -95,13 +95,13 @@ class ClusterMatrix:
         """Return the rows of each part, by their numbers in it, and where each stands in `rows`."""
         return split_by_part(rows, self.ends)
 
-    def taken(
-        self, rows: RowNumbers, loss: Loss, where: Where | None = None, w: Vector | None = None
-    ) -> TakenRows:
+    def taken(self, rows: RowNumbers, at: ClusterPoint | None = None) -> TakenRows:
         """Return some rows, in the order of their numbers given: one round trip."""
         pieces, order = self.split(rows)
-        arguments = (where, w, loss)
-        found = self.cluster.each("sample", tasks.taken, *arguments, by_part=[pieces])
+        if at is None:
+            found = self.cluster.each("sample", tasks.taken, by_part=[pieces])
+        else:
+            found = self.cluster.each("sample", tasks.taken_at, *at.ref, by_part=[pieces])
         return self.joined(found, np.argsort(order, kind="stable"))
 
     def joined(self, found: Sequence[TakenRows], order: Any = slice(None)) -> TakenRows:
@@ -122,16 +122,12 @@ class ClusterMatrix:
 
     def __getitem__(self, rows: RowNumbers) -> Any:
         """Return some rows, in the order of their numbers given, as a matrix in memory."""
-        return self.taken(np.asarray(rows), make_loss("squared")).X
+        return self.taken(np.asarray(rows)).X
 
     def chunks(self) -> Iterator[tuple[slice, Any]]:
         """Yield the rows of each part, which are brought here one part after the other."""
         for rows, future in zip(self.slices(), self.cluster.parts, strict=True):
             yield rows, self.cluster.client.submit(_rows_of, future, pure=False).result()
-
-    def forward(self, w: Matrix) -> Matrix:
-        """Return X w in float64."""
-        return np.concatenate(self.cluster.each("product", tasks.product, w))
 
     def backward(self, theta: Matrix) -> Matrix:
         """Return X' theta in float64."""
@@ -175,20 +171,21 @@ class ClusterPoint(ModelPoint):
     def __init__(self, model: RowModel, w: Vector, where: Where | None = None) -> None:
         self.model, self.w = model, w
         w.flags.writeable = False  # what is sent stays what it is, and is sent once
-        # The first sums of a new point take a pass over the rows, which gives the gradient too.
         self._sums: PointSums | None = None
-        self.where = Where(new_name()) if where is None else where
+        self.where = Where(new_name(), model.loss) if where is None else where
         self._gradient = self._dual_value = self._mean_loss = None
-        if where is None:
+        if where is None:  # a pass over the rows, which gives the gradient too
             self._evaluate(gradient=True)
+
+    @property
+    def ref(self) -> tuple[Where, Vector]:
+        """The point as tasks are told of it."""
+        return self.where, self.w
 
     def _evaluate(self, *, gradient: bool) -> PointSums:
         name = "value-and-gradient" if gradient else "value"
-        cluster, loss = self.model.cluster, self.model.loss
-        sums: PointSums = cluster.total(name, tasks.sums_at, self.where, self.w, loss, gradient)
-        self._sums = sums
-        if self.where.between is not None:  # the parts know it now
-            self.where = Where(self.where.name)
+        sums: PointSums = self.model.cluster.total(name, tasks.sums_at, *self.ref, gradient)
+        self._sums, self.where = sums, self.where._replace(between=None)  # the parts know it now
         if gradient:
             self._gradient = self.model._with_penalty(sums.gradient, self.w)
         return sums
@@ -226,22 +223,37 @@ class ClusterPoint(ModelPoint):
     @property
     def margins(self) -> Vector:  # type: ignore[override]
         """All margins, brought here: as long as the rows are many."""
-        model = self.model
-        found = model.cluster.each("margins", tasks.margins_at, self.where, self.w, model.loss)
-        return np.concatenate(found)
+        return np.concatenate(self.model.cluster.each("margins", tasks.margins_at, *self.ref))
 
     @property
-    def derivatives(self) -> Vector:
-        """All slopes, brought here: as long as the rows are many."""
-        return self.model.slopes(self.margins)
+    def derivatives(self) -> ClusterSlopes:  # type: ignore[override]
+        """The slopes, which stay with the rows."""
+        return ClusterSlopes(self, self)
+
+    def slopes_at(self, other: Any, caution: float = 0.0) -> ClusterSlopes:  # type: ignore[override]
+        """Return the slopes at another point, as the second derivatives here foretell them."""
+        return ClusterSlopes(self, other, Mixture(caution))
 
     def beside(self, model: LinearModel) -> ClusterPoint:
         """Return what a sum over the same rows by another loss knows at this point."""
         assert isinstance(model, RowModel)
-        other = ClusterPoint(model, self.w, self.where)
+        other = ClusterPoint(model, self.w, self.where._replace(by=model.loss))
         if self._sums is not None and self.model.loss.smoothing and not model.loss.smoothing:
             other._mean_loss = self._sums.plain_loss
         return other
+
+
+class ClusterSlopes(NamedTuple):
+    """A slope for each row, on the workers: those at a point, or what is made of them."""
+
+    at: ClusterPoint
+    other: ClusterPoint
+    mixture: Mixture = Mixture()
+
+    @property
+    def ref(self) -> tuple[Any, ...]:
+        """The slopes as tasks are told of them."""
+        return *self.at.ref, *self.other.ref, self.mixture
 
 
 class ClusterRows(ModelRows):
@@ -272,8 +284,7 @@ class ClusterRows(ModelRows):
         seed: Any,
         columns: Any = None,
     ) -> None:
-        curvature = tasks.Curvature(by.where, by.model.loss, caution)
-        self._rows_of, self._by, self._columns = model, (curvature, by.w), columns
+        self._rows_of, self._by, self._columns = model, (*by.ref, caution), columns
         found = model.cluster.each("curvature", tasks.curvature_sums, *self._by)
         sums, counts = np.array([pair[0] for pair in found]), [pair[1] for pair in found]
         self.n_curved = int(sum(counts))
@@ -324,7 +335,7 @@ class ClusterRows(ModelRows):
         model, columns = self._rows_of, self._columns
         matrix: Matrix = model.cluster.total(
             "gram-matrix",
-            tasks.gram_sum,
+            tasks.gram_drawn,
             *self._by,
             columns,
             by_part=[self._places],
@@ -334,7 +345,7 @@ class ClusterRows(ModelRows):
 
     def local(self, at: Any) -> LocalRows | None:
         """Return the rows that have weight with what a point knows of them; None if none has."""
-        model, arguments = self._rows_of, (*self._by, at.where, at.w, at.model.loss)
+        model, arguments = self._rows_of, (*self._by, *at.ref)
         found = model.cluster.each("sample", tasks.drawn_rows, *arguments, by_part=[self._places])
         numbers, weights, rows = zip(*found, strict=True)
         chosen = np.concatenate(numbers)
@@ -398,16 +409,8 @@ class ClusterColumns:
 
     def gram_of_columns(self) -> Matrix:
         """Return sum_i p_i a_i a_i'."""
-        columns, cluster = self._columns, self._rows_of.cluster
-        every = [[None] * len(cluster.parts)]
-        matrix: Matrix = cluster.total(
-            "gram-matrix",
-            tasks.gram_sum,
-            None,
-            None,
-            columns,
-            by_part=every,
-            result_bytes=8 * self.n_parameters**2,
+        matrix: Matrix = self._rows_of.cluster.total(
+            "gram-matrix", tasks.gram_sum, self._columns, result_bytes=8 * self.n_parameters**2
         )
         return matrix
 
@@ -515,11 +518,11 @@ class RowModel(RowsElsewhere):
     # -- what is as long as the rows are many, brought here where it is asked for ---------------
 
     def _targets(self) -> tuple[Vector, Vector]:
-        if "targets" not in self._of_data_alone:
+        def gathered() -> tuple[Vector, ...]:
             found = self.cluster.each("targets", tasks.targets_of)
-            pairs = tuple(np.concatenate(column) for column in zip(*found, strict=True))
-            self._of_data_alone["targets"] = pairs
-        targets: tuple[Vector, Vector] = self._of_data_alone["targets"]
+            return tuple(np.concatenate(column) for column in zip(*found, strict=True))
+
+        targets: tuple[Vector, Vector] = self.of_data_alone("targets", gathered)
         return targets
 
     @property
@@ -568,15 +571,14 @@ class RowModel(RowsElsewhere):
 
     def between(self, p: Any, q: Any, t: float) -> ClusterPoint:
         """Return what is known at p + t (q - p): no pass over the rows before its gradient."""
-        where = Where(new_name(), (p.where.name, q.where.name, t))
+        where = Where(new_name(), self.loss, (p.where.name, q.where.name, t))
         return ClusterPoint(self, p.w + t * (q.w - p.w), where)
 
     def slope_between(self, p: Any, q: Any, t: float) -> float:
         """Return the derivative of P(p + t (q - p)) by t: no pass over the rows."""
         d = self.n_features
         move = q.w[:d] - p.w[:d]
-        arguments = (p.where, p.w, q.where, q.w, t, self.loss)
-        slope = float(self.cluster.total("line-search", tasks.slope_between, *arguments))
+        slope = float(self.cluster.total("line-search", tasks.slope_between, *p.ref, *q.ref, t))
         return slope + self.l2 * float((p.w[:d] + t * move) @ move)
 
     def sampled(self, count: int, seed: Any, by: Any = None, *, caution: float = 0.0) -> ModelRows:
@@ -592,13 +594,9 @@ class RowModel(RowsElsewhere):
         numbers = rows.numbers
         assert numbers is not None
         pieces, _ = self.X.split(numbers)
-        arguments = (point.where, point.w, self.loss)
+        given = (tasks.gram_of_rows, *point.ref)
         matrix: Matrix = self.cluster.total(
-            "gram-matrix",
-            tasks.gram_of_rows,
-            *arguments,
-            by_part=[pieces],
-            result_bytes=self.gram_bytes,
+            "gram-matrix", *given, by_part=[pieces], result_bytes=self.gram_bytes
         )
         return matrix * (self.n_samples / rows.count)
 
@@ -609,19 +607,49 @@ class RowModel(RowsElsewhere):
 
     def gram_of_columns(self) -> Matrix:
         """Return sum_i p_i a_i a_i', found at the first call."""
-        if "gram" not in self._of_data_alone:
-            self._of_data_alone["gram"] = self.cluster.total(
-                "gram-matrix", tasks.gram_sum, *[None] * 4, result_bytes=self.gram_bytes
-            )
-        gram: Matrix = self._of_data_alone["gram"]
+        gram: Matrix = self.of_data_alone(
+            "gram",
+            lambda: self.cluster.total(
+                "gram-matrix", tasks.gram_sum, None, result_bytes=self.gram_bytes
+            ),
+        )
         return gram
 
     def column_squares(self) -> Vector:
         """Return sum_i p_i x_ij^2 for the columns, found at the first call."""
-        if "squares" not in self._of_data_alone:
-            self._of_data_alone["squares"] = self.cluster.total("columns", tasks.squares)
-        squares: Vector = self._of_data_alone["squares"]
+        squares: Vector = self.of_data_alone(
+            "squares", lambda: self.cluster.total("columns", tasks.squares)
+        )
         return squares
+
+    def data_sums(self) -> DataSums:
+        """Return what bounds the size of a minimiser, found at the first call."""
+        sums: DataSums = self.of_data_alone(
+            "data sums", lambda: self.cluster.total("data", tasks.data_sums)
+        )
+        return sums
+
+    def best_constant(self) -> float:
+        """Return the best constant prediction of numbers, or about it.
+
+        It is the mean for squared losses, and for others a quantile of some of the targets.
+        """
+        found = self.of_data_alone(
+            "some targets", lambda: self.cluster.each("targets", tasks.target_sums)
+        )
+        if self.loss.lipschitz == np.inf:
+            return float(sum(mean for mean, _, _ in found))
+        level = -self.loss.shape.low / (self.loss.shape.high - self.loss.shape.low)
+        y, shares = (np.concatenate([some[i] for some in found]) for i in (1, 2))
+        order = np.argsort(y)
+        reached = np.cumsum(shares[order])
+        return float(y[order[np.searchsorted(reached, level * reached[-1])]])
+
+    def losses_of(self, constants: Sequence[float]) -> Vector:
+        """Return the mean losses of constant predictions: one round trip."""
+        given = (tasks.losses_of_constants, self.loss, list(constants))
+        losses: Vector = self.cluster.total("data", *given)
+        return losses
 
     def batch_value_and_gradient(
         self, w: npt.ArrayLike, rows: npt.ArrayLike
@@ -643,17 +671,15 @@ class RowModel(RowsElsewhere):
 
     def of_rows(self, rows: RowNumbers, l2: float) -> LinearModel:
         """Return a model of some rows, brought here in one round trip."""
-        found = self.X.taken(np.asarray(rows), self.loss)
-        weights = found.shares if self.weighted else None
+        found = self.X.taken(np.asarray(rows))
+        weights = found.shares if self.weighted and found.shares.any() else None
         shares = row_shares(weights, rows.size)
         return self._of_data(found.X, found.y, weights, shares, l2)
 
     def taken(self, rows: RowNumbers, at: ModelPoint | None = None) -> TakenRows:
         """Return some rows, and what a point knows of them: one round trip."""
-        if at is None:
-            return self.X.taken(rows, self.loss)
-        assert isinstance(at, ClusterPoint)
-        return self.X.taken(rows, at.model.loss, at.where, at.w)
+        assert at is None or isinstance(at, ClusterPoint)
+        return self.X.taken(rows, at)
 
     def over_chunks(self, function: Callable[[Any, Vector], Any]) -> list[Any]:
         """Return what a function says of the rows and shares of each part, computed there."""
@@ -668,12 +694,12 @@ class RowModel(RowsElsewhere):
     @property
     def rounding(self) -> DataRounding:
         """Bounds on the rounding of products with the data, found at the first call."""
-        shared = self._of_data_alone
-        if "rounding" not in shared:
-            shared["rounding"] = DataRounding(
+        rounding: DataRounding = self.of_data_alone(
+            "rounding",
+            lambda: DataRounding(
                 self.X, np.zeros(0), intercept=self.fit_intercept, squares=self.column_squares()
-            )
-        rounding: DataRounding = shared["rounding"]
+            ),
+        )
         return rounding
 
     def dual_with(self, terms: Terms | None = None) -> ClusterDual:
