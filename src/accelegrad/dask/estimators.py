@@ -24,7 +24,6 @@ from accelegrad.dask.problems import (
     classes_problem,
     labels,
     problem_on,
-    row_settings,
     target_scale,
 )
 from accelegrad.errors import Vector
@@ -189,15 +188,7 @@ class OnCluster(Mixin):
 
 
 class HeldRows:
-    """Rows of blocks on a cluster, by their numbers, of which only predictions are brought here.
-
-    Parameters
-    ----------
-    data : ClusterData
-        The blocks.
-    numbers : array of int
-        The rows.
-    """
+    """Rows of blocks on a cluster, by their numbers, of which only predictions are brought here."""
 
     ndim = 2
 
@@ -246,9 +237,10 @@ def _targets_of(block: Block) -> tuple[Any, Vector | None]:
 
 def gathered_rows(data: ClusterData, *, numbers: bool) -> Data:
     """Return the targets and weights of all rows, brought here; the rows stay where they are."""
-    parts, weights = zip(*data.cluster.each("targets", _targets_of), strict=True)
-    y = np.concatenate(parts)
-    given = np.concatenate(weights) if data.weighted else None
+    found = data.cluster.each("targets", _targets_of)
+    y, given = np.concatenate([part for part, _ in found]), None
+    if data.weighted:  # perhaps not in all blocks
+        given = np.concatenate([np.ones(len(part)) if w is None else w for part, w in found])
     rows = HeldRows(data, np.arange(data.n_samples))
     return Data(rows, y.astype(np.float64) if numbers else y, given)
 
@@ -305,12 +297,8 @@ class AcceleGradClassifier(OnCluster, classifier.AcceleGradClassifier):
             weigh = class_factors(self.classes_, factors)
         if self._is_joint():
             return [classes_problem(objective, data, self.classes_, weigh)]
-        return [
-            problem_on(
-                objective, data, row_settings(objective, against_rest(self.classes_, k), weigh)
-            )
-            for k in self._positives()
-        ]
+        labels = [against_rest(self.classes_, k) for k in self._positives()]
+        return [problem_on(objective, data, recode, weigh) for recode in labels]
 
     def decision_function(self, X: Any) -> Any:
         """Return the linear scores of the rows, lazily for a collection."""
@@ -398,7 +386,7 @@ class AcceleGradRegressor(OnCluster, regressor.AcceleGradRegressor):
         return True
 
     def _cluster_problems(self, objective: Objective, data: ClusterData) -> list[Problem]:
-        return [problem_on(objective, data, row_settings(objective))]
+        return [problem_on(objective, data)]
 
     def _in_units_of(self, objective: Objective, data: ClusterData) -> Objective:
         found = partial(target_scale, data, centred=objective.fit_intercept)

@@ -59,15 +59,7 @@ class Where(NamedTuple):
 
 
 class Part:
-    """Some of the rows.
-
-    Parameters
-    ----------
-    rows : LinearModel
-        The rows, without an l2 term; their shares are those among the rows of all parts.
-    first : int
-        The number of the first row among all.
-    """
+    """Some of the rows."""
 
     def __init__(self, rows: LinearModel, first: int) -> None:
         self.rows, self.first = rows, first
@@ -481,11 +473,6 @@ def taken_at(part: Part, at: ModelPoint, rows: RowNumbers) -> TakenRows:
     return part.rows.taken(rows, at)
 
 
-def margins_at(part: Part, at: ModelPoint) -> Vector:  # noqa: ARG001
-    """Return all margins."""
-    return at.margins
-
-
 def targets_of(part: Part) -> tuple[Vector, Vector]:
     """Return targets and shares of all rows."""
     return part.rows.y, part.rows.shares
@@ -494,11 +481,6 @@ def targets_of(part: Part) -> tuple[Vector, Vector]:
 def on_rows(part: Part, function: Callable[[Any, Vector], Any]) -> Any:
     """Return what a function says of the rows and their shares."""
     return function(part.rows.X, part.rows.shares)
-
-
-def transposed_product(part: Part, theta: Matrix) -> Matrix:
-    """Return X' theta."""
-    return part.rows.products.backward(theta)
 
 
 def fingerprint(part: Part) -> str:

@@ -29,13 +29,11 @@ from accelegrad.sklearn.objective import (
 class ClusterProblem(Problem):
     """A model of rows on a cluster, with l1 term and constraint."""
 
-    constant: float = 0.0  # the intercept to start from
-
     def start(self) -> Vector:
         """Return zero weights with the best constant prediction, or the feasible point nearest."""
         x = np.zeros(self.model.n_parameters)
-        if self.rows.fit_intercept and isinstance(self.model, RowModel):
-            x[-1] = self.constant
+        if isinstance(self.model, RowModel):
+            x[-1:] = _constant(self.model) if self.model.fit_intercept else 0.0
         return self.nearest(x)
 
     def _mean_loss(self, x: Vector) -> float:
@@ -53,14 +51,19 @@ class ClusterProblem(Problem):
         return ClusterCurvedClasses(self.model)
 
 
-def problem_on(objective: Objective, data: ClusterData, settings: RowSettings) -> ClusterProblem:
+def problem_on(
+    objective: Objective,
+    data: ClusterData,
+    recode: Callable[[Any], Any] | None = None,
+    weigh: Callable[[Any], Vector] | None = None,
+) -> ClusterProblem:
     """Return the problem of one set of coefficients."""
+    settings = RowSettings(objective.pointwise, objective.fit_intercept, recode, weigh)
     model = RowModel.of_data(data, settings, objective.l2)
-    constant, null = _constant_prediction(model)
     chosen = parameter_set(
         objective.feasible_set, model.n_features, 1, int(objective.fit_intercept)
     )
-    return ClusterProblem(model, objective.l1, chosen, null, constant=constant)
+    return ClusterProblem(model, objective.l1, chosen, _null_value(model))
 
 
 def classes_problem(
@@ -82,23 +85,17 @@ def classes_problem(
     return ClusterProblem(model, objective.l1, chosen, null)
 
 
-def row_settings(
-    objective: Objective,
-    recode: Callable[[Any], Any] | None = None,
-    weigh: Callable[[Any], Vector] | None = None,
-) -> RowSettings:
-    """Return what makes parts of blocks for an objective."""
-    return RowSettings(objective.pointwise, objective.fit_intercept, recode, weigh)
+def _constant(model: RowModel) -> float:
+    """Return the best constant prediction, or about it; of labels 0."""
+    numbers = model.fit_intercept and not model.loss.classification
+    return model.best_constant() if numbers else 0.0
 
 
-def _constant_prediction(model: RowModel) -> tuple[float, float]:
-    """Return the best constant prediction, or about it, and its mean loss."""
-    constant = 0.0
+def _null_value(model: RowModel) -> float:
+    """Return the mean loss of a constant prediction."""
     if model.fit_intercept and model.loss.classification:
-        return constant, null_value_of_labels(model.loss, model.data_sums().weight_above)
-    if model.fit_intercept:
-        constant = model.best_constant()
-    return constant, float(model.losses_of([constant])[0])
+        return null_value_of_labels(model.loss, model.data_sums().weight_above)
+    return float(model.losses_of([_constant(model)])[0])
 
 
 # -- targets ---------------------------------------------------------------------------------------

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 
@@ -47,49 +46,19 @@ _PROCESS = uuid4().hex
 
 
 class ClusterMatrix:
-    """The rows on the workers as a matrix: what is asked for of it comes from there.
-
-    Parameters
-    ----------
-    cluster : Cluster
-        The parts.
-    ends : array of int
-        Where each part's rows end.
-    n_features : int
-        The number of columns.
-    storage : Storage
-        How the rows are stored.
-    dtype : dtype
-        The floating type of the rows.
-    """
+    """The rows on the workers as a matrix: what is asked for of it comes from there."""
 
     ndim = 2
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        ends: npt.NDArray[np.int64],
-        n_features: int,
-        storage: Storage,
-        dtype: Any,
-    ) -> None:
-        self.cluster, self.ends = cluster, ends
-        self.shape = (int(ends[-1]), n_features)
-        self.storage, self.dtype = storage, dtype
+    def __init__(self, cluster: Cluster, data: ClusterData) -> None:
+        self.cluster, self.ends = cluster, data.ends
+        self.shape = (data.n_samples, data.n_features)
+        self.storage, self.dtype = data.storage, data.dtype
 
     @property
     def nnz(self) -> int:
         """The number of stored entries."""
         return self.storage.entries
-
-    @property
-    def starts(self) -> npt.NDArray[np.int64]:
-        """Where each part's rows begin."""
-        return np.concatenate([[0], self.ends[:-1]])
-
-    def slices(self) -> list[slice]:
-        """Return the rows of each part."""
-        return [slice(int(a), int(b)) for a, b in zip(self.starts, self.ends, strict=True)]
 
     def split(self, rows: RowNumbers) -> tuple[list[RowNumbers], RowNumbers]:
         """Return the rows of each part, by their numbers in it, and where each stands in `rows`."""
@@ -124,19 +93,6 @@ class ClusterMatrix:
         """Return some rows, in the order of their numbers given, as a matrix in memory."""
         return self.taken(np.asarray(rows)).X
 
-    def chunks(self) -> Iterator[tuple[slice, Any]]:
-        """Yield the rows of each part, which are brought here one part after the other."""
-        for rows, future in zip(self.slices(), self.cluster.parts, strict=True):
-            yield rows, self.cluster.client.submit(_rows_of, future, pure=False).result()
-
-    def backward(self, theta: Matrix) -> Matrix:
-        """Return X' theta in float64."""
-        pieces = [theta[rows] for rows in self.slices()]
-        product: Matrix = self.cluster.total(
-            "transposed-product", tasks.transposed_product, by_part=[pieces]
-        )
-        return product
-
     def largest_entries(self, columns: Any) -> Vector:
         """Return the largest absolute value of some columns."""
         found = self.cluster.each("columns", tasks.largest_entries_of, columns)
@@ -148,22 +104,8 @@ class ClusterMatrix:
         return hashlib.blake2b("".join(found).encode()).hexdigest()
 
 
-def _rows_of(part: tasks.Part) -> Any:
-    return part.rows.X
-
-
 class ClusterPoint(ModelPoint):
-    """What a sum on a cluster knows at a point: sums; margins and slopes stay with the rows.
-
-    Parameters
-    ----------
-    model : RowModel
-        The sum.
-    w : Vector
-        The point; it cannot be written to any more.
-    where : Where, optional
-        What the parts know it by; by default it is new to them.
-    """
+    """What a sum on a cluster knows at a point: sums; margins and slopes stay with the rows."""
 
     __slots__ = ("_sums", "where")
     model: RowModel
@@ -221,11 +163,6 @@ class ClusterPoint(ModelPoint):
         return self.sums.curved / self.model.n_samples
 
     @property
-    def margins(self) -> Vector:  # type: ignore[override]
-        """All margins, brought here: as long as the rows are many."""
-        return np.concatenate(self.model.cluster.each("margins", tasks.margins_at, *self.ref))
-
-    @property
     def derivatives(self) -> ClusterSlopes:  # type: ignore[override]
         """The slopes, which stay with the rows."""
         return ClusterSlopes(self, self)
@@ -257,23 +194,7 @@ class ClusterSlopes(NamedTuple):
 
 
 class ClusterRows(ModelRows):
-    """Rows drawn by their curvature, wherever they are: the `SampledRows` of the contract.
-
-    Parameters
-    ----------
-    model : RowModel
-        The sum.
-    by : ClusterPoint
-        They are drawn by their curvature there.
-    caution : float
-        How far curvature errs upwards, from 0 to 1.
-    size : int
-        How many; what comes back are all rows with curvature where these are no more.
-    seed : object
-        What `numpy.random.default_rng` takes.
-    columns : array of int, optional
-        Those of which the curvature is asked for; by default all.
-    """
+    """Rows drawn by their curvature, wherever they are: the `SampledRows` of the contract."""
 
     def __init__(
         self,
@@ -282,9 +203,8 @@ class ClusterRows(ModelRows):
         caution: float,
         size: int,
         seed: Any,
-        columns: Any = None,
     ) -> None:
-        self._rows_of, self._by, self._columns = model, (*by.ref, caution), columns
+        self._rows_of, self._by = model, (*by.ref, caution)
         found = model.cluster.each("curvature", tasks.curvature_sums, *self._by)
         sums, counts = np.array([pair[0] for pair in found]), [pair[1] for pair in found]
         self.n_curved = int(sum(counts))
@@ -332,14 +252,10 @@ class ClusterRows(ModelRows):
 
     def gram(self) -> Matrix:
         """Return sum_k weights_k a_k a_k'."""
-        model, columns = self._rows_of, self._columns
+        model, places = self._rows_of, [self._places]
+        given = (tasks.gram_drawn, *self._by, model.columns)
         matrix: Matrix = model.cluster.total(
-            "gram-matrix",
-            tasks.gram_drawn,
-            *self._by,
-            columns,
-            by_part=[self._places],
-            result_bytes=model.gram_bytes if columns is None else 8 * columns.size**2,
+            "gram-matrix", *given, by_part=places, result_bytes=model.gram_bytes
         )
         return self._weight * matrix
 
@@ -368,56 +284,6 @@ def _places_in_parts(sums: Vector, random: Vector) -> list[Vector]:
     owners = np.minimum(np.searchsorted(ends, places, side="right"), np.flatnonzero(sums)[-1])
     starts = np.concatenate([[0.0], ends[:-1]])
     return [places[owners == i] - starts[i] for i in range(sums.size)]
-
-
-class ClusterColumns:
-    """Some columns of rows on a cluster, as proximal Newton's method takes them: their curvature.
-
-    Parameters
-    ----------
-    model : RowModel
-        The rows.
-    columns : array of int
-        The columns.
-    l2 : float
-        The weight of their l2 term.
-    """
-
-    def __init__(self, model: RowModel, columns: Any, l2: float) -> None:
-        self._rows_of, self._columns, self.l2 = model, columns, l2
-        self.loss, self.fit_intercept, self.n_samples = (
-            model.loss,
-            model.fit_intercept,
-            model.n_samples,
-        )
-        self.n_features = int(columns.size)
-        self.n_parameters = self.n_features + self.fit_intercept
-
-    @cached_property
-    def storage(self) -> Storage:
-        """How the columns are stored: a round trip, in which the workers copy them."""
-        entries = self._rows_of.cluster.total("columns", tasks.entries_of_columns, self._columns)
-        return Storage(int(entries), self._rows_of.X.storage.dense, np.inf)
-
-    def sampled(self, count: int, seed: Any, by: Any, *, caution: float = 0.0) -> ClusterRows:
-        """Return rows drawn by their curvature at a point of all columns."""
-        return ClusterRows(self._rows_of, by, caution, count, seed, self._columns)
-
-    def gram(self, point: Any, rows: ClusterRows) -> Matrix:  # noqa: ARG002
-        """Return the second derivatives of the mean loss by these columns."""
-        return rows.gram()
-
-    def gram_of_columns(self) -> Matrix:
-        """Return sum_i p_i a_i a_i'."""
-        matrix: Matrix = self._rows_of.cluster.total(
-            "gram-matrix", tasks.gram_sum, self._columns, result_bytes=8 * self.n_parameters**2
-        )
-        return matrix
-
-    def column_squares(self) -> Vector:
-        """Return sum_i p_i x_ij^2."""
-        squares: Vector = self._rows_of.column_squares()[self._columns]
-        return squares
 
 
 class RowModel(RowsElsewhere):
@@ -466,6 +332,7 @@ class RowModel(RowsElsewhere):
     """
 
     X: ClusterMatrix
+    columns: Any = None  # those of which the curvature is asked for, if not all
 
     def __init__(
         self,
@@ -499,13 +366,11 @@ class RowModel(RowsElsewhere):
 
     def _take_data(self, data: ClusterData, settings: RowSettings, l2: float) -> None:
         self.loss, self.fit_intercept, self.l2 = settings.loss, settings.fit_intercept, l2
-        self.cluster, self.weight = data.parts(settings)
+        self.cluster = data.parts(settings)
         self.n_samples, self.n_features, self.dtype = data.n_samples, data.n_features, data.dtype
         self.n_parameters = self.n_features + self.fit_intercept
         self.weighted = data.weighted or settings.weigh is not None or data.is_counted
-        self._take(
-            ClusterMatrix(self.cluster, data.ends, data.n_features, data.storage, data.dtype)
-        )
+        self._take(ClusterMatrix(self.cluster, data))
 
     def __repr__(self) -> str:
         kind = "dense" if self.X.storage.dense else "CSR"
@@ -561,9 +426,27 @@ class RowModel(RowsElsewhere):
         """Whether `of_columns` can be asked: the workers copy them."""
         return True
 
-    def of_columns(self, columns: Any, l2: float) -> Any:
-        """Return the curvature of some columns; None: the same rows with another l2 term."""
-        return self.with_l2(l2) if columns is None else ClusterColumns(self, columns, l2)
+    def of_columns(self, columns: Any, l2: float) -> RowModel:
+        """Return a model that knows the curvature of some columns; None: of all."""
+        other = self.with_l2(l2)
+        if columns is not None:
+            other.columns, other.n_features = columns, int(columns.size)
+            other.n_parameters = other.n_features + self.fit_intercept
+            other._of_data_alone = {"squares": self.column_squares()[columns]}
+        return other
+
+    @property
+    def storage(self) -> Storage:
+        """How the rows are stored: of some columns a round trip, in which the workers copy them."""
+        if self.columns is None:
+            return super().storage
+
+        def found() -> Storage:
+            entries = self.cluster.total("columns", tasks.entries_of_columns, self.columns)
+            return Storage(int(entries), self.X.storage.dense, np.inf)
+
+        storage: Storage = self.of_data_alone("storage", found)
+        return storage
 
     def at(self, w: npt.ArrayLike) -> ClusterPoint:
         """Return what is known at w: one round trip."""
@@ -610,7 +493,7 @@ class RowModel(RowsElsewhere):
         gram: Matrix = self.of_data_alone(
             "gram",
             lambda: self.cluster.total(
-                "gram-matrix", tasks.gram_sum, None, result_bytes=self.gram_bytes
+                "gram-matrix", tasks.gram_sum, self.columns, result_bytes=self.gram_bytes
             ),
         )
         return gram
@@ -684,12 +567,6 @@ class RowModel(RowsElsewhere):
     def over_chunks(self, function: Callable[[Any, Vector], Any]) -> list[Any]:
         """Return what a function says of the rows and shares of each part, computed there."""
         return self.cluster.each("columns", tasks.on_rows, function)
-
-    def combination(self, theta: Vector) -> Vector:
-        """Return sum_i p_i theta_i a_i; slopes go out, which are as long as the rows are many."""
-        weighted = self.shares * theta
-        found = self.X.backward(weighted)
-        return np.append(found, weighted.sum()) if self.fit_intercept else found
 
     @property
     def rounding(self) -> DataRounding:
