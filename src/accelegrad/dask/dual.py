@@ -42,7 +42,10 @@ class ClusterDual(ModelDual):
         """Scale down the slopes above or below 0 so that sum_i p_i theta_i = 0, as needed."""
         if not self.model.fit_intercept:
             return theta
-        sides = self.model.cluster.total("dual", tasks.side_means, *theta.ref)
+        sums = theta.at.sums
+        sides = 0.5 * (sums.mean_size + sums.mean), 0.5 * (sums.mean_size - sums.mean)
+        if theta.mixture != Mixture():
+            sides = self.model.cluster.total("dual", tasks.side_means, *theta.ref)
         up, down = self.terms.balance(*map(float, sides))
         return theta._replace(mixture=theta.mixture._replace(up=up, down=down))
 
