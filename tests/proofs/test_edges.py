@@ -153,7 +153,6 @@ def runs_of_all_methods():
     yield "restart", (smooth,), {"method": "accelegrad", "restart": "adaptive", "max_iter": 120}
     yield "certified", (smooth,), {"method": "accelegrad", "restart": "certified", "max_iter": 120}
     yield "batches", (smooth,), {"batch_size": 7, "max_iter": 150, "tol": 1e-1}
-    yield "growing batches", (smooth,), {"batch_size": "auto", "max_iter": 150}
     yield "set", (kinked,), {"feasible_set": ag.L1Ball(0.5), "max_iter": 90, "tol": 1e-2}
     yield "penalty", (smooth,), {"penalty": ag.L1(0.01), "max_iter": 90, "tol": 1e-6}
 

@@ -615,15 +615,6 @@ class LinearModel:
         return float(self.dual.distance_bound(start))
 
     @property
-    def compiles_first(self) -> bool:
-        """Whether the next evaluation compiles a kernel: some seconds, once on a machine."""
-        if not self._has_kernel:
-            return False
-        from accelegrad.kernels import gradient
-
-        return gradient.is_pending(self.kernel_data(), self.n_features)
-
-    @property
     def _has_kernel(self) -> bool:
         """Whether value and gradient come from one compiled pass over X."""
         return kernels.wanted(self._readable)

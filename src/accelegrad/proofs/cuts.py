@@ -31,7 +31,7 @@ from accelegrad.models.rounding import PointRounding, few_bits_rounding
 from accelegrad.norms import norm
 from accelegrad.proofs.region import Region
 from accelegrad.rounding import FEW, SMALLEST, UNIT, growth
-from accelegrad.rules.base import Evaluated, inner, term_of
+from accelegrad.rules.base import Evaluated, KnownEvaluation, inner
 
 #: Cuts are added to the aggregate this many at a time where vectors have more than `LONG_VECTOR`
 #: entries or no bound can end the run; else one by one, which costs more and proves more. Chosen.
@@ -64,13 +64,13 @@ def rounding_of(model: LinearModel, evaluation: Any) -> PointRounding:
 
     An evaluation that has room for it keeps it: cuts, dual and the final gap ask in turn.
     """
-    kept = getattr(evaluation, "rounding", None)
+    kept = evaluation.rounding
     if kept is not None and kept[0] is model:
         known: PointRounding = kept[1]
         return known
-    value = evaluation.value - term_of(evaluation)
+    value = evaluation.value - evaluation.penalty
     found = model.rounding_at(evaluation.point, value)
-    if hasattr(evaluation, "rounding"):
+    if not isinstance(evaluation, KnownEvaluation):
         evaluation.rounding = model, found
     return found
 
@@ -157,7 +157,7 @@ class CutCertificate:
         square = evaluation.squared_norm
         length = math.sqrt(square) if square > 1e-280 else norm(gradient)
         away = norm(offset)
-        penalty = term_of(evaluation)  # the cuts are those of the function alone
+        penalty = evaluation.penalty  # the cuts are those of the function alone
         off, slack = self._rounding(evaluation, length)
         # The product is at most `size`; so may each of its terms be.
         size = abs(value) + abs(penalty) + length * away
@@ -169,13 +169,12 @@ class CutCertificate:
         """Return how far value and gradient can be off: of a user's function its type says it."""
         if self.model is None:
             # One that a rule carried over does not know its type, but others of the run do.
-            unit = getattr(evaluation, "unit", UNIT)
-            if unit > self._unit:
-                self._blur(unit)
-            accuracy = float(getattr(evaluation, "accuracy", 0.0))
+            if evaluation.unit > self._unit:
+                self._blur(evaluation.unit)
+            accuracy = evaluation.accuracy
             if self._unit == UNIT:
                 return accuracy, 0.0
-            size = abs(evaluation.value) + abs(term_of(evaluation))
+            size = abs(evaluation.value) + abs(evaluation.penalty)
             lost = few_bits_rounding(self._unit, size, length, evaluation.point)
             return accuracy + lost.value, lost.gradient
         rounding = rounding_of(self.model, evaluation)
@@ -220,7 +219,7 @@ class CutCertificate:
     @property
     def averages(self) -> bool:
         """Whether a rule works with averages of the kept cuts."""
-        return self.kept is not None and bool(self.kept.last_weights.any())
+        return self.kept is not None and self.kept.has_weights
 
     def take_last_average(self) -> bool:
         """Raise the bound by the average that a rule has just used, if it keeps one."""
@@ -246,7 +245,7 @@ class CutCertificate:
         kept, region = self.kept, self.region
         if kept is None or kept.count == 0 or not region.radius > 0.0:
             return
-        center = Center(best.point, best.value, term_of(best))
+        center = Center(best.point, best.value, best.penalty)
         programme = kept.active_programme()
         steepness = math.sqrt(best.squared_norm)
         first = region.radius / steepness if steepness > 0.0 else region.radius

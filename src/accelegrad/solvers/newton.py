@@ -11,7 +11,7 @@ import numpy as np
 from accelegrad.errors import LineSearchError, whole_number
 from accelegrad.rules.base import Array, Evaluated, Step, StepRule, inner
 
-# Chosen, where nothing else is said; benchmarks/finite_sum.py times the whole method.
+# Chosen, where nothing else is said; `accelegrad bench` times the whole method.
 #: A step is too long if it gains less than this share of the fall that the slope promises (Armijo's
 #: rule, with the customary constant).
 DESCENT = 1e-4

@@ -24,7 +24,7 @@ from accelegrad.solvers.curvature import (
 from accelegrad.solvers.newton import SketchedNewton
 from accelegrad.solvers.row_oracle import Goal, RowOracle
 
-# These were set by trial; benchmarks/finite_sum.py shows what they do.
+# These were set by trial on the data sets of `accelegrad bench`.
 #: A run starts from the minimum over a sample, found in the same way. The sample has at most this
 #: share of the rows, and at most this many entries (32 MB), as others of rows that are elsewhere.
 START_SHARE, SAMPLE_ENTRIES = 0.1, 1 << 22
