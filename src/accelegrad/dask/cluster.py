@@ -197,11 +197,11 @@ class Cluster:
         if self._are_lost():
             self._held, self._actors = None, {}
             return None
-        if self._held is None:
-            self._held = self._located()
         own = list(zip(*by_part, strict=True)) if by_part else [()] * len(self.parts)
         keys, calls = [part.key for part in self.parts], {}
         try:
+            if self._held is None:
+                self._held = self._located()
             for address, numbers in self._held.items():
                 given = {keys[number]: own[number] for number in numbers}
                 calls[address] = self._actors[address][1].compute(task, arguments, given)
@@ -209,7 +209,7 @@ class Cluster:
             return [found[key] for key in keys]
         except WorkerTimeoutError:
             raise
-        except (KeyError, OSError, RuntimeError):
+        except (FutureCancelledError, KeyError, OSError, RuntimeError):
             # A part was moved, or a worker was lost. What a task has raised, one will raise again.
             self._held, self._actors = None, {}
             return None
