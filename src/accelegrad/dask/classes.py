@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from functools import cached_property
 from typing import Any, NamedTuple
+from uuid import uuid4
 
 import numpy as np
 
 from accelegrad.dask import part as tasks
 from accelegrad.dask.part import Where
-from accelegrad.dask.row_model import RowModel, new_name
+from accelegrad.dask.row_model import RowModel
 from accelegrad.errors import Vector
 from accelegrad.models.gram import Matrix, Storage
 from accelegrad.models.multinomial import MultinomialModel
@@ -59,7 +60,7 @@ class ClusterClasses(MultinomialModel):
     def at(self, x: Vector) -> ClusterClassesPoint:  # type: ignore[override]
         """Return what is known at a point: one round trip, and none where it was the last one."""
         if self._at is None or not np.array_equal(self._at.point, x):
-            x, where = x.copy(), Where(new_name(), self.n_classes)
+            x, where = x.copy(), Where(uuid4().hex, self.n_classes)
             given = (tasks.classes_sums, where, x)
             loss, gradient = self.rows.cluster.total("value-and-gradient", *given)
             weights = x[: self.n_weights]

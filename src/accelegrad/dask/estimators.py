@@ -209,8 +209,7 @@ class HeldRows:
 
     def __matmul__(self, coefficients: Matrix) -> Matrix:
         """Return their products with columns of coefficients: one round trip."""
-        products: Matrix = self._found(_products_of_rows, coefficients)
-        return products
+        return np.asarray(self._found(_products_of_rows, coefficients))
 
     def predicted(self, local: Any, method: str) -> Any:
         """Return what a method of a local estimator says of the rows: one round trip."""

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 from collections.abc import Callable, Sequence
-from copy import copy
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 
@@ -20,7 +18,7 @@ from accelegrad.dask.part import Mixture, PointSums, Where
 from accelegrad.errors import Vector
 from accelegrad.models.gram import Matrix, Storage
 from accelegrad.models.linear_model import LinearModel, ModelPoint
-from accelegrad.models.losses import Loss, make_loss
+from accelegrad.models.losses import make_loss
 from accelegrad.models.model_input import checked_intercept, checked_l2, row_shares
 from accelegrad.models.rounding import DataRounding
 from accelegrad.models.row_blocks import RowNumbers
@@ -33,16 +31,6 @@ if TYPE_CHECKING:
 
     from accelegrad.dask.dual import ClusterDual
     from accelegrad.proofs.fenchel import DataSums, Terms
-
-_names = itertools.count()
-
-
-def new_name() -> str:
-    """Return a name for a point, which no other point of any process has."""
-    return f"{_PROCESS}-{next(_names)}"
-
-
-_PROCESS = uuid4().hex
 
 
 class ClusterMatrix:
@@ -114,7 +102,7 @@ class ClusterPoint(ModelPoint):
         self.model, self.w = model, w
         w.flags.writeable = False  # what is sent stays what it is, and is sent once
         self._sums: PointSums | None = None
-        self.where = Where(new_name(), model.loss) if where is None else where
+        self.where = Where(uuid4().hex, model.loss) if where is None else where
         self._gradient = self._dual_value = self._mean_loss = None
         if where is None:  # a pass over the rows, which gives the gradient too
             self._evaluate(gradient=True)
@@ -407,20 +395,6 @@ class RowModel(RowsElsewhere):
 
     # -- the contract of a sum over rows ---------------------------------------------------------
 
-    def with_loss(self, loss: Loss) -> RowModel:
-        """Return a model of the same rows by another loss."""
-        if loss.classification and not self.loss.classification:
-            return super().with_loss(loss)  # type: ignore[return-value]
-        other = copy(self)
-        other.loss, other._proved = loss, {}
-        return other
-
-    def with_l2(self, l2: float) -> RowModel:
-        """Return a model of the same rows with another weight of the l2 term."""
-        other = copy(self)
-        other.l2, other._proved = checked_l2(l2), {}
-        return other
-
     @property
     def has_columns(self) -> bool:
         """Whether `of_columns` can be asked: the workers copy them."""
@@ -428,12 +402,12 @@ class RowModel(RowsElsewhere):
 
     def of_columns(self, columns: Any, l2: float) -> RowModel:
         """Return a model that knows the curvature of some columns; None: of all."""
-        other = self.with_l2(l2)
+        other: Any = self.with_l2(l2)
         if columns is not None:
             other.columns, other.n_features = columns, int(columns.size)
             other.n_parameters = other.n_features + self.fit_intercept
             other._of_data_alone = {"squares": self.column_squares()[columns]}
-        return other
+        return other  # type: ignore[no-any-return]
 
     @property
     def storage(self) -> Storage:
@@ -454,7 +428,7 @@ class RowModel(RowsElsewhere):
 
     def between(self, p: Any, q: Any, t: float) -> ClusterPoint:
         """Return what is known at p + t (q - p): no pass over the rows before its gradient."""
-        where = Where(new_name(), self.loss, (p.where.name, q.where.name, t))
+        where = Where(uuid4().hex, self.loss, (p.where.name, q.where.name, t))
         return ClusterPoint(self, p.w + t * (q.w - p.w), where)
 
     def slope_between(self, p: Any, q: Any, t: float) -> float:

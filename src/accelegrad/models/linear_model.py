@@ -259,7 +259,7 @@ class LinearModel:
         """
         if not isinstance(loss, Loss):
             raise TypeError(f"loss must be a Loss, such as make_loss returns, not {loss!r}.")
-        if not self.loss.classification:
+        if loss.classification and not self.loss.classification:
             check_labels(self.y, loss)
         other = copy(self)
         other.loss = loss
