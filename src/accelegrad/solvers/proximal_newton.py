@@ -198,9 +198,9 @@ class Aimed(NamedTuple):
     around: ModelPoint
     caution: float
 
-    def slopes(self, margins: Vector) -> Vector:
-        """Return the model's slopes at its minimum, where the rows have these margins."""
-        return self.around.slopes_at(margins, self.caution)
+    def slopes(self, at: ModelPoint) -> Vector:
+        """Return the model's slopes at its minimum, of which the sum knows this."""
+        return self.around.slopes_at(at, self.caution)
 
 
 class TermsOracle(RowOracle):
@@ -285,7 +285,7 @@ class PenalisedOracle(TermsOracle):
         aimed = self._aimed
         if aimed is None or aimed.target is not evaluation.point:
             return None
-        return aimed.slopes(at.margins)
+        return aimed.slopes(at)
 
     def _bound_without_terms(self, at: RowPoint) -> float:
         """Return a bound that may be proved where rounding is larger than the terms.
