@@ -6,8 +6,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from accelegrad import LinearModel
 from accelegrad.geometry.sets import Box, L1Ball, Simplex
-from accelegrad.models.linear_model import LinearModel
 from accelegrad.models.losses import make_loss
 
 Vector = NDArray[np.float64]

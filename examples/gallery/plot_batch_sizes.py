@@ -2,8 +2,7 @@
 Choose a batch size
 ===================
 
-Small batches make progress with few rows at first. Large ones go further. ``batch_size="auto"``
-begins with single rows and doubles the batch when gradients are mostly noise.
+Small batches make progress with few rows at first. Large ones go further.
 """
 
 import matplotlib.pyplot as plt
@@ -17,8 +16,8 @@ y = np.where(X @ rng.standard_normal(30) + rng.logistic(size=4000) > 0, 1.0, -1.
 model = ag.LinearModel(X, y, "logistic", l2=1e-4)
 least, epochs = ag.minimize(model, tol=1e-10).fun, 5
 
-for size in (1, 32, 512, "auto"):
-    steps, errors = (int(epochs * len(y) / (1 if size == "auto" else size)), {})
+for size in (1, 32, 512):
+    steps, errors = epochs * len(y) // size, {}
 
     def note(intermediate_result, errors=errors):
         errors[intermediate_result.rows] = model.value(intermediate_result.x_average) - least

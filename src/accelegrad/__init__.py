@@ -44,11 +44,9 @@ if TYPE_CHECKING:
     from accelegrad.run.result import Status
     from accelegrad.solvers import (
         DualAscent,
-        FinishedByNewton,
         InteriorPoint,
         ProximalNewton,
         SketchedNewton,
-        VarianceReducedAcceleGrad,
     )
 
 __version__ = "0.2.0"
@@ -69,7 +67,6 @@ __all__ = [
     "DoG",
     "DualAscent",
     "ElasticNet",
-    "FinishedByNewton",
     "GradientCheck",
     "GroupL2",
     "Halfspace",
@@ -92,7 +89,6 @@ __all__ = [
     "UniversalDualGradient",
     "UniversalFastGradient",
     "UniversalGradient",
-    "VarianceReducedAcceleGrad",
     "WholeSpace",
     "check_gradient",
     "minimize",
@@ -104,17 +100,14 @@ _HOMES = {
     "accelegrad.bundle.bundle": "Bundle",
     "accelegrad.front_door": "minimize scipy_method",
     "accelegrad.gradient_check": "GradientCheck check_gradient",
-    "accelegrad.models.linear_model": "LinearModel",
+    # Imported with what proves bounds of their minima.
+    "accelegrad.proofs": "LinearModel StreamedModel",
     "accelegrad.geometry.penalties": "L1 ElasticNet GroupL2 NuclearNorm",
     "accelegrad.geometry.polyhedron": "Polyhedron",
     "accelegrad.geometry.sets": (
         "Affine Ball Box Halfspace L1Ball NonNegative Product Simplex WholeSpace"
     ),
-    "accelegrad.models.streamed_model": "StreamedModel",
-    "accelegrad.solvers": (
-        "DualAscent FinishedByNewton InteriorPoint ProximalNewton SketchedNewton "
-        "VarianceReducedAcceleGrad"
-    ),
+    "accelegrad.solvers": "DualAscent InteriorPoint ProximalNewton SketchedNewton",
     "accelegrad.rules": (
         "AcceleGrad AdaGrad ADoG DiagonalAcceleGrad DistanceFreeAcceleGrad "
         "DistanceFreeDiagonalAcceleGrad DoG LinearCoupling Subgradient UDoG "

@@ -24,9 +24,8 @@ from accelegrad.rules import (
 )
 from accelegrad.solvers.dual_ascent import DualAscent
 from accelegrad.solvers.interior_point import InteriorPoint
-from accelegrad.solvers.newton import FinishedByNewton
+from accelegrad.solvers.newton import SketchedNewton
 from accelegrad.solvers.proximal_newton import ProximalNewton
-from accelegrad.solvers.variance_reduced import VarianceReducedAcceleGrad
 
 AUTO = "auto"
 NEWTON = "accelegrad-newton"
@@ -71,8 +70,7 @@ METHODS = {
         DiagonalAcceleGrad, ("diameter",), ("gradient_bound",), DistanceFreeDiagonalAcceleGrad
     ),
     BUNDLE: Method(Bundle, (), ("bundle_size", *RADIUS)),
-    "accelegrad-vr": Method(VarianceReducedAcceleGrad, (), RADIUS),
-    NEWTON: Method(FinishedByNewton),
+    NEWTON: Method(SketchedNewton),
     DUAL: Method(DualAscent),
     PROXIMAL: Method(ProximalNewton),
     INTERIOR: Method(InteriorPoint),

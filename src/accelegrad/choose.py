@@ -56,7 +56,7 @@ MOST_STEP_SECONDS, MOST_SHORT_ROWS = 3e-3, 1 << 18
 #: The same for dense rows that are few for their columns, up to so many per column: samples of so
 #: few rows say little, and ascent on the dual takes thousands of epochs and often misses `tol`. But
 #: labels of at most twice as many rows as columns can mostly be told apart without an error, which
-#: it finds in some hundreds of epochs (benchmarks/few_rows.py).
+#: it finds in some hundreds of epochs (measured on dense random rows).
 MOST_SECONDS_OF_NUMBERS = ((0.75, MOST_STEP_SECONDS), (10.0, 1.0))
 MOST_SECONDS_OF_LABELS = ((1.5, MOST_STEP_SECONDS), (2.0, 1e-2), (10.0, 1.0))
 

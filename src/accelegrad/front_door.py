@@ -15,7 +15,7 @@ from scipy.optimize import OptimizeResult
 
 from accelegrad import threads
 from accelegrad.bundle.cut_memory import CutMemory, default_size
-from accelegrad.catalogue import AUTO, MethodOptions
+from accelegrad.catalogue import MethodOptions
 from accelegrad.choose import Wishes
 from accelegrad.differentiate import LIBRARIES
 from accelegrad.errors import (
@@ -27,24 +27,21 @@ from accelegrad.errors import (
     whole_number,
 )
 from accelegrad.models.linear_model import LinearModel
-from accelegrad.models.sampling import BatchSampler, GrowingSampler
+from accelegrad.models.sampling import BatchSampler
 from accelegrad.norms import norm
 from accelegrad.proofs.bracket import Bracket
 from accelegrad.proofs.certificate import DualCertificate
 from accelegrad.proofs.cuts import CutCertificate
 from accelegrad.proofs.fenchel import Terms
 from accelegrad.proofs.model_dual import ModelDual
-from accelegrad.rules import Rescaled, Rule
-from accelegrad.run.batches import largest_signal
+from accelegrad.rules import Rule
 from accelegrad.run.compiled import CompiledRule, compiled_twin
 from accelegrad.run.fingerprint import run_kind
 from accelegrad.run.loop import Run
-from accelegrad.run.options import OUTPUTS, Options
 from accelegrad.run.oracle import QUIET, FunctionOracle, MinibatchOracle, ModelOracle, Oracle
 from accelegrad.run.policies.convexity import Convexity
-from accelegrad.run.policies.growth import BatchGrowth
-from accelegrad.run.policies.restarts import KINDS, Restarts
-from accelegrad.run.progress import Progress
+from accelegrad.run.policies.restarts import Restarts
+from accelegrad.run.progress import OUTPUTS, Options, Progress
 from accelegrad.run.result import Status
 from accelegrad.scipy_words import Limits, constraint_set, hint
 from accelegrad.setting import Setting, constrains, resolve
@@ -65,7 +62,7 @@ class ProblemArguments(NamedTuple):
     args: tuple[Any, ...]
     jac: Any
     exact: bool
-    batch_size: int | str | None
+    batch_size: int | None
     replacement: bool
     rng: Any
     accuracy: float = 0.0
@@ -95,7 +92,7 @@ def minimize(
     penalty: Any = None,
     exact: bool = True,
     accuracy: float = 0.0,
-    batch_size: int | str | None = None,
+    batch_size: int | None = None,
     replacement: bool = False,
     rng: Any = None,
     # method
@@ -159,11 +156,8 @@ def minimize(
         How far a value that `fun` returns can be from the true one, such as the tolerance of an
         inner solver; and how far the tangent there can lie above the function. The certified gap
         allows for it, and cannot be smaller than about twice this number.
-    batch_size : int or "auto"
-        For a LinearModel: estimate each gradient from this number of rows. "auto": from one row at
-        first, and from more and more, up to all of them, as the gradients turn into noise; see
-        `accelegrad.run.policies.growth`. It needs a rule whose steps follow that noise:
-        "accelegrad", "adagrad", "unixgrad", "diagonal" or a member of the DoG family.
+    batch_size : int
+        For a LinearModel: estimate each gradient from this number of rows.
     replacement : bool
         Draw rows with replacement; by default every epoch goes through all rows in random order.
     rng : Generator, int or None
@@ -181,10 +175,10 @@ def minimize(
         `accelegrad.choose.TABLE`). By name:
         "bundle"; "accelegrad", "adagrad", "unixgrad", "diagonal" (AcceleGrad with one step size per
         coordinate), which need a diameter or find it; "u-dog", "a-dog", "dog", which never need
-        one; for a LinearModel "accelegrad-vr", whose iterations are epochs, "accelegrad-newton",
-        "dual-ascent", "proximal-newton" and "interior-point"; "universal", "universal-dual",
-        "universal-fast" (these three need `epsilon`), "linear-coupling" (needs `smoothness`),
-        "subgradient" (needs `step_size`). Or a rule: ``AcceleGrad(diameter=2.0)``.
+        one; for a LinearModel "accelegrad-newton", "dual-ascent", "proximal-newton" and
+        "interior-point"; "universal", "universal-dual", "universal-fast" (these three need
+        `epsilon`), "linear-coupling" (needs `smoothness`), "subgradient" (needs `step_size`).
+        Or a rule: ``AcceleGrad(diameter=2.0)``.
     diameter : "auto" or float
         "auto": nothing has to be known; see `DistanceFreeAcceleGrad` ("adagrad" then is `DoG`,
         "unixgrad" `UDoG`). What the problem itself says (a bounded feasible set, a LinearModel
@@ -198,11 +192,10 @@ def minimize(
         "auto" does so where method and diameter are "auto" too and there is neither feasible set
         nor penalty (but not for minibatches of sparse rows, whose steps would no longer be
         sparse), "columns" always, None never. Of sets and penalties, boxes and `L1` can be scaled.
-    restart : None, "auto", "adaptive" or "certified"
-        Restart from the best point now and then, for linear convergence on strongly convex or
-        sharp functions: "adaptive" watches the values, "certified" the dual gap of a LinearModel
-        with l2 > 0. "auto" is "adaptive" with exact values and none under noise, where a restart
-        throws the average away. Needs ``diameter="auto"``.
+    restart : None, "auto" or "adaptive"
+        "adaptive": restart from the best point when values fall more slowly, for linear convergence
+        on strongly convex or sharp functions. "auto" is "adaptive" with exact values and none under
+        noise, where a restart throws the average away. Needs ``diameter="auto"``.
     options : mapping
         Parameters of single methods, which rule objects take too. They may also be given as
         keywords: ``epsilon=0.1`` is ``options={"epsilon": 0.1}``.
@@ -274,8 +267,7 @@ def minimize(
           multipliers per constraint and, if there are bounds, one more for these. They are positive
           at upper limits and negative at lower ones: ``jac + sum(A.T @ m) + m_bounds`` is about 0.
         - ``x_average``, ``x_last``, ``x_best``: all the outputs; ``seconds``; ``n_restarts``;
-          ``trace``; ``rows``, how many rows of a LinearModel were read, all in all; and, where
-          ``batch_size="auto"``, ``batch_sizes``, pairs (iteration, rows of a batch from there on).
+          ``trace``; ``rows``, how many rows of a LinearModel were read, all in all.
 
     Examples
     --------
@@ -303,7 +295,7 @@ def minimize(
         target=None if target is None else real_number("target", target),
         output=_choice("output", output, OUTPUTS),
         exact=exact and not noisy,
-        callback=None if callback is None else _scipy_callback(callback, problem.shape),
+        callback=None if callback is None else _scipy_callback(callback, problem),
         callback_at=None if callback_at is None else _iterations(callback_at),
         progress=bool(progress),
         trace=bool(trace),
@@ -414,9 +406,8 @@ def _built_run(
         feasible=wishes.project_y is not False,
     )
     _check_needs(setting.rule, oracle, options, bracket)
-    restarts = _restarts(wishes.restart, setting, model, oracle)
+    restarts = _restarts(wishes.restart, setting, oracle)
     rule = setting.rule
-    batches = _growth(rule, oracle, restarts)
     if isinstance(oracle, MinibatchOracle) and restarts is None:
         rule = compiled_twin(rule, oracle.model, setting.start, values=options.trace)
     # If y is not projected, points may leave the set, as in the paper's unconstrained setting.
@@ -424,11 +415,7 @@ def _built_run(
     return Run(
         Progress(rule, oracle, setting.start, options, bracket, judge, returned_in),
         kind=_kind(problem, setting, rule) if kept else None,
-        policies=[
-            policy
-            for policy in (_convexity(model, oracle), batches, restarts)
-            if policy is not None
-        ],
+        policies=[policy for policy in (_convexity(model, oracle), restarts) if policy is not None],
     )
 
 
@@ -545,8 +532,8 @@ def _oracle(problem: ProblemArguments) -> Oracle:
     if not isinstance(problem.args, tuple):
         raise TypeError(f"args must be a tuple, not {problem.args!r}.")
     return FunctionOracle(
-        None if fun is None else threads.for_user(fun),
-        None if jac is True else threads.for_user(jac),
+        None if fun is None else threads.for_user(fun, _largest_product(problem)),
+        None if jac is True else threads.for_user(jac, _largest_product(problem)),
         problem.args,
         exact=problem.exact,
         shape=problem.shape,
@@ -569,27 +556,7 @@ def _sampler(model: LinearModel, problem: ProblemArguments) -> BatchSampler:
     batch_size, replacement = problem.batch_size, problem.replacement
     generator = _generator(problem.rng)
     assert batch_size is not None
-    if not isinstance(batch_size, str):
-        return BatchSampler(model.n_samples, batch_size, generator, replacement=replacement)
-    if batch_size != AUTO:
-        raise ValueError(f"batch_size must be a whole number >= 1 or 'auto', not {batch_size!r}.")
-    return GrowingSampler(model.n_samples, generator, replacement=replacement)
-
-
-def _growth(rule: Rule, oracle: Oracle, restarts: Restarts | None) -> BatchGrowth | None:
-    """Return the policy of batches that grow, where they do, or say why they cannot."""
-    if not isinstance(oracle, MinibatchOracle) or not isinstance(oracle.sampler, GrowingSampler):
-        return None
-    if "coarsen" not in rule.can:
-        raise ValueError(
-            f"batch_size='auto' needs a rule whose steps follow the noise of its gradients, such "
-            f"as AcceleGrad or AdaGrad; those of {rule.title} do not."
-        )
-    if restarts is not None:
-        raise ValueError("restart and batch_size='auto' cannot be used together.")
-    smooth = math.isfinite(oracle.model.loss.curvature)
-    sampler = oracle.sampler
-    return BatchGrowth(sampler.n, sampler.replacement, largest_signal(rule, smooth))
+    return BatchSampler(model.n_samples, batch_size, generator, replacement=replacement)
 
 
 def _generator(rng: Any) -> np.random.Generator:
@@ -629,8 +596,10 @@ def _bracket(
     guessed = region is not None and region.growing
     if region is None or (guessed and dual is not None and dual.gets_tight):
         return Bracket(None, dual, goal=goal, model=model, everywhere=floor)
-    # A model's dual proves more than any average of cuts.
-    kept = CutMemory(region.center, default_size(region.center.size)) if model is None else None
+    # A model's dual proves more than any average of cuts, and a rule may keep its own.
+    kept = None
+    if model is None and "cuts" not in setting.rule.can:
+        kept = CutMemory(region.center, default_size(region.center.size))
     cuts = CutCertificate(region, model, often=often, kept=kept)
     return Bracket(cuts, dual, goal=goal, model=model, everywhere=floor)
 
@@ -646,19 +615,13 @@ def _model_dual(setting: Setting, model: LinearModel) -> ModelDual | None:
     return dual if dual.is_there else None
 
 
-def _restarts(
-    given: Any, setting: Setting, model: LinearModel | None, oracle: Oracle
-) -> Restarts | None:
+def _restarts(given: Any, setting: Setting, oracle: Oracle) -> Restarts | None:
     """Return the policy that `restart` asks for, or say why it cannot be used."""
     if given is None:
         return None
-    _choice("restart", given, ("auto", *KINDS))
-    has_gap = model is not None and model.l2 > 0 and setting.penalty is None
-    provable = has_gap and setting.feasible_set is None and not model.fit_intercept  # type: ignore[union-attr]
-    if given == "auto":
-        if not oracle.exact_values:
-            return None  # a restart loses the average: under noise that mostly costs more
-        given = "adaptive"
+    _choice("restart", given, ("auto", "adaptive"))
+    if given == "auto" and not oracle.exact_values:
+        return None  # a restart loses the average: under noise that mostly costs more
     if setting.choice.of_rows:
         raise ValueError(
             f"restart cannot be used with method {setting.choice.name!r}, which needs none."
@@ -670,16 +633,9 @@ def _restarts(
             f"restart needs a rule with a radius of its own, as with diameter='auto'; "
             f"{setting.rule.title} has none."
         )
-    if given == "certified" and not provable:
-        raise ValueError(
-            "restart='certified' needs the dual gap of a LinearModel with l2 > 0 and neither "
-            "intercept, penalty nor feasible_set; use 'adaptive'."
-        )
-    if given == "adaptive" and not oracle.exact_values:
+    if not oracle.exact_values:
         raise ValueError("restart='adaptive' compares values, which have to be exact.")
-    # In scaled coordinates what the gap proves of the distance does not bound the radius.
-    unscaled = model is not None and not isinstance(setting.rule, Rescaled)
-    return Restarts(given, model.l2 if model is not None and unscaled else 0.0)
+    return Restarts()
 
 
 def _check_needs(rule: Rule, oracle: Oracle, options: Options, bracket: Bracket) -> None:
@@ -715,7 +671,7 @@ def _checkpoint_path(given: str | os.PathLike[str]) -> Path:
 
 
 def _scipy_callback(
-    callback: Callable[..., Any], shape: tuple[int, ...] | None
+    callback: Callable[..., Any], problem: ProblemArguments
 ) -> Callable[[OptimizeResult], Any]:
     """Follow SciPy: an argument named intermediate_result gets the result, any other one x."""
     if not callable(callback):
@@ -724,7 +680,7 @@ def _scipy_callback(
         names = set(inspect.signature(callback).parameters)
     except ValueError:  # a builtin without a signature
         names = set()
-    asked = threads.for_user(callback)
+    asked, shape = threads.for_user(callback, _largest_product(problem)), problem.shape
     if "intermediate_result" in names:
         return lambda result: asked(intermediate_result=_shaped(result, shape))
     return lambda result: asked(_shaped(result, shape).x)

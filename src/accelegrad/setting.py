@@ -23,7 +23,6 @@ from accelegrad.geometry.sets import (
     as_feasible_set,
 )
 from accelegrad.models.linear_model import LinearModel
-from accelegrad.models.rounding import ROUNDED_UP
 from accelegrad.models.scaling import (
     ColumnScaling,
     can_scale,
@@ -35,6 +34,7 @@ from accelegrad.models.scaling import (
 )
 from accelegrad.proofs.fenchel import Terms
 from accelegrad.proofs.region import Region, Scaling
+from accelegrad.rounding import ROUNDED_UP
 from accelegrad.rules import (
     DiagonalAcceleGrad,
     DistanceFreeDiagonalAcceleGrad,
@@ -495,7 +495,7 @@ def _proven_radius(
             return model.distance_bound(start)
         if model.l2 == 0 or model.fit_intercept:
             return math.inf
-        return model.dual.distance_by_gap(start)
+        return float(model.dual.distance_by_gap(start))
     value = min(model.value(point) + penalty.value(point) for point in points)
     value += model.rounding_at(start, value).value
     radius = penalty.level_radius(value)

@@ -130,8 +130,13 @@ def as_given() -> AbstractContextManager[None]:
     return _Within(_USERS)
 
 
-def for_user(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a user's function that is called with as many BLAS threads as before the run."""
+def for_user(function: Callable[..., Any], entries: int) -> Callable[..., Any]:
+    """Return a user's function that is called with as many BLAS threads as before the run.
+
+    It is the function itself where `single_for` sets no limit.
+    """
+    if entries < FEWEST_SPLIT:
+        return function
 
     def called(*args: Any, **kwargs: Any) -> Any:
         with _Within(_USERS):

@@ -52,7 +52,6 @@ WAYS = {
     "accelegrad": dict(loss="logistic", diameter=4.0, max_iter=12),
     "accelegrad, probed": dict(loss="logistic", method="accelegrad", max_iter=12, **PROBED),
     "minibatches": dict(loss="logistic", batch_size=32, diameter=4.0, max_iter=12),
-    "growing batches": dict(loss="logistic", batch_size="auto", diameter=4.0, max_iter=20),
     "l1": dict(
         loss="logistic",
         fit_intercept=True,

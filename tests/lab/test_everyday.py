@@ -17,16 +17,16 @@ import scipy.sparse as sp
 from scipy.special import logsumexp
 
 from accelegrad.cli.main import main
-from accelegrad.lab.engine.worker import SolverError
-from accelegrad.lab.everyday import report as report_module
-from accelegrad.lab.everyday.cases import COLD, FULL, WORDS, Case, cases
-from accelegrad.lab.everyday.everyday import EverydayRequest, bench_everyday
-from accelegrad.lab.everyday.goals import GOALS, Contest
-from accelegrad.lab.everyday.peers import CHECKS, OURS, PEERS
-from accelegrad.lab.everyday.report import claims
-from accelegrad.lab.everyday.results import Measured, Results, Summary, line_of, verdict, verdicts
-from accelegrad.lab.everyday.rows import REGRESSIONS, Rows, rows_of
-from accelegrad.lab.everyday.runs import Record, Workers, cold, measure
+from accelegrad_lab.engine.worker import SolverError
+from accelegrad_lab.everyday import report as report_module
+from accelegrad_lab.everyday.cases import COLD, FULL, WORDS, Case, cases
+from accelegrad_lab.everyday.everyday import EverydayRequest, bench_everyday
+from accelegrad_lab.everyday.goals import GOALS, Contest
+from accelegrad_lab.everyday.peers import CHECKS, OURS, PEERS
+from accelegrad_lab.everyday.report import claims
+from accelegrad_lab.everyday.results import Measured, Results, Summary, line_of, verdict, verdicts
+from accelegrad_lab.everyday.rows import REGRESSIONS, Rows, rows_of
+from accelegrad_lab.everyday.runs import Record, Workers, cold, measure
 from reference.losses import OTHER_NAMES, loss_values
 
 SINGLE = [name for name, goal in GOALS.items() if not goal.path]

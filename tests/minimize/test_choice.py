@@ -20,11 +20,9 @@ from accelegrad.models.scaling import unevenness
 from accelegrad.sklearn import AcceleGradClassifier
 from accelegrad.solvers import (
     DualAscent,
-    FinishedByNewton,
     InteriorPoint,
     ProximalNewton,
     SketchedNewton,
-    VarianceReducedAcceleGrad,
 )
 
 DOCUMENTED = Path(__file__).parents[2] / "docs" / "methods.md"
@@ -292,8 +290,7 @@ def test_the_default_proves_its_accuracy():
 
 
 RULES = {
-    "accelegrad-vr": VarianceReducedAcceleGrad(),
-    "accelegrad-newton": FinishedByNewton(),
+    "accelegrad-newton": SketchedNewton(),
     "dual-ascent": DualAscent(),
     "proximal-newton": ProximalNewton(),
     "interior-point": InteriorPoint(),
@@ -310,23 +307,17 @@ def test_named_by_rule_and_by_name_is_the_same(name):
     assert by_rule.method == by_name.method == name
 
 
-def test_newton_alone_is_a_rule_for_rows_too():
-    result = ag.minimize(model(), method=SketchedNewton(), rtol=1e-9, rng=0)
-    assert result.method == "SketchedNewton"
-    assert result.success
-
-
 REFUSED = {
     "a function": (
         lambda x: (float(x @ x), 2 * x),
-        dict(x0=np.ones(2), method="accelegrad-vr"),
+        dict(x0=np.ones(2), method="accelegrad-newton"),
         "needs a LinearModel",
     ),
-    "minibatches": (model(), dict(batch_size=2, method="accelegrad-vr"), "batch_size"),
-    "restarts": (model(), dict(restart="adaptive", method="accelegrad-vr"), "needs none"),
-    "a set": (model(), dict(feasible_set=ag.Box(0, 1), method="accelegrad-vr"), "feasible_set"),
-    "a penalty": (model(), dict(penalty=ag.L1(1.0), method="accelegrad-vr"), "penalty"),
-    "scaling": (model(), dict(scale="columns", method="accelegrad-vr"), "scale cannot be used"),
+    "minibatches": (model(), dict(batch_size=2, method="accelegrad-newton"), "batch_size"),
+    "restarts": (model(), dict(restart="adaptive", method="accelegrad-newton"), "needs none"),
+    "a set": (model(), dict(feasible_set=ag.Box(0, 1), method="accelegrad-newton"), "feasible_set"),
+    "a penalty": (model(), dict(penalty=ag.L1(1.0), method="accelegrad-newton"), "penalty"),
+    "scaling": (model(), dict(scale="columns", method="accelegrad-newton"), "scale cannot be used"),
     "the dual without l2": (model(l2=0.0), dict(method="dual-ascent"), "l2 > 0"),
     "no kink": (model(), dict(method="interior-point"), "one kink .*the loss is 'logistic'"),
     "kinks without a term": (

@@ -12,7 +12,7 @@ from scipy.optimize import brentq, minimize, minimize_scalar
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 
-from accelegrad.models.linear_model import LinearModel
+from accelegrad import LinearModel
 from accelegrad.models.losses import make_loss
 
 Q, EPS, DELTA = 0.3, 0.25, 0.8

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 from sklearn.linear_model import _sgd_fast
 
-from accelegrad.models.linear_model import LinearModel
+from accelegrad import LinearModel
 from accelegrad.models.losses import LOSSES, PARAMETERS, Loss, make_loss
 from accelegrad.sklearn import AcceleGradClassifier, AcceleGradRegressor
 

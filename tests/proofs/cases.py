@@ -35,7 +35,7 @@ WITH_RADIUS = (
 )
 LINE_SEARCHES = ("universal", "universal-dual", "universal-fast")
 PLAIN = (*WITH_RADIUS, *LINE_SEARCHES, "linear-coupling", "subgradient")
-OF_ROWS = ("accelegrad-vr", "accelegrad-newton", "dual-ascent", "interior-point")
+OF_ROWS = ("accelegrad-newton", "dual-ascent", "interior-point")
 #: Losses that the interior-point method takes
 ONE_KINK = ("hinge", "absolute", "quantile")
 WITH_PROX = ("auto", "bundle", "accelegrad", "unixgrad", "u-dog")
@@ -690,8 +690,7 @@ def _model_case(rng: np.random.Generator, seed: int) -> Case:
     if method in OF_ROWS and _chance(rng, 0.7):
         options.pop("diameter", None)
     if batch:
-        growing = method != "subgradient" and _chance(rng, 0.3)
-        options["batch_size"] = "auto" if growing else int(rng.integers(1, n + 1))
+        options["batch_size"] = int(rng.integers(1, n + 1))
         options["replacement"] = _chance(rng, 0.3)
     if terms.scalable and method not in OF_ROWS and _chance(rng, 0.2):
         options["scale"] = _pick(rng, ["columns", None, 10.0 ** rng.uniform(-2, 2, d)])
@@ -751,7 +750,7 @@ def _model_methods(data: Data, terms: Terms, batch: bool) -> list[str]:
         methods.remove("dual-ascent")
     unable: tuple[str, ...] = ()
     if l2 == 0 and kinks and data.X.shape[0] <= data.n_parameters:
-        unable = ("accelegrad-vr", "accelegrad-newton")
+        unable = ("accelegrad-newton",)
     if l2 == 0 or data.keywords["loss"] not in ONE_KINK:
         unable = (*unable, "interior-point")
     if batch:

@@ -387,18 +387,6 @@ def check_seen_bounds(case: Case, result: OptimizeResult, seen: list[OptimizeRes
         check_bound(case, objective, known, region, search)
 
 
-def _traces_differ(whole: OptimizeResult, resumed: OptimizeResult, stop: int) -> list[str]:
-    """Return the columns in which the traces differ.
-
-    Where a run stops it evaluates, which a rule that does several iterations at a time would not
-    have done there: that line is no difference, nor are the calls and the times of bounds after it.
-    """
-    names, kept = TRACED, np.full(resumed.trace["iteration"].size, True)
-    if stop not in whole.trace["iteration"]:
-        names, kept = ("iteration", "value", "step"), resumed.trace["iteration"] != stop
-    return [name for name in names if not same(whole.trace[name], resumed.trace[name][kept])]
-
-
 def check_resumed(case: Case, result: OptimizeResult) -> None:
     """A run that was killed and resumed is the one that was not, bit for bit."""
     if result.nit < 2 or (
@@ -435,7 +423,11 @@ def check_resumed(case: Case, result: OptimizeResult) -> None:
     if uninterrupted.nit <= stop:  # it had come to its end before it was stopped
         return
     changed = differences(uninterrupted, resumed)
-    changed += [f"trace.{name}" for name in _traces_differ(uninterrupted, resumed, stop)]
+    changed += [
+        f"trace.{name}"
+        for name in TRACED
+        if not same(uninterrupted.trace[name], resumed.trace[name])
+    ]
     if changed:
         pairs = ", ".join(
             f"{name} {uninterrupted.get(name)} / {resumed.get(name)}" for name in changed

@@ -20,12 +20,12 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-
 from accelegrad.data import text_blocks
-from accelegrad.data.columns import Wanted
-from accelegrad.data.datasets import DataError, read
-from accelegrad.data.formats import open_table
-from accelegrad.data.streams import FileChunks
+
+from accelegrad.files.datasets import DataError, read
+from accelegrad.files.formats import open_table
+from accelegrad.files.streams import FileChunks
+from accelegrad.files.tables import Wanted
 from accelegrad.sklearn import AcceleGradClassifier, AcceleGradRegressor
 
 COMPRESSIONS: dict[str, Callable[[bytes], bytes]] = {

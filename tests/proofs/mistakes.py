@@ -103,7 +103,7 @@ def penalty_counted_twice(original: Original) -> Original:
     """The cut of f is taken from the value of f + phi."""
 
     def change(self: Any, evaluation: Any, weight: float) -> Any:
-        kept, evaluation.penalty = getattr(evaluation, "penalty", 0.0), 0.0
+        kept, evaluation.penalty = evaluation.penalty, 0.0
         cut = original(self, evaluation, weight)
         evaluation.penalty = kept
         return cut
@@ -169,6 +169,18 @@ def least_raised(original: Original) -> Original:
 
     def change(self: Any, far: float) -> Any:
         return raised(1e-3)(original(self, far))
+
+    return change
+
+
+def ends_too_near(original: Original) -> Original:
+    """The proven ends of weights are a thousandth of what they should be."""
+
+    def change(model: Any, terms: Any, value: float) -> Any:
+        found = original(model, terms, value)
+        if found is not terms:
+            found.lower, found.upper = 1e-3 * found.lower, 1e-3 * found.upper
+        return found
 
     return change
 
@@ -294,7 +306,6 @@ def _models() -> Iterator[Mistake]:
     yield Mistake(f"{fenchel}:Terms._separable_least", raised(1e-3), "0.1 % too high")
     yield Mistake(f"{fenchel}:Terms._least_in_set", least_raised, "0.1 % too high")
     yield Mistake(f"{fenchel}:Terms._largest_multiple", always(1.0), "no multiple")
-    yield Mistake(f"{fenchel}:DualSums.lower_bound", raised(1e-2), "1 % too high")
     free = Mistake(f"{fenchel}:Terms._least_with_intercept", always(0.0))
     yield Mistake(
         f"{fenchel}:Terms.balance", always((1.0, 1.0)), "not balanced, for nothing", (free,)
@@ -306,7 +317,7 @@ def _models() -> Iterator[Mistake]:
     yield Mistake(f"{dual}.distance_by_gap", scaled(0.5), "half of it")
     yield Mistake("models.losses:Loss.conjugate", scaled(1.001), "0.1 % too large")
     yield Mistake("proofs.null_space:DualBounds._value", raised(1e-3), "0.1 % too high")
-    yield Mistake("proofs.cone:ConeBounds.at", raised(1e-3), "0.1 % too high")
+    yield Mistake("proofs.model_dual:terms_with_ends", ends_too_near, "ends 1000 times too near")
     yield Mistake("proofs.column_sums:ColumnSums.at", level_too_high, "level 0.1 % too high")
     forgotten = Mistake("proofs.null_space:NullSpace.largest_imbalance", always(0.0))
     yield Mistake(

@@ -429,8 +429,6 @@ def estimator_bounds(rng: np.random.Generator) -> None:
     best = best.astype(np.float64)
     seen = problem.model.at(best)
     slopes = [seen.derivatives, 0.7 * seen.derivatives]
-    if bound.can_repair:
-        slopes.append(bound.repaired(seen.derivatives, best[:d]))
     for theta in slopes:
         with np.errstate(all="ignore"):
             found = bound.at_slopes(theta)
@@ -452,7 +450,7 @@ def signs(rng: np.random.Generator) -> None:
     )
     model = data.model()
     bound = ModelDual(model, Terms.of(model, None, build_set(own)))
-    if not bound.has_only_signs:
+    if not bound.is_there:
         return
     _, _, search = _solved(data, rng, chosen=own)
     known, best = search.best()

@@ -14,7 +14,7 @@ from accelegrad.rules.base import QueryRule, inner
 from accelegrad.rules.distance_free import DistanceFreeAcceleGrad
 
 KINKED = ("hinge", "absolute", "quantile", "epsilon_insensitive")
-ROW_METHODS = ("accelegrad-newton", "accelegrad-vr", "dual-ascent")
+ROW_METHODS = ("accelegrad-newton", "dual-ascent")
 
 
 def data(seed=0, n=60, d=3):
@@ -153,7 +153,6 @@ def runs_of_all_methods():
     yield "restart", (smooth,), {"method": "accelegrad", "restart": "adaptive", "max_iter": 120}
     yield "certified", (smooth,), {"method": "accelegrad", "restart": "certified", "max_iter": 120}
     yield "batches", (smooth,), {"batch_size": 7, "max_iter": 150, "tol": 1e-1}
-    yield "growing batches", (smooth,), {"batch_size": "auto", "max_iter": 150}
     yield "set", (kinked,), {"feasible_set": ag.L1Ball(0.5), "max_iter": 90, "tol": 1e-2}
     yield "penalty", (smooth,), {"penalty": ag.L1(0.01), "max_iter": 90, "tol": 1e-6}
 
@@ -211,7 +210,7 @@ def test_float32_data_with_offsets_are_computed_in_float64(columns, l2, form):
 
 @pytest.mark.parametrize("intercept", [False, True])
 @pytest.mark.parametrize("loss", ["logistic", "squared_hinge", *KINKED, "squared"])
-@pytest.mark.parametrize("method", ["auto", "accelegrad", "accelegrad-vr"])
+@pytest.mark.parametrize("method", ["auto", "accelegrad"])
 def test_data_without_any_entry(method, loss, intercept):
     _, y = data()
     model = ag.LinearModel(np.zeros((60, 2)), y, loss, l2=1e-2, fit_intercept=intercept)

@@ -111,12 +111,6 @@ def test_a_trace_changes_nothing_in_compiled_steps():
     assert plain.x.tobytes() == traced.x.tobytes()
 
 
-@pytest.mark.parametrize("l2", [0.0, 0.1])
-def test_variance_reduced_steps_take_data_of_zeros(l2):
-    model = ag.LinearModel(np.zeros((150, 5)), np.sign(np.arange(150) - 70.5), "hinge", l2=l2)
-    assert ag.minimize(model, method="accelegrad-vr", max_iter=3).fun == pytest.approx(1.0)
-
-
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize(
     "penalty", [ag.L1(4.57), ag.ElasticNet(4.57, 1.0), ag.GroupL2(4.57, [0, 0, 1])]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-CHOSEN = ("accelegrad-newton hinge", "accelegrad-vr logistic", "dual-ascent sparse", "unixgrad")
+CHOSEN = ("accelegrad-newton hinge", "dual-ascent sparse", "unixgrad")
 CHOSEN += ("restart adaptive accelegrad", "certified", "batches auto logistic", "classifier")
 
 

@@ -287,7 +287,7 @@ class Run:
         self.insured_value = min(self.insured_value, best.value)
         if best.value < self.value:
             self.led = before
-            self._centre(*best, paired=False)
+            self._centre(*best[:3], paired=False)
 
 
 def nearest_lowest(slopes, errors, center, t, box=None):

@@ -397,22 +397,6 @@ def test_a_rule_has_what_it_says_it_can_do(kind):
     assert ("radius" in kind.can) == ("initial_radius" in fields)
 
 
-@pytest.mark.parametrize("name", [name for name in RULES if "coarsen" in RULES[name].can])
-def test_a_rule_that_can_coarsen_shrinks_every_sum_of_its_states(name):
-    rule, fun = RULES[name], problem("vector", np.array)
-    state = rule.init(fun.start)
-    for _ in range(8):
-        state = moved(rule, state, fun)
-    found = rule.coarsened(state, 2)
-    assert found.iteration == 4
-    sums = {field for field in state._fields if field.endswith(("sum", "squares", "differences"))}
-    assert sums <= set(rule.shrinking)
-    for field, power in rule.shrinking.items():
-        np.testing.assert_allclose(getattr(found, field) * 2**power, getattr(state, field))
-    np.testing.assert_array_equal(rule.last(found), rule.last(state))
-    np.testing.assert_allclose(rule.output(found), rule.output(state), rtol=1e-12)
-
-
 @pytest.mark.parametrize("kind", [UniversalGradient, UniversalDualGradient, UniversalFastGradient])
 def test_line_searches_run_on_torch(kind):
     rule = kind(0.1, 0.7, onto_ball)

@@ -14,13 +14,12 @@ from accelegrad.errors import LineSearchError
 from accelegrad.models.row_curvature import drawn_by_weight
 from accelegrad.models.sampled_rows import ModelRows
 from accelegrad.rules.base import KnownEvaluation
-from accelegrad.solvers import DualAscent, FinishedByNewton, SketchedNewton
+from accelegrad.solvers import DualAscent, SketchedNewton
 from accelegrad.solvers import curvature as curved
 from accelegrad.solvers.dual_ascent_oracle import DualOracle
-from accelegrad.solvers.newton_oracle import CurvedOracle, SmoothedCurvedOracle
+from accelegrad.solvers.newton_oracle import CurvedOracle
 from accelegrad.solvers.oracles import sum_oracle
-from accelegrad.solvers.smoothing import SmoothedSumOracle
-from accelegrad.solvers.variance_reduced import VarianceReducedAcceleGrad
+from accelegrad.solvers.smoothing import SmoothedCurvedOracle
 from reference.sketched_newton import inverse, sketched_newton
 from toys import linear_problem
 
@@ -385,30 +384,17 @@ def test_costly_curvature_is_a_last_resort():
     assert oracle.best.model.dual_gap < 1e-9
 
 
-def test_epochs_come_first_and_newton_ends_it():
-    model = problem(kind="csr", rows=3000, columns=2000, l2=1e-4)
-    oracle = CurvedOracle(model, np.random.default_rng(0))
-    assert oracle.first_epochs == 2
-    steps = run(FinishedByNewton(), oracle, np.zeros(2000), 40)
-    assert [step.state.newton is None for step in steps[:4]] == [True, True, False, False]
-    assert oracle.best.model.dual_gap < 1e-7
-    final = steps[-1].state
-    assert_allclose(FinishedByNewton().output(final), final.newton["point"])
-    assert_allclose(FinishedByNewton().last(steps[0].state), steps[0].state.epochs["snapshot"])
-
-
 def test_a_sample_gives_the_start_where_rows_are_many():
     model = problem(rows=20_000, columns=8)
     oracle = CurvedOracle(model, np.random.default_rng(0))
-    assert oracle.first_epochs == 0
     guess = oracle.guess(np.zeros(8))
     minimum = solved(model).best.value
     start = model.value(np.zeros(8))
     assert model.value(guess) - minimum < 0.05 * (start - minimum)
 
 
-@pytest.mark.parametrize("rule", [SketchedNewton(), FinishedByNewton()])
-def test_runs_go_on_bit_for_bit(rule):
+def test_runs_go_on_bit_for_bit():
+    rule = SketchedNewton()
     model = problem(rows=2000, columns=30, l2=1e-5)
     whole = run(rule, CurvedOracle(model, np.random.default_rng(0)), np.zeros(30), 7)
     oracle = CurvedOracle(model, np.random.default_rng(0))
@@ -445,7 +431,7 @@ def test_a_loss_with_kinks_is_refused():
 def test_smoothed_losses_lead_to_the_minimum_of_the_loss_itself(loss, intercept):
     model = problem(loss, rows=1200, l2=1e-3, fit_intercept=intercept)
     oracle = SmoothedCurvedOracle(model, np.random.default_rng(0), lambda value: 1e-6)
-    rule, bound = FinishedByNewton(), -math.inf
+    rule, bound = SketchedNewton(), -math.inf
     state = rule.init(np.zeros(model.n_parameters))
     for _ in range(150):
         step = rule.step(state, oracle)
@@ -494,10 +480,6 @@ def test_the_oracle_suits_the_rule_and_the_loss():
     wide = problem("hinge", "csr", rows=50, columns=4000)
     assert isinstance(sum_oracle(DualAscent(), wide, rng, none), DualOracle)
     tall = problem("hinge", rows=3000)
-    for rule in (FinishedByNewton(), SketchedNewton()):
-        assert isinstance(sum_oracle(rule, tall, rng, none), SmoothedCurvedOracle)
-    reduced = sum_oracle(VarianceReducedAcceleGrad(), tall, rng, none)
-    assert isinstance(reduced, SmoothedSumOracle)
-    assert not isinstance(reduced, SmoothedCurvedOracle)
+    assert isinstance(sum_oracle(SketchedNewton(), tall, rng, none), SmoothedCurvedOracle)
     text = problem("logistic", "csr", rows=4000, columns=1500, fit_intercept=True)
-    assert isinstance(sum_oracle(FinishedByNewton(), text, rng, none), CurvedOracle)
+    assert isinstance(sum_oracle(SketchedNewton(), text, rng, none), CurvedOracle)

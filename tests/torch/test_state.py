@@ -12,9 +12,9 @@ import torch
 from torch.nn import Parameter
 
 import accelegrad as ag
-from accelegrad.torch import AcceleGrad, AdaGradNorm, UDoG, UniXGrad, minimize, recalibrate
+from accelegrad.torch import AcceleGrad, AdaGradNorm, minimize, recalibrate
 
-KINDS = [AcceleGrad, AdaGradNorm, UniXGrad]
+KINDS = [AcceleGrad, AdaGradNorm]
 
 
 class Additive(torch.nn.Sequential):
@@ -188,8 +188,6 @@ def test_half_precision_is_as_good_as_its_points():
         (AcceleGrad, {"diameter": 2.0, "diagonal": True}),
         (AcceleGrad, {"diameter": 2.0, "projection": "ball"}),
         (AdaGradNorm, {}),
-        (UniXGrad, {"diameter": 2.0}),
-        (UDoG, {}),
     ],
 )
 def test_three_tensors_at_most_allocated_once(kind, options):
@@ -452,7 +450,6 @@ def test_state_of_another_model_or_optimizer_is_refused():
         ({"projection": "simplex", "diagonal": True}, "do not go together"),
         ({"gradient_bound": 1.0}, "gradient_bound needs a diameter"),
         ({"diagonal": "yes"}, "diagonal must be True, False or 'auto'"),
-        ({"foreach": True, "differentiable": True}, "cannot both be True"),
     ],
 )
 def test_wrong_options(options, message):
@@ -460,21 +457,15 @@ def test_wrong_options(options, message):
         AcceleGrad([Parameter(torch.ones(2))], **options)
 
 
-def test_other_refusals():
+def test_an_empty_list_is_refused():
     with pytest.raises(ValueError, match="empty parameter list"):
         AcceleGrad([])
-    param = Parameter(torch.ones(2))
-    param.grad = torch.ones(2)
-    with pytest.raises(TypeError, match="needs a closure, which it calls twice"):
-        UniXGrad([param]).step()
-    with pytest.raises(TypeError, match="UDoG takes no diameter"):
-        UDoG([Parameter(torch.ones(2))], diameter=1.0)
 
 
 # -- constraints -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", [AcceleGrad, AdaGradNorm, UniXGrad])
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("diameter", ["auto", 2.0])
 def test_every_point_is_in_the_set(kind, diameter):
     torch.manual_seed(3)

@@ -7,8 +7,7 @@ import torch
 from accelegrad import rules
 from accelegrad.geometry.penalties import L1
 from accelegrad.geometry.sets import Ball, NonNegative, Simplex
-from accelegrad.rules.base import TwoPhaseRule
-from accelegrad.torch import AcceleGrad, AdaGradNorm, UDoG, UniXGrad
+from accelegrad.torch import AcceleGrad, AdaGradNorm
 
 STEPS = 300
 SIZE = 12
@@ -20,7 +19,7 @@ MATRIX, TARGET = (
 START = rng.uniform(0.1, 1.0, SIZE)
 
 
-NOISE = rng.standard_normal((2 * STEPS, SIZE))
+NOISE = rng.standard_normal((STEPS, SIZE))
 
 
 def gradient(x, t):
@@ -77,11 +76,7 @@ class Parameters:
                 param.grad = part
 
     def step(self):
-        if isinstance(self.optimizer, UniXGrad):
-            self.optimizer.step(self.closure)
-        else:
-            self.closure()
-            self.optimizer.step()
+        self.optimizer.step(self.closure)
 
     @property
     def x(self):
@@ -91,14 +86,6 @@ class Parameters:
     def output(self):
         with self.optimizer.evaluating():
             return self.x
-
-
-def moved(rule, state, t):
-    if isinstance(rule, TwoPhaseRule):
-        first = gradient(rule.query(state), 2 * t)
-        ahead = rule.look_ahead(state, first)
-        return rule.update(ahead, first, gradient(rule.second_query(ahead), 2 * t + 1))
-    return rule.update(state, gradient(rule.query(state), t))
 
 
 nonnegative, simplex = NonNegative().project, Simplex(1.0).project
@@ -167,37 +154,15 @@ CASES = {
         AdaGradNorm,
         {"projection": "nonnegative"},
     ),
-    "dog": (rules.DoG(0.01), AdaGradNorm, {"initial_radius": 0.01}),
-    "unixgrad": (rules.UniXGrad(4.0), UniXGrad, {"diameter": 4.0}),
-    "unixgrad, nonnegative": (
-        rules.UniXGrad(4.0, 1.0, nonnegative),
-        UniXGrad,
-        {"diameter": 4.0, "gradient_scale": 1.0, "projection": "nonnegative"},
-    ),
-    "unixgrad, prox": (
-        rules.UniXGrad(4.0, prox=soft_numpy),
-        UniXGrad,
-        {"diameter": 4.0, "penalty": soft},
-    ),
-    "u-dog": (rules.UDoG(), UDoG, {}),
-    "u-dog, nonnegative": (
-        rules.UDoG(0.01, project=nonnegative),
-        UDoG,
-        {"initial_radius": 0.01, "projection": "nonnegative"},
-    ),
 }
-WAYS = {
-    "foreach": {"foreach": True},
-    "loop": {"foreach": False},
-    "capturable": {"capturable": True},
-}
+WAYS = {"eager": {}, "capturable": {"capturable": True}}
 
 
 def agree(rule, parameters, steps=STEPS):
     """Rounding is 1e-16 a step, and a convex method does not blow it up."""
     state = rule.init(parameters.x)
     for t in range(steps):
-        state = moved(rule, state, t)
+        state = rule.update(state, gradient(rule.query(state), t))
         parameters.step()
         np.testing.assert_allclose(
             parameters.x, rule.query(state), rtol=1e-12, atol=1e-12, err_msg=t
@@ -210,11 +175,10 @@ def agree(rule, parameters, steps=STEPS):
 @pytest.mark.parametrize(
     ("shapes", "way", "steps"),
     [
-        ("one", "foreach", STEPS),
-        ("many", "foreach", 60),
-        ("many", "loop", 60),
+        ("one", "eager", STEPS),
+        ("many", "eager", 60),
         ("many", "capturable", 60),
-        ("groups", "foreach", 60),
+        ("groups", "eager", 60),
     ],
 )
 @pytest.mark.parametrize("case", CASES)
@@ -265,23 +229,3 @@ def test_groups_on_their_own_are_optimizers_on_their_own():
             one.groups[0][0].grad = part[0]
             one.optimizer.step()
         np.testing.assert_allclose(both.x, np.concatenate([one.x for one in alone]), atol=1e-12)
-
-
-def test_foreach_is_used(monkeypatch):
-    """Each operation on tensors is one call for all of them, and none where it is not wanted."""
-    calls = []
-    for name in ("_foreach_add_", "_foreach_lerp_"):
-        original = getattr(torch, name)
-
-        def counted(*args, original=original, name=name, **kwargs):
-            calls.append((name, len(args[0])))
-            return original(*args, **kwargs)
-
-        monkeypatch.setattr(torch, name, counted)
-    shapes = [[(3,), (4,), (5,)]]
-    for foreach in (True, None):
-        Parameters(AcceleGrad, shapes, {"diameter": 2.0, "foreach": foreach}).step()
-        assert calls == [*[("_foreach_add_", 3)] * 2, *[("_foreach_lerp_", 3)] * 2]
-        calls.clear()
-    Parameters(AcceleGrad, shapes, {"diameter": 2.0, "foreach": False}).step()
-    assert not calls

@@ -24,7 +24,6 @@ from accelegrad.rules.base import (
     State,
     Step,
     StepRule,
-    term_of,
 )
 from accelegrad.rules.distance import check_radius, distance, smallest_radius
 from accelegrad.rules.distance_free import DistanceFreeAcceleGrad
@@ -87,6 +86,9 @@ ROUGH = 0.5
 MOST_LENGTHENED = 4
 
 
+NO_SEARCH = LineSearch()
+
+
 class Counts(NamedTuple):
     """What a bundle counts."""
 
@@ -110,7 +112,7 @@ class BundleState(NamedTuple):
     radius: float  # how far from the start the centre was, or the first trial
     step_size: float  # t
     estimated_gap: float  # what the model says is left
-    curvature: Vector  # the inverse curvature of the last steps, the newest last
+    curvature: list[float]  # the inverse curvature of the last steps, the newest last
     flattest: float  # the largest median of these so far
     counts: Counts
     search: LineSearch
@@ -123,11 +125,10 @@ class BundleState(NamedTuple):
     @property
     def smooth(self) -> bool:
         """Whether the function has looked smooth lately."""
-        newest = self.curvature[-CURVATURE_STEPS:]
         if self.counts.recent.bit_count() > MAY_MISS:
             return False
-        known = newest.size == CURVATURE_STEPS
-        return not known or CURVATURE_GROWTH * _median(newest) >= self.flattest
+        known = len(self.curvature) == CURVATURE_STEPS
+        return not known or CURVATURE_GROWTH * _median(self.curvature) >= self.flattest
 
 
 class Trial(NamedTuple):
@@ -229,10 +230,9 @@ class Bundle(StepRule):
     def init(self, x0: Array) -> BundleState:
         """Return the state before x0 is evaluated."""
         size = self.bundle_size or default_size(x0.size)
-        nothing = np.zeros(0)
         return BundleState(
             *(0, x0, x0, math.inf, 0.0, np.zeros_like(x0), smallest_radius(x0), 1.0, math.inf),
-            *(nothing, 0.0, Counts(), LineSearch(), CutMemory(x0, size), Pairs()),
+            *([], 0.0, Counts(), NO_SEARCH, CutMemory(x0, size), Pairs()),
             *(self.accelegrad.init(x0), math.inf),
         )
 
@@ -269,25 +269,27 @@ class Bundle(StepRule):
         moved = state._replace(step_size=step, insured_value=at.value)
         return self._centred(moved, at, paired=False), at
 
-    def _centred(self, state: BundleState, at: Evaluated, *, paired: bool) -> BundleState:
+    def _centred(
+        self, state: BundleState, at: Evaluated, *, paired: bool, **changes: Any
+    ) -> BundleState:
         """Return the state with another centre; `paired`: the step there shows curvature."""
-        step, change = at.point - state.center, at.gradient - state.gradient
         curvature, flattest = state.curvature, state.flattest
         if paired:
+            step, change = at.point - state.center, at.gradient - state.gradient
             state.pairs.add(step, change)
             square, growth = float(change @ change), float(step @ change)
             if square > 0.0 and growth > 0.0:
-                newest = (growth / square,)
-                curvature = np.concatenate((curvature[1 - CURVATURE_STEPS :], newest))
-                if curvature.size == CURVATURE_STEPS:
+                curvature = [*curvature[1 - CURVATURE_STEPS :], growth / square]
+                if len(curvature) == CURVATURE_STEPS:
                     flattest = max(flattest, _median(curvature))
         return state._replace(
             center=at.point,
             value=at.value,
-            term=term_of(at),
+            term=at.penalty,
             gradient=at.gradient,
             curvature=curvature,
             flattest=flattest,
+            **changes,
         )
 
     # -- steps of L-BFGS ---------------------------------------------------------------------------
@@ -305,15 +307,17 @@ class Bundle(StepRule):
         assert direction is not None
         length = search.trial
         at, trial = _finite_trial(oracle, lambda share: state.center + share * length * direction)
-        search = search._replace(trial=trial * search.trial)
+        if trial != 1.0:
+            search = search._replace(trial=trial * search.trial)
         end = End(search.trial, at.value, float(at.gradient @ direction))
         if search.is_over(end):
-            found = self._centred(state._replace(search=LineSearch()), at, paired=True)
-            return _noted(found, misses=0), at
+            counts = _noted(state.counts, misses=0)
+            return self._centred(state, at, paired=True, search=NO_SEARCH, counts=counts), at
         following = state
         if not search.fell(end):
             uneven = state.pairs.count > 0 and search.is_uneven(end)
-            following = _noted(state, misses=UNEVEN_MISSES if uneven else 1)
+            counts = _noted(state.counts, misses=UNEVEN_MISSES if uneven else 1)
+            following = state._replace(counts=counts)
         search = search.after(end, at.gradient)
         if search.trials >= MOST_TRIALS or not following.smooth:
             return self._given_up(following, search), at
@@ -331,7 +335,7 @@ class Bundle(StepRule):
 
     def _given_up(self, state: BundleState, search: LineSearch) -> BundleState:
         """End a search without success, at the point where the value fell, if there is one."""
-        state = state._replace(search=LineSearch())
+        state = state._replace(search=NO_SEARCH)
         if search.low_gradient is None or search.direction is None:
             return state
         point = state.center + search.low.at * search.direction
@@ -374,18 +378,19 @@ class Bundle(StepRule):
         # where the parabola through values and slope would be lowest
         lowest = t * promise / (2.0 * (promise - fall)) if promise > fall else math.inf
         if fall >= SERIOUS * promise:
-            moved = _noted(self._centred(state, at, paired=True), misses=0)
+            counts = _noted(counts, misses=0)
+            moved = self._centred(state, at, paired=True, counts=counts)
             all_fell = self._plain and moved.counts.recent & ((1 << IN_A_ROW) - 1) == 0
             longer = max(t, lowest) if fall >= GOOD * promise else t
             longer = min(LARGEST_GROWTH * t, max(longer, GROWN * t if all_fell else t))
             return moved._replace(step_size=longer), at
-        moved = _noted(state._replace(step_size=t), misses=1)
+        moved = state._replace(step_size=t, counts=_noted(counts, misses=1))
         square = float(state.gradient @ state.gradient)
         if state.cuts.added == added and promise < t * UNIT * square:
             # The model knew this cut, so that its lowest point was not found: for so long a step
             # what the cuts lie below the value is lost in the rounding of their slopes' products.
             return moved._replace(step_size=t / LARGEST_GROWTH), at
-        error = state.value - state.term - (at.value - term_of(at))
+        error = state.value - state.term - (at.value - at.penalty)
         error -= float(at.gradient @ (state.center - at.point))
         if error > promise and moved.counts.misses >= PATIENCE:
             counts = moved.counts._replace(misses=0)
@@ -406,7 +411,7 @@ class Bundle(StepRule):
         if self._plain or spectral.waits:
             waited = spectral if self._plain else spectral.waited()
             return self._insure(state._replace(spectral=waited), oracle)
-        seen = float(state.curvature[-1]) if state.curvature.size else state.step_size
+        seen = state.curvature[-1] if state.curvature else state.step_size
         spectral = spectral.begun(state.center, state.gradient, seen)
         try:
             at = oracle(self._model(state.cuts).feasible(spectral.target, spectral.length))
@@ -505,18 +510,17 @@ class Bundle(StepRule):
         return following, step.evaluation
 
 
-def _median(numbers: Vector) -> float:
-    """Return the median of an odd number of numbers; for a few, faster than NumPy's."""
-    return float(sorted(numbers.tolist())[numbers.size // 2])
+def _median(numbers: list[float]) -> float:
+    """Return the median of an odd number of numbers."""
+    return sorted(numbers)[len(numbers) // 2]
 
 
-def _noted(state: BundleState, *, misses: int) -> BundleState:
-    """Return the state with a trial among its counts: 0 if it did not miss, else what it counts."""
-    counts = state.counts
+def _noted(counts: Counts, *, misses: int) -> Counts:
+    """Return the counts with a trial among them: 0 if it did not miss, else what it counts."""
     recent = counts.recent << max(misses, 1) | ((1 << misses) - 1)
     recent &= (1 << RECENT) - 1
     in_a_row = counts.misses + misses if misses else 0
-    return state._replace(counts=counts._replace(recent=recent, misses=in_a_row))
+    return counts._replace(recent=recent, misses=in_a_row)
 
 
 def _finite_trial(oracle: Recorder, point_of: Callable[[float], Vector]) -> tuple[Evaluated, float]:

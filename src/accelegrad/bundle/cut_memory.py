@@ -15,7 +15,7 @@ from scipy.linalg.blas import ddot  # @ takes longer to begin
 from accelegrad.bundle.cut_programme import CutProgramme, Effort
 from accelegrad.errors import Vector
 from accelegrad.norms import norm
-from accelegrad.rules.base import Evaluated, lost_of, term_of
+from accelegrad.rules.base import Evaluated
 
 #: The memory that cuts take by default, in bytes
 DEFAULT_BYTES = 64 * 2**20
@@ -90,6 +90,7 @@ class CutMemory:
         self._gram = np.zeros((rows, rows))
         self._gram_rows = 0  # those that are up to date
         self.added = 0  # how many cuts came so far
+        self.has_weights = False  # whether there was a combination of them
         self._programme = CutProgramme()
         #: where cuts were asked for last by `values_at_center`, and the first of them there
         self._center: Vector | None = None
@@ -142,10 +143,9 @@ class CutMemory:
 
     def take(self, evaluation: Evaluated) -> None:
         """Keep the cut at an evaluation: that of the function alone, without a penalty."""
-        term = term_of(evaluation)
-        value, size = evaluation.value - term, abs(evaluation.value) + abs(term)
-        slope = evaluation.gradient
-        self.add_at(evaluation.point, value, slope, size, lost_of(evaluation))
+        whole, term = evaluation.value, evaluation.penalty
+        size = abs(whole) + abs(term)
+        self.add_at(evaluation.point, whole - term, evaluation.gradient, size, evaluation.lost)
 
     def blur(self, share: float) -> None:
         """Take the cuts so far for less exact: by this share of value, rise and slope."""
@@ -234,6 +234,7 @@ class CutMemory:
     def keep_weights(self, weights: Vector) -> None:
         """Begin the next combination with these weights; cuts that have one are kept longest."""
         self._numbers[: self.count, WEIGHT] = weights
+        self.has_weights = True
 
     def active_programme(self) -> CutProgramme:
         """Return another programme that begins with the weights of the last combination."""
@@ -326,6 +327,7 @@ class CutMemory:
             self._grow()
         self.count, self._gram_rows, self.added = n, known, int(state["added"])
         self._slopes[:n], self._numbers[:n] = state["slopes"], state["numbers"]
+        self.has_weights = bool(self.last_weights.any())
         self._gram[:known, :known] = state["gram"]
         self._programme.restore(state["programme"])
         self._center, self._center_values = state["center"], state["center_values"]

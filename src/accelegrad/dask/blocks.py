@@ -360,7 +360,7 @@ class ClusterData:
         facts: list[Facts] = blocks.each("check", facts_of)
         _check(facts)
         self.numbers = kept = [number for number, known in enumerate(facts) if known.rows]
-        self.cluster = Cluster(client, [blocks.parts[i] for i in kept], timeout)
+        self.cluster = blocks.of_parts([blocks.parts[i] for i in kept])
         self.facts = [facts[i] for i in kept]
         self.ends = np.cumsum([known.rows for known in self.facts])
         self.n_samples, self.n_features = int(self.ends[-1]), self.facts[0].columns
@@ -430,7 +430,7 @@ class ClusterData:
             parts = cluster.client.map(part_of, *columns, key=keys)
         else:
             parts = [delayed(part_of, pure=False)(*row) for row in zip(*columns, strict=True)]
-        made = Cluster(cluster.client, parts, cluster.timeout)
+        made = cluster.of_parts(parts)
         made.ready("part")
         return made, weight * largest
 

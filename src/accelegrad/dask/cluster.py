@@ -1,16 +1,20 @@
 """From the client's side: tasks on all parts, in one round trip, and what goes wrong with them.
 
 Parts are futures, which depend on what they were read from, so that Dask computes again what a lost
-worker held; actors would lose their rows with their worker. What is computed of them is asked for
-by calls (calls.py), a fifth of the time, or by tasks: where vectors are so long that workers had
-better hand them on to each other, where parts are not kept, and where a call failed. Both run the
-same function on the same parts and add results in the same order, so that bits do not depend on it.
+worker held. What is computed of them is asked for through an actor on each worker, a quarter of the
+time that tasks take. The actor has no rows of its own: it looks the parts up where it runs. Tasks
+are taken where vectors are so long that workers had better hand them on to each other, where parts
+are not kept, and where an actor was lost. Both run the same function on the same parts and add
+results in the same order, so that bits do not depend on it.
 """
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from copy import copy
 from functools import partial
 from typing import Any
 from uuid import uuid4
@@ -19,11 +23,10 @@ import dask
 import numpy as np
 from dask import delayed
 from dask.delayed import Delayed
-from distributed import Client, Future, default_client
+from distributed import Client, Future, default_client, get_worker
 from distributed import wait as wait_for
 from distributed.client import FutureCancelledError
 
-from accelegrad.dask.calls import Call, answers, forget, workers_of
 from accelegrad.dask.part import aligned, on_part, total
 from accelegrad.errors import Vector, real_number
 
@@ -33,10 +36,13 @@ LARGEST_ARGUMENT = 1 << 16
 ADDED_AT_ONCE = 8
 #: So many of the last long points stay on the workers: two of a step, and the best one.
 KEPT_VECTORS = 3
-#: Calls are for vectors that have up to this many bytes, summed over the parts.
+#: Actors are asked for vectors that have up to this many bytes, summed over the parts.
 LARGEST_CALL = 1 << 22
-#: Dask's configuration says whether there are calls; with False all work is on the dashboard.
+#: Dask's configuration says whether actors are called; with False all work is on the dashboard.
 CALLS = "accelegrad.calls"
+#: After so many seconds, and again, a caller looks whether the parts that it waits for are still
+#: there.
+LOOK_AGAIN = 1.0
 
 
 class WorkerTimeoutError(TimeoutError):
@@ -64,6 +70,28 @@ def connected(client: Client | None) -> Client:
     return client
 
 
+class Hands:
+    """The actor that computes of the parts that its worker holds, in the threads of its tasks."""
+
+    def __init__(self) -> None:
+        self._worker = get_worker()
+
+    async def compute(
+        self, task: Callable[..., Any], arguments: Sequence[Any], own: dict[str, Sequence[Any]]
+    ) -> dict[str, Any]:
+        """Return what a task gives for parts that are here, by their keys.
+
+        `own` are the parts' own arguments, after those that are the same for all.
+        """
+        worker, loop = self._worker, asyncio.get_running_loop()
+        here = [key for key in own if key in worker.data]
+        runs = []
+        for key in here:
+            run = partial(on_part, task, worker.data[key], *arguments, *own[key])
+            runs.append(loop.run_in_executor(worker.executors["default"], run))
+        return dict(zip(here, await asyncio.gather(*runs), strict=True))
+
+
 class Cluster:
     """The parts of a sum over rows, wherever they are, and tasks on them.
 
@@ -84,8 +112,16 @@ class Cluster:
         self._are_kept = all(isinstance(part, Future) for part in self.parts)
         self.timeout = None if timeout is None else real_number("timeout", timeout, above=0.0)
         self.round_trips = 0
-        self._held: dict[str, list[tuple[int, str]]] | None = None
+        # By the addresses of workers; an actor ends with the future that asked for it.
+        self._actors: dict[str, tuple[Future, Any]] = {}
+        self._held: dict[str, list[int]] | None = None
         self._sent: deque[tuple[Vector, Future]] = deque(maxlen=KEPT_VECTORS)
+
+    def of_parts(self, parts: Sequence[Future | Delayed]) -> Cluster:
+        """Return other parts on the same workers, whose actors they share."""
+        other = copy(self)
+        other.parts, other.round_trips, other._held = list(parts), 0, None
+        return other
 
     def vector(self, w: Vector) -> Any:
         """Return a vector as tasks take it: itself, or a future where it is long.
@@ -171,27 +207,78 @@ class Cluster:
         by_part: Sequence[Any],
         result_bytes: int,
     ) -> list[Any] | None:
-        """Return what calls give for each part, in order; None where tasks have to be taken."""
+        """Return what actors give for each part, in order; None where tasks have to be taken."""
         longest = max(result_bytes, *map(_bytes, arguments), 0)
         size = longest * len(self.parts) + sum(_bytes(tuple(column)) for column in by_part)
         if size > LARGEST_CALL or not self._are_kept or not dask.config.get(CALLS, default=True):
             return None
-        if any(part.status != "finished" for part in self.parts):
-            self._held = None  # a worker was lost: parts will be elsewhere
+        if self._are_lost():
+            self._held, self._actors = None, {}
             return None
         if self._held is None:
-            self._held = workers_of(self.client, self.parts)
-        if self._held is None:
-            return None
+            self._held = self._located()
+        own = list(zip(*by_part, strict=True)) if by_part else [()] * len(self.parts)
+        keys, calls = [part.key for part in self.parts], {}
         try:
-            found = answers(self.client, Call(task, self._held, arguments, by_part), self.timeout)
-        except TimeoutError as error:
-            raise self._late(name, f"calls for {len(self.parts)} parts", str(error)) from None
-        if len(found) < len(self.parts):
-            self._held = None
-            forget(self.client)
+            for address, numbers in self._held.items():
+                given = {keys[number]: own[number] for number in numbers}
+                calls[address] = self._actors[address][1].compute(task, arguments, given)
+            found = self._answers(name, calls)
+            return [found[key] for key in keys]
+        except WorkerTimeoutError:
+            raise
+        except (KeyError, OSError, RuntimeError):
+            # A part was moved, or a worker was lost. What a task has raised, one will raise again.
+            self._held, self._actors = None, {}
             return None
-        return [found[number] for number in range(len(self.parts))]
+
+    def _are_lost(self) -> bool:
+        """Tell whether parts or actors are no longer where they were."""
+        futures = [*self.parts, *(future for future, _ in self._actors.values())]
+        return any(future.status != "finished" for future in futures)
+
+    def _located(self) -> dict[str, list[int]]:
+        """Return the numbers of the parts that each worker holds; all of these get an actor."""
+        places = self.client.who_has(self.parts)
+        held: dict[str, list[int]] = {}
+        for number, part in enumerate(self.parts):
+            # One of several, always the same, so that margins that are known there are found again.
+            for address in sorted(places.get(part.key, ()))[:1]:
+                held.setdefault(address, []).append(number)
+        made = {
+            address: self.client.submit(
+                Hands,
+                actor=True,
+                workers=[address],
+                allow_other_workers=True,  # for one that is lost meanwhile
+                key=f"accelegrad-actor-{uuid4().hex}",
+            )
+            for address in held
+            if address not in self._actors
+        }
+        with self.client.as_current():  # to which the actors belong, and which need not be active
+            if made:
+                self._wait("actor", list(made.values()))
+            self._actors |= {address: (future, future.result()) for address, future in made.items()}
+        return held
+
+    def _answers(self, name: str, calls: dict[str, Any]) -> dict[str, Any]:
+        """Wait for all actors, and return what they found, by the parts' keys."""
+        end = np.inf if self.timeout is None else time.monotonic() + self.timeout
+        found: dict[str, Any] = {}
+        for call in calls.values():
+            while not call.done():
+                try:
+                    call.result(timeout=min(LOOK_AGAIN, max(end - time.monotonic(), 0.0)))
+                except TimeoutError:
+                    if self._are_lost():
+                        raise OSError("a worker was lost") from None
+                    if time.monotonic() >= end and not call.done():
+                        late = sorted(a for a, other in calls.items() if not other.done())
+                        what = f"calls for {len(self.parts)} parts"
+                        raise self._late(name, what, ", ".join(late)) from None
+            found |= call.result()
+        return found
 
     def _submitted(
         self, name: str, task: Callable[..., Any], arguments: Sequence[Any], by_part: Sequence[Any]

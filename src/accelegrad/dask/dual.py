@@ -10,10 +10,10 @@ from accelegrad.dask import part as tasks
 from accelegrad.dask.part import LevelSums, Slopes
 from accelegrad.errors import Vector
 from accelegrad.models.linear_model import ModelPoint
-from accelegrad.models.rounding import growth
 from accelegrad.models.row_blocks import RowNumbers
 from accelegrad.proofs.fenchel import DataSums, Reach, SlopeSums
 from accelegrad.proofs.model_dual import BALANCED, ModelDual
+from accelegrad.rounding import growth
 
 #: In each round trip of the search for the best intercept this many shifts are tried, in so many
 #: rounds at most; it ends where the slopes that it leaves unbalanced are this share of all.

@@ -422,8 +422,8 @@ class RowModel(RowsElsewhere):
 
     It is the same function as that of a `LinearModel` of all rows, and has the same samples, up to
     rounding, however the rows are split and wherever they are: see `accelegrad.models.row_sum`.
-    An evaluation is one round trip: w goes out, sums as long as w come back. "accelegrad-vr",
-    "dual-ascent" and "interior-point" need rows in memory.
+    An evaluation is one round trip: w goes out, sums as long as w come back. "dual-ascent"
+    and "interior-point" need rows in memory.
 
     Parameters
     ----------

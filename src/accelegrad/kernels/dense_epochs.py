@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from accelegrad.errors import Vector
-from accelegrad.kernels.arrays import read_only
 from accelegrad.kernels.compile import Call, announces, compiled, dense_layouts, kernel, summing
-from accelegrad.kernels.dense_rows import add_row, move, row_product
+from accelegrad.kernels.dense_rows import add_row, row_product
 from accelegrad.kernels.epochs import (
     FIXED,
-    GO,
     NO_ROWS,
-    REACH,
-    STEP,
-    STOP,
-    TRUST,
     Epochs,
     coefficient,
     importance,
@@ -29,8 +23,7 @@ from accelegrad.kernels.epochs import (
 )
 from accelegrad.kernels.gradient import Data
 
-NO_CHANGE = read_only(np.empty((2, 0)))
-#: All numbers that change; only the distance-free rule has the last two.
+#: All numbers that change.
 NUMBERS = record(["squares", "eta", "weight_sum", "radius", "evidence"], ["iteration"])
 
 
@@ -43,11 +36,13 @@ def _squares(a: Any) -> float:
 
 
 @summing
-def _descent(g: Any, x0: Any, x: Any) -> float:
-    """Return <g, x0 - x>."""
+def _move(z: Any, step: float, g: Any, x0: Any) -> float:
+    """Move z by -step g; return its squared distance from x0."""
     total = 0.0
-    for j in range(g.size):
-        total += g[j] * (x0[j] - x[j])
+    for j in range(z.size):
+        z[j] -= step * g[j]
+    for j in range(z.size):
+        total += (z[j] - x0[j]) * (z[j] - x0[j])
     return total
 
 
@@ -61,17 +56,6 @@ def _hold(z: Any, x0: Any, distance: float, reach: float) -> None:
 
 
 @summing
-def _accumulate(total: Any, w: float, g: Any) -> float:
-    """Add w g to a sum; return its squared norm."""
-    squares = 0.0
-    for j in range(g.size):
-        total[j] += w * g[j]
-    for j in range(g.size):
-        squares += total[j] * total[j]
-    return squares
-
-
-@summing
 def _follow(
     x: Any, y: Any, z: Any, g: Any, total: Any, eta: float, weight: float, rest: float
 ) -> None:
@@ -82,96 +66,22 @@ def _follow(
         x[j] = z[j] + rest * (y[j] - z[j])
 
 
-@summing
-def _weights(change: Any, x: Any, w: Any) -> float:
-    """Write down the weights w of the point T x, and return what the shift adds to margins."""
-    added = 0.0
-    for j in range(w.size):
-        w[j] = change[0, j] * x[j]
-    for j in range(w.size):
-        added -= change[1, j] * w[j]
-    return added
-
-
-@summing
-def _adjoint(change: Any, slope: float, g: Any) -> None:
-    """Turn the gradient of the weights into that of the scaled coordinates."""
-    for j in range(change.shape[1]):
-        g[j] = change[0, j] * (g[j] - slope * change[1, j])
-
-
 @compiled
-def _gradient(
-    f: Any,
-    X: Any,
-    table: Any,
-    change: Any,
-    x: Any,
-    w: Any,
-    g: Any,
-    order: Any,
-    first: int,
-    last: int,
-) -> None:
-    """Write down the gradient at x of the rows order[first:last]; w is x, or room for T x."""
+def _gradient(f: Any, X: Any, table: Any, x: Any, g: Any, order: Any, first: int, last: int) -> Any:
+    """Write down the gradient at x of the rows order[first:last]."""
     d, total = X.shape[1], 0.0
-    scaled = change.shape[1] > 0
-    offset = _weights(change, x, w) if scaled else 0.0
-    if x.size > d:
-        offset += x[d]
+    offset = x[d] if x.size > d else 0.0
     for j in range(d):
-        g[j] = f.l2 * w[j]
+        g[j] = f.l2 * x[j]
     for k in range(first, last):
         i = order[k]
-        m = row_product(X, i, w) + offset
+        m = row_product(X, i, x) + offset
         c = coefficient(f, m, table[i, 0], table[i, 1] / (last - first))
         total += c
         if c != 0.0:
             add_row(X, i, c, g)
-    if scaled:
-        _adjoint(change, total, g)
     if x.size > d:
         g[d] = total
-
-
-@compiled
-def _couple(
-    s: Any, f: Any, x: Any, z: Any, y: Any, total: Any, gradients: Any, g: Any, x0: Any
-) -> Any:
-    """Do a step of AcceleGrad or its distance-free form with the gradient g at x."""
-    alpha = importance(s.iteration)
-    squares = s.squares + alpha * alpha * _squares(g)
-    if not math.isfinite(squares):
-        return STOP
-    radius = s.radius
-    eta = over_root(STEP * radius if f.tracked else f.scale, f.squared_bound + squares)
-    distance = math.sqrt(move(z, alpha * eta, g, x0))
-    _hold(z, x0, distance, REACH * radius if f.tracked else f.ball)
-    weight = alpha
-    if f.tracked:
-        weight *= radius
-        s.evidence += weight * radius * _descent(g, x0, x)
-        proven = over_root(s.evidence, _accumulate(gradients, weight * radius, g))
-        s.radius = min(max(radius, TRUST * proven), f.cap)
-    _follow(x, y, z, g, total, eta, weight, 1.0 - 1.0 / importance(s.iteration + 1))
-    s.squares, s.eta = squares, eta
-    s.weight_sum += weight
-    return GO
-
-
-@compiled
-def _descend(s: Any, f: Any, x: Any, total: Any, g: Any, x0: Any) -> Any:
-    """Do a step of AdaGrad with the gradient g at x."""
-    squares = s.squares + _squares(g)
-    if not math.isfinite(squares):
-        return STOP
-    s.squares = squares
-    s.eta = over_root(f.scale, 2.0 * squares)
-    s.weight_sum += 1.0
-    for j in range(x.size):
-        total[j] += x[j]
-    _hold(x, x0, math.sqrt(move(x, s.eta, g, x0)), f.ball)
-    return GO
 
 
 @kernel
@@ -180,100 +90,71 @@ def dense_steps(
     fixed: Any,
     X: Any,
     table: Any,
-    change: Any,
     points: Any,
     x0: Any,
-    gradient: Any,
-    coupled: bool,
+    g: Any,
     order: Any,
     batch_size: int,
 ) -> Any:
     """Do a step for each batch and return how many were done."""
     s, f = state[0], fixed[0]
-    x, total = points[0], points[1]
-    y, z, gradients = points[2 % len(points)], points[3 % len(points)], points[4 % len(points)]
-    w = np.empty(X.shape[1]) if change.shape[1] > 0 else x
+    x, total, y, z = points[0], points[1], points[2], points[3]
     for first in range(0, order.size, batch_size):
-        last = min(first + batch_size, order.size)
-        _gradient(f, X, table, change, x, w, gradient, order, first, last)
-        if coupled:
-            action = _couple(s, f, x, z, y, total, gradients, gradient, x0)
-        else:
-            action = _descend(s, f, x, total, gradient, x0)
-        if action == STOP:
+        _gradient(f, X, table, x, g, order, first, min(first + batch_size, order.size))
+        alpha = importance(s.iteration) if f.coupled else 1.0
+        squares = s.squares + alpha * alpha * _squares(g)
+        if not math.isfinite(squares):
             return first // batch_size
+        s.squares = squares
+        if f.coupled:
+            s.eta = over_root(f.scale, f.squared_bound + squares)
+            _hold(z, x0, math.sqrt(_move(z, alpha * s.eta, g, x0)), f.ball)
+            rest = 1.0 - 1.0 / importance(s.iteration + 1)
+            _follow(x, y, z, g, total, s.eta, alpha, rest)
+        else:
+            s.eta = over_root(f.scale, 2.0 * squares)
+            for j in range(x.size):
+                total[j] += x[j]
+            _hold(x, x0, math.sqrt(_move(x, s.eta, g, x0)), f.ball)
+        s.weight_sum += alpha
         s.iteration += 1
     return -(-order.size // batch_size)
 
 
 class DenseEpochs(Epochs):
-    """Steps of a rule on dense rows, each O(entries of its batch).
+    """Steps of a rule on dense rows, each O(entries of its batch): see `Epochs`."""
 
-    Parameters
-    ----------
-    kind, data, x0, **settings
-        As for `Epochs`.
-    change : tuple of two arrays, optional
-        The scale s and the shift m of columns: points, x0 and radii are then those of coordinates
-        v, in which the weights are s v and the intercept is v's less m.(s v).
-    """
-
-    def __init__(
-        self,
-        kind: str,
-        data: Data,
-        x0: Vector,
-        *,
-        change: tuple[Vector, Vector] | None = None,
-        **settings: Any,
-    ) -> None:
+    def __init__(self, kind: str, data: Data, x0: Vector, **settings: Any) -> None:
         super().__init__(kind, data, x0, **settings)
-        self._table = np.empty((self.n_samples, 2))
+        self._table = np.empty((data.y.size, 2))
         self._table[:, 0], self._table[:, 1] = data.y, self._row_weights
-        self._change = NO_CHANGE if change is None else read_only(np.stack(change))
-        self._points = np.zeros((5 if self._coupled else 2, x0.size))
-        for name in ("query", "y", "z"):
-            self._array(name)[:] = x0
+        self.points = np.zeros((4, x0.size))  # x, the weighted sum, y, z
+        self.points[[0, 2, 3]] = x0
         self._gradient = np.zeros(x0.size)
         self._state = np.zeros(1, NUMBERS)
-        self._state["radius"] = self.first_radius
-
-    @property
-    def numbers(self) -> Any:
-        """The record of all numbers that change."""
-        return self._state[0]
-
-    def _array(self, name: str) -> Vector:
-        """Return one of the arrays that change; those that AdaGrad does not have are its x."""
-        position = ("query", "sum", "y", "z", "gradients").index(name)
-        array: Vector = self._points[position if position < len(self._points) else 0]
-        return array
+        self.numbers = self._state[0]
 
     def _run(self, rows: npt.NDArray[np.int64], batch_size: int) -> int:
         (X,) = self.data.matrix
-        data = (X, self._table, self._change, self._points, self.x0, self._gradient)
-        return int(dense_steps(self._state, self._fixed, *data, self._coupled, rows, batch_size))
+        arrays = (X, self._table, self.points, self.x0, self._gradient)
+        return int(dense_steps(self._state, self._fixed, *arrays, rows, batch_size))
 
     def query(self) -> Vector:
         """Return the point where the next gradient is wanted, a new array."""
-        return self._array("query").copy()
+        point: Vector = self.points[0].copy()
+        return point
 
     def output(self) -> Vector:
         """Return the average that the rule's theorem speaks of, a new array."""
         if self.iteration == 0:
             return self.x0.copy()
-        average: Vector = self._array("sum") / float(self.numbers["weight_sum"])
+        average: Vector = self.points[1] / float(self.numbers["weight_sum"])
         return average
 
     def last(self) -> Vector:
-        """Return the last iterate, y of the coupled rules and x of AdaGrad, a new array."""
-        return self._array("y").copy()
-
-    def _arrays(self) -> dict[str, npt.NDArray[Any]]:
-        return {"points": self._points.copy()}
-
-    def _restore_arrays(self, state: Mapping[str, Any]) -> None:
-        self._points[:] = state["points"]
+        """Return the last iterate, y of AcceleGrad and x of AdaGrad, a new array."""
+        point: Vector = self.points[2 if self.coupled else 0].copy()
+        return point
 
 
 @announces
@@ -281,6 +162,5 @@ def _calls() -> Iterator[Call]:
     """Yield a call for rows of all the types that there are kernels for."""
     numbers, fixed, one = np.zeros(1, NUMBERS), np.zeros(1, FIXED), np.ones(1)
     for end, matrix in dense_layouts():
-        data = (*matrix, np.ones((1, 2)), NO_CHANGE, np.ones((2, 1)))
-        arguments = (numbers, fixed, *data, one, one, True, NO_ROWS, 1)
-        yield Call(f"epochs, {end}", dense_steps, arguments)
+        arrays = (*matrix, np.ones((1, 2)), np.ones((4, 1)), one, one)
+        yield Call(f"epochs, {end}", dense_steps, (numbers, fixed, *arrays, NO_ROWS, 1))

@@ -1,9 +1,9 @@
 """What the compiled stochastic epochs of linear models share.
 
-An epoch object runs many steps of a rule of `accelegrad.rules` inside one compiled call. It is the
+An epoch object runs many steps of `AcceleGrad` or `AdaGrad` inside one compiled call. It is the
 rule's twin: the same points up to rounding. `SparseEpochs` takes rows in CSR form and spends
-O(nonzeros of the batch) a step, `DenseEpochs` takes dense rows and spends O(entries of the batch).
-Which rows a step sees is the caller's choice.
+O(nonzeros of the batch) per step, `DenseEpochs` takes dense rows and spends O(entries of the
+batch). Which rows a step sees is the caller's choice.
 
 The objective is that of a linear model, sum_i p_i l(a_i.w + intercept, y_i) + l2 / 2 ||w||^2 with
 the intercept (the last coordinate, not penalised) or without, and a batch B gives the gradient
@@ -27,8 +27,6 @@ from accelegrad.kernels.gradient import Data
 from accelegrad.kernels.loss_shape import LOGISTIC
 from accelegrad.kernels.losses import logistic_slope, rounded_off
 
-KINDS = ("accelegrad", "adagrad", "distance_free")
-STOP, GO = 0, 1
 NO_ROWS = read_only(np.empty(0, np.int64))
 STEP, REACH, TRUST = 2.0, 3.0, 2.0  # constants of rules/distance_free.py
 
@@ -38,14 +36,13 @@ def record(floats: list[str], integers: list[str]) -> np.dtype[np.void]:
     return np.dtype([(name, "f8") for name in floats] + [(name, "i8") for name in integers])
 
 
-#: What does not change during a run; x0b is the intercept of x0, and the last are the loss's
-#: `Shape`.
+#: What does not change during a run; the last numbers, and `kind`, are the loss's `Shape`.
 FIXED = record(
     [
-        *("l2", "scale", "squared_bound", "ball", "cap"),
-        *("x0x0", "x0b", "intercept", "low", "high", "softness", "epsilon"),
+        *("l2", "scale", "squared_bound", "ball", "intercept"),
+        *("low", "high", "softness", "epsilon"),
     ],
-    ["kind", "tracked"],
+    ["kind", "coupled"],
 )
 
 
@@ -77,24 +74,26 @@ class Epochs(ABC):
 
     Parameters
     ----------
-    kind : {"accelegrad", "adagrad", "distance_free"}
-        The rule: `AcceleGrad`, `AdaGrad` or `DistanceFreeAcceleGrad` (noisy: no values).
+    kind : {"accelegrad", "adagrad"}
+        The rule: `AcceleGrad` or `AdaGrad`.
     data : Data
         The rows, their targets and weights, and the loss, as a model gives them to kernels.
         Nothing is checked again here, nor are the row numbers and settings below.
     x0 : array
-        The first point.
+        The first point; zero for `SparseEpochs`.
     l2 : float
         The weight of the l2 term.
     fit_intercept : bool
         Whether the last coordinate of points is an intercept.
     diameter, gradient_bound : float
-        D, and G of AcceleGrad; the distance-free rule has none.
+        D, and G of AcceleGrad.
     ball_radius : float
         z (of AdaGrad: x) is projected onto the ball around x0 with this radius.
-    initial_radius, largest_radius : float
-        The distance-free rule's, as there.
     """
+
+    #: the record of all numbers that change, and the array of all points that do
+    numbers: Any
+    points: Vector
 
     def __init__(
         self,
@@ -107,48 +106,27 @@ class Epochs(ABC):
         diameter: float = 0.0,
         gradient_bound: float = 0.0,
         ball_radius: float = math.inf,
-        initial_radius: float = 0.0,
-        largest_radius: float = math.inf,
     ) -> None:
-        self.kind, self.data, self.fit_intercept = kind, data, fit_intercept
+        self.data, self.fit_intercept = data, fit_intercept
         self.x0 = x0.copy()  # to Numba an array that cannot be written to is of another type
-        self.n_samples, self.n_features = data.y.size, x0.size - fit_intercept
-        self.first_radius = min(initial_radius, largest_radius)
-        self._coupled = kind != "adagrad"
-        self._features = self.x0[: self.n_features]
+        self.coupled = kind == "accelegrad"
         fixed = self._fixed = np.zeros(1, FIXED)
         fixed["l2"], fixed["intercept"] = l2, fit_intercept
         for name, number in data.loss._asdict().items():
             fixed[name] = number
-        fixed["scale"] = STEP * diameter if self._coupled else diameter
+        fixed["scale"] = STEP * diameter if self.coupled else diameter
         fixed["squared_bound"] = gradient_bound**2
-        fixed["ball"], fixed["cap"] = ball_radius, largest_radius
-        fixed["x0x0"] = self._features @ self._features
-        fixed["x0b"] = x0[-1] if fit_intercept else 0.0
-        fixed["tracked"] = kind == "distance_free"
+        fixed["ball"], fixed["coupled"] = ball_radius, self.coupled
 
     @property
     def _row_weights(self) -> Vector | float:
         """N p_i for each row, or 1 for all."""
         shares = self.data.shares
-        return self.n_samples * shares if shares.size else 1.0
-
-    @property
-    @abstractmethod
-    def numbers(self) -> Any:
-        """The record of all numbers that change, with a field a number."""
+        return self.data.y.size * shares if shares.size else 1.0
 
     @abstractmethod
     def _run(self, rows: npt.NDArray[np.int64], batch_size: int) -> int:
         """Do the steps and return how many were done."""
-
-    @abstractmethod
-    def _arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Return copies of the arrays that change."""
-
-    @abstractmethod
-    def _restore_arrays(self, state: Mapping[str, Any]) -> None:
-        """Take over the arrays of a state."""
 
     @abstractmethod
     def query(self) -> Vector:
@@ -172,11 +150,6 @@ class Epochs(ABC):
         """The last eta_t, 0 before the first step."""
         return float(self.numbers["eta"])
 
-    @property
-    def radius(self) -> float | None:
-        """The distance-free rule's r_t; None for the other rules."""
-        return float(self.numbers["radius"]) if self.kind == "distance_free" else None
-
     def advance(self, rows: npt.ArrayLike, batch_size: int = 1) -> int:
         """Do a step for each batch of `batch_size` rows, the last batch may be shorter.
 
@@ -199,10 +172,10 @@ class Epochs(ABC):
     def state(self) -> dict[str, Any]:
         """Return all that decides the coming steps: numbers and arrays that no longer change."""
         numbers = {name: self.numbers[name].item() for name in self.numbers.dtype.names}
-        return {"kind": self.kind, **numbers, **self._arrays()}
+        return {**numbers, "points": self.points.copy()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue bit for bit where `state` was taken, on the same data and settings."""
-        self._restore_arrays(state)
+        self.points[:] = state["points"]
         for name in self.numbers.dtype.names:
             self.numbers[name] = state[name]

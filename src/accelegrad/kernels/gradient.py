@@ -40,7 +40,6 @@ from accelegrad.kernels.compile import (
     dense_layouts,
     kernel,
     summing,
-    would_compile,
 )
 from accelegrad.kernels.loss_shape import KERNEL_LOSSES, Shape, for_kernels
 from accelegrad.kernels.losses import losses
@@ -590,10 +589,3 @@ def _no_task(width: int, loss: Shape | None) -> Task:
 
 def _call(work: _Work, name: str) -> Call:
     return Call(f"gradient, {name}", work.kernel, work.arguments)
-
-
-def is_pending(given: Data, width: int) -> bool:
-    """Tell whether the first pass over such data, with so many columns, compiles its kernel."""
-    first = block_ends(given.matrix, given.y.size, whole=True, width=width)[1]
-    task = _no_task(width, for_kernels(given.loss))._replace(stop=first, y=given.y)
-    return would_compile(_call(_work(given.matrix, task), ""))

@@ -1,63 +1,15 @@
-"""What the kernels on CSR rows share: rows, the columns seen so far, the gradient of a batch."""
+"""What the kernels on CSR rows share: products with a row, and fetching the next rows ahead."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 from numba.extending import intrinsic
 
-from accelegrad.errors import Vector
 from accelegrad.kernels.compile import compiled
-
-REBASE = 2  # beside STOP and GO: what follows on the part of a step that is done by numbers
-TARGET, SHARE, OFFSET, SQUARES = range(4)  # columns of the table of rows
-DENSE_SHARE = 4  # from a quarter of all columns on, a rebase walks through all in order
-LINE = 64  # bytes of a cache line
-AHEAD = 16  # entries between one that is asked for from memory and the one worked on
-
-BOOKS = ["iteration", "rebases", "fresh", "touched", "dense"]
-SUMS = ["squares", "eta", "weight_sum"]
-
-
-class CsrRows(NamedTuple):
-    """The CSR matrix, and a table of numbers for each row, which lie together in the memory.
-
-    Indices are unsigned: the loops then need no test for negative numbers.
-    """
-
-    data: npt.NDArray[Any]
-    indices: npt.NDArray[Any]
-    indptr: npt.NDArray[Any]
-    table: Vector  # y_i, n p_i, x0.a_i, ||a_i||^2
-
-
-class Seen(NamedTuple):
-    """Which rows were used, and which columns may hold anything but zero."""
-
-    rows: npt.NDArray[np.uint8]
-    fresh: npt.NDArray[np.int64]  # rows used since the last rebase
-    columns: npt.NDArray[np.uint8]
-    touched: npt.NDArray[Any]
-
-
-class Scratch(NamedTuple):
-    """The gradient of a batch: `total` is zero between steps."""
-
-    total: Vector
-    columns: npt.NDArray[Any]
-    entries: Vector
-
-
-def aligned(rows: int, columns: int) -> Vector:
-    """Return zeros such that no row straddles two cache lines, in memory that is there already."""
-    flat = np.empty(rows * columns + LINE // 8)
-    flat.fill(0.0)
-    first = -(flat.ctypes.data // 8) % (LINE // 8)
-    return flat[first : first + rows * columns].reshape(rows, columns)
 
 
 @compiled
@@ -131,76 +83,3 @@ def look_ahead(
         i = order[k + 1]
         for e in range(indptr[i], indptr[i + 1]):
             prefetch(flat, np.uint64(width) * np.uint64(indices[e]))
-
-
-@compiled
-def note(s: Any, seen_rows: Any, fresh: Any, order: Any, first: int, size: int) -> None:
-    """Take note of the rows of a batch, which are used."""
-    if s.dense == 0:
-        for k in range(first, first + size):
-            i = order[k]
-            if seen_rows[i] == 0:
-                seen_rows[i] = 1
-                fresh[s.fresh] = i
-                s.fresh += 1
-
-
-@compiled
-def walk(s: Any, seen: Any, indices: Any, indptr: Any) -> Any:
-    """Add the columns of the fresh rows to those touched; return how many a rebase has to visit."""
-    # Fields are taken out of their tuples before loops: each access would count references.
-    fresh, known, touched = seen.fresh, seen.columns, seen.touched
-    if s.dense == 0:
-        last, count = np.uint64(indices.size - 1), s.touched
-        for k in range(s.fresh):
-            for e in range(indptr[fresh[k]], indptr[fresh[k] + 1]):
-                prefetch(known, indices[min(e + np.uint64(AHEAD), last)])
-                j = indices[e]
-                if known[j] == 0:
-                    known[j] = 1
-                    touched[count] = j
-                    count += 1
-        s.fresh, s.touched = 0, count
-        if DENSE_SHARE * count > known.size:
-            s.dense = 1
-    return known.size if s.dense else s.touched
-
-
-@compiled
-def visited(s: Any, touched: Any, flat: Any, width: int, k: int) -> Any:
-    """Return the k-th of the columns that a rebase has to visit."""
-    if s.dense:
-        return np.uint64(k)
-    if k + AHEAD < s.touched:
-        prefetch(flat, np.uint64(width) * np.uint64(touched[k + AHEAD]))
-    return np.uint64(touched[k])
-
-
-@compiled
-def scatter(
-    data: Any, indices: Any, start: int, stop: int, c: float, total: Any, listed: Any, count: int
-) -> int:
-    """Add c a_i to the batch's gradient; return how many columns are listed.
-
-    A column is listed again where its total had come to zero: see `gathered`.
-    """
-    for e in range(start, stop):
-        j = indices[e]
-        if total[j] == 0.0:
-            listed[count] = j
-            count += 1
-        total[j] += c * data[e]
-    return count
-
-
-@compiled
-def gathered(total: Any, listed: Any, entries: Any, count: int) -> float:
-    """Move the totals to the list, zero for a column's second listing; return ||g_s||^2."""
-    squares = 0.0
-    for k in range(count):
-        j = listed[k]
-        entry = total[j]
-        total[j] = 0.0
-        entries[k] = entry
-        squares += entry * entry
-    return squares

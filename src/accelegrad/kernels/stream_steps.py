@@ -51,8 +51,9 @@ from accelegrad.kernels.sparse_coupled import (
     LARGEST_COEFFICIENT,
     LARGEST_FALL,
     SMALLEST_DETERMINANT,
+    aligned,
 )
-from accelegrad.kernels.sparse_rows import aligned, look_ahead, prefetch
+from accelegrad.kernels.sparse_rows import look_ahead, prefetch
 
 #: What changes from step to step; `peak` is the largest ||S||^2 since it was last computed. Those
 #: of the last line live within a step only: sums over the levels.
@@ -571,7 +572,7 @@ class SparseStream:
             self._columns,
             self._columns.reshape(-1),
             self._x0,
-            (entries.astype(np.float64, copy=False), indices, indptr),
+            (read_only(entries.astype(np.float64, copy=False)), indices, indptr),
             chunk.data.y,
             chunk.weights,
             _room(*self._columns.shape[::2], self._levels.shape[1], most),

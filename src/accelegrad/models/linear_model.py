@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from copy import copy
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -41,8 +41,6 @@ from accelegrad.models.squares import column_squares, row_chunks, row_squares
 
 if TYPE_CHECKING:
     from accelegrad.kernels import gradient as one_pass_gradient
-    from accelegrad.proofs.fenchel import Terms
-    from accelegrad.proofs.model_dual import ModelDual
 
 
 class ModelPoint:
@@ -168,12 +166,12 @@ class ModelPoint:
     def dual_value(self) -> float:
         """The lower bound of the minimum: see `LinearModel.dual_value`."""
         if self._dual_value is None:
-            self._dual_value = self.model.dual.at(self)
+            self._dual_value = float(self.model.dual.at(self))
         return self._dual_value
 
     def dual_value_by(self, smooth: ModelPoint) -> float:
         """Return the lower bound of the minimum that a smoothed loss's slopes at the point give."""
-        return self.model.dual.by(smooth)
+        return float(self.model.dual.by(smooth))
 
 
 class LinearModel:
@@ -216,6 +214,9 @@ class LinearModel:
     dtype : dtype
         The floating type of X.
     """
+
+    #: what proves lower bounds of the minimum: `accelegrad.proofs`, which builds on models, sets it
+    prover: ClassVar[Callable[..., Any]]
 
     def __init__(
         self,
@@ -490,16 +491,13 @@ class LinearModel:
         return at.value, at.gradient
 
     @property
-    def dual(self) -> ModelDual:
-        """Lower bounds of the minimum, by slopes from a point or from elsewhere."""
+    def dual(self) -> Any:
+        """The `ModelDual` that proves lower bounds of the minimum."""
         return self.dual_with()
 
-    def dual_with(self, terms: Terms | None = None) -> ModelDual:
-        """Return lower bounds of the minimum, with other terms than the l2 term where given."""
-        # Proofs build on problems: this is the only place where a problem imports them.
-        from accelegrad.proofs.model_dual import ModelDual
-
-        return ModelDual(self, terms, kept=self._proved if terms is None else None)
+    def dual_with(self, terms: Any = None) -> Any:
+        """Return what proves lower bounds, with other terms than the l2 term where given."""
+        return self.prover(self, terms, kept=self._proved if terms is None else None)
 
     def dual_gap(self, w: npt.ArrayLike) -> float:
         r"""Return a proven bound of P(w) - min P, where `has_dual_bound`.
@@ -540,7 +538,7 @@ class LinearModel:
         With l2 = 0, theta is first brought into the domain and made feasible, as for `dual_gap`,
         and the bound is at least 0.
         """
-        return self.dual.value_at(derivatives)
+        return float(self.dual.value_at(derivatives))
 
     def rounding_at(self, w: Vector, value: float) -> PointRounding:
         """Return how far value and gradient at w can be off; a loss is at most the value."""
@@ -567,7 +565,7 @@ class LinearModel:
         They can with l2 > 0, and else where there are fewer parameters than rows, at most 1000, and
         the Gram matrix of X costs no more than some dozens of gradients, or a second.
         """
-        return self.dual.is_there
+        return bool(self.dual.is_there)
 
     def batch_value_and_gradient(
         self, w: npt.ArrayLike, rows: npt.ArrayLike
@@ -614,16 +612,7 @@ class LinearModel:
         known: without an l2 term, and with an intercept, which it does not cover.
         """
         start = np.zeros(self.n_parameters) if x0 is None else self._parameters(x0, "x0")
-        return self.dual.distance_bound(start)
-
-    @property
-    def compiles_first(self) -> bool:
-        """Whether the next evaluation compiles a kernel: some seconds, once on a machine."""
-        if not self._has_kernel:
-            return False
-        from accelegrad.kernels import gradient
-
-        return gradient.is_pending(self.kernel_data(), self.n_features)
+        return float(self.dual.distance_bound(start))
 
     @property
     def _has_kernel(self) -> bool:

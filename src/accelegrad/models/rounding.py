@@ -1,9 +1,8 @@
 r"""How far rounding can take the sums of a linear model from their true values.
 
 A lower bound is a proof only if rounding cannot lift it above the minimum, so every bound is
-lowered by what rounding can amount to. A sum of k products is off by at most k u / (1 - k u) times
-the sum of their sizes, whatever the order of summation, with u = 2^-53. Sizes are bounded by norms
-that are known, of the slopes and of the columns x_j, where rows count by their shares p_i:
+lowered by what rounding can amount to: see `accelegrad.rounding`. Sizes of terms are bounded by
+norms that are known, of the slopes and of the columns x_j, where rows count by their shares p_i:
 
     ||theta||^2 = sum_i p_i theta_i^2,   ||x_j||^2 = sum_i p_i x_ij^2,
     sum_i p_i |theta_i| sum_j |x_ij| |w_j| <= ||theta|| sum_j ||x_j|| |w_j|.
@@ -20,28 +19,7 @@ from accelegrad.errors import Vector
 from accelegrad.models.losses import Loss
 from accelegrad.models.squares import column_squares
 from accelegrad.norms import norm
-
-#: Twice the largest relative error of one operation
-UNIT = float(np.finfo(np.float64).eps)
-#: What is lost to underflow in one operation, at most.
-SMALLEST = float(np.nextafter(0.0, 1.0))
-#: Units of rounding that cover the few operations around a sum: logarithms, divisions, a norm.
-FEW = 8.0
-#: The factor by which proven distances are raised: much more than rounding can lower them.
-ROUNDED_UP = 1.0 + 1e-9
-
-
-def growth(terms: int, unit: float = UNIT) -> float:
-    """Return how far a sum can be off, relative to the sum of the sizes of its terms."""
-    return (FEW + 0.5 * terms) * unit
-
-
-def pairwise_growth(terms: int) -> float:
-    """Return the same for sums in pairs, such as NumPy's over contiguous arrays.
-
-    NumPy adds up to 128 numbers one after the other, in eight sums, before it adds in pairs.
-    """
-    return (FEW + 8.0 + 0.5 * math.log2(max(terms, 1))) * UNIT
+from accelegrad.rounding import SMALLEST, growth
 
 
 class PointRounding(NamedTuple):

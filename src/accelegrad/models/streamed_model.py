@@ -145,8 +145,8 @@ class StreamedModel(RowsElsewhere):
 
     It is the same function as that of a `LinearModel` of all rows, and has the same samples, up to
     rounding, however the rows are split. What it can do is the contract of
-    `accelegrad.models.row_sum`; with l2 > 0 it has dual bounds. Methods that go from row to row,
-    as "accelegrad-vr" and "dual-ascent", need rows in memory; a minibatch takes a pass.
+    `accelegrad.models.row_sum`; with l2 > 0 it has dual bounds. "dual-ascent", which goes
+    from row to row, needs rows in memory; a minibatch takes a pass.
 
     Parameters
     ----------

@@ -14,7 +14,7 @@ import numpy as np
 
 from accelegrad.errors import Vector
 from accelegrad.models.linear_model import LinearModel, ModelPoint
-from accelegrad.models.rounding import SMALLEST, UNIT, growth, slopes_norm
+from accelegrad.models.rounding import slopes_norm
 from accelegrad.models.row_sum import RowPoint, RowSum
 from accelegrad.proofs.cuts import (
     BLOCK_CUTS,
@@ -27,12 +27,12 @@ from accelegrad.proofs.cuts import (
 )
 from accelegrad.proofs.fenchel import SlopeSums
 from accelegrad.proofs.model_dual import ModelDual
+from accelegrad.rounding import SMALLEST, UNIT, growth
 
 # How often bounds are computed: chosen, not measured.
-#: The least number of steps before an expensive bound (in the null space), and between two of them
-PATIENCE = 20
-#: The same for a method that needs few steps, whose bounds come as `LateBound`.
-LATE_PATIENCE = 8
+#: The least number of steps before an expensive bound (in the null space, or a `LateBound`), and
+#: between two of them: with 20 in the null space, 46 fits without a penalty took 1.13 times as long
+PATIENCE = 8
 #: Steps between two expensive bounds, as a share of those done: with a goal, and without
 OFTEN, SELDOM = 0.25, 3.0
 #: Steps between two bounds that cost a few products, as a share of those done
@@ -42,8 +42,8 @@ TERMS_SPACING = 0.25
 #: Where the gap is far from its goal, these bounds wait: the logarithm of the factor by which a gap
 #: is taken to fall in a step at most
 LARGEST_FALL = math.log(100.0)
-#: One in this many of these bounds also tries repaired slopes, which cost more.
-REPAIRED_EVERY = 8
+#: One in this many of these bounds also tries what seldom helps.
+ALL_EVERY = 8
 #: With an l1 term or a set, slopes are averaged with weights that grow as this power of the step:
 #: with the rule's weights, which grow as the first, hinge and absolute losses took up to twice as
 #: many steps to a gap of 1e-3.
@@ -83,7 +83,7 @@ class LateBound:
         model = self._model
         if self._slopes is not None:
             assert model.in_memory is not None
-            return model.in_memory.dual.bound(self._slopes)
+            return float(model.in_memory.dual.bound(self._slopes))
         assert self._point is not None
         known = self._known
         if known is None:
@@ -113,7 +113,7 @@ class Seen(NamedTuple):
     @classmethod
     def of(cls, model: LinearModel, evaluation: Any, weight: float) -> Seen:
         """Return it for an evaluation."""
-        value = evaluation.value - getattr(evaluation, "penalty", 0.0)
+        value = evaluation.value - evaluation.penalty
         return cls(
             weight,
             value,
@@ -188,10 +188,9 @@ class DualCertificate:
 
     Without an intercept it costs no product with the data: with h the gradient of the mean loss,
     the level at theta = l'(margins) is loss - <h, w> and the combination of the rows is h; both can
-    be averaged. An intercept without limits, or an optimality condition that slopes are repaired to
-    meet, takes the slopes themselves and some products with the data, so it is done at ever rarer
-    steps. Where nothing but the losses bounds the weights it is not done in a short run at all,
-    because the first time takes longest.
+    be averaged. An intercept without limits takes the slopes themselves and some products with the
+    data, so it is done at ever rarer steps. Where nothing but the losses bounds the weights it is
+    not done in a short run at all, because the first time takes longest.
 
     Parameters
     ----------
@@ -212,8 +211,7 @@ class DualCertificate:
     ) -> None:
         self.dual, self.model = dual, dual.model
         self.lower_bound = 0.0  # losses are nonnegative
-        self._repairs = dual.can_repair and not dual.has_only_l2
-        self._by_rows = self.model.fit_intercept or dual.needs_null_space or self._repairs
+        self._by_rows = self.model.fit_intercept or dual.needs_null_space
         #: how many more steps, as a share of those so far, there are between two costly bounds
         self._spacing, self._goal = OFTEN if often else SELDOM, goal
         #: whether average slopes prove more than those at a point, which jump at kinks; without
@@ -223,7 +221,7 @@ class DualCertificate:
         self._drops_terms = True
         self._count = self._looks = 0
         self._next = PATIENCE if dual.needs_null_space else 0
-        self._next_late = LATE_PATIENCE
+        self._next_late = PATIENCE
         self._weight = 0.0
         # The average is of what loss and gradient give, or of the slopes of all rows.
         self._sums = SlopeSums.zero(0 if self._by_rows else self.model.n_features)
@@ -242,23 +240,22 @@ class DualCertificate:
         self._count += 1
         if weight > 0 and not self.dual.has_only_l2:
             weight = float(self._count) ** FORGETTING
-        known = getattr(evaluation, "dual_value", None)
-        late = getattr(evaluation, "late_bound", None)
+        known, late = evaluation.dual_value, evaluation.late_bound
         if known is not None:
             self._raise_to(known)
         elif late is not None:
             self._late = late
             if self._count >= self._next_late:
-                self._next_late = self._count + self._wait(LATE_PATIENCE)
+                self._next_late = self._count + self._wait()
                 self.finish()
         elif self._by_rows:
             self._add_rows(evaluation, weight)
         else:
             self._add_sums(evaluation, weight)
 
-    def _wait(self, patience: int) -> int:
+    def _wait(self) -> int:
         """Return how many steps to wait for the next expensive bound."""
-        return max(patience, int(self._spacing * self._count))
+        return max(PATIENCE, int(self._spacing * self._count))
 
     def _plan(self) -> None:
         """Set when the next bound that costs a few products is due."""
@@ -323,7 +320,7 @@ class DualCertificate:
 
     def resolution(self, evaluation: Any) -> float:
         """Return roughly the smallest gap that rounding lets a dual point prove at a point."""
-        value = evaluation.value - getattr(evaluation, "penalty", 0.0)
+        value = evaluation.value - evaluation.penalty
         return PROVABLE * self.dual.resolution(evaluation.point, value)
 
     @property
@@ -340,7 +337,7 @@ class DualCertificate:
             self._best, self._best_value = at, float(evaluation.value)
         if self.dual.needs_null_space:
             if self._count >= self._next:
-                self._next = self._count + self._wait(PATIENCE)
+                self._next = self._count + self._wait()
                 self.finish()
         elif self._count >= self._next or weight == 0:
             # The best point and the latest in turn: in the end values do not show which is better.
@@ -351,21 +348,14 @@ class DualCertificate:
     def _look(self, at: ModelPoint) -> None:
         """Raise the bound by slopes at a point and by average ones; now and then by others too."""
         dual, self._looks = self.dual, self._looks + 1
-        tries_all = not dual.has_only_l2 and self._looks % REPAIRED_EVERY == 0
+        tries_all = not dual.has_only_l2 and self._looks % ALL_EVERY == 0
         # The point keeps the model's bound; an l2 term of a penalty makes it another one.
         is_models = dual.has_only_l2 and dual.terms.l2 == self.model.l2
         raised = self._raise_to(at.dual_value if is_models else dual.at(at))
-        slopes = [at.derivatives] if self._repairs else []
         if self._weight > LEAST_WEIGHT and (self._averages or not raised or tries_all):
-            slopes.append(self._slopes / self._weight)
-            self._raise_to(dual.at_slopes(slopes[-1], least=self.lower_bound))
-        if not tries_all:
-            return
-        if self._repairs:
-            weights = at.w[: self.model.n_features]
-            for theta in slopes:
-                self._raise_to(dual.bound(dual.repaired(theta, weights), least=self.lower_bound))
-        if self._drops_terms and self.model.has_dual_bound:
+            average = self._slopes / self._weight
+            self._raise_to(dual.at_slopes(average, least=self.lower_bound))
+        if tries_all and self._drops_terms and self.model.has_dual_bound:
             # Without l1 term and constraint the minimum is no larger; it may be near.
             self._drops_terms = self._raise_to(at.dual_value)
 
@@ -391,7 +381,7 @@ class DualCertificate:
 
     def _at(self, evaluation: Any) -> ModelPoint:
         """Return what the model knows at the point; margins that a rule carried over are gone."""
-        known: ModelPoint | None = getattr(evaluation, "model", None)
+        known: ModelPoint | None = evaluation.model
         return self.model.at(evaluation.point) if known is None else known
 
     def forget(self) -> None:

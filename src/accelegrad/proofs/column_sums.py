@@ -19,9 +19,9 @@ import numpy as np
 
 from accelegrad.errors import Vector
 from accelegrad.models.linear_model import LinearModel
-from accelegrad.models.rounding import SMALLEST, growth
 from accelegrad.norms import norm
 from accelegrad.proofs.fenchel import SlopeSums
+from accelegrad.rounding import SMALLEST, growth
 
 #: By what sizes are raised: much more than their rounding.
 RAISED = 1.0 + 1e-3

@@ -25,19 +25,13 @@ from accelegrad.bundle.cut_model import Center, CutModel, Lowest
 from accelegrad.bundle.cut_programme import CutProgramme
 from accelegrad.errors import NonFiniteError, Vector
 from accelegrad.geometry.penalties import Penalty
+from accelegrad.models.gram import Matrix
 from accelegrad.models.linear_model import LinearModel
-from accelegrad.models.rounding import (
-    FEW,
-    SMALLEST,
-    UNIT,
-    PointRounding,
-    few_bits_rounding,
-    growth,
-)
+from accelegrad.models.rounding import PointRounding, few_bits_rounding
 from accelegrad.norms import norm
 from accelegrad.proofs.region import Region
-from accelegrad.proofs.sharp_average import SharpAverage
-from accelegrad.rules.base import Evaluated, inner, term_of
+from accelegrad.rounding import FEW, SMALLEST, UNIT, growth
+from accelegrad.rules.base import Evaluated, KnownEvaluation, inner
 
 #: Cuts are added to the aggregate this many at a time where vectors have more than `LONG_VECTOR`
 #: entries or no bound can end the run; else one by one, which costs more and proves more. Chosen.
@@ -58,6 +52,11 @@ MOST_TIGHTENED, WORTH_TIGHTENING = 8, 0.05
 #: Where the best average's slope is a smaller share of the cuts' slopes, the Gram matrix that it
 #: comes from lacks digits.
 CANCELLED = 1e-5
+#: In `sharp_weights`, b^2 in units of the sum: the square that is added is 1/200 of it. Chosen.
+LARGE_SQUARE = 100.0
+#: How often a cut may enter or leave, per cut: SciPy's limit of 3 was too low for 92 cuts in 100
+#: dimensions.
+MOST_CHANGES = 20
 
 
 def rounding_of(model: LinearModel, evaluation: Any) -> PointRounding:
@@ -65,13 +64,13 @@ def rounding_of(model: LinearModel, evaluation: Any) -> PointRounding:
 
     An evaluation that has room for it keeps it: cuts, dual and the final gap ask in turn.
     """
-    kept = getattr(evaluation, "rounding", None)
+    kept = evaluation.rounding
     if kept is not None and kept[0] is model:
         known: PointRounding = kept[1]
         return known
-    value = evaluation.value - term_of(evaluation)
+    value = evaluation.value - evaluation.penalty
     found = model.rounding_at(evaluation.point, value)
-    if hasattr(evaluation, "rounding"):
+    if not isinstance(evaluation, KnownEvaluation):
         evaluation.rounding = model, found
     return found
 
@@ -158,7 +157,7 @@ class CutCertificate:
         square = evaluation.squared_norm
         length = math.sqrt(square) if square > 1e-280 else norm(gradient)
         away = norm(offset)
-        penalty = term_of(evaluation)  # the cuts are those of the function alone
+        penalty = evaluation.penalty  # the cuts are those of the function alone
         off, slack = self._rounding(evaluation, length)
         # The product is at most `size`; so may each of its terms be.
         size = abs(value) + abs(penalty) + length * away
@@ -170,13 +169,12 @@ class CutCertificate:
         """Return how far value and gradient can be off: of a user's function its type says it."""
         if self.model is None:
             # One that a rule carried over does not know its type, but others of the run do.
-            unit = getattr(evaluation, "unit", UNIT)
-            if unit > self._unit:
-                self._blur(unit)
-            accuracy = float(getattr(evaluation, "accuracy", 0.0))
+            if evaluation.unit > self._unit:
+                self._blur(evaluation.unit)
+            accuracy = evaluation.accuracy
             if self._unit == UNIT:
                 return accuracy, 0.0
-            size = abs(evaluation.value) + abs(term_of(evaluation))
+            size = abs(evaluation.value) + abs(evaluation.penalty)
             lost = few_bits_rounding(self._unit, size, length, evaluation.point)
             return accuracy + lost.value, lost.gradient
         rounding = rounding_of(self.model, evaluation)
@@ -221,7 +219,7 @@ class CutCertificate:
     @property
     def averages(self) -> bool:
         """Whether a rule works with averages of the kept cuts."""
-        return self.kept is not None and bool(self.kept.last_weights.any())
+        return self.kept is not None and self.kept.has_weights
 
     def take_last_average(self) -> bool:
         """Raise the bound by the average that a rule has just used, if it keeps one."""
@@ -247,7 +245,7 @@ class CutCertificate:
         kept, region = self.kept, self.region
         if kept is None or kept.count == 0 or not region.radius > 0.0:
             return
-        center = Center(best.point, best.value, term_of(best))
+        center = Center(best.point, best.value, best.penalty)
         programme = kept.active_programme()
         steepness = math.sqrt(best.squared_norm)
         first = region.radius / steepness if steepness > 0.0 else region.radius
@@ -287,7 +285,7 @@ class CutCertificate:
             if not 0.0 < length < CANCELLED * float(weights @ kept.lengths):
                 return
             linear = below * (length / radius)
-            weights = SharpAverage(kept.slopes, linear, weights).improve()
+            weights = sharp_weights(kept.slopes, linear, weights)
             self._raise_by_average(kept, weights)
             slope = weights @ kept.slopes
             if not self._closed_more(best, gap) and norm(slope) > 0.5 * length:
@@ -430,6 +428,44 @@ class CutCertificate:
             self.kept.restore(state["kept"])
         self._pending = rows_of(Cut, state["pending"])
         self._records = rows_of(Cut, state["records"])
+
+
+def sharp_weights(slopes: Matrix, linear: Vector, weights: Vector) -> Vector:
+    r"""Return weights of cuts with the least ||sum w_i a_i||^2 / 2 + sum w_i e_i, to all digits.
+
+    `accelegrad.bundle.cut_programme` solves this by the slopes' Gram matrix, which holds squares: a
+    sum that is 1e-8 of the slopes' length is lost in its rounding. Here the slopes themselves are
+    factored. With a number b that is large against the sum s of e_i w_i, (b + s / b)^2 / 2 is s but
+    for a constant and a square that is small; so the weights are those of the shortest sum of the
+    vectors (a_i, b + e_i / b), which is a problem of least squares with nonnegative weights.
+
+    Parameters
+    ----------
+    slopes : array of shape (n, d)
+        The slopes a_i.
+    linear : array of shape (n,)
+        The numbers e_i >= 0.
+    weights : array of shape (n,)
+        Weights that are known: they come back where none are found.
+    """
+    from scipy.optimize import nnls
+
+    slope = weights @ slopes
+    size = float(slope @ slope) + float(weights @ linear)
+    if not 0.0 < size < math.inf:
+        return weights
+    large, count = math.sqrt(LARGE_SQUARE * size), linear.size
+    factor: Any = np.linalg.qr(slopes.T, mode="r")
+    # The last row makes the weights add up to something; a number there that is large against the
+    # sum of the vectors would cost digits.
+    matrix: Any = np.vstack([factor, large + linear / large, np.full(count, large)])
+    try:
+        wanted = np.append(np.zeros(len(matrix) - 1), large)
+        found, _ = nnls(matrix, wanted, maxiter=MOST_CHANGES * count)
+    except (RuntimeError, ValueError):  # too many changes, or numbers that overflow
+        return weights
+    total = float(found.sum())
+    return found / total if total > 0.0 else weights
 
 
 def columns_of(kind: Any, rows: list[Any]) -> dict[str, npt.NDArray[Any]]:

@@ -11,7 +11,7 @@ scaling down those above or those below 0, and what rounding leaves of s is mult
 largest intercept that a minimiser can have. For 0 <= c <= 1 the slopes c theta are allowed too,
 with at least c times the level, since l* is convex and l*(0) = 0; the best c is used.
 
-`SlopeSums` and `DualSums` hold sums with a bound on how far rounding has taken each; parts of the
+`SlopeSums` and `DataSums` hold sums with a bound on how far rounding has taken each; parts of the
 rows can be summed anywhere and be added. `Terms` turns sums into the bound.
 """
 
@@ -21,7 +21,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 
@@ -37,9 +36,9 @@ from accelegrad.geometry.sets import (
 )
 from accelegrad.models.linear_model import LinearModel
 from accelegrad.models.losses import Loss
-from accelegrad.models.rounding import FEW, SMALLEST, UNIT, growth, pairwise_growth
 from accelegrad.norms import norm
 from accelegrad.roots import root_between
+from accelegrad.rounding import FEW, SMALLEST, UNIT, growth, pairwise_growth
 
 #: l* of a loss with logarithms is off by up to this many units of rounding times |theta|, near the
 #: ends of its domain.
@@ -202,64 +201,6 @@ class DataSums:
             self.weight_above + other.weight_above,
             self.weight_below + other.weight_below,
         )
-
-
-@dataclass(frozen=True, slots=True)
-class DualSums:
-    """All that a lower bound needs of some rows and a slope for each: as long as a row, additive.
-
-    Rows in several places are summed where they are, and the sums added. `sides` are the sums of
-    the slopes above 0 and of those below 0 where an intercept makes it necessary to balance them
-    when all rows are known, and else one sum of all.
-    """
-
-    data: DataSums
-    loss: float  # the sum of the rows' losses
-    sides: tuple[SlopeSums, ...]
-
-    @classmethod
-    def of(
-        cls, model: LinearModel, theta: Vector, *, mean_loss: float, weight: float = 1.0
-    ) -> DualSums:
-        """Return the sums over a model's rows.
-
-        Parameters
-        ----------
-        model : LinearModel
-            The rows.
-        theta : Vector
-            A slope for each of them.
-        mean_loss : float
-            The mean of their losses.
-        weight : float
-            The weight that they have together.
-        """
-        parts = [theta]
-        if model.fit_intercept:
-            parts = [np.maximum(theta, 0.0), np.minimum(theta, 0.0)]
-        sides = tuple(SlopeSums.of(model, part).times(weight) for part in parts)
-        return cls(DataSums.of(model, weight), weight * mean_loss, sides)
-
-    def __add__(self, other: DualSums) -> DualSums:
-        """Return the sums over the rows of both."""
-        sides = (one + another for one, another in zip(self.sides, other.sides, strict=True))
-        return DualSums(self.data + other.data, self.loss + other.loss, tuple(sides))
-
-    def balanced(self, terms: Terms) -> SlopeSums:
-        """Return the sum of all slopes, those of one side scaled down where it is too heavy."""
-        if len(self.sides) == 1:
-            return self.sides[0]
-        above, below = self.sides
-        up, down = terms.balance(above.mean, -below.mean)
-        return above.times(up).plus(below, down)
-
-    def lower_bound(self, terms: Terms, loss: Loss, value: float) -> float:
-        """Return a lower bound of the mean loss and terms together, at least 0.
-
-        `value` is the objective at some feasible point.
-        """
-        reach = Reach(terms, loss, self.data, value)
-        return terms.lower_bound(self.balanced(terms), lambda: reach, weight=self.data.weight)
 
 
 class Terms:
@@ -443,7 +384,7 @@ class Terms:
     def lower_bound(
         self,
         sums: SlopeSums,
-        reach: Callable[[], Extent] | None = None,
+        reach: Callable[[], Reach] | None = None,
         *,
         weight: float = 1.0,
         scaled: bool = True,
@@ -490,7 +431,7 @@ class Terms:
             least = self._least_in_set(size)
             return self._best_multiple(height - norm(off) * size, v, off, least)
 
-    def _least_with_intercept(self, sums: SlopeSums, reach: Callable[[], Extent]) -> float:
+    def _least_with_intercept(self, sums: SlopeSums, reach: Callable[[], Reach]) -> float:
         """Return a lower bound of the mean slope times the intercept of a minimiser."""
         lowest, highest = sums.mean - sums.mean_error, sums.mean + sums.mean_error
         if lowest == highest == 0.0:
@@ -647,18 +588,6 @@ class Terms:
             return value + min(tangent, 0.0) - 3.0 * growth(d) * size
 
         return least
-
-
-class Extent(Protocol):
-    """Bounds on a minimiser: on the norm of its weights and on its intercept."""
-
-    @property
-    def weights(self) -> float:
-        """Of the weights' norm."""
-
-    @property
-    def intercept(self) -> float:
-        """Of the intercept's size."""
 
 
 class Reach:

@@ -1,9 +1,8 @@
 """Which slopes to take for the Fenchel bound of a linear model in memory.
 
 `accelegrad.proofs.fenchel` turns any slopes into a bound; here they are chosen so that it is
-tight: the slopes at a point, at the best intercept for its weights, of a smoothed loss, or repaired
-to meet the optimality condition. Without an l2 term, a penalty or a set, slopes have to be in a
-null space: `accelegrad.proofs.null_space`.
+tight: the slopes at a point, at the best intercept for its weights, or of a smoothed loss. Without
+an l2 term, a penalty or a set, slopes have to be in a null space: `accelegrad.proofs.null_space`.
 """
 
 from __future__ import annotations
@@ -17,10 +16,10 @@ import numpy.typing as npt
 
 from accelegrad.errors import Vector, finite_vector
 from accelegrad.models.linear_model import LinearModel, ModelPoint
-from accelegrad.models.rounding import ROUNDED_UP, growth, pairwise_growth, slopes_norm
+from accelegrad.models.rounding import slopes_norm
 from accelegrad.models.row_blocks import RowNumbers
 from accelegrad.norms import norm
-from accelegrad.proofs.cone import AIMED_BEYOND, ConeBounds
+from accelegrad.proofs.cone import terms_with_ends
 from accelegrad.proofs.fenchel import (
     MULTIPLE_ROUNDED_DOWN,
     DataSums,
@@ -29,8 +28,9 @@ from accelegrad.proofs.fenchel import (
     Terms,
     level,
 )
-from accelegrad.proofs.null_space import AllRows, DualBounds, NullSpace, obstacle, slopes_reaching
+from accelegrad.proofs.null_space import DualBounds, NullSpace, obstacle
 from accelegrad.roots import root_between
+from accelegrad.rounding import ROUNDED_UP, growth, pairwise_growth
 
 #: Where the search for the best intercept begins, relative to the size of margins and targets, and
 #: how many times the step grows by a factor of 8: from 1e-6 to 3e8 times that size.
@@ -63,6 +63,8 @@ class ModelDual:
         self.model = model
         self._kept = {} if kept is None else kept
         self.terms: Terms = terms or self._once("terms", lambda: Terms.of(model))
+        if self.terms.has_only_signs and model.loss.name == "squared" and self._obstacle() is None:
+            self.terms = terms_with_ends(model, self.terms, self._feasible_value())
 
     def _once(self, name: str, compute: Callable[[], Any]) -> Any:
         """Return a result that is computed when it is first asked for."""
@@ -95,13 +97,7 @@ class ModelDual:
         """
         if self.needs_null_space:
             return self._obstacle() is None
-        return self.terms.gets_tight or self.has_only_signs
-
-    @property
-    def has_only_signs(self) -> bool:
-        """Whether it is least squares with a sign for each weight, for which there are bounds."""
-        known = self.terms.has_only_signs and self.model.loss.name == "squared"
-        return known and self._obstacle() is None and self._cone.gets_tight
+        return self.terms.gets_tight
 
     def _obstacle(self) -> str | None:
         """Return why there is no affordable bound in a null space, or None where there is one."""
@@ -126,8 +122,6 @@ class ModelDual:
         """
         if self.needs_null_space:
             return self.without_terms("dual_value_by").at(known.derivatives)
-        if self.has_only_signs:
-            return self._cone.at(known.derivatives)
         if self._is_balanced(known.derivatives):
             return self._as_they_are(known)
         bound = 0.0
@@ -140,8 +134,6 @@ class ModelDual:
 
         It costs a product with the data, and none where they are balanced.
         """
-        if self.has_only_signs:
-            return self._cone.at(known.derivatives)
         if self._is_balanced(known.derivatives):
             return self._as_they_are(known)
         return self.bound(self.balanced(known.derivatives))
@@ -152,13 +144,6 @@ class ModelDual:
         w = known.w[:d]
         combination = known.gradient[:d] - l2 * w
         return self.bound(known.derivatives, combination, slack=growth(0) * l2 * np.abs(w))
-
-    @property
-    def _cone(self) -> ConeBounds:
-        cone: ConeBounds = self._once(
-            "cone", lambda: ConeBounds(self.model, self.terms, self._feasible_value())
-        )
-        return cone
 
     def _is_balanced(self, theta: Vector) -> bool:
         """Return whether no intercept, or next to nothing of it, is left in the slopes."""
@@ -277,36 +262,6 @@ class ModelDual:
             slopes.insert(0, _slopes_at_best_intercept(known.model, known.margins))
         return [self.balanced(theta) for theta in slopes]
 
-    @property
-    def can_repair(self) -> bool:
-        """Whether `repaired` is possible, at a reasonable cost, and of use.
-
-        Without ends to keep within, as for the squared loss, the slopes at a point are as good.
-        """
-        kept = self.model.loss.lipschitz < np.inf and self.terms.feasible_set is None
-        affordable = self._obstacle() is None
-        return kept and self.terms.gets_tight and affordable
-
-    def repaired(self, theta: Vector, w: Vector) -> Vector:
-        """Return slopes nearby that meet the optimality condition for weights w, or nearly so.
-
-        A difference of v from the slope of l2 term and l1 term at w makes the bound worse, the more
-        the smaller l2 is. Here the slopes move within the conjugates' domain until v is as it
-        should be at w (or, where w_j = 0, the nearest that is allowed).
-        """
-        model, l1, l2 = self.model, self.terms.l1, self.terms.l2
-        bounds = self.without_terms("repaired")
-        space = bounds.space
-        theta = np.clip(theta, bounds.low, bounds.high)
-        wanted = model.combination(theta)
-        wanted[model.n_features :] = 0.0  # the intercept's
-        rest = -wanted[: w.size] - l2 * w
-        signs = np.where(w == 0.0, np.clip(rest, -l1, l1), l1 * np.sign(w))
-        wanted[: w.size] = -l2 * w - signs
-        ends = bounds.low, bounds.high
-        reached, _ = slopes_reaching(AllRows(space), space.scale * wanted, theta, *ends)
-        return self.balanced(reached)
-
     # -- a minimiser's size ----------------------------------------------------------------------
 
     def reach(self) -> Reach:
@@ -340,7 +295,7 @@ class ModelDual:
 
     def resolution(self, w: Vector, value: float) -> float:
         """Return roughly the smallest gap at w that can be proved; 0 where that is not known."""
-        if not self.terms.gets_tight and not self.has_only_signs:
+        if not self.terms.gets_tight:
             return 0.0
         model = self.model
         rounding = model.rounding_at(w, value)
@@ -351,13 +306,12 @@ class ModelDual:
             with np.errstate(divide="ignore"):
                 shares = np.where(self._is_held, 0.0, off / self.terms.l1)
             least += (float(shares.max()) + 1.0 - MULTIPLE_ROUNDED_DOWN) * value
-        if self.has_only_signs:
+        elif self.terms.separable and self.terms.l2 == 0.0:
             off = model.rounding.combination(slopes_norm(model.loss, value))
-            least += AIMED_BEYOND * float(off @ np.abs(w[: model.n_features]))
+            least += float(off @ (self.terms.upper - self.terms.lower))
         if model.fit_intercept:
             mean = pairwise_growth(model.n_samples) * slopes_norm(model.loss, value)
-            extent = self._cone if self.has_only_signs else self.reach()
-            least += mean * extent.intercept
+            least += mean * self.reach().intercept
         return least
 
     @property

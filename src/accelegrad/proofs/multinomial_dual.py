@@ -24,8 +24,8 @@ from scipy.special import xlogy
 
 from accelegrad.errors import Vector
 from accelegrad.models.multinomial import Matrix, MultinomialModel, softmax
-from accelegrad.models.rounding import growth, pairwise_growth
 from accelegrad.proofs.fenchel import STEEPEST_LOGARITHM, SlopeSums, Terms
+from accelegrad.rounding import growth, pairwise_growth
 
 # Rounds of scaling towards the classes' shares; each costs as much as the losses of all rows.
 _BALANCING_ROUNDS = 8

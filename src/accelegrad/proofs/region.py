@@ -10,8 +10,8 @@ import numpy as np
 from accelegrad.errors import NonFiniteError, Vector
 from accelegrad.geometry.penalties import Penalty
 from accelegrad.geometry.sets import FeasibleSet, WholeSpace
-from accelegrad.models.rounding import SMALLEST
 from accelegrad.norms import norm
+from accelegrad.rounding import SMALLEST
 from accelegrad.rules.base import inner
 
 #: Steps tried at most for the least value of a cut and a penalty together.

@@ -12,9 +12,6 @@ from accelegrad.rules.base import Projection, QueryRule, State
 from accelegrad.rules.distance import check_distance
 from accelegrad.rules.schedules import accelegrad_step, importance_weight
 
-#: How AcceleGrad's sums shrink (`Rule.shrinking`): weights grow like t, squares are weighted twice
-WEIGHTED_SUMS = {"weighted_sum": 2, "weight_sum": 2, "weighted_squares": 4}
-
 
 def coupled(t: Any, z: Array, y: Array) -> Array:
     """Return x = tau_t z + (1 - tau_t) y, exact where z = y, so that no bound is overrun."""
@@ -37,9 +34,6 @@ class CoupledState(NamedTuple):
 class InterpolatingRule(QueryRule):
     """What rules with AcceleGrad's weights and coupling share: x = tau z + (1 - tau) y."""
 
-    accelerated = True
-    shrinking = WEIGHTED_SUMS
-
     def weight(self, state: State) -> Any:
         """Return alpha_t."""
         return importance_weight(state.iteration)
@@ -47,12 +41,6 @@ class InterpolatingRule(QueryRule):
     def last(self, state: State) -> Array:
         """Return the last y_t."""
         return state.gradient_point
-
-    def coarsened(self, state: State, ratio: float) -> State:
-        """Return the state of a run with batches `ratio` times as large, at the same z and y."""
-        state = super().coarsened(state, ratio)
-        z, y = state.mirror_point, state.gradient_point
-        return state._replace(query_point=coupled(state.iteration, z, y))
 
 
 class CoupledRule(InterpolatingRule):
@@ -134,7 +122,7 @@ class AcceleGrad(CoupledRule):
     project: Projection | None = None
     project_y: bool = False
 
-    can = frozenset({"project", "project_y", "coarsen"})
+    can = frozenset({"project", "project_y"})
 
     def __post_init__(self) -> None:
         check_distance("diameter", self.diameter)

@@ -13,8 +13,6 @@ from accelegrad.rules.distance import check_distance
 from accelegrad.rules.schedules import adagrad_step
 
 DECAYS = ("sqrt", "constant")  # how the step size of `Subgradient` falls
-#: How sums shrink whose weights do not grow (`Rule.shrinking`)
-UNIFORM_SUMS = {"weighted_sum": 1, "weight_sum": 1, "squares": 2}
 
 
 class DescentState(NamedTuple):
@@ -91,8 +89,7 @@ class AdaGrad(DescentRule):
     diameter: float
     project: Projection | None = None
 
-    can = frozenset({"project", "coarsen"})
-    shrinking = UNIFORM_SUMS
+    can = frozenset({"project"})
 
     def __post_init__(self) -> None:
         check_distance("diameter", self.diameter)

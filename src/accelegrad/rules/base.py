@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias
 
 from accelegrad.rules.arrays import Array, as_array, inner, where
@@ -35,9 +35,7 @@ ABILITIES = {
     "radius": "find its radius: the parameter `initial_radius`, `start` and `radius` in its states",
     "largest_radius": "heed a bound on the radius: the parameter `largest_radius`",
     "probe": "look for its first radius by comparing values: the parameter `probe`",
-    "coarsen": "go on with larger batches: `coarsened`, as its steps follow the gradients' noise",
     "cuts": "keep cuts: `cuts`, and the gap that they let expect, `estimated_gap`, in its states",
-    "unevaluated": "do several steps for one evaluation: `advance` decides how many",
     "values": "compare values, without which (and under noise) it does not work",
 }
 
@@ -69,19 +67,24 @@ class Evaluated(Protocol):
     def squared_norm(self) -> float:
         """The gradient's squared norm."""
 
+    @property
+    def penalty(self) -> float:
+        """The penalty's part of the value."""
+
+    @property
+    def unit(self) -> float:
+        """The unit of rounding of the numbers that value and gradient came as; 0: not known."""
+
+    @property
+    def accuracy(self) -> float:
+        """How far the value can be off, as the user says; so can the cut at the point."""
+
+    @property
+    def lost(self) -> tuple[float, float]:
+        """How far value and gradient can be off: by `accuracy`, or in less than 64 bits."""
+
 
 Oracle: TypeAlias = Callable[[Array], Evaluated]
-
-
-def term_of(evaluation: Evaluated) -> float:
-    """Return the penalty's part of a value."""
-    return float(getattr(evaluation, "penalty", 0.0))
-
-
-def lost_of(evaluation: Evaluated) -> tuple[float, float]:
-    """Return how far value and gradient can be off: by `accuracy`, or in less than 64 bits."""
-    value, gradient = getattr(evaluation, "lost", (0.0, 0.0))
-    return float(value), float(gradient)
 
 
 class KnownEvaluation(NamedTuple):
@@ -90,6 +93,15 @@ class KnownEvaluation(NamedTuple):
     point: Array
     value: float
     gradient: Array
+    penalty: float = 0.0
+    unit: float = 0.0
+    accuracy: float = 0.0
+    lost: tuple[float, float] = (0.0, 0.0)
+    # What linear models add to an evaluation: see `accelegrad.run.oracle.Evaluation`.
+    dual_value: float | None = None
+    late_bound: Any = None
+    model: Any = None
+    rounding: Any = None
 
     @property
     def squared_norm(self) -> float:
@@ -111,10 +123,6 @@ class Rule(ABC):
 
     #: what it can do beyond its steps: names of `ABILITIES`
     can: frozenset[str] = frozenset()
-    #: whether its weights grow with t, for which it pays to have gradients with little noise
-    accelerated: bool = False
-    #: the sums in its states, by the power of the ratio with which `coarsened` divides them
-    shrinking: ClassVar[Mapping[str, int]] = {}
     #: what users call it; where a class says nothing, its name
     title: ClassVar[str] = "Rule"
 
@@ -129,6 +137,10 @@ class Rule(ABC):
     @abstractmethod
     def step(self, state: State, oracle: Oracle) -> Step:
         """Do one step."""
+
+    def stride(self, state: State) -> int:  # noqa: ARG002
+        """Return how many steps `advance` does before its next evaluation, if it is let."""
+        return 1
 
     def advance(self, state: State, oracle: Oracle, most: int) -> Step:  # noqa: ARG002
         """Do at least one and up to `most` steps; one, unless a rule has compiled ones."""
@@ -154,40 +166,13 @@ class Rule(ABC):
         """Return the rule with other parameters, those that it `can` have among them."""
         return dataclasses.replace(self, **parameters)  # type: ignore[type-var]
 
-    def with_radius(self, radius: float, largest: float | None = None) -> Rule:
-        """Return a rule that can "radius" with another radius to begin with, and a bound on it."""
-        changes = {"initial_radius": radius}
-        if largest is not None and "largest_radius" in self.can:
-            changes["largest_radius"] = largest
-        return self.with_parameters(**changes)
+    def with_radius(self, radius: float) -> Rule:
+        """Return a rule that can "radius" with another radius to begin with."""
+        return self.with_parameters(initial_radius=radius)
 
     def with_start_value(self, state: State, value: float) -> State:  # noqa: ARG002
         """Return a first state that knows the exact value at x0, where the rule asks for it."""
         return state
-
-    def coarsened(self, state: State, ratio: float) -> State:
-        """Return the state of a run with batches `ratio` times as large, at the same points.
-
-        Such a run has done 1/ratio of the steps, with squared gradients that are `ratio` times
-        smaller; if it is accelerated, so are the weights.
-        """
-        steps = fewer_steps(state.iteration, ratio)
-        ratio = state.iteration / steps
-        shrunk = {name: getattr(state, name) / ratio**p for name, p in self.shrinking.items()}
-        return state._replace(iteration=steps, **shrunk)
-
-    def seen_gradient(self, gradient: Array) -> Array:
-        """Return a gradient as the rule sees it: in its coordinates."""
-        return gradient
-
-    def seen_square(self, before: State, step: Step) -> float:  # noqa: ARG002
-        """Return the square of what the rule's steps follow: the noise in it decides on batches."""
-        return step.evaluation.squared_norm
-
-
-def fewer_steps(steps: int, ratio: float) -> int:
-    """Return how many steps a run with batches `ratio` times as large would have done."""
-    return max(1, round(steps / ratio))
 
 
 class GradientRule(Rule):

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from accelegrad.errors import finite_vector, real_number
-from accelegrad.rules.accelegrad import WEIGHTED_SUMS, CoupledRule, CoupledState, coupled
+from accelegrad.rules.accelegrad import CoupledRule, CoupledState, coupled
 from accelegrad.rules.arrays import Array, absolute, as_array, inner, larger, where, zero_sum
 from accelegrad.rules.base import Evaluated, Oracle, Projection, State, Step
 from accelegrad.rules.distance import SMALLEST_SHARE, Known, Probing, probed
@@ -115,7 +115,7 @@ class DiagonalAcceleGrad(DiagonalRule):
     project_y: bool = False
 
     title = "diagonal AcceleGrad"
-    can = frozenset({"project", "project_y", "coarsen"})
+    can = frozenset({"project", "project_y"})
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "diameter", checked_widths("diameter", self.diameter))
@@ -180,8 +180,7 @@ class DistanceFreeDiagonalAcceleGrad(Probing, DiagonalRule):
     project_y: bool = False
 
     title = "diagonal AcceleGrad"
-    can = frozenset({"project", "project_y", "radius", "probe", "coarsen"})
-    shrinking = {**WEIGHTED_SUMS, "gradient_sum": 2}  # noqa: RUF012
+    can = frozenset({"project", "project_y", "radius", "probe"})
 
     def __post_init__(self) -> None:
         if self.initial_radius is not None:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from accelegrad.errors import real_number
-from accelegrad.rules.accelegrad import WEIGHTED_SUMS, InterpolatingRule, coupled
+from accelegrad.rules.accelegrad import InterpolatingRule, coupled
 from accelegrad.rules.arrays import Array, as_array, either, inner, larger, where, zero_sum
-from accelegrad.rules.base import Oracle, Projection, Prox, State, Step
+from accelegrad.rules.base import Oracle, Projection, Prox, State
 from accelegrad.rules.distance import Probing
 from accelegrad.rules.schedules import adaptive_step, importance_weight
 
-# Variants of the step and of the radius's growth are compared by benchmarks/radius.py.
+# Variants of the step and of the radius's growth were measured on exact and noisy problems.
 STEP = 2  # radii in the numerator of the step size, as in AcceleGrad's 2 D
 REACH = 3  # the ball around x0 that z stays in, in radii; chosen, not measured
 TRUST = 2  # the radius grows to this multiple of the distance that the gradients prove
@@ -143,20 +142,12 @@ class DistanceFreeAcceleGrad(Probing, InterpolatingRule):
     prox: Prox | None = None
 
     title = "AcceleGrad"
-    can = frozenset(
-        {"project", "project_y", "prox", "radius", "largest_radius", "probe", "coarsen"}
-    )
+    can = frozenset({"project", "project_y", "prox", "radius", "largest_radius", "probe"})
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.largest_radius is not None:
             real_number("largest_radius", self.largest_radius, above=0)
-
-    @property
-    def shrinking(self) -> Mapping[str, int]:  # type: ignore[override]
-        """The sums in its states, by the power of the ratio with which they shrink."""
-        sums = {**WEIGHTED_SUMS, "evidence": 2, "gradient_sum": 2}
-        return {**sums, "dual_sum": 2, "dual_weight": 2} if self.has_set_or_term else sums
 
     @property
     def has_set_or_term(self) -> bool:
@@ -283,17 +274,6 @@ class DistanceFreeAcceleGrad(Probing, InterpolatingRule):
         moved = reached > BLOCKED * BLOCKED * step * step * square
         excess = step * (evidence - inner(gradient_sum, offset))
         return moved * (reached**0.5 + adaptive_step(excess, reached))
-
-    def seen_square(self, before: State, step: Step) -> float:
-        """Return ||g||^2, or half of that of its change, which the steps on a set follow.
-
-        At a minimiser on the boundary of a set gradients do not vanish. A change has twice the
-        noise of a gradient.
-        """
-        if not self.has_set_or_term:
-            return super().seen_square(before, step)
-        change = step.state.last_gradient - before.last_gradient
-        return inner(change, change) / 2  # type: ignore[no-any-return]
 
 
 def held(z: Array, x0: Array, reach: Any) -> Array:

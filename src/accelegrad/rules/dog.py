@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from accelegrad.rules.accelegrad import WEIGHTED_SUMS
-from accelegrad.rules.adagrad import UNIFORM_SUMS
 from accelegrad.rules.arrays import Array, as_array, inner, larger, zero_sum
 from accelegrad.rules.base import Projection, QueryRule
 from accelegrad.rules.distance import Probing, distance
@@ -66,8 +64,7 @@ class DoG(Probing, QueryRule):
     probe: bool | None = None
     project: Projection | None = None
 
-    can = frozenset({"project", "radius", "probe", "coarsen"})
-    shrinking = UNIFORM_SUMS
+    can = frozenset({"project", "radius", "probe"})
 
     def init(self, x0: Array) -> DistanceState:
         """Return the state at x_0."""
@@ -162,9 +159,7 @@ class ADoG(Probing, QueryRule):
     project: Projection | None = None
 
     title = "A-DoG"
-    can = frozenset({"project", "radius", "probe", "coarsen"})
-    accelerated = True
-    shrinking = {**WEIGHTED_SUMS, "earlier_radii": 1, "alpha_sum": 2}  # noqa: RUF012
+    can = frozenset({"project", "radius", "probe"})
 
     def init(self, x0: Array) -> CoupledDistanceState:
         """Return y_0 = z_0 = x_0."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -62,6 +61,26 @@ class ChangedEvaluation:
     def squared_norm(self) -> float:
         """The squared norm of T' g."""
         return inner(self.gradient, self.gradient)  # type: ignore[no-any-return]
+
+    @property
+    def penalty(self) -> float:
+        """The penalty's part of the value."""
+        return self.original.penalty
+
+    @property
+    def unit(self) -> float:
+        """The unit of rounding of the numbers as they came."""
+        return self.original.unit
+
+    @property
+    def accuracy(self) -> float:
+        """How far the value can be off."""
+        return self.original.accuracy
+
+    @property
+    def lost(self) -> tuple[float, float]:
+        """How far value and gradient in x can be off."""
+        return self.original.lost
 
 
 class ChangedOracle:
@@ -135,16 +154,6 @@ class Rescaled(Rule):
         """What the inner rule can do, but for a set and a term, which are meant in x."""
         return self.rule.can - {"project", "project_y", "prox"}
 
-    @property
-    def accelerated(self) -> bool:  # type: ignore[override]
-        """Whether the inner rule is."""
-        return self.rule.accelerated
-
-    @property
-    def shrinking(self) -> Mapping[str, int]:  # type: ignore[override]
-        """The sums of the inner rule."""
-        return self.rule.shrinking
-
     def init(self, x0: Array) -> State:
         """Return the inner rule's state at T^-1 x0."""
         return self.rule.init(self.change.invert(as_array(x0)))
@@ -153,26 +162,13 @@ class Rescaled(Rule):
         """Return the inner rule's state with what it learns from values in v."""
         return self.rule.prepared(state, changed_oracle(oracle, self.change))[0], oracle
 
-    def with_radius(self, radius: float, largest: float | None = None) -> Rule:
+    def with_radius(self, radius: float) -> Rule:
         """Return a rule that begins with another radius, in v."""
-        return replace(self, rule=self.rule.with_radius(radius, largest))
+        return replace(self, rule=self.rule.with_radius(radius))
 
     def with_start_value(self, state: State, value: float) -> State:
         """Return a first state that knows the value at x0."""
         return self.rule.with_start_value(state, value)
-
-    def coarsened(self, state: State, ratio: float) -> State:
-        """Return the inner rule's state of a run with larger batches."""
-        return self.rule.coarsened(state, ratio)
-
-    def seen_gradient(self, gradient: Array) -> Array:
-        """Return T' g, as the inner rule sees it."""
-        return self.rule.seen_gradient(self.change.adjoint(gradient))
-
-    def seen_square(self, before: State, step: Step) -> float:
-        """Return the square that the inner rule's steps follow."""
-        changed = ChangedEvaluation(None, step.evaluation, self.change)
-        return self.rule.seen_square(before, step._replace(evaluation=changed))
 
     def step(self, state: State, oracle: Oracle) -> Step:
         """Do one step of the inner rule; the evaluation it leaves is the one in x."""

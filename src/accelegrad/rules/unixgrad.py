@@ -39,7 +39,6 @@ class ExtragradientRule(TwoPhaseRule):
 
     project: Projection | None
     prox: Prox | None
-    accelerated = True
 
     def second_query(self, state: State) -> Array:
         """Return x~_t, for g_t."""
@@ -118,8 +117,7 @@ class UniXGrad(ExtragradientRule):
     project: Projection | None = None
     prox: Prox | None = None
 
-    can = frozenset({"project", "prox", "coarsen"})
-    shrinking = {"weighted_sum": 2, "weight_sum": 2, "weighted_differences": 4}  # noqa: RUF012
+    can = frozenset({"project", "prox"})
 
     def __post_init__(self) -> None:
         check_distance("diameter", self.diameter)
@@ -237,8 +235,7 @@ class UDoG(Probing, ExtragradientRule):
     prox: Prox | None = None
 
     title = "U-DoG"
-    can = frozenset({"project", "prox", "radius", "probe", "coarsen"})
-    shrinking = {**UniXGrad.shrinking, "earlier_radii": 1, "largest_square": 3}  # noqa: RUF012
+    can = frozenset({"project", "prox", "radius", "probe"})
 
     def init(self, x0: Array) -> TravelledState:
         """Return x_0 = y_0."""

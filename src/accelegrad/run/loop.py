@@ -20,6 +20,7 @@ from accelegrad.run.checkpoint import Saved
 from accelegrad.run.observers import Observers
 from accelegrad.run.oracle import QUIET
 from accelegrad.run.policies.base import Policy
+from accelegrad.run.policies.convexity import Convexity
 from accelegrad.run.policies.region import region_policy
 from accelegrad.run.progress import Progress
 from accelegrad.run.result import UNFINISHED, Status, report
@@ -28,6 +29,10 @@ from accelegrad.run.stopping import Stopping
 #: A run that ends after max_iter looks around its point if that adds less than a tenth to its
 #: calls.
 FEWEST_CALLS = 100
+IN_FLOAT32 = (
+    "Its values are all numbers of float32, though they come as float64: return them as they are "
+    "computed, in float32, or say how far they can be off (accuracy=...)."
+)
 
 
 class Run(Saved):
@@ -40,7 +45,7 @@ class Run(Saved):
     kind : mapping
         What the run is, for its checkpoints.
     policies : sequence of Policy
-        What changes how the run goes on, such as batches that grow, or restarts.
+        What changes how the run goes on, such as restarts.
     """
 
     saved = ("ended", "progress", "stopping", "policies", "observers")
@@ -63,6 +68,8 @@ class Run(Saved):
         #: how the run ended, as its last checkpoint says; None: it goes on
         self.ended: int | None = None
         self._detail = ""
+        #: whether max_iter has cut a stretch of steps short: see `_next_look`
+        self._cut = False
         #: two points that show that the function is not convex
         self._violation: dict[str, Any] | None = None
 
@@ -81,7 +88,7 @@ class Run(Saved):
                 status = Status.INTERRUPTED
             result = report(self.progress, status, self._detail)
             if result["success"]:
-                result = self._confirmed(result, status)
+                result = self._confirmed(result)
         result.update(self.progress.counters())
         result["n_restarts"] = 0
         if self._violation is not None:
@@ -102,7 +109,7 @@ class Run(Saved):
         except KeyboardInterrupt:
             # Compiled code notices it only after its steps are done.
             counted = getattr(progress.rule_state, "iteration", 0)
-            progress.iteration = max(progress.iteration, int(counted) + progress.uncounted)
+            progress.iteration = max(progress.iteration, int(counted))
             return Status.INTERRUPTED
         except NonFiniteError as error:
             self._detail = f"At iteration {progress.iteration + 1} {error}."
@@ -122,21 +129,15 @@ class Run(Saved):
             "amount (give accuracy=...), or they are noisy (give exact=False)."
         )
 
-    def _confirmed(self, result: OptimizeResult, status: Status) -> OptimizeResult:
+    def _confirmed(self, result: OptimizeResult) -> OptimizeResult:
         """Return a result that is to be called a success, or what a closer look makes of it."""
-        progress = self.progress
         try:
-            confirmed = self._is_confirmed(result)
+            if self._is_confirmed(result):
+                return result
+            status = Status.NOT_CONVEX
         except KeyboardInterrupt:
-            return report(progress, Status.INTERRUPTED, self._detail)
-        if not confirmed:
-            return report(progress, Status.NOT_CONVEX, self._detail)
-        final = progress.final_evaluation()
-        if final is None or not progress.turned_out_short(final):
-            return result
-        if status is Status.CONVERGED and not progress.bracket.proved(final):
-            status = Status.AT_ROUNDING
-        return report(progress, status, self._detail)
+            status = Status.INTERRUPTED
+        return report(self.progress, status, self._detail)
 
     def _is_confirmed(self, result: OptimizeResult) -> bool:
         """Return whether no policy objects to a proof, after some more evaluations.
@@ -146,11 +147,15 @@ class Run(Saved):
         progress = self.progress
         final, calls = progress.final_evaluation(), progress.calls()
         few = result["status"] is Status.MAX_ITER and calls < FEWEST_CALLS
-        if final is None or few or not result["gap"] < math.inf:
+        if final is None or not result["gap"] < math.inf:
             return True
         try:
             for policy in self.policies.values():
-                policy.confirm(final)
+                if not few:
+                    policy.confirm(final)
+                if isinstance(policy, Convexity) and policy.computes_in_float32():
+                    self._detail = IN_FLOAT32
+                    return False
         except NotConvexError as error:
             self._note(error)
             return False
@@ -197,7 +202,7 @@ class Run(Saved):
         return Status.MAX_ITER
 
     def _followers(self) -> list[Policy]:
-        """Return the policies that follow every step, the region's after those of batches."""
+        """Return the policies that follow every step, the region's last."""
         guessed = [] if self.region.guess is None else [self.region]
         return [*self.policies.values(), *guessed]
 
@@ -205,8 +210,13 @@ class Run(Saved):
         """Return the iteration after which something has to happen, at the latest."""
         options, now = self.options, self.progress.iteration
         if self.progress.oracle.exact_values:  # every evaluation adds to the certificate
-            spaced = "unevaluated" in self.progress.rule.can  # by the rule itself, whoever looks on
-            return options.max_iter if spaced else now + 1
+            due = now + self.progress.rule.stride(self.progress.rule_state)
+            if due > options.max_iter:
+                # The evaluation at max_iter is one that a longer run does not make: what is resumed
+                # is the run before it.
+                self._save_checkpoint(None)
+                self._cut = True
+            return min(due, options.max_iter)
         every = options.checkpoint_every
         saving = now - now % every + every if options.checkpoint is not None else math.inf
         looks = [policy.next_look() for policy in self._followers()]
@@ -217,7 +227,7 @@ class Run(Saved):
 
     def _save_checkpoint(self, status: Status | None) -> None:
         """Write the run's state, and the status if it has come to its end."""
-        if self.options.checkpoint is None:
+        if self.options.checkpoint is None or self._cut:
             return
         self.ended = None if status is None or status in UNFINISHED else int(status)
         self.progress.clock.pause()

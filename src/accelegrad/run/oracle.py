@@ -19,11 +19,11 @@ from scipy.linalg.blas import ddot
 from accelegrad.errors import NonFiniteError, Vector
 from accelegrad.geometry.penalties import Penalty
 from accelegrad.models.linear_model import LinearModel
-from accelegrad.models.rounding import UNIT, PointRounding, few_bits_rounding
-from accelegrad.models.row_blocks import RowNumbers
+from accelegrad.models.rounding import PointRounding, few_bits_rounding
 from accelegrad.models.row_sum import RowPoint, RowSum
 from accelegrad.models.sampling import BatchSampler
 from accelegrad.norms import norm
+from accelegrad.rounding import UNIT
 from accelegrad.run.checkpoint import Saved
 
 # An overflow ends the run with a status that says so; a warning would add nothing.
@@ -34,11 +34,6 @@ LARGEST_SQUARE = 1e290  # can still be multiplied with squared weights of up to 
 
 #: The units of rounding of floats of less than 64 bits
 FEW_BITS = {"float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
-#: A number of no more bits says nothing of the type in which it was computed: it may be exact.
-SIMPLE_BITS, FLOAT32_BITS = 12, 24
-#: After this many different values that float32 can hold, at points that it cannot, a function is
-#: taken to compute in float32: the first values alone may be those of data in float32.
-TELLING_VALUES = 3
 
 Sample: TypeAlias = Callable[[Vector], "Evaluation"]
 
@@ -161,11 +156,6 @@ class Oracle(Saved, ABC):
     #: how far values can be off
     accuracy: float = 0.0
 
-    @property
-    def suspected_unit(self) -> float:
-        """The same, or a larger one that the numbers so far would allow."""
-        return self.unit
-
     def __init__(self, penalty: Penalty | None = None) -> None:
         self.penalty = penalty
         self.nfev = self.njev = self.points = self.rows = 0
@@ -239,7 +229,7 @@ class FunctionOracle(Oracle):
     `shape` is that of the points they take, where it is not flat; () stands for a number.
     """
 
-    saved = (*Oracle.saved, "unit", "_full_bits", "_short_values", "_last_short", "_short_slopes")
+    saved = (*Oracle.saved, "unit")
 
     def __init__(
         self,
@@ -260,9 +250,6 @@ class FunctionOracle(Oracle):
         self._errors: Any = np.geterr()
         self.has_values = fun is not None
         self.exact_values = exact and self.has_values
-        #: whether a number came that float32 cannot hold
-        self._full_bits = False
-        self._short_values, self._last_short, self._short_slopes = 0, math.nan, False
 
     def __call__(self, point: Vector) -> Evaluation:
         """Evaluate at the point."""
@@ -273,63 +260,31 @@ class FunctionOracle(Oracle):
         with np.errstate(**self._errors):
             returned = self._fun(self._shaped(point), *self._args)
         if self._jac is not None:
-            value = self._value(returned, point)
-            late = self._late_gradient
-            evaluation = Evaluation(point, value, late_gradient=late)
-            return self._finish(self._inexact(evaluation))
-        self.njev += 1
-        value, gradient = split_pair(returned)
-        gradient = self._gradient(gradient, point, "fun")
-        value = self._value(value, point)
-        try:
-            evaluation = Evaluation(point, value, gradient)
-        except NonFiniteError:
-            if self.best is None:  # better than no answer
-                self._finish(self._inexact(Evaluation.too_steep(point, value, gradient)))
-            raise
-        return self._finish(self._inexact(evaluation))
-
-    def _inexact(self, evaluation: Evaluation) -> Evaluation:
-        """Return an evaluation that knows how far it can be off."""
+            value = self._value(returned)
+            evaluation = Evaluation(point, value, late_gradient=self._late_gradient)
+        else:
+            self.njev += 1
+            value, gradient = split_pair(returned)
+            gradient, value = self._gradient(gradient, point, "fun"), self._value(value)
+            try:
+                evaluation = Evaluation(point, value, gradient)
+            except NonFiniteError:
+                if self.best is None:  # better than no answer
+                    self._finish(Evaluation.too_steep(point, value, gradient))
+                raise
         evaluation.unit, evaluation.accuracy = self.unit, self.accuracy
-        return evaluation
+        return self._finish(evaluation)
 
-    @property
-    def suspected_unit(self) -> float:
-        """The unit of rounding, float32's where it holds all numbers so far."""
-        short = self._short_values > 0 and self._short_slopes and not self._full_bits
-        return FEW_BITS["float32"] if short else self.unit
-
-    def _value(self, returned: Any, point: Vector) -> float:
-        value = checked_value(returned)
-        self._note_bits(unit_of(returned), value)
-        if not self._full_bits and value != self._last_short:
-            # At a point of few bits exact values may have few, too.
-            if most_bits(value) == FLOAT32_BITS and most_bits(point) > FLOAT32_BITS:
-                self._short_values, self._last_short = self._short_values + 1, value
-            if self._short_values >= TELLING_VALUES and self._short_slopes:
-                self.unit = FEW_BITS["float32"]
-        return value
+    def _value(self, returned: Any) -> float:
+        if type(returned) is float:
+            return returned
+        self.unit = max(self.unit, unit_of(returned))
+        return checked_value(returned)
 
     def _gradient(self, returned: Any, point: Vector, source: str) -> Vector:
+        self.unit = max(self.unit, unit_of(returned))
         shape = point.shape if self._shape is None else self._shape
-        gradient = checked_gradient(returned, shape, source)
-        self._note_bits(unit_of(returned), gradient)
-        return gradient
-
-    def _note_bits(self, unit: float, numbers: float | Vector) -> None:
-        """Note the unit of rounding: the type's, or float32's if that holds all the first numbers.
-
-        A function may compute in float32 and return the numbers as float64.
-        """
-        if unit > UNIT:
-            self._full_bits = True  # the type says enough
-            self.unit = max(self.unit, unit)
-        elif not self._full_bits:
-            bits = most_bits(numbers)
-            self._full_bits = self.unit == UNIT and bits > FLOAT32_BITS
-            # Slopes of few bits, such as signs, say nothing.
-            self._short_slopes |= bits == FLOAT32_BITS and not isinstance(numbers, float)
+        return checked_gradient(returned, shape, source)
 
     def _shaped(self, point: Vector) -> Any:
         """Return a copy as the user's functions want it."""
@@ -422,11 +377,6 @@ class MinibatchOracle(Oracle):
         self.njev += batches
         self.rows += rows
 
-    def sampled(self, groups: int, size: int) -> list[RowNumbers]:
-        """Return random groups of rows without a row in common, apart from the batches."""
-        rows = self.sampler.rng.choice(self.model.n_samples, groups * size, replace=False)
-        return list(rows.reshape(groups, size))
-
     def frozen(self) -> tuple[Sample, Sample]:
         """Return two independent samples of the function, each the same at every call.
 
@@ -463,15 +413,6 @@ def unit_of(returned: Any) -> float:
         return UNIT
     # Of other libraries' numbers too the name says it, as "torch.float32" does.
     return FEW_BITS.get(str(kind).rpartition(".")[2], UNIT)
-
-
-def most_bits(numbers: float | Vector) -> int:
-    """Return how many bits the numbers take, roughly: `SIMPLE_BITS`, float32's, or more."""
-    with np.errstate(over="ignore", under="ignore"):
-        if (np.float32(numbers) != numbers).any():
-            return FLOAT32_BITS + 1
-    mantissas = np.ldexp(np.frexp(numbers)[0], SIMPLE_BITS)
-    return FLOAT32_BITS if (mantissas != np.rint(mantissas)).any() else SIMPLE_BITS
 
 
 def checked_value(value: Any) -> float:

@@ -4,16 +4,60 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+
+import numpy as np
+from scipy.optimize import OptimizeResult
 
 from accelegrad.errors import NonFiniteError, Vector
 from accelegrad.geometry.sets import FeasibleSet
 from accelegrad.proofs.bracket import Bracket
-from accelegrad.rules.base import Rule
+from accelegrad.rules.base import Evaluated, Rule
 from accelegrad.run.checkpoint import Saved
-from accelegrad.run.options import Options
 from accelegrad.run.oracle import Counts, Evaluation, Oracle
-from accelegrad.run.recent import Recent
+
+#: How many are kept: comparing an evaluation with them costs about what a step does. Fewer of long
+#: vectors, so that they take no more memory than these bytes, which a cache may hold: with 1e6
+#: variables comparing with 20 took half the time of a run.
+KEPT, KEPT_BYTES, FEWEST_KEPT = 20, 16 * 2**20, 4
+
+OUTPUTS = ("auto", "average", "last", "best")
+
+
+@dataclass(frozen=True)
+class Options:
+    """When to stop, what to return and who looks on."""
+
+    max_iter: int = 1000
+    tol: float | None = None
+    rtol: float | None = None
+    time_limit: float | None = None
+    target: float | None = None  # a value that is low enough
+    output: str = "auto"
+    exact: bool = True  # gradients (and values, where there are any) are free of noise
+    callback: Callable[[OptimizeResult], Any] | None = None
+    callback_at: frozenset[int] | None = None  # iterations; None: all
+    progress: bool = False
+    trace: bool = False
+    checkpoint: Path | None = None
+    checkpoint_every: int = 100
+
+    @property
+    def has_goal(self) -> bool:
+        """Whether the run is to end at a certified gap."""
+        return self.tol is not None or self.rtol is not None
+
+    @property
+    def has_end(self) -> bool:
+        """Whether values or bounds may end the run: at a certified gap or at a target."""
+        return self.has_goal or self.target is not None
+
+    def goal(self, value: float) -> float:
+        """Return the certified gap at which a point with this value is good enough."""
+        return max((self.tol or 0.0) * max(1.0, abs(value)), (self.rtol or 0.0) * abs(value))
 
 
 class Clock(Saved):
@@ -43,6 +87,55 @@ class Clock(Saved):
         self._before, self._since = self.seconds, None
 
 
+class Recent(Saved):
+    """The last evaluations, in the rows of arrays: the function alone, without a penalty.
+
+    Parameters
+    ----------
+    dimension : int
+        The number of coordinates.
+    """
+
+    saved = ("_points", "_gradients", "_values", "_sizes", "_seen")
+
+    def __init__(self, dimension: int) -> None:
+        kept = max(FEWEST_KEPT, min(KEPT, KEPT_BYTES // (16 * dimension)))
+        self._points, self._gradients = np.zeros((kept, dimension)), np.zeros((kept, dimension))
+        self._values, self._sizes = np.zeros(kept), np.zeros(kept)
+        self._seen = 0
+
+    @property
+    def points(self) -> np.ndarray:
+        """Where, one row per evaluation, in any order."""
+        return self._points[: self._count]
+
+    @property
+    def gradients(self) -> np.ndarray:
+        """The gradients there."""
+        return self._gradients[: self._count]
+
+    @property
+    def values(self) -> Vector:
+        """The values there."""
+        return self._values[: self._count]
+
+    @property
+    def sizes(self) -> Vector:
+        """The sizes of the terms of these values."""
+        return self._sizes[: self._count]
+
+    @property
+    def _count(self) -> int:
+        return min(self._seen, len(self._values))
+
+    def add(self, at: Evaluated) -> None:
+        """Keep an evaluation in place of the oldest."""
+        row, term = self._seen % len(self._values), at.penalty
+        self._points[row], self._gradients[row] = at.point, at.gradient
+        self._values[row], self._sizes[row] = at.value - term, abs(at.value) + abs(term)
+        self._seen += 1
+
+
 class Progress(Saved):
     """Where a run is, and what is known of the point that it would return.
 
@@ -65,14 +158,12 @@ class Progress(Saved):
         The rule's state.
     iteration : int
         Steps so far.
-    uncounted : int
-        Those of them that the rule's state does not count, because batches have grown since.
     next_judgement : int
         The iteration from which on an output point that has to be evaluated is judged again.
     """
 
     saved = (
-        *("iteration", "uncounted", "next_judgement", "rule_state"),
+        *("iteration", "next_judgement", "rule_state"),
         *("oracle", "separate_judge", "bracket", "recent", "clock"),
     )
 
@@ -97,7 +188,7 @@ class Progress(Saved):
         #: the last evaluations, where values are exact
         self.recent = Recent(x0.size)
         self.clock = Clock()
-        self.iteration = self.uncounted = self.next_judgement = 0
+        self.iteration = self.next_judgement = 0
         #: what is returned: "average", "last" or "best"
         self.output = options.output
         if options.output == "auto":
@@ -178,14 +269,6 @@ class Progress(Saved):
         """
         best = self.best
         return math.inf if best is None else self.bracket.gap(best)
-
-    def turned_out_short(self, final: Evaluation) -> bool:
-        """Return whether it is news that the function computes in few bits: it then proves less."""
-        if not self.oracle.unit > final.unit:
-            return False
-        final.unit = self.oracle.unit
-        self.bracket.add(final, 0.0)
-        return True
 
     def update(self, best: Evaluation) -> bool:
         """Bring the bound of the kept cuts up to date, if that is due."""

@@ -66,8 +66,6 @@ class Stopping(Saved):
             return status
         if self._proves and self._is_proved():
             final = self.progress.final_evaluation()
-            if final is not None and self.progress.turned_out_short(final):
-                return None
             reached = final is not None and self.progress.bracket.proved(final)
             return Status.CONVERGED if reached else Status.AT_ROUNDING
         limit = self.progress.options.time_limit
@@ -208,7 +206,7 @@ class Stopping(Saved):
             updated = progress.update(best)
             if updated:
                 self.region.admit(best)
-            if not self._is_certified(best):
+            if not progress.bracket.is_small_enough(best):
                 return False
             if progress.output == "best":
                 return self.region.stands(best)
@@ -216,9 +214,4 @@ class Stopping(Saved):
             return False
         progress.next_judgement = progress.iteration + self._judgement_pause()
         judged = progress.judged_output()
-        return self._is_certified(judged) and self.region.stands(judged)
-
-    def _is_certified(self, final: Evaluation) -> bool:
-        """Return whether the gap is small enough, or as small as it can be proved to be."""
-        bracket = self.progress.bracket
-        return bracket.proved(final) or bracket.is_as_small_as_rounding_allows(final)
+        return progress.bracket.is_small_enough(judged) and self.region.stands(judged)

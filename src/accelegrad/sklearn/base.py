@@ -26,7 +26,7 @@ from accelegrad.errors import Vector, nearest, real_number, whole_number
 from accelegrad.geometry.sets import Box, NonNegative, WholeSpace
 from accelegrad.models.losses import LOSSES, LossEntry, make_loss, plain_loss_name
 from accelegrad.models.streamed_model import Checked, read_rows
-from accelegrad.run.proof_words import rounded_down, rounded_up
+from accelegrad.run.result import rounded_down, rounded_up
 from accelegrad.sklearn import held_out, online
 from accelegrad.sklearn.data import (
     Data,
@@ -343,8 +343,8 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
                 "sample_weight cannot be given beside a stream: its chunks may be tuples "
                 "(X, y, sample_weight)."
             )
-        from accelegrad.data.columns import Targets, Wanted
-        from accelegrad.data.streams import open_source
+        from accelegrad.files.streams import open_source
+        from accelegrad.files.tables import Targets, Wanted
 
         self._refuse_early_stopping()
         targets = Targets.AS_WRITTEN if is_classifier(self) else Targets.NUMBERS
@@ -491,7 +491,7 @@ class StreamFitting(LinearEstimator):
         self
         """
         objective = self._objective()
-        from accelegrad.data.streams import is_stream
+        from accelegrad.files.streams import is_stream
 
         if y is None and is_stream(X):
             data = self._read_stream(X, sample_weight)

@@ -2,15 +2,12 @@
 
 from accelegrad.solvers.dual_ascent import DualAscent
 from accelegrad.solvers.interior_point import InteriorPoint
-from accelegrad.solvers.newton import FinishedByNewton, SketchedNewton
+from accelegrad.solvers.newton import SketchedNewton
 from accelegrad.solvers.proximal_newton import ProximalNewton
-from accelegrad.solvers.variance_reduced import VarianceReducedAcceleGrad
 
 __all__ = [
     "DualAscent",
-    "FinishedByNewton",
     "InteriorPoint",
     "ProximalNewton",
     "SketchedNewton",
-    "VarianceReducedAcceleGrad",
 ]

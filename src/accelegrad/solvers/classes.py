@@ -20,7 +20,7 @@ from accelegrad.models.products import MatrixProducts, Products
 from accelegrad.models.row_blocks import RowNumbers, runs
 from accelegrad.norms import norm
 
-# Set by trial; benchmarks/many_classes.py times the whole method.
+# Set by trial; `accelegrad bench --everyday --only classes` times the whole method.
 #: Fewer rows than these are all used, and blocks that take less than these seconds are always made:
 #: then a row that is there twice makes no difference to one of twice the weight.
 MANY_ROWS, NEXT_TO_NOTHING = 500, 1e-3

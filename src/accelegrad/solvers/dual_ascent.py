@@ -108,11 +108,15 @@ class DualAscent(Rule):
     """
 
     title = "dual ascent"
-    can = frozenset({"values", "unevaluated"})
+    can = frozenset({"values"})
 
     def init(self, x0: Array) -> DualAscentState:
         """Return the state before the first epoch."""
         return DualAscentState(0, x0, None, None, Gap(0, math.inf), 1, 0.0)
+
+    def stride(self, state: DualAscentState) -> int:
+        """Return how many epochs there are until the next evaluation."""
+        return state.due
 
     def step(self, state: DualAscentState, oracle: Dual) -> Step:  # type: ignore[override]
         """Do an epoch; the evaluation is the minorant, which proves the accuracy."""

@@ -46,17 +46,16 @@ class DualOracle(RowOracle):
         As for `RowOracle`; the model has an l2 term.
     """
 
-    needs_rows_in_memory = True
     model: LinearModel
 
     def __init__(self, model: RowSum, rng: np.random.Generator, goal: Goal | None = None) -> None:
         super().__init__(model, rng, goal)
+        self.model = rows_in_memory(model)
         if model.l2 == 0.0:
             raise ValueError(
                 "the dual can be climbed only with an l2 term: model must have an l2 term, but its "
                 "l2 is 0; give l2 > 0."
             )
-        self.model = rows_in_memory(model)
         self._squares = self.model.row_squares()
         #: 1 / rho; 0: there is no intercept
         self._pull = self._intercept_pull() if model.fit_intercept else 0.0

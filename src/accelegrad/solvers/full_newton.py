@@ -53,7 +53,7 @@ class _Step(NamedTuple):
     def bound(self) -> float:
         """Return the lower bound by the slopes that the start foretells for the trial."""
         slopes = self.start.slopes_at(self.trial.margins, self.caution)
-        return self.start.model.dual.at_slopes(slopes)
+        return float(self.start.model.dual.at_slopes(slopes))
 
     def taken(self) -> tuple[ModelPoint, bool] | None:
         """Return a point that is low enough, and whether it is the trial; None if there is none."""

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from accelegrad.errors import LineSearchError, NonFiniteError, Vector
-from accelegrad.models.rounding import UNIT
+from accelegrad.rounding import UNIT
 from accelegrad.rules.base import Array, Evaluated, Step, StepRule
 
 Matrix = npt.NDArray[np.float64]

@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from accelegrad.errors import LineSearchError, whole_number
 from accelegrad.rules.base import Array, Evaluated, Step, StepRule, inner
-from accelegrad.solvers.variance_reduced import (
-    ExactSum,
-    FiniteSum,
-    VarianceReducedAcceleGrad,
-    VarianceReducedState,
-)
 
-# Chosen, where nothing else is said; benchmarks/finite_sum.py times the whole method.
+# Chosen, where nothing else is said; `accelegrad bench` times the whole method.
 #: A step is too long if it gains less than this share of the fall that the slope promises (Armijo's
 #: rule, with the customary constant).
 DESCENT = 1e-4
@@ -72,8 +66,22 @@ class Curvature(Protocol):
         """Return the inverse times a vector."""
 
 
-class Curved(ExactSum, Protocol):
-    """What the rule needs from an oracle besides values and gradients."""
+class Curved(Protocol):
+    """What the rule needs from an oracle: values and gradients of a smooth sum, and curvature."""
+
+    @property
+    def lowest(self) -> Evaluated | None:
+        """What is known at the lowest point evaluated so far."""
+
+    @property
+    def changed(self) -> bool:
+        """Whether the last evaluation was of another sum than the one before."""
+
+    def __call__(self, point: Array) -> Evaluated:
+        """Evaluate the sum at a point, exactly."""
+
+    def original(self, evaluation: Evaluated) -> Evaluated:
+        """Return what is known of the function itself, if the sum is one close to it."""
 
     def guess(self, point: Array) -> Array | None:
         """Return a point that may be much better than the start, None where there is none."""
@@ -139,7 +147,7 @@ class SketchedNewton(StepRule):
     Optimization 21, 2011.
     """
 
-    title = "sketched Newton"
+    title = "AcceleGrad-Newton"
 
     memory: int = 10
 
@@ -313,68 +321,3 @@ class SketchedNewton(StepRule):
     def output(self, state: SketchedNewtonState) -> Array:
         """Return the last point that was accepted."""
         return state.point
-
-
-class FinishedState(NamedTuple):
-    """The state of the one rule or of the other, its fields by name."""
-
-    iteration: int
-    epochs: dict[str, Any]  # of the variance-reduced rule
-    newton: dict[str, Any] | None  # of `SketchedNewton`, once it has taken over
-    step_size: Any
-
-
-class CurvedSum(FiniteSum, Curved, Protocol):
-    """A finite sum with curvature."""
-
-    @property
-    def first_epochs(self) -> int:
-        """How many epochs are a good beginning."""
-
-
-@dataclass(frozen=True)
-class FinishedByNewton(StepRule):
-    """Variance-reduced epochs first, which come near fast, then Newton's steps, which converge.
-
-    The first snapshots come from `VarianceReducedAcceleGrad`, as many as the oracle says; from the
-    next one on `SketchedNewton` goes on. `output` and `last` are those of the rule at work.
-
-    Parameters
-    ----------
-    epochs : VarianceReducedAcceleGrad
-        The first rule.
-    newton : SketchedNewton
-        The second one.
-    """
-
-    title = "AcceleGrad-Newton"
-
-    epochs: VarianceReducedAcceleGrad = field(default_factory=VarianceReducedAcceleGrad)
-    newton: SketchedNewton = field(default_factory=SketchedNewton)
-
-    def init(self, x0: Array) -> FinishedState:
-        """Return the state before the first epoch."""
-        return FinishedState(0, self.epochs.init(x0)._asdict(), None, 0.0)
-
-    def step(self, state: FinishedState, oracle: CurvedSum) -> Step:  # type: ignore[override]
-        """Do a step of the rule whose turn it is."""
-        count = state.iteration + 1
-        if state.newton is None and count <= oracle.first_epochs:
-            moved, evaluation, weight, _ = self.epochs.step(self._epochs(state), oracle)
-            new = state._replace(epochs=moved._asdict())
-        else:
-            moved, evaluation, weight, _ = self.newton.step(self._newton(state), oracle)
-            new = state._replace(newton=moved._asdict())
-        return Step(new._replace(iteration=count, step_size=moved.step_size), evaluation, weight)
-
-    def _epochs(self, state: FinishedState) -> VarianceReducedState:
-        return VarianceReducedState(**state.epochs)
-
-    def _newton(self, state: FinishedState) -> SketchedNewtonState:
-        if state.newton is None:
-            return self.newton.init(self._epochs(state).snapshot)
-        return SketchedNewtonState(**state.newton)
-
-    def output(self, state: FinishedState) -> Array:
-        """Return the snapshot that comes next, or the last point that was accepted."""
-        return self._epochs(state).snapshot if state.newton is None else self._newton(state).point

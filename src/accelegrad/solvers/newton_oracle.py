@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from accelegrad import kernels
 from accelegrad.errors import Vector
 from accelegrad.models.linear_model import ModelPoint
 from accelegrad.models.row_sum import RowPoint, RowSum
@@ -23,11 +22,9 @@ from accelegrad.solvers.curvature import (
     second_derivative_matrix,
 )
 from accelegrad.solvers.newton import SketchedNewton
-from accelegrad.solvers.row_oracle import Goal
-from accelegrad.solvers.smoothing import SmoothedSumOracle
-from accelegrad.solvers.variance_reduced_oracle import FiniteSumOracle
+from accelegrad.solvers.row_oracle import Goal, RowOracle
 
-# These were set by trial; benchmarks/finite_sum.py shows what they do.
+# These were set by trial on the data sets of `accelegrad bench`.
 #: A run starts from the minimum over a sample, found in the same way. The sample has at most this
 #: share of the rows, and at most this many entries (32 MB), as others of rows that are elsewhere.
 START_SHARE, SAMPLE_ENTRIES = 0.1, 1 << 22
@@ -38,8 +35,6 @@ ENOUGH_SHARE, ENOUGH_PER_PARAMETER = 0.02, 150
 #: The most steps on a sample, which end where the value is off by this share of what the sample
 #: leaves unknown anyway.
 START_STEPS, START_PRECISION = 20, 0.3
-#: With at least this many rows, this many epochs of steps on a few of them are a good beginning.
-FEWEST_ROWS, EPOCHS = 1000, 2
 #: A sample on which a dual point is mended has this many rows per parameter, and more where the
 #: remaining error, times this factor, is too much for them.
 MENDED_PER_PARAMETER, SPREAD = 30, 2.0
@@ -61,24 +56,27 @@ class _Origin(NamedTuple):
     caution: float
 
 
-class CurvedOracle(FiniteSumOracle):
+class CurvedOracle(RowOracle):
     """A smooth sum over rows, with its second derivatives from samples of rows.
 
-    Where a matrix of them would cost too much, one number per coordinate takes its place. Epochs of
-    steps on single rows come before, where these are in memory.
+    Where a matrix of them would cost too much, one number per coordinate takes its place.
 
     Parameters
     ----------
-    model, rng, goal, **options
-        As for `FiniteSumOracle`.
+    model, rng, goal
+        As for `RowOracle`; the loss has to be smooth.
     """
 
-    needs_rows_in_memory = False
+    #: it is always the same sum
+    changed = False
 
-    def __init__(
-        self, model: RowSum, rng: np.random.Generator, goal: Goal | None = None, **options: Any
-    ) -> None:
-        super().__init__(model, rng, goal, **options)
+    def __init__(self, model: RowSum, rng: np.random.Generator, goal: Goal | None = None) -> None:
+        super().__init__(model, rng, goal)
+        if not math.isfinite(model.loss.curvature):
+            raise ValueError(
+                f"model must have a smooth loss, but it has {model.loss!r}; smoothed(mu) makes a "
+                "smooth model of it."
+            )
         self._seed = int(rng.integers(2**63))
         self._costs = Costs.of(model)
         self._made: Factored | None = None
@@ -92,6 +90,11 @@ class CurvedOracle(FiniteSumOracle):
         evaluation = super().__call__(point)
         self._latest = [*self._latest[-1:], evaluation]
         return evaluation
+
+    @property
+    def lowest(self) -> Evaluation | None:
+        """What is known at the lowest point evaluated so far."""
+        return self.best
 
     def seen(self, point: Vector, other: RowPoint) -> Evaluation:
         """Evaluate where a sum over the same rows was: no pass over them before the gradient."""
@@ -199,11 +202,6 @@ class CurvedOracle(FiniteSumOracle):
         return size if self._costs.of_products(size) <= worth else 0
 
     @property
-    def first_epochs(self) -> int:
-        """How many epochs of variance-reduced steps are a good beginning."""
-        return _first_epochs(self.model)
-
-    @property
     def _guess_size(self) -> int:
         """How many rows the sample has that gives a start; 0 where there is none."""
         model, costs = self.model, self._costs
@@ -304,77 +302,6 @@ class CurvedOracle(FiniteSumOracle):
         self._seed, self._made, self._latest = state["seed"], None, []
         self._tried, made = state["tried"], state["made"]
         self._made_from = None if made is None else _Origin(**made)
-
-
-class SmoothedCurvedOracle(SmoothedSumOracle):
-    """A sum over rows whose loss has kinks, and a smooth one close below with its curvature."""
-
-    needs_rows_in_memory = False
-
-    def _smooth_oracle(self, model: RowSum) -> CurvedOracle:
-        return CurvedOracle(model, self.rng)
-
-    @property
-    def sum(self) -> CurvedOracle:
-        """The smooth sum of the present mu."""
-        assert isinstance(self.smooth, CurvedOracle)
-        return self.smooth
-
-    @property
-    def first_epochs(self) -> int:
-        """How many epochs of variance-reduced steps are a good beginning."""
-        return _first_epochs(self.model)
-
-    @property
-    def lowest(self) -> Evaluation | None:
-        """What is known of the smooth sum where the function itself was lowest so far."""
-        best = self.best
-        if best is not None and self._latest is not None and best.point is not self._latest.point:
-            return self.sum.seen(best.point, self._known(best))
-        return self.sum.lowest
-
-    def guess(self, point: Vector) -> Vector | None:
-        """Return the minimum over a sample of the rows, None where there are too few of them."""
-        return self.sum.guess(point)
-
-    def between(self, point: Vector, trial: Evaluation) -> float:
-        """Return where the smooth objective is lowest between two points."""
-        return self.sum.between(point, trial)
-
-    def curvature(self, point: Vector, number: int, caution: float) -> Factored | Diagonal:
-        """Return the curvature of the smooth objective."""
-        return self.sum.curvature(point, number, caution)
-
-    def _gap(self, evaluation: Evaluation, known: Evaluation, part: float, goal: float) -> float:
-        """Return the gap or an estimate of it; the bound is kept in `known`."""
-        if not self.sum.mends_bounds:
-            return super()._gap(evaluation, known, part, goal)
-        at, remaining = self._known(known), self.sum.remaining(evaluation)
-        about = part + remaining
-        mended = self.sum.mended_bound(at, evaluation, remaining, goal, part)
-        if mended >= at.value - goal:
-            known.dual_value = mended
-        elif self.model.fit_intercept and about > goal:
-            # A plain bound is expensive, and would not reach the goal.
-            smooth = self.sum._known(evaluation)
-            known.late_bound = self._late_bound(smooth, self.sum.model.loss.smoothing)
-        else:
-            about = min(super()._gap(evaluation, known, part, goal), about)
-        return about
-
-
-def _first_epochs(model: RowSum) -> int:
-    """Return how many epochs pay: none where curvature, which does more, costs little.
-
-    Of dense rows that are not worth compiling for, full gradients learn as fast (measured on four
-    shapes of 8 to 19 MB and four losses: 0.7 to 1.1 of the time with epochs, once 1.4).
-    """
-    rows = model.in_memory
-    if rows is None or model.n_samples < FEWEST_ROWS or Costs.of(model).least:
-        return 0
-    readable = kernels.readable(rows.X)
-    by_gradients = model.storage.dense and not kernels.worth_compiling(readable)
-    return 0 if by_gradients else EPOCHS
 
 
 def _zero(slope: Callable[[float], float], low: float, high: float) -> float:

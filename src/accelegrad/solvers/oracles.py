@@ -15,20 +15,15 @@ from accelegrad.solvers.dual_ascent import DualAscent
 from accelegrad.solvers.dual_ascent_oracle import DualOracle
 from accelegrad.solvers.interior_point import InteriorPoint
 from accelegrad.solvers.interior_point_oracle import BarrierOracle, has_one_kink
-from accelegrad.solvers.newton import FinishedByNewton, SketchedNewton
-from accelegrad.solvers.newton_oracle import CurvedOracle, SmoothedCurvedOracle
+from accelegrad.solvers.newton import SketchedNewton
+from accelegrad.solvers.newton_oracle import CurvedOracle
 from accelegrad.solvers.proximal_newton import ProximalNewton
 from accelegrad.solvers.proximal_oracle import PenalisedOracle, SmoothedPenalisedOracle
 from accelegrad.solvers.row_oracle import Goal, RowOracle
-from accelegrad.solvers.smoothing import SmoothedSumOracle
-from accelegrad.solvers.variance_reduced import VarianceReducedAcceleGrad
-from accelegrad.solvers.variance_reduced_oracle import FiniteSumOracle
+from accelegrad.solvers.smoothing import SmoothedCurvedOracle
 
 #: The rules that work on the rows of a linear model, and on nothing else.
-SUM_RULES = (
-    *(VarianceReducedAcceleGrad, SketchedNewton, FinishedByNewton, DualAscent),
-    *(ProximalNewton, InteriorPoint),
-)
+SUM_RULES = (SketchedNewton, DualAscent, ProximalNewton, InteriorPoint)
 
 
 def sum_oracle(
@@ -66,10 +61,7 @@ def sum_oracle(
         )
     if isinstance(rule, DualAscent):
         return DualOracle(model, rng, goal)
-    curved = not isinstance(rule, VarianceReducedAcceleGrad)
-    if smooth:
-        return (CurvedOracle if curved else FiniteSumOracle)(model, rng, goal)
-    return (SmoothedCurvedOracle if curved else SmoothedSumOracle)(model, rng, goal)
+    return (CurvedOracle if smooth else SmoothedCurvedOracle)(model, rng, goal)
 
 
 def separate_terms(

@@ -30,7 +30,7 @@ from accelegrad.solvers.smoothing import (
     smoothing_gap,
 )
 
-# Chosen; benchmarks/penalised.py times the whole method.
+# Chosen; `accelegrad bench --everyday --only l1` times the whole method.
 #: Up to this many columns, all may move.
 FEW_COLUMNS = 100
 #: Of more, those that are not at a kink, and as many others as that, but this many at least.

@@ -13,8 +13,8 @@ from scipy.linalg.lapack import dpotrs
 
 from accelegrad.errors import Vector
 from accelegrad.models.gram import Matrix
-from accelegrad.models.rounding import UNIT
 from accelegrad.proofs.null_space import with_unit_diagonal
+from accelegrad.rounding import UNIT
 from accelegrad.solvers.curvature import cholesky_factor
 
 #: The most Newton steps: a handful is usual, and what is left undone the next quadratic does.

@@ -34,14 +34,10 @@ class RowOracle(ModelOracle):
         From the value at a point to the gap that is wanted there; 0 if none is.
     """
 
-    #: whether the method goes from row to row, so that all rows have to be in memory
-    needs_rows_in_memory = False
     saved = (*ModelOracle.saved, "rng")
 
     def __init__(self, model: RowSum, rng: np.random.Generator, goal: Goal | None = None) -> None:
         super().__init__(model)
-        if self.needs_rows_in_memory:
-            rows_in_memory(model)
         self.rng, self.goal = rng, no_goal if goal is None else goal
 
     def _late_bound(self, at: RowPoint, smoothing: float = 0.0) -> LateBound:

@@ -16,9 +16,9 @@ from accelegrad.errors import Vector
 from accelegrad.models.losses import Loss
 from accelegrad.models.row_sum import RowPoint, RowSum
 from accelegrad.run.oracle import Evaluation
+from accelegrad.solvers.curvature import Diagonal, Factored
+from accelegrad.solvers.newton_oracle import CurvedOracle
 from accelegrad.solvers.row_oracle import Goal, RowOracle, rows_in_memory
-from accelegrad.solvers.variance_reduced import Epoch, VarianceReducedAcceleGrad
-from accelegrad.solvers.variance_reduced_oracle import FiniteSumOracle
 
 #: mu is divided by at most this at a time (measured: 2 and 10 cost a bit more).
 LARGEST_SHRINK = 4.0
@@ -33,8 +33,8 @@ NEGLIGIBLE_GAP = 1e-14  # of the value: rounding of sums hides a smaller gap
 PROMISING = 4.0
 
 
-class SmoothedSumOracle(RowOracle):
-    """A sum with kinks, and epochs of steps on a smooth one close below.
+class SmoothedCurvedOracle(RowOracle):
+    """A sum over rows whose loss has kinks, and a smooth one close below with its curvature.
 
     Parameters
     ----------
@@ -42,7 +42,6 @@ class SmoothedSumOracle(RowOracle):
         As for `RowOracle`; the loss has kinks, and the sum a dual bound.
     """
 
-    needs_rows_in_memory = True
     # The sum is made by setting mu, so it comes after it.
     saved = (*RowOracle.saved, "mu", "_next_mu", "smooth")
 
@@ -54,36 +53,36 @@ class SmoothedSumOracle(RowOracle):
                 "a LinearModel with l2 > 0, or few columns and more rows: the model has l2 = 0 and "
                 f"{model.n_samples} rows of {model.n_features} columns."
             )
-        self.smooth: FiniteSumOracle | None = None
+        self.smooth: CurvedOracle | None = None
         self.changed = False
         self._next_mu = math.nan  # what the next evaluation smooths with
         self._latest: Evaluation | None = None
 
     @property
-    def sum(self) -> FiniteSumOracle:
+    def sum(self) -> CurvedOracle:
         """The smooth sum of the present mu."""
         assert self.smooth is not None
         return self.smooth
 
     @property
-    def n_batches(self) -> int:
-        """How many batches an epoch has."""
-        return self.sum.n_batches
-
-    @property
-    def strong_convexity(self) -> float:
-        """The smooth sum's."""
-        return self.sum.strong_convexity
-
-    @property
-    def smoothness(self) -> float:
-        """The smooth sum's: it grows as mu shrinks."""
-        return self.sum.smoothness
-
-    @property
     def lowest(self) -> Evaluation | None:
-        """What is known of the smooth sum at the point where it is lowest so far."""
+        """What is known of the smooth sum where the function itself was lowest so far."""
+        best = self.best
+        if best is not None and self._latest is not None and best.point is not self._latest.point:
+            return self.sum.seen(best.point, self._known(best))
         return self.sum.lowest
+
+    def guess(self, point: Vector) -> Vector | None:
+        """Return the minimum over a sample of the rows, None where there are too few of them."""
+        return self.sum.guess(point)
+
+    def between(self, point: Vector, trial: Evaluation) -> float:
+        """Return where the smooth objective is lowest between two points."""
+        return self.sum.between(point, trial)
+
+    def curvature(self, point: Vector, number: int, caution: float) -> Factored | Diagonal:
+        """Return the curvature of the smooth objective."""
+        return self.sum.curvature(point, number, caution)
 
     def __call__(self, point: Vector) -> Evaluation:
         """Evaluate the smooth sum, and along with it the function itself."""
@@ -103,13 +102,7 @@ class SmoothedSumOracle(RowOracle):
         return first_smoothing(self.model.at(point), self.model.loss)
 
     def _smooth_with(self, mu: float) -> None:
-        model = self.model.smoothed(mu)
-        before = self.smooth
-        self.smooth = self._smooth_oracle(model) if before is None else before.beside(model)
-
-    def _smooth_oracle(self, model: RowSum) -> FiniteSumOracle:
-        """Return the first oracle of a smooth sum."""
-        return FiniteSumOracle(model, self.rng)
+        self.smooth = CurvedOracle(self.model.smoothed(mu), self.rng)
 
     def _evaluated(self, evaluation: Evaluation) -> Evaluation:
         """Return what is known of the function itself, and decide how to go on."""
@@ -130,6 +123,25 @@ class SmoothedSumOracle(RowOracle):
 
         `part` of it is due to the smoothing.
         """
+        if not self.sum.mends_bounds:
+            return self._plain_gap(evaluation, known, part, goal)
+        at, remaining = self._known(known), self.sum.remaining(evaluation)
+        about = part + remaining
+        mended = self.sum.mended_bound(at, evaluation, remaining, goal, part)
+        if mended >= at.value - goal:
+            known.dual_value = mended
+        elif self.model.fit_intercept and about > goal:
+            # A plain bound is expensive, and would not reach the goal.
+            smooth = self.sum._known(evaluation)
+            known.late_bound = self._late_bound(smooth, self.sum.model.loss.smoothing)
+        else:
+            about = min(self._plain_gap(evaluation, known, part, goal), about)
+        return about
+
+    def _plain_gap(
+        self, evaluation: Evaluation, known: Evaluation, part: float, goal: float
+    ) -> float:
+        """Return the same where bounds are not mended."""
         smooth, at = self.sum._known(evaluation), self._known(known)
         has_l2 = self.model.l2 > 0.0
         gap = 0.0 if has_l2 else part + self._remaining(smooth)
@@ -149,19 +161,13 @@ class SmoothedSumOracle(RowOracle):
         curved = max(smooth.curved_share, 1.0 / self.model.n_samples)
         space = rows_in_memory(self.model).dual.without_terms("a smoothed loss").space
         mu = self.sum.model.loss.smoothing
-        return 0.5 * mu * space.distance(smooth.gradient) ** 2 / curved
+        return float(0.5 * mu * space.distance(smooth.gradient) ** 2 / curved)
 
     def original(self, evaluation: Evaluation) -> Evaluation:
         """Return what is known of the function itself where the sum was evaluated last."""
         assert self._latest is not None
         assert self._latest.point is evaluation.point
         return self._latest
-
-    def epoch(self, rule: VarianceReducedAcceleGrad, epoch: Epoch, anchor: Evaluation) -> Epoch:
-        """Do a step on each batch of rows, in a new random order."""
-        self.njev += 1
-        self.rows += self.model.n_samples
-        return self.sum.epoch(rule, epoch, anchor)
 
     def final_gradient(self, evaluation: Evaluation) -> Vector:
         """Return the unsmoothed gradient, computed again: a checkpoint does not hold margins."""

@@ -9,8 +9,8 @@ except ImportError:
     raise
 
 from accelegrad.torch.accelegrad import AcceleGrad
+from accelegrad.torch.adagrad import AdaGradNorm
 from accelegrad.torch.full_batch import minimize
 from accelegrad.torch.optimizer import recalibrate
-from accelegrad.torch.others import AdaGradNorm, UDoG, UniXGrad
 
-__all__ = ["AcceleGrad", "AdaGradNorm", "UDoG", "UniXGrad", "minimize", "recalibrate"]
+__all__ = ["AcceleGrad", "AdaGradNorm", "minimize", "recalibrate"]

@@ -61,9 +61,6 @@ class AcceleGrad(AveragingOptimizer):
         The factor of half the squared norm of the parameters that is added to the loss.
     maximize : bool, default False
         Maximise, not minimise.
-    foreach : bool, optional
-        Whether to use torch's multi-tensor functions, which give the same result, faster for many
-        small tensors; by default they are used.
     capturable : bool, default False
         Keep all numbers on the device, for graphs, or to spare a wait for it in every step.
     differentiable : bool, default False
@@ -97,7 +94,6 @@ class AcceleGrad(AveragingOptimizer):
         diagonal: bool | str = AUTO,
         weight_decay: float = 0.0,
         maximize: bool = False,
-        foreach: bool | None = None,
         capturable: bool = False,
         differentiable: bool = False,
         per_group: bool = False,
@@ -111,7 +107,6 @@ class AcceleGrad(AveragingOptimizer):
             "diagonal": diagonal,
             "weight_decay": weight_decay,
             "maximize": maximize,
-            "foreach": foreach,
             "capturable": capturable,
             "differentiable": differentiable,
         }

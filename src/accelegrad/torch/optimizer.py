@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
-import math
 import sys
 import warnings
 from abc import ABC, abstractmethod
@@ -14,7 +13,7 @@ from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
-from torch.optim.optimizer import Optimizer, ParamsT, _use_grad_for_differentiable
+from torch.optim.optimizer import Optimizer, ParamsT
 from torch.optim.swa_utils import update_bn
 
 from accelegrad.errors import hint_at_rate, real_number
@@ -23,14 +22,13 @@ from accelegrad.rules.distance import check_distance
 from accelegrad.rules.schedules import LARGEST_SIZE, SMALLEST_SIZE
 from accelegrad.torch.tensors import (
     Bucket,
-    Foreach,
-    Loop,
     Number,
+    Quantity,
     Spread,
     Tensors,
-    Traced,
     accumulator_type,
     as_real,
+    gradient_square,
     local,
     sum_type,
     totals,
@@ -43,6 +41,7 @@ AUTO = "auto"
 MODE = "training"  # the key of saved groups that says which point the parameters held
 FUNCTIONS = ("projection", "penalty")  # options that may be functions, which are not saved
 POINT = "point"  # x in float32, for parameters of half precision
+SQUARES = "squares"  # Q, the sums of squared gradients, where steps differ by coordinate
 AVERAGE = "average"  # the point for evaluation; in evaluation mode, the point for training
 STEP_SIZE = "step_size"  # the last step of a group, its lr included
 UNIT = "gradient_unit"  # what gradients are divided by, a power of two; 0 as long as all were 0
@@ -54,7 +53,7 @@ NOT_FINITE = (
     "torch.amp.GradScaler."
 )
 ZERO = "torch.distributed.optim.zero_redundancy_optimizer"
-FLAGS = {"maximize": False, "foreach": None, "capturable": False, "differentiable": False}
+FLAGS = {"maximize": False, "capturable": False, "differentiable": False}
 
 
 class Family(NamedTuple):
@@ -62,6 +61,22 @@ class Family(NamedTuple):
 
     group: dict[str, Any]
     buckets: list[Bucket]
+    ranks: Any = None  # the process group that the parameters are distributed over, if any
+    numbers: Numbers = {}  # noqa: RUF012
+
+    @property
+    def in_graph(self) -> bool:
+        """Whether the numbers are tensors that must not be read."""
+        return _is_graph(self.group)
+
+    def total(self, quantity: Quantity, count: int = 1) -> Tensor:
+        """Return the sums of some quantities over all buckets and ranks."""
+        return totals(self.buckets, quantity, count, self.ranks)
+
+    def sums(self, quantity: Quantity, count: int = 1) -> list[Number]:
+        """Return the same as numbers: floats, unless they must not be read."""
+        total = self.total(quantity, count)
+        return list(total.unbind()) if self.in_graph else total.tolist()
 
 
 class Method(ABC):
@@ -69,33 +84,24 @@ class Method(ABC):
 
     #: tensors that start as copies of the parameter, `AVERAGE` among them
     points: ClassVar[tuple[str, ...]]
-    #: tensors that start with `first_sum` everywhere
+    #: tensors of sums of squares, which start with the smallest normal number: they have a root too
     sums: ClassVar[tuple[str, ...]] = ()
     #: numbers, with their values before the first step
     start: ClassVar[Numbers]
     #: those among them that are sums of squared gradients
     squares: ClassVar[tuple[str, ...]] = ()
-    #: whether steps differ by coordinate, so that `STEP_SIZE` has to be multiplied by `mean_factor`
-    per_coordinate: ClassVar[bool] = False
 
-    def mean_factor(self, buckets: list[Bucket], ranks: Any) -> float:  # noqa: ARG002
-        """Return the mean over coordinates of what a step per coordinate adds to `STEP_SIZE`."""
-        return 1.0
-
-    def first_sum(self, dtype: torch.dtype) -> float:
-        """Return the smallest normal number: sums of squares that are zero have a root too."""
-        return torch.finfo(dtype).tiny
+    def metric(self, bucket: Bucket) -> Tensors:
+        """Return H, by which `STEP_SIZE` is divided where steps differ by coordinate."""
+        return list(torch._foreach_sqrt(bucket.state[SQUARES]))
 
     def has_average(self, group: dict[str, Any]) -> bool:  # noqa: ARG002
         """Tell whether `AVERAGE` is the point for evaluation by now, and not the parameter."""
         return True
 
     @abstractmethod
-    def update(self, buckets: list[Bucket], numbers: Numbers, ranks: Any) -> Numbers | None:
-        """Return the numbers after a step, with the buckets' lists updated; None skips the step.
-
-        `ranks` is the process group that the parameters are distributed over, if any.
-        """
+    def update(self, family: Family) -> Numbers | None:
+        """Return the numbers after a step, with the buckets' lists updated; None skips the step."""
 
 
 class AveragingOptimizer(Optimizer):
@@ -105,9 +111,6 @@ class AveragingOptimizer(Optimizer):
     groups, where `load_state_dict` does not change their type; with `per_group` each group has its
     own, else the first group has them for all.
     """
-
-    #: What to do where parameters are distributed over ranks by ZeroRedundancyOptimizer
-    advice_on_shares: ClassVar[str] = "pass sharded=True to it, and norms are those of all ranks"
 
     def __init__(
         self,
@@ -122,7 +125,8 @@ class AveragingOptimizer(Optimizer):
         if not sharded and _is_made_for_a_share():
             raise ValueError(
                 "ZeroRedundancyOptimizer gives each rank a share of the parameters, and the steps "
-                f"of {type(self).__name__} need all of them: {self.advice_on_shares}."
+                f"of {type(self).__name__} need all of them: pass sharded=True to it, and norms "
+                "are those of all ranks."
             )
         self.per_group = bool(per_group)
         self.sharded = bool(sharded)
@@ -153,8 +157,6 @@ class AveragingOptimizer(Optimizer):
         if group["diameter"] != AUTO:
             check_distance("diameter", group["diameter"])
         real_number("weight_decay", group["weight_decay"], least=0)
-        if group["foreach"] and group["differentiable"]:
-            raise ValueError("foreach and differentiable cannot both be True.")
 
     def _check_together(self) -> None:
         """Refuse a group that makes the steps of all others another method's."""
@@ -187,12 +189,20 @@ class AveragingOptimizer(Optimizer):
         first = self.param_groups[0]
         groups = [first] if self.per_group else self.param_groups
         step_size = float(first.get(STEP_SIZE, 0.0))
-        if step_size == 0 or not self.method.per_coordinate:
+        if step_size == 0 or SQUARES not in self.method.sums:
             return step_size
         with torch.no_grad():
             buckets = [bucket for group in groups for bucket in self._buckets(group)]
-            _divide(Family(first, buckets))
-            return step_size * self.method.mean_factor(buckets, self._ranks)
+            family = Family(first, buckets, self._ranks)
+            _divide(family)
+            slope, square = family.total(self._slope_and_square, 2).tolist()
+        return step_size * slope / square if square > 0 else 0.0
+
+    def _slope_and_square(self, bucket: Bucket) -> Tensor:
+        """Return <g, g/H> and <g, g>."""
+        return bucket.sums_of(
+            lambda g, h: [(g / h).dot(g), g.dot(g)], bucket.gradient, self.method.metric(bucket)
+        )
 
     @property
     def radius(self) -> float:
@@ -203,7 +213,6 @@ class AveragingOptimizer(Optimizer):
 
     # -- the step --------------------------------------------------------------------------------
 
-    @_use_grad_for_differentiable
     def step(self, closure: Closure | None = None) -> Any:
         """Do one step with the gradients that the parameters have.
 
@@ -212,41 +221,38 @@ class AveragingOptimizer(Optimizer):
         closure : callable, optional
             Computes the gradients and returns the loss, which is then returned here too.
         """
-        loss = None if closure is None else self._closed(closure)
-        for family in self._families():
-            self._advance(family)
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        with torch.set_grad_enabled(self.defaults["differentiable"]):
+            for family in self._families():
+                self._advance(family)
         return loss
 
     def _advance(self, family: Family) -> None:
         """Do the step of one family."""
-        numbers = self._numbers(family.group)
-        following = self.method.update(family.buckets, numbers, self._ranks)
+        following = self.method.update(self._with_numbers(family))
         if following is None and self._raise_unit(family):
-            numbers = self._numbers(family.group)
-            following = self.method.update(family.buckets, numbers, self._ranks)
+            following = self.method.update(self._with_numbers(family))
         if following is None:
             warnings.warn(NOT_FINITE, RuntimeWarning, stacklevel=2)
         else:
             self._store(family, following)
 
-    def _closed(self, closure: Closure) -> Any:
-        """Return the loss that a closure computes, with gradients."""
-        with torch.enable_grad():
-            return closure()
-
-    @torch._disable_dynamo  # type: ignore[attr-defined]
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
     def _families(self) -> list[Family]:
         """Return what has a gradient, with its state; nothing where there is nothing to do."""
         found: list[Family] = []
         for group in self.param_groups:
             if self.per_group or not found:
-                found.append(Family(group, []))
+                found.append(Family(group, [], self._ranks))
             found[-1].buckets.extend(self._buckets(group))
         if self._ranks is None:  # else those who have nothing to do take part in sums
             found = [family for family in found if family.buckets]
         for family in found:
             self._prepare(family)
-            self._find_unit(family)
+            _find_unit(family)
             _divide(family)
         return found if found and self._has_work(found) else []
 
@@ -258,8 +264,7 @@ class AveragingOptimizer(Optimizer):
         """
         if self.training and any(not _is_zero(group["lr"]) for group in self.param_groups):
             return True
-        buckets = [bucket for family in families for bucket in family.buckets]
-        if totals(buckets, lambda bucket: bucket.square(bucket.gradient), ranks=self._ranks) == 0:
+        if all(family.total(gradient_square) == 0 for family in families):
             return False
         if not self.training:
             raise RuntimeError(
@@ -276,7 +281,7 @@ class AveragingOptimizer(Optimizer):
             if param.grad is not None:
                 key = (param.device, param.dtype, Spread.of(param))
                 if key not in found:
-                    found[key] = Bucket(group, _operations(group), key[-1])
+                    found[key] = Bucket(group, key[-1])
                 found[key].params.append(param)
         for bucket in found.values():
             self._fill(bucket)
@@ -314,7 +319,7 @@ class AveragingOptimizer(Optimizer):
                 state[name] = param.to(kind, copy=True)
             for name in self.method.sums:
                 state[name] = torch.zeros_like(param, dtype=kind)
-                as_real(local(state[name])).fill_(self.method.first_sum(kind))
+                as_real(local(state[name])).fill_(torch.finfo(kind).tiny)
         return state
 
     # -- numbers ---------------------------------------------------------------------------------
@@ -329,20 +334,9 @@ class AveragingOptimizer(Optimizer):
             number = torch.as_tensor(group.get(name, first), dtype=sum_type(device))
             group[name] = number.to(device)
 
-    def _find_unit(self, family: Family) -> None:
-        """Find what gradients are divided by, at the first ones that are not zero."""
-        group = family.group
-        if _is_graph(group):
-            square = totals(family.buckets, _wide_square, ranks=self._ranks)[0].detach()
-            group[UNIT].copy_(torch.where(group[UNIT] == 0, unit_of(square), group[UNIT]))
-        elif group[UNIT] == 0:
-            square = totals(family.buckets, _wide_square, ranks=self._ranks)[0].cpu()
-            group[UNIT].fill_(unit_of(square).item())
-
     def _raise_unit(self, family: Family) -> bool:
         """Divide gradients that have grown too large, and all sums; False for those not finite."""
-        square = totals(family.buckets, _wide_square, ranks=self._ranks)[0].cpu()
-        factor = unit_of(square).item()
+        factor = unit_of(family.total(_wide_square)[0]).item()
         if not factor > 1:
             return False
         family.group[UNIT].mul_(factor)
@@ -351,18 +345,19 @@ class AveragingOptimizer(Optimizer):
         for group in [family.group] if self.per_group else self.param_groups:
             for state in (self.state.get(param, {}) for param in group["params"]):
                 for sums in (state[name] for name in self.method.sums if name in state):
-                    least = self.method.first_sum(sums.dtype)
+                    least = torch.finfo(sums.dtype).tiny
                     as_real(local(sums)).div_(factor).div_(factor).clamp_(min=least)
         for bucket in family.buckets:
             bucket.unit *= factor
             bucket.gradient = bucket.each.scaled(bucket.gradient, 1 / factor)
         return True
 
-    def _numbers(self, group: dict[str, Any]) -> Numbers:
-        """Return the numbers of a family: floats, unless they must not be read."""
-        if _is_graph(group):
-            return {name: group[name] for name in self.method.start}
-        return {name: group[name].item() for name in self.method.start}
+    def _with_numbers(self, family: Family) -> Family:
+        """Return a family with its numbers: floats, unless they must not be read."""
+        numbers = {name: family.group[name] for name in self.method.start}
+        if not family.in_graph:
+            numbers = {name: number.item() for name, number in numbers.items()}
+        return family._replace(numbers=numbers)
 
     def _store(self, family: Family, numbers: Numbers) -> None:
         """Keep the numbers and tensors after a step."""
@@ -598,29 +593,23 @@ def _is_graph(group: dict[str, Any]) -> bool:
     return bool(group["capturable"] or group["differentiable"] or torch.compiler.is_compiling())
 
 
-def _operations(group: dict[str, Any]) -> type[Loop]:
-    if group["differentiable"]:
-        return Traced
-    return Loop if group["foreach"] is False else Foreach
-
-
 def _real_and_local(tensors: Tensors) -> Tensors:
     return [as_real(local(tensor)) for tensor in tensors]
 
 
 def _add_options(bucket: Bucket) -> None:
     """Turn the gradients into those of what is minimised."""
-    each, decay = bucket.each, bucket.group["weight_decay"]
+    decay = bucket.group["weight_decay"]
     if bucket.group["maximize"]:
-        bucket.gradient = each.scaled(bucket.gradient, -1.0)
+        bucket.gradient = list(torch._foreach_neg(bucket.gradient))
     if decay:
-        bucket.gradient = each.plus(bucket.gradient, bucket.x, decay)
+        bucket.gradient = list(torch._foreach_add(bucket.gradient, bucket.x, alpha=decay))
 
 
 def _wide_square(bucket: Bucket) -> Tensor:
     """Return the squared norm of the gradients, which overflows in no type but float64."""
     kind = sum_type(bucket.x[0].device)
-    return bucket.sums_of(lambda g: [g.to(kind).square().sum()], bucket.gradient)[0]
+    return bucket.sums_of(lambda g: [g.to(kind).square().sum()], bucket.gradient)
 
 
 def unit_of(square: Tensor) -> Tensor:
@@ -629,6 +618,14 @@ def unit_of(square: Tensor) -> Tensor:
     ratio = norm / norm.clamp(SMALLEST_SIZE, LARGEST_SIZE)
     unit = ratio / (2 * torch.frexp(ratio).mantissa)
     return torch.where((square > 0) & square.isfinite(), unit, torch.zeros_like(unit))
+
+
+def _find_unit(family: Family) -> None:
+    """Find what gradients are divided by, at the first ones that are not zero."""
+    unit = family.group[UNIT]
+    if family.in_graph or unit == 0:
+        square = family.total(_wide_square)[0].detach().to(unit.device)
+        unit.copy_(torch.where(unit == 0, unit_of(square), unit))
 
 
 def _divide(family: Family) -> None:
@@ -657,24 +654,6 @@ def _as_given(tensor: Tensor, param: Tensor) -> Tensor:
     return torch.view_as_complex(tensor) if param.is_complex() else tensor
 
 
-def read(total: Tensor, numbers: Numbers) -> list[Number]:
-    """Return sums of this step as floats where the numbers of the run are floats."""
-    return list(total.unbind()) if in_graph(numbers) else total.tolist()
-
-
 def is_usable(square: Number) -> bool:
     """Tell whether a squared norm is finite, and so are sums of such squares in float32."""
     return isinstance(square, Tensor) or square < LARGEST_SQUARE
-
-
-def is_finite(square: Number) -> bool:
-    """Tell whether a step can be done with a squared norm, and warn where it cannot."""
-    if isinstance(square, Tensor) or math.isfinite(square):
-        return True
-    warnings.warn(NOT_FINITE, RuntimeWarning, stacklevel=2)
-    return False
-
-
-def in_graph(numbers: Numbers) -> bool:
-    """Tell whether numbers are tensors that must not be read."""
-    return any(isinstance(number, Tensor) for number in numbers.values())

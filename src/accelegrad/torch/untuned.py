@@ -24,22 +24,26 @@ from accelegrad.rules.untuned import (
     is_comparable,
     learnt,
 )
-from accelegrad.torch.coupled import MIRROR, SQUARES, gradient_square, mean_inverse
+from accelegrad.torch.coupled import MIRROR
 from accelegrad.torch.optimizer import (
     AVERAGE,
+    SQUARES,
+    Family,
     Method,
     Numbers,
-    in_graph,
     is_usable,
     largest_rate,
     learning_rate,
-    read,
 )
-from accelegrad.torch.radius import first_share
 from accelegrad.torch.sets import near, projected
-from accelegrad.torch.tensors import Bucket, Number, Several, totals
+from accelegrad.torch.tensors import Bucket, Number, gradient_square
 
 RULE = UntunedAcceleGrad()
+#: The first step is at least this, in units in the last place of a parameter of size 1: shorter
+#: ones would be lost to rounding, and the radius would never grow. Chosen.
+SHORTEST_MOVE = 2.5
+#: But no radius starts larger than this share of the parameters' size; chosen.
+LARGEST_SHARE = 1e-3
 
 
 class Untuned(Method):
@@ -62,40 +66,44 @@ class Untuned(Method):
         """Tell whether the anchor is an average by now."""
         return bool(group.get("averaged", 0.0) > 0)
 
-    def update(self, buckets: list[Bucket], numbers: Numbers, ranks: Any) -> Numbers | None:
+    def update(self, family: Family) -> Numbers | None:
         """Return the numbers after a step.
 
         The squares, in tensors or a number, are the rule's r_t Q_t, and H stands for their roots.
         """
-        searching = in_graph(numbers) or numbers["averaged"] == 0
-        compared = searching and self.momentum and (in_graph(numbers) or _is_comparable(numbers))
-        before = ALONG_Z if compared else AT_GRADIENT if searching else self._square
-        square, *found = read(totals(buckets, before, ranks=ranks), numbers)
+        searching = family.in_graph or family.numbers["averaged"] == 0
+        compared = searching and self.momentum and (family.in_graph or _is_comparable(family))
+        if compared:
+            square, *found = family.sums(_along_z, 4)
+        elif searching:
+            square, *found = family.sums(_at_gradient, 2)
+        else:
+            square, *found = family.sums(self._square)
         if not is_usable(square):
             return None
-        numbers = _started(self, buckets, numbers, ranks)
+        numbers = self._started(family)
         state = _state_of(numbers)
         alpha, reach = RULE.acceleration(state), RULE.reach(state)
         weight = numbers["radius"] * alpha * alpha
         squares = numbers[SQUARES] + weight * square
-        for bucket in buckets:
+        for bucket in family.buckets:
             self._measure(bucket, weight, squares)
             bucket.reach = learning_rate(bucket.group) * reach
             bucket.step_size = self._step_size(bucket.reach, squares)
-        cosine: Number = 0.0
-        if compared:
-            slope, stretch = self._in_metric(buckets, numbers, square, squares, ranks)
-            cosine = adaptive_step(found[1], slope * stretch)
-        for bucket in buckets:
-            if searching and _has_penalty(buckets):
-                bucket.before = bucket.each.copies(bucket.x)
+        cosine = self._cosine(family, square, found) if compared else 0.0
+        for bucket in family.buckets:
+            if searching and _has_penalty(family):
+                bucket.before = [x.clone() for x in bucket.x]
             _move(bucket, alpha)
         if searching:
-            size, stretch, travelled = self._distances(buckets, numbers, squares, ranks)
-            evidence = _mapping_evidence(buckets, numbers, ranks, found[0])
+            evidence = found[0]
+            if _has_penalty(family):
+                (evidence,) = family.sums(_mapping)
+            size, stretch, travelled = self._distances(family, squares)
             seen = Seen(size, cosine, evidence, stretch, travelled)
-            moved = alpha * largest_rate(buckets) * reach
-            state = learnt(state, seen, moved, changed=_has_set_or_term(buckets))
+            moved = alpha * largest_rate(family.buckets) * reach
+            sets = any(bucket.group["projection"] is not None for bucket in family.buckets)
+            state = learnt(state, seen, moved, changed=sets or _has_penalty(family))
         averaged, share = averaging(state)
         following = state._replace(
             squares=0 * squares if self.sums else squares,  # in a tensor, or a number
@@ -103,21 +111,29 @@ class Untuned(Method):
             averaged=averaged,
         )
         tau = 1 / RULE.acceleration(following)
-        for bucket in buckets:
+        for bucket in family.buckets:
             each, tensors = bucket.each, bucket.state
             tensors[AVERAGE] = each.toward(tensors[AVERAGE], bucket.x, share)
             bucket.x = each.toward(bucket.x, tensors[MIRROR], tau)
         return {name: getattr(following, name) for name in self.start}
+
+    def _started(self, family: Family) -> Numbers:
+        """Return the numbers with a first radius."""
+        numbers = family.numbers
+        if not family.in_graph and numbers["radius"] > 0:
+            return numbers
+        square, count = family.sums(_anchor_square_and_count, 2)
+        size = 1 + (square / count if self.sums else square) ** 0.5
+        radius = larger(self.share, _first_share(family.buckets)) * size
+        base = {"smallest_radius": SMALLEST_SHARE * size, "radius": radius, "grown_from": radius}
+        first = numbers["radius"] == 0
+        return {**numbers, **{name: where(first, base[name], numbers[name]) for name in base}}
 
     # -- one step size, or one per coordinate ----------------------------------------------------
 
     def _square(self, bucket: Bucket) -> Tensor:
         """Return <g, g> where the radius is settled."""
         return gradient_square(bucket)
-
-    def first_square(self, buckets: list[Bucket], ranks: Any) -> Tensor:
-        """Return the square of the size of x0 in which the first radius is measured."""
-        return totals(buckets, _anchor_square, ranks=ranks)[0]
 
     def _measure(self, bucket: Bucket, weight: Number, squares: Number) -> None:  # noqa: ARG002
         """Give a bucket g/H, and 1/H for a penalty; its squared gradients count with a weight."""
@@ -126,21 +142,17 @@ class Untuned(Method):
         bucket.direction = bucket.each.scaled(bucket.gradient, inverse)
 
     def _step_size(self, reach: Number, squares: Number) -> Number:
-        """Return what is kept of the step size; see `mean_factor`."""
+        """Return what is kept of the step size; see `AveragingOptimizer.effective_step`."""
         return adaptive_step(reach, squares)
 
-    def _in_metric(
-        self, buckets: list[Bucket], numbers: Numbers, square: Number, squares: Number, ranks: Any
-    ) -> tuple[Number, Number]:
-        """Return <g, g/H> and ||anchor - z||^2 in the metric H, before the step."""
-        (stretch,) = read(totals(buckets, _z_square, ranks=ranks), numbers)
-        return square * adaptive_step(1.0, squares), squares**0.5 * stretch
+    def _cosine(self, family: Family, square: Number, found: list[Number]) -> Number:  # noqa: ARG002
+        """Return the cosine between g and anchor - z before the step, in the metric H."""
+        _, along, stretch = found
+        return adaptive_step(along, square * stretch)
 
-    def _distances(
-        self, buckets: list[Bucket], numbers: Numbers, squares: Number, ranks: Any
-    ) -> tuple[Number, Number, Number]:
+    def _distances(self, family: Family, squares: Number) -> tuple[Number, Number, Number]:
         """Return the sum of H, and the squared distances of z and y in the metric."""
-        stretch, travelled = read(totals(buckets, SQUARED_DISTANCES, ranks=ranks), numbers)
+        stretch, travelled = family.sums(_squared_distances, 2)
         size = squares**0.5
         return size, size * stretch, size * travelled
 
@@ -156,16 +168,10 @@ class DiagonalUntuned(Untuned):
     """With a step size per coordinate."""
 
     sums: ClassVar[tuple[str, ...]] = (SQUARES,)
-    per_coordinate: ClassVar[bool] = True
-
-    def first_square(self, buckets: list[Bucket], ranks: Any) -> Tensor:
-        """Return the mean square of x0."""
-        square, count = totals(buckets, _anchor_square, _count, ranks=ranks).unbind()
-        return square / count
 
     def _square(self, bucket: Bucket) -> Tensor:
         """Return a bound of <g, g>: it is needed only to tell whether sums of squares are safe."""
-        return torch.stack(bucket.each.norms(bucket.gradient)).sum().to(torch.float64).square()
+        return torch.stack(torch._foreach_norm(bucket.gradient)).sum(0, True).double().square()
 
     def _measure(self, bucket: Bucket, weight: Number, squares: Number) -> None:  # noqa: ARG002
         each, state = bucket.each, bucket.state
@@ -177,31 +183,12 @@ class DiagonalUntuned(Untuned):
     def _step_size(self, reach: Number, squares: Number) -> Number:  # noqa: ARG002
         return reach
 
-    def mean_factor(self, buckets: list[Bucket], ranks: Any) -> float:
-        """Return <g, g/H> / <g, g>."""
-        for bucket in buckets:
-            bucket.metric = bucket.each.roots(bucket.state[SQUARES])
-        return mean_inverse(buckets, ranks)
+    def _cosine(self, family: Family, square: Number, found: list[Number]) -> Number:  # noqa: ARG002
+        slope, stretch = family.sums(_slope_and_stretch, 2)
+        return adaptive_step(found[1], slope * stretch)
 
-    def _in_metric(
-        self,
-        buckets: list[Bucket],
-        numbers: Numbers,
-        square: Number,  # noqa: ARG002
-        squares: Number,  # noqa: ARG002
-        ranks: Any,
-    ) -> tuple[Number, Number]:
-        slope, stretch = read(totals(buckets, IN_METRIC, ranks=ranks), numbers)
-        return slope, stretch
-
-    def _distances(
-        self,
-        buckets: list[Bucket],
-        numbers: Numbers,
-        squares: Number,  # noqa: ARG002
-        ranks: Any,
-    ) -> tuple[Number, Number, Number]:
-        size, stretch, travelled = read(totals(buckets, DISTANCES, ranks=ranks), numbers)
+    def _distances(self, family: Family, squares: Number) -> tuple[Number, Number, Number]:  # noqa: ARG002
+        size, stretch, travelled = family.sums(_distances_in_metric, 3)
         return size, stretch, travelled
 
 
@@ -228,14 +215,14 @@ def _at_gradient(bucket: Bucket) -> Tensor:
 
 
 def _along_z(bucket: Bucket) -> Tensor:
-    """Return <g, g>, <g, anchor - x> and <g, anchor - z>."""
+    """Return <g, g>, <g, anchor - x>, <g, anchor - z> and ||anchor - z||^2."""
     return bucket.sums_of(
-        lambda g, a, x, z: [g.dot(g), g.dot(a - x), g.dot(a - z)],
+        lambda g, a, x, z: [g.dot(g), g.dot(a - x), g.dot(d := a - z), d.dot(d)],
         *(bucket.gradient, bucket.state[AVERAGE], bucket.x, bucket.state[MIRROR]),
     )
 
 
-def _in_metric(bucket: Bucket) -> Tensor:
+def _slope_and_stretch(bucket: Bucket) -> Tensor:
     """Return <g, g/H> and the squared distance of z in the metric."""
     return bucket.sums_of(
         lambda q, g, a, z: [(g / (h := q.sqrt())).dot(g), (h * (d := a - z)).dot(d)],
@@ -243,7 +230,7 @@ def _in_metric(bucket: Bucket) -> Tensor:
     )
 
 
-def _distances(bucket: Bucket) -> Tensor:
+def _distances_in_metric(bucket: Bucket) -> Tensor:
     """Return the sum of H, and the squared distances of z and y in the metric."""
     return bucket.sums_of(
         lambda q, a, z, y: [
@@ -262,57 +249,26 @@ def _squared_distances(bucket: Bucket) -> Tensor:
     )
 
 
-def _z_square(bucket: Bucket) -> Tensor:
-    return bucket.sums_of(
-        lambda a, z: [(d := a - z).dot(d)], bucket.state[AVERAGE], bucket.state[MIRROR]
+def _mapping(bucket: Bucket) -> Tensor:
+    """Return <g, anchor - x>; with a penalty the gradient mapping (x - y) H / reach replaces g."""
+    slopes, scale = bucket.gradient, 1.0
+    if bucket.group["penalty"] is not None:
+        slopes = [
+            adaptive_step(1.0, inverse * inverse) * (x - y)
+            for inverse, x, y in zip(bucket.inverse, bucket.before, bucket.x, strict=True)
+        ]
+        scale = adaptive_step(1.0, bucket.reach * bucket.reach)
+    return scale * bucket.sums_of(
+        lambda s, a, x: [s.dot(a - x)], slopes, bucket.state[AVERAGE], bucket.before
     )
 
 
-AT_GRADIENT, ALONG_Z = Several(_at_gradient, 2), Several(_along_z, 3)
-DISTANCES = Several(_distances, 3)
-IN_METRIC, SQUARED_DISTANCES = Several(_in_metric, 2), Several(_squared_distances, 2)
+def _anchor_square_and_count(bucket: Bucket) -> Tensor:
+    return bucket.sums_of(lambda a: [a.dot(a), torch.ones_like(a).sum()], bucket.state[AVERAGE])
 
 
-def _mapping(bucket: Bucket) -> Tensor:
-    """Return the evidence with the gradient mapping (x - y) H / reach in the gradient's place."""
-    if bucket.group["penalty"] is None:
-        offset = bucket.each.minus(bucket.state[AVERAGE], bucket.before)
-        return bucket.dot(bucket.gradient, offset)
-    moved = bucket.each.minus(bucket.before, bucket.x)
-    scaled = [
-        adaptive_step(1.0, inverse * inverse) * part
-        for inverse, part in zip(bucket.inverse, moved, strict=True)
-    ]
-    offset = bucket.each.minus(bucket.state[AVERAGE], bucket.before)
-    total: Tensor = bucket.dot(scaled, offset) * adaptive_step(1.0, bucket.reach * bucket.reach)
-    return total
-
-
-def _mapping_evidence(
-    buckets: list[Bucket], numbers: Numbers, ranks: Any, evidence: Number
-) -> Number:
-    """Return the evidence of a step; a penalty's slope is in it."""
-    if not _has_penalty(buckets):
-        return evidence
-    return read(totals(buckets, _mapping, ranks=ranks), numbers)[0]
-
-
-def _has_penalty(buckets: list[Bucket]) -> bool:
-    return any(bucket.group.get("penalty") is not None for bucket in buckets)
-
-
-def _has_set_or_term(buckets: list[Bucket]) -> bool:
-    sets = any(bucket.group["projection"] is not None for bucket in buckets)
-    return sets or _has_penalty(buckets)
-
-
-def _anchor_square(bucket: Bucket) -> Tensor:
-    return bucket.square(bucket.state[AVERAGE])
-
-
-def _count(bucket: Bucket) -> Tensor:
-    count = sum(tensor.numel() for tensor in bucket.x)
-    return torch.tensor(count, dtype=torch.float64, device=bucket.x[0].device)
+def _has_penalty(family: Family) -> bool:
+    return any(bucket.group.get("penalty") is not None for bucket in family.buckets)
 
 
 # -- numbers -------------------------------------------------------------------------------------
@@ -324,18 +280,17 @@ def _state_of(numbers: Numbers) -> UntunedState:
     return UntunedState(**fields)
 
 
-def _is_comparable(numbers: Numbers) -> Any:
-    return is_comparable(numbers["iteration"], numbers["radius"], numbers["smallest_radius"])
+def _is_comparable(family: Family) -> Any:
+    names = ("iteration", "radius", "smallest_radius")
+    return is_comparable(*(family.numbers[name] for name in names))
 
 
-def _started(method: Untuned, buckets: list[Bucket], numbers: Numbers, ranks: Any) -> Numbers:
-    """Return the numbers with a first radius."""
-    if not in_graph(numbers) and numbers["radius"] > 0:
-        return numbers
-    square = method.first_square(buckets, ranks)
-    (square,) = read(square[None], numbers)
-    size, share = 1 + square**0.5, larger(method.share, first_share(buckets))
-    first = numbers["radius"] == 0
-    base = {"smallest_radius": SMALLEST_SHARE * size, "radius": share * size}
-    base["grown_from"] = base["radius"]
-    return {**numbers, **{name: where(first, base[name], numbers[name]) for name in base}}
+def _first_share(buckets: list[Bucket]) -> Number:
+    """Return the first radius relative to the size of x0: 1e-6, or more where lr is small.
+
+    In float64, or with lr = 1, it is 1e-6.
+    """
+    coarsest = max((torch.finfo(bucket.x[0].dtype).eps for bucket in buckets), default=0.0)
+    rate = largest_rate(buckets)
+    enough = SHORTEST_MOVE * coarsest * adaptive_step(1.0, rate * rate)
+    return larger(SMALLEST_SHARE, where(enough > LARGEST_SHARE, LARGEST_SHARE, enough))

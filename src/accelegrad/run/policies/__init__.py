@@ -1,1 +1,1 @@
-"""What changes how a run goes on, apart from the rule: batch growth, restarts, the region."""
+"""What changes how a run goes on, apart from the rule: restarts, the region."""

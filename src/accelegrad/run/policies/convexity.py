@@ -10,15 +10,16 @@ always zero nothing can be seen where the run never went.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator
 
 import numpy as np
 
 from accelegrad.errors import NotConvexError, Vector
-from accelegrad.models.rounding import UNIT
 from accelegrad.norms import norm
-from accelegrad.rules.base import Evaluated, State, Step, term_of
+from accelegrad.rounding import UNIT
+from accelegrad.rules.base import Evaluated, State, Step
 from accelegrad.run.oracle import Evaluation
 from accelegrad.run.policies.base import Policy
 from accelegrad.run.progress import Progress
@@ -37,6 +38,8 @@ ALLOWED_OF_JITTER = 100.0
 #: How many neighbours are looked at, and how far they are, relative to each coordinate, in units of
 #: rounding
 NEIGHBOURS, NEIGHBOURHOOD = 8, 4.0
+#: How many signs of a row are different: a prime, so that no pattern of coordinates repeats with it
+SIGNS = 1021
 #: How far around a point that is to be returned a run looks, in distances from the start: on either
 #: side near enough for curvature not to hide a wrong slope, and far enough for rounding not to do
 #: so; and once as far as a region reaches, because a function may be convex near its point alone.
@@ -44,6 +47,9 @@ NEIGHBOURS, NEIGHBOURHOOD = 8, 4.0
 NEAR, FAR = 1e-3, 3.0
 #: The latter in a bounded set, in diameters, and another one there as a share of it
 ACROSS, INSIDE = 0.5, 0.4
+#: So many different values of float32 that take more than so many bits show that a function
+#: computes in float32. Chosen.
+TELLING_VALUES, SIMPLE_BITS = 3, 12
 #: The shortest distance from the start that counts, relative to 1 + ||x||
 SHORTEST_WAY = 1e-3
 
@@ -66,7 +72,7 @@ class Convexity(Policy):
 
     def compare(self, at: Evaluated) -> None:
         """Compare an evaluation with the last ones."""
-        point, gradient, term = at.point, at.gradient, term_of(at)
+        point, gradient, term = at.point, at.gradient, at.penalty
         value = at.value - term
         size = abs(at.value) + abs(term)  # from whose difference the value comes
         self._largest = max(self._largest, size)
@@ -97,7 +103,7 @@ class Convexity(Policy):
 
     def _allowances(self) -> tuple[float, float]:
         """Return what rounding may amount to, relative to values and rises and to the largest."""
-        unit = self.progress.oracle.suspected_unit
+        unit = self.progress.oracle.unit
         if unit > UNIT:
             return ALLOWED_UNITS_OF_FEW_BITS * unit, ALLOWED_UNITS_OF_LARGEST * unit
         return ALLOWED, ALLOWED_OF_LARGEST
@@ -126,8 +132,8 @@ class Convexity(Policy):
         again = self._evaluated(at.point)
         if again is None or not abs(again.value - at.value) <= allowed:
             return False
-        signs = np.random.default_rng(0).choice([-1.0, 1.0], (NEIGHBOURS, at.point.size))
-        jitter, nearest = 0.0, NEIGHBOURHOOD * self.progress.oracle.suspected_unit
+        signs = _signs(NEIGHBOURS, at.point.size)
+        jitter, nearest = 0.0, NEIGHBOURHOOD * self.progress.oracle.unit
         for k in range(NEIGHBOURS):
             near = self._evaluated(at.point * (1.0 + (k + 1) * nearest * signs[k]))
             if near is not None:
@@ -145,6 +151,17 @@ class Convexity(Policy):
                 self.compare(evaluation)
                 self.progress.recent.add(evaluation)
 
+    def computes_in_float32(self) -> bool:
+        """Return whether all last values are numbers of float32, though they came as float64.
+
+        Some have to take more than `SIMPLE_BITS`: simple numbers may be exact.
+        """
+        values = self.progress.recent.values
+        if self.progress.oracle.unit > UNIT or (np.float32(values) != values).any():
+            return False
+        mantissas = np.ldexp(np.frexp(values)[0], SIMPLE_BITS)
+        return len(set(values[mantissas != np.rint(mantissas)])) >= TELLING_VALUES
+
     def _around(self, final: Evaluation) -> Iterator[Vector]:
         """Yield a few points around it, moved in all coordinates."""
         point, feasible_set = final.point, self.progress.feasible_set
@@ -152,7 +169,7 @@ class Convexity(Policy):
         cuts = self.progress.bracket.cuts
         bounded = cuts is not None and not cuts.region.assumed
         far = ACROSS * cuts.region.radius if cuts is not None and bounded else FAR * way
-        near, across = np.random.default_rng(0).choice([-1.0, 1.0], (2, point.size))
+        near, across = _signs(2, point.size)
         looks = [(NEAR * way, near), (NEAR * way, -near), (far, across)]
         if bounded:  # a start near the minimiser says nothing of how far to look
             turned = across.copy()
@@ -194,3 +211,15 @@ class Convexity(Policy):
         finally:
             judge.best = best
         return evaluation
+
+
+@functools.cache
+def _sign_rows() -> np.ndarray:
+    """Return rows of signs that look random, made once: a generator takes as long as a step."""
+    return 2.0 * np.random.default_rng(0).integers(0, 2, (NEIGHBOURS, SIGNS)) - 1.0
+
+
+def _signs(count: int, size: int) -> np.ndarray:
+    """Return rows of signs, the same ones in every run; long rows repeat them."""
+    rows = _sign_rows()[:count]
+    return rows[:, :size] if size <= SIGNS else np.tile(rows, -(-size // SIGNS))[:, :size]

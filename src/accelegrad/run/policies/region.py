@@ -12,9 +12,9 @@ import numpy as np
 
 from accelegrad.bundle.cut_model import Center
 from accelegrad.errors import DivergedError, NonFiniteError, Vector
-from accelegrad.models.rounding import SMALLEST
 from accelegrad.norms import norm
 from accelegrad.proofs.region import Region
+from accelegrad.rounding import SMALLEST
 from accelegrad.rules.base import State, Step
 from accelegrad.rules.distance import distance, smallest_radius
 from accelegrad.run.oracle import Evaluation
@@ -203,7 +203,7 @@ class GuessedRegion(AssumedRegion):
         if self._nothing_is_known():
             self._widen(max(1.0, norm(self.region.center)))
             return False
-        resolved = RESOLVED * self.progress.oracle.suspected_unit * (1.0 + norm(final.point))
+        resolved = RESOLVED * self.progress.oracle.unit * (1.0 + norm(final.point))
         if self.region.radius < resolved:  # values cannot distinguish its points
             self._widen(2.0 * resolved)
             return False
@@ -243,9 +243,12 @@ class GuessedRegion(AssumedRegion):
         def step_from(point: Vector, gradient: Vector) -> Vector:
             return self._downhill(point, gradient, length) - point
 
-        points, steps = recent.points, np.zeros_like(recent.points)
-        for i, pair in enumerate(zip(points, recent.gradients, strict=True)):
-            steps[i] = step_from(*pair)
+        points = recent.points
+        if region.is_ball and self.progress.oracle.penalty is None:
+            steps = points - length * recent.gradients - points
+        else:
+            pairs = zip(points, recent.gradients, strict=True)
+            steps = np.array([step_from(*pair) for pair in pairs]).reshape(points.shape)
         at, step = final, step_from(final.point, final.gradient)
         verified = False
         for trials in range(MOST_TRIALS):

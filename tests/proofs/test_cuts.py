@@ -1,0 +1,89 @@
+"""The best average of cuts to all digits: its conditions, degenerate slopes, and what it proves."""
+
+import numpy as np
+import pytest
+
+import accelegrad as ag
+from accelegrad.proofs.cuts import LARGE_SQUARE, sharp_weights
+from accelegrad_lab.functions.suite import SUITE
+
+UNIT = float(np.finfo(float).eps)
+
+
+def slopes_and_numbers(kind, rng):
+    """Return slopes, one a row, and the numbers of the linear term."""
+    n, d = int(rng.integers(2, 30)), int(rng.integers(2, 40))
+    A, e = rng.standard_normal((n, d)), rng.exponential(size=n) * (rng.random(n) < 0.8)
+    if kind == "dependent":
+        A = A[:, :2] @ rng.standard_normal((2, d))
+    elif kind == "equal":
+        A = A[rng.integers(0, 1 + n // 3, n)]
+    elif kind == "nearly equal":
+        A, e = A[:1] + 1e-7 * A, 1e-7 * e
+    elif kind == "two bunches":
+        A, e = np.where(rng.random((n, 1)) < 0.5, 1.0, -1.0) * A[:1] + 1e-7 * A, 1e-14 * e
+    elif kind == "some zero":
+        A[rng.random(n) < 0.4] = 0.0
+    elif kind == "one dimension":
+        A = A[:, :1]
+    elif kind == "one cut":
+        A, e = A[:1], e[:1]
+    elif kind == "no linear term":
+        e[:] = 0.0
+    return A, e
+
+
+KINDS = (
+    *("plain", "dependent", "equal", "nearly equal", "two bunches", "some zero", "one dimension"),
+    *("one cut", "no linear term"),
+)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_other_weights_give_a_smaller_sum(kind, seed):
+    rng = np.random.default_rng((seed, KINDS.index(kind)))
+    A, e = slopes_and_numbers(kind, rng)
+    begin = rng.random(len(e)) * (rng.random(len(e)) < 0.5)
+    begin[0] += 1.0
+    begin /= begin.sum()
+    weights = sharp_weights(A, e, begin)
+    assert (weights >= 0.0).all()
+    assert abs(weights.sum() - 1.0) <= 2 * len(e) * UNIT
+
+    def total(w):
+        return 0.5 * np.linalg.norm(w @ A) ** 2 + w @ e
+
+    others = [begin, *np.eye(len(e)), *rng.dirichlet(np.full(len(e), 0.3), 100)]
+    # They are the best ones but for the square that is added, and for rounding.
+    best, size = min(total(w) for w in others), np.linalg.norm(A, axis=1).max() ** 2 + e.max()
+    added = max(total(begin), best) * best / (2.0 * LARGE_SQUARE * total(begin))
+    assert total(weights) <= best + added + 4 * len(e) * UNIT * size
+    # From there on nothing is left to gain.
+    again = sharp_weights(A, e, weights)
+    assert total(weights) <= (1.0 + 1.0 / LARGE_SQUARE) * total(again) + 4 * len(e) * UNIT * size
+
+
+def test_a_sum_that_cancels_has_all_its_digits():
+    """Cuts of max(|x_1|) + a parabola, next to the minimiser: products hold 1e-14 of squares."""
+    rng = np.random.default_rng(0)
+    A = np.repeat([[1.0], [-1.0]], 10, axis=0) * np.eye(1, 6) + 1e-7 * rng.standard_normal((20, 6))
+    shares = rng.dirichlet(np.ones(19))
+    A[19] = -(shares @ A[:19]) / 0.5  # half of it and half of the others add up to zero
+    weights = np.eye(1, 20)[0]
+    for _ in range(3):  # each time in units of the sum before
+        weights = sharp_weights(A, np.zeros(20), weights)
+    # rounding of twenty terms
+    assert np.linalg.norm(weights @ A) <= 20 * UNIT * np.linalg.norm(A, axis=1).max()
+
+
+@pytest.mark.parametrize(
+    ("name", "proved", "minimum"),
+    [("chained-cb3-two", 2e-9, 198.0), ("mxhilb", 1e-8, 0.0)],
+)
+def test_curved_kinks_are_proved_to_the_last_digits(name, proved, minimum):
+    """From products of slopes alone 2e-6 and 9e-8 were proved; now 1e-10 to 3e-10, and 2e-9."""
+    function = SUITE[name].build()
+    result = ag.minimize(function.fun, function.x0, max_iter=500)
+    assert result.gap <= proved
+    assert result.lower_bound <= minimum
