@@ -33,7 +33,6 @@ from accelegrad_lab.bench.problems import (
     problems_of,
     sources,
 )
-from accelegrad_lab.bench.profile import geometric_mean, profile, ratios
 from accelegrad_lab.bench.results import Measured, ResultFile, Results, Suite
 from accelegrad_lab.bench.runs import (
     ACCURACIES,
@@ -48,6 +47,7 @@ from accelegrad_lab.bench.summary import claims, losses_of_ours
 from accelegrad_lab.bench.worker import BenchWorker, Fit
 from accelegrad_lab.engine import minimum as bench_minimum
 from accelegrad_lab.engine import worker as engine_worker
+from accelegrad_lab.engine.campaign import Finished
 from accelegrad_lab.engine.content import Verdict
 from accelegrad_lab.engine.minimum import find_minimum
 from accelegrad_lab.engine.peers import (
@@ -64,6 +64,7 @@ from accelegrad_lab.engine.peers import (
 from accelegrad_lab.engine.timing import timed
 from accelegrad_lab.engine.worker import SolverError, TimeLimitError
 from accelegrad_lab.report import stills
+from accelegrad_lab.report.profiles import geometric_mean, profile, ratios
 from browser import open_page, wait_for  # noqa: F401 (a fixture)
 from reference.losses import loss_values
 
@@ -805,7 +806,7 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: An
 
     def noted(request: BenchRequest) -> Any:
         asked.append(request)
-        return bench_module.BenchReport(tmp_path / "index.html", interrupted=len(asked) > 1)
+        return Finished(tmp_path / "index.html", interrupted=len(asked) > 1)
 
     monkeypatch.setattr(bench_module, "bench", noted)
     words = "bench --quick --sets a9a,w8a --losses hinge --l2 1,0 --solvers sgd --time-limit 2"

@@ -18,7 +18,6 @@ from scipy.special import logsumexp
 
 from accelegrad.cli.main import main
 from accelegrad_lab.engine.worker import SolverError
-from accelegrad_lab.everyday import report as report_module
 from accelegrad_lab.everyday.cases import COLD, FULL, WORDS, Case, cases
 from accelegrad_lab.everyday.everyday import EverydayRequest, bench_everyday
 from accelegrad_lab.everyday.goals import GOALS, Contest
@@ -27,6 +26,7 @@ from accelegrad_lab.everyday.report import claims
 from accelegrad_lab.everyday.results import Measured, Results, Summary, line_of, verdict, verdicts
 from accelegrad_lab.everyday.rows import REGRESSIONS, Rows, rows_of
 from accelegrad_lab.everyday.runs import Record, Workers, cold, measure
+from accelegrad_lab.report import profiles
 from reference.losses import OTHER_NAMES, loss_values
 
 SINGLE = [name for name, goal in GOALS.items() if not goal.path]
@@ -310,7 +310,7 @@ def test_a_first_fit_has_an_empty_cache(monkeypatch: pytest.MonkeyPatch) -> None
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Draw no figures: tests of the report do."""
     page = lambda report, out: out / "index.html"  # noqa: E731
-    monkeypatch.setattr(report_module, "write_report", page)
+    monkeypatch.setattr(profiles, "write_report", page)
 
 
 def small(out: Path, **options: Any) -> EverydayRequest:

@@ -15,7 +15,6 @@ from accelegrad import minimize
 from accelegrad.cli.main import main
 from accelegrad.geometry.penalties import L1
 from accelegrad.geometry.sets import Ball
-from accelegrad_lab.functions import report as report_module
 from accelegrad_lab.functions.comparison import (
     QUICK_SUITE,
     FunctionsRequest,
@@ -28,6 +27,7 @@ from accelegrad_lab.functions.problem import KINDS, Function
 from accelegrad_lab.functions.recorder import Enough, Recorder
 from accelegrad_lab.functions.runs import Limits, Record, measure
 from accelegrad_lab.functions.suite import SUITE
+from accelegrad_lab.report import profiles
 
 #: Sums of 10,000 terms, and eigenvalues of matrices of side 40, are off by far less, relatively.
 ROUNDING = 1e-11
@@ -393,7 +393,7 @@ def test_the_report(tmp_path: Path) -> None:
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave out the page: drawing takes seconds."""
     page = lambda report, out: out / "index.html"  # noqa: E731
-    monkeypatch.setattr(report_module, "write_report", page)
+    monkeypatch.setattr(profiles, "write_report", page)
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -404,7 +404,7 @@ def test_results_are_kept_for_another_time(tmp_path: Path) -> None:
     after = (tmp_path / "results.jsonl").read_text(encoding="utf-8").splitlines()
     assert after[: len(before)] == before
     assert len(after) == len(before) + 3
-    with pytest.raises(ValueError, match="other limits"):
+    with pytest.raises(ValueError, match="the settings are"):
         compare_functions(small(tmp_path, resume=True, max_calls=50))
 
 

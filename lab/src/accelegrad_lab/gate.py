@@ -490,186 +490,126 @@ def _optax(steps: int) -> Call:
 
 # -- the calls -------------------------------------------------------------------------------------
 
-CALLS: dict[str, Callable[[], Call]] = {
-    # plain functions, smooth
-    "function, squares, n = 2": partial(_minimized, partial(_squares, 2), 2),
-    "function, squares, n = 100": partial(_minimized, partial(_squares, 100), 100),
-    "function, squares, condition 1e6, n = 200": partial(
-        _minimized, partial(_squares, 200, 1e3), 200
-    ),
-    "function, log-sum-exp, n = 40": partial(_minimized, partial(_log_sum_exp, 40), 40),
-    "function, smooth chain, n = 20000": partial(
-        _minimized, partial(_chain, 20_000), 20_000, tol=1e-4
-    ),
-    "function, scipy_method, n = 50": _scipy_method,
-    # plain functions, kinked
-    "function, absolute, n = 5": partial(_minimized, partial(_distances, 5), 5),
-    "function, absolute, n = 60": partial(_minimized, partial(_distances, 60), 60, tol=1e-4),
-    "function, largest of affine, n = 30": partial(_minimized, partial(_largest, 30), 30, tol=1e-4),
-    "function, largest eigenvalue, n = 5": partial(
-        _minimized, partial(_largest_eigenvalue, 30), 5, tol=1e-5
-    ),
-    "function, total variation, n = 2000": partial(
-        _minimized, partial(_kinked_chain, 2000), 2000, tol=1e-2, max_iter=500
-    ),
-    # plain functions, constrained
-    "function, squares, bounds, n = 100": partial(
-        _minimized, partial(_squares, 100), 100, bounds=[(0.0, 1.0)] * 100
-    ),
-    "function, squares, ball, n = 100": partial(
-        _minimized, partial(_squares, 100), 100, feasible_set=lambda ag: ag.Ball(np.zeros(100), 0.1)
-    ),
-    "function, squares, simplex, n = 1000": partial(
-        _minimized, partial(_squares, 1000), 1000, feasible_set=lambda ag: ag.Simplex(), tol=1e-4
-    ),
-    "function, absolute, simplex, n = 20": partial(
-        _minimized, partial(_distances, 20), 20, feasible_set=lambda ag: ag.Simplex(), tol=1e-4
-    ),
-    "function, largest of affine, box, n = 30": partial(
-        _minimized, partial(_largest, 30), 30, feasible_set=lambda ag: ag.Box(-0.2, 0.2), tol=1e-4
-    ),
-    "function, squares, l1 ball, n = 100": partial(
-        _minimized,
-        partial(_squares, 100),
-        100,
-        feasible_set=lambda ag: ag.L1Ball(1.0),
-    ),
-    "function, squares, polyhedron, n = 20": partial(_polyhedron, 20),
-    "function, squares, polyhedron, n = 200": partial(_polyhedron, 200),
-    "function, smooth chain, box, n = 20000": partial(
-        _minimized,
-        partial(_chain, 20_000),
-        20_000,
-        feasible_set=lambda ag: ag.Box(-0.5, 0.5),
-        tol=1e-4,
-    ),
-    "function, squares, l1 penalty, n = 100": partial(
-        _minimized, partial(_squares, 100), 100, penalty=lambda ag: ag.L1(0.02)
-    ),
-    "function, squares, nuclear norm, n = 100": partial(
-        _minimized,
-        partial(_squares, 100),
-        100,
-        penalty=lambda ag: ag.NuclearNorm(0.02, (10, 10)),
-        tol=1e-4,
-    ),
-    # single methods, a fixed number of steps
-    "steps, accelegrad, n = 100": partial(
-        _steps, partial(_squares, 100), 100, "accelegrad", 1000, diameter=4.0
-    ),
-    "steps, adagrad, n = 100": partial(
-        _steps, partial(_squares, 100), 100, "adagrad", 1000, diameter=4.0
-    ),
-    "steps, unixgrad, n = 100": partial(
-        _steps, partial(_squares, 100), 100, "unixgrad", 500, diameter=4.0
-    ),
-    "steps, universal-fast, n = 100": partial(
-        _steps, partial(_squares, 100), 100, "universal-fast", 200, epsilon=1e-3
-    ),
-    "steps, noisy gradients": partial(_noisy, 2000),
-    "steps, batch_size = 1, rcv1": partial(_minibatches, "rcv1", 1, 2000),
-    "steps, batch_size = 64, tall": partial(_minibatches, "tall", 64, 1000),
+
+def _function(fun: Callable[..., Fun], n: int, **options: Any) -> Callable[[], Call]:
+    return partial(_minimized, partial(fun, n), n, **options)
+
+
+def _run(method: str, steps: int, **options: Any) -> Callable[[], Call]:
+    return partial(_steps, partial(_squares, 100), 100, method, steps, **options)
+
+
+def _made(name: str, *arguments: Any) -> Callable[[Any], Any]:
+    """Return what makes a set or a penalty of the package, by its name."""
+    return lambda ag: getattr(ag, name)(*arguments)
+
+
+_SIMPLEX, _CLASSIFIER, _REGRESSOR = _made("Simplex"), "AcceleGradClassifier", "AcceleGradRegressor"
+_UNIFORM = np.full(30, 1 / 30)
+
+# fmt: off
+FUNCTIONS: dict[str, Callable[[], Call]] = {
+    "squares, n = 2": _function(_squares, 2),
+    "squares, n = 100": _function(_squares, 100),
+    "squares, condition 1e6, n = 200": partial(_minimized, partial(_squares, 200, 1e3), 200),
+    "log-sum-exp, n = 40": _function(_log_sum_exp, 40),
+    "smooth chain, n = 20000": _function(_chain, 20_000, tol=1e-4),
+    "scipy_method, n = 50": _scipy_method,
+    "absolute, n = 5": _function(_distances, 5),
+    "absolute, n = 60": _function(_distances, 60, tol=1e-4),
+    "largest of affine, n = 30": _function(_largest, 30, tol=1e-4),
+    "largest eigenvalue, n = 5": partial(_minimized, partial(_largest_eigenvalue, 30), 5, tol=1e-5),
+    "total variation, n = 2000": _function(_kinked_chain, 2000, tol=1e-2, max_iter=500),
+    "squares, bounds, n = 100": _function(_squares, 100, bounds=[(0.0, 1.0)] * 100),
+    "squares, ball, n = 100": _function(_squares, 100, feasible_set=_made("Ball", np.zeros(100), 0.1)),
+    "squares, simplex, n = 1000": _function(_squares, 1000, feasible_set=_SIMPLEX, tol=1e-4),
+    "absolute, simplex, n = 20": _function(_distances, 20, feasible_set=_SIMPLEX, tol=1e-4),
+    "largest of affine, box, n = 30": _function(_largest, 30, feasible_set=_made("Box", -0.2, 0.2), tol=1e-4),
+    "squares, l1 ball, n = 100": _function(_squares, 100, feasible_set=_made("L1Ball", 1.0)),
+    "squares, polyhedron, n = 20": partial(_polyhedron, 20),
+    "squares, polyhedron, n = 200": partial(_polyhedron, 200),
+    "smooth chain, box, n = 20000": _function(_chain, 20_000, feasible_set=_made("Box", -0.5, 0.5), tol=1e-4),
+    "squares, l1 penalty, n = 100": _function(_squares, 100, penalty=_made("L1", 0.02)),
+    "squares, nuclear norm, n = 100": _function(_squares, 100, penalty=_made("NuclearNorm", 0.02, (10, 10)), tol=1e-4),
+}
+STEPS: dict[str, Callable[[], Call]] = {  # single methods, a fixed number of steps
+    "accelegrad, n = 100": _run("accelegrad", 1000, diameter=4.0),
+    "adagrad, n = 100": _run("adagrad", 1000, diameter=4.0),
+    "unixgrad, n = 100": _run("unixgrad", 500, diameter=4.0),
+    "universal-fast, n = 100": _run("universal-fast", 200, epsilon=1e-3),
+    "noisy gradients": partial(_noisy, 2000),
+    "batch_size = 1, rcv1": partial(_minibatches, "rcv1", 1, 2000),
+    "batch_size = 64, tall": partial(_minibatches, "tall", 64, 1000),
+}
+FITS: dict[str, Callable[[], Call]] = {
     # every loss, dense and sparse
-    "fit, logistic, tall": partial(_fit, "tall", "logistic"),
-    "fit, logistic, square, intercept": partial(_fit, "square", "logistic", intercept=True),
-    "fit, logistic, wide": partial(_fit, "wide", "logistic", 0.01),
-    "fit, logistic, text, intercept": partial(_fit, "text", "logistic", intercept=True),
-    "fit, hinge, tall": partial(_fit, "tall", "hinge", tol=1e-4),
-    "fit, hinge, wide, intercept": partial(_fit, "wide", "hinge", intercept=True, tol=1e-4),
-    "fit, hinge, short text": partial(_fit, "short text", "hinge", tol=1e-4),
-    "fit, squared_hinge, tall, intercept": partial(_fit, "tall", "squared_hinge", intercept=True),
-    "fit, squared_hinge, text": partial(_fit, "text", "squared_hinge"),
-    "fit, modified_huber, short text": partial(_fit, "short text", "modified_huber"),
-    "fit, squared, many numbers": partial(_fit, "many numbers", "squared"),
-    "fit, squared, text numbers, intercept": partial(
-        _fit, "text numbers", "squared", intercept=True
-    ),
-    "fit, absolute, numbers, intercept": partial(
-        _fit, "numbers", "absolute", intercept=True, tol=1e-4
-    ),
-    "fit, absolute, wide numbers, l2 = 0": partial(_fit, "wide numbers", "absolute", 0.0, tol=1e-4),
-    "fit, huber, numbers, intercept": partial(_fit, "numbers", "huber", intercept=True),
-    "fit, quantile, many numbers": partial(_fit, "many numbers", "quantile", tol=1e-4),
-    "fit, epsilon_insensitive, text numbers": partial(
-        _fit, "text numbers", "epsilon_insensitive", tol=1e-4
-    ),
-    "fit, squared_epsilon_insensitive, numbers": partial(
-        _fit, "numbers", "squared_epsilon_insensitive"
-    ),
+    "logistic, tall": partial(_fit, "tall", "logistic"),
+    "logistic, square, intercept": partial(_fit, "square", "logistic", intercept=True),
+    "logistic, wide": partial(_fit, "wide", "logistic", 0.01),
+    "logistic, text, intercept": partial(_fit, "text", "logistic", intercept=True),
+    "hinge, tall": partial(_fit, "tall", "hinge", tol=1e-4),
+    "hinge, wide, intercept": partial(_fit, "wide", "hinge", intercept=True, tol=1e-4),
+    "hinge, short text": partial(_fit, "short text", "hinge", tol=1e-4),
+    "squared_hinge, tall, intercept": partial(_fit, "tall", "squared_hinge", intercept=True),
+    "squared_hinge, text": partial(_fit, "text", "squared_hinge"),
+    "modified_huber, short text": partial(_fit, "short text", "modified_huber"),
+    "squared, many numbers": partial(_fit, "many numbers", "squared"),
+    "squared, text numbers, intercept": partial(_fit, "text numbers", "squared", intercept=True),
+    "absolute, numbers, intercept": partial(_fit, "numbers", "absolute", intercept=True, tol=1e-4),
+    "absolute, wide numbers, l2 = 0": partial(_fit, "wide numbers", "absolute", 0.0, tol=1e-4),
+    "huber, numbers, intercept": partial(_fit, "numbers", "huber", intercept=True),
+    "quantile, many numbers": partial(_fit, "many numbers", "quantile", tol=1e-4),
+    "epsilon_insensitive, text numbers": partial(_fit, "text numbers", "epsilon_insensitive", tol=1e-4),
+    "squared_epsilon_insensitive, numbers": partial(_fit, "numbers", "squared_epsilon_insensitive"),
     # penalties and sets
-    "fit, squared, l1, numbers": partial(
-        _fit, "numbers", "squared", 0.0, penalty=lambda ag: ag.L1(0.01), tol=1e-5
-    ),
-    "fit, squared, l1, wide numbers": partial(
-        _fit, "wide numbers", "squared", 0.0, penalty=lambda ag: ag.L1(0.05), tol=1e-5
-    ),
-    "fit, logistic, l1, text": partial(
-        _fit, "text", "logistic", 0.0, penalty=lambda ag: ag.L1(1e-3), tol=1e-4
-    ),
-    "fit, hinge, l1, square": partial(
-        _fit, "square", "hinge", 1.0, penalty=lambda ag: ag.L1(0.01), tol=1e-3
-    ),
-    "fit, squared, elastic net, many numbers": partial(
-        _fit, "many numbers", "squared", 0.0, penalty=lambda ag: ag.ElasticNet(0.01, 0.5), tol=1e-5
-    ),
-    "fit, logistic, groups, tall": partial(
-        _fit, "tall", "logistic", penalty=lambda ag: ag.GroupL2(0.01, np.arange(20) // 4), tol=1e-4
-    ),
-    "fit, squared, box, numbers": partial(
-        _fit, "numbers", "squared", feasible_set=lambda ag: ag.Box(-0.1, 0.1)
-    ),
-    "fit, squared, simplex, numbers": partial(
-        _fit,
-        "numbers",
-        "squared",
-        feasible_set=lambda ag: ag.Simplex(),
-        x0=np.full(30, 1 / 30),
-        tol=1e-4,
-    ),
+    "squared, l1, numbers": partial(_fit, "numbers", "squared", 0.0, penalty=_made("L1", 0.01), tol=1e-5),
+    "squared, l1, wide numbers": partial(_fit, "wide numbers", "squared", 0.0, penalty=_made("L1", 0.05), tol=1e-5),
+    "logistic, l1, text": partial(_fit, "text", "logistic", 0.0, penalty=_made("L1", 1e-3), tol=1e-4),
+    "hinge, l1, square": partial(_fit, "square", "hinge", 1.0, penalty=_made("L1", 0.01), tol=1e-3),
+    "squared, elastic net, many numbers": partial(_fit, "many numbers", "squared", 0.0, penalty=_made("ElasticNet", 0.01, 0.5), tol=1e-5),
+    "logistic, groups, tall": partial(_fit, "tall", "logistic", penalty=_made("GroupL2", 0.01, np.arange(20) // 4), tol=1e-4),
+    "squared, box, numbers": partial(_fit, "numbers", "squared", feasible_set=_made("Box", -0.1, 0.1)),
+    "squared, simplex, numbers": partial(_fit, "numbers", "squared", feasible_set=_SIMPLEX, x0=_UNIFORM, tol=1e-4),
     # data sets
-    "fit, logistic, breast_cancer": partial(_fit, "breast_cancer", "logistic"),
-    "fit, hinge, breast_cancer, intercept": partial(_fit, "breast_cancer", "hinge", intercept=True),
-    "fit, logistic, a9a, intercept": partial(_fit, "a9a", "logistic", intercept=True),
-    "fit, logistic, rcv1": partial(_fit, "rcv1", "logistic"),
-    "fit, hinge, rcv1": partial(_fit, "rcv1", "hinge"),
-    "fit, logistic, ijcnn1": partial(_fit, "ijcnn1", "logistic", 0.01),
-    "fit, absolute, cpusmall, l2 = 0, intercept": partial(
-        _fit, "cpusmall", "absolute", 0.0, intercept=True, tol=1e-4
-    ),
-    "fit, epsilon_insensitive, abalone": partial(_fit, "abalone", "epsilon_insensitive", tol=1e-4),
-    # estimators, with their defaults
-    "estimator, classifier, tall": partial(_estimator, "AcceleGradClassifier", "tall"),
-    "estimator, classifier, text": partial(_estimator, "AcceleGradClassifier", "text"),
-    "estimator, classifier, iris": partial(_estimator, "AcceleGradClassifier", "iris"),
-    "estimator, classifier, digits": partial(_estimator, "AcceleGradClassifier", "digits"),
-    "estimator, classifier, l1, breast_cancer": partial(
-        _estimator, "AcceleGradClassifier", "breast_cancer", penalty="l1", alpha=1e-2
-    ),
-    "estimator, regressor, cpusmall": partial(_estimator, "AcceleGradRegressor", "cpusmall"),
-    "estimator, regressor, quantile, diabetes": partial(
-        _estimator, "AcceleGradRegressor", "diabetes", loss="quantile"
-    ),
-    "estimator, regressor, simplex, diabetes": partial(
-        _estimator, "AcceleGradRegressor", "diabetes", feasible_set="simplex"
-    ),
-    "estimator, classifier CV, breast_cancer": partial(
-        _estimator, "AcceleGradClassifierCV", "breast_cancer"
-    ),
-    "estimator, regressor CV, diabetes": partial(_estimator, "AcceleGradRegressorCV", "diabetes"),
-    # elsewhere: streams, Dask, torch, optax
+    "logistic, breast_cancer": partial(_fit, "breast_cancer", "logistic"),
+    "hinge, breast_cancer, intercept": partial(_fit, "breast_cancer", "hinge", intercept=True),
+    "logistic, a9a, intercept": partial(_fit, "a9a", "logistic", intercept=True),
+    "logistic, rcv1": partial(_fit, "rcv1", "logistic"),
+    "hinge, rcv1": partial(_fit, "rcv1", "hinge"),
+    "logistic, ijcnn1": partial(_fit, "ijcnn1", "logistic", 0.01),
+    "absolute, cpusmall, l2 = 0, intercept": partial(_fit, "cpusmall", "absolute", 0.0, intercept=True, tol=1e-4),
+    "epsilon_insensitive, abalone": partial(_fit, "abalone", "epsilon_insensitive", tol=1e-4),
+}
+ESTIMATORS: dict[str, Callable[[], Call]] = {
+    "classifier, tall": partial(_estimator, _CLASSIFIER, "tall"),
+    "classifier, text": partial(_estimator, _CLASSIFIER, "text"),
+    "classifier, iris": partial(_estimator, _CLASSIFIER, "iris"),
+    "classifier, digits": partial(_estimator, _CLASSIFIER, "digits"),
+    "classifier, l1, breast_cancer": partial(_estimator, _CLASSIFIER, "breast_cancer", penalty="l1", alpha=1e-2),
+    "regressor, cpusmall": partial(_estimator, _REGRESSOR, "cpusmall"),
+    "regressor, quantile, diabetes": partial(_estimator, _REGRESSOR, "diabetes", loss="quantile"),
+    "regressor, simplex, diabetes": partial(_estimator, _REGRESSOR, "diabetes", feasible_set="simplex"),
+    "classifier CV, breast_cancer": partial(_estimator, _CLASSIFIER + "CV", "breast_cancer"),
+    "regressor CV, diabetes": partial(_estimator, _REGRESSOR + "CV", "diabetes"),
+}
+ELSEWHERE: dict[str, Callable[[], Call]] = {
     "stream, logistic, tall": partial(_stream, "tall", "logistic"),
     "stream, hinge, short text": partial(_stream, "short text", "hinge", tol=1e-3),
-    "stream, squared, l1, numbers": partial(
-        _stream, "numbers", "squared", penalty=lambda ag: ag.L1(0.01), tol=1e-5
-    ),
+    "stream, squared, l1, numbers": partial(_stream, "numbers", "squared", penalty=_made("L1", 0.01), tol=1e-5),
     "dask, logistic, tall": partial(_dask, "tall", "logistic"),
-    "dask, squared, l1, numbers": partial(
-        _dask, "numbers", "squared", penalty=lambda ag: ag.L1(0.01), tol=1e-5
-    ),
+    "dask, squared, l1, numbers": partial(_dask, "numbers", "squared", penalty=_made("L1", 0.01), tol=1e-5),
     "dask, classifier, tall": partial(_dask_classifier, "tall"),
     "torch, 100 steps": partial(_torch, 100),
     "torch, 100 steps, diameter": partial(_torch, 100, diameter=10.0),
     "optax, 500 steps": partial(_optax, 500),
+}
+# fmt: on
+CALLS = {
+    **{f"function, {name}": make for name, make in FUNCTIONS.items()},
+    **{f"steps, {name}": make for name, make in STEPS.items()},
+    **{f"fit, {name}": make for name, make in FITS.items()},
+    **{f"estimator, {name}": make for name, make in ESTIMATORS.items()},
+    **ELSEWHERE,
 }
 
 

@@ -28,7 +28,7 @@ import scipy.sparse as sp
 
 import accelegrad as ag
 from accelegrad.files.datasets import find, read
-from accelegrad_lab.bench.profile import geometric_mean
+from accelegrad_lab.report.profiles import geometric_mean
 from accelegrad_lab.report.tables import number_table, put
 
 ROWS, L2 = 20_000, 1e-5

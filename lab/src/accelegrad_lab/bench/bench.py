@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -33,12 +31,11 @@ from accelegrad_lab.bench.runs import (
     seconds_to,
 )
 from accelegrad_lab.bench.worker import BenchWorker
+from accelegrad_lab.engine.campaign import CLOCK, RESULTS, Finished, Part, campaign
 from accelegrad_lab.engine.minimum import find_minimum
 from accelegrad_lab.engine.peers import BENCHED, HUBER_EPSILON, OURS, SOLVERS, huber_scale
 from accelegrad_lab.engine.runner import Progress
 
-RESULTS = "results.jsonl"
-CLOCK = "wall, default threads; CPU, one thread"
 TIME_LIMIT, QUICK_LIMIT = 4.0, 0.5
 ROWS = 100_000
 RELATIVE = ("start", "minimum")
@@ -78,44 +75,36 @@ class BenchRequest:
         }
 
 
-class BenchReport(NamedTuple):
-    """Where the page is, and whether the run was interrupted."""
-
-    page: Path
-    interrupted: bool
-
-
-def bench(request: BenchRequest) -> BenchReport:
+def bench(request: BenchRequest) -> Finished:
     """Run what is missing, and write the report, after an interruption too."""
-    begun = time.perf_counter()
     request = replace(request, losses=tuple(map(plain_loss_name, request.losses)))
     _check(request)
     chosen = sources(request.sets, quick=request.quick)
     file = ResultFile(request.out / RESULTS)
     results = file.begin(request.settings, resume=request.resume)
-    progress = Progress(len(chosen), shown=request.progress)
-    interrupted = False
-    try:
-        with BenchWorker() as together, BenchWorker() as apart:
-            run = _Run(request, file, results, together, apart, progress)
-            for name, source in chosen.items():
-                if name not in results.done:
-                    progress.part(name)
-                    run.data_set(source(request.rows))
-                    file.add_done(name)
-                progress.part_done()
-    except KeyboardInterrupt:
-        interrupted = True
-    finally:
-        progress.close()
-    suite = Suite.of(results, request.relative)
-    if not suite.problems:
-        if interrupted:
-            raise KeyboardInterrupt
-        raise ValueError("nothing was measured: no set is suitable for these losses and strengths.")
-    seconds = time.perf_counter() - begun
-    page = write_bench_report(suite, request, seconds, interrupted=interrupted)
-    return BenchReport(page, interrupted)
+
+    def part(name: str, run: _Run) -> Part:
+        def run_set(progress: Progress) -> None:
+            if name not in results.done:
+                run.data_set(chosen[name](request.rows), progress)
+                file.add_done(name)
+
+        return name, run_set
+
+    def write(seconds: float, interrupted: bool) -> Path:
+        suite = Suite.of(results, request.relative)
+        return write_bench_report(suite, request, seconds, interrupted=interrupted)
+
+    with BenchWorker() as together, BenchWorker() as apart:
+        run = _Run(request, file, results, together, apart)
+        return campaign(
+            (part(name, run) for name in chosen),
+            len(chosen),
+            shown=request.progress,
+            measured=lambda: bool(Suite.of(results, request.relative).problems),
+            nothing="nothing was measured: no set is suitable for these losses and strengths.",
+            write=write,
+        )
 
 
 def _check(request: BenchRequest) -> None:
@@ -142,20 +131,19 @@ class _Run:
     results: Results
     together: BenchWorker
     apart: BenchWorker
-    progress: Progress
 
-    def data_set(self, data: DataSet) -> None:
+    def data_set(self, data: DataSet, progress: Progress) -> None:
         """Run everything on one set."""
         wanted = list(problems_of(data, self.request.losses, self.request.strengths))
         runs = [
             (problem, name) for problem in wanted for name in self._solvers(problem.model(data))
         ]
         done = sum((problem.key, name) in self.results.records for problem, name in runs)
-        self.progress.begin(len(runs), done=done)
+        progress.begin(len(runs), done=done)
         for worker in (self.together, self.apart):
             worker.load(data)
         for problem in wanted:
-            self._problem(problem, data)
+            self._problem(problem, data, progress)
 
     def _solvers(self, model: LinearModel) -> list[str]:
         """Return who takes part; ours comes first, as patience with others depends on its time."""
@@ -171,7 +159,7 @@ class _Run:
             return name in self.request.solvers
         return not (self.request.quick and SOLVERS[name].apart)
 
-    def _problem(self, problem: Problem, data: DataSet) -> None:
+    def _problem(self, problem: Problem, data: DataSet, progress: Progress) -> None:
         records = self.results.records
         names = self._solvers(problem.model(data))
         if all((problem.key, name) in records for name in names):
@@ -186,7 +174,7 @@ class _Run:
                 worker = self.apart if SOLVERS[name].apart else self.together
                 records[problem.key, name] = measure(worker, name, one)
                 self.file.add_record(records[problem.key, name])
-                self.progress.advance()
+                progress.advance()
             if name == OURS:
                 one = _with_our_times(one, records[problem.key, name])
 

@@ -6,19 +6,25 @@ import math
 import os
 import platform
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from accelegrad_lab.bench.problems import SUITE_LOSSES
-from accelegrad_lab.bench.profile import geometric_mean, profile, profile_facts
 from accelegrad_lab.bench.results import KNOWN, Suite
 from accelegrad_lab.bench.runs import CUTOFF, JUDGED, LEAST_LIMIT
 from accelegrad_lab.bench.summary import claims, figure_name, losses_of_ours
-from accelegrad_lab.engine.content import Curve, Figure, Panel, Report
+from accelegrad_lab.engine.content import Figure, Panel, Report
 from accelegrad_lab.engine.peers import SOLVERS
-from accelegrad_lab.report.report import versions, write_report
-from accelegrad_lab.report.tables import csv_text, put, table_lines
+from accelegrad_lab.report.profiles import (
+    Drawn,
+    geometric_mean,
+    profile_facts,
+    profile_panel,
+    run_facts,
+    write_benchmark,
+)
+from accelegrad_lab.report.report import versions
+from accelegrad_lab.report.tables import csv_text, table_lines
 
 if TYPE_CHECKING:
     from accelegrad_lab.bench.bench import BenchRequest
@@ -36,10 +42,7 @@ def write_bench_report(
 ) -> Path:
     """Write the page, table.md and table.csv; return the page's path."""
     report = build_report(suite, request, seconds, interrupted=interrupted)
-    page = write_report(report, request.out)
-    put(request.out / "table.md", markdown(suite, report))
-    put(request.out / "table.csv", _table_csv(suite))
-    return page
+    return write_benchmark(request.out, report, markdown(suite, report), _table_csv(suite))
 
 
 def build_report(
@@ -130,26 +133,17 @@ def _figure_by_loss(suite: Suite) -> Figure:
 
 
 def _panel(suite: Suite, accuracy: float, title: str, keys: Sequence[str]) -> Panel:
-    found = {key: by for key, by in suite.ratios(accuracy).items() if key in set(keys)}
-    curves = []
-    for name in suite.solvers:
-        own = profile(found, name)
-        if own.problems:
-            factors, shares = own.line(WIDEST)
-            solver = SOLVERS[name]
-            note = f"{own.problems} problems, {own.shares[-1]:.0%} solved in the end"
-            curves.append(
-                Curve(
-                    solver.method,
-                    solver.variant,
-                    {"factor of the best time": factors},
-                    shares,
-                    solver.dash,
-                    note=note,
-                )
-            )
-    axes = ["factor of the best time"]
-    return Panel(f"{title} ({len(found)} problems)", curves, axes, "share of problems", log_y=False)
+    times = {key: by for key, by in suite.times(accuracy).items() if key in set(keys)}
+    solvers = {name: SOLVERS[name] for name in suite.solvers}
+    return profile_panel(
+        times,
+        {name: Drawn(one.method, one.variant, one.dash) for name, one in solvers.items()},
+        f"{title} ({len(times)} problems)",
+        axis="factor of the best time",
+        of="problems",
+        done="solved",
+        until=WIDEST,
+    )
 
 
 # -- facts -----------------------------------------------------------------------------------------
@@ -159,20 +153,18 @@ def _run_facts(
     suite: Suite, request: BenchRequest, seconds: float, *, interrupted: bool
 ) -> dict[str, str]:
     load = f"{os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else "unknown"
-    return {
-        "date": datetime.now(UTC).date().isoformat(),
-        "complete": "no: it was interrupted" if interrupted else "yes",
-        "problems": str(len(suite.problems)),
-        "time limit of one run": _limit_words(request),
-        "rows": f"at most {request.rows} of a set, a random sample" if request.rows else "all",
-        "clock": "wall time, default number of threads; CPU time of another run on one thread",
-        "processor": f"{platform.machine()}, {os.cpu_count()} cores, load at the end {load}",
-        "accuracy": f"(P - P*) / ({RELATIVE[request.relative]})",
-        "our clock": "the whole call: model, probe, run and certificate; compilation apart",
-        "others' clock": "fit alone; of runs under 0.05 s the fastest of three, as for ours",
-        "in all": f"{seconds:.0f} s (results that were there already took none)",
-        "raw numbers": "results.jsonl, table.csv",
-    }
+    return run_facts(
+        seconds,
+        interrupted,
+        problems=str(len(suite.problems)),
+        time_limit_of_one_run=_limit_words(request),
+        rows=f"at most {request.rows} of a set, a random sample" if request.rows else "all",
+        clock="wall time, default number of threads; CPU time of another run on one thread",
+        processor=f"{platform.machine()}, {os.cpu_count()} cores, load at the end {load}",
+        accuracy=f"(P - P*) / ({RELATIVE[request.relative]})",
+        our_clock="the whole call: model, probe, run and certificate; compilation apart",
+        their_clock="fit alone; of runs under 0.05 s the fastest of three, as for ours",
+    )
 
 
 def _solver_facts(suite: Suite, accuracy: float, *, cpu: bool = False) -> dict[str, str]:

@@ -9,10 +9,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from accelegrad_lab.bench.profile import ratios
 from accelegrad_lab.bench.runs import ACCURACIES, Record, Yardstick, seconds_to
 from accelegrad_lab.engine.line_file import LineFile
 from accelegrad_lab.engine.peers import BENCHED, OURS, SMOOTH
+from accelegrad_lab.report.profiles import ratios
 
 KNOWN = 0.1  # a minimum has to be known to this share of an accuracy for the problem to count
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 
-from accelegrad_lab.bench.profile import geometric_mean
 from accelegrad_lab.bench.results import Measured, Suite
 from accelegrad_lab.bench.runs import JUDGED
-from accelegrad_lab.engine.content import Claim, Verdict
+from accelegrad_lab.engine.content import Claim
 from accelegrad_lab.engine.peers import ESTIMATORS, OURS, OWN, SOLVERS
+from accelegrad_lab.report.profiles import geometric_mean, share_claim
 
-SOURCE = "this benchmark"
 MANY_ROWS = 20_000
 AHEAD = 100.0  # times as fast as QuantileRegressor
 EXACT = 1e-9  # relative: what is below is rounding
@@ -42,18 +41,9 @@ def _claim(
     evidence: Sequence[tuple[str, str]],
 ) -> Claim:
     """Return a claim that holds where a share `need` of its cases does."""
-    verdict = Verdict.HOLDS if held >= need * of else Verdict.IN_PART if held else Verdict.FAILS
-    words = "" if verdict is Verdict.HOLDS else f"It is so on {held} of {of} problems."
-    return Claim(
-        name,
-        statement,
-        SOURCE,
-        verdict,
-        "-",
-        threshold,
-        [("problems", f"{held} of {of}"), *evidence],
-        words,
-        figure=figure_name(JUDGED),
+    figure = figure_name(JUDGED)
+    return share_claim(
+        name, statement, threshold, held, of, need, evidence, cases="problems", figure=figure
     )
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from accelegrad.errors import real_number
+from accelegrad_lab.engine.campaign import CLOCK, RESULTS, Finished, Part, campaign
 from accelegrad_lab.engine.line_file import LineFile
 from accelegrad_lab.engine.runner import Progress
 from accelegrad_lab.engine.worker import SolverError, TimeLimitError
@@ -17,7 +17,6 @@ from accelegrad_lab.everyday.peers import OURS
 from accelegrad_lab.everyday.results import ColdFit, Measured, Results, line_of
 from accelegrad_lab.everyday.runs import Workers, cold, measure
 
-RESULTS = "results.jsonl"
 TIME_LIMIT, QUICK_LIMIT = 60.0, 10.0
 
 
@@ -43,47 +42,38 @@ class EverydayRequest:
     @property
     def settings(self) -> dict[str, Any]:
         """What decides numbers."""
-        return {"time_limit": self.limit, "clock": "wall, default threads; CPU, one thread"}
+        return {"time_limit": self.limit, "clock": CLOCK}
 
 
-class EverydayReport(NamedTuple):
-    """Where the page is, and whether the run was interrupted."""
-
-    page: Path
-    interrupted: bool
-
-
-def bench_everyday(request: EverydayRequest) -> EverydayReport:
+def bench_everyday(request: EverydayRequest) -> Finished:
     """Run what is missing, and write the report, after an interruption too."""
     from accelegrad_lab.everyday.report import write_everyday_report
 
-    begun = time.perf_counter()
     chosen = cases(request.only, quick=request.quick)
-    settings = request.settings
     file = LineFile(request.out / RESULTS, Results)
-    found = file.begin(settings, resume=request.resume)
-    progress = Progress(len(chosen), shown=request.progress)
-    interrupted = False
-    try:
-        with Workers() as workers:
-            for case in chosen:
-                progress.part(case.key)
-                if case.key not in found.cases:
-                    _run(case, workers, request.limit, file, found)
-                if request.cold and case.key in COLD:
-                    _run_cold(case, request.limit, file, found)
-                progress.part_done()
-    except KeyboardInterrupt:
-        interrupted = True
-    finally:
-        progress.close()
-    if not found.cases:
-        if interrupted:
-            raise KeyboardInterrupt
-        raise ValueError("nothing was measured: the data of these cases are not there.")
-    seconds = time.perf_counter() - begun
-    page = write_everyday_report(found, request, seconds, interrupted=interrupted)
-    return EverydayReport(page, interrupted)
+    found = file.begin(request.settings, resume=request.resume)
+
+    def part(case: Case, workers: Workers) -> Part:
+        def run_case(_progress: Progress) -> None:
+            if case.key not in found.cases:
+                _run(case, workers, request.limit, file, found)
+            if request.cold and case.key in COLD:
+                _run_cold(case, request.limit, file, found)
+
+        return case.key, run_case
+
+    def write(seconds: float, interrupted: bool) -> Path:
+        return write_everyday_report(found, request, seconds, interrupted=interrupted)
+
+    with Workers() as workers:
+        return campaign(
+            (part(case, workers) for case in chosen),
+            len(chosen),
+            shown=request.progress,
+            measured=lambda: bool(found.cases),
+            nothing="nothing was measured: the data of these cases are not there.",
+            write=write,
+        )
 
 
 def _run(

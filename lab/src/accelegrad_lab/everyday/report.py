@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from accelegrad_lab.bench.profile import profile, profile_facts, ratios
-from accelegrad_lab.engine.content import Claim, Curve, Figure, Panel, Report
+from accelegrad_lab.engine.content import Claim, Figure, Panel, Report
 from accelegrad_lab.engine.content import Verdict as Holds
 from accelegrad_lab.everyday.cases import WORDS
 from accelegrad_lab.everyday.peers import CHECKS, OURS, PEERS
@@ -22,14 +20,23 @@ from accelegrad_lab.everyday.results import (
     verdicts,
 )
 from accelegrad_lab.everyday.runs import CUTOFF, LEAST_LIMIT, TOL
-from accelegrad_lab.report.report import versions, write_report
-from accelegrad_lab.report.tables import csv_text, number_table, put
+from accelegrad_lab.report.profiles import (
+    SOURCE,
+    Drawn,
+    profile_facts,
+    profile_panel,
+    ratios,
+    run_facts,
+    share_claim,
+    write_benchmark,
+)
+from accelegrad_lab.report.report import versions
+from accelegrad_lab.report.tables import csv_text, number_table
 
 if TYPE_CHECKING:
     from accelegrad_lab.everyday.everyday import EverydayRequest
 
 TITLE = "Everyday fits, with all defaults"
-SOURCE = "this benchmark"
 WIDEST = 1000.0  # the factor at which profiles end
 FAR, CLOSE, MEAN, SHARE = 5.0, 2.0, 1.0, 0.9  # the bars: at most, close, on average, how often
 COLD_SECONDS, OVERHEAD = 2.0, 1e-3
@@ -52,10 +59,7 @@ def write_everyday_report(
 ) -> Path:
     """Write the page, table.md and table.csv; return the page's path."""
     report = build_report(found, request, seconds, interrupted=interrupted)
-    page = write_report(report, request.out)
-    put(request.out / "table.md", markdown(found, report))
-    put(request.out / "table.csv", _csv(found))
-    return page
+    return write_benchmark(request.out, report, markdown(found, report), _csv(found))
 
 
 def build_report(
@@ -64,17 +68,15 @@ def build_report(
     """Return the report."""
     judged = verdicts(found)
     facts = {
-        "Run": {
-            "date": datetime.now(UTC).date().isoformat(),
-            "complete": "no: it was interrupted" if interrupted else "yes",
-            "cases": str(len(judged)),
-            "clock": "wall time of fit with the default number of threads, the least of some fits "
+        "Run": run_facts(
+            seconds,
+            interrupted,
+            cases=str(len(judged)),
+            clock="wall time of fit with the default number of threads, the least of some fits "
             "in turn with others'; CPU time on one thread beside it",
-            "limit of a fit": f"{request.limit:g} s; of a peer {CUTOFF:g} times our first fit, but "
+            limit_of_a_fit=f"{request.limit:g} s; of a peer {CUTOFF:g} times our first fit, but "
             f"{LEAST_LIMIT:g} s in any case",
-            "in all": f"{seconds:.0f} s (results that were there already took none)",
-            "raw numbers": "results.jsonl, table.csv",
-        },
+        ),
         "Our time over the fastest accurate peer's": _summaries(judged),
         "Solvers": _solver_facts(found, judged),
         "Where a peer is more than twice as fast": dict(_losses(judged)) or {"nowhere": ""},
@@ -171,16 +173,14 @@ def _share_claim(
     """Return the claim that something holds in a share of cases; None without any."""
     if not held:
         return None
-    good = sum(held.values())
     bad = [shown for shown, holds in held.items() if not holds]
-    verdict = Holds.HOLDS if good >= need * len(held) else Holds.IN_PART if good else Holds.FAILS
-    evidence = [("cases", f"{good} of {len(held)}")]
-    if bad:
-        more = f" and {len(bad) - LISTED} more" if len(bad) > LISTED else ""
-        evidence.append(("not so", "; ".join(bad[:LISTED]) + more))
-    words = "" if verdict is Holds.HOLDS else f"It is so on {good} of {len(held)} cases."
+    more = f" and {len(bad) - LISTED} more" if len(bad) > LISTED else ""
+    evidence = [("not so", "; ".join(bad[:LISTED]) + more)] if bad else []
     threshold = "all cases" if need == 1.0 else f"{need:.0%} of the cases"
-    return Claim(name, statement, SOURCE, verdict, "-", threshold, evidence, words, "everyday")
+    good, of = len(held) - len(bad), len(held)
+    return share_claim(
+        name, statement, threshold, good, of, need, evidence, cases="cases", figure="everyday"
+    )
 
 
 def _mean_claim(counted: Sequence[Verdict]) -> Claim | None:
@@ -336,16 +336,15 @@ def _panel(
     times: Mapping[str, Mapping[str, float]], shown: Mapping[str, tuple[str, str]], title: str
 ) -> Panel:
     """Return the profiles of solvers, which are shown as methods and variants."""
-    table = ratios(times)
-    axis = "factor of the least time"
-    curves = []
-    for name, (method, variant) in shown.items():
-        own = profile(table, name)
-        if own.problems:
-            factors, shares = own.line(WIDEST)
-            note = f"{own.problems} cases, {own.shares[-1]:.0%} accurate in the end"
-            curves.append(Curve(method, variant, {axis: factors}, shares, note=note))
-    return Panel(f"{title} ({len(table)})", curves, [axis], "share of cases", log_y=False)
+    return profile_panel(
+        times,
+        {name: Drawn(*how) for name, how in shown.items()},
+        f"{title} ({len(times)})",
+        axis="factor of the least time",
+        of="cases",
+        done="accurate",
+        until=WIDEST,
+    )
 
 
 # -- tables ----------------------------------------------------------------------------------------

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
-from accelegrad_lab.bench.profile import geometric_mean
 from accelegrad_lab.everyday.cases import WORDS
 from accelegrad_lab.everyday.goals import GOALS
 from accelegrad_lab.everyday.peers import CHECKS, OURS, PEERS
 from accelegrad_lab.everyday.runs import TOL, Record
+from accelegrad_lab.report.profiles import geometric_mean
 
 SHORT = 2e-3  # seconds of a peer below which a case does not count for the bars
 BOUND_ROUNDING = 1e-9  # relative: a value so far below our bound does not refute it

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from accelegrad.errors import nearest, real_number, whole_number
 from accelegrad.extras import require
+from accelegrad_lab.engine.campaign import CLOCK, RESULTS, Finished, Part, campaign
+from accelegrad_lab.engine.line_file import LineFile
 from accelegrad_lab.engine.runner import Progress
 from accelegrad_lab.engine.worker import one_thread
 from accelegrad_lab.functions.methods import METHODS
@@ -18,9 +18,7 @@ from accelegrad_lab.functions.minima import Minimum, minima, write_minima
 from accelegrad_lab.functions.problem import Case, Function
 from accelegrad_lab.functions.runs import Limits, Record, measure
 from accelegrad_lab.functions.suite import SUITE
-from accelegrad_lab.report.tables import put
 
-RESULTS = "results.jsonl"
 USUAL, QUICK = Limits(5000, 5.0), Limits(500, 0.5)
 WARM_UP = Limits(30, 5.0)  # of a method's first run, which may compile or import
 WARM_UP_FUNCTION = "valley"
@@ -104,13 +102,6 @@ def known(kind: str, name: str, valid: Any) -> str:
     return name
 
 
-class FunctionsReport(NamedTuple):
-    """Where the page is, and whether the run was interrupted."""
-
-    page: Path
-    interrupted: bool
-
-
 @dataclass
 class Comparison:
     """What was measured: records by function and method, and why others took no part."""
@@ -125,40 +116,42 @@ class Comparison:
         seen = {method for _, method in self.records}
         return [name for name in METHODS if name in seen]
 
+    def take(self, kind: str, content: dict[str, Any]) -> None:
+        """Take in one line of a file."""
+        if kind == "record":
+            one = Record.from_json(content)
+            self.records[one.function, one.method] = one
+
     def minimum(self, name: str) -> Minimum:
         """Return a function's minimum."""
         return minima()[name]
 
 
-def compare_functions(request: FunctionsRequest) -> FunctionsReport:
+def compare_functions(request: FunctionsRequest) -> Finished:
     """Run what is missing, and write the report, after an interruption too."""
     from accelegrad_lab.functions.report import write_functions_report
 
-    begun = time.perf_counter()
     cases, methods, limits = request.cases, request.method_names, request.limits
-    file = request.out / RESULTS
-    found = Comparison(records=_begin(file, limits, resume=request.resume))
-    progress = Progress(len(cases), shown=request.progress)
-    interrupted = False
-    try:
-        with file.open("a", encoding="utf-8") as lines:
-            for name in methods:
-                _warm_up(name)
-            for case in cases:
-                progress.part(case.name)
-                _run_case(case, methods, limits, found, lines, progress)
-                progress.part_done()
-    except KeyboardInterrupt:
-        interrupted = True
-    finally:
-        progress.close()
-    if not found.records:
-        if interrupted:
-            raise KeyboardInterrupt
-        raise ValueError("nothing was measured: none of these methods can take these functions.")
-    seconds = time.perf_counter() - begun
-    page = write_functions_report(found, request, seconds, interrupted=interrupted)
-    return FunctionsReport(page, interrupted)
+    file = LineFile(request.out / RESULTS, Comparison)
+    settings = {"calls": limits.calls, "seconds": limits.seconds, "clock": CLOCK}
+    found = file.begin(settings, resume=request.resume)
+
+    def part(case: Case) -> Part:
+        return case.name, lambda progress: _run_case(case, methods, limits, found, file, progress)
+
+    def write(seconds: float, interrupted: bool) -> Path:
+        return write_functions_report(found, request, seconds, interrupted=interrupted)
+
+    for name in methods:
+        _warm_up(name)
+    return campaign(
+        map(part, cases),
+        len(cases),
+        shown=request.progress,
+        measured=lambda: bool(found.records),
+        nothing="nothing was measured: none of these methods can take these functions.",
+        write=write,
+    )
 
 
 def _run_case(
@@ -166,7 +159,7 @@ def _run_case(
     methods: Sequence[str],
     limits: Limits,
     found: Comparison,
-    lines: Any,
+    file: LineFile[Comparison],
     progress: Progress,
 ) -> None:
     """Run all methods on one function."""
@@ -178,8 +171,7 @@ def _run_case(
     for name in missing:
         record = measure((case.name, name), function, minima()[case.name], limits)
         found.records[case.name, name] = record
-        lines.write(json.dumps(record.to_json(), allow_nan=False) + "\n")
-        lines.flush()
+        file.add("record", record.to_json())
         progress.advance()
 
 
@@ -188,20 +180,6 @@ def _warm_up(name: str) -> None:
     function: Function = SUITE[WARM_UP_FUNCTION].build()
     if not METHODS[name].against(function):
         measure((WARM_UP_FUNCTION, name), function, minima()[WARM_UP_FUNCTION], WARM_UP)
-
-
-def _begin(file: Path, limits: Limits, *, resume: bool) -> dict[tuple[str, str], Record]:
-    """Begin a file of results, or return those that are there with the same limits."""
-    clock = "wall, default threads; CPU, one thread"
-    head = json.dumps({"calls": limits.calls, "seconds": limits.seconds, "clock": clock})
-    if not (resume and file.exists()):
-        put(file, head + "\n")
-        return {}
-    first, *lines = file.read_text(encoding="utf-8").splitlines()
-    if first != head:
-        raise ValueError(f"{file} was measured with other limits ({first}); leave --resume out.")
-    records = [Record.from_json(json.loads(line)) for line in lines]
-    return {(one.function, one.method): one for one in records}
 
 
 def renew_minima(request: FunctionsRequest) -> list[str]:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from accelegrad_lab.bench.profile import profile, profile_facts, ratios
-from accelegrad_lab.engine.content import Curve, Figure, Panel, Report
+from accelegrad_lab.engine.content import Figure, Panel, Report
 from accelegrad_lab.functions.methods import METHODS
 from accelegrad_lab.functions.problem import (
     COMPOSITE,
@@ -22,8 +20,16 @@ from accelegrad_lab.functions.problem import (
 )
 from accelegrad_lab.functions.recorder import ACCURACIES
 from accelegrad_lab.functions.runs import MEASURES
-from accelegrad_lab.report.report import versions, write_report
-from accelegrad_lab.report.tables import csv_text, number_table, put
+from accelegrad_lab.report.profiles import (
+    Drawn,
+    profile_facts,
+    profile_panel,
+    ratios,
+    run_facts,
+    write_benchmark,
+)
+from accelegrad_lab.report.report import versions
+from accelegrad_lab.report.tables import csv_text, number_table
 
 if TYPE_CHECKING:
     from accelegrad_lab.functions.comparison import Comparison, FunctionsRequest
@@ -45,10 +51,8 @@ def write_functions_report(
     found: Comparison, request: FunctionsRequest, seconds: float, *, interrupted: bool
 ) -> Path:
     """Write the page, table.md and table.csv; return the page's path."""
-    page = write_report(build_report(found, request, seconds, interrupted), request.out)
-    put(request.out / "table.md", markdown(found))
-    put(request.out / "table.csv", _csv(found))
-    return page
+    report = build_report(found, request, seconds, interrupted)
+    return write_benchmark(request.out, report, markdown(found), _csv(found))
 
 
 def costs(found: Comparison, measure: str, accuracy: float, kinds: Sequence[str] = KINDS) -> Costs:
@@ -82,14 +86,12 @@ def build_report(
         "accuracy."
     )
     facts = {
-        "Run": {
-            "date": datetime.now(UTC).date().isoformat(),
-            "complete": "no: it was interrupted" if interrupted else "yes",
-            "in all": f"{seconds:.0f} s (results that were there already took none)",
-            "seconds": "of wall time with the default number of threads; CPU seconds are those of "
+        "Run": run_facts(
+            seconds,
+            interrupted,
+            clock="of wall time with the default number of threads; CPU seconds are those of "
             "another run on one thread",
-            "raw numbers": "results.jsonl, table.csv, table.md",
-        },
+        ),
         **{
             f"Methods by seconds, to {accuracy:g}": _method_facts(found, "seconds", accuracy)
             for accuracy in ACCURACIES
@@ -135,20 +137,16 @@ def _panel(
     table = costs(found, measure, accuracy, kinds)
     if not table:
         return None
-    relative = ratios(table)
-    axis = f"factor of the fewest {measure}"
-    curves = []
-    for name in found.methods:
-        own = profile(relative, name)
-        if own.problems:
-            factors, shares = own.line(WIDEST)
-            method = METHODS[name]
-            note = f"{own.problems} functions, {own.shares[-1]:.0%} solved in the end"
-            curves.append(
-                Curve(method.shown, method.variant, {axis: factors}, shares, method.dash, note=note)
-            )
-    words = f"{title}, {measure} ({len(table)} functions)"
-    return Panel(words, curves, [axis], "share of functions", log_y=False)
+    methods = {name: METHODS[name] for name in found.methods}
+    return profile_panel(
+        table,
+        {name: Drawn(one.shown, one.variant, one.dash) for name, one in methods.items()},
+        f"{title}, {measure} ({len(table)} functions)",
+        axis=f"factor of the fewest {measure}",
+        of="functions",
+        done="solved",
+        until=WIDEST,
+    )
 
 
 def _method_facts(found: Comparison, measure: str, accuracy: float) -> dict[str, str]:

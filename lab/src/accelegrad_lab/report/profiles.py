@@ -1,4 +1,6 @@
-"""Performance profiles: how often a solver is within a factor of the best one.
+"""What the reports of all benchmarks share: performance profiles, claims by shares, tables.
+
+A profile says how often a solver is within a factor of the best one [1]_.
 
 References
 ----------
@@ -11,12 +13,19 @@ References
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from accelegrad.errors import Vector
+from accelegrad_lab.engine.content import Claim, Curve, Panel, Report, Verdict
+from accelegrad_lab.report.report import write_report
+from accelegrad_lab.report.tables import put
+
+SOURCE = "this benchmark"
 
 Times = Mapping[str, Mapping[str, float]]
 """Seconds by problem and solver: infinite where it failed, missing where it does not take part."""
@@ -102,3 +111,86 @@ def profile_facts(
             )
         told[label] = words
     return told
+
+
+class Drawn(NamedTuple):
+    """How a solver is drawn: the method decides the colour."""
+
+    method: str
+    variant: str = ""
+    dash: str = "solid"
+
+
+def profile_panel(
+    times: Times,
+    drawn: Mapping[str, Drawn],
+    title: str,
+    *,
+    axis: str,
+    of: str,
+    done: str,
+    until: float,
+) -> Panel:
+    """Return the profiles of solvers as a pair of axes.
+
+    Parameters
+    ----------
+    times : mapping
+        By problem and solver.
+    drawn : mapping
+        Who is drawn, and how.
+    title, axis : str
+        Of the panel, and of what the factors are.
+    of, done : str
+        What the problems are called, and what a solver did with them.
+    until : float
+        The factor at which profiles end.
+    """
+    found, curves = ratios(times), []
+    for name, how in drawn.items():
+        own = profile(found, name)
+        if own.problems:
+            factors, shares = own.line(until)
+            note = f"{own.problems} {of}, {own.shares[-1]:.0%} {done} in the end"
+            curves.append(
+                Curve(how.method, how.variant, {axis: factors}, shares, how.dash, note=note)
+            )
+    return Panel(title, curves, [axis], f"share of {of}", log_y=False)
+
+
+def share_claim(
+    name: str,
+    statement: str,
+    threshold: str,
+    held: int,
+    of: int,
+    need: float,
+    evidence: Sequence[tuple[str, str]],
+    *,
+    cases: str,
+    figure: str,
+) -> Claim:
+    """Return a claim that holds where a share `need` of its cases does; `cases` is their name."""
+    verdict = Verdict.HOLDS if held >= need * of else Verdict.IN_PART if held else Verdict.FAILS
+    words = "" if verdict is Verdict.HOLDS else f"It is so on {held} of {of} {cases}."
+    told = [(cases, f"{held} of {of}"), *evidence]
+    return Claim(name, statement, SOURCE, verdict, "-", threshold, told, words, figure)
+
+
+def run_facts(seconds: float, interrupted: bool, **more: str) -> dict[str, str]:
+    """Return when and how a benchmark ran; names in `more` have spaces for underscores."""
+    return {
+        "date": datetime.now(UTC).date().isoformat(),
+        "complete": "no: it was interrupted" if interrupted else "yes",
+        **{name.replace("_", " "): words for name, words in more.items()},
+        "in all": f"{seconds:.0f} s (results that were there already took none)",
+        "raw numbers": "results.jsonl, table.csv",
+    }
+
+
+def write_benchmark(out: Path, report: Report, markdown: str, csv: str) -> Path:
+    """Write the page, table.md and table.csv; return the page's path."""
+    page = write_report(report, out)
+    put(out / "table.md", markdown)
+    put(out / "table.csv", csv)
+    return page
