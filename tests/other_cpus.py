@@ -29,7 +29,7 @@ NOT_NUMERIC = frozenset(
         "test_examples",
         "test_faults",
         "test_file_cases",
-        "test_files",
+        "test_atomic",
         "test_fit_cli",
         "test_kills",
         "test_model_file",
@@ -45,7 +45,7 @@ NOT_NUMERIC = frozenset(
         "test_reproduce",
         "test_site",
         "test_sklearn_checks",
-        "test_table_files",
+        "test_tables",
         "test_warmup",
     }
 )
