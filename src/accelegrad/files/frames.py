@@ -188,7 +188,9 @@ class FrameFile(TableFile):
             frame = self._kept(frame[used])
             rows += len(frame)
             numbers = frame.select_dtypes("number")
-            for name, total, count in zip(numbers, numbers.sum(), numbers.count(), strict=True):
+            array = numbers.to_numpy(np.float64)
+            counts, totals = (~np.isnan(array)).sum(axis=0), np.nansum(array, axis=0)
+            for name, total, count in zip(numbers, totals, counts, strict=True):
                 seen[name].add_numbers(total, count)
             for name in frame.columns.difference(numbers.columns, sort=False):
                 seen[name].add_others(frame[name].dropna())
