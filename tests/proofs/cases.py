@@ -690,8 +690,7 @@ def _model_case(rng: np.random.Generator, seed: int) -> Case:
     if method in OF_ROWS and _chance(rng, 0.7):
         options.pop("diameter", None)
     if batch:
-        growing = method != "subgradient" and _chance(rng, 0.3)
-        options["batch_size"] = "auto" if growing else int(rng.integers(1, n + 1))
+        options["batch_size"] = int(rng.integers(1, n + 1))
         options["replacement"] = _chance(rng, 0.3)
     if terms.scalable and method not in OF_ROWS and _chance(rng, 0.2):
         options["scale"] = _pick(rng, ["columns", None, 10.0 ** rng.uniform(-2, 2, d)])

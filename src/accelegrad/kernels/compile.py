@@ -1,29 +1,31 @@
 """Compiling kernels: how it is done, when it happens, whether it is about to happen.
 
-The first compilation of a process says so in a line on stderr, but for those that `warmup` does.
-
 A kernel is compiled when it is first called with arrays of new types, which takes seconds, and
-kept on disk (see `accelegrad.kernels.disk`): the next process loads it in some hundredths of a
-second. `warmup` compiles ahead. A module that has kernels announces them by `announces`.
+kept on disk by Numba (`cache=True`): the next process loads it in some hundredths of a second. The
+first compilation of a process says so in a line on stderr, but for those that `warmup` does, which
+compiles ahead. A module that has kernels announces them by `announces`.
 """
 
 from __future__ import annotations
 
+import hashlib
 import importlib
+import os
 import pkgutil
 import sys
 import time
 from collections.abc import Callable, Iterator
-from functools import wraps
+from functools import cache, wraps
+from pathlib import Path
+from types import FunctionType
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import numba
 import numpy as np
 import numpy.typing as npt
-from numba.core import event
+from llvmlite.binding import get_host_cpu_name  # type: ignore[import-untyped]
 from numba.extending import overload
 
-from accelegrad.kernels import disk
 from accelegrad.kernels.arrays import read_only
 
 P = ParamSpec("P")
@@ -78,19 +80,103 @@ def by_none(if_none: Callable[P, R], otherwise: Callable[P, R]) -> Callable[P, R
 
     options: Any = {"error_model": "numpy", **_PART}
     overload(chosen, jit_options=options)(choose)
-    disk.note_parts(chosen, (if_none, otherwise))
     return chosen
 
 
 def kernel(function: Callable[P, R]) -> Callable[P, R]:
     """Compile a function that Python calls: it runs beside others and is kept on disk."""
-    try:
-        kept = _njit(fastmath=_CONTRACTED, nogil=True, cache=True, no_cfunc_wrapper=True)(function)
-        if disk.guard(kept):
-            return kept
-    except RuntimeError:  # there is no folder to write to
-        pass
-    return _njit(fastmath=_CONTRACTED, nogil=True)(function)
+    made: Any = Kernel(function)
+    return made  # type: ignore[no-any-return]
+
+
+class Kernel:
+    """A function that is compiled for each choice of types, and kept on disk apart for each.
+
+    Numba numbers the files of a function's machine code, one for each choice of types. Two
+    processes that compile at the same time for different types could take the same number, and a
+    process that is killed could leave a number whose file holds older code: then one of them would
+    run the other's code. And Numba compiles again when the function's own file has changed, but not
+    when one has that it calls. Here each choice of types, for each content of the folder's files,
+    version of Numba and CPU, is to Numba a function with another name, whose files can only hold
+    one thing.
+    """
+
+    def __init__(self, function: Any) -> None:
+        self._function = function
+        self._compiled: dict[str, Any] = {}
+        self.__doc__, self.__name__ = function.__doc__, function.__name__
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Call the function that is compiled for the arguments' types."""
+        types = _types_of(arguments)
+        found = self._compiled.get(types)
+        return (self._made(types, arguments) if found is None else found)(*arguments)
+
+    def is_pending(self, arguments: tuple[Any, ...]) -> bool:
+        """Tell whether a call would compile, as the code is neither loaded nor on disk."""
+        types = _types_of(arguments)
+        return types not in self._compiled and not self._files(types, self._kept(types), "nbc")
+
+    def _made(self, types: str, arguments: tuple[Any, ...]) -> Any:
+        """Return the function for some types, compiled or loaded."""
+        if self.is_pending(arguments):
+            _say_that_it_takes_time()
+        signature = tuple(_typeof(argument) for argument in arguments)
+        for _ in range(2):
+            made = self._kept(types)
+            try:
+                made.compile(signature)
+                break
+            except Exception:  # unpickling a damaged file may raise anything; a disk may be full
+                for file in self._files(types, made, "nb?"):
+                    file.unlink(missing_ok=True)
+        else:
+            made = _njit(**_ENTRY)(self._function)
+        self._compiled[types] = made
+        return made
+
+    def _kept(self, types: str) -> Any:
+        """Return the function under its name for some types, to be kept on disk if that can be."""
+        old = self._function
+        named = FunctionType(old.__code__, old.__globals__, old.__name__, None, old.__closure__)
+        named.__qualname__, named.__module__ = self._name(types), old.__module__
+        try:
+            return _njit(cache=True, no_cfunc_wrapper=True, **_ENTRY)(named)
+        except RuntimeError:  # there is no folder to write to
+            return _njit(**_ENTRY)(old)
+
+    def _name(self, types: str) -> str:
+        all_of_it = types + _content(str(Path(self._function.__code__.co_filename).parent))
+        digest = hashlib.sha256(all_of_it.encode()).hexdigest()[:16]
+        return f"{self._function.__name__}_{digest}"
+
+    def _files(self, types: str, made: Any, ending: str) -> list[Path]:
+        """Return the files on disk with the code for some types: Numba's list (nbi), and code."""
+        folder, name = made.stats.cache_path, self._name(types)
+        return [] if folder is None else list(Path(folder).glob(f"*.{name}-*.{ending}"))
+
+
+_ENTRY: dict[str, Any] = {"fastmath": _CONTRACTED, "nogil": True}
+_typeof: Callable[[Any], Any] = numba.typeof
+
+
+def _types_of(argument: Any) -> str:
+    """Return a word for the types of arguments, in a fraction of the time that Numba takes."""
+    if isinstance(argument, np.ndarray):
+        return str(argument.dtype.char)
+    if isinstance(argument, tuple):
+        return "".join(map(_types_of, argument))
+    return "0" if argument is None else "."
+
+
+@cache
+def _content(folder: str) -> str:
+    """Return a digest of all that code depends on: the files of a folder, Numba, the CPU."""
+    cpu = os.environ.get("NUMBA_CPU_NAME"), os.environ.get("NUMBA_CPU_FEATURES")
+    digest = hashlib.sha256(repr((numba.__version__, get_host_cpu_name(), cpu)).encode())
+    for file in sorted(Path(folder).glob("*.py")):
+        digest.update(file.read_bytes())
+    return digest.hexdigest()
 
 
 def _njit(**options: Any) -> Callable[[Callable[P, R]], Callable[P, R]]:
@@ -100,30 +186,20 @@ def _njit(**options: Any) -> Callable[[Callable[P, R]], Callable[P, R]]:
     return decorate
 
 
-class _Waiting(event.Listener):
-    """Says, once, why there is nothing to be seen for a second or two."""
-
-    told = False
-
-    def on_start(self, event: Any) -> None:
-        """Look whether it is a kernel of ours that begins to be compiled."""
-        function = event.data["dispatcher"].py_func
-        if self.told or not function.__module__.startswith("accelegrad.kernels."):
-            return
-        self.told = True
-        sys.stderr.write(f"{WAITING}\n")
-        sys.stderr.flush()
-
-    def on_end(self, event: Any) -> None:
-        """Say nothing."""
-
-
 WAITING = (
     "accelegrad: compiling for data of this kind, which takes a second or two, once on this "
     "machine (`accelegrad warmup` compiles everything ahead)."
 )
-_waiting = _Waiting()
-event.register("numba:compile", _waiting)  # type: ignore[no-untyped-call]
+_told = False
+
+
+def _say_that_it_takes_time() -> None:
+    """Say, once, why there is nothing to be seen for a second or two."""
+    global _told
+    if not _told:
+        _told = True
+        sys.stderr.write(f"{WAITING}\n")
+        sys.stderr.flush()
 
 
 class Call(NamedTuple):
@@ -154,15 +230,6 @@ def csr_layouts() -> Iterator[tuple[str, Any]]:
             yield layout(dtype, index), tuple(read_only(part) for part in parts)
 
 
-def would_compile(call: Call) -> bool:
-    """Tell whether a call would compile its kernel, as it is neither loaded nor on disk."""
-    typeof: Callable[[Any], Any] = numba.typeof
-    signature = tuple(typeof(argument) for argument in call.arguments)
-    if signature in call.kernel.overloads:
-        return False
-    return not disk.holds(call.kernel, signature)
-
-
 _announced: dict[str, Callable[[], Iterator[Call]]] = {}
 
 
@@ -183,7 +250,7 @@ def all_calls() -> Iterator[Call]:
 
 def pending() -> list[str]:
     """Return the names of the kernels that have still to be compiled on this machine."""
-    return [call.name for call in all_calls() if would_compile(call)]
+    return [call.name for call in all_calls() if call.kernel.is_pending(call.arguments)]
 
 
 class Progress(NamedTuple):
@@ -208,10 +275,11 @@ def warmup(progress: Callable[[Progress], object] | None = None) -> float:
         Called after each kernel, with a `Progress`.
     """
     begun = time.perf_counter()
-    _waiting.told = True  # who asks for it knows
+    global _told
+    _told = True  # who asks for it knows
     calls = list(all_calls())
     for done, call in enumerate(calls, 1):
-        compiles, started = would_compile(call), time.perf_counter()
+        compiles, started = call.kernel.is_pending(call.arguments), time.perf_counter()
         call.kernel(*call.arguments)
         if progress is not None:
             seconds = time.perf_counter() - started

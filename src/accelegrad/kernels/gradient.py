@@ -30,7 +30,7 @@ import numpy.typing as npt
 from accelegrad.errors import Vector
 from accelegrad.kernels import count_blocks
 from accelegrad.kernels.arrays import read_only
-from accelegrad.kernels.blocks import add_up, run
+from accelegrad.kernels.blocks import run
 from accelegrad.kernels.compile import (
     Call,
     announces,
@@ -40,7 +40,6 @@ from accelegrad.kernels.compile import (
     dense_layouts,
     kernel,
     summing,
-    would_compile,
 )
 from accelegrad.kernels.loss_shape import KERNEL_LOSSES, Shape, for_kernels
 from accelegrad.kernels.losses import losses
@@ -478,7 +477,10 @@ def one_pass(
         return *sums, gradient
 
     losses, slopes, gradients = zip(*run(task, len(ends) - 1), strict=True)
-    gradient = add_up(list(gradients))
+    gradient = gradients[0]
+    with np.errstate(all="ignore"):
+        for other in gradients[1:]:
+            gradient += other
     if intercept:
         gradient[-1] = sum(slopes)
     return Pass(float(sum(losses)), gradient, *kept)
@@ -590,10 +592,3 @@ def _no_task(width: int, loss: Shape | None) -> Task:
 
 def _call(work: _Work, name: str) -> Call:
     return Call(f"gradient, {name}", work.kernel, work.arguments)
-
-
-def is_pending(given: Data, width: int) -> bool:
-    """Tell whether the first pass over such data, with so many columns, compiles its kernel."""
-    first = block_ends(given.matrix, given.y.size, whole=True, width=width)[1]
-    task = _no_task(width, for_kernels(given.loss))._replace(stop=first, y=given.y)
-    return would_compile(_call(_work(given.matrix, task), ""))

@@ -34,11 +34,6 @@ class RowsElsewhere(LinearModel):
         return storage if by_pairs else storage._replace(pairs_per_row=math.inf)
 
     @property
-    def compiles_first(self) -> bool:
-        """Whether the next evaluation compiles a kernel; each part decides for itself."""
-        return False
-
-    @property
     def _has_kernel(self) -> bool:
         """Whether value and gradient come from one pass: always."""
         return True
