@@ -18,7 +18,7 @@ from scipy.optimize import linprog
 
 import accelegrad as ag
 from accelegrad import LinearModel
-from accelegrad.files.datasets import DataError
+from accelegrad.files.tables import DataError
 from accelegrad.models.losses import LOSSES
 from accelegrad_lab.commands.compare import add_compare
 from accelegrad_lab.compare.compare import CompareRequest, compare

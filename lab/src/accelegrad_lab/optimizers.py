@@ -27,8 +27,8 @@ import numpy as np
 import scipy.sparse as sp
 
 import accelegrad as ag
-from accelegrad.files.datasets import find, read
 from accelegrad_lab.bench.profile import geometric_mean
+from accelegrad_lab.datasets import find, read
 from accelegrad_lab.report.tables import number_table, put
 
 ROWS, L2 = 20_000, 1e-5

@@ -6,9 +6,8 @@ import argparse
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import fields
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from accelegrad.models.losses import PARAMETERS, LossEntry, losses_with
 
@@ -64,15 +63,6 @@ def check_out(path: Path, *inputs: Path) -> None:
         raise ValueError(f"--out {path}: this file is what is read; give another name.")
 
 
-def request_of(kind: type[Any], given: argparse.Namespace) -> Any:
-    """Return a request whose fields are the options of the same names.
-
-    Where an option is None, the field has its default.
-    """
-    chosen = {field.name: getattr(given, field.name, None) for field in fields(kind)}
-    return kind(**{name: value for name, value in chosen.items() if value is not None})
-
-
 def add_command(
     commands: Commands[argparse.ArgumentParser],
     name: str,
@@ -92,12 +82,6 @@ def add_files(command: argparse.ArgumentParser, *files: str) -> None:
     """Add arguments for the files that a command reads: "model", "data"."""
     for name in files:
         command.add_argument(name, type=Path, metavar=name.upper(), help=FILES[name])
-
-
-def add_out_folder(command: argparse.ArgumentParser, name: str) -> None:
-    """Add the option for a report's folder, which has this name by default."""
-    words = f"folder (default: {name})"
-    command.add_argument("--out", type=Path, default=Path(name), metavar="DIR", help=words)
 
 
 def add_target(group: argparse._ActionsContainer, words: str) -> None:
@@ -177,26 +161,6 @@ def say(text: str) -> None:
 def warn(text: str) -> None:
     """Print a line beside that, on standard error."""
     print("\n".join(map(printable, text.split("\n"))), file=sys.stderr)  # noqa: T201
-
-
-class Reported(Protocol):
-    """What a benchmark returns."""
-
-    @property
-    def page(self) -> Path:
-        """Where its report is."""
-
-    @property
-    def interrupted(self) -> bool:
-        """Whether the user ended it."""
-
-
-def say_report(report: Reported) -> int:
-    """Say where a report is, and return the exit code."""
-    if report.interrupted:
-        say("Interrupted: the report shows what was done; --resume goes on.")
-    say(f"The report is {report.page.resolve()}")
-    return INTERRUPTED if report.interrupted else 0
 
 
 def say_facts(facts: Sequence[tuple[str, str]]) -> None:

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from accelegrad.errors import Vector
-from accelegrad.files.datasets import DataError, as_binary
 from accelegrad.models.losses import LOSSES, make_loss
+from accelegrad_lab.datasets import DataError, as_binary
 from accelegrad_lab.engine import stored_data
 from accelegrad_lab.engine.minimum import is_sparse
 from accelegrad_lab.engine.model_tasks import used_columns

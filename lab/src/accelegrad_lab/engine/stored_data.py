@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from accelegrad.errors import Vector
-from accelegrad.files.datasets import DataError, Dataset, read, sparse_text
+from accelegrad_lab.datasets import DataError, Dataset, read, sparse_text
 from accelegrad_lab.engine.tasks import Outcome, Store, Task, task
 
 
