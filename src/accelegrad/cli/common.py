@@ -89,8 +89,8 @@ def add_target(group: argparse._ActionsContainer, words: str) -> None:
     group.add_argument("--target", type=_name_or_number, metavar="COLUMN", help=words)
 
 
-def add_reading(group: argparse._ActionsContainer) -> None:
-    """Add the options for tables with columns."""
+def add_reading(group: argparse._ActionsContainer, *, learning: bool) -> None:
+    """Add the options for tables with columns, some of them where a model is learnt."""
     add_target(
         group,
         "the column to predict of a CSV or parquet file, by name or number from 0 (default: the "
@@ -107,15 +107,19 @@ def add_reading(group: argparse._ActionsContainer) -> None:
     group.add_argument("--na", type=names, metavar="A,B", help=words)
     words = "the first line of a CSV file is data (default: data if it has numbers only)"
     group.add_argument("--no-header", action="store_true", help=words)
+    if learning:
+        words = "what to do with missing cells: put in the column's mean, or drop the row (error)"
+        group.add_argument("--missing", choices=("mean", "drop"), help=words)
+        words = "columns whose values are categories, even if they look like numbers"
+        group.add_argument("--text", type=columns, default=(), metavar="A,B", help=words)
 
 
-def reading(given: argparse.Namespace, **more: Any) -> Any:
+def reading(given: argparse.Namespace) -> Any:
     """Return how a table is to be read, by the options of `add_reading`."""
     from accelegrad.files.tables import Reading
 
-    options = ("sep", "decimal", "thousands", "encoding", "na", "drop")
-    chosen = {name: getattr(given, name) for name in options}
-    return Reading(**chosen, header=False if given.no_header else None, **more)
+    chosen = {name: getattr(given, name) for name in Reading._fields if hasattr(given, name)}
+    return Reading(**chosen, header=False if given.no_header else None)
 
 
 def add_number(group: argparse._ActionsContainer, name: str, default: float, words: str) -> None:

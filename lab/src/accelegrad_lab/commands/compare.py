@@ -54,11 +54,7 @@ def _add_problem(command: argparse.ArgumentParser) -> None:
     problem.add_argument(
         "--l2", type=float, metavar="X", help="weight of the l2 term (default: 1/rows)"
     )
-    common.add_target(
-        problem,
-        "the column to predict of a CSV or parquet file, by name or number from 0 (default: the "
-        "last)",
-    )
+    common.add_reading(problem, learning=True)
     # --epsilon is that of the universal methods.
     common.add_loss_parameters(problem, lambda entry: entry.name, epsilon="tube")
 
@@ -117,6 +113,7 @@ def run_compare(given: argparse.Namespace) -> int:
     """Do what the options ask for."""
     from accelegrad_lab.compare.compare import CompareRequest, compare
 
+    given.reading = common.reading(given)
     page = compare(options.request_of(CompareRequest, given))
     common.say(f"The report is {page.resolve()}")
     return 0
