@@ -129,3 +129,16 @@ def test_estimators_end_where_linear_regression_does():
     peer = LinearRegression(positive=True).fit(model.X, model.y)
     assert ours.converged_
     assert_allclose(ours.coef_, peer.coef_, atol=1e-8 * np.abs(peer.coef_).max())
+
+
+def test_thirty_columns_in_other_units_are_proved_to_eleven_digits():
+    """A bound over a box of proved ends stops at 1e-7 here: the ends are far away."""
+    rng = np.random.default_rng(4)
+    units = 10.0 ** rng.uniform(-3.0, 3.0, 30)
+    X, signal = rng.standard_normal((100, 30)), np.zeros(30)
+    signal[:5] = rng.uniform(1.0, 2.0, 5)
+    y = X @ signal + 3.0 + rng.standard_normal(100)
+    model = ag.LinearModel(X * units, y, "squared", fit_intercept=True)
+    result = ag.minimize(model, feasible_set=above_zero(model), rtol=1e-11)
+    assert result.success
+    assert result.certified_radius == math.inf
