@@ -20,12 +20,10 @@ FOLDER = Path(__file__).parent
 NOT_NUMERIC = frozenset(
     {
         "test_bench",
-        "test_benchmark_suite",
         "test_command",
         "test_compare",
         "test_damaged_files",
         "test_datasets",
-        "test_estimators_benchmark",
         "test_examples",
         "test_faults",
         "test_file_cases",
@@ -33,8 +31,7 @@ NOT_NUMERIC = frozenset(
         "test_fit_cli",
         "test_kills",
         "test_model_file",
-        "test_no_tuning",
-        "test_optimizers_benchmark",
+        "test_optimizers",
         "test_other_cpus",
         "test_pages",
         "test_playground",
