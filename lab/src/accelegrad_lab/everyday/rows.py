@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from accelegrad.files.datasets import DataError, find, read, sparse_text
 from accelegrad_lab.bench.problems import DENSE, made_classes, made_numbers
+from accelegrad_lab.datasets import DataError, find, read, sparse_text
 from accelegrad_lab.engine.minimum import is_sparse
 
 SCALED = ", scaled"
