@@ -22,7 +22,7 @@ from accelegrad.models.linear_model import LinearModel
 from accelegrad.models.scaling import unevenness
 from accelegrad.rules import Rule
 from accelegrad.solvers.curvature import FACTOR_PRODUCT, Costs
-from accelegrad.solvers.interior_point_oracle import has_one_kink
+from accelegrad.solvers.interior_point import has_one_kink
 from accelegrad.solvers.oracles import SUM_RULES
 
 #: Methods and solvers of other libraries, in lower case: "auto" is what to give in their place.

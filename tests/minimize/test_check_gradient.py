@@ -91,8 +91,9 @@ def test_many_coordinates(name):
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("factor", [-1.0, 0.99, 2.0])
 def test_a_wrong_sign_and_a_wrong_factor_are_seen(name, factor):
-    wrong = with_gradient(convex_functions(4)[name], lambda g: factor * g)
-    report = ag.check_gradient(wrong, starts(name, 4)[1])
+    d = 4
+    wrong = with_gradient(convex_functions(d)[name], lambda g: factor * g)
+    report = ag.check_gradient(wrong, starts(name, d)[1])
     assert not report
     assert report.cause == ("sign" if factor == -1.0 else "scaled")
     # Differences are that exact; with an offset of 1e6 rounding leaves less.
@@ -121,7 +122,8 @@ def test_a_wrong_subgradient_at_a_kink_alone():
 
 @pytest.mark.parametrize("name", NOT_CONVEX)
 def test_functions_that_are_not_convex(name):
-    for start in (np.zeros(2), np.ones(2)):
+    d = 2
+    for start in (np.zeros(d), np.ones(d)):
         report = ag.check_gradient(NOT_CONVEX[name], start)
         assert report.cause == "not convex"
         one = report.violations[0]

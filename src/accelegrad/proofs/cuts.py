@@ -482,13 +482,10 @@ def rows_of(kind: Any, columns: Mapping[str, npt.NDArray[Any]]) -> list[Any]:
 
 def cut_model(kept: CutMemory, region: Region) -> CutModel:
     """Return the model that cuts make, with the region's constraint and penalty."""
-    model = CutModel(kept)
-    if not region.is_ball:
-        chosen = region.feasible_set
-        model = model._replace(project=chosen.project, lowest_of_cuts=chosen.lowest_of_cuts)
-    if region.penalty is not None:
-        model = model._replace(prox=region.penalty.prox, term=region.penalty.value)
-    return model
+    chosen, penalty = region.feasible_set, region.penalty
+    project, lowest = (None, None) if region.is_ball else (chosen.project, chosen.lowest_of_cuts)
+    prox, value = (None, None) if penalty is None else (penalty.prox, penalty.value)
+    return CutModel(kept, project, prox, value, lowest)
 
 
 def _summed(total: Cut, block: list[Cut]) -> Cut:
