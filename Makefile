@@ -16,14 +16,14 @@ SPREAD  := -n 2 --dist loadgroup
 # Two stages: what the demo needs, and the tools of developers on top.
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-$(VENV)/.installed: pyproject.toml
+$(VENV)/.installed: pyproject.toml lab/pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed; PYTHON=... names another one" if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) -e '.[report]'
+	$(PIP) -e . -e ./lab
 	touch $@
 
 $(VENV)/.ready: $(VENV)/.installed
-	$(PIP) -e '.[dev]'
+	$(PIP) -e '.[dev]' -e './lab[test]'
 	touch $@
 
 setup: $(VENV)/.ready
@@ -56,7 +56,6 @@ fuzz: setup
 
 # Leave the machine alone meanwhile; BENCH takes options: make bench BENCH='--quick'.
 bench: setup
-	$(PIP) -e '.[bench]'
 	$(BIN)/python -m accelegrad bench --out report/bench $(BENCH)
 
 # The examples run, warnings are errors, links are followed; nothing of it needs the network.

@@ -12,7 +12,7 @@ import optax
 import torch
 
 import accelegrad as ag
-from accelegrad.data.datasets import find, read, sparse_text
+from accelegrad.files.datasets import find, read, sparse_text
 from accelegrad.optax import accelegrad, eval_params
 from accelegrad.torch import AcceleGrad
 

@@ -18,7 +18,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 #: Folders whose tests take milliseconds each, which go first, and those that start processes, go last.
 FIRST = ("rules", "problems", "minimize", "run")
-LAST = ("proofs", "lab", "benchmarks")
+LAST = ("proofs", "lab")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

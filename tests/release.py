@@ -20,7 +20,11 @@ import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PACKAGE = ROOT / "src" / "accelegrad"
+#: Both distributions: their folders, and those of the packages in them
+PACKAGES = {
+    ROOT: ROOT / "src" / "accelegrad",
+    ROOT / "lab": ROOT / "lab" / "src" / "accelegrad_lab",
+}
 
 #: What has to run with each extra alone; with none of them, the plain installation
 TRIED = {
@@ -28,18 +32,7 @@ TRIED = {
         "import accelegrad as ag, numpy as np;"
         "assert ag.minimize(lambda x: (abs(x).sum(), np.sign(x)), np.ones(3), tol=1e-6).success"
     ),
-    "plot": (
-        "import accelegrad as ag, numpy as np, matplotlib; matplotlib.use('agg');"
-        "ag.minimize(lambda x: (x @ x, 2 * x), np.ones(3), trace=True).trace.plot()"
-    ),
-    "report": (
-        "import numpy as np; from accelegrad.cli.main import main;"
-        "rows = np.random.default_rng(0).standard_normal((60, 4));"
-        "np.savetxt('rows.csv', np.c_[rows, np.sign(rows[:, 0])], '%g', ',');"
-        "assert not main(['compare', 'rows.csv', '--epochs', '3', '--out', 'report']);"
-        "open('report/index.html').close()"
-    ),
-    "parquet": (
+    "files": (
         "import pyarrow, pyarrow.parquet; from accelegrad.cli.main import main;"
         "rows = pyarrow.table({'size': [1.0, 2.0, 3.0], 'price': [2.0, 4.0, 6.5]});"
         "pyarrow.parquet.write_table(rows, 'rows.parquet');"
@@ -63,6 +56,17 @@ TRIED = {
         "assert AcceleGradClassifier(alpha=1e-2).fit(X, X[:, 0] > 0).converged_;"
         "client.close()"
     ),
+}
+
+#: What has to run with each extra of the lab, and with none
+TRIED_WITH_LAB = {
+    "": (
+        "import numpy as np; from accelegrad.cli.main import main;"
+        "rows = np.random.default_rng(0).standard_normal((60, 4));"
+        "np.savetxt('rows.csv', np.c_[rows, np.sign(rows[:, 0])], '%g', ',');"
+        "assert not main(['compare', 'rows.csv', '--epochs', '3', '--out', 'report']);"
+        "open('report/index.html').close()"
+    ),
     "bench": (
         "import clarabel, cvxpy, skglm, statsmodels; from accelegrad.cli.main import main;"
         "few = ['--quick', '--only', 'max-linear', '--max-calls', '200', '--out', 'bench'];"
@@ -77,30 +81,30 @@ def run(*command: str | Path, **options: object) -> None:
     subprocess.run([str(part) for part in command], check=True, **options)  # type: ignore[call-overload]
 
 
-def built(folder: Path) -> tuple[Path, Path]:
-    """Build both distributions, and return the wheel and the source distribution."""
-    for old in folder.glob("accelegrad-*"):
+def built(project: Path, folder: Path) -> tuple[Path, Path]:
+    """Build a project's two distributions, and return the wheel and the source distribution."""
+    name = PACKAGES[project].name
+    for old in folder.glob(f"{name}-*"):
         old.unlink()
-    build = (sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, ROOT)
+    build = (sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, project)
     run(*build, stdout=subprocess.DEVNULL)  # it lists every file; errors go elsewhere
-    (wheel,), (source,) = folder.glob("*.whl"), folder.glob("*.tar.gz")
+    (wheel,), (source,) = folder.glob(f"{name}-*.whl"), folder.glob(f"{name}-*.tar.gz")
     run(sys.executable, "-m", "twine", "check", "--strict", wheel, source)
     return wheel, source
 
 
-def check_contents(wheel: Path, source: Path) -> None:
+def check_contents(package: Path, wheel: Path, source: Path, *more: str) -> None:
     """Compare the files in the distributions with those of the package."""
     own = {
-        str(path.relative_to(PACKAGE.parent))
-        for path in PACKAGE.rglob("*")
+        str(path.relative_to(package.parent))
+        for path in package.rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
     packed = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     assert packed == own, f"the wheel differs from the package: {sorted(packed ^ own)}"
     with tarfile.open(source) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    missing = {f"src/{name}" for name in own} | {"tests/release.py", "CITATION.cff"}
-    missing -= names
+    missing = {*(f"src/{name}" for name in own), *more} - names
     assert not missing, f"the source distribution lacks {sorted(missing)}"
 
 
@@ -118,48 +122,58 @@ def check_types(folder: Path) -> None:
     run(sys.executable, "-m", "pyright", "--pythonpath", sys.executable, sample, cwd=folder)
 
 
-def try_wheel(wheel: Path, folder: Path) -> None:
-    """Put the wheel first on the path, and run the README's snippets and the command."""
-    run(sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", folder, wheel)
+def try_wheels(wheels: list[Path], folder: Path) -> None:
+    """Put the wheels first on the path, and run the README's snippets and the command."""
+    pip = (sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", folder)
+    run(*pip, *wheels)
     environment = {**os.environ, "PYTHONPATH": str(folder)}
-    where = f"import accelegrad; assert accelegrad.__file__.startswith({str(folder)!r})"
+    where = (
+        "import accelegrad, accelegrad_lab;"
+        f"assert accelegrad.__file__.startswith({str(folder)!r});"
+        f"assert accelegrad_lab.__file__.startswith({str(folder)!r})"
+    )
     run(sys.executable, "-c", where, env=environment, cwd=folder)
     readme = str(ROOT / "tests" / "docs" / "test_readme.py")
     run(sys.executable, "-m", "pytest", "-q", readme, env=environment, cwd=folder)
-    run(sys.executable, "-m", "accelegrad", "--help", env=environment, cwd=folder,
-        stdout=subprocess.DEVNULL)  # fmt: skip
+    for command in (("--help",), ("reproduce", "--list")):
+        run(sys.executable, "-m", "accelegrad", *command, env=environment, cwd=folder,
+            stdout=subprocess.DEVNULL)  # fmt: skip
 
 
-def empty_environment(folder: Path, wheel: Path, extra: str) -> Path:
-    """Make an environment with the wheel and one extra; return its Python."""
+def empty_environment(folder: Path, *wanted: str) -> Path:
+    """Make an environment with the wheels, each with extras or without; return its Python."""
     venv.create(folder, with_pip=True)
     python = folder / "bin" / "python"
-    wanted = f"{wheel}[{extra}]" if extra else str(wheel)
-    run(python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", wanted)
+    run(python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *wanted)
     return python
 
 
-def try_extras(wheel: Path, extras: list[str]) -> None:
+def try_extras(wheel: Path, lab: Path, extras: list[str]) -> None:
     """Try each extra in an environment of its own."""
-    for extra in extras:
+    tried = [((_with(wheel, extra),), TRIED[extra]) for extra in extras]
+    tried += [((str(wheel), _with(lab, extra)), code) for extra, code in TRIED_WITH_LAB.items()]
+    for wanted, code in tried:
         with tempfile.TemporaryDirectory() as folder:
-            python = empty_environment(Path(folder), wheel, extra)
-            run(
-                python, "-W", "error::DeprecationWarning:accelegrad", "-c", TRIED[extra], cwd=folder
-            )
+            python = empty_environment(Path(folder), *wanted)
+            run(python, "-W", "error::DeprecationWarning:accelegrad", "-c", code, cwd=folder)
 
 
-def test_wheel(wheel: Path, source: Path, tests: list[str]) -> None:
-    """Run the fast tests of the source distribution against the wheel: there is no `src` there."""
+def _with(wheel: Path, extra: str) -> str:
+    return f"{wheel}[{extra}]" if extra else str(wheel)
+
+
+def test_wheels(wheel: Path, lab: Path, source: Path, tests: list[str]) -> None:
+    """Run the fast tests of the source distribution against the wheels: there is no `src` there."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        python = empty_environment(folder / "environment", wheel, "test")
+        wanted = _with(wheel, "test"), _with(lab, "test")
+        python = empty_environment(folder / "environment", *wanted)
         with tarfile.open(source) as archive:
             archive.extractall(folder, filter="data")
         (tree,) = folder.glob("accelegrad-*")
         (tree / "src").rename(tree / "not-src")
-        checkouts = "--ignore=tests/benchmarks/test_before_after.py"  # it compares two `src`
-        options = ("-q", "-n", "2", "--dist", "loadgroup", "-m", "not slow", checkouts)
+        (tree / "lab" / "src").rename(tree / "lab" / "not-src")
+        options = ("-q", "-n", "2", "--dist", "loadgroup", "-m", "not slow")
         run(python, "-m", "pytest", *options, *tests, cwd=tree)
 
 
@@ -170,15 +184,17 @@ def main() -> None:
     parser.add_argument("--extras", nargs="*", choices=sorted(TRIED), help="these extras alone")
     parser.add_argument("--tests", nargs="+", help="these tests alone, against the wheel")
     given = parser.parse_args()
-    wheel, source = built(ROOT / "dist")
-    check_contents(wheel, source)
+    wheel, source = built(ROOT, ROOT / "dist")
+    check_contents(PACKAGES[ROOT], wheel, source, "tests/release.py", "CITATION.cff")
+    lab, lab_source = built(ROOT / "lab", ROOT / "dist")
+    check_contents(PACKAGES[ROOT / "lab"], lab, lab_source)
     with tempfile.TemporaryDirectory() as folder:
-        try_wheel(wheel, Path(folder))
+        try_wheels([wheel, lab], Path(folder))
         check_types(Path(folder))
     if given.full or given.extras is not None:
-        try_extras(wheel, given.extras if given.extras is not None else list(TRIED))
+        try_extras(wheel, lab, given.extras if given.extras is not None else list(TRIED))
     if given.full or given.tests:
-        test_wheel(wheel, source, given.tests or [])
+        test_wheels(wheel, lab, source, given.tests or [])
     print("release: what is in dist/ works")
 
 

@@ -110,21 +110,6 @@ def bars(name: str, lengths: dict[str, float], label: str) -> None:
         panel.axvline(1.0, color="black", linewidth=0.8)
 
 
-def differences(name: str, rows: list[dict[str, str]], columns: dict[str, str], label: str) -> None:
-    """Draw cells "difference ± error" of some columns, a line for each row, the best one on top."""
-    first = next(iter(columns))
-    rows = sorted(rows, key=lambda row: float(row[first].split("±")[0]))
-    with drawing(name, height=0.8 + 0.25 * len(rows)) as panel:
-        for shift, (column, words) in zip((0.15, -0.15), columns.items(), strict=True):
-            found = np.array([[float(part) for part in row[column].split("±")] for row in rows])
-            places = np.arange(len(rows)) + shift
-            panel.errorbar(found[:, 0], places, xerr=found[:, 1], fmt="o", ms=4, label=words)
-        panel.set_yticks(range(len(rows)), [row["set"] for row in rows])
-        panel.axvline(0.0, color="tab:gray", linewidth=0.8)
-        panel.set(xlabel=label)
-        panel.legend(loc="upper left")
-
-
 def profile(name: str, ratios: dict[str, np.ndarray]) -> None:
     """Draw how many functions each method solves within a factor of the fewest calls."""
     factors = np.logspace(0, 2, 200)
@@ -140,21 +125,6 @@ def profile(name: str, ratios: dict[str, np.ndarray]) -> None:
 def draw(_: Any) -> None:
     """Draw all charts."""
     CHARTS.mkdir(exist_ok=True)
-    tuned = rows_of(TABLES / "no-tuning.md")
-    spread(
-        "no-tuning.svg",
-        {f"to {goal}": numbers(tuned, f"ratio {goal}") for goal in ("1e-2", "1e-4", "1e-6")},
-        "calls, automatic / told D",
-    )
-    grown = rows_of(TABLES / "batches.md")
-    spread(
-        "batches.svg",
-        {
-            f"to {goal}": numbers([row for row in grown if row.get("accuracy") == goal], "ratio")
-            for goal in ("0.01", "0.001", "0.0001")
-        },
-        "rows, automatic / best fixed size",
-    )
     times = {}
     for row in section(TABLES / "bench.md", "Solvers at 0.001"):
         solver, told = row.values() if len(row) == 2 else (None, "")
@@ -170,15 +140,6 @@ def draw(_: Any) -> None:
         "everyday.svg",
         by_section(TABLES / "everyday.md", "ratio"),
         "our time / the fastest accurate peer's",
-    )
-    differences(
-        "estimators.svg",
-        section(TABLES / "estimators.md", "Test accuracy"),
-        {
-            "CV to the best": "AcceleGradClassifierCV()",
-            "defaults to the best": "AcceleGradClassifier()",
-        },
-        "points of test accuracy above the best of three tuned peers",
     )
     profile("functions.svg", best_shares(rows_of(TABLES / "functions.md"), accuracy=1))
     ratios: dict[str, list[float]] = {}

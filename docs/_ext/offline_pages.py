@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from accelegrad.lab.playground import write_playground
+from accelegrad_lab.playground import write_playground
 
 REPORT = Path(__file__).parents[2] / "report"  # where `make demo` writes
 NONE_YET = """<!doctype html>

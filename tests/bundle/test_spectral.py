@@ -7,8 +7,8 @@ import pytest
 
 import accelegrad as ag
 from accelegrad.bundle.spectral import FIRST_PAUSE, PATIENCE, Spectral
-from accelegrad.lab.functions.suite import SUITE
 from accelegrad.rules.base import KnownEvaluation
+from accelegrad_lab.functions.suite import SUITE
 
 
 def in_box(z):

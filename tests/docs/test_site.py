@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import accelegrad as ag
+import accelegrad_lab
 import release
 
 ROOT = Path(__file__).parents[2]
@@ -102,9 +103,16 @@ def test_wrong_links_are_found(tmp_path):
 
 
 def test_every_extra_is_tried_before_a_release():
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    for_users = set(extras["optional-dependencies"]) - {"dev", "docs", "release", "test"}
-    assert set(release.TRIED) == {"", *for_users}
+    for folder, tried in ((ROOT, release.TRIED), (ROOT / "lab", release.TRIED_WITH_LAB)):
+        project = tomllib.loads((folder / "pyproject.toml").read_text("utf-8"))["project"]
+        for_users = set(project["optional-dependencies"]) - {"dev", "docs", "release", "test"}
+        assert set(tried) == {"", *for_users}
+
+
+def test_the_lab_has_the_version_of_the_library_and_needs_it():
+    project = tomllib.loads((ROOT / "lab" / "pyproject.toml").read_text("utf-8"))["project"]
+    assert accelegrad_lab.__version__ == ag.__version__
+    assert f"accelegrad=={ag.__version__}" in project["dependencies"]
 
 
 def test_the_citation_has_the_version():

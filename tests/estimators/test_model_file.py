@@ -14,8 +14,8 @@ from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import SGDClassifier
 
 import accelegrad as ag
-from accelegrad import archive
-from accelegrad.archive import ArchiveError
+from accelegrad.files import archive
+from accelegrad.files.archive import ArchiveError
 from accelegrad.sklearn import (
     AcceleGradClassifier,
     AcceleGradClassifierCV,

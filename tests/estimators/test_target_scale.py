@@ -10,7 +10,7 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 from sklearn.preprocessing import StandardScaler
 
-from accelegrad.data import datasets
+from accelegrad.files import datasets
 from accelegrad.sklearn import AcceleGradRegressor, AcceleGradRegressorCV
 from accelegrad.sklearn.model_file import load_model, save_model
 

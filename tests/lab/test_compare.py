@@ -18,20 +18,20 @@ from scipy.optimize import linprog
 
 import accelegrad as ag
 from accelegrad import LinearModel
-from accelegrad.cli.compare import add_compare
-from accelegrad.data.datasets import DataError
-from accelegrad.lab.compare.compare import CompareRequest, compare
-from accelegrad.lab.compare.peers import chosen_peers, ladder, shown
-from accelegrad.lab.compare.problem import imported_data
-from accelegrad.lab.compare.runs import CLOSE, METHODS
-from accelegrad.lab.engine import minimum as minima
-from accelegrad.lab.engine import tasks
-from accelegrad.lab.engine.model_tasks import find_minimum, minimum_task, model_of, used_columns
-from accelegrad.lab.engine.peers import COMPARED, SOLVERS
-from accelegrad.lab.engine.recording import NAMES
-from accelegrad.lab.engine.tasks import Outcome, Store
-from accelegrad.lab.report import stills
+from accelegrad.files.datasets import DataError
 from accelegrad.models.losses import LOSSES
+from accelegrad_lab.commands.compare import add_compare
+from accelegrad_lab.compare.compare import CompareRequest, compare
+from accelegrad_lab.compare.peers import chosen_peers, ladder, shown
+from accelegrad_lab.compare.problem import imported_data
+from accelegrad_lab.compare.runs import CLOSE, METHODS
+from accelegrad_lab.engine import minimum as minima
+from accelegrad_lab.engine import tasks
+from accelegrad_lab.engine.model_tasks import find_minimum, minimum_task, model_of, used_columns
+from accelegrad_lab.engine.peers import COMPARED, SOLVERS
+from accelegrad_lab.engine.recording import NAMES
+from accelegrad_lab.engine.tasks import Outcome, Store
+from accelegrad_lab.report import stills
 from reference.losses import PARAMETER, loss_values
 
 KINKED = ("hinge", "absolute", "quantile", "epsilon_insensitive")

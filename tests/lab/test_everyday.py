@@ -17,16 +17,16 @@ import scipy.sparse as sp
 from scipy.special import logsumexp
 
 from accelegrad.cli.main import main
-from accelegrad.lab.engine.worker import SolverError
-from accelegrad.lab.everyday import report as report_module
-from accelegrad.lab.everyday.cases import COLD, FULL, WORDS, Case, cases
-from accelegrad.lab.everyday.everyday import EverydayRequest, bench_everyday
-from accelegrad.lab.everyday.goals import GOALS, Contest
-from accelegrad.lab.everyday.peers import CHECKS, OURS, PEERS
-from accelegrad.lab.everyday.report import claims
-from accelegrad.lab.everyday.results import Measured, Results, Summary, line_of, verdict, verdicts
-from accelegrad.lab.everyday.rows import REGRESSIONS, Rows, rows_of
-from accelegrad.lab.everyday.runs import Record, Workers, cold, measure
+from accelegrad_lab.engine.worker import SolverError
+from accelegrad_lab.everyday import report as report_module
+from accelegrad_lab.everyday.cases import COLD, FULL, WORDS, Case, cases
+from accelegrad_lab.everyday.everyday import EverydayRequest, bench_everyday
+from accelegrad_lab.everyday.goals import GOALS, Contest
+from accelegrad_lab.everyday.peers import CHECKS, OURS, PEERS
+from accelegrad_lab.everyday.report import claims
+from accelegrad_lab.everyday.results import Measured, Results, Summary, line_of, verdict, verdicts
+from accelegrad_lab.everyday.rows import REGRESSIONS, Rows, rows_of
+from accelegrad_lab.everyday.runs import Record, Workers, cold, measure
 from reference.losses import OTHER_NAMES, loss_values
 
 SINGLE = [name for name, goal in GOALS.items() if not goal.path]
@@ -193,8 +193,8 @@ CASE = Measured("text/a/hinge", "text", "a", "hinge", "10 x 2, dense", 1e-4, 0.0
 def records(**values: tuple[float, float]) -> dict[str, Record]:
     """Return records by solver: seconds and value; ours is certified to 1e-3."""
     made = {
-        name: Record(CASE.key, name, cpu=cpu, wall=2 * cpu, fits=3, value=value)
-        for name, (cpu, value) in values.items()
+        name: Record(CASE.key, name, cpu=2 * wall, wall=wall, fits=3, value=value)
+        for name, (wall, value) in values.items()
     }
     ours = made[OURS]
     ours.objective, ours.gap, ours.certified = ours.value, 1e-3 * ours.value, True
@@ -204,7 +204,7 @@ def records(**values: tuple[float, float]) -> dict[str, Record]:
 def test_only_accurate_peers_count() -> None:
     found = records(AcceleGrad=(0.06, 1.0004), LinearSVC=(0.01, 1.1), SGDClassifier=(0.03, 1.0))
     one = verdict(CASE, found)
-    assert (one.fastest, one.ratio, one.wall_ratio) == ("SGDClassifier", pytest.approx(2), 2)
+    assert (one.fastest, one.ratio, one.cpu_ratio) == ("SGDClassifier", pytest.approx(2), 2)
     assert (one.usual, one.usual_ratio) == ("LinearSVC", pytest.approx(6))
     assert one.excess == pytest.approx({"AcceleGrad": 4e-4, "LinearSVC": 0.1, "SGDClassifier": 0})
     assert one.certified
@@ -252,10 +252,10 @@ def test_a_fit_of_ours_that_does_not_end_counts_as_lost() -> None:
 def test_records_are_read_as_they_were_written() -> None:
     found = Results()
     kept = records(AcceleGrad=(0.06, 1.0), LinearSVC=(0.01, 1.0))
-    kept["LinearSVC"].cpu = math.inf
+    kept["LinearSVC"].wall = math.inf
     found.take("case", line_of(CASE, kept.values()))
     assert found.cases == {CASE.key: CASE}
-    assert {one.cpu for one in found.records[CASE.key].values()} == {0.06, math.inf}
+    assert {one.wall for one in found.records[CASE.key].values()} == {0.06, math.inf}
     assert found.records[CASE.key][OURS] == kept[OURS]
 
 

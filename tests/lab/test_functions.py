@@ -15,19 +15,19 @@ from accelegrad import minimize
 from accelegrad.cli.main import main
 from accelegrad.geometry.penalties import L1
 from accelegrad.geometry.sets import Ball
-from accelegrad.lab.functions import report as report_module
-from accelegrad.lab.functions.comparison import (
+from accelegrad_lab.functions import report as report_module
+from accelegrad_lab.functions.comparison import (
     QUICK_SUITE,
     FunctionsRequest,
     compare_functions,
 )
-from accelegrad.lab.functions.methods import METHODS
-from accelegrad.lab.functions.minima import find_minimum, minima
-from accelegrad.lab.functions.peers import ac_fgm, ad_gd, first_length, uni_fast_sgd
-from accelegrad.lab.functions.problem import KINDS, Function
-from accelegrad.lab.functions.recorder import Enough, Recorder
-from accelegrad.lab.functions.runs import Limits, Record, measure
-from accelegrad.lab.functions.suite import SUITE
+from accelegrad_lab.functions.methods import METHODS
+from accelegrad_lab.functions.minima import find_minimum, minima
+from accelegrad_lab.functions.peers import ac_fgm, ad_gd, first_length, uni_fast_sgd
+from accelegrad_lab.functions.problem import KINDS, Function
+from accelegrad_lab.functions.recorder import Enough, Recorder
+from accelegrad_lab.functions.runs import Limits, Record, measure
+from accelegrad_lab.functions.suite import SUITE
 
 #: Sums of 10,000 terms, and eigenvalues of matrices of side 40, are off by far less, relatively.
 ROUNDING = 1e-11

@@ -9,8 +9,8 @@ import pytest
 
 from accelegrad.bundle.bundle import Bundle
 from accelegrad.geometry.sets import Ball
-from accelegrad.lab.playground import write_playground
 from accelegrad.rules import AcceleGrad, AdaGrad, DistanceFreeAcceleGrad
+from accelegrad_lab.playground import write_playground
 from browser import wait_for
 from stepping import oracle_of
 

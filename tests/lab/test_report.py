@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import itertools
 import json
-import sys
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -15,11 +14,10 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from accelegrad.cli.main import main
-from accelegrad.lab.engine.content import Claim, Curve, Figure, Panel, Report, Verdict
-from accelegrad.lab.engine.prepared import POINTS, prepare, thin
-from accelegrad.lab.report import stills
-from accelegrad.lab.report.palette import (
+from accelegrad_lab.engine.content import Claim, Curve, Figure, Panel, Report, Verdict
+from accelegrad_lab.engine.prepared import POINTS, prepare, thin
+from accelegrad_lab.report import stills
+from accelegrad_lab.report.palette import (
     DARK_BACKGROUND,
     LIGHT_BACKGROUND,
     METHODS,
@@ -28,7 +26,7 @@ from accelegrad.lab.report.palette import (
     on_scale,
     tints,
 )
-from accelegrad.lab.report.report import write_report
+from accelegrad_lab.report.report import write_report
 from browser import wait_for
 
 NASTY = "f < g & </script><script>alert(1)</script> $x$ %{y} 'quoted' \"twice\""
@@ -236,7 +234,7 @@ def test_an_interrupted_write_leaves_the_previous_page(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    for place in ("os.fsync", "accelegrad.lab.report.stills.draw_still"):
+    for place in ("os.fsync", "accelegrad_lab.report.stills.draw_still"):
         with monkeypatch.context() as patched:
             patched.setattr(place, interrupted)
             with pytest.raises(KeyboardInterrupt):
@@ -248,34 +246,6 @@ def test_an_interrupted_write_leaves_the_previous_page(
         "index.html",
         "playground.html",
     ]
-
-
-@pytest.mark.parametrize("missing", ["plotly", "matplotlib"])
-def test_without_its_extras_the_report_says_what_to_install(
-    missing: str, report: Report, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, missing, None)
-    with pytest.raises(ImportError, match=rf"{missing} is not .* 'accelegrad\[report\]'"):
-        write_report(report, tmp_path)
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    "command",
-    ["reproduce --quick", "compare data.csv", "bench --quick", "bench --functions --quick"],
-)
-def test_commands_miss_the_extras_of_their_reports_before_any_work(
-    command: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    (tmp_path / "data.csv").write_text("a,b\n1,1\n2,-1\n")
-    monkeypatch.chdir(tmp_path)
-    assert main([*command.split(), "--out", "out"]) == 1
-    assert "pip install 'accelegrad[report]'." in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()
 
 
 def test_a_report_may_be_empty(tmp_path: Path) -> None:

@@ -11,21 +11,21 @@ import numpy as np
 import pytest
 
 from accelegrad.cli import main as cli
-from accelegrad.data.datasets import as_binary
-from accelegrad.lab.engine.content import Verdict
-from accelegrad.lab.engine.experiment import Family, Results, Setup, slope, verdict_of
-from accelegrad.lab.engine.model_tasks import minimum_task as text_minimum
-from accelegrad.lab.engine.model_tasks import model_of
-from accelegrad.lab.engine.runner import Progress, TaskError, run_tasks
-from accelegrad.lab.engine.stored_data import imported_data
-from accelegrad.lab.engine.tasks import Outcome, Store, Task, log_spaced
-from accelegrad.lab.paper import (
+from accelegrad.files.datasets import as_binary
+from accelegrad_lab.engine.content import Verdict
+from accelegrad_lab.engine.experiment import Family, Results, Setup, slope, verdict_of
+from accelegrad_lab.engine.model_tasks import minimum_task as text_minimum
+from accelegrad_lab.engine.model_tasks import model_of
+from accelegrad_lab.engine.runner import Progress, TaskError, run_tasks
+from accelegrad_lab.engine.stored_data import imported_data
+from accelegrad_lab.engine.tasks import Outcome, Store, Task, log_spaced
+from accelegrad_lab.paper import (
     deterministic,
     large_batch,
     stochastic,
 )
-from accelegrad.lab.paper.regression import minimum_task, problem_of
-from accelegrad.lab.paper.reproduce import EXPERIMENTS, Request, reproduce
+from accelegrad_lab.paper.regression import minimum_task, problem_of
+from accelegrad_lab.paper.reproduce import EXPERIMENTS, Request, reproduce
 from browser import wait_for
 
 SMALL = {"p": 2, "n": 60, "d": 8, "noise": 1e-2, "seed": 0}
@@ -66,7 +66,7 @@ def test_a_key_belongs_to_the_parameters_alone():
 def test_results_are_computed_once(tmp_path, monkeypatch):
     store = Store(tmp_path)
     first = store.get(small_task())
-    from accelegrad.lab.engine.tasks import TASKS
+    from accelegrad_lab.engine.tasks import TASKS
 
     monkeypatch.setitem(TASKS, "regression", lambda *_: pytest.fail("computed again"))
     again = store.get(small_task())
@@ -142,7 +142,7 @@ def test_a_failing_task_is_named(tmp_path):
 
 
 def test_an_interrupt_within_a_task_is_not_taken_for_its_end(tmp_path, monkeypatch):
-    from accelegrad.lab.engine.synthetic import PaperProblem
+    from accelegrad_lab.engine.synthetic import PaperProblem
 
     calls = []
     original = PaperProblem.fun
@@ -494,7 +494,7 @@ def test_an_interrupted_run_goes_on_where_it_was(tmp_path):
 def test_claims_that_compare_experiments_find_what_they_need(tmp_path):
     """Asking for one experiment alone runs the others that its claims stand on."""
     setup = Setup(quick=True, seeds=1)
-    from accelegrad.lab.paper.reproduce import NEEDS
+    from accelegrad_lab.paper.reproduce import NEEDS
 
     needed = {
         one.key

@@ -10,7 +10,7 @@ import pytest
 
 import accelegrad as ag
 from accelegrad import Status
-from accelegrad.run.proof_words import rounded_down, rounded_up
+from accelegrad.run.result import rounded_down, rounded_up
 from toys import AbsoluteDeviations, LeastSquares
 
 PROBLEM = LeastSquares.random(60, 8, 1)

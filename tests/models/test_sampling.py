@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from accelegrad.lab.engine.synthetic import paper_regression
 from accelegrad.models.sampling import BatchSampler
+from accelegrad_lab.engine.synthetic import paper_regression
 
 GENERATORS = [np.random.PCG64, np.random.Philox, np.random.MT19937, np.random.SFC64]
 

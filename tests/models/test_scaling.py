@@ -24,9 +24,8 @@ from accelegrad.rules.base import KnownEvaluation, QueryRule
 from accelegrad.rules.diagonal import DiagonalAcceleGrad, DistanceFreeDiagonalAcceleGrad
 from accelegrad.rules.rescaled import Rescaled
 from accelegrad.run.loop import Run
-from accelegrad.run.options import Options
 from accelegrad.run.oracle import ModelOracle
-from accelegrad.run.progress import Progress
+from accelegrad.run.progress import Options, Progress
 from stepping import oracle_of
 
 N, D = 60, 7

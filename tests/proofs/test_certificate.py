@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import accelegrad as ag
-from accelegrad.lab.engine.synthetic import paper_regression
+from accelegrad_lab.engine.synthetic import paper_regression
 from toys import AbsoluteDeviations, FlatQuadratic, LeastSquares
 
 METHODS = {

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import accelegrad as ag
-from accelegrad.lab.functions.suite import SUITE
 from accelegrad.proofs.cuts import LARGE_SQUARE, sharp_weights
+from accelegrad_lab.functions.suite import SUITE
 
 UNIT = float(np.finfo(float).eps)
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import accelegrad as ag
-from accelegrad import archive
+from accelegrad.files import archive
 from accelegrad.run import checkpoint as checkpoints
 from toys import LeastSquares
 

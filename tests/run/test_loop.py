@@ -12,9 +12,8 @@ from accelegrad.proofs.bracket import Bracket
 from accelegrad.rules.base import QueryRule
 from accelegrad.run import checkpoint
 from accelegrad.run.loop import Run
-from accelegrad.run.options import Options
 from accelegrad.run.oracle import FunctionOracle
-from accelegrad.run.progress import Progress
+from accelegrad.run.progress import Options, Progress
 from toys import LeastSquares
 
 PROBLEM = LeastSquares.random(30, 4, 2)

@@ -9,8 +9,8 @@ import pytest
 from scipy.optimize import minimize
 
 import accelegrad as ag
-from accelegrad.run.policies import restarts
-from accelegrad.run.policies.restarts import Restarts
+from accelegrad.run import restarts
+from accelegrad.run.restarts import Restarts
 from accelegrad.run.result import Status
 
 # ------------------------------------------------------------------------------- the problems
@@ -101,22 +101,20 @@ def diagonal_model():
 
 
 STRONGLY_CONVEX = {
-    "quadratic, adaptive": (quadratic, 60, "adaptive", (1e-8, 1e-12, 1e-16)),
-    "model, adaptive": (diagonal_model(), 60, "adaptive", (1e-4, 1e-8, 1e-12)),
-    "model, certified": (diagonal_model(), 60, "certified", (1e-4, 1e-8, 1e-12)),
-    "logistic, adaptive": (logistic_model(2, l2=1e-4), 40, "adaptive", (1e-4, 1e-8, 1e-12)),
-    "logistic, certified": (logistic_model(2, l2=1e-4), 40, "certified", (1e-4, 1e-8, 1e-12)),
+    "quadratic": (quadratic, 60, (1e-8, 1e-12, 1e-16)),
+    "model": (diagonal_model(), 60, (1e-4, 1e-8, 1e-12)),
+    "logistic": (logistic_model(2, l2=1e-4), 40, (1e-4, 1e-8, 1e-12)),
 }
 
 
 @pytest.mark.parametrize("name", STRONGLY_CONVEX)
 def test_strongly_convex_functions_converge_linearly(name):
-    fun, d, restart, levels = STRONGLY_CONVEX[name]
+    fun, d, levels = STRONGLY_CONVEX[name]
     if fun is quadratic:
         first, least, options = quadratic(np.zeros(d))[0], 0.0, {}
     else:
         first, least, options = fun.value(np.zeros(d)), least_value(fun), {"method": "accelegrad"}
-    result = run(fun, d, restart, **options)
+    result = run(fun, d, "adaptive", **options)
     restarted = np.diff(calls_to_levels(result, first, least, levels))
     plain = np.diff(calls_to_levels(run(fun, d, None, **options), first, least, levels))
     assert result.n_restarts >= 2
@@ -143,9 +141,8 @@ def test_every_rule_with_a_radius_can_be_restarted(method):
 
 
 @pytest.mark.parametrize("loss", ["logistic", "squared_hinge", "hinge"])
-@pytest.mark.parametrize("restart", ["adaptive", "certified"])
 @pytest.mark.parametrize("scale", ["auto", None])
-def test_no_lower_bound_is_above_the_minimum(loss, restart, scale):
+def test_no_lower_bound_is_above_the_minimum(loss, scale):
     model = logistic_model(5, l2=1e-2, loss=loss)
     bounds, values = [], []
 
@@ -153,7 +150,7 @@ def test_no_lower_bound_is_above_the_minimum(loss, restart, scale):
         bounds.append(intermediate_result.lower_bound)
         values.append(intermediate_result.fun)
 
-    result = run(model, 40, restart, max_iter=400, scale=scale, callback=note)
+    result = run(model, 40, "adaptive", max_iter=400, scale=scale, callback=note)
     assert result.n_restarts >= 1
     # It never falls, but for what it allows for the rounding of the best value, at each point anew.
     assert (np.diff(bounds) >= -1e-13).all()
@@ -203,30 +200,6 @@ def test_restarts_with_sets_penalties_and_scaling(wish):
     assert restarted.fun == pytest.approx(plain.fun, abs=2e-9)
 
 
-# ---------------------------------------------------------------------------------------- noise
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_noisy_certified_restarts_keep_the_proof(seed):
-    model = logistic_model(7, n=200, d=10, l2=0.05)
-    least, bounds = least_value(model), []
-    options = {"batch_size": 1, "rng": seed, "max_iter": 40 * 200}
-    restarted = ag.minimize(
-        model,
-        restart="certified",
-        callback=lambda intermediate_result: bounds.append(intermediate_result.lower_bound),
-        callback_at=range(201, 8001, 200),  # after the first epoch there is something to tell
-        **options,
-    )
-    plain = ag.minimize(model, **options)
-    start = model.value(np.zeros(10)) - least
-    assert restarted.n_restarts >= 1
-    assert max(bounds) <= least + 1e-14
-    assert restarted.lower_bound <= least + 1e-14
-    assert 0 <= restarted.fun - least <= restarted.gap <= 0.01 * start
-    assert 0 <= plain.fun - least <= plain.gap
-
-
 # ---------------------------------------------------------------------------------- checkpoints
 
 
@@ -235,11 +208,7 @@ def test_noisy_certified_restarts_keep_the_proof(seed):
     [
         ({"restart": "adaptive"}, 5),
         ({"restart": "adaptive"}, 25),
-        ({"restart": "certified"}, 5),
-        ({"restart": "certified"}, 23),
         ({"restart": "adaptive", "scale": None, "method": "u-dog"}, 25),
-        ({"restart": "certified", "batch_size": 10, "rng": 3}, 13),
-        ({"restart": "certified", "batch_size": 10, "rng": 3}, 60),
     ],
 )
 def test_resuming_across_a_restart_bit_for_bit(tmp_path, settings, stop):
@@ -262,7 +231,7 @@ def test_a_checkpoint_of_a_run_with_other_restarts_is_refused(tmp_path, first, t
     path, model = tmp_path / "run.agc", logistic_model(3, n=60, d=5, l2=1e-3)
     settings = {"method": "accelegrad", "max_iter": 20}
     ag.minimize(model, restart=first, checkpoint=path, **settings)
-    with pytest.raises(ag.CheckpointError, match="policies was"):
+    with pytest.raises(ag.CheckpointError, match="restarts was"):
         ag.minimize(model, restart=then, resume=path, **settings)
 
 
@@ -270,51 +239,31 @@ def test_a_checkpoint_of_a_run_with_other_restarts_is_refused(tmp_path, first, t
 
 
 def test_a_stage_ends_when_its_second_half_brings_little():
-    policy = Restarts("adaptive")
+    policy = Restarts()
     falling = [policy.stalled(2.0**-t) for t in range(restarts.SHORTEST_STAGE - 1)]
     assert not any(falling)  # the second half brought less, but the stage is short
     assert policy.stalled(2.0 ** -(restarts.SHORTEST_STAGE - 1))
-    steady = Restarts("adaptive")
+    steady = Restarts()
     assert not any(steady.stalled(-float(t)) for t in range(500))
 
 
 def test_after_a_stage_that_brought_nothing_the_next_is_twice_as_long():
-    policy = Restarts("adaptive")
+    policy = Restarts()
     for values in ([3.0, 2.0, 1.0], [1.0, 1.0], [1.0, 1.0]):
         for value in values:
             policy.stalled(value)
-        policy.end_stage(travelled=1.0, size=1.0, gap=math.inf)
+        policy.end_stage(travelled=1.0, size=1.0)
     assert policy.shortest == 4 * restarts.SHORTEST_STAGE
-
-
-def test_a_stage_ends_when_the_gap_has_fallen():
-    policy = Restarts("certified", l2=0.5)
-    assert not policy.proved(math.inf)
-    assert not policy.proved(8.0)
-    assert not policy.proved(8.0 * 1.01 * restarts.FALLEN_GAP)
-    assert policy.proved(8.0 * restarts.FALLEN_GAP)
-    assert not policy.proved(0.0)
-
-
-def test_the_proved_distance_caps_the_radius():
-    policy = Restarts("certified", l2=0.5)
-    policy.end_stage(travelled=1e6, size=1.0, gap=0.01)
-    assert policy.cap == pytest.approx(0.2, rel=1e-15)
-    assert policy.radius == policy.cap
-    rule = policy.staged(ag.DistanceFreeAcceleGrad())
-    assert (rule.initial_radius, rule.largest_radius) == (policy.cap, policy.cap)
-    policy.end_stage(travelled=1e-3, size=1.0, gap=0.01)
-    assert policy.radius == pytest.approx(restarts.RADIUS_SHARE * 1e-3, rel=1e-15)
 
 
 def test_the_first_stage_has_the_rule_as_it_is():
     rule = ag.DistanceFreeAcceleGrad()
-    assert Restarts("adaptive").staged(rule) is rule
+    assert Restarts().staged(rule) is rule
 
 
 def test_the_policys_state_is_complete():
-    policy, copy = Restarts("certified", l2=0.5), Restarts("certified", l2=0.5)
-    policy.end_stage(travelled=1.0, size=1.0, gap=0.3)
+    policy, copy = Restarts(), Restarts()
+    policy.end_stage(travelled=1.0, size=1.0)
     policy.stalled(1.0)
     copy.restore(policy.state())
     assert vars(copy) == vars(policy)
@@ -324,7 +273,6 @@ def test_the_policys_state_is_complete():
 
 MODEL = logistic_model(9, n=50, d=6, l2=0.1)
 UNREGULARISED = ag.LinearModel(MODEL.X, MODEL.y, "logistic")
-WITH_INTERCEPT = ag.LinearModel(MODEL.X, MODEL.y, "logistic", l2=0.1, fit_intercept=True)
 
 
 @pytest.mark.parametrize(
@@ -338,11 +286,6 @@ WITH_INTERCEPT = ag.LinearModel(MODEL.X, MODEL.y, "logistic", l2=0.1, fit_interc
             {"restart": "adaptive", "method": "universal-fast", "epsilon": 1e-3},
             "universal fast gradient has none",
         ),
-        (UNREGULARISED, {"restart": "certified"}, "LinearModel with l2 > 0"),
-        (WITH_INTERCEPT, {"restart": "certified"}, "neither intercept, penalty nor feasible_set"),
-        (MODEL, {"restart": "certified", "penalty": ag.L1(0.1)}, "neither intercept, penalty"),
-        (MODEL, {"restart": "certified", "feasible_set": ag.NonNegative()}, "nor feasible_set"),
-        (quadratic, {"restart": "certified", "x0": np.zeros(60)}, "LinearModel with l2 > 0"),
         (MODEL, {"restart": "adaptive", "batch_size": 5}, "values, which have to be exact"),
         (
             quadratic,

@@ -49,6 +49,11 @@ def names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
+def columns(text: str) -> tuple[str | int, ...]:
+    """Return the names or numbers of columns between commas."""
+    return tuple(map(_name_or_number, names(text)))
+
+
 def check_out(path: Path, *inputs: Path) -> None:
     """Refuse a place that cannot be written to, or holds what is read, before any work."""
     if not path.absolute().parent.is_dir():
@@ -98,6 +103,42 @@ def add_out_folder(command: argparse.ArgumentParser, name: str) -> None:
 def add_target(group: argparse._ActionsContainer, words: str) -> None:
     """Add the option for the column with the targets."""
     group.add_argument("--target", type=_name_or_number, metavar="COLUMN", help=words)
+
+
+def add_reading(group: argparse._ActionsContainer) -> None:
+    """Add the options for tables with columns."""
+    add_target(
+        group,
+        "the column to predict of a CSV or parquet file, by name or number from 0 (default: the "
+        "last when fitting, the model's when predicting); a first line with this name is a header",
+    )
+    words = "columns that are left out, by name or number from 0"
+    group.add_argument("--drop", type=columns, default=(), metavar="A,B", help=words)
+    words = "the mark between columns of a CSV file (default: a comma; in .tsv files a tab)"
+    group.add_argument("--sep", metavar="C", help=words)
+    group.add_argument("--decimal", default=".", metavar="C", help="the decimal point (.)")
+    group.add_argument("--thousands", metavar="C", help="the mark between thousands (none)")
+    group.add_argument("--encoding", default="utf-8", metavar="NAME", help="of text (utf-8)")
+    words = "what stands for a missing cell, beside nothing (default: ?, NA, NaN, null, ...)"
+    group.add_argument("--na", type=names, metavar="A,B", help=words)
+    words = "the first line of a CSV file is data (default: data if it has numbers only)"
+    group.add_argument("--no-header", action="store_true", help=words)
+
+
+def reading(given: argparse.Namespace, **more: Any) -> Any:
+    """Return how a table is to be read, by the options of `add_reading`."""
+    from accelegrad.files.tables import Reading
+
+    options = ("sep", "decimal", "thousands", "encoding", "na", "drop")
+    chosen = {name: getattr(given, name) for name in options}
+    return Reading(**chosen, header=False if given.no_header else None, **more)
+
+
+def add_number(group: argparse._ActionsContainer, name: str, default: float, words: str) -> None:
+    """Add an option for a number, whole if the default is."""
+    kind, letter = type(default), "X" if isinstance(default, float) else "N"
+    words = f"{words} ({default:g})"
+    group.add_argument(name, type=kind, default=default, metavar=letter, help=words)
 
 
 def add_loss_parameters(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import tempfile
 import time
-import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ from accelegrad.extras import require
 from accelegrad.models.losses import LOSSES, PARAMETERS, by_sklearn_name
 
 if TYPE_CHECKING:
-    from accelegrad.data.tables import TableFile
+    from accelegrad.files.tables import TableFile
 
 OF_CLASSES, OF_NUMBERS = (by_sklearn_name(classification=classes) for classes in (True, False))
 EPILOG = f"""\
@@ -26,6 +26,7 @@ losses for numbers:
 examples:
   accelegrad fit a9a.bz2 --loss hinge --alpha 1e-4 --out model.agm
   accelegrad fit houses.csv --loss absolute_error --target price --out houses.agm
+  accelegrad fit kunden.csv --sep ';' --decimal , --missing mean --drop id --out kunden.agm
   accelegrad fit huge.libsvm --stream --out huge.agm
   accelegrad fit shards.libsvm --dask local --out shards.agm
 """
@@ -43,93 +44,50 @@ def add_fit(commands: common.Commands[argparse.ArgumentParser]) -> None:
         epilog=EPILOG,
     )
     common.add_files(command, "data")
-    command.add_argument(
-        "--out",
-        type=Path,
-        default=Path("model.agm"),
-        metavar="FILE",
-        help="where the model goes (default: %(default)s)",
-    )
-    _add_objective(command)
-    _add_reading(command)
-    _add_running(command)
-
-
-def _add_objective(command: argparse.ArgumentParser) -> None:
-    group = command.add_argument_group("the objective")
-    group.add_argument(
-        "--loss", default="log_loss", metavar="NAME", help="see below (default: log_loss)"
-    )
-    group.add_argument(
-        "--alpha", type=float, default=1e-4, metavar="X", help="weight of the penalty (1e-4)"
-    )
-    group.add_argument(
-        "--penalty",
-        choices=("l2", "l1", "elasticnet", "none"),
-        default="l2",
-        help="l2 is half the squared norm (default)",
-    )
-    group.add_argument(
-        "--l1-ratio", type=float, default=0.15, metavar="X", help="l1 share of elasticnet (0.15)"
-    )
-    group.add_argument("--no-intercept", action="store_true", help="leave the intercept out")
-    group.add_argument(
-        "--balanced", action="store_true", help="give all classes the same total weight"
-    )
-    common.add_loss_parameters(group, lambda entry: entry.sklearn_name)
-    group.add_argument(
-        "--target-scale",
-        type=float,
-        metavar="X",
-        help="the unit of the targets in which alpha, epsilon and delta are meant, of all losses "
-        "for numbers but squared_error (default: the mean absolute deviation of the targets; 1 is "
-        "the plain objective)",
-    )
-
-
-def _add_reading(command: argparse.ArgumentParser) -> None:
+    words = "where the model goes (default: %(default)s)"
+    command.add_argument("--out", type=Path, default=Path("model.agm"), metavar="FILE", help=words)
+    _add_objective(command.add_argument_group("the objective"))
     group = command.add_argument_group("the data")
-    common.add_target(
-        group,
-        "the column to predict of a CSV or parquet file, by name or number from 0 (default: the "
-        "last); a first line with this name is a header",
+    common.add_reading(group)
+    words = "what to do with missing cells: put in the column's mean, or drop the row (an error)"
+    group.add_argument("--missing", choices=("mean", "drop"), help=words)
+    words = "columns whose values are categories, even if they look like numbers"
+    group.add_argument("--text", type=common.columns, default=(), metavar="A,B", help=words)
+    words = "the number of features of a LIBSVM file (default: its largest index)"
+    group.add_argument("--n-features", type=int, metavar="D", help=words)
+    words = "read the file chunk by chunk: for data larger than memory"
+    group.add_argument("--stream", action="store_true", help=words)
+    words = "rows in a chunk of --stream (default: 16 MB)"
+    group.add_argument("--chunk-rows", type=int, metavar="N", help=words)
+    words = (
+        "fit on a Dask cluster, whose workers read the file: 'local', which starts a process per "
+        "core, or a scheduler's address, tcp://host:port"
     )
-    group.add_argument(
-        "--n-features",
-        type=int,
-        metavar="D",
-        help="the number of features of a LIBSVM file (default: its largest index)",
-    )
-    group.add_argument(
-        "--stream",
-        action="store_true",
-        help="read the file chunk by chunk: for data larger than memory",
-    )
-    group.add_argument(
-        "--dask",
-        metavar="CLUSTER",
-        help="fit on a Dask cluster, whose workers read the file: 'local', which starts a process "
-        "per core, or a scheduler's address, tcp://host:port",
-    )
-    group.add_argument(
-        "--chunk-rows", type=int, metavar="N", help="rows in a chunk of --stream (default: 16 MB)"
-    )
-
-
-def _add_running(command: argparse.ArgumentParser) -> None:
+    group.add_argument("--dask", metavar="CLUSTER", help=words)
     group = command.add_argument_group("the run")
-    group.add_argument(
-        "--tol",
-        type=float,
-        default=1e-3,
-        metavar="X",
-        help="stop at a certified gap of this share of the objective (1e-3)",
-    )
-    group.add_argument(
-        "--max-iter", type=int, default=10_000, metavar="N", help="most iterations (10000)"
-    )
-    group.add_argument("--seed", type=int, default=0, metavar="S", help="of what is random (0)")
+    common.add_number(group, "--tol", 1e-3, "certified gap to stop at, relative to the objective")
+    common.add_number(group, "--max-iter", 10_000, "most iterations")
+    common.add_number(group, "--seed", 0, "of what is random")
     common.add_no_progress(group)
+
+
+def _add_objective(group: argparse._ArgumentGroup) -> None:
+    words = "see below (default: log_loss)"
+    group.add_argument("--loss", default="log_loss", metavar="NAME", help=words)
+    common.add_number(group, "--alpha", 1e-4, "weight of the penalty")
+    penalties, words = ("l2", "l1", "elasticnet", "none"), "l2 is half the squared norm (default)"
+    group.add_argument("--penalty", choices=penalties, default="l2", help=words)
+    common.add_number(group, "--l1-ratio", 0.15, "l1 share of elasticnet")
+    group.add_argument("--no-intercept", action="store_true", help="leave the intercept out")
+    words = "give all classes the same total weight"
+    group.add_argument("--balanced", action="store_true", help=words)
+    common.add_loss_parameters(group, lambda entry: entry.sklearn_name)
+    words = (
+        "the unit of the targets in which alpha, epsilon and delta are meant, of all losses for "
+        "numbers but squared_error (default: the mean absolute deviation of the targets; 1 is the "
+        "plain objective)"
+    )
+    group.add_argument("--target-scale", type=float, metavar="X", help=words)
 
 
 def run_fit(given: argparse.Namespace) -> int:
@@ -144,42 +102,33 @@ def run_fit(given: argparse.Namespace) -> int:
 def _fit(given: argparse.Namespace) -> int:
     from sklearn.base import is_regressor
 
-    from accelegrad.data.columns import Targets, Wanted
-    from accelegrad.data.formats import open_table
-    from accelegrad.sklearn.model_file import save_model
+    from accelegrad.files.formats import open_table
+    from accelegrad.files.tables import Targets, Wanted
     from accelegrad.sklearn.summary import model_in_words, quality_facts
 
     common.check_out(given.out, given.data)
     _check_stream_options(given)
     estimator = _estimator(given)
-    targets = Targets.NUMBERS if is_regressor(estimator) else Targets.AS_WRITTEN
-    wanted = Wanted(given.target, n_features=given.n_features, targets=targets)
+    wanted = Wanted(
+        given.target,
+        n_features=given.n_features,
+        targets=Targets.NUMBERS if is_regressor(estimator) else Targets.AS_WRITTEN,
+        reading=common.reading(given, missing=given.missing, text=given.text),
+    )
     table = open_table(given.data, wanted)
     started = time.perf_counter()
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", UserWarning)
-        fit = _on_cluster if given.dask else _streamed if given.stream else _fitted
-        try:
-            rows = fit(estimator, table, given)
-        except ValueError as error:
-            example = getattr(error.__cause__ or error, "example", None)
-            if example is None:
-                raise
-            raise ValueError(
-                f"{given.data}: the target holds numbers such as {example:g}, but --loss "
-                f"{given.loss} is for classes. For numbers, give --loss "
-                f"{', '.join(OF_NUMBERS)}."
-            ) from None
+    try:
+        rows = _fitted(estimator, table, given)
+    except ValueError as error:
+        example = getattr(error.__cause__ or error, "example", None)
+        if example is None:
+            raise
+        raise ValueError(
+            f"{given.data}: the target holds numbers such as {example:g}, but --loss "
+            f"{given.loss} is for classes. For numbers, give --loss {', '.join(OF_NUMBERS)}."
+        ) from None
     seconds = time.perf_counter() - started
-    for warning in caught:
-        common.warn(f"accelegrad fit: warning: {warning.message}")
-    save_model(
-        estimator,
-        given.out,
-        feature_names=table.names,
-        target=table.target,
-        first_feature=table.first_feature,
-    )
+    failure = _saved(estimator, table, given)
     common.say_facts(
         [
             ("data", f"{given.data}: {rows} x {estimator.n_features_in_}"),
@@ -190,7 +139,28 @@ def _fit(given: argparse.Namespace) -> int:
             ("written to", str(given.out.resolve())),
         ]
     )
-    return 0
+    return failure
+
+
+def _saved(estimator: Any, table: TableFile, given: argparse.Namespace) -> int:
+    """Write the model; where that fails, to a temporary folder, so that the fit is not lost."""
+    from accelegrad.sklearn.model_file import save_model
+
+    facts: dict[str, Any] = {
+        "feature_names": table.names,
+        "target": table.target,
+        "first_feature": table.first_feature,
+        "columns": table.columns,
+    }
+    try:
+        save_model(estimator, given.out, **facts)
+        return 0
+    except OSError as error:
+        name = given.out.name
+        given.out = Path(tempfile.mkdtemp(prefix="accelegrad-")) / name
+        save_model(estimator, given.out, **facts)
+        common.warn(f"accelegrad fit: {error}. The model is in {given.out} instead.")
+        return common.FAILED
 
 
 def _check_stream_options(given: argparse.Namespace) -> None:
@@ -215,13 +185,10 @@ def _estimator(given: argparse.Namespace) -> Any:
         raise ValueError(f"--loss is {given.loss!r}: {nearest(given.loss, names)}")
     options: dict[str, Any] = {
         "penalty": None if given.penalty == "none" else given.penalty,
-        "alpha": given.alpha,
-        "l1_ratio": given.l1_ratio,
         "fit_intercept": not given.no_intercept,
-        "tol": given.tol,
-        "max_iter": given.max_iter,
         "random_state": given.seed,
         "verbose": int(given.progress),
+        **{name: getattr(given, name) for name in ("alpha", "l1_ratio", "tol", "max_iter")},
     }
     of_loss = {name: getattr(given, name) for name in (*PARAMETERS, "target_scale")}
     of_loss = {name: value for name, value in of_loss.items() if value is not None}
@@ -236,20 +203,17 @@ def _estimator(given: argparse.Namespace) -> Any:
     return AcceleGradClassifier(loss, class_weight=weight, **options)
 
 
-def _fitted(estimator: Any, table: TableFile, given: argparse.Namespace) -> int:  # noqa: ARG001
+def _fitted(estimator: Any, table: TableFile, given: argparse.Namespace) -> int:
+    """Fit to the rows where they are: in memory, in a file, or on a cluster; return how many."""
+    if given.dask:
+        from accelegrad.dask.command import fit_files
+
+        return fit_files(estimator, table, given.dask)
+    if given.stream:
+        from accelegrad.files.streams import FileChunks
+
+        estimator.fit(FileChunks(table, given.chunk_rows))
+        return int(estimator.n_samples_seen_)
     X, y = table.whole()
     estimator.fit(X, y)
     return int(X.shape[0])
-
-
-def _streamed(estimator: Any, table: TableFile, given: argparse.Namespace) -> int:
-    from accelegrad.data.streams import FileChunks
-
-    estimator.fit(FileChunks(table, given.chunk_rows))
-    return int(estimator.n_samples_seen_)
-
-
-def _on_cluster(estimator: Any, table: TableFile, given: argparse.Namespace) -> int:
-    from accelegrad.dask.command import fit_files
-
-    return fit_files(estimator, table, given.dask)

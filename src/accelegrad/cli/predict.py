@@ -17,8 +17,7 @@ from accelegrad.cli import common
 from accelegrad.files import whole_file
 
 if TYPE_CHECKING:
-    from accelegrad.data.columns import Targets
-    from accelegrad.data.tables import TableFile
+    from accelegrad.files.tables import TableFile, Targets
     from accelegrad.sklearn.model_file import SavedModel
 
 
@@ -31,7 +30,8 @@ def add_predict(commands: common.Commands[argparse.ArgumentParser]) -> None:
         help="predict with a model file",
         description="Predict for the rows of a file, chunk by chunk, and write CSV text with a "
         "header. Columns of a CSV or parquet file are found by the names the model knows, if it "
-        "knows some; the target may be absent.",
+        "knows some; the target may be absent. A value of a text column that the model does not "
+        "know belongs to none of its categories, with a warning.",
         epilog="Example: accelegrad predict model.agm new.csv --proba --out predictions.csv",
     )
     common.add_files(command, "model", "data")
@@ -52,13 +52,13 @@ def add_predict(commands: common.Commands[argparse.ArgumentParser]) -> None:
         action="store_true",
         help="take the columns of a CSV file without a header in the order of the model's features",
     )
-    common.add_target(command, "the column with the true targets (default: as when fitting)")
+    common.add_reading(command)
 
 
 def run_predict(given: argparse.Namespace) -> int:
     """Do what the options ask for."""
-    from accelegrad.data.columns import Wanted
-    from accelegrad.data.formats import open_table
+    from accelegrad.files.formats import open_table
+    from accelegrad.files.tables import Column, Wanted
     from accelegrad.sklearn.model_file import read_model
 
     if given.out is not None:
@@ -70,13 +70,17 @@ def run_predict(given: argparse.Namespace) -> int:
             f"--proba: the loss {estimator.loss} gives no probabilities; log_loss and "
             "modified_huber do."
         )
+    columns = saved.columns
+    if columns is None and saved.feature_names is not None:
+        columns = tuple(map(Column, saved.feature_names))
     wanted = Wanted(
         saved.target if given.target is None else given.target,
-        saved.feature_names,
+        columns,
         int(estimator.n_features_in_),
         optional=given.target is None,
         targets=_scored_targets(estimator, given.score),
         by_position=given.by_position,
+        reading=common.reading(given),
     )
     # The table puts columns in order by name; scikit-learn would warn of arrays without names.
     vars(estimator).pop("feature_names_in_", None)
@@ -103,7 +107,7 @@ def _scored_targets(estimator: Any, score: bool) -> Targets:
     """Return what the targets must be to be scored; they are not read if they are not."""
     from sklearn.base import is_classifier
 
-    from accelegrad.data.columns import Targets
+    from accelegrad.files.tables import Targets
 
     if not score:
         return Targets.UNUSED

@@ -12,13 +12,13 @@ from accelegrad.dask.estimators import AcceleGradClassifier, AcceleGradRegressor
 from accelegrad.dask.files import read_files
 
 if TYPE_CHECKING:
-    from accelegrad.data.tables import TableFile
+    from accelegrad.files.tables import TableFile
 
 #: The cluster that is started for one command.
 LOCAL = "local"
 #: Dask tells its workers to give freed memory back at once. Then each temporary array costs a page
 #: fault for every 4 kB, which takes longer than what is computed in it: evaluations are 3.5 to 5.6
-#: times as fast where workers keep it (benchmarks/criteo_like.py --evaluations, --usual-memory).
+#: times as fast where workers keep it (measured on rows with hashed columns).
 ENVIRONMENT = "distributed.nanny.pre-spawn-environ"
 KEEPS_MEMORY = {"MALLOC_TRIM_THRESHOLD_": 1 << 30, "MALLOC_MMAP_THRESHOLD_": 1 << 30}
 
@@ -41,8 +41,10 @@ def fit_files(estimator: Any, table: TableFile, cluster: str) -> int:
     with client_of(cluster) as client:
         blocks = read_files(
             [table.path.resolve()],
-            target=table.wanted.target,
+            target=table.target,
             n_features=table.wanted.n_features,
+            columns=table.columns,
+            reading=table.wanted.reading,
             numbers=numbers,
             split=max(1, sum(client.nthreads().values())),
         )

@@ -11,9 +11,9 @@ import numpy as np
 from dask import compute, delayed
 from dask.delayed import Delayed
 
-from accelegrad.data.columns import Targets, Wanted
-from accelegrad.data.formats import LIBSVM, format_of, open_table
 from accelegrad.errors import whole_number
+from accelegrad.files.formats import LIBSVM, format_of, open_table
+from accelegrad.files.tables import Column, Reading, Targets, Wanted
 
 #: How names of arrays in files end.
 ARRAY = ".npy"
@@ -26,6 +26,8 @@ def read_files(
     n_features: int | None = None,
     numbers: bool = False,
     split: int = 1,
+    columns: Sequence[Column] | None = None,
+    reading: Reading | None = None,
 ) -> list[Delayed]:
     """Return the rows of files as blocks, which the workers read where and when they need them.
 
@@ -48,6 +50,11 @@ def read_files(
         Whether targets are numbers, not labels.
     split : int
         Into how many blocks each file is split; the worker that reads it keeps the others waiting.
+    columns : sequence of Column, optional
+        The columns with their categories, as a survey of the files found them. Without them text
+        columns are refused: every file would have its own categories.
+    reading : Reading, optional
+        How CSV text is read.
     """
     split = whole_number("split", split, least=1)
     if isinstance(paths, Sequence) and not isinstance(paths, str) and _are_tuples(paths):
@@ -55,10 +62,18 @@ def read_files(
         return _split(blocks, split)
     files = _files(paths)
     targets = Targets.NUMBERS if numbers else Targets.AS_WRITTEN
-    wanted = Wanted(target, n_features=n_features, targets=targets)
-    if n_features is None and all(format_of(path) is LIBSVM for path in files):
+    wanted = Wanted(
+        target,
+        columns,
+        n_features,
+        targets=targets,
+        by_position=columns is not None,
+        numbers_only=columns is None,
+        reading=reading or Reading(),
+    )
+    if n_features is None and all(format_of(path, reading) is LIBSVM for path in files):
         widths = compute(*(delayed(_width)(path, wanted) for path in files))
-        wanted = Wanted(target, n_features=max(widths), targets=targets)
+        wanted = wanted._replace(n_features=max(widths))
     return _split([delayed(_table)(path, wanted) for path in files], split)
 
 

@@ -16,7 +16,7 @@ whatever the sample and the accuracy of u are.
 from __future__ import annotations
 
 import math
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -27,8 +27,6 @@ from accelegrad.rounding import growth
 from accelegrad.rules.base import inner
 
 # Chosen, not measured.
-#: The first guess moves a slope by at most this share of its distance to the end of its domain.
-LARGEST_MOVE = 0.5
 #: Products with the sample at most to find u, and the share of the goal at which a residual of u is
 #: negligible
 MOST_PRODUCTS, NEGLIGIBLE_RESIDUAL = 5, 0.02
@@ -87,10 +85,8 @@ def _mended(
     d, l2 = at.model.n_features, at.model.l2
     slopes, step, missing, square = sample.slopes, np.zeros_like(at.gradient), at.gradient, math.inf
     for _ in range(MOST_ROUNDS):
-        moving = sample._replace(slopes=slopes)
-        able = _with_room(moving, curvature.solve(missing), low, high)
-        further, moves = _solved(able, missing, curvature, l2, NEGLIGIBLE_RESIDUAL * goal)
-        slopes = np.clip(slopes + able.weights / sample.shares * moves, low, high)
+        further, moves = _solved(sample, missing, curvature, l2, NEGLIGIBLE_RESIDUAL * goal)
+        slopes = np.clip(slopes + sample.weights / sample.shares * moves, low, high)
         if sample.intercept:
             slopes = _balanced(slopes, sample, float(at.gradient[-1]))
         residual = at.gradient + sample.combination(sample.shares * (slopes - sample.slopes))
@@ -101,17 +97,6 @@ def _mended(
         if not ENOUGH_RESIDUAL * goal < square < PROGRESS * before:
             break
     return slopes, residual[:d]
-
-
-def _with_room(sample: LocalRows, minus_step: Vector, low: Any, high: Any) -> LocalRows:
-    """Return the sample with less weight on rows whose slopes could not move as far."""
-    moves = sample.moves(-minus_step)
-    room = np.where(moves > 0.0, high - sample.slopes, sample.slopes - low)
-    needed = sample.weights * np.abs(moves)
-    most = LARGEST_MOVE * sample.shares * room
-    narrow = needed > most
-    share = np.divide(most, needed, out=np.ones_like(needed), where=narrow)
-    return sample._replace(weights=sample.weights * share)
 
 
 def _solved(

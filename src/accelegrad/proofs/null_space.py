@@ -46,11 +46,6 @@ _SECONDS_WORK = 1e10
 # ... or this many for each stored entry: about as much time as fifty gradients of dense data, which
 # do two multiplications for each entry but wait for the memory.
 _WORK_PER_ENTRY = 512
-# A bound copies the rows whose slopes it moves. The most of them, whichever number is largest: this
-# many for each parameter, this share of all rows, and the rows that have this many entries.
-_ROWS_PER_PARAMETER = 8
-_SHARE_OF_ROWS = 0.125
-FEW_ENTRIES = 1 << 16
 # Entries of a block of rows: bounds the memory taken, and fits into the cache.
 _BLOCK_ENTRIES = 1 << 17
 # Above this condition number the Gram matrix is computed once more in better coordinates.
@@ -187,39 +182,36 @@ class NullSpace:
     def correct(self, theta: Vector, low: Vector, high: Vector) -> tuple[Vector, bool]:
         """Return slopes between `low` and `high`, and whether balanced ones were found.
 
-        Slopes on an end stay there. Of the others those with most room are moved, and all of them
-        only if that does not do.
+        Each round solves for steps in proportion to the room between the ends (later to its square,
+        which keeps off the ends): slopes on an end stay there. Slopes that would leave stay at the
+        end, for good, if the others nevertheless gain most of what is missing; else all move only
+        until the first reaches its end.
         """
         theta = np.clip(theta, low, high)
-        room = _room(theta, low, high)
-        rows, most = np.flatnonzero(room > 0.0), self._most_rows()
-        if rows.size > most:
-            rows = np.argpartition(room, -most)[-most:]
-        few, found = self._correct_some(theta, low, high, rows)
-        if found or rows.size < most:
-            return few, found
-        return self._reached(
-            *slopes_reaching(AllRows(self), np.zeros(self.n_parameters), theta, low, high)
-        )
-
-    def _correct_some(
-        self, theta: Vector, low: Vector, high: Vector, rows: RowNumbers
-    ) -> tuple[Vector, bool]:
-        theta = theta.copy()
-        free, theta[rows] = theta[rows], 0.0
-        some = _SomeRows(self._dense(self.X[rows]), self.shares[rows])
-        target = -self._imbalance(theta)
-        theta[rows], found = slopes_reaching(some, target, free, low[rows], high[rows])
-        return self._reached(theta, found)
-
-    def _reached(self, theta: Vector, found: bool) -> tuple[Vector, bool]:
-        return theta, found and self.largest_imbalance(theta) < math.inf
-
-    def _most_rows(self) -> int:
-        """Return how many rows are cheap to copy and to factorise."""
-        d = self.n_parameters
-        few = FEW_ENTRIES // d
-        return max(_ROWS_PER_PARAMETER * d, int(_SHARE_OF_ROWS * self.n_samples), few)
+        missing = -self._imbalance(theta)
+        for count in range(_ROUNDS):
+            room = _room(theta, low, high)
+            room = room if count == 0 else room * room
+            solve = solver(self._gram(self.shares * room))
+            if solve is None:
+                break
+            progress = False
+            for _ in range(_REFINEMENTS):
+                step = room * self._forward(solve(missing))
+                moved = np.clip(theta + step, low, high)
+                remaining = -self._imbalance(moved)
+                if _norm(remaining) > _GAIN * _norm(missing):
+                    break
+                theta, missing, progress = moved, remaining, True
+            if _norm(missing) <= _ROUNDOFFS * UNIT * self.size(theta):
+                return theta, self.largest_imbalance(theta) < math.inf
+            if not progress:
+                length = _step_length(theta, step, low, high)
+                if not _HOPELESS <= length < 1.0:
+                    break
+                theta = theta + _TOWARDS_END * length * step
+                missing = -self._imbalance(theta)
+        return theta, False
 
     def _imbalance(self, theta: Vector) -> Vector:
         """Return sum_i p_i theta_i a_i for columns scaled to norm 1."""
@@ -276,15 +268,18 @@ class NullSpace:
     def _gram(self, weights: Vector, mixed: bool = False) -> Matrix:
         """Return sum_i weights_i a_i a_i^T, of the scaled columns or in the new coordinates."""
         roots, total = np.sqrt(weights), np.zeros((self.n_parameters, self.n_parameters))
-        if self._is_sparse and not mixed:
-            for some in runs(self.n_samples, _BLOCK_ENTRIES * self.n_samples // (self.X.nnz + 1)):
+        rows: Any = np.flatnonzero(weights)
+        by_entries = self._is_sparse and not mixed
+        entries = self.X.nnz // self.n_samples + 1 if by_entries else self.n_parameters
+        for run in runs(rows.size, _BLOCK_ENTRIES // entries):
+            some = rows[run] if rows.size < self.n_samples else run
+            if by_entries:
                 total += self._sparse_gram(self.X[some], roots[some])
-            return total
-        for some in runs(self.n_samples, _BLOCK_ENTRIES // self.n_parameters):
-            rows = self._dense(self.X[some]) * roots[some, None]
+                continue
+            block = self._dense(self.X[some]) * roots[some, None]
             if mixed:
-                rows = rows @ self._mixing
-            total += rows.T @ rows
+                block = block @ self._mixing
+            total += block.T @ block
         return total
 
     def _sparse_gram(self, block: Any, roots: Vector) -> Matrix:
@@ -314,75 +309,6 @@ class NullSpace:
         """Return sum_i weighted_i a_i."""
         combination: Vector = self.products.backward(weighted)
         return np.append(combination, weighted.sum()) if self.fit_intercept else combination
-
-
-class _SomeRows:
-    """Some rows, copied and dense, with columns scaled to norm 1."""
-
-    def __init__(self, rows: Matrix, shares: Vector) -> None:
-        self.rows, self.shares = rows, shares
-
-    def combination(self, theta: Vector) -> Vector:
-        """Return sum_i p_i theta_i a_i."""
-        combination: Vector = (self.shares * theta) @ self.rows
-        return combination
-
-    def margins(self, w: Vector) -> Vector:
-        """Return a_i w."""
-        return self.rows @ w
-
-    def gram(self, room: Vector) -> Matrix:
-        """Return sum_i p_i room_i a_i a_i^T."""
-        weighted = self.rows * np.sqrt(self.shares * room)[:, None]
-        return weighted.T @ weighted
-
-
-class AllRows:
-    """All rows, where they are."""
-
-    def __init__(self, space: NullSpace) -> None:
-        self.space, self.shares = space, space.shares
-        self.combination, self.margins = space._imbalance, space._forward
-
-    def gram(self, room: Vector) -> Matrix:
-        """Return sum_i p_i room_i a_i a_i^T."""
-        return self.space._gram(self.shares * room)
-
-
-def slopes_reaching(
-    data: _SomeRows | AllRows, target: Vector, theta: Vector, low: Vector, high: Vector
-) -> tuple[Vector, bool]:
-    """Return slopes between the ends with sum_i p_i theta_i a_i = target, and whether it is so.
-
-    Each round solves for steps in proportion to the room between the ends (later to its square,
-    which keeps off the ends). Slopes that would leave stay at the end, for good, if the others
-    nevertheless gain most of what is missing; else all move only until the first reaches its end.
-    """
-    rounding = _ROUNDOFFS * UNIT * (_norm(target) + _norm(np.sqrt(data.shares) * theta))
-    missing = target - data.combination(theta)
-    for count in range(_ROUNDS):
-        room = _room(theta, low, high)
-        room = room if count == 0 else room * room
-        solve = solver(data.gram(room))
-        if solve is None:
-            break
-        progress = False
-        for _ in range(_REFINEMENTS):
-            step = room * data.margins(solve(missing))
-            moved = np.clip(theta + step, low, high)
-            remaining = target - data.combination(moved)
-            if _norm(remaining) > _GAIN * _norm(missing):
-                break
-            theta, missing, progress = moved, remaining, True
-        if _norm(missing) <= rounding:
-            return theta, True
-        if not progress:
-            length = _step_length(theta, step, low, high)
-            if not _HOPELESS <= length < 1.0:
-                break
-            theta = theta + _TOWARDS_END * length * step
-            missing = target - data.combination(theta)
-    return theta, False
 
 
 def with_unit_diagonal(gram: Matrix) -> tuple[Vector, Matrix]:

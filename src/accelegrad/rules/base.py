@@ -35,7 +35,7 @@ ABILITIES = {
     "radius": "find its radius: the parameter `initial_radius`, `start` and `radius` in its states",
     "largest_radius": "heed a bound on the radius: the parameter `largest_radius`",
     "probe": "look for its first radius by comparing values: the parameter `probe`",
-    "cuts": "keep cuts: `cuts`, and the gap that they let expect, `estimated_gap`, in its states",
+    "cuts": "keep cuts: `cuts`, `estimated_gap` and `smooth` in its states; `lowest_of_cuts`",
     "values": "compare values, without which (and under noise) it does not work",
 }
 
@@ -166,12 +166,9 @@ class Rule(ABC):
         """Return the rule with other parameters, those that it `can` have among them."""
         return dataclasses.replace(self, **parameters)  # type: ignore[type-var]
 
-    def with_radius(self, radius: float, largest: float | None = None) -> Rule:
-        """Return a rule that can "radius" with another radius to begin with, and a bound on it."""
-        changes = {"initial_radius": radius}
-        if largest is not None and "largest_radius" in self.can:
-            changes["largest_radius"] = largest
-        return self.with_parameters(**changes)
+    def with_radius(self, radius: float) -> Rule:
+        """Return a rule that can "radius" with another radius to begin with."""
+        return self.with_parameters(initial_radius=radius)
 
     def with_start_value(self, state: State, value: float) -> State:  # noqa: ARG002
         """Return a first state that knows the exact value at x0, where the rule asks for it."""

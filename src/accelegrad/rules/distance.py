@@ -12,15 +12,15 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import numpy as np
+from scipy.optimize import nnls
 
-from accelegrad.bundle.cut_programme import CutProgramme
 from accelegrad.errors import NonFiniteError, is_traced, real_number
-from accelegrad.rules.arrays import Array, inner
+from accelegrad.rules.arrays import Array, inner, leaves
 from accelegrad.rules.base import Evaluated, Oracle, Projection, Prox, Rule, State, Step
 
 Search: TypeAlias = Callable[[Array, Evaluated, Oracle], float]
 
-# Chosen, not measured, unless a line says otherwise; benchmarks/radius.py compares kinds of probes.
+# Chosen, not measured, unless a line says otherwise.
 #: Distances that a user may give: their squares, times weights, neither vanish nor overflow.
 SHORTEST, LONGEST = 1e-100, 1e100
 #: The radius to start with when nothing is known, relative to 1 + ||x0|| (as in the DoG papers)
@@ -166,6 +166,21 @@ class Probe:
         return min(max(guess, PROBE_FACTOR * reach), farthest)
 
 
+def shortest_combination(vectors: list[Array], longest: float) -> Array:
+    """Return the shortest convex combination of vectors, of which none is longer than a length.
+
+    The weights of the nonnegative least squares with the vectors as columns, a row of ones below
+    them and the last unit vector as the target are a multiple of its weights.
+    """
+    columns = [np.concatenate([np.ravel(leaf) for leaf in leaves(v)]) / longest for v in vectors]
+    matrix = np.vstack((np.column_stack(columns), np.ones(len(vectors))))
+    weights, _ = nnls(matrix, np.append(np.zeros(len(matrix) - 1), 1.0))
+    total = 0 * vectors[0]
+    for weight, vector in zip((weights / weights.sum()).tolist(), vectors, strict=True):
+        total = total + weight * vector
+    return total
+
+
 class Known:
     """An oracle that knows the answer at one point already, so that it is asked for only once."""
 
@@ -249,12 +264,10 @@ class Probing(Rule):
         The shortest combination of all of them does. Where the value does not fall along that of
         those known, there is another one a little farther that way: it is taken in, and so on.
         """
-        subgradients, gram = [start.gradient], np.array([[inner(start.gradient, start.gradient)]])
-        programme, weights = CutProgramme(), np.ones(1)
-        uphill = start.gradient
+        subgradients, uphill, steepest = [start.gradient], start.gradient, start.squared_norm
         for _ in range(MOST_SUBGRADIENTS):
             square = float(inner(uphill, uphill))
-            if not square > NO_SLOPE * gram.diagonal().max():
+            if not square > NO_SLOPE * steepest:
                 return 0.0
             try:
                 trial = oracle(self._moved(start.point, uphill / square**0.5, first))
@@ -263,12 +276,8 @@ class Probing(Rule):
                 return 0.0
             if trial.value < start.value - LEAST_FALL * float(first) * square**0.5:
                 return self._fall_along(uphill, start, oracle, first)
-            products = [float(inner(trial.gradient, other)) for other in subgradients]
-            gram = np.block([[gram, np.array(products[:-1])[:, None]], [np.array(products)]])
-            weights = programme.weights(gram, np.zeros(len(products)), np.append(weights, 0.0))
-            uphill = 0 * uphill
-            for weight, subgradient in zip(weights.tolist(), subgradients, strict=True):
-                uphill = uphill + weight * subgradient
+            steepest = max(steepest, trial.squared_norm)
+            uphill = shortest_combination(subgradients, steepest**0.5)
         return 0.0
 
     def _moved(self, point: Array, direction: Array, reach: Any) -> Array:

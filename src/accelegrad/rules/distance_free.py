@@ -12,7 +12,7 @@ from accelegrad.rules.base import Oracle, Projection, Prox, State
 from accelegrad.rules.distance import Probing
 from accelegrad.rules.schedules import adaptive_step, importance_weight
 
-# Variants of the step and of the radius's growth are compared by benchmarks/radius.py.
+# Variants of the step and of the radius's growth were measured on exact and noisy problems.
 STEP = 2  # radii in the numerator of the step size, as in AcceleGrad's 2 D
 REACH = 3  # the ball around x0 that z stays in, in radii; chosen, not measured
 TRUST = 2  # the radius grows to this multiple of the distance that the gradients prove

@@ -162,9 +162,9 @@ class Rescaled(Rule):
         """Return the inner rule's state with what it learns from values in v."""
         return self.rule.prepared(state, changed_oracle(oracle, self.change))[0], oracle
 
-    def with_radius(self, radius: float, largest: float | None = None) -> Rule:
+    def with_radius(self, radius: float) -> Rule:
         """Return a rule that begins with another radius, in v."""
-        return replace(self, rule=self.rule.with_radius(radius, largest))
+        return replace(self, rule=self.rule.with_radius(radius))
 
     def with_start_value(self, state: State, value: float) -> State:
         """Return a first state that knows the value at x0."""

@@ -3,7 +3,7 @@
 `DistanceFreeAcceleGrad` leans on its surroundings: a probe for the first radius, columns that
 `minimize` has scaled, a restart. Where there is nothing but one gradient per step, this rule makes
 up for them: it learns a scale per coordinate, the radius and the share of noise from the gradients,
-and keeps three arrays besides the point. benchmarks/optimizers.py compares it.
+and keeps three arrays besides the point. `python -m accelegrad_lab.optimizers` compares it.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from accelegrad.rules.diagonal import mean_step
 from accelegrad.rules.distance import SMALLEST_SHARE, check_radius
 from accelegrad.rules.schedules import adaptive_step, importance_weight
 
-# Chosen on prototypes of the rule, on eight sets with two losses; benchmarks/untuned.py halves and
-# doubles them.
+# Chosen on prototypes of the rule, on eight sets with two losses.
 STEP = 2.5  # m, radii in the numerator of the step size
 EXACT = 1e3  # the ratio from which on gradients count as exact
 TRUST = 2.0  # the radius grows to this multiple of the distance that the gradients suggest

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from accelegrad import archive
 from accelegrad.errors import NonFiniteError
+from accelegrad.files import archive
 
 if TYPE_CHECKING:
     from accelegrad.run.oracle import Oracle

@@ -4,16 +4,60 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+
+import numpy as np
+from scipy.optimize import OptimizeResult
 
 from accelegrad.errors import NonFiniteError, Vector
 from accelegrad.geometry.sets import FeasibleSet
 from accelegrad.proofs.bracket import Bracket
-from accelegrad.rules.base import Rule
+from accelegrad.rules.base import Evaluated, Rule
 from accelegrad.run.checkpoint import Saved
-from accelegrad.run.options import Options
 from accelegrad.run.oracle import Counts, Evaluation, Oracle
-from accelegrad.run.recent import Recent
+
+#: How many are kept: comparing an evaluation with them costs about what a step does. Fewer of long
+#: vectors, so that they take no more memory than these bytes, which a cache may hold: with 1e6
+#: variables comparing with 20 took half the time of a run.
+KEPT, KEPT_BYTES, FEWEST_KEPT = 20, 16 * 2**20, 4
+
+OUTPUTS = ("auto", "average", "last", "best")
+
+
+@dataclass(frozen=True)
+class Options:
+    """When to stop, what to return and who looks on."""
+
+    max_iter: int = 1000
+    tol: float | None = None
+    rtol: float | None = None
+    time_limit: float | None = None
+    target: float | None = None  # a value that is low enough
+    output: str = "auto"
+    exact: bool = True  # gradients (and values, where there are any) are free of noise
+    callback: Callable[[OptimizeResult], Any] | None = None
+    callback_at: frozenset[int] | None = None  # iterations; None: all
+    progress: bool = False
+    trace: bool = False
+    checkpoint: Path | None = None
+    checkpoint_every: int = 100
+
+    @property
+    def has_goal(self) -> bool:
+        """Whether the run is to end at a certified gap."""
+        return self.tol is not None or self.rtol is not None
+
+    @property
+    def has_end(self) -> bool:
+        """Whether values or bounds may end the run: at a certified gap or at a target."""
+        return self.has_goal or self.target is not None
+
+    def goal(self, value: float) -> float:
+        """Return the certified gap at which a point with this value is good enough."""
+        return max((self.tol or 0.0) * max(1.0, abs(value)), (self.rtol or 0.0) * abs(value))
 
 
 class Clock(Saved):
@@ -41,6 +85,50 @@ class Clock(Saved):
     def pause(self) -> None:
         """Stop counting until it is started again."""
         self._before, self._since = self.seconds, None
+
+
+class Recent(Saved):
+    """The last evaluations, in the rows of arrays: the function alone, without a penalty.
+
+    Parameters
+    ----------
+    dimension : int
+        The number of coordinates.
+
+    Attributes
+    ----------
+    points, gradients, values, sizes
+        One row per evaluation, in any order: where, what was found there, and the size of the
+        terms of the value.
+    """
+
+    saved = ("_rows", "_numbers", "_seen")
+
+    def __init__(self, dimension: int) -> None:
+        kept = max(FEWEST_KEPT, min(KEPT, KEPT_BYTES // (16 * dimension)))
+        self._rows, self._numbers = np.zeros((2, kept, dimension)), np.zeros((2, kept))
+        self._seen = 0
+        self._show()
+
+    def _show(self) -> None:
+        count = min(self._seen, len(self._numbers[0]))
+        self.points, self.gradients = self._rows[:, :count]
+        self.values, self.sizes = self._numbers[:, :count]
+
+    def add(self, at: Evaluated) -> None:
+        """Keep an evaluation in place of the oldest."""
+        kept, term = len(self._numbers[0]), at.penalty
+        row = self._seen % kept
+        self._seen += 1
+        self._rows[0, row], self._rows[1, row] = at.point, at.gradient
+        self._numbers[0, row], self._numbers[1, row] = at.value - term, abs(at.value) + abs(term)
+        if self._seen <= kept:
+            self._show()
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from there."""
+        super().restore(state)
+        self._show()
 
 
 class Progress(Saved):
@@ -179,24 +267,19 @@ class Progress(Saved):
 
     def update(self, best: Evaluation) -> bool:
         """Bring the bound of the kept cuts up to date, if that is due."""
-        estimate = float(getattr(self.rule_state, "estimated_gap", math.inf))
+        estimate = float(self.rule_state.estimated_gap) if "cuts" in self.rule.can else math.inf
         return self.bracket.update(best, self.iteration, estimate)
 
     # -- counts ----------------------------------------------------------------------------------
 
-    def calls(self) -> int:
-        """Return at how many points anything was computed."""
-        return sum(count.points for count in self._counts())
+    def counts(self) -> Counts:
+        """Return the calls so far, the judge's among them."""
+        counts, judge = self.oracle.counts(), self.separate_judge
+        if judge is None:
+            return counts
+        return Counts._make(map(sum, zip(counts, judge.counts(), strict=True)))
 
     def counters(self) -> dict[str, int]:
         """Return the calls so far, as results name them."""
-        counts = self._counts()
-        return {
-            "nfev": sum(count.nfev for count in counts),
-            "njev": sum(count.njev for count in counts),
-            "rows": sum(count.rows for count in counts),
-        }
-
-    def _counts(self) -> list[Counts]:
-        oracles = (self.oracle, self.separate_judge)
-        return [oracle.counts() for oracle in oracles if oracle is not None]
+        counts = self.counts()
+        return {"nfev": counts.nfev, "njev": counts.njev, "rows": counts.rows}

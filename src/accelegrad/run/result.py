@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,6 @@ from scipy.optimize import OptimizeResult
 
 from accelegrad.errors import NonFiniteError, Vector
 from accelegrad.run.progress import Progress
-from accelegrad.run.proof_words import Proof, rounded_down
 
 if TYPE_CHECKING:
     from accelegrad.run.oracle import Evaluation
@@ -133,7 +133,7 @@ def report(progress: Progress, status: Status, detail: str) -> OptimizeResult:
             "jac": gradient,
             "nit": progress.iteration,
             **progress.counters(),
-            "proved": _proof(progress, gap, radius).in_words(),
+            "proved": _proved(progress, gap, radius),
             "success": _succeeded(progress, status, final),
             "status": status,
             "message": " ".join(filter(None, [status.message, detail])),
@@ -145,12 +145,56 @@ def report(progress: Progress, status: Status, detail: str) -> OptimizeResult:
     )
 
 
-def _proof(progress: Progress, gap: float, radius: float) -> Proof:
+def _proved(progress: Progress, gap: float, radius: float) -> str:
+    """Return what is proved, in one line."""
     cuts = progress.bracket.cuts
-    if cuts is None:
-        return Proof(gap, radius, in_set=progress.feasible_set is not None)
-    in_set = progress.feasible_set is not None or not cuts.region.is_ball
-    return Proof(gap, radius, in_set, scaled=cuts.region.scaling is not None)
+    in_set = progress.feasible_set is not None or (cuts is not None and not cuts.region.is_ball)
+    return in_words(
+        gap, radius, in_set, scaled=cuts is not None and cuts.region.scaling is not None
+    )
+
+
+def in_words(gap: float, radius: float, in_set: bool = False, scaled: bool = False) -> str:
+    """Return what is known of a value, in one line; numbers are rounded so that it stays true.
+
+    Parameters
+    ----------
+    gap : float
+        By how much it can be above the minimum; inf where nothing is proved.
+    radius : float
+        How far around x0 that holds.
+    in_set : bool
+        Whether it holds for the points of a set alone.
+    scaled : bool
+        Whether a finite radius is one in scaled coordinates.
+    """
+    if not gap < math.inf:  # NaN too
+        return "nothing"
+    where = " in the set" if in_set else ""
+    if radius < math.inf:
+        space = " in the scaled coordinates" if scaled else ""
+        where += f" within {rounded_down(radius)} of x0{space}"
+    if gap < 0.0:
+        return f"f(x) is below every value{where}, so no minimiser is there"
+    minimum = "minimum over the set" if in_set else "minimum"
+    lowest = f"lowest value{where}" if radius < math.inf else minimum
+    above = f"at most {rounded_up(gap)} above " if gap > 0.0 else ""
+    return f"f(x) is {above}the {lowest}"
+
+
+def rounded_up(number: float, digits: int = 2) -> str:
+    """Return a number in few digits, not below it."""
+    return _rounded(number, Context(digits, ROUND_CEILING))
+
+
+def rounded_down(number: float, digits: int = 3) -> str:
+    """Return a number in few digits, not above it."""
+    return _rounded(number, Context(digits, ROUND_FLOOR))
+
+
+def _rounded(number: float, context: Context) -> str:
+    short = context.create_decimal(Decimal(number))
+    return f"{float(short):.{context.prec}g}"
 
 
 def _final_gradient(progress: Progress, final: Evaluation | None) -> Vector | None:

@@ -69,14 +69,14 @@ class Trace(Saved):
 
     def to_frame(self) -> pd.DataFrame:
         """Return a pandas DataFrame (needs pandas)."""
-        require("trace.to_frame()", "report", "pandas")
+        require("trace.to_frame()", None, "pandas")
         import pandas as pd
 
         return pd.DataFrame(self.columns)
 
     def plot(self, *, minimum: float | None = None, ax: Axes | None = None) -> Axes:
         """Draw value (above `minimum`, where given) and certified gap (needs matplotlib)."""
-        require("trace.plot()", "report", "matplotlib")
+        require("trace.plot()", None, "matplotlib")
         import matplotlib.pyplot as plt
 
         if ax is None:

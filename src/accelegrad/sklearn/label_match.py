@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from accelegrad.data.text import number_in
-
 UNKNOWN = -1
 
 
@@ -41,4 +39,8 @@ def _number(label: Any) -> int | float | None:
     digits = label.strip().removeprefix("+")
     if digits.removeprefix("-").isdigit() and digits.isascii():
         return int(digits) if len(digits) < 100 else None
-    return number_in(label)
+    try:
+        # float() takes 1_000 and digits of other scripts, which no data format knows.
+        return float(label) if label.isascii() and "_" not in label else None
+    except ValueError:
+        return None

@@ -13,12 +13,13 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
-from accelegrad import __version__, archive
+from accelegrad import __version__
 from accelegrad import sklearn as estimators
-from accelegrad.archive import ArchiveError
 from accelegrad.errors import whole_number
+from accelegrad.files import archive
+from accelegrad.files.archive import DAMAGE, ArchiveError
+from accelegrad.files.tables import Column
 from accelegrad.geometry import sets
-from accelegrad.stored_arrays import DAMAGE
 
 FORMAT = archive.Format("accelegrad-model", 1, "model file")
 
@@ -55,6 +56,9 @@ class SavedModel(NamedTuple):
         The version of accelegrad that wrote the file.
     first_feature : int
         The number of the first feature in the data file: LIBSVM counts from 1.
+    columns : tuple of Column or None
+        The columns that make the features, where these are more than the columns: text has
+        categories.
     """
 
     estimator: Any
@@ -62,6 +66,7 @@ class SavedModel(NamedTuple):
     target: str | int | None
     version: str
     first_feature: int = 0
+    columns: tuple[Column, ...] | None = None
 
 
 def save_model(
@@ -71,6 +76,7 @@ def save_model(
     feature_names: Sequence[str] | None = None,
     target: str | int | None = None,
     first_feature: int = 0,
+    columns: Sequence[Column] | None = None,
 ) -> None:
     """Write a fitted estimator to a file, whole or not at all.
 
@@ -89,6 +95,8 @@ def save_model(
         The name of what is predicted, or the number of its column in a table without names.
     first_feature : int
         The number of the first feature in the data file, for those who read the coefficients.
+    columns : sequence of Column, optional
+        The columns of a file with text, whose categories are features.
 
     Raises
     ------
@@ -122,6 +130,7 @@ def save_model(
             "feature_names": None if names is None else [str(name) for name in names],
             "target": target,
             "first_feature": int(first_feature),
+            "columns": None if columns is None else [column._asdict() for column in columns],
         },
     )
 
@@ -168,14 +177,26 @@ def read_model(path: str | os.PathLike[str]) -> SavedModel:
             None if names is None else tuple(names),
             content["target"],
             content["accelegrad"],
-            content.get("first_feature", 0),  # which models of 0.2.0 and before lack
+            content.get("first_feature", 0),  # which old models lack, as they do `columns`
+            _columns(content.get("columns")),
         )
         _check_description(saved)
         return saved
-    except (*DAMAGE, AttributeError) as error:
+    except DAMAGE as error:
         raise ArchiveError(
             f"{str(path)!r}: the model file is damaged ({type(error).__name__}: {error})."
         ) from error
+
+
+def _columns(given: Any) -> tuple[Column, ...] | None:
+    """Return the columns that were saved, or raise a TypeError where they are none."""
+    if given is None:
+        return None
+    columns = (Column(**entry) for entry in given)
+    return tuple(
+        Column(name, None if categories is None else tuple(categories), mean)
+        for name, categories, mean in columns
+    )
 
 
 def check_model(estimator: Any) -> None:
@@ -235,6 +256,11 @@ def _check_description(saved: SavedModel) -> None:
             raise ValueError("feature_names must be text, one name for each feature")
         if given is not None and len(given) != width:
             raise ValueError(f"feature_names must have {width} entries, but it has {len(given)}")
+    if saved.columns is not None:
+        features = [name for column in saved.columns for name in column.features]
+        means = [column.mean for column in saved.columns if column.mean is not None]
+        if names is None or tuple(features) != tuple(names) or not np.isfinite(means).all():
+            raise ValueError("the columns do not make the features")
     if not (saved.target is None or isinstance(saved.target, (str, int))):
         raise ValueError(f"target must be a name, a number or nothing, not {saved.target!r}")
     if not isinstance(saved.version, str):

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from accelegrad.run.proof_words import rounded_down, rounded_up
+from accelegrad.run.result import rounded_down, rounded_up
 
 Facts = list[tuple[str, str]]
 

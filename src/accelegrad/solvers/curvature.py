@@ -26,7 +26,7 @@ FACTOR_PRODUCT = 5e-11  # and a factorisation this per product.
 # of as many rows, and this many seconds besides (measured).
 PRODUCTS_COST, LEAST_PRODUCTS_SECONDS = 10.0, 5e-4
 
-# Those below were set by trial; benchmarks/finite_sum.py shows what they do.
+# Those below were set by trial on the data sets of `accelegrad bench`.
 #: The least number of rows of a sample per parameter.
 SAMPLED_PER_PARAMETER = 15
 #: A sample has more rows than that while it costs at most this many evaluations.

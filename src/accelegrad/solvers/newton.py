@@ -25,7 +25,7 @@ from accelegrad.solvers.curvature import (
 )
 from accelegrad.solvers.row_oracle import Goal, RowOracle
 
-# Chosen, where nothing else is said; benchmarks/finite_sum.py times the whole method.
+# Chosen, where nothing else is said; `accelegrad bench` times the whole method.
 #: A step is too long if it gains less than this share of the fall that the slope promises (Armijo's
 #: rule, with the customary constant).
 DESCENT = 1e-4
@@ -48,7 +48,7 @@ EXPECTED_SQUARE = 0.2
 BOLDER, BOLD, WARNED = 0.1, 3e-3, 0.03
 # What has to be done before the next trial is known.
 BEGIN, START_OVER, SKETCH, AIM, NOTHING = "begin", "start over", "sketch", "aim", ""
-# These were set by trial; benchmarks/finite_sum.py shows what they do.
+# These were set by trial on the data sets of `accelegrad bench`.
 #: A run starts from the minimum over a sample, found in the same way. The sample has at most this
 #: share of the rows, and at most this many entries (32 MB), as others of rows that are elsewhere.
 START_SHARE, SAMPLE_ENTRIES = 0.1, 1 << 22

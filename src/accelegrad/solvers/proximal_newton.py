@@ -42,7 +42,7 @@ from accelegrad.solvers.smoothing import (
 MOST_IDLE = 3
 #: A step of which less than this can be done was much too long.
 SHORT = 0.05
-# Chosen; benchmarks/penalised.py times the whole method.
+# Chosen; `accelegrad bench --everyday --only l1` times the whole method.
 #: Up to this many columns, all may move.
 FEW_COLUMNS = 100
 #: Of more, those that are not at a kink, and as many others as that, but this many at least.
@@ -198,9 +198,9 @@ class Aimed(NamedTuple):
     around: ModelPoint
     caution: float
 
-    def slopes(self, margins: Vector) -> Vector:
-        """Return the model's slopes at its minimum, where the rows have these margins."""
-        return self.around.slopes_at(margins, self.caution)
+    def slopes(self, at: ModelPoint) -> Vector:
+        """Return the model's slopes at its minimum, of which the sum knows this."""
+        return self.around.slopes_at(at, self.caution)
 
 
 class TermsOracle(RowOracle):
@@ -219,6 +219,7 @@ class TermsOracle(RowOracle):
 
     saved = (*RowOracle.saved, "_seed")
     model: LinearModel
+    dual: ModelDual
 
     def __init__(
         self,
@@ -284,7 +285,7 @@ class PenalisedOracle(TermsOracle):
         aimed = self._aimed
         if aimed is None or aimed.target is not evaluation.point:
             return None
-        return aimed.slopes(at.margins)
+        return aimed.slopes(at)
 
     def _bound_without_terms(self, at: RowPoint) -> float:
         """Return a bound that may be proved where rounding is larger than the terms.

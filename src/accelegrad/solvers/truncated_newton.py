@@ -11,7 +11,7 @@ from accelegrad.errors import LineSearchError
 from accelegrad.rules.base import Array, Evaluated, Oracle, Step, StepRule, inner
 from accelegrad.solvers.newton import VALUE_ROUNDING
 
-# Set by trial; benchmarks/many_classes.py times the whole method.
+# Set by trial; `accelegrad bench --everyday --only classes` times the whole method.
 #: The share of the gradient that a direction leaves at most; less where the gradient is small.
 LEFT = 0.25
 #: The share of the curvature that may be left out for each unit of that.

@@ -1,0 +1,1 @@
+"""Commands that join `accelegrad` through the entry-point group `accelegrad.commands`."""

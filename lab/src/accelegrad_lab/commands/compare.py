@@ -1,0 +1,121 @@
+"""The command `accelegrad compare`: its options, and what they ask for."""
+
+from __future__ import annotations
+
+import argparse
+
+from accelegrad.cli import common
+from accelegrad.models.losses import LOSSES
+
+EPILOG = f"""\
+losses for two classes:
+{common.in_lines(name for name, entry in LOSSES.items() if entry.classification)}
+losses for numbers:
+{common.in_lines(name for name, entry in LOSSES.items() if not entry.classification)}
+methods:  auto (what minimize takes by default), accelegrad-newton, dual-ascent,
+          interior-point (losses with one kink), bundle, accelegrad, adagrad, universal,
+          universal-dual, universal-fast
+peers:    sklearn (all of scikit-learn's solvers with the same objective), or some of
+          lbfgs, liblinear, sag, saga, sgd, cholesky, lsqr, quantile
+
+examples:
+  accelegrad compare a9a.bz2 --peers sklearn
+  accelegrad compare a9a.bz2 --loss hinge --batch-size 64 --seeds 3 --peers liblinear,sgd
+  accelegrad compare houses.csv --loss absolute --target price --l2 0.001
+"""
+
+
+def add_compare(commands: common.Commands[argparse.ArgumentParser]) -> None:
+    """Add the command to the parser's commands."""
+    command = common.add_command(
+        commands,
+        "compare",
+        run_compare,
+        help="compare methods on a data file and write a report",
+        description="Compare methods on a linear model (without an intercept) of a data "
+        "file, and write a report: index.html, with figures/ and "
+        "curves.csv beside it. The minimum comes from an independent solver. Results that are "
+        "there already are used again unless their parameters changed.",
+        epilog=EPILOG,
+    )
+    common.add_files(command, "data")
+    _add_problem(command)
+    _add_methods(command)
+    common.add_out_folder(command, "comparison")
+    common.add_no_progress(command)
+
+
+def _add_problem(command: argparse.ArgumentParser) -> None:
+    problem = command.add_argument_group("the problem")
+    problem.add_argument(
+        "--loss", default="logistic", metavar="NAME", help="see below (default: logistic)"
+    )
+    problem.add_argument(
+        "--l2", type=float, metavar="X", help="weight of the l2 term (default: 1/rows)"
+    )
+    common.add_target(
+        problem,
+        "the column to predict of a CSV or parquet file, by name or number from 0 (default: the "
+        "last)",
+    )
+    # --epsilon is that of the universal methods.
+    common.add_loss_parameters(problem, lambda entry: entry.name, epsilon="tube")
+
+
+def _add_methods(command: argparse.ArgumentParser) -> None:
+    runs = command.add_argument_group("the runs")
+    runs.add_argument(
+        "--methods",
+        type=_names,
+        metavar="A,B",
+        help="methods, see below (default: auto,accelegrad,adagrad)",
+    )
+    runs.add_argument(
+        "--peers", type=_names, default=(), metavar="A,B", help="solvers of scikit-learn, see below"
+    )
+    runs.add_argument(
+        "--batch-size",
+        type=int,
+        metavar="B",
+        help="rows per gradient of accelegrad and adagrad (default: all)",
+    )
+    runs.add_argument(
+        "--epochs", type=int, default=100, metavar="E", help="data passes of each method (100)"
+    )
+    runs.add_argument(
+        "--diameter",
+        type=float,
+        metavar="D",
+        help="the D of accelegrad and adagrad: a ball of this diameter around zero has to hold "
+        "the minimiser (default: automatic; adagrad is DoG then)",
+    )
+    runs.add_argument(
+        "--epsilon",
+        type=float,
+        default=1e-3,
+        metavar="X",
+        help="the accuracy the universal methods aim for, relative to the minimum (0.001)",
+    )
+    runs.add_argument(
+        "--seeds", type=int, default=1, metavar="K", help="orders of rows, with --batch-size (1)"
+    )
+    runs.add_argument(
+        "--jobs",
+        type=int,
+        default=1,
+        metavar="N",
+        help="processes (default: 1, so that runs do not disturb each other's clocks)",
+    )
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return common.names(text.lower())
+
+
+def run_compare(given: argparse.Namespace) -> int:
+    """Do what the options ask for."""
+    from accelegrad_lab.compare.compare import CompareRequest, compare
+
+    page = compare(common.request_of(CompareRequest, given))
+    common.say(f"The report is {page.resolve()}")
+    return 0

@@ -1,0 +1,71 @@
+"""The command `accelegrad reproduce`: the paper's experiments."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+from accelegrad.cli import common
+
+
+def add_reproduce(commands: common.Commands[argparse.ArgumentParser]) -> None:
+    """Add the command to the parser's commands."""
+    command = common.add_command(
+        commands,
+        "reproduce",
+        run_reproduce,
+        help="run the paper's experiments and write a report",
+        description="Run the experiments of 'Online Adaptive Methods, Universality and "
+        "Acceleration' and write a report: index.html, with figures/ and traces/ beside it. "
+        "Results that are there already are used again unless their parameters changed, so a "
+        "stopped run goes on where it was.",
+        epilog="Example: accelegrad reproduce --quick --jobs 2 --out report",
+    )
+    command.add_argument("names", nargs="*", metavar="NAME", help="experiments (default: all)")
+    command.add_argument("--list", action="store_true", help="list the experiments and stop")
+    common.add_out_folder(command, "report")
+    command.add_argument(
+        "--quick", action="store_true", help="reduced size: minutes instead of an hour"
+    )
+    command.add_argument(
+        "--seeds", type=_positive, default=0, metavar="K", help="seeds (default: 1 quick, 3 full)"
+    )
+    command.add_argument(
+        "--jobs",
+        type=_positive,
+        default=os.cpu_count() or 1,
+        metavar="N",
+        help="processes (default: one per core); the numbers do not depend on it",
+    )
+    command.add_argument(
+        "--data",
+        type=Path,
+        metavar="FILE",
+        help="a LIBSVM file (.bz2, .gz, .xz too) for the large-batch experiment; by default "
+        "rcv1_subsets_binary in the folder that ACCELEGRAD_DATA names, else generated data",
+    )
+    common.add_no_progress(command)
+
+
+def _positive(text: str) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"must be a whole number >= 1, not {text!r}")
+    return number
+
+
+def run_reproduce(given: argparse.Namespace) -> int:
+    """Do what the options ask for."""
+    from accelegrad_lab.paper.reproduce import EXPERIMENTS, Request, reproduce
+
+    if given.list:
+        for name, experiment in EXPERIMENTS.items():
+            common.say(f"{name:<28}{experiment.title}")
+        return 0
+    page = reproduce(common.request_of(Request, given))
+    common.say(f"The report is {page.resolve()}")
+    return 0

@@ -1,0 +1,194 @@
+"""What an experiment is: tasks, and what figures and claims are made of their results."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from accelegrad.errors import Vector
+from accelegrad_lab.engine.content import Claim, Curve, Figure, Verdict
+from accelegrad_lab.engine.recording import NAMES
+from accelegrad_lab.engine.tasks import Outcome, Store, Task
+
+
+@dataclass(frozen=True)
+class Setup:
+    """How large, how often and on what data: what the user decides."""
+
+    quick: bool
+    seeds: int
+    data: Mapping[str, Any] = field(default_factory=dict)  # of `text.py`
+    rows: int = 0  # of that data
+
+
+class Results:
+    """The outcomes of an experiment's tasks."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._loaded: dict[str, Outcome] = {}  # figures and claims ask for the same runs
+
+    def __getitem__(self, task: Task) -> Outcome:
+        if task.key not in self._loaded:
+            outcome = self._store.load(task)
+            if outcome is None:
+                raise KeyError(f"no result for {task.kind} with {dict(task.parameters)}")
+            self._loaded[task.key] = outcome
+        return self._loaded[task.key]
+
+
+class Experiment(ABC):
+    """An experiment, declared; the runner runs its tasks and the report shows its figures."""
+
+    name: str
+    title: str
+
+    @abstractmethod
+    def first(self, setup: Setup) -> list[Task]:
+        """Return the tasks that others build on: the minima."""
+
+    @abstractmethod
+    def tasks(self, setup: Setup) -> list[Task]:
+        """Return all the other tasks."""
+
+    @abstractmethod
+    def figures(self, setup: Setup, results: Results) -> list[Figure]:
+        """Return what is drawn."""
+
+    def claims(self, setup: Setup, results: Results) -> list[Claim]:  # noqa: ARG002
+        """Return the paper's claims that this experiment decides, measured."""
+        return []
+
+
+@dataclass(frozen=True)
+class Family:
+    """One method with one parameter over several seeds: the medians, and the range."""
+
+    x: dict[str, Vector]
+    average: Vector
+    last: Vector
+    low: dict[str, Vector]
+    high: dict[str, Vector]
+    statuses: tuple[str, ...]
+    calls_an_iteration: float
+
+    @classmethod
+    def of(cls, outcomes: Sequence[Outcome], scale: Sequence[float]) -> Family:
+        """Put seeds together; each one's objective is divided by its own scale."""
+        length = min(len(outcome.arrays["iteration"]) for outcome in outcomes)
+        x = {
+            "iterations": outcomes[0].arrays["iteration"][:length],
+            "oracle calls": np.median([o.arrays["calls"][:length] for o in outcomes], axis=0),
+            "epochs": np.median([o.arrays["epochs"][:length] for o in outcomes], axis=0),
+        }
+        stacked = {
+            point: np.array(
+                [o.arrays[point][:length] / s for o, s in zip(outcomes, scale, strict=True)]
+            )
+            for point in ("average", "last")
+        }
+        calls = [_calls_an_iteration(outcome) for outcome in outcomes]
+        return cls(
+            x,
+            np.median(stacked["average"], axis=0),
+            np.median(stacked["last"], axis=0),
+            {point: values.min(axis=0) for point, values in stacked.items()},
+            {point: values.max(axis=0) for point, values in stacked.items()},
+            tuple(outcome.facts["status"] for outcome in outcomes),
+            float(np.mean(calls)),
+        )
+
+    def at(self, point: str) -> Vector:
+        """Return the gaps at the average or at the last point."""
+        return self.average if point == "average" else self.last
+
+    def final(self, point: str, floor: float = 0.0) -> float:
+        """Return the last recorded gap, or the floor, below which it is rounding."""
+        values = self.at(point)
+        return max(float(values[-1]), floor) if len(values) else np.inf
+
+    def first_below(self, point: str, level: float, axis: str) -> float:
+        """Return where on an axis the gap first is at most `level`, inf if it never is."""
+        below = np.flatnonzero(self.at(point) <= level)
+        return float(self.x[axis][below[0]]) if below.size else np.inf
+
+    def value_at(self, point: str, axis: str, where: float) -> float:
+        """Return the gap at the last recorded place not beyond `where`."""
+        inside = np.flatnonzero(self.x[axis] <= where * (1 + 1e-9))
+        return float(self.at(point)[inside[-1]]) if inside.size else np.inf
+
+    def curve(
+        self,
+        method: str,
+        variant: str,
+        point: str,
+        *,
+        shade: float = 0.0,
+        scale: float | None = None,
+    ) -> Curve:
+        """Return a curve of the gaps at a point."""
+        several = len(self.statuses) > 1
+        bad = sorted({status for status in self.statuses if status != "MAX_ITER"})
+        return Curve(
+            NAMES.get(method, method),
+            variant,
+            self.x,
+            self.at(point),
+            shade=shade,
+            scale=scale,
+            low=self.low[point] if several else None,
+            high=self.high[point] if several else None,
+            note=f"ended: {', '.join(bad).lower().replace('_', ' ')}" if bad else "",
+        )
+
+
+def _calls_an_iteration(outcome: Outcome) -> float:
+    """Return the calls until the last record over its iteration, without checks at the end."""
+    calls, iterations = outcome.arrays["calls"], outcome.arrays["iteration"]
+    return float(calls[-1] / iterations[-1]) if len(calls) else np.nan
+
+
+def slope(x: Vector, y: Vector, floor: float = 0.0, start: float = 10.0) -> float:
+    """Return the fitted slope of log y against log x, for x >= start and y > floor."""
+    keep = (y > floor) & (x >= start)
+    if keep.sum() < 3:
+        return float("nan")
+    return float(np.polyfit(np.log(x[keep]), np.log(y[keep]), 1)[0])
+
+
+def cells_text(cells: Mapping[Any, float]) -> str:
+    """Return numbers by what they belong to: "1: 0.5 · 2: 0.3"."""
+    return " · ".join(f"{_key(key)}: {number(value)}" for key, value in cells.items())
+
+
+def pairs_text(first: Mapping[Any, float], second: Mapping[Any, float]) -> str:
+    """Return two numbers each by what they belong to: "1: 0.5 / 0.7 · 2: 0.3 / 0.1"."""
+    return " · ".join(f"{_key(k)}: {number(first[k])} / {number(second[k])}" for k in first)
+
+
+def _key(key: Any) -> str:
+    return f"{key:g}" if isinstance(key, (int, float)) else str(key)
+
+
+def verdict_of(cells: Iterable[bool], *, part: float = 0.5) -> Verdict:
+    """Return HOLDS if all cells agree, IN_PART if more than `part` of them do."""
+    agreed = list(cells)
+    share = sum(agreed) / len(agreed)
+    if share == 1:
+        return Verdict.HOLDS
+    return Verdict.IN_PART if share > part else Verdict.FAILS
+
+
+def number(value: float) -> str:
+    """Return a number as the report shows it."""
+    if not np.isfinite(value):
+        return "never" if value == np.inf else "-"
+    if value == 0:
+        return "0"
+    if 1e-2 <= abs(value) < 1e4:
+        return f"{value:.3g}"
+    return f"{value:.1e}"

@@ -1,0 +1,179 @@
+"""Running a method with its progress recorded: the objective at the average and at the last point.
+
+What is recorded is evaluated while the clock stands still, and counts as no call.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from scipy.optimize import OptimizeResult
+
+from accelegrad.errors import Vector
+from accelegrad.front_door import minimize
+from accelegrad.models.linear_model import LinearModel
+from accelegrad.run.result import Status
+from accelegrad_lab.engine import minimum
+from accelegrad_lab.engine.tasks import Outcome, log_spaced
+
+NAMES = {
+    "auto": "Default",
+    "accelegrad-newton": "AcceleGrad-Newton",
+    "dual-ascent": "Dual ascent",
+    "interior-point": "Interior point",
+    "bundle": "Bundle",
+    "accelegrad": "AcceleGrad",
+    "adagrad": "AdaGrad",
+    "universal": "Universal primal",
+    "universal-dual": "Universal dual",
+    "universal-fast": "Universal fast",
+    "linear-coupling": "Linear coupling",
+    "subgradient": "Subgradient",
+}
+
+
+COLUMNS = ("iteration", "calls", "epochs", "seconds", "average", "last", "certified")
+OF_CLOCKED_RUNS = ("seconds", "certified")
+
+
+class Recorder:
+    """A callback that notes the objective and the certified gap, on the clock of the run.
+
+    What `minimize` does before that clock starts counts too: it is made before.
+
+    Parameters
+    ----------
+    objective : callable
+        What is noted, at the average and at the last point.
+    rows_a_call : float
+        What share of the data one call looks at: epochs = calls times this.
+    epochs : float
+        The run is stopped when it has looked at the data so often.
+    """
+
+    def __init__(
+        self, objective: Callable[[Vector], float], rows_a_call: float, epochs: float
+    ) -> None:
+        self._objective, self._rows_a_call, self._epochs = objective, rows_a_call, epochs
+        self._rows: list[tuple[float, ...]] = []
+        self._since = time.perf_counter()
+        self._before: float | None = None  # seconds until the run's clock started
+
+    def __call__(self, intermediate_result: OptimizeResult) -> None:
+        """Note where the run is; StopIteration ends one that used up its epochs."""
+        if self.note(intermediate_result) >= self._epochs * (1 - 1e-9):
+            raise StopIteration
+
+    def note(self, known: Any) -> float:
+        """Note what is known at some time of the run; return the epochs until then."""
+        if self._before is None:
+            self._before = max(0.0, time.perf_counter() - self._since - known.seconds)
+        epochs = float(known.nfev * self._rows_a_call)
+        with np.errstate(all="ignore"):
+            values = self._objective(known.x_average), self._objective(known.x_last)
+        seconds = self._before + known.seconds
+        self._rows.append((known.nit, known.nfev, epochs, seconds, *values, known.gap))
+        return epochs
+
+    def note_end(self, result: Any) -> None:
+        """Note the end of a run, if nobody looked at it."""
+        if not self._rows or self._rows[-1][0] < result.nit:
+            self.note(result)
+
+    def arrays(self) -> dict[str, Vector]:
+        """Return what was noted, by column."""
+        noted = np.array(self._rows, dtype=np.float64).reshape(-1, len(COLUMNS)).T
+        return dict(zip(COLUMNS, noted, strict=True))
+
+
+def record(
+    fun: Any,
+    x0: Vector,
+    objective: Callable[[Vector], float],
+    *,
+    iterations: int,
+    evaluations: int = 120,
+    rows_a_call: float = 1.0,
+    epochs: float = math.inf,
+    clocked: bool = False,
+    **options: Any,
+) -> Outcome:
+    """Minimise and record the objective along the way.
+
+    Parameters
+    ----------
+    fun, x0, options
+        What `minimize` takes.
+    objective : callable
+        What is recorded, at the average and at the last point.
+    iterations : int
+        How many.
+    evaluations : int
+        How many points are recorded, evenly spaced in log(iterations).
+    rows_a_call : float
+        What share of the data one call looks at: epochs = calls times this.
+    epochs : float
+        The run is stopped when it has looked at the data so often.
+    clocked : bool
+        Whether seconds, certified gaps and the very end are recorded too. Without them, the same
+        run gives the same arrays.
+
+    Returns
+    -------
+    Outcome
+        Arrays iteration, calls, epochs, average, last (the objective); seconds and certified where
+        `clocked`; and how the run ended.
+    """
+    started, recorder = objective(x0), Recorder(objective, rows_a_call, epochs)
+    result: Any = minimize(
+        fun,
+        x0,
+        max_iter=iterations,
+        callback=recorder,
+        callback_at=log_spaced(iterations, evaluations),
+        **options,
+    )
+    if result.status is Status.INTERRUPTED:
+        raise KeyboardInterrupt  # half a run must not be kept as a whole one
+    # That the epochs are used up is the planned end, whoever notices it first.
+    ended = Status.MAX_ITER if result.status is Status.CALLBACK else result.status
+    facts = {
+        "start": started,
+        "method": result.method,
+        "status": ended.name,
+        "message": "" if ended is Status.MAX_ITER else result.message,
+        "iterations": result.nit,
+        "calls": result.nfev,
+        "seconds": result.seconds,
+        "value": _finite(result.fun),
+        "lower": _finite(result.lower_bound),
+        "gap": _finite(result.gap),
+    }
+    if clocked:
+        recorder.note_end(result)
+    arrays = recorder.arrays()
+    if not clocked:
+        arrays = {name: noted for name, noted in arrays.items() if name not in OF_CLOCKED_RUNS}
+    return Outcome(arrays, facts)
+
+
+def minimum_outcome(model: LinearModel) -> Outcome:
+    """Find a model's minimum, by a solver that has nothing to do with the methods compared."""
+    found = minimum.find_minimum(model)
+    facts = {
+        "minimum": found.value,
+        "solver": found.solver,
+        "lower": _finite(found.lower),
+        "start": model.value(np.zeros(model.n_parameters)),
+        "shape": [model.n_samples, model.n_features],
+        "distance": float(np.linalg.norm(found.x)),
+    }
+    return Outcome({"x": found.x}, facts)
+
+
+def _finite(number: float) -> float | None:
+    return float(number) if math.isfinite(number) else None

@@ -1,0 +1,111 @@
+"""Running tasks on several processes, with progress, so that a stopped run can go on."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from accelegrad_lab.engine.tasks import Store, Task
+from accelegrad_lab.engine.worker import ignore_interrupts, one_thread
+
+
+class TaskError(RuntimeError):
+    """A task failed; the message says which."""
+
+
+def run_tasks(tasks: Sequence[Task], store: Store, *, jobs: int, progress: Progress) -> None:
+    """Compute the tasks that the store does not hold yet."""
+    wanted = {one.key: one for one in tasks}
+    missing = [one for one in wanted.values() if store.load(one) is None]
+    progress.begin(len(wanted), done=len(wanted) - len(missing))
+    if jobs == 1:
+        for one in missing:
+            compute(one, store.folder)
+            progress.advance()
+        return
+    with _pool(jobs) as pool:
+        waiting: set[Future[None]] = {pool.submit(compute, one, store.folder) for one in missing}
+        while waiting:
+            finished, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+            for future in finished:
+                future.result()
+                progress.advance()
+
+
+def compute(one: Task, folder: Path) -> None:
+    """Compute one task on one thread: the number of threads must not show in the results."""
+    from accelegrad_lab.paper import registry  # noqa: F401  (a new process knows no tasks yet)
+
+    try:
+        with one_thread():
+            Store(folder).get(one)
+    except Exception as error:
+        raise TaskError(f"{one.kind} with {dict(one.parameters)}: {error}") from error
+
+
+@contextmanager
+def _pool(jobs: int) -> Iterator[ProcessPoolExecutor]:
+    """Give a pool whose workers leave Ctrl-C to the parent, which then cancels what is left."""
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=ignore_interrupts)
+    try:
+        yield pool
+    except BaseException:
+        processes = dict(pool._processes)
+        pool.shutdown(wait=False, cancel_futures=True)
+        for process in list(processes.values()):
+            process.terminate()
+        raise
+    pool.shutdown()
+
+
+class Progress:
+    """Two bars: the experiments, and the tasks of the running one. Silent unless shown."""
+
+    def __init__(self, experiments: int, *, shown: bool) -> None:
+        self._whole: Any = None
+        self._part: Any = None
+        if shown:
+            from tqdm.auto import tqdm
+
+            self._tqdm = tqdm
+            self._whole = tqdm(total=experiments, desc="experiments", unit="", position=0)
+
+    def part(self, name: str) -> None:
+        """Say which experiment runs now."""
+        if self._whole is not None:
+            self._close_part()
+            self._part = self._tqdm(desc=f"  {name}", unit="run", position=1, leave=False)
+
+    def begin(self, total: int, *, done: int) -> None:
+        """Say how many runs there are, and how many were there already."""
+        if self._part is not None:
+            self._part.total = total
+            self._part.n = self._part.initial = done
+            self._part.refresh()
+
+    def advance(self) -> None:
+        """One run is done."""
+        if self._part is not None:
+            self._part.update(1)
+
+    def part_done(self) -> None:
+        """One experiment is done."""
+        if self._whole is not None:
+            self._close_part()
+            self._whole.update(1)
+
+    def close(self) -> None:
+        """Remove the bars."""
+        if self._whole is not None:
+            self._close_part()
+            self._whole.close()
+
+    def _close_part(self) -> None:
+        if self._part is not None:
+            self._part.close()
+            self._part = None

@@ -1,0 +1,282 @@
+"""The functions of the suite that are a maximum of others.
+
+References
+----------
+.. [1] Haarala, Miettinen, Mäkelä (2004). New limited memory bundle method for large-scale nonsmooth
+   optimization. Optim. Methods Softw. 19(6). (MAXQ, MXHILB, the chained functions.)
+.. [2] Lukšan, Vlček (2000). Test problems for nonsmooth unconstrained and linearly constrained
+   optimization. Report 798, Academy of Sciences of the Czech Republic. (MAXQUAD, Goffin.)
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from accelegrad.errors import Vector
+from accelegrad_lab.functions.problem import MAX, Cases, Evaluate, Function, gaussian, max_at
+from accelegrad_lab.functions.smooth import conditioned, exponential
+
+CASES = Cases()
+
+
+def largest_linear(A: Vector, b: Vector) -> Evaluate:
+    """Return max_i <a_i, x> + b_i."""
+
+    def fun(x: Vector) -> tuple[float, Vector]:
+        value, place = max_at(A @ x + b)
+        return value, A[place].copy()
+
+    return fun
+
+
+def largest_sum(A: Vector, b: Vector, count: int, scale: float) -> Evaluate:
+    """Return the sum of the `count` largest entries of A x + b, times `scale`."""
+
+    def fun(x: Vector) -> tuple[float, Vector]:
+        values = A @ x + b
+        places = np.argpartition(values, -count)[-count:]
+        return scale * float(values[places].sum()), scale * A[places].sum(axis=0)
+
+    return fun
+
+
+@CASES.add(MAX, "max of 300 linear functions, d=40")
+def max_linear() -> Function:
+    """A polyhedral function with a sharp minimum."""
+    A, b = gaussian(201, 300, 40), gaussian(202, 300)
+
+    def statement(cp: Any, x: Any) -> Any:
+        return cp.max(A @ x + b)
+
+    return Function(largest_linear(A, b), np.zeros(40), statement)
+
+
+@CASES.add(MAX, "max of 12 linear functions in the plane")
+def max_linear_plane() -> Function:
+    """Sides of very different slopes."""
+    angles = np.linspace(0.0, 2 * math.pi, 12, endpoint=False)
+    slopes = np.geomspace(1.0, 100.0, 12)
+    A = np.column_stack([np.cos(angles), np.sin(angles)]) * slopes[:, None]
+    b = gaussian(211, 12)
+
+    def statement(cp: Any, x: Any) -> Any:
+        return cp.max(A @ x + b)
+
+    return Function(largest_linear(A, b), np.array([5.0, -3.0]), statement)
+
+
+@CASES.add(MAX, "max of 100 linear functions plus ||x||^2/2, d=1000")
+def max_linear_regularised() -> Function:
+    """Strongly convex; its dual is a quadratic programme of 100 variables."""
+    A, b = gaussian(221, 100, 1000) / 10, gaussian(222, 100)
+    sharp = largest_linear(A, b)
+
+    def fun(x: Vector) -> tuple[float, Vector]:
+        value, gradient = sharp(x)
+        return value + float(x @ x) / 2, gradient + x
+
+    def statement(cp: Any, x: Any) -> Any:
+        return cp.max(A @ x + b) + cp.sum_squares(x) / 2
+
+    return Function(fun, np.ones(1000), statement)
+
+
+@CASES.add(MAX, "l-infinity regression, 500 x 50")
+def chebyshev_regression() -> Function:
+    """max_i |<a_i, x> - b_i|."""
+    A = gaussian(231, 500, 50)
+    b = A @ gaussian(232, 50) + gaussian(233, 500)
+
+    def fun(x: Vector) -> tuple[float, Vector]:
+        r = A @ x - b
+        value, place = max_at(np.abs(r))
+        return value, math.copysign(1.0, r[place]) * A[place]
+
+    def statement(cp: Any, x: Any) -> Any:
+        return cp.norm_inf(A @ x - b)
+
+    return Function(fun, np.zeros(50), statement)
+
+
+@CASES.add(MAX, "smallest enclosing ball of 300 points, d=20")
+def enclosing_ball() -> Function:
+    """max_i ||x - p_i||."""
+    P = gaussian(241, 300, 20)
+
+    def fun(x: Vector) -> tuple[float, Vector]:
+        moves = x - P
+        value, place = max_at(np.sqrt(np.einsum("ij,ij->i", moves, moves)))
+        return value, moves[place] / value
+
+    def statement(cp: Any, x: Any) -> Any:
+        return cp.max(cp.norm(P - np.ones((300, 1)) @ cp.reshape(x, (1, 20), order="C"), axis=1))
+
+    return Function(fun, 3.0 * np.ones(20), statement)
+
+
+@CASES.add(MAX, "MAXQ: the largest square, d=20")
+def maxq() -> Function:
+    """max_j x_j^2 from 1, ..., 10, -11, ..., -20."""
+
+    def fun(x: Vector) -> tuple[float, Vector]:
+        value, place = max_at(x**2)
+        gradient = np.zeros(20)
+        gradient[place] = 2 * x[place]
+        return value, gradient
+
+    def statement(cp: Any, x: Any) -> Any:
+        return cp.max(cp.square(x))
+
+    x0 = np.arange(1.0, 21.0) * np.where(np.arange(20) < 10, 1.0, -1.0)
+    return Function(fun, x0, statement, minimum=0.0)
+
+
+def hilbert(d: int) -> Vector:
+    """Return Hilbert's matrix, 1/(i + j - 1), whose condition number no float can hold."""
+    i = np.arange(d, dtype=np.float64)
+    matrix: Vector = 1.0 / (i[:, None] + i + 1.0)
+    return matrix
+
+
+@CASES.add(MAX, "MXHILB: the largest entry of Hilbert's matrix times x, d=50")
+def mxhilb() -> Function:
+    """max_i |(H x)_i| from ones."""
+    H = hilbert(50)
+
+    def fun(x: Vector) -> tuple[float, Vector]:
+        z = H @ x
+        value, place = max_at(np.abs(z))
+        return value, math.copysign(1.0, z[place]) * H[place]
+
+    def statement(cp: Any, x: Any) -> Any:
+        return cp.norm_inf(H @ x)
+
+    return Function(fun, np.ones(50), statement, minimum=0.0)
+
+
+@CASES.add(MAX, "Goffin's function, d=50")
+def goffin() -> Function:
+    """D max_j x_j - sum_j x_j: flat along one direction, sharp across it."""
+    d = 50
+
+    def fun(x: Vector) -> tuple[float, Vector]:
+        value, place = max_at(x)
+        gradient = np.full(d, -1.0)
+        gradient[place] += d
+        return d * value - float(x.sum()), gradient
+
+    def statement(cp: Any, x: Any) -> Any:
+        return d * cp.max(x) - cp.sum(x)
+
+    return Function(fun, np.arange(1.0, d + 1) - (d + 1) / 2, statement, minimum=0.0)
+
+
+def largest_quadratic(matrices: Vector, linear: Vector) -> Evaluate:
+    """Return max_k x'A_k x - b_k'x."""
+
+    def fun(x: Vector) -> tuple[float, Vector]:
+        products = matrices @ x
+        value, place = max_at(products @ x - linear @ x)
+        return value, 2 * products[place] - linear[place]
+
+    return fun
+
+
+@CASES.add(MAX, "MAXQUAD: Lemaréchal's max of 5 quadratics, d=10")
+def maxquad() -> Function:
+    """max_k x'A_k x - b_k'x from ones; the literature's minimum is -0.8414083."""
+    i, k = np.arange(1.0, 11.0), np.arange(1.0, 6.0)
+    low, high = np.minimum(i[:, None], i), np.maximum(i[:, None], i)
+    shape = np.exp(low / high) * np.cos(i[:, None] * i) * (low < high)
+    matrices = shape * np.sin(k)[:, None, None]
+    sums = np.abs(matrices).sum(axis=2)
+    diagonal = i / 10 * np.abs(np.sin(k))[:, None] + sums
+    matrices[:, np.arange(10), np.arange(10)] = diagonal
+    linear = np.exp(i / k[:, None]) * np.sin(i * k[:, None])
+
+    def statement(cp: Any, x: Any) -> Any:
+        pieces = [cp.quad_form(x, cp.psd_wrap(matrices[j])) - linear[j] @ x for j in range(5)]
+        return cp.maximum(*pieces)
+
+    return Function(largest_quadratic(matrices, linear), np.ones(10), statement)
+
+
+@CASES.add(MAX, "max of 20 quadratics of condition 100, d=100")
+def max_quadratics() -> Function:
+    """Smooth along a surface of kinks."""
+    matrices = np.stack([conditioned(100, 100.0, 251 + j) for j in range(20)])
+    linear = gaussian(250, 20, 100) / 5
+
+    def statement(cp: Any, x: Any) -> Any:
+        pieces = [cp.quad_form(x, cp.psd_wrap(matrices[j])) - linear[j] @ x for j in range(20)]
+        return cp.maximum(*pieces)
+
+    return Function(largest_quadratic(matrices, linear), np.ones(100), statement)
+
+
+@CASES.add(MAX, "sum of the 20 largest of 200 linear functions, d=40")
+def sum_largest() -> Function:
+    """Between a maximum and a sum."""
+    A, b = gaussian(281, 200, 40), gaussian(282, 200)
+
+    def statement(cp: Any, x: Any) -> Any:
+        return cp.sum_largest(A @ x + b, 20)
+
+    return Function(largest_sum(A, b, 20, 1.0), np.zeros(40), statement)
+
+
+def _cb3_pieces(x: Vector) -> tuple[Vector, Vector, Vector]:
+    """Return the three pieces of Charalambous and Bandler's function, for each pair x_j, x_j+1."""
+    a, b = x[:-1], x[1:]
+    return a**4 + b**2, (2 - a) ** 2 + (2 - b) ** 2, 2 * exponential(b - a)[0]
+
+
+def _cb3_slopes(x: Vector, pieces: Any) -> tuple[Vector, Vector]:
+    """Return the derivatives by x_j and x_j+1 of the piece (0, 1 or 2) named for each pair."""
+    a, b = x[:-1], x[1:]
+    slope = 2 * exponential(b - a)[1]
+    by_a: Vector = np.choose(pieces, [4 * a**3, -2 * (2 - a), -slope])
+    by_b: Vector = np.choose(pieces, [2 * b, -2 * (2 - b), slope])
+    return by_a, by_b
+
+
+def _cb3_statement(cp: Any, x: Any) -> tuple[Any, Any, Any]:
+    a, b = x[:-1], x[1:]
+    first = cp.power(a, 4) + cp.square(b)
+    return first, cp.square(2 - a) + cp.square(2 - b), 2 * cp.exp(b - a)
+
+
+def paired(by_a: Vector, by_b: Vector) -> Vector:
+    """Return the gradient of a sum over neighbours from the derivatives of its terms."""
+    gradient = np.zeros(by_a.size + 1)
+    gradient[:-1] += by_a
+    gradient[1:] += by_b
+    return gradient
+
+
+@CASES.add(MAX, "chained CB3 II: the largest of three sums, d=100")
+def chained_cb3_two() -> Function:
+    """Its minimum is 2 (d - 1), at ones."""
+
+    def fun(x: Vector) -> tuple[float, Vector]:
+        value, place = max_at(np.array([piece.sum() for piece in _cb3_pieces(x)]))
+        return value, paired(*_cb3_slopes(x, np.full(x.size - 1, place)))
+
+    def statement(cp: Any, x: Any) -> Any:
+        return cp.maximum(*(cp.sum(piece) for piece in _cb3_statement(cp, x)))
+
+    return Function(fun, np.full(100, 2.0), statement, minimum=198.0)
+
+
+def chained_cb3(x: Vector) -> tuple[float, Vector]:
+    """Return chained CB3 I, the sum of the pairs' maxima, and a subgradient."""
+    pieces = np.stack(_cb3_pieces(x))
+    return float(pieces.max(axis=0).sum()), paired(*_cb3_slopes(x, pieces.argmax(axis=0)))
+
+
+def chained_cb3_statement(cp: Any, x: Any) -> Any:
+    """Return chained CB3 I for CVXPY."""
+    return cp.sum(cp.maximum(*_cb3_statement(cp, x)))

@@ -1,0 +1,489 @@
+"""The torch and optax optimizers on convex problems of real data, against tuned and untuned peers.
+
+`python -m accelegrad_lab.optimizers [--sets a9a w8a] [--batches 64 1024] [--store FILE]
+[--out docs/tables/optimizers.md]` prints, for each set, loss and batch size, which share of the
+initial gap P(0) - P* is left. Nothing is tuned for AcceleGrad and the untuned peers; of SGD, Adam
+and Adagrad the best of seven step sizes each counts, once with a constant step (last point), once
+with a linear decay to zero or the average of the second half. All get the same batches, row by row,
+and the same NumPy gradients. Results are kept in the store, so that a second call measures only
+what is missing (`--again accelegrad` measures those names anew), and `--stored` measures nothing:
+the page has the cases that the store has whole. Sets come from the folder that ACCELEGRAD_DATA
+names.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+import accelegrad as ag
+from accelegrad.files.datasets import find, read
+from accelegrad_lab.bench.profile import geometric_mean
+from accelegrad_lab.report.tables import number_table, put
+
+ROWS, L2 = 20_000, 1e-5
+SETS = (
+    "a9a",
+    "ijcnn1",
+    "w8a",
+    "phishing",
+    "mushrooms",
+    "covtype.binary.scale",
+    "magic04",
+    "spambase",
+    "sylva",
+)
+STANDARDISED = {"magic04", "spambase"}
+LOSSES = ("logistic", "hinge")
+#: Batch size: how many steps, or epochs where the second is not None. Zero stands for all rows.
+LENGTHS: dict[int, tuple[int | None, int | None]] = {
+    1: (5000, None),
+    64: (None, 3),
+    1024: (None, 20),
+    0: (200, None),
+}
+DENSE = 4096  # from so many rows on a batch is read as sparse: as sets of this kind are
+STEP_SIZES = {
+    "SGD": (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0),
+    "Adam": (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0),
+    "Adagrad": (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0),
+}
+OURS = ("AcceleGrad, torch", "AcceleGrad, optax")
+RESOLUTION = 1e-7  # of the initial gap: below it the minimum is not known well enough to compare
+CLOSE = 1.3  # times the best tuned schedule
+
+
+class Problem:
+    """A linear model of some rows of a set, its minimum, and its batches."""
+
+    def __init__(self, name: str, loss: str, store: Store) -> None:
+        self.X, self.y = rows_of(name)
+        self.dense = self.X.toarray()
+        self.hinge = loss == "hinge"
+        self.model = ag.LinearModel(self.X, self.y, loss, l2=L2)
+        self.start = np.zeros(self.X.shape[1])
+        self.initial = self.model.value(self.start)
+        self.least = store.get(f"{name} {loss} minimum", self._minimum)
+
+    def _minimum(self) -> float:
+        found = ag.minimize(self.model, self.start, tol=1e-8, max_iter=5000)
+        if not found.gap <= RESOLUTION * self.initial:
+            raise RuntimeError(f"the minimum is known up to {found.gap:g} only")
+        return float(found.fun)
+
+    def share(self, w: Any) -> float:
+        """Return what is left of the initial gap; infinity where that is no number."""
+        with np.errstate(all="ignore"):
+            left = (self.model.value(w) - self.least) / (self.initial - self.least)
+        return float(left) if np.isfinite(left) else math.inf
+
+    def steps(self, size: int) -> int:
+        """Return how many steps a run with batches of this size takes."""
+        count, epochs = LENGTHS[size]
+        return count if count is not None else (epochs or 1) * (len(self.y) // size)
+
+    def batches(self, size: int) -> Iterator[Any]:
+        """Go through the row numbers of the batches: shuffled anew in each epoch."""
+        rng, n = np.random.default_rng(0), len(self.y)
+        left = self.steps(size)
+        while left > 0:
+            order = rng.permutation(n) if size else np.arange(n)
+            for first in range(0, n - (size or n) + 1, size or n):
+                yield order[first : first + (size or n)]
+                left -= 1
+                if not left:
+                    return
+
+    def gradient(self, w: Any, rows: Any) -> Any:
+        """Return the gradient of the mean over some rows, with the l2 term."""
+        whole = len(rows) == len(self.y)
+        X = self.X if whole else (self.dense if len(rows) < DENSE else self.X)[rows]
+        y = self.y if whole else self.y[rows]
+        margins = np.clip(y * (X @ w), -700, 700)
+        slopes = np.where(margins < 1, -y, 0.0) if self.hinge else -y / (1 + np.exp(margins))
+        return X.T @ slopes / len(rows) + L2 * w
+
+
+def rows_of(name: str) -> tuple[Any, Any]:
+    """Return some rows of a set, columns without entries left out."""
+    path = find(name)
+    if path is None:
+        raise FileNotFoundError(f"{name} is not in the folder that ACCELEGRAD_DATA names")
+    data = read(path)
+    order = np.random.default_rng(0).permutation(len(data.y))[:ROWS]
+    X, y = sp.csr_matrix(data.X)[order], np.asarray(data.y)[order]
+    y = np.where(y == y.max(), 1.0, -1.0)
+    if name in STANDARDISED:
+        filled = X.toarray()
+        X = sp.csr_matrix((filled - filled.mean(0)) / np.maximum(filled.std(0), 1e-12))
+    return X[:, np.flatnonzero(X.getnnz(axis=0))], y
+
+
+# -- the frameworks ------------------------------------------------------------------------------
+
+
+class TorchRun:
+    """A torch optimizer that is given gradients."""
+
+    def __init__(self, make: Callable[[Any], Any], start: Any, decay: int = 0) -> None:
+        import torch
+
+        torch.set_num_threads(1)
+        self.torch, self.point = torch, torch.nn.Parameter(torch.tensor(start))
+        self.optimizer = make([self.point])
+        self.schedule = None
+        if decay:
+            lines = torch.optim.lr_scheduler.LambdaLR
+            self.schedule = lines(self.optimizer, lambda t: max(0.0, 1 - t / decay))
+        self._mode("train")
+
+    def _mode(self, name: str) -> None:
+        if hasattr(self.optimizer, name):
+            getattr(self.optimizer, name)()
+
+    def where(self) -> Any:
+        """Return the point at which the next gradient is wanted."""
+        return self.point.detach().numpy()
+
+    def step(self, gradient: Any) -> None:
+        self.point.grad = self.torch.from_numpy(gradient)
+        self.optimizer.step()
+        if self.schedule is not None:
+            self.schedule.step()
+
+    def output(self) -> Any:
+        self._mode("eval")
+        return self.where().copy()
+
+
+class OptaxRun:
+    """An optax transformation that is given gradients."""
+
+    def __init__(self, make: Callable[[], Any], start: Any, output: Any = None) -> None:
+        import jax
+
+        jax.config.update("jax_enable_x64", True)  # type: ignore[no-untyped-call]
+        import optax
+
+        self.transformation, self.evaluated = make(), output
+        self.point = jax.numpy.asarray(start)
+        self.state = self.transformation.init(self.point)
+
+        @jax.jit
+        def update(gradient: Any, state: Any, point: Any) -> Any:
+            change, state = self.transformation.update(gradient, state, point)
+            return optax.apply_updates(point, change), state
+
+        self.update = update
+
+    def where(self) -> Any:
+        """Return the point at which the next gradient is wanted."""
+        return np.asarray(self.point)
+
+    def step(self, gradient: Any) -> None:
+        self.point, self.state = self.update(gradient, self.state, self.point)
+
+    def output(self) -> Any:
+        point = self.point if self.evaluated is None else self.evaluated(self.state, self.point)
+        return np.asarray(point)
+
+
+@dataclass
+class Averages:
+    """What a run's points come to: the last, the second half's mean, and DoG's average."""
+
+    steps: int
+    done: int = 0
+    half: Any = 0.0
+    polynomial: Any = 0.0
+
+    def add(self, point: Any) -> None:
+        self.done += 1
+        if 2 * self.done > self.steps:
+            self.half = self.half + point
+        # Shamir and Zhang's average with gamma = 8, as DoG's authors recommend.
+        self.polynomial = self.polynomial + 9 / (self.done + 8) * (point - self.polynomial)
+
+
+def walked(problem: Problem, size: int, run: Any) -> tuple[Any, Averages]:
+    """Return the run after its last step, and averages of its points."""
+    averages = Averages(problem.steps(size))
+    for rows in problem.batches(size):
+        run.step(problem.gradient(run.where(), rows))
+        averages.add(run.where())
+    averages.half = averages.half / (averages.steps - averages.steps // 2)
+    return run, averages
+
+
+# -- what is compared ----------------------------------------------------------------------------
+
+
+def untuned() -> dict[str, Callable[[Any], Any]]:
+    """Return what makes a run of each optimizer that needs no step size, by name."""
+
+    def torch_run(path: str, name: str) -> Callable[[Any], Any]:
+        def make(start: Any) -> Any:
+            module = __import__(path, fromlist=[name])
+            return TorchRun(getattr(module, name), start)
+
+        return make
+
+    def ours_in_optax(start: Any) -> Any:
+        from accelegrad import optax as door
+
+        return OptaxRun(door.accelegrad, start, door.eval_params)
+
+    def contrib(name: str, output: str | None = None) -> Callable[[Any], Any]:
+        def make(start: Any) -> Any:
+            from optax import contrib
+
+            evaluated = None if output is None else getattr(contrib, output)
+            return OptaxRun(getattr(contrib, name), start, evaluated)
+
+        return make
+
+    return {
+        "AcceleGrad, torch": torch_run("accelegrad.torch", "AcceleGrad"),
+        "AcceleGrad, optax": ours_in_optax,
+        "AdamWScheduleFree": torch_run("schedulefree", "AdamWScheduleFree"),
+        "Prodigy": torch_run("prodigyopt", "Prodigy"),
+        "DoG": torch_run("dog", "DoG"),
+        "DAdaptAdam": torch_run("dadaptation", "DAdaptAdam"),
+        "DAdaptAdaGrad": torch_run("dadaptation", "DAdaptAdaGrad"),
+        "optax prodigy": contrib("prodigy"),
+        "optax dadapt_adamw": contrib("dadapt_adamw"),
+    }
+
+
+def untuned_share(problem: Problem, size: int, make: Callable[[Any], Any], name: str) -> float:
+    """Return what an untuned run leaves; of DoG the better of its last point and its average."""
+    run, averages = walked(problem, size, make(problem.start))
+    found = problem.share(run.output())
+    return min(found, problem.share(averages.polynomial)) if name == "DoG" else found
+
+
+def tuned_shares(problem: Problem, size: int, name: str) -> dict[str, float]:
+    """Return the least share with a constant step and with a schedule, over all step sizes."""
+    import torch
+
+    best = {"constant": math.inf, "schedule": math.inf}
+    for step_size in STEP_SIZES[name]:
+
+        def make(params: Any, lr: float = step_size) -> Any:
+            return getattr(torch.optim, name)(params, lr=lr)
+
+        run, averages = walked(problem, size, TorchRun(make, problem.start))
+        best["constant"] = min(best["constant"], problem.share(run.output()))
+        decayed, _ = walked(problem, size, TorchRun(make, problem.start, decay=problem.steps(size)))
+        ends = problem.share(averages.half), problem.share(decayed.output())
+        best["schedule"] = min(best["schedule"], *ends)
+    return best
+
+
+class Store:
+    """Numbers that were measured before, in a file."""
+
+    def __init__(self, path: Path | None, again: tuple[str, ...]) -> None:
+        self.path, self.again = path, again
+        known = path is not None and path.exists()
+        self.known: dict[str, Any] = json.loads(path.read_text()) if known and path else {}
+
+    def get(self, key: str, measure: Callable[[], Any]) -> Any:
+        """Return a number that is known, or measure and keep it."""
+        fresh = any(name.lower() in key.lower() for name in self.again)
+        if key not in self.known or fresh:
+            self.known[key] = measure()
+            if self.path is not None:
+                put(self.path, json.dumps(self.known, indent=1))
+        return self.known[key]
+
+
+def measured(name: str, loss: str, size: int, problem: Problem, store: Store) -> dict[str, float]:
+    """Return the share that each contestant leaves."""
+    key = f"{name} {loss} {size} "
+    found = {
+        contestant: store.get(
+            key + contestant,
+            lambda m=make, c=contestant: untuned_share(problem, size, m, c),  # type: ignore[misc]
+        )
+        for contestant, make in untuned().items()
+    }
+    for contestant in STEP_SIZES:
+        shares = store.get(
+            key + contestant,
+            lambda c=contestant: tuned_shares(problem, size, c),  # type: ignore[misc]
+        )
+        found |= {f"{contestant}, {kind}": value for kind, value in shares.items()}
+    return found
+
+
+def stored(name: str, loss: str, size: int, store: Store) -> dict[str, float] | None:
+    """Return what was measured before, None where something is missing."""
+    found: dict[str, float] = {}
+    for contestant in (*untuned(), *STEP_SIZES):
+        known = store.known.get(f"{name} {loss} {size} {contestant}")
+        if known is None:
+            return None
+        if isinstance(known, dict):
+            found |= {f"{contestant}, {kind}": value for kind, value in known.items()}
+        else:
+            found[contestant] = known
+    return found
+
+
+# -- the page ------------------------------------------------------------------------------------
+
+Cases = dict[tuple[str, str, int], dict[str, float]]
+
+
+def least(found: Mapping[str, float], names: list[str]) -> tuple[str, float]:
+    """Return the best of some contestants and what it leaves."""
+    name = min(names, key=lambda each: found[each])
+    return name, max(found[name], RESOLUTION)
+
+
+def summary(found: Mapping[str, float]) -> dict[str, tuple[str, float]]:
+    """Return ours, and the best of each kind of peer."""
+    peers = [name for name in untuned() if name not in OURS]
+    return {
+        "torch": least(found, [OURS[0]]),
+        "optax": least(found, [OURS[1]]),
+        "untuned": least(found, peers),
+        "constant": least(found, [f"{name}, constant" for name in STEP_SIZES]),
+        "schedule": least(found, [f"{name}, schedule" for name in STEP_SIZES]),
+    }
+
+
+def page(cases: Cases, command: str) -> Iterator[str]:
+    """Go through the lines of the page."""
+    yield "# Optimizers on convex problems"
+    yield ""
+    yield f"<!-- made by `{command}` -->"
+    yield ""
+    yield (
+        f"{datetime.now(UTC):%Y-%m-%d}. Share of the initial gap that is left, {ROWS:,} rows at "
+        f"most, l2 = {L2:g}, one shuffle (seed 0); below {RESOLUTION:g} the minimum is not known "
+        "better. Lengths: batch 1 5,000 steps, 64 three epochs, 1024 twenty, all rows 200 steps."
+    )
+    head = [
+        "set, loss, batch",
+        "torch",
+        "optax",
+        "best untuned peer",
+        "best tuned, constant step",
+        "best tuned schedule",
+    ]
+    rows = []
+    for (name, loss, size), found in cases.items():
+        best = summary(found)
+        cells = [f"{value:.1e}" for _, value in (best["torch"], best["optax"])]
+        cells += [
+            f"{value:.1e} {who.split(',')[0]}"
+            for who, value in (best["untuned"], best["constant"], best["schedule"])
+        ]
+        rows.append([f"{name} {loss} {size or 'all'}", *cells])
+    yield ""
+    yield from number_table(head, rows)
+    yield ""
+    yield from _counts(cases)
+    yield ""
+    yield from _peers(cases)
+
+
+def _counts(cases: Cases) -> Iterator[str]:
+    """Go through a table of how often each mark is met."""
+    head = [
+        "batch",
+        "cases",
+        "ahead of every untuned peer",
+        "ahead of every constant step",
+        f"within {CLOSE:g} of the best schedule",
+        "mean ratio to peer, constant, schedule",
+    ]
+    rows = []
+    for size in dict.fromkeys(key[2] for key in cases):
+        best = [summary(found) for key, found in cases.items() if key[2] == size]
+        ratios = {
+            kind: [each["torch"][1] / each[kind][1] for each in best]
+            for kind in ("untuned", "constant", "schedule")
+        }
+        rows.append(
+            [
+                size or "all",
+                len(best),
+                sum(ratio <= 1 for ratio in ratios["untuned"]),
+                sum(ratio <= 1 for ratio in ratios["constant"]),
+                sum(ratio <= CLOSE for ratio in ratios["schedule"]),
+                ", ".join(f"{geometric_mean(each):.2f}" for each in ratios.values()),
+            ]
+        )
+    yield from number_table(head, rows)
+
+
+def _peers(cases: Cases) -> Iterator[str]:
+    """Go through a table of geometric means of the share that each contestant leaves."""
+    sizes = list(dict.fromkeys(key[2] for key in cases))
+    rows = []
+    for name in next(iter(cases.values())):
+        cells = []
+        for size in sizes:
+            left = [found[name] for key, found in cases.items() if key[2] == size]
+            mean = geometric_mean([min(max(each, RESOLUTION), 1e9) for each in left])
+            cells.append(f"{mean:.1e}")
+        rows.append([name, *cells])
+    yield "Geometric means over all sets and losses:"
+    yield ""
+    yield from number_table(["optimizer", *[f"batch {size or 'all'}" for size in sizes]], rows)
+
+
+def _measured(given: argparse.Namespace, store: Store) -> Cases:
+    cases: Cases = {}
+    for name in given.sets:
+        for loss in given.losses:
+            problem = Problem(name, loss, store)
+            for size in given.batches:
+                found = measured(name, loss, size, problem, store)
+                shown = {kind: f"{left:.1e}" for kind, (_, left) in summary(found).items()}
+                print(name, loss, size, shown, flush=True)
+                cases[name, loss, size] = found
+    return cases
+
+
+def _stored(given: argparse.Namespace, store: Store) -> Cases:
+    keys = [(n, loss, size) for n in given.sets for loss in given.losses for size in given.batches]
+    found = {key: stored(*key, store) for key in keys}
+    return {key: shares for key, shares in found.items() if shares is not None}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--sets", nargs="+", default=list(SETS))
+    parser.add_argument("--losses", nargs="+", default=list(LOSSES), choices=LOSSES)
+    parser.add_argument("--batches", nargs="+", type=int, default=list(LENGTHS), choices=LENGTHS)
+    parser.add_argument("--store", type=Path)
+    parser.add_argument("--again", nargs="+", default=[], metavar="NAME")
+    parser.add_argument("--stored", action="store_true")
+    parser.add_argument("--out", type=Path)
+    given = parser.parse_args()
+    warnings.simplefilter("ignore")  # of peers, about their defaults
+    store = Store(given.store, tuple(given.again))
+    cases = _stored(given, store) if given.stored else _measured(given, store)
+    lines = list(page(cases, "python -m accelegrad_lab.optimizers --out docs/tables/optimizers.md"))
+    if given.out is not None:
+        put(given.out, "\n".join(lines) + "\n")
+    else:
+        print("\n".join(lines))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,188 @@
+"""`accelegrad reproduce`: run the paper's experiments and write the report."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from accelegrad.errors import nearest
+from accelegrad.files import whole_file
+from accelegrad.files.datasets import as_binary, find
+from accelegrad_lab.engine.content import Claim, Figure, Report, Verdict
+from accelegrad_lab.engine.experiment import Experiment, Results, Setup
+from accelegrad_lab.engine.runner import Progress, run_tasks
+from accelegrad_lab.engine.stored_data import generated_data, imported_data, stored_rows
+from accelegrad_lab.engine.tasks import Store, Task
+from accelegrad_lab.paper.deterministic import Deterministic
+from accelegrad_lab.paper.large_batch import LargeBatch
+from accelegrad_lab.paper.stochastic import Stochastic
+from accelegrad_lab.report.report import versions, write_report
+
+EXPERIMENTS: dict[str, Experiment] = {
+    experiment.name: experiment
+    for experiment in (
+        Deterministic(projected=True),
+        Stochastic(projected=True),
+        Deterministic(projected=False),
+        Stochastic(projected=False),
+        LargeBatch(),
+    )
+}
+# Claims about leaving the projection out compare with the runs that have it.
+NEEDS = {"stochastic-unprojected": ("deterministic", "stochastic", "deterministic-unprojected")}
+RCV1 = "rcv1_subsets_binary"
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the user asked for."""
+
+    out: Path
+    names: Sequence[str] = ()
+    quick: bool = False
+    seeds: int = 0  # 0: one in a quick run, three in a full one
+    jobs: int = 1
+    data: Path | None = None
+    progress: bool = True
+
+
+def chosen_names(names: Sequence[str]) -> list[str]:
+    """Return the experiments to run, in their own order; an unknown name is an error."""
+    for name in names:
+        if name not in EXPERIMENTS:
+            raise ValueError(f"there is no experiment {name!r}: {nearest(name, EXPERIMENTS)}")
+    return [name for name in EXPERIMENTS if not names or name in names]
+
+
+def reproduce(request: Request) -> Path:
+    """Run what is missing, and write the report; return the page's path."""
+    begun = time.perf_counter()
+    names = chosen_names(request.names)
+    store = Store(request.out / "results")
+    setup = _setup(request, names, store)
+    progress = Progress(len(names), shown=request.progress)
+    seconds: dict[str, float] = {}
+    try:
+        for name in names:
+            since = time.perf_counter()
+            progress.part(name)
+            for needed in (*NEEDS.get(name, ()), name):
+                experiment = EXPERIMENTS[needed]
+                for tasks in (experiment.first(setup), experiment.tasks(setup)):
+                    run_tasks(tasks, store, jobs=request.jobs, progress=progress)
+            seconds[name] = time.perf_counter() - since
+            _save_traces(EXPERIMENTS[name], setup, store, request.out / "traces")
+            progress.part_done()
+    finally:
+        progress.close()
+    seconds["in all"] = time.perf_counter() - begun
+    return write_report(_report(Finished(request, names, setup, store, seconds)), request.out)
+
+
+class Finished(NamedTuple):
+    """All that is known when the runs are done."""
+
+    request: Request
+    names: Sequence[str]
+    setup: Setup
+    store: Store
+    seconds: dict[str, float]  # by experiment, and "in all"
+
+
+def _setup(request: Request, names: Sequence[str], store: Store) -> Setup:
+    seeds = request.seeds or (1 if request.quick else 3)
+    if "large-batch" not in names:
+        return Setup(request.quick, seeds)
+    path = request.data or find(RCV1)
+    generated = generated_data(20_242, 47_236, 74, seed=0)  # RCV1's shape
+    data = generated if path is None else imported_data(path, store, as_binary)
+    return Setup(request.quick, seeds, data, stored_rows(data, store).y.size)
+
+
+def _save_traces(experiment: Experiment, setup: Setup, store: Store, folder: Path) -> None:
+    """Write all recorded runs of an experiment to one file, for others to plot."""
+    folder.mkdir(parents=True, exist_ok=True)
+    arrays: dict[str, Any] = {}
+    index = []
+    for number, one in enumerate(experiment.tasks(setup)):
+        outcome = store.get(one)
+        index.append({"run": number, **outcome.facts})
+        arrays |= {f"{number}/{name}": values for name, values in outcome.arrays.items()}
+    arrays["index"] = np.frombuffer(json.dumps(index).encode(), dtype=np.uint8)
+    with whole_file(folder / f"{experiment.name}.npz") as file:
+        np.savez_compressed(file, **arrays)
+
+
+def _report(finished: Finished) -> Report:
+    request, names, setup, store, _ = finished
+    results = Results(store)
+    figures: list[Figure] = []
+    claims: list[Claim] = []
+    for name in names:
+        figures += EXPERIMENTS[name].figures(setup, results)
+        claims += EXPERIMENTS[name].claims(setup, results)
+    drawn = {figure.name for figure in figures}
+    claims = [claim.beside(drawn) for claim in claims]
+    held = sum(claim.verdict is Verdict.HOLDS for claim in claims)
+    how = "at reduced size (--quick)" if request.quick else "at full size"
+    return Report(
+        "Online Adaptive Methods, Universality and Acceleration: the experiments",
+        f"The experiments of Levy, Yurtsever and Cevher (2018), run {how} with {setup.seeds} "
+        f"seed{'s' if setup.seeds > 1 else ''}. The paper's claims are judged by stated "
+        f"thresholds: {held} of {len(claims)} hold as they stand. Curves are medians over seeds, "
+        "bands their range.",
+        claims,
+        figures,
+        _facts(finished),
+    )
+
+
+def _facts(finished: Finished) -> dict[str, dict[str, str]]:
+    request, names, setup, store, seconds = finished
+    facts = {
+        "Run": {
+            "experiments": ", ".join(names),
+            "size": "quick" if request.quick else "full",
+            "seeds": str(setup.seeds),
+            "processes": str(request.jobs),
+            "raw traces": "traces/NAME.npz, one file an experiment",
+        },
+        "Timings": {
+            **{name: _timing(name, spent, setup, store) for name, spent in seconds.items()},
+            "note": "results that were there already took no time",
+        },
+        "Versions": versions(),
+    }
+    if setup.data:
+        facts["Data"] = {
+            "large-batch": stored_rows(setup.data, store).description,
+            **{name: str(value) for name, value in setup.data.items()},
+        }
+        facts["Minima"] = _minima(names, setup, store)
+    return facts
+
+
+def _timing(name: str, spent: float, setup: Setup, store: Store) -> str:
+    """Say how long an experiment took now, and its runs when they were done."""
+    if name not in EXPERIMENTS:
+        return f"{spent:.1f} s"
+    runs = EXPERIMENTS[name].tasks(setup)
+    inside = sum(store.get(one).facts["seconds"] for one in runs)
+    return f"{spent:.1f} s ({len(runs)} runs, {inside:.1f} s within the methods)"
+
+
+def _minima(names: Sequence[str], setup: Setup, store: Store) -> dict[str, str]:
+    """Say how each minimum of the data set was found, and how exact it is."""
+    minima = {}
+    tasks: list[Task] = EXPERIMENTS["large-batch"].first(setup) if "large-batch" in names else []
+    for one in tasks:
+        facts = store.get(one).facts
+        known = f"{facts['minimum']:.15g} by {facts['solver']}"
+        minima[str(one.parameters["loss"])] = known
+    return minima

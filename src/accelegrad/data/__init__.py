@@ -1,1 +1,0 @@
-"""Reading data sets from files, whole or in blocks."""

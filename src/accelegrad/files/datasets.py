@@ -1,0 +1,191 @@
+"""Data sets: files of any format that is known, and sparse text-like data made from a seed."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from accelegrad.errors import Vector, finite_vector, real_number, whole_number
+from accelegrad.files.formats import FORMATS, LIBSVM, open_table, plain_path
+from accelegrad.files.libsvm import COMPRESSIONS
+from accelegrad.files.sparse_text import random_documents
+from accelegrad.files.tables import DataError, Targets, Wanted
+
+__all__ = ["DATA_FOLDER", "DataError", "Dataset", "as_binary", "find", "read", "sparse_text"]
+
+Matrix = npt.NDArray[np.float64]
+
+DATA_FOLDER = "ACCELEGRAD_DATA"
+"""The environment variable that names the folder of data files."""
+
+# The endings that `find` tries, in this order.
+_ENDINGS = ("", *COMPRESSIONS, ".txt", *LIBSVM.endings)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Dataset:
+    """A matrix of features with a target for each row.
+
+    Attributes
+    ----------
+    name : str
+        The name of the file without endings of compression and format, or of the generator.
+    X : CSR matrix or array of shape (n_samples, n_features)
+        The features in float64: sparse from LIBSVM files and `sparse_text`, dense from CSV files.
+    y : Vector
+        The targets in float64.
+    source : str
+        The path as it was given, or the call of the generator.
+    """
+
+    name: str
+    X: sp.csr_matrix[np.float64] | Matrix
+    y: Vector
+    source: str
+
+    def __repr__(self) -> str:
+        return f"Dataset({self.description})"
+
+    @property
+    def description(self) -> str:
+        """The size, the number of entries that are not 0, and the targets, in one line."""
+        entries = self.X if isinstance(self.X, np.ndarray) else self.X.data
+        n, d = self.X.shape
+        count = int(np.count_nonzero(entries))
+        size = f"{self.name}: {n} x {d}, {count} non-zeros ({count / n:.1f} a row)"
+        return f"{size}, {_targets_in_words(self.y)}"
+
+
+def _targets_in_words(y: Vector) -> str:
+    values, counts = np.unique(y, return_counts=True)
+    if values.size > 10:
+        return f"{values.size} distinct targets from {values[0]:g} to {values[-1]:g}"
+    sign = "+" if values.tolist() == [-1.0, 1.0] else ""
+    pairs = zip(values, counts, strict=True)
+    return "labels " + ", ".join(f"{value:{sign}g}: {count}" for value, count in pairs)
+
+
+def read(
+    path: str | os.PathLike[str],
+    *,
+    n_features: int | None = None,
+    target: str | int | None = None,
+) -> Dataset:
+    """Read a file: LIBSVM or CSV text, compressed or not, .npz or .parquet.
+
+    Text columns become one feature for each of their values, as in `accelegrad fit`.
+
+    Parameters
+    ----------
+    path : str or path
+        The file.
+    n_features : int, optional
+        The number of features. A LIBSVM file has the largest index as the number by default, which
+        is too few if the last features are 0 in all rows; others must have as many as given.
+    target : str or int, optional
+        The column of a CSV or parquet file with the targets: its name, or its number, which counts
+        from 0, or from the end if negative. By default the last column.
+
+    Returns
+    -------
+    Dataset
+        The data: X is sparse from a LIBSVM file or a sparse matrix, and dense from others.
+
+    Raises
+    ------
+    DataError
+        If the file cannot be read or something in it is wrong; the message says where.
+    """
+    path = Path(path)
+    X, y = open_table(path, Wanted(target, n_features=n_features, targets=Targets.NUMBERS)).whole()
+    plain = plain_path(path)
+    known = {".txt", *(ending for entry in FORMATS for ending in entry.endings)}
+    name = plain.stem if plain.suffix.lower() in known else plain.name
+    return Dataset(name, _in_double(X), _in_double(y), str(path))
+
+
+def _in_double(values: Any) -> Any:
+    return values.astype(np.float64, copy=False)
+
+
+def find(name: str) -> Path | None:
+    """Return the path of a data set in the folder that ACCELEGRAD_DATA names.
+
+    Parameters
+    ----------
+    name : str
+        The name of the file; the endings .bz2, .gz, .xz, .txt, .svm and .libsvm may be left out.
+
+    Returns
+    -------
+    Path or None
+        None if the variable is not set or the folder has no such file.
+    """
+    given = os.environ.get(DATA_FOLDER, "")
+    if not given:
+        return None
+    folder = Path(given)
+    if not folder.is_dir():
+        raise DataError(
+            f"{folder}: the environment variable {DATA_FOLDER} must name a folder of data files, "
+            "but there is no such folder. Correct it or unset it."
+        )
+    candidates = (folder / f"{name}{ending}" for ending in _ENDINGS)
+    return next((path for path in candidates if path.is_file()), None)
+
+
+def as_binary(y: npt.ArrayLike) -> Vector:
+    """Return labels -1 and +1 for the smaller and the larger of two distinct labels."""
+    given = finite_vector("y", y)
+    seen = np.unique(given)
+    if seen.size != 2:
+        labels = ", ".join(f"{label:g}" for label in seen[:5]) + (", ..." if seen.size > 5 else "")
+        raise ValueError(f"y must hold two distinct labels, but it holds {seen.size}: {labels}.")
+    return np.where(given == seen[1], 1.0, -1.0)
+
+
+def sparse_text(
+    n: int = 20242,
+    d: int = 47236,
+    nnz: int = 74,
+    *,
+    seed: int,
+    label_noise: float = 0.05,
+) -> Dataset:
+    """Make sparse text-like data; the default size is that of the RCV1 training set.
+
+    The words of a document come from two of 30 topics, most from the first. A topic is a
+    distribution over words: Zipf's law, with random weights that differ among the topics. Entries
+    are (1 + log tf) log((1 + n) / df), scaled to rows of norm 1, in columns of random order. Each
+    topic has a random weight; the label is +1 for the half of the documents with the larger mean
+    weight, before some labels are flipped.
+
+    Parameters
+    ----------
+    n, d : int
+        Rows (documents), at least 2, and columns (words).
+    nnz : int
+        The mean number of non-zeros (distinct words) in a row, at most d / 4. They vary: about
+        log-normal, with at least one in each row.
+    seed : int
+        The seed of `numpy.random.default_rng`.
+    label_noise : float
+        The probability that a label is flipped, at most 0.5.
+    """
+    n, d = whole_number("n", n, least=2), whole_number("d", d, least=4)
+    nnz, seed = whole_number("nnz", nnz, least=1), whole_number("seed", seed, least=0)
+    noise = real_number("label_noise", label_noise, least=0.0)
+    if nnz > d / 4:
+        # Nearly all words of the vocabulary in one document would need very long documents.
+        raise ValueError(f"nnz must be at most d / 4 = {d / 4:g}, but it is {nnz}.")
+    if noise > 0.5:
+        raise ValueError(f"label_noise must be at most 0.5, but it is {label_noise!r}.")
+    X, y = random_documents(n, d, nnz, noise, np.random.default_rng(seed))
+    call = f"sparse_text(n={n}, d={d}, nnz={nnz}, seed={seed}, label_noise={noise:g})"
+    return Dataset("sparse_text", X, y, call)

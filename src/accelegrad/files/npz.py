@@ -1,0 +1,142 @@
+"""NumPy's .npz files as tables: a dense matrix, or a sparse one in any format that SciPy saves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from accelegrad.files.archive import DAMAGE, check_sizes
+from accelegrad.files.tables import (
+    MOST_COLUMNS,
+    Block,
+    DataError,
+    TableFile,
+    Targets,
+    Wanted,
+    few,
+    rows_of_bytes,
+    rows_of_entries,
+    unreadable,
+)
+
+# Rows without entries take no place in some sparse formats, but so many of them are a mistake; 1032
+# rows of a single byte each may be deflated to one byte.
+_MOST_ROWS_PER_BYTE = 1032
+
+Arrays = Mapping[str, npt.NDArray[Any]]
+
+
+class NpzFile(TableFile):
+    """Arrays `X` and `y`, or `y` beside the arrays that `scipy.sparse.save_npz` writes for X.
+
+    `feature_names` may be there as well. The file is read whole.
+    """
+
+    def __init__(self, path: Path, wanted: Wanted) -> None:
+        super().__init__(path, wanted)
+        try:
+            with path.open("rb") as file:
+                check_sizes(file, compressed=True)
+                with np.load(file, allow_pickle=False) as arrays:
+                    self._take(arrays)
+        except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
+            raise unreadable(path, error) from None
+        except DAMAGE as error:
+            raise self.damaged("npz", error) from None
+
+    def blocks(self, rows: int | None) -> Iterator[Block]:
+        """Yield blocks in the order of the file."""
+        X, n = self._X, self._X.shape[0]
+        if rows is None:
+            is_sparse = sp.issparse(X)
+            rows = rows_of_entries(X.nnz, n) if is_sparse else rows_of_bytes(X.nbytes // n)
+        for start in range(0, n, rows):
+            part = slice(start, start + rows)
+            yield Block(X[part], None if self._y is None else self._y[part])
+
+    def whole(self) -> Block:
+        """Return all rows."""
+        return Block(self._X, self._y)
+
+    def _take(self, arrays: Arrays) -> None:
+        """Take the arrays, and check that they fit each other and what is wanted."""
+        X = self._features(arrays)
+        if len(X.shape) != 2:
+            raise self._error(f"X must have two dimensions, not shape {X.shape}")
+        n, d = X.shape
+        known = self.wanted.n_features
+        if known is not None and d != known:
+            raise self._error(f"found {d} columns, but {known} features are expected")
+        if known is None and d > MOST_COLUMNS:
+            raise self._error(
+                f"the matrix claims {d} columns, but more than {MOST_COLUMNS} are almost surely a "
+                "mistake; they are allowed where n_features is given"
+            )
+        if n == 0:
+            raise self.no_rows()
+        if n > _MOST_ROWS_PER_BYTE * self.path.stat().st_size:
+            raise self._error(f"the matrix claims {n} rows, but the file is too short for them")
+        if not isinstance(X, np.ndarray):
+            X = sp.csr_matrix(X.tocsr())  # with memory for each row, though the file may have none
+            X.sum_duplicates()
+        self._X, self.n_features = self._checked("X", X, "fiub"), d
+        self._y: npt.NDArray[Any] | None = None
+        if "y" not in arrays and not self.wanted.optional:
+            raise self._error("there is no array 'y' with the targets")
+        if "y" in arrays and self.wanted.targets is not Targets.UNUSED:
+            y = arrays["y"]
+            if y.shape != (n,):
+                raise self._error(f"y must have {n} entries, as X has rows, not shape {y.shape}")
+            kinds = "fiub" if self.wanted.targets is Targets.NUMBERS else "fiubU"
+            self._y = self._checked("y", np.char.decode(y) if y.dtype.kind == "S" else y, kinds)
+        if "feature_names" in arrays:
+            self.names = tuple(map(str, arrays["feature_names"].ravel()))
+            self._check_names(self.names, d)
+
+    def _features(self, arrays: Arrays) -> Any:
+        if "X" in arrays:
+            return arrays["X"]
+        if "format" not in arrays:
+            raise self._error(
+                f"the arrays are {sorted(arrays)}, but 'X' (or what scipy.sparse.save_npz writes) "
+                "and 'y' are needed"
+            )
+        stored: Any = sp.load_npz(self.path)
+        if hasattr(stored, "check_format"):
+            stored.check_format(full_check=True)  # an index may be out of range
+        return stored
+
+    def _checked(self, name: str, values: Any, kinds: str) -> Any:
+        """Return finite values of these kinds, in the machine's byte order."""
+        if values.dtype.kind not in kinds:
+            words = "numbers or text" if "U" in kinds else "numbers"
+            raise self._error(f"{name} must hold {words}, but it holds {values.dtype}")
+        is_sparse = bool(sp.issparse(values))
+        entries = values.data if is_sparse else values
+        if entries.dtype.kind == "f" and not np.isfinite(entries).all():
+            place = int(np.isfinite(entries).argmin())
+            row = values.tocoo().row[place] if is_sparse else place // values[0].size
+            raise self._error(
+                f"{name} is {entries.ravel()[place]} in row {row + 1}, but all numbers must be "
+                "finite"
+            )
+        return values.astype(values.dtype.newbyteorder("="), copy=False)
+
+    def _check_names(self, names: tuple[str, ...], d: int) -> None:
+        if len(set(names)) != d or len(names) != d:
+            raise self._error(f"feature_names must be {d} distinct names, not {few(names)}")
+        if self.wanted.columns is not None:
+            known = [name for column in self.wanted.columns for name in column.features]
+            if list(names) != known:
+                raise self._error(
+                    f"feature_names are {few(names)}, but the model's features are {few(known)}, "
+                    "in this order"
+                )
+
+    def _error(self, words: str) -> DataError:
+        return DataError(f"{self.path}: {words}.")

@@ -1,0 +1,163 @@
+"""Streams: sources of rows in chunks, of which never more than a chunk has to be in memory.
+
+A source is a file, a tuple of arrays or memory maps, a list of chunks, or a function that makes an
+iterator of them. It is read several times over, in the same order.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from accelegrad.files.archive import DAMAGE
+from accelegrad.files.formats import open_table
+from accelegrad.files.tables import TableFile, Wanted, rows_of_bytes, rows_of_entries
+
+
+def is_stream(given: Any) -> bool:
+    """Tell a source of chunks from a table of rows.
+
+    Parameters
+    ----------
+    given : object
+        What `fit` got without targets.
+
+    Returns
+    -------
+    bool
+        True for a path, a function, an iterator or another iterable that is no array; for a tuple
+        that begins with a table or a path, and for a list of tuples that begin with a table. Rows
+        that are lists or tuples of numbers are no stream.
+    """
+    if isinstance(given, (str, os.PathLike)) or callable(given):
+        return True
+    if isinstance(given, tuple):
+        return bool(given) and (_is_table(given[0]) or isinstance(given[0], (str, os.PathLike)))
+    if isinstance(given, list):
+        first = given[0] if given else None
+        return isinstance(first, tuple) and bool(first) and _is_table(first[0])
+    is_array = hasattr(given, "shape") or hasattr(given, "__array__")
+    return isinstance(given, Iterable) and not is_array
+
+
+def _is_table(given: Any) -> bool:
+    return len(getattr(given, "shape", ())) == 2
+
+
+def open_source(source: Any, wanted: Wanted) -> Callable[[], Any] | Iterable[Any]:
+    """Return what gives the chunks of a source, again and again.
+
+    Parameters
+    ----------
+    source : path, tuple of arrays or paths, list, callable or iterable
+        - The path of a LIBSVM, CSV or .tsv file (plain, .bz2, .gz, .xz), an .npz file with the
+          arrays `X` (or those that `scipy.sparse.save_npz` writes) and `y`, or a .parquet file.
+        - A tuple ``(X, y)`` or ``(X, y, sample_weight)`` of arrays, CSR matrices, memory maps, or
+          paths of .npy files, of which chunks are read.
+        - A list of chunks ``(X, y)`` or ``(X, y, sample_weight)``.
+        - A function that makes a new iterator of chunks each time it is called, or another
+          iterable of chunks.
+    wanted : Wanted
+        What is to be read of a file.
+    """
+    if isinstance(source, (str, os.PathLike)):
+        return FileChunks(open_table(Path(source), wanted))
+    if isinstance(source, tuple):
+        return ArrayChunks(source)
+    if isinstance(source, Iterator):
+        raise TypeError(
+            f"a stream is read several times over, but an iterator ({type(source).__name__}) can "
+            "be read once. Give a function that makes a new one each time, or give each chunk to "
+            "partial_fit."
+        )
+    known: Callable[[], Any] | Iterable[Any] = source
+    return known
+
+
+class FileChunks:
+    """The blocks of a file.
+
+    Parameters
+    ----------
+    table : TableFile
+        The file; it is read once ahead where its features are not known.
+    rows : int, optional
+        Rows in a chunk; by default as many as about 16 MB hold.
+    """
+
+    def __init__(self, table: TableFile, rows: int | None = None) -> None:
+        self._table, self._rows = table, rows
+
+    def __iter__(self) -> Iterator[Any]:
+        self._table.survey(self._rows)
+        return self._table.blocks(self._rows)
+
+
+class ArrayChunks:
+    """Slices of arrays that are in memory or mapped to it.
+
+    Parameters
+    ----------
+    arrays : tuple
+        ``(X, y)`` or ``(X, y, sample_weight)``.
+    """
+
+    def __init__(self, arrays: tuple[Any, ...]) -> None:
+        if len(arrays) not in (2, 3):
+            raise ValueError(
+                "a stream must be a tuple (X, y) or (X, y, sample_weight), but it has "
+                f"{len(arrays)} entries. Chunks are given as a list."
+            )
+        self._arrays = tuple(_sliceable(array) for array in arrays if array is not None)
+        lengths = [array.shape[0] if array.shape else 0 for array in self._arrays]
+        if len(set(lengths)) != 1:
+            raise ValueError(f"the arrays of a stream must have equal lengths, not {lengths}.")
+        self._rows = lengths[0]
+        if not self._rows:
+            raise ValueError("the arrays of a stream have no rows.")
+        X = self._arrays[0]
+        self._step = (
+            rows_of_bytes(X.nbytes // self._rows)
+            if hasattr(X, "nbytes")
+            else rows_of_entries(X.nnz, self._rows)
+        )
+
+    def __iter__(self) -> Iterator[Any]:
+        for start in range(0, self._rows, self._step):
+            yield tuple(array[start : start + self._step] for array in self._arrays)
+
+
+class NpyFile:
+    """An array in a .npy file, of which slices are read.
+
+    Each slice is mapped by itself: the pages of a mapping that stays count as memory in use.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        mapped = self._map()
+        self.shape, self.nbytes = mapped.shape, mapped.nbytes
+
+    def _map(self) -> Any:
+        try:
+            return np.load(self._path, mmap_mode="r", allow_pickle=False)
+        except DAMAGE as error:
+            if isinstance(error, OSError):
+                raise
+            raise ValueError(f"{self._path}: no .npy file that can be mapped ({error}).") from None
+
+    def __getitem__(self, part: slice) -> npt.NDArray[Any]:
+        return np.array(self._map()[part])
+
+
+def _sliceable(array: Any) -> Any:
+    if isinstance(array, (str, os.PathLike)):
+        return NpyFile(Path(array))
+    if hasattr(array, "tocsr"):
+        return array.tocsr()
+    return array if hasattr(array, "shape") else np.asarray(array)

@@ -1,1 +1,0 @@
-"""Experiments: the paper's, comparisons on a user's data, the benchmark."""

@@ -1,0 +1,235 @@
+"""Does what the function returns fit a convex function: it is checked as the run goes.
+
+Of a convex function every tangent lies below every value:
+f(x_j) >= f(x_i) + <g_i, x_j - x_i>. Where that fails by more than rounding, nothing that was proved
+holds: the function is not convex, its gradient is wrong, or its values are noisy.
+
+A run that would end with a proof first looks around its point: of a gradient with an entry that is
+always zero nothing can be seen where the run never went.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from accelegrad.errors import NotConvexError, Vector
+from accelegrad.norms import norm
+from accelegrad.rounding import UNIT
+from accelegrad.rules.base import Evaluated
+from accelegrad.run.checkpoint import Saved
+from accelegrad.run.oracle import Evaluation
+from accelegrad.run.progress import Progress
+
+#: What rounding may amount to, relative to the values and to the tangent's rise between the points:
+#: generous, as nothing is known of how a function is computed. Of one that returns numbers of less
+#: than 64 bits, in units of their rounding: 1e-4 for float32
+ALLOWED, ALLOWED_UNITS_OF_FEW_BITS = 1e-9, 1e3
+#: Relative to the largest value so far, whose terms may have been that large all along; of few bits
+#: in units again,
+ALLOWED_OF_LARGEST, ALLOWED_UNITS_OF_LARGEST = 1e-12, 8.0
+#: and of numbers so small that digits of their products vanish
+VANISHING = 1e-290
+#: How much larger than the differences between values at neighbouring numbers rounding may be
+ALLOWED_OF_JITTER = 100.0
+#: How many neighbours are looked at, and how far they are, relative to each coordinate, in units of
+#: rounding
+NEIGHBOURS, NEIGHBOURHOOD = 8, 4.0
+#: How many signs of a row are different: a prime, so that no pattern of coordinates repeats with it
+SIGNS = 1021
+#: How far around a point that is to be returned a run looks, in distances from the start: on either
+#: side near enough for curvature not to hide a wrong slope, and far enough for rounding not to do
+#: so; and once as far as a region reaches, because a function may be convex near its point alone.
+#: Chosen.
+NEAR, FAR = 1e-3, 3.0
+#: The latter in a bounded set, in diameters, and another one there as a share of it
+ACROSS, INSIDE = 0.5, 0.4
+#: So many different values of float32 that take more than so many bits show that a function
+#: computes in float32. Chosen.
+TELLING_VALUES, SIMPLE_BITS = 3, 12
+#: The shortest distance from the start that counts, relative to 1 + ||x||
+SHORTEST_WAY = 1e-3
+
+
+class Convexity(Saved):
+    """Compares every evaluation with the last ones."""
+
+    saved = ("_largest", "_rounding")
+
+    def __init__(self, progress: Progress) -> None:
+        self.progress = progress
+        self._offsets = np.empty_like(progress.recent.points)  # of one comparison
+        self._largest = 0.0
+        self._rounding = 0.0  # what was found to be rounding, at most
+
+    def compare(self, at: Evaluated) -> None:
+        """Compare an evaluation with the last ones."""
+        point, gradient, term = at.point, at.gradient, at.penalty
+        value = at.value - term
+        size = abs(at.value) + abs(term)  # from whose difference the value comes
+        self._largest = max(self._largest, size)
+        recent = self.progress.recent
+        points, gradients, values = recent.points, recent.gradients, recent.values
+        if self._offsets.shape != points.shape:
+            self._offsets = np.empty_like(points)
+        offsets = np.subtract(point, points, out=self._offsets)
+        # the rise of the earlier tangents to this point, and of this one's to the earlier points
+        rises = np.einsum("ij,ij->i", gradients, offsets)
+        returns = offsets @ gradient
+        if not self._is_below(values - value, rises, returns):
+            unit, sizes = self.progress.oracle.unit, recent.sizes + size
+            inexact = 2.0 * self.progress.oracle.accuracy  # of the tangent, and of the value
+            allowed = inexact + allowance(unit, sizes, rises, self._largest)
+            self._refuse(at, values + rises - value, allowed, tangent_is_new=False)
+            allowed = inexact + allowance(unit, sizes, returns, self._largest)
+            self._refuse(at, value - returns - values, allowed, tangent_is_new=True)
+
+    @staticmethod
+    def _is_below(lower: Vector, rises: Vector, returns: Vector) -> bool:
+        """Return whether no tangent is above a value: then rounding need not be looked at."""
+        if not lower.size:
+            return True
+        one, other = rises + lower, returns + lower
+        return bool(one[one.argmax()] <= 0.0 <= other[other.argmin()])
+
+    def _refuse(
+        self, at: Evaluated, excess: Vector, allowed: Vector, *, tangent_is_new: bool
+    ) -> None:
+        """End the run if a tangent lies above a value by more than is allowed."""
+        beyond = excess - np.maximum(allowed, self._rounding)
+        if not beyond.size or not beyond.max() > 0.0:
+            return
+        i = int(beyond.argmax())
+        by = float(excess[i])
+        if self._is_rounding(at, by, float(allowed[i])):
+            self._rounding = max(self._rounding, by)
+            return
+        earlier, point = self.progress.recent.points[i].copy(), at.point.copy()
+        pair = (point, earlier) if tangent_is_new else (earlier, point)
+        raise NotConvexError(*pair, by=by)
+
+    def _is_rounding(self, at: Evaluated, by: float, allowed: float) -> bool:
+        """Return whether values at neighbouring numbers differ about as much.
+
+        The terms of a value that is nearly zero may be large. Noise differs at the point itself.
+        """
+        again = self._evaluated(at.point)
+        if again is None or not abs(again.value - at.value) <= allowed:
+            return False
+        return by <= ALLOWED_OF_JITTER * jitter(self._evaluated, at, self.progress.oracle.unit)
+
+    # -- before a run ends -------------------------------------------------------------------------
+
+    def confirm(self, final: Evaluation) -> None:
+        """Evaluate around a point that is to be returned."""
+        self.compare(final)
+        for point in self._around(final):
+            evaluation = self._evaluated(point)
+            if evaluation is not None:
+                self.compare(evaluation)
+                self.progress.recent.add(evaluation)
+
+    def computes_in_float32(self) -> bool:
+        """Return whether all last values are numbers of float32, though they came as float64.
+
+        Some have to take more than `SIMPLE_BITS`: simple numbers may be exact.
+        """
+        values = self.progress.recent.values
+        if self.progress.oracle.unit > UNIT or (np.float32(values) != values).any():
+            return False
+        mantissas = np.ldexp(np.frexp(values)[0], SIMPLE_BITS)
+        return len(set(values[mantissas != np.rint(mantissas)])) >= TELLING_VALUES
+
+    def _around(self, final: Evaluation) -> Iterator[Vector]:
+        """Yield a few points around it, moved in all coordinates."""
+        point, feasible_set = final.point, self.progress.feasible_set
+        way = max(norm(point - self._start), SHORTEST_WAY * (1.0 + norm(point)))
+        cuts = self.progress.bracket.cuts
+        bounded = cuts is not None and not cuts.region.assumed
+        far = ACROSS * cuts.region.radius if cuts is not None and bounded else FAR * way
+        near, across = _signs(2, point.size)
+        looks = [(NEAR * way, near), (NEAR * way, -near), (far, across)]
+        if bounded:  # a start near the minimiser says nothing of how far to look
+            turned = across.copy()
+            turned[::2] *= -1.0  # about at right angles to the first direction
+            looks += [(far, -across), (INSIDE * far, turned), (INSIDE * far, -turned)]
+        for distance, direction in looks:
+            trial = point + distance / math.sqrt(point.size) * direction
+            if feasible_set is None:
+                yield trial
+                continue
+            try:
+                yield feasible_set.project(trial)
+            except Exception:  # of a projection that fails; the run has its answer
+                continue
+
+    @property
+    def _start(self) -> Vector:
+        """Where the run began, or another point that it passed on its way."""
+        start: Vector | None = getattr(self.progress.rule_state, "start", None)
+        points = self.progress.recent.points
+        if start is None:
+            start = points[0] if len(points) else self.progress.last_point()
+        return start
+
+    def _evaluated(self, point: Vector) -> Evaluation | None:
+        """Evaluate at a point without making it the best one; None where that is not possible.
+
+        The function may raise an exception at a point that no step would lead to. That must not
+        take the answer away that the run has found.
+        """
+        judge = self.progress.judge
+        assert judge is not None
+        best = judge.best
+        try:
+            evaluation = judge.exactly(point)
+            _ = evaluation.gradient  # it may come late, and not be finite
+        except Exception:
+            return None
+        finally:
+            judge.best = best
+        return evaluation
+
+
+def allowance(unit: float, sizes: Any, rises: Any, largest: float) -> Any:
+    """Return by how much rounding may take a tangent above a value, for one pair or for many.
+
+    Parameters
+    ----------
+    unit : float
+        The unit of rounding of the numbers that the function returns.
+    sizes, rises
+        The sizes of both values together, and how far the tangent rises between the points.
+    largest : float
+        The size of the largest value so far.
+    """
+    share, of_largest = ALLOWED, ALLOWED_OF_LARGEST
+    if unit > UNIT:
+        share, of_largest = ALLOWED_UNITS_OF_FEW_BITS * unit, ALLOWED_UNITS_OF_LARGEST * unit
+    return share * (sizes + abs(rises)) + of_largest * largest + VANISHING
+
+
+def jitter(evaluated: Callable[[Vector], Evaluated | None], at: Evaluated, unit: float) -> float:
+    """Return how much the value at a point changes where the point changes in its last digits."""
+    largest, nearest = 0.0, NEIGHBOURHOOD * unit
+    for k, signs in enumerate(_signs(NEIGHBOURS, at.point.size)):
+        near = evaluated(at.point * (1.0 + (k + 1) * nearest * signs))
+        if near is not None:
+            largest = max(largest, abs(near.value - at.value))
+    return largest
+
+
+@functools.cache
+def _sign_rows() -> np.ndarray:
+    """Return rows of signs that look random, made once: a generator takes as long as a step."""
+    return 2.0 * np.random.default_rng(0).integers(0, 2, (NEIGHBOURS, SIGNS)) - 1.0
+
+
+def _signs(count: int, size: int) -> np.ndarray:
+    """Return rows of signs, the same ones in every run; long rows repeat them."""
+    rows = _sign_rows()[:count]
+    return rows[:, :size] if size <= SIGNS else np.tile(rows, -(-size // SIGNS))[:, :size]

@@ -1,0 +1,320 @@
+"""Regions that are only assumed to hold a minimiser: questioned, and widened where they are wrong.
+
+Bounds by cuts hold over a region. Where that is the user's ball or a guess of the rule's, a run
+that would end there first asks for a second opinion: is the function lower just beyond?
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from accelegrad.bundle.cut_model import Center
+from accelegrad.errors import DivergedError, NonFiniteError, Vector
+from accelegrad.norms import norm
+from accelegrad.proofs.region import Region
+from accelegrad.rounding import SMALLEST
+from accelegrad.rules.distance import distance, smallest_radius
+from accelegrad.run.oracle import Evaluation
+from accelegrad.run.progress import Progress
+
+#: Distances beyond the boundary of a given ball at which to evaluate, in radii: a function that
+#: falls there does so at all of them, or, if it is curved, at the smaller ones. Chosen.
+TRIALS_BEYOND = (1e-1, 1e-2, 1e-3, 1e-4)
+#: A point at this share of the radius or farther counts as being on the boundary. Chosen.
+ON_BOUNDARY = 0.99
+#: Trials of a guessed region before a prediction inside it is trusted, and at most, where the
+#: predictions stay outside. Chosen: two scales of curvature show in two.
+TRIALS, MOST_TRIALS = 3, 12
+#: The part of the gradient that the last evaluations need not explain. Chosen.
+EXPLAINED = 1e-3
+#: How far a trial goes beyond what the last evaluations show, in radii; each may go as many times
+#: farther than the one before as a trial of the cut model. Chosen.
+BEYOND = 2.0
+#: Trials of the model that past cuts make, how far from the best point they are, in radii, and by
+#: how much its step grows at most. Chosen.
+MODEL_TRIALS, FARTHER, STEP_GROWTH = 5, 10.0, 10.0
+#: Changes of steps that are a smaller share of them are taken to be rounding. Chosen.
+ROUNDING_SHARE = 1e-10
+#: A prediction is right where steps are at most this share of what they were. Chosen.
+VERIFIED = 0.3
+#: A region never reaches farther, nor is a step longer: squares of it can still be computed with.
+LONGEST = 1e140
+#: A guessed region's radius, in the rule's radii. Chosen, not measured: a rule's radius is a lower
+#: estimate of the distance to a minimiser, and a region that is too wide only proves less.
+GUESSED_RADII = 3.0
+#: Radii are rounded up to powers of this, because the sum of cuts is bounded again whenever they
+#: change: a bound is looser by a quarter at most, and 1000 times the first radius takes 31 changes.
+RADIUS_GRID = 1.25
+#: Points nearer to each other than so many units of rounding, relative to 1 + ||x||, cannot be
+#: distinguished by their values. Chosen.
+RESOLVED = 4096.0
+#: The most doublings of a radius that a value refutes: it is 1e19 times the guess by then, and the
+#: region counts as refuted.
+MOST_DOUBLINGS = 64
+
+
+def region_policy(progress: Progress) -> RegionPolicy:
+    """Return the policy for the region over which a run's bounds hold."""
+    region = progress.bracket.assumed_region
+    if region is None:
+        return RegionPolicy()
+    return (GuessedRegion if region.growing else AssumedRegion)(progress, region)
+
+
+class RegionPolicy:
+    """A region that is sure to hold a minimiser, or bounds that need none: nothing to question."""
+
+    #: the region, if the run has guessed it
+    guess: Region | None = None
+
+    def follow(self) -> None:
+        """Let a guessed region grow with the rule's radius."""
+
+    def admit(self, final: Evaluation) -> None:
+        """Widen a guessed region that a value found refutes: it was only a guess."""
+
+    def stands(self, final: Evaluation, *, everywhere: bool = False) -> bool:  # noqa: ARG002
+        """Return whether nothing speaks against the region before a point is called optimal."""
+        return True
+
+
+class AssumedRegion(RegionPolicy):
+    """A ball that the user says holds a minimiser."""
+
+    def __init__(self, progress: Progress, region: Region) -> None:
+        self.progress, self.region = progress, region
+
+    def stands(self, final: Evaluation, *, everywhere: bool = False) -> bool:
+        """Look beyond an assumed region before a point is called optimal.
+
+        If the region is too small, the function falls on beyond it: a value below the lower bound,
+        found at one of a few trial points, proves it.
+
+        Parameters
+        ----------
+        final : Evaluation
+            The point.
+        everywhere : bool
+            Whether to look even if the point is far from the region's boundary.
+        """
+        bracket = self.progress.bracket
+        margin = bracket.margin(final)
+        if bracket.bound_everywhere >= final.value - margin:
+            return True
+        slope = norm(final.gradient)  # unlike a square it does not vanish with tiny gradients
+        if slope == 0 and self.progress.oracle.penalty is None:
+            return True
+        return self.region.radius > 0 and self._nothing_lower_beyond(
+            final, slope, margin, everywhere
+        )
+
+    def _nothing_lower_beyond(
+        self, final: Evaluation, slope: float, margin: float, everywhere: bool
+    ) -> bool:
+        """Evaluate a little beyond the boundary, downhill from a point."""
+        region, refuted = self.region, self.progress.bracket.refuted
+        if refuted(final):
+            return False
+        on_boundary = math.dist(final.point, region.center) >= ON_BOUNDARY * region.radius
+        if not (on_boundary or everywhere) or region.radius * slope <= 2 * margin:
+            return True
+        inside = region.distance_to_boundary(final.point, -final.gradient)
+        steps = ((inside + share * region.radius) / slope for share in TRIALS_BEYOND)
+        trials = (self._evaluated_after(final, step) for step in steps)
+        return not any(trial is not None and refuted(trial) for trial in trials)
+
+    def _evaluated_after(self, at: Evaluation, step: float) -> Evaluation | None:
+        """Evaluate after a step downhill; None where the function is not finite."""
+        return self._evaluated(self._downhill(at.point, at.gradient, step))
+
+    def _downhill(self, point: Vector, gradient: Vector, step: float) -> Vector:
+        """Return the feasible point after a step of the (proximal) gradient method."""
+        penalty = self.progress.oracle.penalty
+        moved = point - step * gradient
+        if penalty is not None:
+            moved = penalty.prox(moved, step)
+        return self.region.feasible_set.project(moved)
+
+    def _evaluated(self, point: Vector) -> Evaluation | None:
+        """Evaluate at a feasible point; None where that is not possible.
+
+        The function may raise an exception where no step would lead: the answer must not be lost.
+        """
+        judge = self.progress.judge
+        assert judge is not None
+        try:
+            evaluation = judge.exactly(point)
+            _ = evaluation.gradient  # it may come late, and not be finite
+        except Exception:
+            return None
+        return evaluation
+
+
+class GuessedRegion(AssumedRegion):
+    """A ball around the start that grows with the radius that the rule finds."""
+
+    def __init__(self, progress: Progress, region: Region) -> None:
+        super().__init__(progress, region)
+        self.guess = region
+        self._start = progress.rule_state.start  # x0 in the rule's coordinates
+
+    def follow(self) -> None:
+        """Let the region grow with the rule's radius, and with the way to where it restarted."""
+        state = self.progress.rule_state
+        reach = GUESSED_RADII * float(state.radius)
+        if state.start is not self._start:
+            reach += float(distance(state.start, self._start))
+        if reach > self.region.radius:
+            self._widen(reach)
+
+    def _widen(self, reach: float) -> None:
+        cuts = self.progress.bracket.cuts
+        assert cuts is not None
+        if not reach < LONGEST:
+            if not norm(self.region.center) < LONGEST:
+                raise NonFiniteError("squares of distances overflow, because x0 is so large")
+            raise DivergedError
+        cuts.widen(RADIUS_GRID ** math.ceil(math.log(reach, RADIUS_GRID)))
+
+    def admit(self, final: Evaluation) -> None:
+        """Widen the region until a value found does not refute it."""
+        bracket = self.progress.bracket
+        for _ in range(MOST_DOUBLINGS):
+            if not bracket.refuted(final):
+                return
+            self._widen(2 * self.region.radius)
+
+    def _nothing_lower_beyond(
+        self,
+        final: Evaluation,
+        slope: float,
+        margin: float,
+        everywhere: bool,  # noqa: ARG002
+    ) -> bool:
+        """Look for lower values beyond the region: where gradients vanish, and where cuts do."""
+        if self._nothing_is_known():
+            self._widen(max(1.0, norm(self.region.center)))
+            return False
+        resolved = RESOLVED * self.progress.oracle.unit * (1.0 + norm(final.point))
+        if self.region.radius < resolved:  # values cannot distinguish its points
+            self._widen(2.0 * resolved)
+            return False
+        keeps_cuts = "cuts" in self.progress.rule.can
+        if not (keeps_cuts and self.progress.rule_state.smooth):
+            before = self.progress.counts().points
+            if not self._model_is_right(final, slope, margin):
+                return False
+            if self.progress.counts().points == before:
+                return True
+        return self._gradients_vanish_inside(final, slope)
+
+    def _nothing_is_known(self) -> bool:
+        """Return whether the radius is still the first one, which stands for no knowledge at all.
+
+        At a kink, as x0 often is, no subgradient need point downhill.
+        """
+        state = self.progress.rule_state
+        known = smallest_radius(state.start)
+        return float(state.radius) <= known and self.region.radius < max(
+            1.0, norm(self.region.center)
+        )
+
+    def _gradients_vanish_inside(self, final: Evaluation, slope: float) -> bool:
+        """Return whether gradients, extrapolated from the nearest points, vanish in the region.
+
+        With steps s_i of the (proximal) gradient method from points x_i, and s from the point c,
+        numbers a_i with sum a_i (s_i - s) = -s predict that the steps vanish at
+        c + sum a_i (x_i - c). The function is evaluated there; farther on, where the a_i leave a
+        part of s unexplained. A value below the lower bound refutes the region, which is widened to
+        hold the point. The region stands once a prediction has proved right and the next one, too,
+        is in the region.
+        """
+        region, recent, bracket = self.region, self.progress.recent, self.progress.bracket
+        radius = region.radius
+        length = min(radius / max(slope, SMALLEST), LONGEST)
+
+        def step_from(point: Vector, gradient: Vector) -> Vector:
+            return self._downhill(point, gradient, length) - point
+
+        points = recent.points
+        if region.is_ball and self.progress.oracle.penalty is None:
+            steps = points - length * recent.gradients - points
+        else:
+            pairs = zip(points, recent.gradients, strict=True)
+            steps = np.array([step_from(*pair) for pair in pairs]).reshape(points.shape)
+        at, step = final, step_from(final.point, final.gradient)
+        verified = False
+        for trials in range(MOST_TRIALS):
+            if not step.any():
+                return True  # a minimiser, up to rounding
+            ahead, unexplained = _extrapolated(points - at.point, steps - step, step)
+            falls = float(ahead @ step) > 0.0
+            explained = falls and norm(unexplained) <= EXPLAINED * norm(step)
+            sure = (verified and explained) or trials >= TRIALS
+            if sure and not math.dist(at.point + ahead, region.center) > radius:
+                return True
+            if not falls:
+                ahead, unexplained = np.zeros_like(step), step
+            if not explained:
+                ahead = ahead + BEYOND * radius / norm(unexplained) * unexplained
+            farthest = BEYOND * radius * FARTHER**trials
+            ahead = ahead * min(1.0, farthest / max(norm(ahead), SMALLEST))
+            trial = self._evaluated(region.feasible_set.project(at.point + ahead))
+            if trial is None or not (trial.point != at.point).any():
+                return True
+            if bracket.refuted(trial):
+                self._widen(2 * max(radius, math.dist(trial.point, region.center)))
+                return False
+            moved = step_from(trial.point, trial.gradient)
+            verified = explained and norm(moved) <= VERIFIED * norm(step)
+            points, steps = np.vstack((points, trial.point)), np.vstack((steps, moved))
+            if trial.value <= at.value:
+                at, step = trial, moved
+        return True
+
+    def _model_is_right(self, final: Evaluation, slope: float, margin: float) -> bool:
+        """Evaluate where the model of the kept cuts is lowest, far beyond the region.
+
+        Where it promises nothing, or what it promises is not found, the region stands.
+        """
+        cuts, region = self.progress.bracket.cuts, self.region
+        if cuts is None or cuts.kept is None or slope == 0.0:
+            return True
+        kept, far = cuts.kept, FARTHER * region.radius
+        center = Center(final.point, final.value, final.penalty)
+        step = far / slope
+        for _ in range(MODEL_TRIALS):
+            lowest = cuts.lowest(center, step)
+            if lowest is None:
+                return True
+            offset = lowest.point - final.point
+            length = norm(offset)
+            if lowest.promise <= margin or length == 0.0:
+                return True
+            share = min(1.0, far / length)
+            trial = self._evaluated(region.feasible_set.project(final.point + share * offset))
+            if trial is None:
+                return True
+            if self.progress.bracket.refuted(trial):
+                self._widen(2 * max(region.radius, math.dist(trial.point, region.center)))
+                return False
+            kept.take(trial)
+            step *= share if share < 1.0 else min(STEP_GROWTH, far / length)
+        return True
+
+
+def _extrapolated(offsets: np.ndarray, changes: np.ndarray, step: Vector) -> tuple[Vector, Vector]:
+    """Return the way to where steps vanish, and the part of the step that is not explained.
+
+    From the nearest points, as many as there are coordinates; changes that are rounding say
+    nothing.
+    """
+    nearest = np.argsort(np.einsum("ij,ij->i", offsets, offsets), kind="stable")
+    telling = np.sqrt(np.einsum("ij,ij->i", changes, changes)) > ROUNDING_SHARE * norm(step)
+    chosen = [i for i in nearest if telling[i]][: step.size]
+    if not chosen:
+        return np.zeros_like(step), step
+    shares: Vector = np.linalg.lstsq(changes[chosen].T, -step)[0].astype(np.float64)
+    return shares @ offsets[chosen], step + shares @ changes[chosen]

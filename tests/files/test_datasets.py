@@ -1,0 +1,272 @@
+"""Data sets: their names and descriptions, where they are found, the text generator's statistics."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import lzma
+import os
+import pickle
+import re
+from collections.abc import Callable
+from dataclasses import FrozenInstanceError
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.svm import LinearSVC
+
+from accelegrad.files.datasets import DataError, Dataset, as_binary, find, read, sparse_text
+
+COMPRESSIONS: dict[str, Callable[[bytes], bytes]] = {
+    "": bytes,
+    ".bz2": bz2.compress,
+    ".gz": gzip.compress,
+    ".xz": lzma.compress,
+}
+SMALL = b"+1 1:0.5 3:-2\n-1 2:1e-3\n"
+X_SMALL = np.array([[0.5, 0.0, -2.0], [0.0, 1e-3, 0.0]])
+
+
+def written(tmp_path: Path, content: bytes | str, name: str = "data") -> Path:
+    path = tmp_path / name
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+def dense(data: Dataset) -> np.ndarray:
+    assert data.X.dtype == np.float64
+    return data.X if isinstance(data.X, np.ndarray) else data.X.toarray()
+
+
+# Names, descriptions, labels
+
+
+def test_description_of_labels(tmp_path: Path) -> None:
+    text = "+1 1:1 2:0\n-1 2:1 3:1\n+1 3:4\n"
+    data = read(written(tmp_path, bz2.compress(text.encode()), "few.bz2"))
+    # An explicit 0 is not counted.
+    assert data.description == "few: 3 x 3, 4 non-zeros (1.3 a row), labels -1: 1, +1: 2"
+    assert repr(data) == f"Dataset({data.description})"
+    zero_one = read(written(tmp_path, "0 1:1\n1 1:1\n0 1:2\n"))
+    assert zero_one.description.endswith("labels 0: 2, 1: 1")
+
+
+def test_description_of_a_regression(tmp_path: Path) -> None:
+    text = "".join(f"{i},0,{i}.5\n" for i in range(12))
+    data = read(written(tmp_path, text, "many.csv"))
+    assert data.description == (
+        "many: 12 x 2, 11 non-zeros (0.9 a row), 12 distinct targets from 0.5 to 11.5"
+    )
+
+
+def test_a_data_set_is_frozen_and_pickles(tmp_path: Path) -> None:
+    data = read(written(tmp_path, SMALL))
+    with pytest.raises(FrozenInstanceError):
+        data.name = "other"  # type: ignore[misc]
+    again = pickle.loads(pickle.dumps(data))
+    assert np.array_equal(dense(again), X_SMALL)
+
+
+@pytest.mark.parametrize(
+    ("name", "plain"),
+    [("a9a.t.bz2", "a9a.t"), ("a.TXT", "a"), ("a.svm.gz", "a"), ("a.b.libsvm", "a.b"), ("a", "a")],
+)
+def test_names(tmp_path: Path, name: str, plain: str) -> None:
+    compress = COMPRESSIONS.get(Path(name).suffix, bytes)
+    assert read(written(tmp_path, compress(SMALL), name)).name == plain
+
+
+@pytest.mark.parametrize("labels", [(-1, 1), (0, 1), (1, 2), (-3.5, -2.0)])
+def test_as_binary(labels: tuple[float, float]) -> None:
+    y = as_binary([labels[1], labels[0], labels[1]])
+    assert y.dtype == np.float64
+    assert np.array_equal(y, [1.0, -1.0, 1.0])
+
+
+def test_as_binary_needs_two_labels() -> None:
+    with pytest.raises(ValueError, match=r"two distinct labels, but it holds 1: 3\."):
+        as_binary([3, 3])
+    with pytest.raises(ValueError, match=r"holds 3: -1, 0, 0\.5\."):
+        as_binary([0.5, 0, -1, 0])
+    with pytest.raises(ValueError, match=r"holds 20: 1, 2, 3, 4, 5, \.\.\.\."):
+        as_binary(np.arange(20, 0, -1))
+    with pytest.raises(ValueError, match="finite"):
+        as_binary([1.0, np.nan])
+
+
+# find
+
+
+@pytest.mark.parametrize("ending", ["", ".bz2", ".gz", ".xz", ".txt", ".svm", ".libsvm"])
+def test_find(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str) -> None:
+    monkeypatch.setenv("ACCELEGRAD_DATA", str(tmp_path))
+    assert find("a9a") is None
+    written(tmp_path, SMALL, f"a9a.t{ending}")
+    (tmp_path / "a9a").mkdir()
+    assert find("a9a") is None
+    path = written(tmp_path, SMALL, f"a9a{ending or '.bz2'}")
+    assert find("a9a") == path
+    assert find("a9a.t") == tmp_path / f"a9a.t{ending}"
+
+
+def test_find_prefers_the_exact_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ACCELEGRAD_DATA", str(tmp_path))
+    written(tmp_path, SMALL, "a.bz2")
+    exact = written(tmp_path, SMALL, "a")
+    assert find("a") == exact
+    assert find("a.bz2") == tmp_path / "a.bz2"
+
+
+def test_find_without_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ACCELEGRAD_DATA", raising=False)
+    assert find("a9a") is None
+    monkeypatch.setenv("ACCELEGRAD_DATA", "")
+    assert find("a9a") is None
+    for wrong in [tmp_path / "none", written(tmp_path, SMALL, "file")]:
+        monkeypatch.setenv("ACCELEGRAD_DATA", str(wrong))
+        with pytest.raises(DataError, match=f"{re.escape(str(wrong))}.*ACCELEGRAD_DATA"):
+            find("a9a")
+
+
+# The generator
+
+
+@pytest.fixture(scope="module")
+def text_data() -> Dataset:
+    return sparse_text(5000, 20000, seed=5)
+
+
+def held_out_accuracy(data: Dataset) -> float:
+    cut = 4 * data.y.size // 5
+    classifier = LinearSVC(C=1.0, random_state=0).fit(data.X[:cut], data.y[:cut])
+    return float(classifier.score(data.X[cut:], data.y[cut:]))
+
+
+def test_text_has_the_wanted_size(text_data: Dataset) -> None:
+    X = text_data.X
+    assert isinstance(X, sp.csr_matrix)
+    assert X.shape == (5000, 20000)
+    assert X.has_canonical_format
+    assert X.nnz / 5000 == pytest.approx(74, rel=0.03)
+    assert X.data.min() > 0.0
+    assert np.sqrt(X.multiply(X).sum(axis=1)) == pytest.approx(1.0, rel=1e-12)
+    assert text_data.source == "sparse_text(n=5000, d=20000, nnz=74, seed=5, label_noise=0.05)"
+
+
+def test_text_has_varied_lengths(text_data: Dataset) -> None:
+    lengths = np.diff(text_data.X.indptr)
+    # Those of RCV1: the median is 0.8 of the mean, the logs' standard deviation 0.7.
+    assert 0.7 < np.median(lengths) / lengths.mean() < 0.85
+    assert 0.6 < np.log(lengths).std() < 0.85
+    # Lengths must not go with the order of the rows.
+    assert abs(np.corrcoef(lengths, np.arange(5000))[0, 1]) < 0.06
+
+
+def test_text_follows_zipf(text_data: Dataset) -> None:
+    frequencies = np.bincount(text_data.X.indices, minlength=20000)
+    ranked = np.sort(frequencies)[::-1]
+    ranks = np.arange(10, 1000)
+    slope = np.polyfit(np.log(ranks), np.log(ranked[ranks]), 1)[0]
+    assert -1.2 < slope < -0.85
+    assert ranked[0] < 0.8 * 5000
+    # The columns are in random order: frequent words are spread evenly.
+    frequent = np.sort(np.argsort(frequencies)[-1000:])
+    assert np.abs(frequent / 20000 - np.arange(1000) / 1000).max() < 0.07
+
+
+def test_text_is_balanced_and_can_be_learned(text_data: Dataset) -> None:
+    assert set(text_data.y.tolist()) == {-1.0, 1.0}
+    assert abs(text_data.y.mean()) < 0.05
+    assert 0.85 < held_out_accuracy(text_data) < 0.95
+
+
+def test_label_noise_flips_labels_only(text_data: Dataset) -> None:
+    clean = sparse_text(5000, 20000, seed=5, label_noise=0.0)
+    assert (clean.X != text_data.X).nnz == 0
+    assert np.mean(clean.y != text_data.y) == pytest.approx(0.05, abs=0.012)
+    assert abs(clean.y.sum()) <= 2
+    assert 0.91 < held_out_accuracy(clean) < 0.99
+    noise = sparse_text(5000, 20000, seed=5, label_noise=0.5)
+    assert 0.4 < held_out_accuracy(noise) < 0.6
+
+
+def test_text_is_made_by_its_seed() -> None:
+    first, again, other = (sparse_text(300, 2000, 30, seed=seed) for seed in (6, 6, 7))
+    for name in ["data", "indices", "indptr"]:
+        assert np.array_equal(getattr(first.X, name), getattr(again.X, name))
+    assert np.array_equal(first.y, again.y)
+    assert not np.array_equal(first.X.toarray(), other.X.toarray())
+    assert not np.array_equal(first.y, other.y)
+
+
+@pytest.mark.parametrize(
+    ("n", "d", "nnz"),
+    [(2, 4, 1), (50, 100, 1), (1000, 1000, 2), (200, 50, 12), (300, 400, 100), (500, 5000, 74)],
+)
+def test_sizes_of_text(n: int, d: int, nnz: int) -> None:
+    for seed in range(3):
+        data = sparse_text(n, d, nnz, seed=seed)
+        assert data.X.shape == (n, d)
+        assert data.X.nnz / n == pytest.approx(nnz, rel=0.05)
+        assert np.diff(data.X.indptr).min() >= 1
+        assert np.isfinite(data.X.data).all()
+        assert data.X.data.min() > 0.0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"n": 1}, "n must be a whole number >= 2"),
+        ({"d": 3}, "d must be a whole number >= 4"),
+        ({"nnz": 0}, "nnz must be a whole number >= 1"),
+        ({"d": 100, "nnz": 26}, "nnz must be at most d / 4 = 25, but it is 26"),
+        ({"seed": -1}, "seed must be a whole number >= 0"),
+        ({"seed": None}, "seed must be a whole number >= 0"),
+        ({"label_noise": -0.1}, "label_noise must be a finite number >= 0"),
+        ({"label_noise": 0.6}, "label_noise must be at most 0.5"),
+    ],
+)
+def test_arguments_of_text(arguments: dict[str, object], message: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=message):
+        sparse_text(**{"seed": 0, **arguments})  # type: ignore[arg-type]
+
+
+def test_text_of_the_size_of_rcv1() -> None:
+    data = sparse_text(seed=8)
+    assert data.X.shape == (20242, 47236)
+    assert data.X.nnz / 20242 == pytest.approx(74, rel=0.03)
+    assert data.X.indices.dtype == np.int32
+
+
+# Real files
+
+
+# name, n_features to give, rows, features, non-zeros, the end of the description
+REAL = [
+    ("rcv1_subsets_binary", 47236, 23749, 47236, 1783774, "labels -1: 11920, +1: 11829"),
+    ("a9a", None, 32561, 123, 451592, "labels -1: 24720, +1: 7841"),
+    ("a9a.t", None, 16281, 122, 225731, "labels -1: 12435, +1: 3846"),
+    ("w8a", None, 49749, 300, 579586, "labels -1: 48270, +1: 1479"),
+    ("mushrooms", None, 8124, 112, 170604, "labels 1: 3916, 2: 4208"),
+    ("svmlight_reuters_acq.t", None, 600, 9930, 23730, "labels -1: 300, +1: 300"),
+    ("pol", 48, 15000, 48, 205963, "targets from 0 to 100"),
+    ("bodyfat", None, 252, 14, 3528, "176 distinct targets from 0 to 47.5"),
+]
+
+
+@pytest.mark.parametrize(("name", "given", "rows", "columns", "nonzeros", "targets"), REAL)
+def test_real_files(
+    name: str, given: int | None, rows: int, columns: int, nonzeros: int, targets: str
+) -> None:
+    if not os.environ.get("ACCELEGRAD_DATA"):
+        pytest.skip("ACCELEGRAD_DATA is not set: it names the folder of real data files")
+    path = find(name)
+    if path is None:
+        pytest.skip(f"the folder that ACCELEGRAD_DATA names has no {name}")
+    data = read(path, n_features=given)
+    assert data.name == name
+    assert data.X.shape == (rows, columns)
+    assert f"{rows} x {columns}, {nonzeros} non-zeros" in data.description
+    assert data.description.endswith(targets)
