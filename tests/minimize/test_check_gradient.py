@@ -90,7 +90,8 @@ def test_many_coordinates(name):
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("factor", [-1.0, 0.99, 2.0])
-def test_a_wrong_sign_and_a_wrong_factor_are_seen(name, factor, d=4):
+def test_a_wrong_sign_and_a_wrong_factor_are_seen(name, factor):
+    d = 4
     wrong = with_gradient(convex_functions(d)[name], lambda g: factor * g)
     report = ag.check_gradient(wrong, starts(name, d)[1])
     assert not report
@@ -120,7 +121,8 @@ def test_a_wrong_subgradient_at_a_kink_alone():
 
 
 @pytest.mark.parametrize("name", NOT_CONVEX)
-def test_functions_that_are_not_convex(name, d=2):
+def test_functions_that_are_not_convex(name):
+    d = 2
     for start in (np.zeros(d), np.ones(d)):
         report = ag.check_gradient(NOT_CONVEX[name], start)
         assert report.cause == "not convex"

@@ -483,9 +483,9 @@ def rows_of(kind: Any, columns: Mapping[str, npt.NDArray[Any]]) -> list[Any]:
 def cut_model(kept: CutMemory, region: Region) -> CutModel:
     """Return the model that cuts make, with the region's constraint and penalty."""
     chosen, penalty = region.feasible_set, region.penalty
-    constraint = (None, None) if region.is_ball else (chosen.project, chosen.lowest_of_cuts)
-    term = (None, None) if penalty is None else (penalty.prox, penalty.value)
-    return CutModel(kept, constraint[0], *term, constraint[1])
+    project, lowest = (None, None) if region.is_ball else (chosen.project, chosen.lowest_of_cuts)
+    prox, value = (None, None) if penalty is None else (penalty.prox, penalty.value)
+    return CutModel(kept, project, prox, value, lowest)
 
 
 def _summed(total: Cut, block: list[Cut]) -> Cut:
