@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.linalg.blas import ddot  # @ takes longer to begin
 
-from accelegrad.bundle.cut_programme import CutProgramme, Effort
+from accelegrad.bundle.cut_programme import CutProgramme
 from accelegrad.errors import Vector
 from accelegrad.norms import norm
 from accelegrad.rules.base import Evaluated
@@ -95,11 +95,6 @@ class CutMemory:
         #: where cuts were asked for last by `values_at_center`, and the first of them there
         self._center: Vector | None = None
         self._center_values = np.empty(0)
-
-    @property
-    def effort(self) -> Effort:
-        """What programmes with these cuts have taken so far."""
-        return self._programme.effort
 
     @property
     def slopes(self) -> np.ndarray:
@@ -238,7 +233,7 @@ class CutMemory:
 
     def active_programme(self) -> CutProgramme:
         """Return another programme that begins with the weights of the last combination."""
-        programme = CutProgramme(self.effort)
+        programme = CutProgramme()
         programme.renumber(np.flatnonzero(self.last_weights))
         return programme
 

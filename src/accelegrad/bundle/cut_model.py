@@ -161,7 +161,7 @@ class CutModel(NamedTuple):
         # Differences are not exact: what should be squares may be below zero.
         gram.flat[:: len(considered) + 1] = np.maximum(gram.diagonal(), 0.0)
         linear = -(at.cuts[considered] / step + gram @ weights)
-        programme = CutProgramme(self.cuts.effort)
+        programme = CutProgramme()
         programme.renumber(np.flatnonzero(weights))
         best = programme.weights(gram, linear - linear.min(), weights)
         share = 1.0

@@ -31,6 +31,7 @@ import scipy.linalg
 import scipy.sparse as sp
 
 from accelegrad.errors import Vector
+from accelegrad.linalg import with_unit_diagonal
 from accelegrad.models.gram import Matrix
 from accelegrad.models.losses import Loss
 from accelegrad.models.products import Products
@@ -309,17 +310,6 @@ class NullSpace:
         """Return sum_i weighted_i a_i."""
         combination: Vector = self.products.backward(weighted)
         return np.append(combination, weighted.sum()) if self.fit_intercept else combination
-
-
-def with_unit_diagonal(gram: Matrix) -> tuple[Vector, Matrix]:
-    """Return units of the coordinates, and the matrix in them, with a diagonal of ones.
-
-    Coordinates may be measured in very different units. One with a zero on the diagonal keeps it:
-    its unit is 0, so that it is no coordinate of anything.
-    """
-    sizes = np.sqrt(gram.diagonal())
-    units = np.divide(1.0, sizes, out=np.zeros_like(sizes), where=sizes > 0.0)
-    return units, units[:, None] * gram * units
 
 
 def solver(gram: Matrix) -> Callable[[Vector], Vector] | None:
