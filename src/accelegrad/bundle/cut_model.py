@@ -19,11 +19,12 @@ from accelegrad.errors import Vector
 from accelegrad.rules.base import Projection, Prox
 
 #: With a set or a term: rounds of Newton's method at most, the share of what the model promises
-#: that may be missed, and halvings of a round's step at most
+#: that may be missed, and cuts of a round's step to a quarter at most; chosen
 MOST_ROUNDS, MISSED, MOST_HALVINGS = 12, 0.05, 3
-#: Cuts that a round considers beyond those with a weight: the highest
+#: Cuts that a round considers beyond those with a weight: the highest; chosen
 MORE_CUTS = 10
-#: The length of a difference that shows how a projection moves, relative to that of the step
+#: The length of a difference that shows how a projection moves, relative to that of the step: near
+#: the root of the rounding, where both of its errors are small
 DIFFERENCE = 1e-6
 
 

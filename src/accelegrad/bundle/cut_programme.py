@@ -30,13 +30,14 @@ from accelegrad.errors import Vector
 #: instead of no limit, functions of 500 separate kinks take a seventh of the time and no more
 #: calls).
 MOST_CHANGES = 40
-#: Added to the diagonal, as a share of it, so that dependent vectors can be factored
+#: Added to the diagonal, as a share of it, so that dependent vectors can be factored: some hundred
+#: units of rounding
 RIDGE = 1e-13
 SMALLEST = float(np.finfo(np.float64).tiny)
 #: A vector enters if that lowers the sum by more than this share of its terms; these are taken to
 #: be no smaller than the second number times the largest square.
 WORTH_ENTERING, SMALL_TERMS = 1e-11, 1e-3
-#: Rows of the factor beyond the active ones: at least, and as a share of these
+#: Rows of the factor beyond the active ones: at least, and one for so many of these; chosen
 SPARE_ROWS, SPARE_SHARE = 8, 4
 #: Columns that LAPACK takes at a time where a vector leaves (measured: 4 to 8 take least)
 REMOVED_BLOCK = 8
