@@ -16,6 +16,7 @@ def data(dtype=np.float64, n_classes=2):
     rng = np.random.default_rng(3)
     X = sp.random_array((N, D), density=0.2, rng=rng, format="csr", dtype=np.float64)
     X.data += rng.standard_normal(X.nnz)
+    X.data *= (10.0 ** rng.uniform(-1.5, 1.5, D))[X.indices]  # columns of many scales
     scores = X @ rng.standard_normal((D, n_classes)) + rng.standard_normal((N, n_classes))
     return X.astype(dtype), scores.argmax(axis=1), scores[:, 0], rng.uniform(0.0, 2.0, N)
 
@@ -76,6 +77,51 @@ def test_regressors_go_on_from_a_fit(loss):
         for mode in ("always", "never")
     )
     np.testing.assert_allclose(found.coef_, expected.coef_, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("alpha", [1e-4, 3.0])
+def test_a_thousand_steps_with_rebases(alpha):
+    X, y, _, _ = data()
+    found, expected = (
+        fed(mode, AcceleGradClassifier(alpha=alpha, random_state=0), X, y, None, classes=[0, 1])
+        for mode in ("always", "never")
+    )
+    for mode, estimator in (("always", found), ("never", expected)):
+        with kernels.use(mode):
+            for _ in range(25):
+                estimator.partial_fit(X, y)
+    assert found._stream.states._numbers["rebases"][0] > 1
+    np.testing.assert_allclose(found.coef_, expected.coef_, rtol=1e-7, atol=1e-9)
+
+
+def test_rows_that_wait_for_a_batch_are_used_once():
+    X, y, _, _ = data()
+    found, expected = (
+        fed(mode, AcceleGradClassifier(random_state=0), X, y, None, classes=[0, 1])
+        for mode in ("always", "never")
+    )
+    for mode, estimator in (("always", found), ("never", expected)):
+        with kernels.use(mode):
+            for first in range(0, 40, 5):  # fewer than a batch
+                estimator.partial_fit(X[first : first + 5], y[first : first + 5])
+    assert found.n_iter_ == expected.n_iter_
+    np.testing.assert_allclose(found.coef_, expected.coef_, rtol=1e-7, atol=1e-9)
+
+
+def test_dense_and_huge_rows_amid_sparse_ones():
+    X, y, _, _ = data()
+    found, expected = (
+        fed(mode, AcceleGradClassifier(random_state=0), X, y, None, classes=[0, 1])
+        for mode in ("always", "never")
+    )
+    huge = X[:32].copy()
+    huge.data[-1] = 1e200  # whose square is beyond the range of floats
+    for mode, estimator in (("always", found), ("never", expected)):
+        with kernels.use(mode), np.errstate(over="ignore", invalid="ignore"):
+            estimator.partial_fit(X[:150].toarray(), y[:150]).partial_fit(X[:150], y[:150])
+            np.testing.assert_equal(np.isfinite(estimator.coef_).all(), True)
+            estimator.partial_fit(huge, y[:32])
+    np.testing.assert_allclose(found.coef_, expected.coef_, rtol=1e-7, atol=1e-9)
 
 
 def test_a_chunk_changes_no_state_that_was_kept():

@@ -27,7 +27,6 @@ from accelegrad.kernels.gradient import Data
 from accelegrad.kernels.loss_shape import LOGISTIC
 from accelegrad.kernels.losses import logistic_slope, rounded_off
 
-STOP, GO = 0, 1
 NO_ROWS = read_only(np.empty(0, np.int64))
 STEP, REACH, TRUST = 2.0, 3.0, 2.0  # constants of rules/distance_free.py
 

@@ -11,8 +11,6 @@ from numba.extending import intrinsic
 
 from accelegrad.kernels.compile import compiled
 
-REBASE = 2  # beside STOP and GO: what follows on the part of a step that is done by numbers
-
 
 @compiled
 def sparse_product(data: Any, indices: Any, start: int, stop: int, x: Any) -> float:

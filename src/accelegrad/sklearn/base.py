@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 import warnings
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
 from types import NoneType
@@ -327,8 +328,11 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
         if self.fit_intercept:
             count = n_rows if self._is_joint() else 1  # intercepts at the end of each point
             rows, intercepts = rows[:, :-count], rows[:, -count:].flatten()
-        self.coef_ = self._shaped(np.ascontiguousarray(rows.reshape(n_rows, -1)))
-        self.intercept_ = intercepts
+        self._set_coefficients(np.ascontiguousarray(rows.reshape(n_rows, -1)), intercepts)
+
+    def _set_coefficients(self, rows: npt.NDArray[Any], intercepts: Vector) -> None:
+        """Set `coef_` and `intercept_`, given one row of coefficients per problem or class."""
+        self.coef_, self.intercept_ = self._shaped(rows), intercepts
 
     # -- streams ---------------------------------------------------------------------------------
 
@@ -367,6 +371,14 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
         parts = (objective.loss, objective.l2, objective.l1, objective.fit_intercept, *parameters)
         return (*parts, self.feasible_set, self.diameter)
 
+    def __copy__(self) -> Self:
+        """Return an estimator with the same attributes, and a stream of its own to go on with."""
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        if getattr(self, "_stream", None) is not None:
+            other._stream = deepcopy(self._stream)
+        return other
+
     def _learn(self, objective: Objective, data: Data) -> None:
         """Go on with the next rows of a stream, all of which have weight; there may be none."""
         if not data.y.size:
@@ -390,13 +402,18 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
             batch_size=settings.batch_size or online.BATCH,
             seed=self._seed(),
         )
-        self._set_parameters(learnt.points(last=self.average is False))
+        last = self.average is False
+        found = learnt.coefficients(last=last)
+        if found is None:
+            self._set_parameters(learnt.points(last=last))
+        else:
+            self._set_coefficients(*found)
         self._stream = learnt.stream
         if self._stream.states:  # the first rows are complete: from now on their scale stays
             known = getattr(self, "target_scale_", None)
             self._stream = self._stream._replace(target_scale=known)
         self.n_samples_seen_, self.weight_seen_ = int(learnt.rows), learnt.weight
-        self.n_iter_ = int(learnt.states[0].iteration)
+        self.n_iter_ = learnt.iteration
         self.objective_, self.gap_, self.certified_radius_ = np.nan, np.inf, 0.0
         self.converged_ = False
 

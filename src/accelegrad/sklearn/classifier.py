@@ -374,8 +374,10 @@ class AcceleGradClassifier(LinearClassifier, StreamFitting):
                 "class_weight='balanced' is not supported for partial_fit, which does not see all "
                 "rows. Compute the weights (sklearn.utils.compute_class_weight) and give a dict."
             )
-        data = self._next_rows(X, y, sample_weight)
-        self._admit_classes(classes, data.y)
+        self._refuse_early_stopping()
+        X, y = self._checked(X, y, reset=not hasattr(self, "coef_"))
+        self._admit_classes(classes, y)
+        data = Data(X, y, self._checked_weights(sample_weight, X))
         self._learn(objective, self._prepared(data))
         return self
 
@@ -393,10 +395,12 @@ class AcceleGradClassifier(LinearClassifier, StreamFitting):
                 f"classes={classes!r} is not the same as at the first call of partial_fit: "
                 f"{known!r}."
             )
-        unknown = np.setdiff1d(y, known)
-        if unknown.size:
+        places = np.minimum(np.searchsorted(known, y), known.size - 1)
+        unknown = known[places] != y
+        if unknown.any():
+            refuse_numbers(y, type(self).__name__)
             raise ValueError(
-                f"y holds the classes {unknown}, which are not among {known}, the classes given "
-                "at the first call of partial_fit."
+                f"y holds the classes {np.unique(y[unknown])}, which are not among {known}, the "
+                "classes given at the first call of partial_fit."
             )
         self.classes_ = known

@@ -13,7 +13,8 @@ other parameters, gives them the weight of n rows: see `with_past_rows`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from copy import deepcopy
+from functools import cache, cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,7 +22,6 @@ import scipy.sparse as sp
 
 from accelegrad import kernels
 from accelegrad.errors import Vector
-from accelegrad.models.linear_model import LinearModel
 from accelegrad.models.multinomial import MultinomialModel, ScaledClasses
 from accelegrad.models.row_blocks import RowNumbers
 from accelegrad.models.scaling import ColumnScaling, column_scaling
@@ -41,6 +41,9 @@ FIRST_CHUNK = 300
 # Coefficients count for at most this many steps: it bounds the time that it takes to sum up
 # the weights of these steps. Chosen, not measured.
 MOST_STEPS = 10**6
+# Different scales of sparse columns: neighbours differ by a factor of 2 where the scales span a
+# factor of 128. A step's numbers are computed for each of them. Chosen.
+MOST_SCALES = 8
 
 
 class StreamState(NamedTuple):
@@ -50,7 +53,8 @@ class StreamState(NamedTuple):
     starts: tuple[Vector, ...]  # where the stream began; empty while that depends on waiting rows
     rows: float  # so far, with those that the first coefficients were learnt from
     weight: float  # of all of them
-    states: tuple[State, ...] = ()  # before the waiting rows; empty before the first step
+    # Before the waiting rows: a tuple, empty before the first step, or a `SparseStream` for all.
+    states: Any = ()
     change: Change | None = None  # the coordinates, from the first rows
     waiting: Data | None = None  # rows that are too few for the first chunk, or for a batch
     target_scale: float | None = None  # of a regression; None until the first chunk is complete
@@ -63,15 +67,28 @@ class Learnt(NamedTuple):
     rows: float
     weight: float
     problems: list[Problem]
-    rules: list[Rule]
-    states: tuple[State, ...]
+    rules: Callable[[], list[Rule]]
+    states: Any
+
+    @property
+    def iteration(self) -> int:
+        """How many steps were done."""
+        first = self.states[0] if isinstance(self.states, tuple) else self.states
+        return int(first.iteration)
 
     def points(self, *, last: bool) -> list[Vector]:
         """Return the points to predict with: averages, or the last iterates."""
         return [
             problem.nearest(rule.last(state) if last else rule.output(state))
-            for rule, state, problem in zip(self.rules, self.states, self.problems, strict=True)
+            for rule, state, problem in zip(self.rules(), self.states, self.problems, strict=True)
         ]
+
+    def coefficients(self, *, last: bool) -> tuple[Vector, Vector] | None:
+        """Return the weights and intercepts of a `SparseStream`, which has no points; else None."""
+        if isinstance(self.states, tuple):
+            return None
+        found: tuple[Vector, Vector] = self.states.last() if last else self.states.output()
+        return found
 
 
 def learn(
@@ -106,20 +123,27 @@ def learn(
     rows, weight = stream.rows + data.y.size, stream.weight + data.weight
     rng = np.random.default_rng([seed, int(stream.rows)])
     share = data.weight / data.y.size / (weight / rows)
-    oracles = [ChunkOracle(problem, batch_size, rng, share, rows) for problem in problems]
+    order = rng.permutation(data.y.size)
+    oracles = [ChunkOracle(problem, batch_size, order, share, rows) for problem in problems]
     starts = stream.starts or tuple(problem.start() for problem in problems)
     change = stream.change if stream.states else first_change(problems[0], diameter)
-    rules = [
-        rule_for(problem, diameter, start, change)
-        for problem, start in zip(problems, starts, strict=True)
-    ]
+    # A `SparseStream` that goes on needs no rule: the starts in its coordinates take time.
+    rules = cache(
+        lambda: [
+            rule_for(problem, diameter, start, change)
+            for problem, start in zip(problems, starts, strict=True)
+        ]
+    )
     states = stream.states or tuple(
         with_past_rows(rule.init(start), start, oracle, change, stream.rows)
-        for rule, start, oracle in zip(rules, starts, oracles, strict=True)
+        for rule, start, oracle in zip(rules(), starts, oracles, strict=True)
     )
-    moved = tuple(map(after_chunk, rules, states, oracles))
     first = not stream.states and isinstance(diameter, str)
-    if data.y.size < (max(FIRST_CHUNK, batch_size) if first else batch_size):
+    waits = data.y.size < (max(FIRST_CHUNK, batch_size) if first else batch_size)
+    if waits and not isinstance(states, tuple):  # it is changed, and the rows are used again
+        states = deepcopy(states)
+    moved = after_chunk(rules, states, oracles)
+    if waits:
         # Copied: a caller may use these arrays again.
         after = stream._replace(waiting=joined(data) if before is None else data)
     else:
@@ -140,7 +164,7 @@ def with_past_rows(
     if not rows:
         return state
     squares = oracle.mean_square(start, change)
-    steps = min(int(np.ceil(rows * len(oracle.batches) / oracle.n_rows)), MOST_STEPS)
+    steps = min(int(np.ceil(rows * oracle.ends.size / oracle.n_rows)), MOST_STEPS)
     weights = importance_weight(np.arange(steps))
     total = float(weights.sum())
     x0 = state.query_point
@@ -165,8 +189,8 @@ class ChunkOracle:
         The chunk's rows, whose loss is averaged with weights that sum to 1.
     batch_size : int
         Rows per step.
-    rng : Generator
-        For the order.
+    order : array of int
+        All rows of the chunk, in random order.
     share : float
         The mean weight of this chunk's rows relative to that of all rows so far.
     rows_so_far : float
@@ -177,21 +201,24 @@ class ChunkOracle:
         self,
         problem: Problem,
         batch_size: int,
-        rng: np.random.Generator,
+        order: RowNumbers,
         share: float,
         rows_so_far: float,
     ) -> None:
         self.problem, self.share = problem, share
         self.n_rows = problem.model.n_samples
-        order = rng.permutation(self.n_rows)
         count = -(-order.size // batch_size)
         self.ends = order.size * np.arange(1, count + 1) // count
-        starts = np.append(0, self.ends[:-1])
-        self.batches = [order[a:b] for a, b in zip(starts, self.ends, strict=True)]
         self._order = order
         self._next = 0
         self._rows_so_far = rows_so_far
         self._halves: tuple[tuple[Any, float], tuple[Any, float]] | None = None
+
+    @cached_property
+    def batches(self) -> list[RowNumbers]:
+        """The rows of each step."""
+        starts = np.append(0, self.ends[:-1])
+        return [self._order[a:b] for a, b in zip(starts, self.ends, strict=True)]
 
     def rest(self, first: int) -> tuple[RowNumbers, RowNumbers]:
         """Return the rows from a batch on, in their order, and where each batch ends."""
@@ -257,19 +284,31 @@ class ChunkOracle:
 def first_change(problem: Problem, diameter: float | str) -> Change | None:
     """Return coordinates in which the first chunk's columns are standardised, where possible.
 
+    Sparse ones are not centred, and have few different scales: so the steps of
+    `accelegrad.kernels.stream_steps` take no longer than their rows are long.
     A column that the chunk says nothing about gets the median of the others' scales: it may be rare
     rather than small.
     """
     if not problem.can_be_scaled or not isinstance(diameter, str):
         return None
     model, rows = problem.model, problem.rows
-    found = column_scaling(rows)
+    sparse = sp.issparse(rows.X)
+    found = column_scaling(rows, center=not sparse)
     seen = np.asarray(abs(rows.X).sum(axis=0)).ravel() > 0.0
     typical = float(np.median(found.scale[seen])) if seen.any() else 1.0
-    change = ColumnScaling(np.where(seen, found.scale, typical), found.shift)
+    scale = np.where(seen, found.scale, typical)
+    change = ColumnScaling(few_scales(scale) if sparse else scale, found.shift)
     if isinstance(model, MultinomialModel):
         return ScaledClasses(change, model.n_classes)
     return change
+
+
+def few_scales(scale: Vector) -> Vector:
+    """Return scales of at most `MOST_SCALES` different sizes, each next to the one given."""
+    least, largest = np.log2([scale.min(), scale.max()])
+    step = max(1.0, float(largest - least) / (MOST_SCALES - 1))
+    rounded: Vector = np.exp2(least + step * np.rint((np.log2(scale) - least) / step))
+    return rounded
 
 
 def rule_for(problem: Problem, diameter: float | str, start: Vector, change: Change | None) -> Rule:
@@ -282,49 +321,73 @@ def rule_for(problem: Problem, diameter: float | str, start: Vector, change: Cha
     return stream_rule(start, diameter, problem.feasible_set, problem.penalty(), change)
 
 
-def after_chunk(rule: Rule, state: State, oracle: ChunkOracle) -> State:
-    """Return the state after all batches of a chunk, with one step for each."""
-    done = 0
-    if state.iteration == 0:  # the first step looks for a radius
-        state, done = rule.step(state, oracle).state, 1
-    chunk = _compiled_chunk(rule, oracle)
-    if chunk is not None and done < len(oracle.batches):
-        from accelegrad.kernels.stream_steps import after_steps
+def after_chunk(rules: Callable[[], list[Rule]], states: Any, oracles: list[ChunkOracle]) -> Any:
+    """Return the states after all batches of a chunk, with one step for each.
 
-        state, steps = after_steps(state, chunk, *oracle.rest(done))
-        done += steps
-    oracle.skip_to(done)
-    for _ in oracle.batches[done:]:
-        state = rule.step(state, oracle).state
-    return state
+    A `SparseStream`, which stands for the states of all problems, is changed; a rule's own state is
+    not.
+    """
+    done, batches = 0, oracles[0].ends.size
+    if isinstance(states, tuple) and states[0].iteration == 0:  # the first looks for a radius
+        states, done = _after_steps(rules(), states, oracles, 0, 1), 1
+    X = oracles[0].problem.rows.X
+    wanted = sp.issparse(X) and kernels.wanted(kernels.readable(X), oracles[0].pays)
+    if wanted and isinstance(states, tuple) and done < batches:
+        states = _sparse_stream(rules()[0], states, oracles[0].problem)
+    if wanted and not isinstance(states, tuple):
+        done += states.advance(_chunk(oracles), *oracles[0].rest(done))
+    if done == batches:
+        return states
+    if not isinstance(states, tuple):
+        states = tuple(states.states())
+    return _after_steps(rules(), states, oracles, done, batches)
 
 
-def _compiled_chunk(rule: Rule, oracle: ChunkOracle) -> Any:
-    """Return the rows as compiled steps take them; None where there are none, or they do not pay.
+def _after_steps(
+    rules: list[Rule], states: tuple[State, ...], oracles: list[ChunkOracle], first: int, end: int
+) -> tuple[State, ...]:
+    """Return the states after some of the batches, by the rules' own steps."""
+    after = []
+    for rule, state, oracle in zip(rules, states, oracles, strict=True):
+        oracle.skip_to(first)
+        for _ in range(first, end):
+            state = rule.step(state, oracle).state
+        after.append(state)
+    return tuple(after)
 
-    There are some for sparse rows, without a set or a term.
+
+def _sparse_stream(rule: Rule, states: Any, problem: Problem) -> Any:
+    """Return the states for compiled steps, or as they are where there are none.
+
+    There are some without a set or a term, in coordinates with few scales and no shift.
     """
     inner: Any = rule.rule if isinstance(rule, Rescaled) else rule
-    change: Any = rule.change if isinstance(rule, Rescaled) else None
-    if not isinstance(inner, DistanceFreeAcceleGrad):
-        return None
-    if any(part is not None for part in (inner.project, inner.prox, inner.largest_radius)):
-        return None
-    model, rows = oracle.problem.model, oracle.problem.rows
-    if not sp.issparse(rows.X) or not kernels.wanted(kernels.readable(rows.X), oracle.pays):
-        return None
+    bound = ("project", "prox", "largest_radius")
+    if not isinstance(inner, DistanceFreeAcceleGrad) or any(
+        getattr(inner, name) is not None for name in bound
+    ):
+        return states
+    model, scale = problem.model, np.ones(problem.rows.n_features)
+    if isinstance(rule, Rescaled):
+        change: Any = rule.change.of_one if isinstance(rule.change, ScaledClasses) else rule.change
+        scale = change.scale
+        centred = change.shift is not None and change.shift.any()
+        if centred or np.unique(scale).size > MOST_SCALES:
+            return states
+    from accelegrad.kernels.stream_steps import SparseStream
+
+    n_classes = model.n_classes if isinstance(model, MultinomialModel) else 1
+    return SparseStream(states, scale, model.l2, n_classes)
+
+
+def _chunk(oracles: list[ChunkOracle]) -> Any:
+    """Return the rows of a chunk as compiled steps take them."""
     from accelegrad.kernels.gradient import data
     from accelegrad.kernels.stream_steps import Chunk
 
-    n_classes = 1
-    if isinstance(model, MultinomialModel):
-        n_classes = model.n_classes
-        change = None if change is None else change.of_one
-    targets = rows.y if isinstance(model, LinearModel) else model.classes.astype(np.float64)
-    scales = np.ones((2, rows.n_features))
-    scales[1] = 0.0
-    if change is not None:
-        scales[0] = change.scale
-        scales[1] = 0.0 if change.shift is None else change.shift
-    weights = oracle.share * rows.n_samples * rows.shares
-    return Chunk(data(rows.X, targets, None, rows.loss.shape), weights, rows.l2, n_classes, scales)
+    models: list[Any] = [oracle.problem.model for oracle in oracles]
+    rows = oracles[0].problem.rows
+    columns = [m.classes if isinstance(m, MultinomialModel) else m.y for m in models]
+    targets = np.column_stack(columns).astype(np.float64, copy=False)
+    weights = oracles[0].share * rows.n_samples * rows.shares
+    return Chunk(data(rows.X, targets, None, rows.loss.shape), weights)

@@ -130,9 +130,8 @@ class LinearRegressor(RegressorMixin, LinearEstimator):  # type: ignore[misc]
     def _problems(self, objective: Objective, data: Data) -> list[Problem]:
         return [objective.on(*data)]
 
-    def _set_parameters(self, points: list[Vector]) -> None:
-        super()._set_parameters(points)
-        self.intercept_ = float(self.intercept_[0])
+    def _set_coefficients(self, rows: npt.NDArray[Any], intercepts: Vector) -> None:
+        self.coef_, self.intercept_ = self._shaped(rows), float(intercepts[0])
 
     def _score_on(self, held: Data) -> float:
         loss = self._in_units(self._objective()).pointwise
