@@ -32,7 +32,7 @@ TRIED = {
         "import accelegrad as ag, numpy as np;"
         "assert ag.minimize(lambda x: (abs(x).sum(), np.sign(x)), np.ones(3), tol=1e-6).success"
     ),
-    "parquet": (
+    "files": (
         "import pyarrow, pyarrow.parquet; from accelegrad.cli.main import main;"
         "rows = pyarrow.table({'size': [1.0, 2.0, 3.0], 'price': [2.0, 4.0, 6.5]});"
         "pyarrow.parquet.write_table(rows, 'rows.parquet');"

@@ -22,7 +22,7 @@ from accelegrad.models.linear_model import LinearModel
 from accelegrad.models.scaling import unevenness
 from accelegrad.rules import Rule
 from accelegrad.solvers.curvature import FACTOR_PRODUCT, Costs
-from accelegrad.solvers.interior_point_oracle import has_one_kink
+from accelegrad.solvers.interior_point import has_one_kink
 from accelegrad.solvers.oracles import SUM_RULES
 
 #: Methods and solvers of other libraries, in lower case: "auto" is what to give in their place.
@@ -64,7 +64,7 @@ MOST_SECONDS_OF_LABELS = ((1.5, MOST_STEP_SECONDS), (2.0, 1e-2), (10.0, 1.0))
 # -- what is known --------------------------------------------------------------------------------
 
 
-class Wishes(NamedTuple):
+class Request(NamedTuple):
     """What the user said about the method and the space, unchecked."""
 
     method: Any
@@ -79,7 +79,7 @@ class Wishes(NamedTuple):
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known of a problem and of the user's wishes, for the conditions of `TABLE`.
+    """What is known of a problem and of the user's request, for the conditions of `TABLE`.
 
     What requires a look at the data is computed only when a condition asks for it.
     """
@@ -101,7 +101,7 @@ class Facts:
     @classmethod
     def of(
         cls,
-        wishes: Wishes,
+        request: Request,
         model: LinearModel | None,
         *,
         constrained: bool,
@@ -110,22 +110,21 @@ class Facts:
         exact_values: bool = False,
     ) -> Facts:
         """Return the facts of a call of `minimize`."""
-        meant = ("diameter", "bundle_size")
-        others = (value for name, value in wishes.parameters.items() if name not in meant)
-        options = (wishes.restart, wishes.project_y, *others)
+        others = set(request.parameters) - {"diameter", "bundle_size"}
+        given = bool(others) or request.restart is not None or request.project_y is not None
         return cls(
             model,
-            rule_given=isinstance(wishes.method, Rule),
-            name_given=isinstance(wishes.method, str) and wishes.method != AUTO,
+            rule_given=isinstance(request.method, Rule),
+            name_given=isinstance(request.method, str) and request.method != AUTO,
             constrained=constrained,
             separate_terms=separate_terms,
             no_limits=no_limits,
             exact_values=exact_values,
-            diameter_given=is_given(wishes.parameters.get("diameter")),
-            minibatches=wishes.stochastic,
-            options_given=any(value is not None for value in options),
-            scale_given=is_given(wishes.scale),
-            may_scale=wishes.scale is not None,
+            diameter_given=is_given(request.parameters.get("diameter")),
+            minibatches=request.stochastic,
+            options_given=given,
+            scale_given=is_given(request.scale),
+            may_scale=request.scale is not None,
         )
 
     @property
@@ -351,9 +350,12 @@ class Choice(NamedTuple):
     of_rows: bool = False  # whether it works on the rows of a LinearModel and on nothing else
 
 
-def first(table: Sequence[Row], facts: Any) -> Row:
-    """Return the first row of a table whose condition holds."""
-    return next(row for row in table if row.holds(facts))
+def first(table: Sequence[Row], facts: Any, *, tried: str = "") -> Row:
+    """Return the first row of a table whose condition holds, without the method `tried`."""
+    for row in table:
+        if row.method != tried and row.holds(facts):
+            return row
+    raise LookupError("no row of the table holds")
 
 
 def choose(facts: Facts, method: Any = AUTO, *, tried: str = "") -> Choice:
@@ -370,7 +372,7 @@ def choose(facts: Facts, method: Any = AUTO, *, tried: str = "") -> Choice:
                 f"fits is chosen. Allowed: {', '.join(repr(name) for name in [AUTO, *METHODS])}."
             )
         raise ValueError(f"method is {method!r}: {nearest(method, [AUTO, *METHODS])}")
-    row = first([row for row in TABLE if row.method != tried], facts)
+    row = first(TABLE, facts, tried=tried)
     name = _given_name(method) if row.method == GIVEN else row.method
     of_rows = isinstance(method, SUM_RULES) or (name in METHODS and METHODS[name].rule in SUM_RULES)
     return Choice(name, row.reason.format(facts=facts), of_rows)

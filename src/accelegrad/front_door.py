@@ -16,7 +16,7 @@ from scipy.optimize import OptimizeResult
 from accelegrad import threads
 from accelegrad.bundle.cut_memory import CutMemory, default_size
 from accelegrad.catalogue import MethodOptions
-from accelegrad.choose import Wishes
+from accelegrad.choose import Request
 from accelegrad.differentiate import LIBRARIES
 from accelegrad.errors import (
     Vector,
@@ -39,9 +39,8 @@ from accelegrad.run.compiled import CompiledRule, compiled_twin
 from accelegrad.run.fingerprint import run_kind
 from accelegrad.run.loop import Run
 from accelegrad.run.oracle import QUIET, FunctionOracle, MinibatchOracle, ModelOracle, Oracle
-from accelegrad.run.policies.convexity import Convexity
-from accelegrad.run.policies.restarts import Restarts
 from accelegrad.run.progress import OUTPUTS, Options, Progress
+from accelegrad.run.restarts import Restarts
 from accelegrad.run.result import Status
 from accelegrad.scipy_words import Limits, constraint_set, hint
 from accelegrad.setting import Setting, constrains, resolve
@@ -54,29 +53,26 @@ SHORTEST_REACH = 1e-3
 SHAPED = ("x", "jac", "x_average", "x_last", "x_best")
 
 
-class ProblemArguments(NamedTuple):
-    """What is minimised, and how its gradients are come by, as it was given."""
+class Problem(NamedTuple):
+    """What is minimised, and how its gradients are computed."""
 
     fun: Any
-    x0: Any
+    model: LinearModel | None  # `fun`, where it is one
+    start: Vector
+    shape: tuple[int, ...] | None  # that of x0, () for a number; None where it is flat
     args: tuple[Any, ...]
     jac: Any
     exact: bool
     batch_size: int | None
     replacement: bool
     rng: Any
-    accuracy: float = 0.0
+    accuracy: float
 
     @property
-    def model(self) -> LinearModel | None:
-        """The linear model, where it is one."""
-        return self.fun if isinstance(self.fun, LinearModel) else None
-
-    @property
-    def shape(self) -> tuple[int, ...] | None:
-        """The shape of x0, () for a number; None where it is flat, as it is inside."""
-        shape = np.shape(self.x0)
-        return None if self.model is not None or len(shape) == 1 else shape
+    def largest_product(self) -> int:
+        """How many entries the largest matrix has that a run multiplies with vectors."""
+        model, d = self.model, self.start.size
+        return d * default_size(d) if model is None else model.n_samples * model.n_parameters
 
 
 def minimize(
@@ -284,14 +280,24 @@ def minimize(
     project_y = parameters.pop("project_y", None)
     noisy = batch_size is not None
     accuracy = real_number("accuracy", accuracy, least=0.0)
-    problem = ProblemArguments(fun, x0, args, jac, exact, batch_size, replacement, rng, accuracy)
-    problem, feasible_set, limits = _constrained(problem, feasible_set, bounds, constraints)
-    wishes = Wishes(method, parameters, feasible_set, project_y, penalty, scale, noisy, restart)
+    model = fun if isinstance(fun, LinearModel) else None
+    start = _start(x0, model)
+    shape = None if model is not None or np.ndim(x0) == 1 else np.shape(x0)
+    limits = None
+    if bounds is not None or not (isinstance(constraints, (tuple, list)) and not constraints):
+        limits = Limits(bounds, constraints, start.shape if shape is None else shape)
+        feasible_set = constraint_set(feasible_set, limits)
+        if limits.given and feasible_set is not None:
+            start = feasible_set.project(start)  # as SciPy clips it
+    problem = Problem(
+        *(fun, model, start, shape, args, jac, exact, batch_size, replacement, rng, accuracy)
+    )
+    request = Request(method, parameters, feasible_set, project_y, penalty, scale, noisy, restart)
     run_options = Options(
         max_iter=whole_number("max_iter", max_iter, least=1),
-        tol=_positive("tol", tol),
-        rtol=_positive("rtol", rtol),
-        time_limit=_positive("time_limit", time_limit),
+        tol=None if tol is None else real_number("tol", tol, above=0),
+        rtol=None if rtol is None else real_number("rtol", rtol, above=0),
+        time_limit=None if time_limit is None else real_number("time_limit", time_limit, above=0),
         target=None if target is None else real_number("target", target),
         output=_choice("output", output, OUTPUTS),
         exact=exact and not noisy,
@@ -303,53 +309,55 @@ def minimize(
         checkpoint_every=whole_number("checkpoint_every", checkpoint_every, least=1),
     )
     resumed = None if resume is None else Path(resume)
-    with threads.single_for(_largest_product(problem)):
-        return _solve(problem, wishes, run_options, resumed, limits)
-
-
-def _largest_product(problem: ProblemArguments) -> int:
-    """Return how many entries the largest matrix has that a run multiplies with vectors."""
-    model, d = problem.model, np.size(problem.x0)
-    return d * default_size(max(d, 1)) if model is None else model.n_samples * model.n_parameters
+    with threads.single_for(problem.largest_product):
+        result = _solve(problem, request, run_options, resumed, limits)
+    return result if shape is None else _shaped(result, shape)
 
 
 def _solve(
-    problem: ProblemArguments,
-    wishes: Wishes,
+    problem: Problem,
+    request: Request,
     options: Options,
     resume: Path | None,
-    limits: Limits,
+    limits: Limits | None,
 ) -> OptimizeResult:
-    """Choose the method, build the run and do it."""
-    model, start, oracle = problem.model, _start(problem.x0, problem.model), _oracle(problem)
-    comparable = oracle.exact_values or wishes.stochastic
-    kept = resume is not None or options.checkpoint is not None
+    """Choose the method, put rule, oracle and bracket together, and run."""
+    model, oracle = problem.model, _oracle(problem)
+    comparable = oracle.exact_values or request.stochastic
     with np.errstate(**QUIET):  # the oracle has taken note of the user's settings
-        setting = resolve(start, wishes, model, values=comparable)
+        setting = resolve(problem.start, request, model, values=comparable)
         if setting.choice.of_rows:
             oracle = _oracle_of_rows(setting, problem, options.goal)
         oracle.penalty = setting.penalty
-        run = _built_run(problem, wishes, options, setting, oracle, kept=kept)
+        judge = None
+        if model is not None and request.stochastic:
+            judge = ModelOracle(model, setting.penalty)
+        if oracle.exact_values or judge is not None:
+            bracket = _bracket(problem, request, options, setting, oracle)
+        else:
+            bracket = Bracket(None, None)
+        _check_needs(setting.rule, oracle, options, bracket)
+        restarts = None
+        if request.restart is not None:
+            restarts = _restarts(request.restart, setting, oracle)
+        rule = setting.rule
+        if isinstance(oracle, MinibatchOracle):
+            rule = compiled_twin(rule, oracle.model, setting.start, values=options.trace)
+        # If y is not projected, points may leave the set, as in the paper's unconstrained setting.
+        returned_in = None if request.project_y is False else setting.feasible_set
+        run = Run(
+            Progress(rule, oracle, setting.start, options, bracket, judge, returned_in),
+            kind=_kind(problem, setting, rule) if resume or options.checkpoint else None,
+            checked=model is None and oracle.exact_values,
+            restarts=restarts,
+        )
     if resume is not None:
         run.resume(resume)
     result = run()
     result.update(method=setting.choice.name, reason=setting.choice.reason)
-    if limits.given:
+    if limits is not None and limits.given:
         result["multipliers"] = _multipliers(limits, result, setting.start, run.progress)
-    return _shaped(result, problem.shape)
-
-
-def _constrained(
-    problem: ProblemArguments, feasible_set: Any, bounds: Any, constraints: Any
-) -> tuple[ProblemArguments, Any, Limits]:
-    """Return SciPy's bounds and constraints as a set, and the start in it, as SciPy clips it."""
-    start = _start(problem.x0, problem.model)
-    shape = np.shape(start if problem.shape is None else problem.x0)
-    limits = Limits(bounds, constraints, shape)
-    chosen = constraint_set(feasible_set, limits)
-    if chosen is feasible_set:
-        return problem, feasible_set, limits
-    return problem._replace(x0=chosen.project(start).reshape(shape)), chosen, limits
+    return result
 
 
 def _multipliers(
@@ -373,58 +381,15 @@ def _multipliers(
     return limits.multipliers(x, slopes, below, reach)
 
 
-def _shaped(result: OptimizeResult, shape: tuple[int, ...] | None) -> OptimizeResult:
+def _shaped(result: OptimizeResult, shape: tuple[int, ...]) -> OptimizeResult:
     """Return a result with points as the user gave the start."""
-    if shape is not None:
-        for name in SHAPED:
-            if result.get(name) is not None:
-                result[name] = result[name].reshape(shape)[()]
+    for name in SHAPED:
+        if result.get(name) is not None:
+            result[name] = result[name].reshape(shape)[()]
     return result
 
 
-def _built_run(
-    problem: ProblemArguments,
-    wishes: Wishes,
-    options: Options,
-    setting: Setting,
-    oracle: Oracle,
-    *,
-    kept: bool,
-) -> Run:
-    """Put rule, oracle, bracket and policies together; `kept`: there is a checkpoint."""
-    model = problem.model
-    judge = None
-    if model is not None and wishes.stochastic:
-        judge = ModelOracle(model, setting.penalty)
-    bracket = _bracket(
-        setting,
-        model,
-        getattr(oracle, "dual", None),
-        judged=oracle.exact_values or judge is not None,
-        often=options.has_end or wishes.restart is not None,
-        goal=options.goal if options.has_goal else None,
-        feasible=wishes.project_y is not False,
-    )
-    _check_needs(setting.rule, oracle, options, bracket)
-    restarts = _restarts(wishes.restart, setting, oracle)
-    rule = setting.rule
-    if isinstance(oracle, MinibatchOracle) and restarts is None:
-        rule = compiled_twin(rule, oracle.model, setting.start, values=options.trace)
-    # If y is not projected, points may leave the set, as in the paper's unconstrained setting.
-    returned_in = None if wishes.project_y is False else setting.feasible_set
-    return Run(
-        Progress(rule, oracle, setting.start, options, bracket, judge, returned_in),
-        kind=_kind(problem, setting, rule) if kept else None,
-        policies=[policy for policy in (_convexity(model, oracle), restarts) if policy is not None],
-    )
-
-
-def _convexity(model: LinearModel | None, oracle: Oracle) -> Convexity | None:
-    """Return the check of a user's function; a model is convex, and noise would fail it."""
-    return Convexity() if model is None and oracle.exact_values else None
-
-
-def _kind(problem: ProblemArguments, setting: Setting, rule: Rule) -> dict[str, Any]:
+def _kind(problem: Problem, setting: Setting, rule: Rule) -> dict[str, Any]:
     """Say what the run is, so that a checkpoint of another one is refused."""
     how = {
         "exact": bool(problem.exact),
@@ -442,9 +407,10 @@ def _method_options(
     """Return the parameters of single methods that are given, in either way."""
     if not isinstance(options, Mapping | None):
         raise TypeError(f"options must be a mapping of names to values, not {options!r}.")
-    inside = {} if options is None else options
-    _refuse_unknown(inside, keywords)
-    given = {**inside, **keywords}
+    if not options and not keywords:
+        return {}
+    _refuse_unknown(options or {}, keywords)
+    given = {**(options or {}), **keywords}
     if not given.get("gradient_bound"):
         given["gradient_bound"] = None  # zero is what AcceleGrad has without it
     return {name: value for name, value in given.items() if value is not None}
@@ -473,10 +439,6 @@ def _arguments() -> list[str]:
     return [name for name in inspect.signature(minimize).parameters if name != "more"]
 
 
-def _positive(name: str, given: Any) -> float | None:
-    return None if given is None else real_number(name, given, above=0)
-
-
 def _start(x0: Any, model: LinearModel | None) -> Vector:
     if model is None:
         if x0 is None:
@@ -500,7 +462,7 @@ def _choice(name: str, given: Any, valid: tuple[str, ...]) -> str:
     return given
 
 
-def _oracle(problem: ProblemArguments) -> Oracle:
+def _oracle(problem: Problem) -> Oracle:
     """Return what answers with values and gradients, or say which argument is wrong."""
     fun, jac, model = problem.fun, problem.jac, problem.model
     if problem.accuracy > 0.0 and (model is not None or fun is None or not problem.exact):
@@ -532,8 +494,8 @@ def _oracle(problem: ProblemArguments) -> Oracle:
     if not isinstance(problem.args, tuple):
         raise TypeError(f"args must be a tuple, not {problem.args!r}.")
     return FunctionOracle(
-        None if fun is None else threads.for_user(fun, _largest_product(problem)),
-        None if jac is True else threads.for_user(jac, _largest_product(problem)),
+        None if fun is None else threads.for_user(fun, problem.largest_product),
+        None if jac is True else threads.for_user(jac, problem.largest_product),
         problem.args,
         exact=problem.exact,
         shape=problem.shape,
@@ -541,7 +503,7 @@ def _oracle(problem: ProblemArguments) -> Oracle:
     )
 
 
-def _oracle_of_rows(setting: Setting, problem: ProblemArguments, goal: Goal) -> ModelOracle:
+def _oracle_of_rows(setting: Setting, problem: Problem, goal: Goal) -> ModelOracle:
     """Return what a method for sums over rows works on, or say why it cannot."""
     method = setting.choice.name
     if problem.model is None:
@@ -552,7 +514,7 @@ def _oracle_of_rows(setting: Setting, problem: ProblemArguments, goal: Goal) -> 
     return sum_oracle(rule, problem.model, generator, goal, setting.penalty, setting.feasible_set)
 
 
-def _sampler(model: LinearModel, problem: ProblemArguments) -> BatchSampler:
+def _sampler(model: LinearModel, problem: Problem) -> BatchSampler:
     batch_size, replacement = problem.batch_size, problem.replacement
     generator = _generator(problem.rng)
     assert batch_size is not None
@@ -567,31 +529,20 @@ def _generator(rng: Any) -> np.random.Generator:
 
 
 def _bracket(
-    setting: Setting,
-    model: LinearModel | None,
-    given: ModelDual | None,
-    *,
-    judged: bool,
-    often: bool,
-    goal: Goal | None,
-    feasible: bool,
+    problem: Problem, request: Request, options: Options, setting: Setting, oracle: Oracle
 ) -> Bracket:
-    """Return what collects the proof.
-
-    `given` gives the model's bounds where a method has them; `often` asks for expensive bounds more
-    often, and far from the `goal` cheaper ones come less often; `feasible` says whether all points
-    are in the set.
-    """
-    if not judged:
-        return Bracket(None, None)
-    region, penalty = setting.region, setting.penalty
-    # Losses are nonnegative.
-    known = model is not None and (penalty is None or penalty.nonnegative)
-    floor = 0.0 if known else -math.inf
-    dual = None
-    if model is not None and (feasible or not constrains(setting.feasible_set)):
-        bounds = _model_dual(setting, model) if given is None else given
-        dual = DualCertificate(bounds, often=often, goal=goal) if bounds is not None else None
+    """Return what collects the proof of a function with exact values."""
+    model, region, penalty = problem.model, setting.region, setting.penalty
+    goal = options.goal if options.has_goal else None
+    often = options.has_end or request.restart is not None  # a bound may end the run
+    floor, dual = -math.inf, None
+    if model is not None:
+        if penalty is None or penalty.nonnegative:
+            floor = 0.0  # losses are nonnegative
+        feasible = request.project_y is not False  # all points are in the set
+        if feasible or not constrains(setting.feasible_set):
+            bounds = _model_dual(setting, model) if oracle.dual is None else oracle.dual
+            dual = None if bounds is None else DualCertificate(bounds, often=often, goal=goal)
     # A guessed region has nothing to add to a bound that holds everywhere and gets tight.
     guessed = region is not None and region.growing
     if region is None or (guessed and dual is not None and dual.gets_tight):
@@ -617,8 +568,6 @@ def _model_dual(setting: Setting, model: LinearModel) -> ModelDual | None:
 
 def _restarts(given: Any, setting: Setting, oracle: Oracle) -> Restarts | None:
     """Return the policy that `restart` asks for, or say why it cannot be used."""
-    if given is None:
-        return None
     _choice("restart", given, ("auto", "adaptive"))
     if given == "auto" and not oracle.exact_values:
         return None  # a restart loses the average: under noise that mostly costs more
@@ -671,7 +620,7 @@ def _checkpoint_path(given: str | os.PathLike[str]) -> Path:
 
 
 def _scipy_callback(
-    callback: Callable[..., Any], problem: ProblemArguments
+    callback: Callable[..., Any], problem: Problem
 ) -> Callable[[OptimizeResult], Any]:
     """Follow SciPy: an argument named intermediate_result gets the result, any other one x."""
     if not callable(callback):
@@ -680,10 +629,14 @@ def _scipy_callback(
         names = set(inspect.signature(callback).parameters)
     except ValueError:  # a builtin without a signature
         names = set()
-    asked, shape = threads.for_user(callback, _largest_product(problem)), problem.shape
+    asked, shape = threads.for_user(callback, problem.largest_product), problem.shape
+
+    def shaped(result: OptimizeResult) -> OptimizeResult:
+        return result if shape is None else _shaped(result, shape)
+
     if "intermediate_result" in names:
-        return lambda result: asked(intermediate_result=_shaped(result, shape))
-    return lambda result: asked(_shaped(result, shape).x)
+        return lambda result: asked(intermediate_result=shaped(result))
+    return lambda result: asked(shaped(result).x)
 
 
 def scipy_method(

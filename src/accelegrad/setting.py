@@ -1,4 +1,4 @@
-"""From a user's wishes to a setting: the rule, bound to its set, and where a minimiser is."""
+"""From a user's request to a setting: the rule, bound to its set, and where a minimiser is."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from accelegrad.catalogue import AUTO, METHODS, RADIUS, Method
-from accelegrad.choose import Choice, Facts, Wishes, choose, is_given
+from accelegrad.choose import Choice, Facts, Request, choose, is_given
 from accelegrad.errors import NonFiniteError, Vector, nearest
 from accelegrad.geometry.penalties import OnLeading, Penalty, as_penalty
 from accelegrad.geometry.sets import (
@@ -78,8 +78,6 @@ class Space(NamedTuple):
 
     def scaled(self, change: Any) -> Space:
         """Return them in the coordinates v of x = T v."""
-        if change is None:
-            return self
         return Space(
             change.invert(self.start),
             scaled_set(self.feasible_set, change.scale, self.start.size),
@@ -87,37 +85,42 @@ class Space(NamedTuple):
         )
 
 
-def resolve(start: Vector, wishes: Wishes, model: LinearModel | None, *, values: bool) -> Setting:
+def resolve(start: Vector, request: Request, model: LinearModel | None, *, values: bool) -> Setting:
     """Resolve diameter, set, penalty and scaling, build the rule and bind all of it together.
 
     `values` says whether values can be compared, for the probe of rules without a diameter.
     """
-    chosen = _feasible_set(wishes.feasible_set, start.size)
-    if chosen is not None:
+    chosen = penalty = change = None
+    if request.feasible_set is not None:
+        chosen = as_feasible_set(request.feasible_set)
+        chosen.check_dimension(start.size)
         start = _inside(start, chosen)
-    penalty = _penalty(wishes.penalty, start.size, model, chosen)
-    constrained = penalty is not None or constrains(chosen)
-    separate = constrained and _has_separate_terms(model, penalty, chosen)
+    if request.penalty is not None:
+        penalty = _penalty(request.penalty, start.size, model, chosen)
+    limited = constrains(chosen)
+    constrained = penalty is not None or limited
     facts = Facts.of(
-        wishes,
+        request,
         model,
         constrained=constrained,
-        separate_terms=separate,
-        no_limits=not constrains(chosen),
+        separate_terms=constrained and _has_separate_terms(model, penalty, chosen),
+        no_limits=not limited,
         exact_values=values,
     )
-    choice = choose(facts, wishes.method)
-    change = _change(wishes, facts, choice, penalty, chosen)
-    if model is not None and _may_move(facts, choice):
-        start = near_start(model, start)
+    choice = choose(facts, request.method)
     proven = math.inf
-    if not choice.of_rows:  # else the dual gap suffices, and this bound would cost two passes
-        proven = _proven_radius(start, chosen, penalty, model)
+    if model is not None or facts.scale_given:
+        change = _change(request, facts, choice, penalty, chosen)
+    if model is not None:
+        if _may_move(facts, choice):
+            start = near_start(model, start)
+        if not choice.of_rows:  # else the dual gap suffices, and this bound would cost two passes
+            proven = _proven_radius(start, chosen, penalty, model)
     space = Space(start, chosen, penalty)
-    inner = space.scaled(change)
-    bound = _known_distance(inner, proven if change is None else math.inf)
-    rule, diameter = _rule_and_diameter(wishes, choice.name, bound)
-    rule = _bind(rule, inner, diameter, wishes.project_y, values)
+    inner = space if change is None else space.scaled(change)
+    known = proven if change is None else math.inf
+    rule, diameter = _rule_and_diameter(request, choice.name, inner, known)
+    rule = _bind(rule, inner, diameter, request.project_y, values)
     if change is not None:
         rule = Rescaled(rule, change)
     region = _region(space, inner, diameter, proven, rule, model)
@@ -132,10 +135,11 @@ def stream_rule(
     change: Any,
 ) -> Rule:
     """Return the rule for rows that come in chunks."""
-    wishes = Wishes(AUTO, {"diameter": diameter})
+    request = Request(AUTO, {"diameter": diameter})
     choice = choose(Facts(streamed=True))
-    rule, number = _rule_and_diameter(wishes, choice.name, math.inf)
-    space = Space(start, feasible_set, penalty).scaled(change)
+    space = Space(start, feasible_set, penalty)
+    space = space if change is None else space.scaled(change)
+    rule, number = _rule_and_diameter(request, choice.name, space, math.inf, capped=False)
     rule = _bind(rule, space, number, None, values=True)
     return rule if change is None else Rescaled(rule, change)
 
@@ -169,14 +173,6 @@ def constrains(chosen: FeasibleSet | None) -> bool:
     return chosen is not None and not isinstance(chosen, WholeSpace)
 
 
-def _feasible_set(given: Any, size: int) -> FeasibleSet | None:
-    if given is None:
-        return None
-    chosen = as_feasible_set(given)
-    chosen.check_dimension(size)
-    return chosen
-
-
 def _inside(start: Vector, feasible_set: FeasibleSet) -> Vector:
     nearest_point = feasible_set.project(start)
     distance = float(np.linalg.norm(nearest_point - start))
@@ -207,14 +203,14 @@ def _penalty(
 
 
 def _change(
-    wishes: Wishes,
+    request: Request,
     facts: Facts,
     choice: Choice,
     penalty: Penalty | None,
     chosen: FeasibleSet | None,
 ) -> ColumnScaling | None:
     """Return the change of coordinates that `scale` asks for."""
-    scale, model = wishes.scale, facts.model
+    scale, model = request.scale, facts.model
     if not facts.scale_given:
         return _automatic_change(facts) if facts.may_scale and not choice.of_rows else None
     if choice.of_rows:
@@ -259,19 +255,25 @@ def _given_scaling(scale: Any, model: LinearModel) -> ColumnScaling:
 
 def _known_distance(space: Space, proven: float) -> float:
     """Return a bound on the distance from the start to a minimiser, inf where none is known."""
-    bounds = [proven]
-    if space.feasible_set is not None:
-        bounds.append(space.feasible_set.usable_diameter(space.start.size))
     # A start that is a minimiser, up to rounding, says nothing about the steps' size.
-    return min((bound for bound in bounds if bound >= SHORTEST), default=math.inf)
+    bound = proven if proven >= SHORTEST else math.inf
+    if space.feasible_set is not None:
+        diameter = space.feasible_set.usable_diameter(space.start.size)
+        bound = min(bound, diameter if diameter >= SHORTEST else math.inf)
+    return bound
 
 
 # -- the rule ------------------------------------------------------------------------------------
 
 
-def _rule_and_diameter(wishes: Wishes, name: str, bound: float) -> tuple[Rule, float | None]:
-    """Return the rule, not yet bound to anything, and the diameter, None where it is automatic."""
-    parameters, method = wishes.parameters, wishes.method
+def _rule_and_diameter(
+    request: Request, name: str, space: Space, proven: float, *, capped: bool = True
+) -> tuple[Rule, float | None]:
+    """Return the rule, not yet bound to anything, and the diameter, None where it is automatic.
+
+    `capped` says whether what is known of the distance to a minimiser bounds the rule's radius.
+    """
+    parameters, method = request.parameters, request.method
     if isinstance(method, Rule):
         return method, _diameter_of(method, parameters)
     given: Any = parameters.get("diameter")
@@ -283,8 +285,10 @@ def _rule_and_diameter(wishes: Wishes, name: str, bound: float) -> tuple[Rule, f
     if diameter is not None or entry.automatic is None:
         return _built(name, entry, {**parameters, "diameter": diameter}), diameter
     rule = _built_automatic(name, entry, parameters)
-    if math.isfinite(bound) and "largest_radius" in rule.can:
-        rule = rule.with_parameters(largest_radius=bound)
+    if capped and "largest_radius" in rule.can:
+        bound = _known_distance(space, proven)
+        if bound < math.inf:
+            rule = rule.with_parameters(largest_radius=bound)
     return rule, None
 
 
@@ -362,6 +366,8 @@ def _bind(
         _need(rule, "project", "feasible_set")
         _refuse_coupled_set(rule, chosen)
         bound["project"] = chosen.project  # type: ignore[union-attr]
+        if "cuts" in rule.can:
+            bound["lowest_of_cuts"] = chosen.lowest_of_cuts  # type: ignore[union-attr]
     elif (
         chosen is None
         and diameter is not None
@@ -440,10 +446,11 @@ def _region(
     `inner` is the space in the rule's coordinates.
     """
     start, chosen, penalty = given
-    space = WholeSpace() if chosen is None else chosen
-    bound = space.usable_diameter(start.size)
-    if math.isfinite(bound):
-        return Region(space, start, bound, assumed=False, penalty=penalty)
+    space: FeasibleSet = WholeSpace()
+    if chosen is not None:
+        space, bound = chosen, chosen.usable_diameter(start.size)
+        if math.isfinite(bound):
+            return Region(space, start, bound, assumed=False, penalty=penalty)
     if diameter is not None:
         return Region(space, start, diameter / 2, assumed=True, penalty=penalty)
     if math.isfinite(proven):
@@ -477,15 +484,13 @@ def _stretch(change: ColumnScaling, model: LinearModel) -> float:
 
 
 def _proven_radius(
-    start: Vector, chosen: FeasibleSet | None, penalty: Penalty | None, model: LinearModel | None
+    start: Vector, chosen: FeasibleSet | None, penalty: Penalty | None, model: LinearModel
 ) -> float:
     """Return the largest distance from the start to a model's minimiser, infinite if unknown.
 
     The start is feasible, so the minimum is at most the value there; at most that at zero, if zero
     is feasible too. Losses are nonnegative: l2 term and penalty are at most as large.
     """
-    if model is None:
-        return math.inf
     zero = np.zeros_like(start)
     points = [start]
     if chosen is None or chosen.contains(zero):

@@ -159,7 +159,7 @@ def test_ctrl_c_in_a_round_trip_returns_the_best_point(client, tmp_path, calls, 
 RUN = dict(rtol=1e-10, rng=0)
 
 
-def cut_off(client, folder, action):
+def cut_off(model, folder, action):
     """Do something in mid-run that loses the rows, and return the checkpoint that is left."""
     seen, kept = [], dict(checkpoint=folder / "run.ckpt", checkpoint_every=1)
 
@@ -169,7 +169,7 @@ def cut_off(client, folder, action):
             action()
 
     with pytest.raises(ConnectionError, match="can be resumed"):
-        ag.minimize(model_of(client), callback=callback, **RUN, **kept)
+        ag.minimize(model, callback=callback, **RUN, **kept)
     return kept["checkpoint"]
 
 
@@ -181,12 +181,9 @@ def goes_on_bit_for_bit(client, checkpoint):
 
 
 def test_a_run_goes_on_from_its_checkpoint_where_all_rows_were_forgotten(client, tmp_path):
-    def restart():
-        with suppress(TimeoutError):  # even then the workers are new
-            client.restart(wait_for_workers=False, timeout=LONG)
-        client.wait_for_workers(2, timeout=LONG)
-
-    goes_on_bit_for_bit(client, cut_off(client, tmp_path, restart))
+    model = model_of(client)
+    checkpoint = cut_off(model, tmp_path, lambda: client.cancel(model.cluster.parts, force=True))
+    goes_on_bit_for_bit(client, checkpoint)
 
 
 @contextmanager
@@ -222,7 +219,7 @@ def test_a_run_goes_on_from_its_checkpoint_where_its_scheduler_was_killed(dask_c
         client_of(found[1], scheduler, one) as lost,
     ):
         lost.wait_for_workers(1, timeout=LONG)
-        checkpoint = cut_off(lost, tmp_path, scheduler.kill)
+        checkpoint = cut_off(model_of(lost), tmp_path, scheduler.kill)
     goes_on_bit_for_bit(dask_client, checkpoint)
 
 

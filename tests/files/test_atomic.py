@@ -1,13 +1,19 @@
 """Files that are written whole or not at all."""
 
+import errno
+import io
 import os
 import stat
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
+import accelegrad as ag
 from accelegrad.files import whole_file
+from accelegrad.sklearn import AcceleGradRegressor
+from accelegrad.sklearn.model_file import load_model, save_model
 
 
 def test_a_file_takes_its_place_when_it_is_complete(tmp_path):
@@ -103,3 +109,106 @@ def test_standard_output_that_goes_to_a_file_is_not_replaced(tmp_path):
         subprocess.run([sys.executable, "-c", code], stdout=output, check=True)
     assert (tmp_path / "output").read_text().split() == ["before", "content", "after"]
     assert list(tmp_path.iterdir()) == [tmp_path / "output"]
+
+
+# Writes that fail
+
+FULL = os.strerror(errno.ENOSPC)
+
+
+class FailsOnce(io.FileIO):
+    """A file on a disk that is full at one write, and has room again at the next."""
+
+    def __init__(self, handle, which):
+        super().__init__(handle, "wb")
+        self.left = which
+
+    def write(self, content):
+        self.left -= 1
+        if self.left == 0:
+            raise OSError(errno.ENOSPC, FULL)
+        return super().write(content)
+
+
+def write_model(path):
+    rows = np.random.default_rng(0).standard_normal((20, 2))
+    save_model(AcceleGradRegressor().fit(rows, rows[:, 0]), path)
+
+
+def write_checkpoint(path):
+    def square(x):
+        return x @ x, 2.0 * x
+
+    ag.minimize(square, np.ones(3), method="accelegrad", max_iter=4, checkpoint=path)
+
+
+def write_table(path):
+    """Write a report's table, as the lab does."""
+    with whole_file(path) as file:
+        for line in range(5):
+            file.write(b"%d\n" % line)
+
+
+@pytest.mark.parametrize("write", [write_model, write_checkpoint, write_table])
+def test_a_full_disk_at_any_write_loses_nothing(tmp_path, monkeypatch, write):
+    path, fdopen = tmp_path / "file", os.fdopen
+    write(path)
+    before = path.read_bytes()
+    failed = 0
+    for which in range(1, 1000):
+        used = []
+
+        def opened(handle, mode, which=which, used=used):
+            used.append(FailsOnce(handle, which))
+            return used[-1]
+
+        monkeypatch.setattr(os, "fdopen", opened)
+        error = None
+        try:
+            write(path)
+        except OSError as caught:
+            error = caught
+        finally:
+            monkeypatch.setattr(os, "fdopen", fdopen)
+        assert list(tmp_path.iterdir()) == [path]
+        if error is None:
+            assert used[0].left > 0
+            break
+        failed += 1
+        assert error.errno == errno.ENOSPC
+        assert f"{path} is as it was before: {FULL}" in str(error)
+        assert path.read_bytes() == before
+    assert failed >= 5
+    path.unlink()
+    monkeypatch.setattr(os, "fdopen", lambda handle, mode: FailsOnce(handle, 1))
+    with pytest.raises(OSError, match="file was not written: "):
+        write(path)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(os.name != "posix", reason="limits of files are POSIX's")
+def test_a_model_that_cannot_be_written_is_not_lost(tmp_path):
+    """The disk is full, but the temporary folder is on another one."""
+    code = (
+        "import errno, os, sys; from accelegrad.cli.main import main\n"
+        "def opened(handle, mode, fdopen=os.fdopen):\n"
+        "    if not os.readlink(f'/proc/self/fd/{handle}').startswith(os.environ['TMPDIR']):\n"
+        "        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))\n"
+        "    return fdopen(handle, mode)\n"
+        "os.fdopen = opened\n"
+        "sys.exit(main(['fit', 'rows.svm', '--out', 'model.agm', '--no-progress']))\n"
+    )
+    if not os.path.exists("/proc/self/fd"):
+        pytest.skip("there is no /proc that names open files")
+    (tmp_path / "rows.svm").write_text("1 1:1\n-1 1:-1\n1 1:2\n-1 2:1\n")
+    (tmp_path / "temporary").mkdir()
+    environment = {**os.environ, "TMPDIR": str(tmp_path / "temporary")}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 1
+    assert f"model.agm was not written: {FULL}" in done.stderr
+    [rescued] = (tmp_path / "temporary").glob("*/model.agm")
+    assert f"The model is in {rescued} instead." in done.stderr
+    assert load_model(rescued).coef_.shape == (1, 2)
+    assert not (tmp_path / "model.agm").exists()

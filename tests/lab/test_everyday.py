@@ -193,8 +193,8 @@ CASE = Measured("text/a/hinge", "text", "a", "hinge", "10 x 2, dense", 1e-4, 0.0
 def records(**values: tuple[float, float]) -> dict[str, Record]:
     """Return records by solver: seconds and value; ours is certified to 1e-3."""
     made = {
-        name: Record(CASE.key, name, cpu=cpu, wall=2 * cpu, fits=3, value=value)
-        for name, (cpu, value) in values.items()
+        name: Record(CASE.key, name, cpu=2 * wall, wall=wall, fits=3, value=value)
+        for name, (wall, value) in values.items()
     }
     ours = made[OURS]
     ours.objective, ours.gap, ours.certified = ours.value, 1e-3 * ours.value, True
@@ -204,7 +204,7 @@ def records(**values: tuple[float, float]) -> dict[str, Record]:
 def test_only_accurate_peers_count() -> None:
     found = records(AcceleGrad=(0.06, 1.0004), LinearSVC=(0.01, 1.1), SGDClassifier=(0.03, 1.0))
     one = verdict(CASE, found)
-    assert (one.fastest, one.ratio, one.wall_ratio) == ("SGDClassifier", pytest.approx(2), 2)
+    assert (one.fastest, one.ratio, one.cpu_ratio) == ("SGDClassifier", pytest.approx(2), 2)
     assert (one.usual, one.usual_ratio) == ("LinearSVC", pytest.approx(6))
     assert one.excess == pytest.approx({"AcceleGrad": 4e-4, "LinearSVC": 0.1, "SGDClassifier": 0})
     assert one.certified
@@ -252,10 +252,10 @@ def test_a_fit_of_ours_that_does_not_end_counts_as_lost() -> None:
 def test_records_are_read_as_they_were_written() -> None:
     found = Results()
     kept = records(AcceleGrad=(0.06, 1.0), LinearSVC=(0.01, 1.0))
-    kept["LinearSVC"].cpu = math.inf
+    kept["LinearSVC"].wall = math.inf
     found.take("case", line_of(CASE, kept.values()))
     assert found.cases == {CASE.key: CASE}
-    assert {one.cpu for one in found.records[CASE.key].values()} == {0.06, math.inf}
+    assert {one.wall for one in found.records[CASE.key].values()} == {0.06, math.inf}
     assert found.records[CASE.key][OURS] == kept[OURS]
 
 

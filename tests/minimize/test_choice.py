@@ -429,8 +429,8 @@ CALLS = {
 def test_every_row_is_reached(monkeypatch):
     seen = []
 
-    def spy(table, facts):
-        seen.append(first(table, facts))
+    def spy(table, facts, **options):
+        seen.append(first(table, facts, **options))
         return seen[-1]
 
     monkeypatch.setattr(accelegrad.choose, "first", spy)

@@ -341,7 +341,7 @@ def _models() -> Iterator[Mistake]:
 
 def _engines() -> Iterator[Mistake]:
     yield Mistake("proofs.mended_bound:_mended", residual_forgotten, "residual forgotten")
-    yield Mistake("solvers.newton_oracle:mended_bound", raised(1e-3), "0.1 % too high")
+    yield Mistake("solvers.newton:mended_bound", raised(1e-3), "0.1 % too high")
     free = Mistake("proofs.fenchel:Terms._least_with_intercept", always(0.0))
     yield Mistake(
         "proofs.mended_bound:_balanced", same(0), "slopes left unbalanced, for nothing", (free,)

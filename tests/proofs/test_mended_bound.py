@@ -9,7 +9,7 @@ from accelegrad.models.sampled_rows import LocalRows
 from accelegrad.proofs import mended_bound
 from accelegrad.solvers import curvature as curved
 from accelegrad.solvers.curvature import Factored
-from accelegrad.solvers.newton_oracle import CurvedOracle
+from accelegrad.solvers.newton import CurvedOracle
 from toys import linear_problem
 
 SMOOTH = ["logistic", "squared_hinge", "modified_huber", "squared", "huber"]
@@ -162,7 +162,7 @@ def test_runs_end_sooner_and_what_they_say_is_true(monkeypatch):
     start = model.value(np.zeros(10))
     options = {"tol": 1e-3 * (start - lowest) / max(1.0, start), "rng": 0}
     sooner = ag.minimize(model, **options)
-    monkeypatch.setattr("accelegrad.solvers.newton_oracle.WORTH", 0.0)
+    monkeypatch.setattr("accelegrad.solvers.newton.WORTH", 0.0)
     later = ag.minimize(model, **options)
     assert sooner.success
     assert later.success

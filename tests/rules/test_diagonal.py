@@ -376,21 +376,6 @@ def test_box_constraints_against_scipy():
 
 
 @pytest.mark.parametrize("rule", [DiagonalAcceleGrad(2.0), DistanceFreeDiagonalAcceleGrad()])
-def test_states(rule):
-    """Never changed in place, with one number for the step size, and x0 before any step."""
-    problem = Scaled(2, 8)
-    start = rule.init(problem.x0)
-    assert np.array_equal(rule.output(start), problem.x0)
-    assert np.array_equal(rule.last(start), problem.x0)
-    states = run_on(problem, rule, 3)
-    kept = [tuple(np.copy(part) for part in state) for state in states]
-    after = rule.step(states[-1], problem.oracle).state
-    assert isinstance(after.step_size, float)
-    for state, copy in zip(states, kept, strict=True):
-        assert all(np.array_equal(part, was) for part, was in zip(state, copy, strict=True))
-
-
-@pytest.mark.parametrize("rule", [DiagonalAcceleGrad(2.0), DistanceFreeDiagonalAcceleGrad()])
 def test_coordinates_without_gradient_do_not_move(rule):
     state = rule.init(np.ones(3))
     for _ in range(5):

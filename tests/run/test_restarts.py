@@ -9,8 +9,8 @@ import pytest
 from scipy.optimize import minimize
 
 import accelegrad as ag
-from accelegrad.run.policies import restarts
-from accelegrad.run.policies.restarts import Restarts
+from accelegrad.run import restarts
+from accelegrad.run.restarts import Restarts
 from accelegrad.run.result import Status
 
 # ------------------------------------------------------------------------------- the problems
@@ -231,7 +231,7 @@ def test_a_checkpoint_of_a_run_with_other_restarts_is_refused(tmp_path, first, t
     path, model = tmp_path / "run.agc", logistic_model(3, n=60, d=5, l2=1e-3)
     settings = {"method": "accelegrad", "max_iter": 20}
     ag.minimize(model, restart=first, checkpoint=path, **settings)
-    with pytest.raises(ag.CheckpointError, match="policies was"):
+    with pytest.raises(ag.CheckpointError, match="restarts was"):
         ag.minimize(model, restart=then, resume=path, **settings)
 
 

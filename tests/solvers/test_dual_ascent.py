@@ -10,8 +10,7 @@ import accelegrad as ag
 from accelegrad import kernels
 from accelegrad.models.losses import LOSSES, make_loss
 from accelegrad.solvers import DualAscent
-from accelegrad.solvers.dual_ascent import Ascent, Gap, epochs_to
-from accelegrad.solvers.dual_ascent_oracle import DualOracle, proximal_slopes
+from accelegrad.solvers.dual_ascent import Ascent, DualOracle, Gap, epochs_to, proximal_slopes
 from reference.dual_ascent import dual_ascent
 from toys import linear_problem
 

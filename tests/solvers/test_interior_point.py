@@ -13,7 +13,7 @@ from accelegrad.models.losses import make_loss
 from accelegrad.proofs.fenchel import Terms
 from accelegrad.proofs.model_dual import ModelDual
 from accelegrad.sklearn import AcceleGradClassifier, AcceleGradRegressor
-from accelegrad.solvers.interior_point_oracle import has_one_kink, interior_points
+from accelegrad.solvers.interior_point import has_one_kink, interior_points
 
 LOSSES = {"hinge": {}, "absolute": {}, "quantile": {"quantile": 0.8}}
 

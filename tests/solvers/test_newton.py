@@ -16,8 +16,8 @@ from accelegrad.models.sampled_rows import ModelRows
 from accelegrad.rules.base import KnownEvaluation
 from accelegrad.solvers import DualAscent, SketchedNewton
 from accelegrad.solvers import curvature as curved
-from accelegrad.solvers.dual_ascent_oracle import DualOracle
-from accelegrad.solvers.newton_oracle import CurvedOracle
+from accelegrad.solvers.dual_ascent import DualOracle
+from accelegrad.solvers.newton import CurvedOracle
 from accelegrad.solvers.oracles import sum_oracle
 from accelegrad.solvers.smoothing import SmoothedCurvedOracle
 from reference.sketched_newton import inverse, sketched_newton

@@ -194,8 +194,8 @@ class Bundle(StepRule):
         The length of the first step; by default that of x0, or 1 if it is shorter.
     project, prox : callable, optional
         The projection onto a feasible set, and the proximal map of a penalty. `minimize` sets them.
-    term : callable, optional
-        The penalty's value. `minimize` sets it.
+    term, lowest_of_cuts : callable, optional
+        The penalty's value, and the set's own minimum of a model of cuts. `minimize` sets them.
 
     References
     ----------
@@ -208,6 +208,7 @@ class Bundle(StepRule):
     project: Projection | None = None
     prox: Prox | None = None
     term: Callable[[Array], float] | None = None
+    lowest_of_cuts: Callable[..., Any] | None = None
 
     title = "bundle method"
     can = frozenset({"values", "project", "prox", "term", "radius", "cuts"})
@@ -452,7 +453,7 @@ class Bundle(StepRule):
         return Trial(point, promise, left, missed > ROUGH * max(promise, 0.0))
 
     def _model(self, cuts: CutMemory) -> CutModel:
-        return CutModel(cuts, self.project, self.prox, self.term)
+        return CutModel(cuts, self.project, self.prox, self.term, self.lowest_of_cuts)
 
     def _reach(self, state: BundleState, length: float) -> float:
         """Return roughly how far a minimiser is."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg.blas import ddot  # @ takes longer to begin
@@ -67,6 +67,7 @@ class CutModel(NamedTuple):
     project: Projection | None = None
     prox: Prox | None = None
     term: Callable[[Vector], float] | None = None
+    lowest_of_cuts: Callable[..., Any] | None = None  # the set's own, where it has one
 
     @property
     def is_plain(self) -> bool:
@@ -117,11 +118,10 @@ class CutModel(NamedTuple):
 
     def _exactly(self, center: Center, step: float) -> tuple[Vector, float] | None:
         """Return the best weights, and the step they are for, where the set can tell them."""
-        lowest_of_cuts = getattr(getattr(self.project, "__self__", None), "lowest_of_cuts", None)
-        if lowest_of_cuts is None or self.prox is not None:
+        if self.lowest_of_cuts is None or self.prox is not None:
             return None
         values = self.cuts.values_at(center.point)
-        found = lowest_of_cuts(center.point, self.cuts.slopes, values.max() - values, step)
+        found = self.lowest_of_cuts(center.point, self.cuts.slopes, values.max() - values, step)
         return None if found is None else (found.weights, found.step)
 
     def _found(self, center: Center, step: float, at: DualPoint, *, keep: bool) -> Lowest:

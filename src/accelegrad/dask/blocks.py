@@ -328,21 +328,7 @@ def split_by_part(
 
 
 class ClusterData:
-    """The blocks of a data set on a cluster, checked, and what is known of them.
-
-    Parameters
-    ----------
-    client : distributed.Client
-        The client.
-    pieces : list
-        What `pieces_of` returns.
-    most_blocks : int, optional
-        Up to how many blocks pieces are put together.
-    timeout : float, optional
-        After how many seconds without an answer a round trip is given up.
-    keep : bool
-        Whether the workers keep the blocks; else they are read again for each task.
-    """
+    """The blocks of a data set on a cluster, checked, and what is known of them."""
 
     def __init__(
         self,
@@ -365,7 +351,6 @@ class ClusterData:
         self.ends = np.cumsum([known.rows for known in self.facts])
         self.n_samples, self.n_features = int(self.ends[-1]), self.facts[0].columns
         self.dtype = np.result_type(*{known.dtype for known in self.facts})
-        self.weight = sum(known.weight for known in self.facts)
         self.weighted = any(known.weighted for known in self.facts)
         self.largest_weight = max(known.largest_weight for known in self.facts)
 
@@ -398,10 +383,10 @@ class ClusterData:
         return self.n_samples if self._counts is None else int(self._counts.sum())
 
     @property
-    def counted_weight(self) -> float:
+    def weight(self) -> float:
         """The weight of all rows that count: a round trip where not all do."""
         if self._counts is None:
-            return self.weight
+            return sum(known.weight for known in self.facts)
         return float(self.cluster.total("weigh", weight_of, by_part=[self.counts]))
 
     @property
@@ -413,13 +398,13 @@ class ClusterData:
         pairs = sum(known.storage.pairs_per_row * known.rows for known in self.facts)
         return Storage(entries, False, pairs / self.n_samples)
 
-    def parts(self, settings: RowSettings) -> tuple[Cluster, float]:
-        """Return the parts of a problem, whose shares sum to 1, and the sum of the weights."""
+    def parts(self, settings: RowSettings) -> Cluster:
+        """Return the parts of a problem, whose shares sum to 1."""
         cluster, largest = self.cluster, self.largest_weight
-        if largest == 0.0:
-            raise ValueError("sample_weight must have an entry > 0, but all of them are 0.")
-        weighed = (relative_weight, settings, largest)
-        weight = float(cluster.total("weigh", *weighed, by_part=[self.counts]))
+        weight = 0.0
+        if largest > 0.0:
+            weighed = (relative_weight, settings, largest)
+            weight = float(cluster.total("weigh", *weighed, by_part=[self.counts]))
         if not weight > 0.0:
             raise ValueError("sample_weight must have an entry > 0, but all of them are 0.")
         shared = [[given] * len(cluster.parts) for given in (settings, largest, weight)]
@@ -432,7 +417,7 @@ class ClusterData:
             parts = [delayed(part_of, pure=False)(*row) for row in zip(*columns, strict=True)]
         made = cluster.of_parts(parts)
         made.ready("part")
-        return made, weight * largest
+        return made
 
 
 def _check(facts: Sequence[Facts]) -> None:

@@ -93,17 +93,7 @@ class Hands:
 
 
 class Cluster:
-    """The parts of a sum over rows, wherever they are, and tasks on them.
-
-    Parameters
-    ----------
-    client : distributed.Client
-        The client.
-    parts : list of Future or Delayed
-        The parts, in the order of their rows. Delayed ones are made anew for each task.
-    timeout : float, optional
-        After how many seconds without an answer a round trip is given up; by default never.
-    """
+    """The parts of a sum over rows, wherever they are, and tasks on them."""
 
     def __init__(
         self, client: Client, parts: Sequence[Future | Delayed], timeout: float | None = None
@@ -154,18 +144,10 @@ class Cluster:
     def each(
         self, name: str, task: Callable[..., Any], *arguments: Any, by_part: Sequence[Any] = ()
     ) -> list[Any]:
-        """Return what a task gives for each part, in order.
+        """Return what a task gives for each part and the arguments, in order.
 
-        Parameters
-        ----------
-        name : str
-            What it is called on Dask's dashboard, after "accelegrad-".
-        task : callable
-            From a part and the arguments to a result.
-        *arguments
-            The same for all.
-        by_part : sequence of lists
-            More arguments, after these: a list with one for each part.
+        `name` is on Dask's dashboard, after "accelegrad-"; `by_part` are more arguments, after the
+        others: lists with one for each part.
         """
         self.round_trips += 1
         found = self._called(name, task, arguments, by_part, 0)
@@ -215,11 +197,11 @@ class Cluster:
         if self._are_lost():
             self._held, self._actors = None, {}
             return None
-        if self._held is None:
-            self._held = self._located()
         own = list(zip(*by_part, strict=True)) if by_part else [()] * len(self.parts)
         keys, calls = [part.key for part in self.parts], {}
         try:
+            if self._held is None:
+                self._held = self._located()
             for address, numbers in self._held.items():
                 given = {keys[number]: own[number] for number in numbers}
                 calls[address] = self._actors[address][1].compute(task, arguments, given)
@@ -227,7 +209,7 @@ class Cluster:
             return [found[key] for key in keys]
         except WorkerTimeoutError:
             raise
-        except (KeyError, OSError, RuntimeError):
+        except (FutureCancelledError, KeyError, OSError, RuntimeError):
             # A part was moved, or a worker was lost. What a task has raised, one will raise again.
             self._held, self._actors = None, {}
             return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from copy import deepcopy
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
@@ -11,11 +10,10 @@ from uuid import uuid4
 
 import numpy as np
 from dask import delayed, is_dask_collection
-from sklearn.base import clone, is_classifier
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.model_selection import check_cv
+from joblib import parallel_config
+from sklearn.base import is_classifier, is_regressor
 from sklearn.utils.metadata_routing import UNUSED
-from sklearn.utils.validation import check_consistent_length, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
 from accelegrad.dask.blocks import Block, ClusterData, pieces_of, read_block, split_by_part
 from accelegrad.dask.cluster import BlockError, connected
@@ -26,20 +24,17 @@ from accelegrad.dask.problems import (
     classes_problem,
     labels,
     problem_on,
-    row_settings,
     target_scale,
 )
 from accelegrad.errors import Vector
 from accelegrad.models.gram import Matrix
 from accelegrad.models.row_blocks import RowNumbers
-from accelegrad.sklearn import classifier, cv, held_out, regressor
+from accelegrad.sklearn import classifier, cv, regressor
 from accelegrad.sklearn.base import LinearEstimator
-from accelegrad.sklearn.cv import CHOSEN, best_alpha, refuse_one_class, strengths_to_try
-from accelegrad.sklearn.data import Data, rows_of, without_weightless
+from accelegrad.sklearn.cv import CHOSEN, CrossValidated
+from accelegrad.sklearn.data import Data, without_weightless
 from accelegrad.sklearn.objective import Objective, Problem
 from accelegrad.sklearn.parameters import FITTED, documented, parameter
-from accelegrad.sklearn.path import PathResult, WeightedScorer
-from accelegrad.sklearn.solve import solve, total
 
 # A dataclass takes the fields of its bases in turn: those of a mixin would undo a class's own.
 if TYPE_CHECKING:
@@ -83,6 +78,10 @@ class OnCluster(Mixin):
         """Keep what `fit` tells of all targets, and tell whether the last fit's were the same."""
         raise NotImplementedError
 
+    def _in_units_of(self, objective: Objective, data: ClusterData) -> Objective:  # noqa: ARG002
+        """Return the objective in the scale of the targets."""
+        return objective
+
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, client: Any = None) -> Self:
         """Fit the coefficients to rows that are on the workers of a cluster.
 
@@ -102,12 +101,16 @@ class OnCluster(Mixin):
         self
         """
         objective = self._objective()
-        data = self._read(X, y, sample_weight, client)
+        data = X.data if isinstance(X, HeldRows) else self._read(X, y, sample_weight, client)
+        self.n_features_in_ = data.n_features
         warm = self._take_all_targets(data) and bool(getattr(self, "warm_start", False))
-        held = None
-        if self.early_stopping:
-            data, held = self._held_back(data)
-        self._fit_on(data, self._cluster_problems(objective, data), warm=warm, held=held)
+        if self.early_stopping:  # which chooses rows by their targets
+            rows = without_weightless(gathered_rows(data, numbers=is_regressor(self)))
+            self._fit_data(self._prepared(rows), objective, warm=warm)
+        else:
+            problems = self._cluster_problems(self._in_units_of(objective, data), data)
+            given = problems, data, None, self._settings(), self._seed()
+            self._fit_problems(*given, warm=warm)
         return self
 
     def _read(self, X: Any, y: Any, sample_weight: Any, client: Any) -> ClusterData:
@@ -117,53 +120,15 @@ class OnCluster(Mixin):
         self._take_columns(X, data)
         return data
 
-    def _held_back(self, data: ClusterData) -> tuple[ClusterData, Data]:
-        """Return the rows to learn from and those held out: the same ones as in memory."""
-        rows = without_weightless(_gathered_rows(data))
-        rows = rows._replace(y=self._coded(rows.y))
-        classes = rows.y if is_classifier(self) else None
-        learnt, held = held_out.split(rows, self._validation_fraction(), classes, self._seed())
-        return data.of_rows(learnt.X.numbers), held
+    def _problems(self, objective: Objective, data: Any) -> list[Problem]:
+        """Return what rows that stay on the workers make; their targets and weights are there."""
+        if not isinstance(data.X, HeldRows):
+            return super()._problems(objective, data)
+        return self._cluster_problems(objective, data.X.counted())
 
-    def _coded(self, y: Any) -> Any:
-        """Return targets as scores of held-out rows take them."""
-        return y
-
-    def _fit_on(
-        self, data: ClusterData, problems: list[Any], *, warm: bool, held: Data | None = None
-    ) -> None:
-        """Solve the problems that the blocks make, and keep what is found."""
-        settings, seed = self._settings(), self._seed()
-        starts = self._starts(problems, warm=warm)
-        scores = [None] * len(problems) if held is None else self._validation_scores(held)
-        fits = [
-            solve(problem, settings, start, score=score, seed=seed)
-            for problem, start, score in zip(problems, starts, scores, strict=True)
-        ]
-        self._set_parameters([fit.parameters for fit in fits])
-        self._keep(total(fits), data.n_counted, data.counted_weight)
-
-    def _path(
-        self, alphas: Vector, data: ClusterData, rows: Data, split: Any, scorer: WeightedScorer
-    ) -> PathResult:
-        """Fit to a fold's rows from the largest alpha to the smallest, and score the others."""
-        train, test = (np.arange(data.n_samples)[part] for part in split)
-        learnt, held = data.of_rows(train), without_weightless(rows_of(rows, test))
-        self.n_features_in_ = data.n_features
-        self._take_all_targets(learnt)
-        problems: list[Any] = self._cluster_problems(self._objective(), learnt)
-        path = PathResult([], [], [], [])
-        for alpha in alphas:
-            objective = self._in_units(self.set_params(alpha=float(alpha))._objective())
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", ConvergenceWarning)  # there is one for all of them
-                penalised = [p.with_strengths(objective.l2, objective.l1) for p in problems]
-                self._fit_on(learnt, penalised, warm=bool(path.scores))
-            path.scores.append(scorer(self, held))
-            path.objectives.append(self.objective_)
-            path.gaps.append(self.gap_)
-            path.missed.append(self._missed)
-        return path
+    def _fit_problems(self, *given: Any, warm: bool) -> None:
+        with parallel_config("sequential"):  # other processes have no client
+            super()._fit_problems(*given, warm=warm)
 
     def _take_columns(self, X: Any, data: ClusterData) -> None:
         """Keep the number of columns, and their names where X has any."""
@@ -223,41 +188,36 @@ class OnCluster(Mixin):
 
 
 class HeldRows:
-    """Rows of blocks on a cluster, by their numbers, of which only predictions are brought here.
-
-    Parameters
-    ----------
-    data : ClusterData
-        The blocks.
-    numbers : array of int
-        The rows.
-    """
+    """Rows of blocks on a cluster, by their numbers, of which only predictions are brought here."""
 
     ndim = 2
 
     def __init__(self, data: ClusterData, numbers: RowNumbers) -> None:
-        self._data, self.numbers = data, numbers
+        self.data, self.numbers = data, numbers
+
+    def counted(self) -> ClusterData:
+        """Return the blocks, of whose rows these count."""
+        return self.data.of_rows(self.numbers)
 
     @property
     def shape(self) -> tuple[int, int]:
         """The numbers of rows and columns."""
-        return self.numbers.size, self._data.n_features
+        return self.numbers.size, self.data.n_features
 
     def __getitem__(self, rows: Any) -> HeldRows:
-        return HeldRows(self._data, self.numbers[rows])
+        return HeldRows(self.data, self.numbers[rows])
 
     def __matmul__(self, coefficients: Matrix) -> Matrix:
         """Return their products with columns of coefficients: one round trip."""
-        products: Matrix = self._found(_products_of_rows, coefficients)
-        return products
+        return np.asarray(self._found(_products_of_rows, coefficients))
 
     def predicted(self, local: Any, method: str) -> Any:
         """Return what a method of a local estimator says of the rows: one round trip."""
         return self._found(_predicted_rows, local, method)
 
     def _found(self, task: Any, *arguments: Any) -> Any:
-        pieces, order = split_by_part(self.numbers, self._data.ends)
-        found = self._data.cluster.each("predict", task, *arguments, by_part=[pieces])
+        pieces, order = split_by_part(self.numbers, self.data.ends)
+        found = self.data.cluster.each("predict", task, *arguments, by_part=[pieces])
         in_order = np.concatenate([part for part in found if part is not None])
         return in_order[np.argsort(order, kind="stable")]
 
@@ -274,11 +234,14 @@ def _targets_of(block: Block) -> tuple[Any, Vector | None]:
     return block.y, block.weights
 
 
-def _gathered_rows(data: ClusterData) -> Data:
+def gathered_rows(data: ClusterData, *, numbers: bool) -> Data:
     """Return the targets and weights of all rows, brought here; the rows stay where they are."""
-    y, weights = zip(*data.cluster.each("targets", _targets_of), strict=True)
-    given = np.concatenate(weights) if data.weighted else None
-    return Data(HeldRows(data, np.arange(data.n_samples)), np.concatenate(y), given)
+    found = data.cluster.each("targets", _targets_of)
+    y, given = np.concatenate([part for part, _ in found]), None
+    if data.weighted:  # perhaps not in all blocks
+        given = np.concatenate([np.ones(len(part)) if w is None else w for part, w in found])
+    rows = HeldRows(data, np.arange(data.n_samples))
+    return Data(rows, y.astype(np.float64) if numbers else y, given)
 
 
 def _call(local: Any, method: str, block: Any) -> Any:
@@ -326,9 +289,6 @@ class AcceleGradClassifier(OnCluster, classifier.AcceleGradClassifier):
         classifier.refuse_numbers(found, type(self).__name__)
         return self._take_targets(found)
 
-    def _coded(self, y: Any) -> Any:
-        return np.searchsorted(self.classes_, y)
-
     def _cluster_problems(self, objective: Objective, data: ClusterData) -> list[Problem]:
         weigh = None
         if self.class_weight is not None:
@@ -336,12 +296,8 @@ class AcceleGradClassifier(OnCluster, classifier.AcceleGradClassifier):
             weigh = class_factors(self.classes_, factors)
         if self._is_joint():
             return [classes_problem(objective, data, self.classes_, weigh)]
-        return [
-            problem_on(
-                objective, data, row_settings(objective, against_rest(self.classes_, k), weigh)
-            )
-            for k in self._positives()
-        ]
+        labels = [against_rest(self.classes_, k) for k in self._positives()]
+        return [problem_on(objective, data, recode, weigh) for recode in labels]
 
     def decision_function(self, X: Any) -> Any:
         """Return the linear scores of the rows, lazily for a collection."""
@@ -429,9 +385,11 @@ class AcceleGradRegressor(OnCluster, regressor.AcceleGradRegressor):
         return True
 
     def _cluster_problems(self, objective: Objective, data: ClusterData) -> list[Problem]:
+        return [problem_on(objective, data)]
+
+    def _in_units_of(self, objective: Objective, data: ClusterData) -> Objective:
         found = partial(target_scale, data, centred=objective.fit_intercept)
-        objective = self._in_scale(objective, found)
-        return [problem_on(objective, data, row_settings(objective))]
+        return self._in_scale(objective, found)
 
     def predict(self, X: Any) -> Any:
         """Predict targets, lazily for a collection."""
@@ -458,11 +416,6 @@ class AcceleGradRegressor(OnCluster, regressor.AcceleGradRegressor):
 class PathsOnCluster(OnCluster):
     """What the estimators of collections that choose `alpha` share."""
 
-    alphas: Any
-    cv: Any
-    scoring: Any
-    _single: ClassVar[type[Any]]
-
     def fit(
         self,
         X: Any,
@@ -485,37 +438,16 @@ class PathsOnCluster(OnCluster):
         -------
         self
         """
-        alphas = strengths_to_try(self.alphas)
-        single = self._of_one_alpha(alphas[0])
-        if single.early_stopping:
-            raise ValueError(
-                "early_stopping must be False for cross-validation on a cluster, whose folds hold "
-                "back rows already."
-            )
-        single._objective()  # which refuses wrong parameters before any work
-        scorer = WeightedScorer(single, self.scoring)
-        data = single._read(X, y, sample_weight, client)
-        rows = _gathered_rows(data)
+        data = self._read(X, y, sample_weight, client)
+        rows = gathered_rows(data, numbers=is_regressor(self))
+        with parallel_config("sequential"):  # other processes have no client
+            return CrossValidated.fit(self, *rows, groups=groups)
+
+    def _checked_data(self, X: Any, y: Any, sample_weight: Any, *, reset: bool) -> Data:  # noqa: ARG002
+        """Return rows that were checked where they are."""
         if is_classifier(self):
-            refuse_one_class(rows, type(self).__name__)
-        check_consistent_length(rows.y, groups)
-        folds = check_cv(self.cv, rows.y, classifier=is_classifier(self))
-        # Splitters ask rows for nothing but their number.
-        splits = folds.split(np.zeros((data.n_samples, 1)), rows.y, groups)
-        paths = [clone(single)._path(alphas, data, rows, split, scorer) for split in splits]
-        self.alphas_ = alphas
-        self.scores_, self.objectives_, self.gaps_ = (
-            np.array([path[part] for path in paths]).T for part in range(3)
-        )
-        self._warn_of_misses([flag for path in paths for flag in path.missed])
-        self.alpha_ = best_alpha(alphas, self.scores_)
-        single.set_params(alpha=self.alpha_)
-        single._take_all_targets(data)
-        single._fit_on(data, single._cluster_problems(single._objective(), data), warm=False)
-        for name, value in vars(single).items():
-            if name.endswith("_"):
-                setattr(self, name, value)
-        return self
+            classifier.refuse_numbers(y, type(self).__name__)
+        return Data(X, y, sample_weight)
 
 
 FOLDS = """\

@@ -1,8 +1,9 @@
 """What workers hold and compute: some of the rows, as a linear model, and what is known at points.
 
 A part is a `LinearModel` without an l2 term, whose rows have the shares that they have among all
-rows: the sum over all parts is the whole. Its functions below are tasks; each returns sums that can
-be added, as long as w or a number, or what is asked for of a few rows.
+rows: the sum over all parts is the whole. The functions below are tasks: they take a part and what
+it knows at points, and return sums that can be added, as long as w or a number, or what is asked
+for of a few rows.
 
 Margins stay here: a part keeps those of the last points. What is gone, because a worker was lost or
 memory was needed, is computed again from the point itself, so that a task gives the same wherever
@@ -26,15 +27,14 @@ from accelegrad.errors import Vector
 from accelegrad.models.gram import Matrix
 from accelegrad.models.linear_model import LinearModel, ModelPoint
 from accelegrad.models.losses import Loss
-from accelegrad.models.multinomial import ClassesPoint, MultinomialModel, softmax
+from accelegrad.models.multinomial import ClassesPoint, MultinomialModel
 from accelegrad.models.rounding import largest_entries
 from accelegrad.models.row_blocks import RowNumbers
 from accelegrad.models.row_curvature import curved_rows
 from accelegrad.models.sampled_rows import TakenRows, once
-from accelegrad.models.squares import column_squares
 from accelegrad.norms import norm
 from accelegrad.proofs.fenchel import DataSums, SlopeSums
-from accelegrad.proofs.multinomial_dual import Balance, DistributionSums
+from accelegrad.proofs.multinomial_dual import Balance, DistributionSums, ShiftedRows
 from accelegrad.solvers.classes import ClassesLine
 
 #: Where arrays begin that NumPy makes: at multiples of this many bytes.
@@ -42,8 +42,6 @@ ALIGNMENT = 16
 #: How many points' margins and slopes a part keeps: two of a step, the best one, and these of a
 #: smoothed loss.
 KEPT_POINTS = 6
-
-
 #: From how many rows of a part quantiles of the targets are estimated.
 SOME_ROWS = 1000
 
@@ -51,29 +49,22 @@ SOME_ROWS = 1000
 class Where(NamedTuple):
     """A point, as tasks are told of it: the name under which parts keep what they know there.
 
-    `between` are the names of two points and t, where margins are those at p + t (q - p).
+    It comes before the point itself, and both become what a part knows there. `between` are the
+    names of two points and t, where margins are those at p + t (q - p).
     """
 
     name: str
+    by: Loss | int  # the loss, or the number of classes
     between: tuple[str, str, float] | None = None
 
 
 class Part:
-    """Some of the rows.
-
-    Parameters
-    ----------
-    rows : LinearModel
-        The rows, without an l2 term; their shares are those among the rows of all parts.
-    first : int
-        The number of the first row among all.
-    """
+    """Some of the rows."""
 
     def __init__(self, rows: LinearModel, first: int) -> None:
         self.rows, self.first = rows, first
-        self._models = {rows.loss: rows}
-        self._points: OrderedDict[tuple[str, Loss], ModelPoint] = OrderedDict()
-        self._classes: PartClasses | None = None
+        self._models: dict[Loss | int, Any] = {rows.loss: rows}
+        self._points: OrderedDict[tuple[str, Loss | int], Any] = OrderedDict()
         self._columns: tuple[Any, LinearModel] | None = None
         self._lock = threading.Lock()  # a worker may have several threads
 
@@ -83,34 +74,36 @@ class Part:
         return _made, (rows.X, rows.y, rows.shares, rows.loss, rows.fit_intercept, self.first)
 
     def __sizeof__(self) -> int:
-        X = self.rows.X
-        arrays = (X,) if isinstance(X, np.ndarray) else (X.data, X.indices, X.indptr)
-        return sum(int(array.nbytes) for array in (*arrays, self.rows.y, self.rows.shares))
+        return sum(int(array.nbytes) for array in _arrays(self.rows))
 
-    def model(self, loss: Loss) -> LinearModel:
-        """Return these rows by a loss."""
+    def model(self, by: Loss | int) -> Any:
+        """Return these rows by a loss, or as a multinomial model: targets are classes' numbers."""
         with self._lock:
-            if loss not in self._models:
+            if by not in self._models:
                 if len(self._models) > 2:  # of smoothed losses, the present one is enough
                     self._models = {self.rows.loss: self.rows}
-                self._models[loss] = self.rows.with_loss(loss)
-            return self._models[loss]
+                self._models[by] = (
+                    MultinomialModel.of(self.rows, self.rows.y.astype(np.intp), by)
+                    if isinstance(by, int)
+                    else self.rows.with_loss(by)
+                )
+            return self._models[by]
 
-    def at(self, where: Where, w: Vector, loss: Loss) -> ModelPoint:
-        """Return what is known at a point, w, by a loss: a pass over the rows at most."""
-        model = self.model(loss)
+    def at(self, where: Where, w: Vector) -> Any:
+        """Return what is known at a point, w: a pass over the rows at most."""
+        model, place = self.model(where.by), (where.name, where.by)
         with self._lock:
-            known = self._points.get((where.name, loss))
-            if known is None:
-                margins = self._margins(where)
-                if margins is not None:
-                    known = ModelPoint.of_margins(model, w, margins)
+            known, margins = self._points.get(place), self._margins(where)
         if known is None:
             with np.errstate(over="ignore", invalid="ignore"):
-                known = ModelPoint(model, w)
+                known = (
+                    model.at(w)
+                    if margins is None or isinstance(where.by, int)
+                    else ModelPoint.of_margins(model, w, margins)
+                )
         with self._lock:
-            self._points[where.name, loss] = known
-            self._points.move_to_end((where.name, loss))
+            self._points[place] = known
+            self._points.move_to_end(place)
             while len(self._points) > KEPT_POINTS:
                 self._points.popitem(last=False)
         return known
@@ -119,11 +112,12 @@ class Part:
         """Return the margins at a point where they are known, by whatever loss."""
         for (name, _), known in self._points.items():
             if name == where.name:
-                return known.margins
+                margins: Vector = known.margins
+                return margins
         if where.between is None:
             return None
         p, q, t = where.between
-        start, end = self._margins(Where(p)), self._margins(Where(q))
+        start, end = (self._margins(Where(name, where.by)) for name in (p, q))
         return None if start is None or end is None else start + t * (end - start)
 
     def of_columns(self, columns: Any) -> LinearModel:
@@ -135,55 +129,16 @@ class Part:
                 self._columns = columns, self.rows.of_columns(columns, 0.0)
             return self._columns[1]
 
-    def classes(self, n_classes: int) -> PartClasses:
-        """Return these rows as a multinomial model, whose classes are their targets."""
-        with self._lock:
-            if self._classes is None or self._classes.n_classes != n_classes:
-                self._classes = PartClasses(self.rows, n_classes)
-            return self._classes
-
-
-class PartClasses(MultinomialModel):
-    """Rows of a part as a multinomial model without an l2 term, and what is known at points."""
-
-    def __init__(self, rows: LinearModel, n_classes: int) -> None:
-        self.rows, self.n_classes, self.l2 = rows, n_classes, 0.0
-        self.classes = rows.y.astype(np.intp)
-        self.n_samples, self.n_features = rows.n_samples, rows.n_features
-        self.n_weights = n_classes * self.n_features
-        self.n_parameters = self.n_weights + n_classes * rows.fit_intercept
-        self._points: OrderedDict[str, ClassesPoint] = OrderedDict()
-        self._changes: OrderedDict[str, Matrix] = OrderedDict()
-
-    def shares_of(self, rows: Any) -> Vector:
-        """Return what each of these rows counts among all."""
-        shares = self.rows.shares
-        return shares if rows is None else shares[rows] * (self.n_samples / rows.size)
-
-    def known(self, where: Where, x: Vector) -> ClassesPoint:
-        """Return what is known at a point: a pass over the rows at most."""
-        found: ClassesPoint = _kept(self._points, where.name, lambda: self.at(x))
-        return found
-
-    def change(self, where: Where, direction: Vector) -> Matrix:
-        """Return how the margins change along a direction: a pass over the rows at most."""
-        found: Matrix = _kept(self._changes, where.name, lambda: self.margins(None, direction))
-        return found
-
-
-def _kept(kept: OrderedDict[str, Any], name: str, compute: Callable[[], Any]) -> Any:
-    """Return what is kept under a name, or compute it and keep it in the place of the oldest."""
-    found = kept.get(name)
-    if found is None:
-        found = kept[name] = compute()
-        while len(kept) > 2:
-            kept.popitem(last=False)
-    return found
-
 
 def _made(X: Any, y: Vector, shares: Vector, loss: Loss, fit_intercept: bool, first: int) -> Part:
     """Return a part of rows that are known to be sound."""
     return Part(sound_rows(X, y, shares, loss, fit_intercept), first)
+
+
+def _arrays(rows: LinearModel) -> list[Any]:
+    X = rows.X
+    stored = (X,) if isinstance(X, np.ndarray) else (X.data, X.indices, X.indptr)
+    return [*stored, rows.y, rows.shares]
 
 
 def aligned(given: Any) -> Any:
@@ -202,7 +157,9 @@ def aligned(given: Any) -> Any:
 
 def on_part(task: Callable[..., Any], part: Any, *arguments: Any) -> Any:
     """Return what a task gives for a part: all of them run through here."""
-    return task(part, *map(aligned, arguments))
+    rest = map(aligned, arguments)
+    given = [part.at(some, next(rest)) if isinstance(some, Where) else some for some in rest]
+    return task(part, *given)
 
 
 def sound_rows(X: Any, y: Vector, shares: Vector, loss: Loss, fit_intercept: bool) -> LinearModel:
@@ -245,10 +202,9 @@ class PointSums(NamedTuple):
     gradient: Vector  # of the loss; empty where it was not asked for
 
 
-def sums_at(part: Part, where: Where, w: Vector, loss: Loss, gradient: bool) -> PointSums:
-    """Return the sums at a point: a pass over the rows, and none if margins are known."""
-    at = part.at(where, w, loss)
-    model, theta = at.model, at.derivatives
+def sums_at(part: Part, at: ModelPoint, gradient: bool) -> PointSums:  # noqa: ARG001
+    """Return the sums at a point."""
+    model, theta, loss = at.model, at.derivatives, at.model.loss
     with np.errstate(over="ignore", invalid="ignore"):
         weighted = model.shares * theta
         return PointSums(
@@ -264,41 +220,32 @@ def sums_at(part: Part, where: Where, w: Vector, loss: Loss, gradient: bool) -> 
         )
 
 
-def slope_between(
-    part: Part, p: Where, at_p: Vector, q: Where, at_q: Vector, t: float, loss: Loss
-) -> float:
+def slope_between(part: Part, p: ModelPoint, q: ModelPoint, t: float) -> float:  # noqa: ARG001
     """Return the derivative of the mean loss at p + t (q - p) by t."""
-    start, end = part.at(p, at_p, loss), part.at(q, at_q, loss)
-    change = end.margins - start.margins
-    slopes = start.model.slopes(start.margins + t * change)
-    return float(start.model.shares @ (slopes * change))
+    return p.model.slope_between(p, q, t)
 
 
 def batch_sums(part: Part, w: Vector, loss: Loss, rows: RowNumbers) -> tuple[float, Vector]:
     """Return sum_i p_i l(m_i) over some rows of the part, by their numbers in it, and its slope."""
-    model = part.model(loss)
     if rows.size == 0:
         return 0.0, np.zeros(w.size)
-    value, gradient = model.batch_value_and_gradient(w, rows)
-    scale = rows.size / model.n_samples
+    value, gradient = part.model(loss).batch_value_and_gradient(w, rows)
+    scale = rows.size / part.rows.n_samples
     return scale * value, scale * gradient
 
 
 def squares(part: Part) -> Vector:
     """Return sum_i p_i x_ij^2 for each column."""
     with np.errstate(over="ignore"):
-        return column_squares(part.rows.X, part.rows.shares)
+        return part.rows.column_squares()
 
 
 def data_sums(part: Part) -> DataSums:
     """Return what bounds the size of a minimiser."""
-    model = part.rows
-    sums = DataSums.of(model)
-    return DataSums(
-        float(model.shares.sum()),
-        sums.rows,
-        *(sums.size, sums.target_size, sums.weight_above, sums.weight_below),
-    )
+    share = float(part.rows.shares.sum())
+    one = DataSums.of(part.rows)
+    sizes = (one.size, one.target_size, one.weight_above, one.weight_below)
+    return DataSums(share, one.rows, *sizes)
 
 
 def losses_of_constants(part: Part, loss: Loss, predictions: list[float]) -> Vector:
@@ -315,81 +262,50 @@ def target_sums(part: Part) -> tuple[float, Vector, Vector]:
     return float(model.shares @ model.y), model.y[some], model.shares[some]
 
 
-def positive_share(part: Part) -> float:
-    """Return the sum of the shares of rows with targets above 0."""
-    return float(part.rows.shares @ (part.rows.y > 0.0))
-
-
-def gram_sum(
-    part: Part, curvature: Curvature | None, w: Any, columns: Any, places: Vector | None
-) -> Matrix:
-    """Return what the rows drawn from the part add to a Gram matrix of some columns; None: all."""
-    model = part.of_columns(columns)
-    if curvature is None:
-        return model._gram(None, model.shares)
-    numbers, weights = _drawn(part, curvature, w, places)
-    return model._gram(numbers, weights)
-
-
-def gram_of_rows(part: Part, where: Where, w: Vector, loss: Loss, rows: RowNumbers) -> Matrix:
-    """Return sum_k p_k l''_k a_k a_k' over some rows."""
-    curvatures = part.at(where, w, loss).curvatures()
-    return part.rows._gram(rows, curvatures[rows])
-
-
-def entries_of_columns(part: Part, columns: Any) -> int:
-    """Return how many entries some columns have."""
-    return part.of_columns(columns).storage.entries
-
-
 # -- tasks: the dual -----------------------------------------------------------------------------
 
 
-class Slopes(NamedTuple):
-    """Which slope each row is to have for a bound.
+class Mixture(NamedTuple):
+    """Slopes at a point with all margins shifted by each of `shifts`, and mixed by `shares`.
 
-    Those of a loss at a point, with all margins shifted by each of `shifts` and mixed by `mixture`;
-    slopes above 0 are multiplied by `up`, those below by `down`.
+    Or, with `caution`, those at another point as the second derivatives at the point foretell them.
+    Those above 0 are then multiplied by `up`, those below by `down`.
     """
 
-    where: Where
-    loss: Loss
+    caution: float | None = None
     shifts: tuple[float, ...] = (0.0,)
-    mixture: tuple[float, ...] = (1.0,)
+    shares: tuple[float, ...] = (1.0,)
     up: float = 1.0
     down: float = 1.0
 
-    def of(self, part: Part, w: Vector) -> Vector:
+    def of(self, at: ModelPoint, other: ModelPoint) -> Vector:
         """Return the slopes of a part's rows."""
-        at = part.at(self.where, w, self.loss)
-        theta = at.derivatives
+        theta = at.derivatives if self.caution is None else at.slopes_at(other, self.caution)
         if self.shifts != (0.0,):
             parts = [at.model.slopes(at.margins + shift) for shift in self.shifts]
-            theta = np.array(self.mixture) @ np.array(parts)
+            theta = np.array(self.shares) @ np.array(parts)
         if self.up == self.down == 1.0:
             return theta
         return np.where(theta > 0.0, theta * self.up, theta * self.down)
 
 
-def shifted_means(part: Part, slopes: Slopes, w: Vector, shifts: Vector) -> Vector:
+def shifted_means(part: Part, at: ModelPoint, shifts: Vector) -> Vector:  # noqa: ARG001
     """Return the mean slopes with all margins shifted, for several shifts."""
-    at = part.at(slopes.where, w, slopes.loss)
     means = [at.model.shares @ at.model.slopes(at.margins + shift) for shift in shifts]
     return np.array(means)
 
 
-def largest_margin(part: Part, where: Where, w: Vector, loss: Loss) -> float:
+def largest_margin(part: Part, at: ModelPoint) -> float:  # noqa: ARG001
     """Return the largest size of a margin or a target."""
-    at = part.at(where, w, loss)
     return float(np.abs(at.margins).max() + np.abs(at.model.y).max())
 
 
 @dataclass(frozen=True, slots=True)
 class LevelSums:
-    """The sums of slopes without their combination of the rows."""
+    """What slopes of a part's rows add to a bound, apart from their combination of the rows."""
 
     slopes: SlopeSums  # of no columns
-    before: float  # the norm of the slopes at the point, by the rows' shares
+    before: float  # the norm of the slopes, by the rows' shares
     after: float  # that of those with changes
 
     def __add__(self, other: LevelSums) -> LevelSums:
@@ -398,134 +314,93 @@ class LevelSums:
         return LevelSums(self.slopes + other.slopes, before, math.hypot(self.after, other.after))
 
 
-def level_sums(
-    part: Part, slopes: Slopes, w: Vector, loss: Loss, changed: tuple[RowNumbers, Vector] | None
-) -> LevelSums:
-    """Return level and mean of slopes, with those of some rows changed: no pass over the rows."""
-    theta, model = slopes.of(part, w), part.model(loss)
+def slope_sums(
+    part: Part,
+    at: ModelPoint,
+    other: ModelPoint,
+    slopes: Mixture,
+    loss: Loss,
+    combined: bool,
+    changed: tuple[RowNumbers, Vector] | None,
+) -> tuple[LevelSums, Vector]:
+    """Return the sums of slopes, with those of some rows changed, and their combination of rows.
+
+    The combination is empty where it was not asked for: then there is no pass over the rows.
+    """
+    theta, model, none = slopes.of(at, other), part.model(loss), np.zeros(0)
     roots = np.sqrt(model.shares)
     before = after = norm(roots * theta)
     if changed is not None and changed[0].size:
         theta = theta.copy()
         theta[changed[0]] = changed[1]
         after = norm(roots * theta)
-    return _levels(model, theta, before, after)
-
-
-def _levels(model: LinearModel, theta: Vector, before: float, after: float) -> LevelSums:
     sums = SlopeSums.of(model, theta, combination=np.zeros(model.n_features))
-    none = np.zeros(0)
     height = SlopeSums(sums.level, sums.level_error, sums.mean, sums.mean_error, none, none)
-    return LevelSums(height, before, after)
+    combination = model.combination(theta)[: model.n_features] if combined else none
+    return LevelSums(height, before, after), combination
 
 
-def slope_sums(part: Part, slopes: Slopes, w: Vector, loss: Loss) -> tuple[LevelSums, Vector]:
-    """Return the sums of slopes, and their combination of the rows."""
-    theta, model = slopes.of(part, w), part.model(loss)
-    size = norm(np.sqrt(model.shares) * theta)
-    return _levels(model, theta, size, size), model.combination(theta)[: model.n_features]
-
-
-def side_means(part: Part, slopes: Slopes, w: Vector) -> Vector:
+def side_means(part: Part, at: ModelPoint, other: ModelPoint, slopes: Mixture) -> Vector:
     """Return what the slopes above 0 and those below add to the mean of their sizes."""
-    theta, shares = slopes.of(part, w), part.rows.shares
+    theta, shares = slopes.of(at, other), part.rows.shares
     return np.array([shares @ np.maximum(theta, 0.0), shares @ np.maximum(-theta, 0.0)])
 
 
 # -- tasks: several classes ----------------------------------------------------------------------
 
 
-def classes_sums(part: Part, n_classes: int, where: Where, x: Vector) -> tuple[float, Vector]:
+def classes_sums(part: Part, at: ClassesPoint) -> tuple[float, Vector]:  # noqa: ARG001
     """Return the mean loss and its gradient."""
-    at = part.classes(n_classes).known(where, x)
     return at.value, at.gradient.copy()
 
 
-def classes_means(part: Part, n_classes: int, where: Where, x: Vector) -> tuple[Vector, Matrix]:
+def classes_means(part: Part, at: ClassesPoint) -> tuple[Vector, Matrix]:
     """Return the rows' curvature for each class, and the sum of the rows by it."""
-    model = part.classes(n_classes)
-    s = model.known(where, x).distributions
-    weights = s * (1.0 - s) * model.rows.shares[:, None]
-    return weights.sum(axis=0), model.rows.products.backward(weights).T
+    weights = at.distributions * (1.0 - at.distributions) * part.rows.shares[:, None]
+    return weights.sum(axis=0), part.rows.products.backward(weights)
 
 
-def classes_product(
-    part: Part, n_classes: int, where: Where, x: Vector, direction: Vector
-) -> Vector:
-    """Return the second derivatives times a direction."""
-    model = part.classes(n_classes)
-    s = model.known(where, x).distributions
-    slopes = model.margins(None, direction)
-    slopes *= s
-    slopes -= s * slopes.sum(axis=1)[:, None]
-    slopes *= model.rows.shares[:, None]
-    return model.combined(None, slopes, np.zeros((model.n_classes, model.n_features)))
+def classes_slope(part: Part, p: ClassesPoint, q: ClassesPoint, t: float) -> tuple[float, float]:
+    """Return the first and the second derivative of the mean loss at p + t (q - p) by t."""
+    change, shares = q.margins - p.margins, part.rows.shares
+    own = change[np.arange(len(change)), part.rows.y.astype(np.intp)]
+    return ClassesLine(p.margins, change, shares, -float(shares @ own), 0.0).derivatives(t)
 
 
-def classes_slope(
-    part: Part, n_classes: int, where: Where, x: Vector, line: Where, direction: Vector, t: float
-) -> tuple[float, float]:
-    """Return the first and the second derivative of the mean loss along a direction, at t."""
-    model = part.classes(n_classes)
-    at, change = model.known(where, x), model.change(line, direction)
-    own = change[np.arange(model.n_samples), model.classes]
-    fall = float(model.rows.shares @ own)
-    return ClassesLine(at.margins, change, model.rows.shares, -fall, 0.0).derivatives(t)
-
-
-def classes_shifted(
-    part: Part, n_classes: int, where: Where, x: Vector, shift: Vector
-) -> tuple[Vector, Matrix]:
+def classes_shifted(part: Part, at: ClassesPoint, shift: Vector) -> tuple[Vector, Matrix]:
     """Return the mean distribution with margins shifted, and the mean of its products."""
-    model = part.classes(n_classes)
-    s, _ = softmax(model.known(where, x).margins + shift)
-    shares = model.rows.shares
-    return shares @ s, s.T @ (shares[:, None] * s)
+    shifted = ShiftedRows(part.rows.shares, at.margins, shift)
+    return shifted.mean, shifted.products
 
 
-def classes_distributions(
-    part: Part, n_classes: int, where: Where, x: Vector, balance: Balance
-) -> DistributionSums:
+def classes_distributions(part: Part, at: ClassesPoint, balance: Balance) -> DistributionSums:
     """Return the sums of balanced distributions, which give a bound."""
-    model = part.classes(n_classes)
-    return DistributionSums.of(model, balance.of(model.known(where, x).margins))
+    return DistributionSums.of(part.model(at.margins.shape[1]), balance.of(at.margins))
 
 
 def classes_shares(part: Part, n_classes: int) -> Vector:
     """Return the share of each class's rows."""
-    model = part.classes(n_classes)
-    return np.bincount(model.classes, model.rows.shares, n_classes).astype(np.float64)
+    places = part.rows.y.astype(np.intp)
+    return np.bincount(places, part.rows.shares, n_classes).astype(np.float64)
 
 
-# -- tasks: what is asked for of rows ------------------------------------------------------------
+# -- tasks: curvature, and what is asked for of rows ---------------------------------------------
 
 
-class Curvature(NamedTuple):
-    """The weights by which rows are drawn: p_i l'' at a point."""
-
-    where: Where
-    loss: Loss
-    caution: float
-
-    def of(self, part: Part, w: Vector) -> Vector:
-        """Return those of a part's rows; w is the point."""
-        return part.at(self.where, w, self.loss).curvatures(self.caution)
-
-
-def curvature_sums(part: Part, curvature: Curvature, w: Vector) -> tuple[float, int]:
-    """Return the sum of the weights, and how many rows have any."""
-    weights = curvature.of(part, w)
+def curvature_sums(part: Part, at: ModelPoint, caution: float) -> tuple[float, int]:  # noqa: ARG001
+    """Return the sum of the rows' curvature p_i l'' at a point, and how many have any."""
+    weights = at.curvatures(caution)
     return float(np.sum(weights)), int(np.count_nonzero(weights))
 
 
 def _drawn(
-    part: Part, curvature: Curvature, w: Vector, places: Vector | None
+    at: ModelPoint, caution: float, places: Vector | None
 ) -> tuple[RowNumbers | None, Vector]:
     """Return rows and their weights: at places in the running sum of weights, or all with weight.
 
     The places are those from where this part begins; the weight of a drawn row is left to be 1.
     """
-    weights = curvature.of(part, w)
+    weights = at.curvatures(caution)
     if places is None:
         weighty = np.flatnonzero(weights)
         if weighty.size == weights.size:
@@ -537,6 +412,29 @@ def _drawn(
     return np.minimum(chosen, last), np.ones(places.size)
 
 
+def gram_drawn(
+    part: Part, at: ModelPoint, caution: float, columns: Any, places: Vector | None
+) -> Matrix:
+    """Return what the rows drawn from the part add to a Gram matrix of some columns; None: all."""
+    return part.of_columns(columns)._gram(*_drawn(at, caution, places))
+
+
+def gram_sum(part: Part, columns: Any) -> Matrix:
+    """Return sum_i p_i a_i a_i' of some columns; None: of all."""
+    model = part.of_columns(columns)
+    return model._gram(None, model.shares)
+
+
+def gram_of_rows(part: Part, at: ModelPoint, rows: RowNumbers) -> Matrix:
+    """Return sum_k p_k l''_k a_k a_k' over some rows."""
+    return part.rows._gram(rows, at.curvatures()[rows])
+
+
+def entries_of_columns(part: Part, columns: Any) -> int:
+    """Return how many entries some columns have."""
+    return part.of_columns(columns).storage.entries
+
+
 class DrawnRows(NamedTuple):
     """Rows that were drawn, by their numbers among all, with their weights, each row once."""
 
@@ -546,47 +444,33 @@ class DrawnRows(NamedTuple):
 
 
 def drawn_rows(
-    part: Part,
-    curvature: Curvature,
-    v: Vector,
-    where: Where,
-    w: Vector,
-    loss: Loss,
-    places: Vector | None,
+    part: Part, by: ModelPoint, caution: float, at: ModelPoint, places: Vector | None
 ) -> DrawnRows:
-    """Return the rows that were drawn by their curvature at v, and what a point w knows of them."""
-    numbers, weights = _drawn(part, curvature, v, places)
-    if numbers is None:
-        numbers = np.arange(part.rows.n_samples)
+    """Return the rows that were drawn by their curvature, and what a point knows of them."""
+    numbers, weights = drawn_numbers(part, by, caution, places)
     if numbers.size:
         numbers, weights = once(numbers, weights)
-    rows = part.rows.taken(numbers, part.at(where, w, loss))
-    return DrawnRows(numbers + part.first, weights, rows)
+    return DrawnRows(numbers, weights, part.rows.taken(numbers - part.first, at))
 
 
 def drawn_numbers(
-    part: Part, curvature: Curvature, w: Vector, places: Vector | None
+    part: Part, at: ModelPoint, caution: float, places: Vector | None
 ) -> tuple[Any, Vector]:
     """Return the numbers, among all rows, of those drawn, and their weights."""
-    numbers, weights = _drawn(part, curvature, w, places)
+    numbers, weights = _drawn(at, caution, places)
     if numbers is None:
         numbers = np.arange(part.rows.n_samples)
     return numbers + part.first, weights
 
 
-def taken(
-    part: Part, where: Where | None, w: Vector | None, loss: Loss, rows: RowNumbers
-) -> TakenRows:
+def taken(part: Part, rows: RowNumbers) -> TakenRows:
+    """Return some rows, by their numbers in the part."""
+    return part.rows.taken(rows)
+
+
+def taken_at(part: Part, at: ModelPoint, rows: RowNumbers) -> TakenRows:
     """Return some rows, by their numbers in the part, and what a point knows of them."""
-    if where is None:
-        return part.rows.taken(rows)
-    assert w is not None
-    return part.rows.taken(rows, part.at(where, w, loss))
-
-
-def margins_at(part: Part, where: Where, w: Vector, loss: Loss) -> Vector:
-    """Return all margins."""
-    return part.at(where, w, loss).margins
+    return part.rows.taken(rows, at)
 
 
 def targets_of(part: Part) -> tuple[Vector, Vector]:
@@ -599,22 +483,10 @@ def on_rows(part: Part, function: Callable[[Any, Vector], Any]) -> Any:
     return function(part.rows.X, part.rows.shares)
 
 
-def product(part: Part, w: Matrix) -> Matrix:
-    """Return X w."""
-    return part.rows.products.forward(w)
-
-
-def transposed_product(part: Part, theta: Matrix) -> Matrix:
-    """Return X' theta."""
-    return part.rows.products.backward(theta)
-
-
 def fingerprint(part: Part) -> str:
     """Return a text that differs for different contents."""
-    X = part.rows.X
-    arrays = (X,) if isinstance(X, np.ndarray) else (X.data, X.indices, X.indptr)
-    digest = hashlib.blake2b(f"{X.shape}".encode())
-    for array in (*arrays, part.rows.y, part.rows.shares):
+    digest = hashlib.blake2b(f"{part.rows.X.shape}".encode())
+    for array in _arrays(part.rows):
         digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()
 

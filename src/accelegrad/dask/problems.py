@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import entr
 
-from accelegrad.dask import part as tasks
 from accelegrad.dask.blocks import Block, ClusterData, Counts, RowSettings, counted_weights
 from accelegrad.dask.classes import ClusterClasses, ClusterClassesDual, ClusterCurvedClasses
 from accelegrad.dask.row_model import RowModel
@@ -30,22 +29,11 @@ from accelegrad.sklearn.objective import (
 class ClusterProblem(Problem):
     """A model of rows on a cluster, with l1 term and constraint."""
 
-    constant: float = 0.0  # the intercept to start from
-
-    def with_strengths(self, l2: float, l1: float) -> ClusterProblem:
-        """Return the problem of the same rows with other weights of the penalties."""
-        model: Any = self.model
-        if isinstance(model, ClusterClasses):
-            return replace(
-                self, model=ClusterClasses(model.rows.with_l2(l2), model.n_classes), l1=l1
-            )
-        return replace(self, model=model.with_l2(l2), l1=l1)
-
     def start(self) -> Vector:
         """Return zero weights with the best constant prediction, or the feasible point nearest."""
         x = np.zeros(self.model.n_parameters)
-        if self.rows.fit_intercept and isinstance(self.model, RowModel):
-            x[-1] = self.constant
+        if isinstance(self.model, RowModel):
+            x[-1:] = _constant(self.model) if self.model.fit_intercept else 0.0
         return self.nearest(x)
 
     def _mean_loss(self, x: Vector) -> float:
@@ -63,14 +51,19 @@ class ClusterProblem(Problem):
         return ClusterCurvedClasses(self.model)
 
 
-def problem_on(objective: Objective, data: ClusterData, settings: RowSettings) -> ClusterProblem:
+def problem_on(
+    objective: Objective,
+    data: ClusterData,
+    recode: Callable[[Any], Any] | None = None,
+    weigh: Callable[[Any], Vector] | None = None,
+) -> ClusterProblem:
     """Return the problem of one set of coefficients."""
+    settings = RowSettings(objective.pointwise, objective.fit_intercept, recode, weigh)
     model = RowModel.of_data(data, settings, objective.l2)
-    constant, null = _constant_prediction(model)
     chosen = parameter_set(
         objective.feasible_set, model.n_features, 1, int(objective.fit_intercept)
     )
-    return ClusterProblem(model, objective.l1, chosen, null, constant=constant)
+    return ClusterProblem(model, objective.l1, chosen, _null_value(model))
 
 
 def classes_problem(
@@ -83,7 +76,7 @@ def classes_problem(
     # The loss of the rows is not used; that of numbers takes the classes' places as they are.
     places = partial(_places, classes=classes)
     settings = RowSettings(make_loss("squared"), objective.fit_intercept, places, weigh)
-    model = ClusterClasses(RowModel.of_data(data, settings, objective.l2), classes.size)
+    model = ClusterClasses.of(RowModel.of_data(data, settings, objective.l2), None, classes.size)
     free = model.n_parameters - model.n_weights
     chosen = parameter_set(objective.feasible_set, model.n_features, classes.size, free)
     null = float(np.log(classes.size))
@@ -92,37 +85,17 @@ def classes_problem(
     return ClusterProblem(model, objective.l1, chosen, null)
 
 
-def row_settings(
-    objective: Objective,
-    recode: Callable[[Any], Any] | None = None,
-    weigh: Callable[[Any], Vector] | None = None,
-) -> RowSettings:
-    """Return what makes parts of blocks for an objective."""
-    return RowSettings(objective.pointwise, objective.fit_intercept, recode, weigh)
+def _constant(model: RowModel) -> float:
+    """Return the best constant prediction, or about it; of labels 0."""
+    numbers = model.fit_intercept and not model.loss.classification
+    return model.best_constant() if numbers else 0.0
 
 
-def _constant_prediction(model: RowModel) -> tuple[float, float]:
-    """Return the best constant prediction, or about it, and its mean loss.
-
-    It is the mean for squared losses, and for others a quantile of some of the targets.
-    """
-    loss, cluster = model.loss, model.cluster
-    if not model.fit_intercept:
-        return 0.0, float(cluster.total("data", tasks.losses_of_constants, loss, [0.0])[0])
-    if loss.classification:
-        positive = cluster.total("data", tasks.positive_share)
-        return 0.0, null_value_of_labels(loss, float(positive))
-    found = cluster.each("targets", tasks.target_sums)
-    if loss.lipschitz == np.inf:
-        constant = float(sum(mean for mean, _, _ in found))
-    else:
-        level = -loss.shape.low / (loss.shape.high - loss.shape.low)
-        y, shares = (np.concatenate([some[i] for some in found]) for i in (1, 2))
-        order = np.argsort(y)
-        reached = np.cumsum(shares[order])
-        constant = float(y[order[np.searchsorted(reached, level * reached[-1])]])
-    null = cluster.total("data", tasks.losses_of_constants, loss, [constant])
-    return constant, float(null[0])
+def _null_value(model: RowModel) -> float:
+    """Return the mean loss of a constant prediction."""
+    if model.fit_intercept and model.loss.classification:
+        return null_value_of_labels(model.loss, model.data_sums().weight_above)
+    return float(model.losses_of([_constant(model)])[0])
 
 
 # -- targets ---------------------------------------------------------------------------------------

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
-from collections.abc import Callable, Iterator, Sequence
-from copy import copy
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 
 import numpy as np
@@ -17,11 +14,11 @@ import scipy.sparse as sp
 from accelegrad.dask import part as tasks
 from accelegrad.dask.blocks import ClusterData, RowSettings, pieces_of, split_by_part
 from accelegrad.dask.cluster import Cluster, connected
-from accelegrad.dask.part import PointSums, Where
+from accelegrad.dask.part import Mixture, PointSums, Where
 from accelegrad.errors import Vector
 from accelegrad.models.gram import Matrix, Storage
 from accelegrad.models.linear_model import LinearModel, ModelPoint
-from accelegrad.models.losses import Loss, make_loss
+from accelegrad.models.losses import make_loss
 from accelegrad.models.model_input import checked_intercept, checked_l2, row_shares
 from accelegrad.models.rounding import DataRounding
 from accelegrad.models.row_blocks import RowNumbers
@@ -33,75 +30,35 @@ if TYPE_CHECKING:
     from distributed import Client
 
     from accelegrad.dask.dual import ClusterDual
-    from accelegrad.proofs.fenchel import Terms
-
-_names = itertools.count()
-
-
-def new_name() -> str:
-    """Return a name for a point, which no other point of any process has."""
-    return f"{_PROCESS}-{next(_names)}"
-
-
-_PROCESS = uuid4().hex
+    from accelegrad.proofs.fenchel import DataSums, Terms
 
 
 class ClusterMatrix:
-    """The rows on the workers as a matrix: what is asked for of it comes from there.
-
-    Parameters
-    ----------
-    cluster : Cluster
-        The parts.
-    ends : array of int
-        Where each part's rows end.
-    n_features : int
-        The number of columns.
-    storage : Storage
-        How the rows are stored.
-    dtype : dtype
-        The floating type of the rows.
-    """
+    """The rows on the workers as a matrix: what is asked for of it comes from there."""
 
     ndim = 2
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        ends: npt.NDArray[np.int64],
-        n_features: int,
-        storage: Storage,
-        dtype: Any,
-    ) -> None:
-        self.cluster, self.ends = cluster, ends
-        self.shape = (int(ends[-1]), n_features)
-        self.storage, self.dtype = storage, dtype
+    def __init__(self, cluster: Cluster, data: ClusterData) -> None:
+        self.cluster, self.ends = cluster, data.ends
+        self.shape = (data.n_samples, data.n_features)
+        self.storage, self.dtype = data.storage, data.dtype
 
     @property
     def nnz(self) -> int:
         """The number of stored entries."""
         return self.storage.entries
 
-    @property
-    def starts(self) -> npt.NDArray[np.int64]:
-        """Where each part's rows begin."""
-        return np.concatenate([[0], self.ends[:-1]])
-
-    def slices(self) -> list[slice]:
-        """Return the rows of each part."""
-        return [slice(int(a), int(b)) for a, b in zip(self.starts, self.ends, strict=True)]
-
     def split(self, rows: RowNumbers) -> tuple[list[RowNumbers], RowNumbers]:
         """Return the rows of each part, by their numbers in it, and where each stands in `rows`."""
         return split_by_part(rows, self.ends)
 
-    def taken(
-        self, rows: RowNumbers, loss: Loss, where: Where | None = None, w: Vector | None = None
-    ) -> TakenRows:
+    def taken(self, rows: RowNumbers, at: ClusterPoint | None = None) -> TakenRows:
         """Return some rows, in the order of their numbers given: one round trip."""
         pieces, order = self.split(rows)
-        arguments = (where, w, loss)
-        found = self.cluster.each("sample", tasks.taken, *arguments, by_part=[pieces])
+        if at is None:
+            found = self.cluster.each("sample", tasks.taken, by_part=[pieces])
+        else:
+            found = self.cluster.each("sample", tasks.taken_at, *at.ref, by_part=[pieces])
         return self.joined(found, np.argsort(order, kind="stable"))
 
     def joined(self, found: Sequence[TakenRows], order: Any = slice(None)) -> TakenRows:
@@ -122,24 +79,7 @@ class ClusterMatrix:
 
     def __getitem__(self, rows: RowNumbers) -> Any:
         """Return some rows, in the order of their numbers given, as a matrix in memory."""
-        return self.taken(np.asarray(rows), make_loss("squared")).X
-
-    def chunks(self) -> Iterator[tuple[slice, Any]]:
-        """Yield the rows of each part, which are brought here one part after the other."""
-        for rows, future in zip(self.slices(), self.cluster.parts, strict=True):
-            yield rows, self.cluster.client.submit(_rows_of, future, pure=False).result()
-
-    def forward(self, w: Matrix) -> Matrix:
-        """Return X w in float64."""
-        return np.concatenate(self.cluster.each("product", tasks.product, w))
-
-    def backward(self, theta: Matrix) -> Matrix:
-        """Return X' theta in float64."""
-        pieces = [theta[rows] for rows in self.slices()]
-        product: Matrix = self.cluster.total(
-            "transposed-product", tasks.transposed_product, by_part=[pieces]
-        )
-        return product
+        return self.taken(np.asarray(rows)).X
 
     def largest_entries(self, columns: Any) -> Vector:
         """Return the largest absolute value of some columns."""
@@ -152,22 +92,8 @@ class ClusterMatrix:
         return hashlib.blake2b("".join(found).encode()).hexdigest()
 
 
-def _rows_of(part: tasks.Part) -> Any:
-    return part.rows.X
-
-
 class ClusterPoint(ModelPoint):
-    """What a sum on a cluster knows at a point: sums; margins and slopes stay with the rows.
-
-    Parameters
-    ----------
-    model : RowModel
-        The sum.
-    w : Vector
-        The point; it cannot be written to any more.
-    where : Where, optional
-        What the parts know it by; by default it is new to them.
-    """
+    """What a sum on a cluster knows at a point: sums; margins and slopes stay with the rows."""
 
     __slots__ = ("_sums", "where")
     model: RowModel
@@ -175,20 +101,21 @@ class ClusterPoint(ModelPoint):
     def __init__(self, model: RowModel, w: Vector, where: Where | None = None) -> None:
         self.model, self.w = model, w
         w.flags.writeable = False  # what is sent stays what it is, and is sent once
-        # The first sums of a new point take a pass over the rows, which gives the gradient too.
         self._sums: PointSums | None = None
-        self.where = Where(new_name()) if where is None else where
+        self.where = Where(uuid4().hex, model.loss) if where is None else where
         self._gradient = self._dual_value = self._mean_loss = None
-        if where is None:
+        if where is None:  # a pass over the rows, which gives the gradient too
             self._evaluate(gradient=True)
+
+    @property
+    def ref(self) -> tuple[Where, Vector]:
+        """The point as tasks are told of it."""
+        return self.where, self.w
 
     def _evaluate(self, *, gradient: bool) -> PointSums:
         name = "value-and-gradient" if gradient else "value"
-        cluster, loss = self.model.cluster, self.model.loss
-        sums: PointSums = cluster.total(name, tasks.sums_at, self.where, self.w, loss, gradient)
-        self._sums = sums
-        if self.where.between is not None:  # the parts know it now
-            self.where = Where(self.where.name)
+        sums: PointSums = self.model.cluster.total(name, tasks.sums_at, *self.ref, gradient)
+        self._sums, self.where = sums, self.where._replace(between=None)  # the parts know it now
         if gradient:
             self._gradient = self.model._with_penalty(sums.gradient, self.w)
         return sums
@@ -224,44 +151,38 @@ class ClusterPoint(ModelPoint):
         return self.sums.curved / self.model.n_samples
 
     @property
-    def margins(self) -> Vector:  # type: ignore[override]
-        """All margins, brought here: as long as the rows are many."""
-        model = self.model
-        found = model.cluster.each("margins", tasks.margins_at, self.where, self.w, model.loss)
-        return np.concatenate(found)
+    def derivatives(self) -> ClusterSlopes:  # type: ignore[override]
+        """The slopes, which stay with the rows."""
+        return ClusterSlopes(self, self)
 
-    @property
-    def derivatives(self) -> Vector:
-        """All slopes, brought here: as long as the rows are many."""
-        return self.model.slopes(self.margins)
+    def slopes_at(self, other: Any, caution: float = 0.0) -> ClusterSlopes:  # type: ignore[override]
+        """Return the slopes at another point, as the second derivatives here foretell them."""
+        return ClusterSlopes(self, other, Mixture(caution))
 
     def beside(self, model: LinearModel) -> ClusterPoint:
         """Return what a sum over the same rows by another loss knows at this point."""
         assert isinstance(model, RowModel)
-        other = ClusterPoint(model, self.w, self.where)
+        other = ClusterPoint(model, self.w, self.where._replace(by=model.loss))
         if self._sums is not None and self.model.loss.smoothing and not model.loss.smoothing:
             other._mean_loss = self._sums.plain_loss
         return other
 
 
-class ClusterRows(ModelRows):
-    """Rows drawn by their curvature, wherever they are: the `SampledRows` of the contract.
+class ClusterSlopes(NamedTuple):
+    """A slope for each row, on the workers: those at a point, or what is made of them."""
 
-    Parameters
-    ----------
-    model : RowModel
-        The sum.
-    by : ClusterPoint
-        They are drawn by their curvature there.
-    caution : float
-        How far curvature errs upwards, from 0 to 1.
-    size : int
-        How many; what comes back are all rows with curvature where these are no more.
-    seed : object
-        What `numpy.random.default_rng` takes.
-    columns : array of int, optional
-        Those of which the curvature is asked for; by default all.
-    """
+    at: ClusterPoint
+    other: ClusterPoint
+    mixture: Mixture = Mixture()
+
+    @property
+    def ref(self) -> tuple[Any, ...]:
+        """The slopes as tasks are told of them."""
+        return *self.at.ref, *self.other.ref, self.mixture
+
+
+class ClusterRows(ModelRows):
+    """Rows drawn by their curvature, wherever they are: the `SampledRows` of the contract."""
 
     def __init__(
         self,
@@ -270,10 +191,8 @@ class ClusterRows(ModelRows):
         caution: float,
         size: int,
         seed: Any,
-        columns: Any = None,
     ) -> None:
-        curvature = tasks.Curvature(by.where, by.model.loss, caution)
-        self._rows_of, self._by, self._columns = model, (curvature, by.w), columns
+        self._rows_of, self._by = model, (*by.ref, caution)
         found = model.cluster.each("curvature", tasks.curvature_sums, *self._by)
         sums, counts = np.array([pair[0] for pair in found]), [pair[1] for pair in found]
         self.n_curved = int(sum(counts))
@@ -321,20 +240,16 @@ class ClusterRows(ModelRows):
 
     def gram(self) -> Matrix:
         """Return sum_k weights_k a_k a_k'."""
-        model, columns = self._rows_of, self._columns
+        model, places = self._rows_of, [self._places]
+        given = (tasks.gram_drawn, *self._by, model.columns)
         matrix: Matrix = model.cluster.total(
-            "gram-matrix",
-            tasks.gram_sum,
-            *self._by,
-            columns,
-            by_part=[self._places],
-            result_bytes=model.gram_bytes if columns is None else 8 * columns.size**2,
+            "gram-matrix", *given, by_part=places, result_bytes=model.gram_bytes
         )
         return self._weight * matrix
 
     def local(self, at: Any) -> LocalRows | None:
         """Return the rows that have weight with what a point knows of them; None if none has."""
-        model, arguments = self._rows_of, (*self._by, at.where, at.w, at.model.loss)
+        model, arguments = self._rows_of, (*self._by, *at.ref)
         found = model.cluster.each("sample", tasks.drawn_rows, *arguments, by_part=[self._places])
         numbers, weights, rows = zip(*found, strict=True)
         chosen = np.concatenate(numbers)
@@ -357,64 +272,6 @@ def _places_in_parts(sums: Vector, random: Vector) -> list[Vector]:
     owners = np.minimum(np.searchsorted(ends, places, side="right"), np.flatnonzero(sums)[-1])
     starts = np.concatenate([[0.0], ends[:-1]])
     return [places[owners == i] - starts[i] for i in range(sums.size)]
-
-
-class ClusterColumns:
-    """Some columns of rows on a cluster, as proximal Newton's method takes them: their curvature.
-
-    Parameters
-    ----------
-    model : RowModel
-        The rows.
-    columns : array of int
-        The columns.
-    l2 : float
-        The weight of their l2 term.
-    """
-
-    def __init__(self, model: RowModel, columns: Any, l2: float) -> None:
-        self._rows_of, self._columns, self.l2 = model, columns, l2
-        self.loss, self.fit_intercept, self.n_samples = (
-            model.loss,
-            model.fit_intercept,
-            model.n_samples,
-        )
-        self.n_features = int(columns.size)
-        self.n_parameters = self.n_features + self.fit_intercept
-
-    @cached_property
-    def storage(self) -> Storage:
-        """How the columns are stored: a round trip, in which the workers copy them."""
-        entries = self._rows_of.cluster.total("columns", tasks.entries_of_columns, self._columns)
-        return Storage(int(entries), self._rows_of.X.storage.dense, np.inf)
-
-    def sampled(self, count: int, seed: Any, by: Any, *, caution: float = 0.0) -> ClusterRows:
-        """Return rows drawn by their curvature at a point of all columns."""
-        return ClusterRows(self._rows_of, by, caution, count, seed, self._columns)
-
-    def gram(self, point: Any, rows: ClusterRows) -> Matrix:  # noqa: ARG002
-        """Return the second derivatives of the mean loss by these columns."""
-        return rows.gram()
-
-    def gram_of_columns(self) -> Matrix:
-        """Return sum_i p_i a_i a_i'."""
-        columns, cluster = self._columns, self._rows_of.cluster
-        every = [[None] * len(cluster.parts)]
-        matrix: Matrix = cluster.total(
-            "gram-matrix",
-            tasks.gram_sum,
-            None,
-            None,
-            columns,
-            by_part=every,
-            result_bytes=8 * self.n_parameters**2,
-        )
-        return matrix
-
-    def column_squares(self) -> Vector:
-        """Return sum_i p_i x_ij^2."""
-        squares: Vector = self._rows_of.column_squares()[self._columns]
-        return squares
 
 
 class RowModel(RowsElsewhere):
@@ -463,6 +320,7 @@ class RowModel(RowsElsewhere):
     """
 
     X: ClusterMatrix
+    columns: Any = None  # those of which the curvature is asked for, if not all
 
     def __init__(
         self,
@@ -496,13 +354,11 @@ class RowModel(RowsElsewhere):
 
     def _take_data(self, data: ClusterData, settings: RowSettings, l2: float) -> None:
         self.loss, self.fit_intercept, self.l2 = settings.loss, settings.fit_intercept, l2
-        self.cluster, self.weight = data.parts(settings)
+        self.cluster = data.parts(settings)
         self.n_samples, self.n_features, self.dtype = data.n_samples, data.n_features, data.dtype
         self.n_parameters = self.n_features + self.fit_intercept
         self.weighted = data.weighted or settings.weigh is not None or data.is_counted
-        self._take(
-            ClusterMatrix(self.cluster, data.ends, data.n_features, data.storage, data.dtype)
-        )
+        self._take(ClusterMatrix(self.cluster, data))
 
     def __repr__(self) -> str:
         kind = "dense" if self.X.storage.dense else "CSR"
@@ -515,11 +371,11 @@ class RowModel(RowsElsewhere):
     # -- what is as long as the rows are many, brought here where it is asked for ---------------
 
     def _targets(self) -> tuple[Vector, Vector]:
-        if "targets" not in self._of_data_alone:
+        def gathered() -> tuple[Vector, ...]:
             found = self.cluster.each("targets", tasks.targets_of)
-            pairs = tuple(np.concatenate(column) for column in zip(*found, strict=True))
-            self._of_data_alone["targets"] = pairs
-        targets: tuple[Vector, Vector] = self._of_data_alone["targets"]
+            return tuple(np.concatenate(column) for column in zip(*found, strict=True))
+
+        targets: tuple[Vector, Vector] = self.of_data_alone("targets", gathered)
         return targets
 
     @property
@@ -539,28 +395,32 @@ class RowModel(RowsElsewhere):
 
     # -- the contract of a sum over rows ---------------------------------------------------------
 
-    def with_loss(self, loss: Loss) -> RowModel:
-        """Return a model of the same rows by another loss."""
-        if loss.classification and not self.loss.classification:
-            return super().with_loss(loss)  # type: ignore[return-value]
-        other = copy(self)
-        other.loss, other._proved = loss, {}
-        return other
-
-    def with_l2(self, l2: float) -> RowModel:
-        """Return a model of the same rows with another weight of the l2 term."""
-        other = copy(self)
-        other.l2, other._proved = checked_l2(l2), {}
-        return other
-
     @property
     def has_columns(self) -> bool:
         """Whether `of_columns` can be asked: the workers copy them."""
         return True
 
-    def of_columns(self, columns: Any, l2: float) -> Any:
-        """Return the curvature of some columns; None: the same rows with another l2 term."""
-        return self.with_l2(l2) if columns is None else ClusterColumns(self, columns, l2)
+    def of_columns(self, columns: Any, l2: float) -> RowModel:
+        """Return a model that knows the curvature of some columns; None: of all."""
+        other: Any = self.with_l2(l2)
+        if columns is not None:
+            other.columns, other.n_features = columns, int(columns.size)
+            other.n_parameters = other.n_features + self.fit_intercept
+            other._of_data_alone = {"squares": self.column_squares()[columns]}
+        return other  # type: ignore[no-any-return]
+
+    @property
+    def storage(self) -> Storage:
+        """How the rows are stored: of some columns a round trip, in which the workers copy them."""
+        if self.columns is None:
+            return super().storage
+
+        def found() -> Storage:
+            entries = self.cluster.total("columns", tasks.entries_of_columns, self.columns)
+            return Storage(int(entries), self.X.storage.dense, np.inf)
+
+        storage: Storage = self.of_data_alone("storage", found)
+        return storage
 
     def at(self, w: npt.ArrayLike) -> ClusterPoint:
         """Return what is known at w: one round trip."""
@@ -568,15 +428,14 @@ class RowModel(RowsElsewhere):
 
     def between(self, p: Any, q: Any, t: float) -> ClusterPoint:
         """Return what is known at p + t (q - p): no pass over the rows before its gradient."""
-        where = Where(new_name(), (p.where.name, q.where.name, t))
+        where = Where(uuid4().hex, self.loss, (p.where.name, q.where.name, t))
         return ClusterPoint(self, p.w + t * (q.w - p.w), where)
 
     def slope_between(self, p: Any, q: Any, t: float) -> float:
         """Return the derivative of P(p + t (q - p)) by t: no pass over the rows."""
         d = self.n_features
         move = q.w[:d] - p.w[:d]
-        arguments = (p.where, p.w, q.where, q.w, t, self.loss)
-        slope = float(self.cluster.total("line-search", tasks.slope_between, *arguments))
+        slope = float(self.cluster.total("line-search", tasks.slope_between, *p.ref, *q.ref, t))
         return slope + self.l2 * float((p.w[:d] + t * move) @ move)
 
     def sampled(self, count: int, seed: Any, by: Any = None, *, caution: float = 0.0) -> ModelRows:
@@ -592,13 +451,9 @@ class RowModel(RowsElsewhere):
         numbers = rows.numbers
         assert numbers is not None
         pieces, _ = self.X.split(numbers)
-        arguments = (point.where, point.w, self.loss)
+        given = (tasks.gram_of_rows, *point.ref)
         matrix: Matrix = self.cluster.total(
-            "gram-matrix",
-            tasks.gram_of_rows,
-            *arguments,
-            by_part=[pieces],
-            result_bytes=self.gram_bytes,
+            "gram-matrix", *given, by_part=[pieces], result_bytes=self.gram_bytes
         )
         return matrix * (self.n_samples / rows.count)
 
@@ -609,19 +464,49 @@ class RowModel(RowsElsewhere):
 
     def gram_of_columns(self) -> Matrix:
         """Return sum_i p_i a_i a_i', found at the first call."""
-        if "gram" not in self._of_data_alone:
-            self._of_data_alone["gram"] = self.cluster.total(
-                "gram-matrix", tasks.gram_sum, *[None] * 4, result_bytes=self.gram_bytes
-            )
-        gram: Matrix = self._of_data_alone["gram"]
+        gram: Matrix = self.of_data_alone(
+            "gram",
+            lambda: self.cluster.total(
+                "gram-matrix", tasks.gram_sum, self.columns, result_bytes=self.gram_bytes
+            ),
+        )
         return gram
 
     def column_squares(self) -> Vector:
         """Return sum_i p_i x_ij^2 for the columns, found at the first call."""
-        if "squares" not in self._of_data_alone:
-            self._of_data_alone["squares"] = self.cluster.total("columns", tasks.squares)
-        squares: Vector = self._of_data_alone["squares"]
+        squares: Vector = self.of_data_alone(
+            "squares", lambda: self.cluster.total("columns", tasks.squares)
+        )
         return squares
+
+    def data_sums(self) -> DataSums:
+        """Return what bounds the size of a minimiser, found at the first call."""
+        sums: DataSums = self.of_data_alone(
+            "data sums", lambda: self.cluster.total("data", tasks.data_sums)
+        )
+        return sums
+
+    def best_constant(self) -> float:
+        """Return the best constant prediction of numbers, or about it.
+
+        It is the mean for squared losses, and for others a quantile of some of the targets.
+        """
+        found = self.of_data_alone(
+            "some targets", lambda: self.cluster.each("targets", tasks.target_sums)
+        )
+        if self.loss.lipschitz == np.inf:
+            return float(sum(mean for mean, _, _ in found))
+        level = -self.loss.shape.low / (self.loss.shape.high - self.loss.shape.low)
+        y, shares = (np.concatenate([some[i] for some in found]) for i in (1, 2))
+        order = np.argsort(y)
+        reached = np.cumsum(shares[order])
+        return float(y[order[np.searchsorted(reached, level * reached[-1])]])
+
+    def losses_of(self, constants: Sequence[float]) -> Vector:
+        """Return the mean losses of constant predictions: one round trip."""
+        given = (tasks.losses_of_constants, self.loss, list(constants))
+        losses: Vector = self.cluster.total("data", *given)
+        return losses
 
     def batch_value_and_gradient(
         self, w: npt.ArrayLike, rows: npt.ArrayLike
@@ -643,37 +528,29 @@ class RowModel(RowsElsewhere):
 
     def of_rows(self, rows: RowNumbers, l2: float) -> LinearModel:
         """Return a model of some rows, brought here in one round trip."""
-        found = self.X.taken(np.asarray(rows), self.loss)
-        weights = found.shares if self.weighted else None
+        found = self.X.taken(np.asarray(rows))
+        weights = found.shares if self.weighted and found.shares.any() else None
         shares = row_shares(weights, rows.size)
         return self._of_data(found.X, found.y, weights, shares, l2)
 
     def taken(self, rows: RowNumbers, at: ModelPoint | None = None) -> TakenRows:
         """Return some rows, and what a point knows of them: one round trip."""
-        if at is None:
-            return self.X.taken(rows, self.loss)
-        assert isinstance(at, ClusterPoint)
-        return self.X.taken(rows, at.model.loss, at.where, at.w)
+        assert at is None or isinstance(at, ClusterPoint)
+        return self.X.taken(rows, at)
 
     def over_chunks(self, function: Callable[[Any, Vector], Any]) -> list[Any]:
         """Return what a function says of the rows and shares of each part, computed there."""
         return self.cluster.each("columns", tasks.on_rows, function)
 
-    def combination(self, theta: Vector) -> Vector:
-        """Return sum_i p_i theta_i a_i; slopes go out, which are as long as the rows are many."""
-        weighted = self.shares * theta
-        found = self.X.backward(weighted)
-        return np.append(found, weighted.sum()) if self.fit_intercept else found
-
     @property
     def rounding(self) -> DataRounding:
         """Bounds on the rounding of products with the data, found at the first call."""
-        shared = self._of_data_alone
-        if "rounding" not in shared:
-            shared["rounding"] = DataRounding(
+        rounding: DataRounding = self.of_data_alone(
+            "rounding",
+            lambda: DataRounding(
                 self.X, np.zeros(0), intercept=self.fit_intercept, squares=self.column_squares()
-            )
-        rounding: DataRounding = shared["rounding"]
+            ),
+        )
         return rounding
 
     def dual_with(self, terms: Terms | None = None) -> ClusterDual:

@@ -68,12 +68,17 @@ class CsvFile(FrameFile):
         )
 
     def _frames(self, rows: int | None) -> Iterator[Any]:
-        yield from self._read(
+        frames = self._read(
             header=0 if self.has_names else None,
             names=self.header,
             dtype=dict.fromkeys(self._as_text, str),
             chunksize=rows,
         )
+        for frame in frames:
+            for name in frame.select_dtypes(["object", "string"]):
+                if self.pandas.api.types.infer_dtype(frame[name]) == "string":
+                    frame[name] = frame[name].str.strip()
+            yield frame
 
     def _read(self, chunksize: int | None = None, **options: Any) -> Iterator[Any]:
         """Yield what pandas reads; its errors become a DataError."""

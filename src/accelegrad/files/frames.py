@@ -69,6 +69,10 @@ class FrameFile(TableFile):
         if self._target is not None and wanted.targets is Targets.TEXT:
             self._as_text.add(self._target)
         self._known: tuple[Column, ...] | None = None
+        # Whether it is not known yet which columns are text.
+        self._unsure = wanted.columns is None or (
+            self._target is not None and wanted.targets is Targets.AS_WRITTEN
+        )
         if wanted.columns is not None:
             pairs = zip(wanted.columns, self._features, strict=True)
             self._known = tuple(column._replace(name=name) for column, name in pairs)
@@ -169,18 +173,19 @@ class FrameFile(TableFile):
         return None if all(column == Column(column.name) for column in known) else known
 
     def _learnt(self) -> tuple[Column, ...]:
-        self.survey()
-        assert self._known is not None
-        return self._known
+        if self._known is None:
+            self.survey()
+        return self._known or ()
 
     def survey(self, rows: int | None = None) -> None:
         """Read the file once to learn which columns are text, their categories and their means."""
-        while self._known is None:
+        while self._unsure:
             self._learn(self._frames(rows or self._block_rows()))
 
     def _learn(self, frames: Iterable[Any]) -> None:
         """Learn the columns from all frames, or else which of them are to be read as text."""
-        used = [*self._features, *([] if self._target is None else [self._target])]
+        used = [] if self._target is None else [self._target]
+        used += self._features if self._known is None else []
         seen = {name: _Seen(self, name) for name in used}
         rows = 0
         for frame in frames:
@@ -191,7 +196,8 @@ class FrameFile(TableFile):
         if not rows:
             raise self.no_rows()
         self._as_text |= {name for name in used if seen[name].is_text}
-        if not any(seen[name].is_unclear for name in used):
+        self._unsure = any(seen[name].is_unclear for name in used)
+        if self._known is None and not self._unsure:
             self._known = tuple(seen[name].column(rows) for name in self._features)
 
     def _block_rows(self) -> int:
@@ -211,12 +217,11 @@ class FrameFile(TableFile):
 
     def whole(self) -> Block:
         """Return all rows."""
-        while True:
-            frame = next(self._frames(None))
-            if self._known is None:
-                self._learn([frame])
-            if self._known is not None:
-                break
+        frame = next(self._frames(None))
+        while self._unsure:
+            self._learn([frame])
+            if self._unsure:
+                frame = next(self._frames(None))  # with more columns as text
         block = self._encoded(frame)
         if not block.X.shape[0]:
             raise self.no_rows()

@@ -264,7 +264,7 @@ class Polyhedron(FeasibleSet):
 def _matrix(A: Any) -> Vector:
     given: Any = A
     if sp.issparse(A):
-        given = sp.csr_array(A).toarray()
+        given = given.toarray()
     matrix = np.array(real_array("A", given), dtype=np.float64)
     if matrix.ndim != 2 or matrix.size == 0:
         raise ValueError(f"A must be a matrix with entries, but its shape is {matrix.shape}.")

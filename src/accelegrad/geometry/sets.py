@@ -92,6 +92,19 @@ class FeasibleSet(OnVectors):
         see `diameter_for`.
         """
 
+    def lowest_of_cuts(
+        self,
+        center: Vector,  # noqa: ARG002
+        slopes: Vector,  # noqa: ARG002
+        below: Vector,  # noqa: ARG002
+        step: float,  # noqa: ARG002
+    ) -> Any:
+        """Return the weights of cuts with which they are lowest near a point of the set.
+
+        None, as here, where the set cannot tell: they are then found by projections.
+        """
+        return None
+
     def diameter_for(self, size: int) -> float:
         """Return the diameter of the set in the space of `size` coordinates."""
         self.check_dimension(size)

@@ -14,12 +14,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from accelegrad.errors import Vector
-
 T = TypeVar("T")
-
-#: Shorter vectors are added by one thread.
-_LEAST_SHARED_SUM = 1 << 16
 
 
 def run(task: Callable[[int], T], count: int) -> list[T]:
@@ -39,21 +34,6 @@ def of_rows(task: Callable[[slice], T], n: int, count: int) -> list[T]:
             return task(slice(n * part // count, n * (part + 1) // count))
 
     return [task(slice(0, n))] if count == 1 else run(quietly, count)
-
-
-def add_up(parts: list[Vector]) -> Vector:
-    """Return the sum of the vectors, added in their order; the first one is overwritten."""
-    total = parts[0]
-    count = len(parts) if total.size >= _LEAST_SHARED_SUM else 1
-
-    def add(block: int) -> None:
-        section = slice(total.size * block // count, total.size * (block + 1) // count)
-        with np.errstate(all="ignore"):  # the caller's setting does not reach other threads
-            for part in parts[1:]:
-                total[section] += part[section]
-
-    run(add, count)
-    return total
 
 
 _executor: ThreadPoolExecutor | None = None

@@ -163,7 +163,7 @@ _typeof: Callable[[Any], Any] = numba.typeof
 def _types_of(argument: Any) -> str:
     """Return a word for the types of arguments, in a fraction of the time that Numba takes."""
     if isinstance(argument, np.ndarray):
-        return argument.dtype.char
+        return str(argument.dtype.char)
     if isinstance(argument, tuple):
         return "".join(map(_types_of, argument))
     return "0" if argument is None else "."

@@ -30,7 +30,7 @@ import numpy.typing as npt
 from accelegrad.errors import Vector
 from accelegrad.kernels import count_blocks
 from accelegrad.kernels.arrays import read_only
-from accelegrad.kernels.blocks import add_up, run
+from accelegrad.kernels.blocks import run
 from accelegrad.kernels.compile import (
     Call,
     announces,
@@ -477,7 +477,10 @@ def one_pass(
         return *sums, gradient
 
     losses, slopes, gradients = zip(*run(task, len(ends) - 1), strict=True)
-    gradient = add_up(list(gradients))
+    gradient = gradients[0]
+    with np.errstate(all="ignore"):
+        for other in gradients[1:]:
+            gradient += other
     if intercept:
         gradient[-1] = sum(slopes)
     return Pass(float(sum(losses)), gradient, *kept)

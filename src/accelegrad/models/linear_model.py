@@ -144,8 +144,8 @@ class ModelPoint:
         curvatures *= model.shares
         return curvatures
 
-    def slopes_at(self, margins: Vector, caution: float = 0.0) -> Vector:
-        """Return the slopes at other margins, as the second derivatives here foretell them.
+    def slopes_at(self, other: ModelPoint, caution: float = 0.0) -> Vector:
+        """Return the slopes at another point, as the second derivatives here foretell them.
 
         At the minimum of the model of second order around this point they meet its optimality
         conditions, which the losses' own slopes there miss by the square of the step: they prove
@@ -154,7 +154,7 @@ class ModelPoint:
         model, slopes = self.model, self.derivatives
         curvatures = second_derivatives(model.loss, self.margins, slopes, model.y, caution)
         low, high = model.loss.domain(model.y)
-        moved: Vector = slopes + curvatures * (margins - self.margins)
+        moved: Vector = slopes + curvatures * (other.margins - self.margins)
         return np.minimum(np.maximum(moved, low), high)
 
     @property
@@ -259,7 +259,7 @@ class LinearModel:
         """
         if not isinstance(loss, Loss):
             raise TypeError(f"loss must be a Loss, such as make_loss returns, not {loss!r}.")
-        if not self.loss.classification:
+        if loss.classification and not self.loss.classification:
             check_labels(self.y, loss)
         other = copy(self)
         other.loss = loss

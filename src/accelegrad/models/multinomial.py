@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from accelegrad.errors import Vector, whole_number
+from accelegrad.models.linear_model import LinearModel
 from accelegrad.models.products import Products
 from accelegrad.models.scaling import ColumnScaling
 from accelegrad.models.streamed_model import model_of
@@ -80,11 +81,21 @@ class MultinomialModel:
             fit_intercept=fit_intercept,
             sample_weight=sample_weight,
         )
-        self.classes = index
-        self.l2 = self.rows.l2
-        self.n_samples, self.n_features = self.rows.n_samples, self.rows.n_features
+        self._take(self.rows, index)
+
+    @classmethod
+    def of(cls, rows: LinearModel, classes: Any, n_classes: int) -> Self:
+        """Return the model of the rows of a linear model, which are not checked again."""
+        model = object.__new__(cls)
+        model.n_classes = n_classes
+        model._take(rows, classes)
+        return model
+
+    def _take(self, rows: LinearModel, classes: Any) -> None:
+        self.rows, self.classes, self.l2 = rows, classes, rows.l2
+        self.n_samples, self.n_features = rows.n_samples, rows.n_features
         self.n_weights = self.n_classes * self.n_features
-        self.n_parameters = self.n_weights + self.n_classes * self.rows.fit_intercept
+        self.n_parameters = self.n_weights + self.n_classes * rows.fit_intercept
 
     def with_l2(self, l2: float) -> MultinomialModel:
         """Return a model of the same data, which are neither copied nor checked, by another l2."""
@@ -150,13 +161,8 @@ class MultinomialModel:
 
     def shares_of(self, rows: Any) -> Vector:
         """Return what each of these rows counts, such that a sum over them estimates the whole."""
-        weights = self.rows.sample_weight
-        count = self.n_samples if rows is None else rows.size
-        if weights is None:
-            return np.full(count, 1.0 / count)
-        chosen: Vector = weights if rows is None else weights[rows]
-        shares: Vector = chosen * (self.n_samples / count / weights.sum())
-        return shares
+        shares = self.rows.shares
+        return shares if rows is None else shares[rows] * (self.n_samples / rows.size)
 
     def margins(self, products: Products | None, x: Vector) -> Matrix:
         """Return the margins of some rows, or of all (None)."""

@@ -39,8 +39,8 @@ class MatrixProducts(Protocol):
 
 
 def products_with(X: Any) -> MatrixProducts:
-    """Return what multiplies a matrix: itself, where its rows are read chunk by chunk."""
-    return X if hasattr(X, "chunks") else Products(X)
+    """Return what multiplies a matrix: itself, where its rows are elsewhere."""
+    return X if hasattr(X, "storage") else Products(X)
 
 
 class Products:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 from scipy.optimize import brentq
+from sklearn.utils.sparsefuncs import mean_variance_axis
 
 from accelegrad.errors import Vector, finite_vector
 from accelegrad.geometry.penalties import L1, OnLeading, Penalty
@@ -330,49 +331,26 @@ def _moments(model: LinearModel) -> _Moments:
 
 def _moments_of_blocks(X: Any, shares: Vector) -> list[tuple[float, Vector, Vector]]:
     """Return weight, mean and squares about the mean of blocks of rows."""
+    is_sparse, found = sp.issparse(X), []
+    entries = X.nnz // max(X.shape[0], 1) + 1 if is_sparse else X.shape[1]
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-        return list((_sparse_moments if sp.issparse(X) else _dense_moments)(X, shares))
-
-
-def _dense_moments(X: Any, shares: Vector) -> Iterator[tuple[float, Vector, Vector]]:
-    """Yield weight, mean and squares about the mean of blocks of rows."""
-    for rows in runs(X.shape[0], BLOCK_ENTRIES // X.shape[1]):
-        weights = shares[rows]
-        weight = float(weights.sum())
-        if weight == 0.0:
-            continue
-        block = X[rows].astype(np.float64)
-        block_mean = weights @ block / weight
-        block -= block_mean
-        residual = weights @ block / weight  # what the mean was rounded by: it would seem variance
-        block *= block
-        squares = weights @ block - weight * residual * residual
-        yield weight, block_mean + residual, squares
-
-
-def _sparse_moments(X: Any, shares: Vector) -> Iterator[tuple[float, Vector, Vector]]:
-    """Yield those of all rows; the zeros that are not stored are all at the same distance."""
-    if not X.has_canonical_format:  # an entry stored in pieces has the square of their sum
-        X = X.copy()
-        X.sum_duplicates()
-    n, d = X.shape
-    weight = float(shares.sum())
-    if weight == 0.0:
-        return
-    mean, stored, residual, squares = np.zeros((4, d))
-    for columns, entries, weights in _entries(X, shares / weight):
-        mean += np.bincount(columns, weights * entries, d)
-        stored += np.bincount(columns, weights, d)
-    missing = 1.0 - stored
-    missing[missing <= n * np.finfo(np.float64).eps] = 0.0  # the rounding of a sum of n shares
-    for columns, entries, weights in _entries(X, shares / weight):
-        deviations = entries - mean[columns]
-        residual += np.bincount(columns, weights * deviations, d)
-        squares += np.bincount(columns, weights * deviations**2, d)
-    # The remainder about the rounded mean corrects it: a constant column would seem to vary.
-    residual -= missing * mean
-    variance = squares + missing * mean * mean - residual * residual
-    yield weight, mean + residual, weight * variance
+        for rows in runs(X.shape[0], BLOCK_ENTRIES // entries):
+            weights = shares[rows]
+            weight = float(weights.sum())
+            if weight == 0.0:
+                continue
+            block = X[rows].astype(np.float64)
+            if is_sparse:
+                block.sum_duplicates()  # an entry stored in pieces has the square of their sum
+                mean, variance = mean_variance_axis(block, axis=0, weights=weights)
+                found.append((weight, mean, weight * variance))
+                continue
+            mean = weights @ block / weight
+            block -= mean
+            off = weights @ block / weight  # what the mean was rounded by: it would seem variance
+            block *= block
+            found.append((weight, mean + off, weights @ block - weight * off * off))
+    return found
 
 
 def _filled(model: LinearModel) -> Vector:

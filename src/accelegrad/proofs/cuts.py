@@ -482,11 +482,10 @@ def rows_of(kind: Any, columns: Mapping[str, npt.NDArray[Any]]) -> list[Any]:
 
 def cut_model(kept: CutMemory, region: Region) -> CutModel:
     """Return the model that cuts make, with the region's constraint and penalty."""
-    project = None if region.is_ball else region.feasible_set.project
-    penalty = region.penalty
-    if penalty is None:
-        return CutModel(kept, project)
-    return CutModel(kept, project, penalty.prox, penalty.value)
+    chosen, penalty = region.feasible_set, region.penalty
+    project, lowest = (None, None) if region.is_ball else (chosen.project, chosen.lowest_of_cuts)
+    prox, value = (None, None) if penalty is None else (penalty.prox, penalty.value)
+    return CutModel(kept, project, prox, value, lowest)
 
 
 def _summed(total: Cut, block: list[Cut]) -> Cut:

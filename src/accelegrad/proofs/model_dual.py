@@ -259,8 +259,11 @@ class ModelDual:
         """
         slopes = [known.derivatives]
         if self.terms.intercept_is_free:
-            slopes.insert(0, _slopes_at_best_intercept(known.model, known.margins))
+            slopes.insert(0, self._at_best_intercept(known))
         return [self.balanced(theta) for theta in slopes]
+
+    def _at_best_intercept(self, known: ModelPoint) -> Vector:
+        return _slopes_at_best_intercept(known.model, known.margins)
 
     # -- a minimiser's size ----------------------------------------------------------------------
 
@@ -269,21 +272,27 @@ class ModelDual:
         model = self.model
         reach: Reach = self._once(
             "reach",
-            lambda: Reach(self.terms, model.loss, DataSums.of(model), self._feasible_value()),
+            lambda: Reach(self.terms, model.loss, self._data_sums(), self._feasible_value()),
         )
         return reach
 
     def _feasible_value(self) -> float:
         """Return the objective at a feasible point: w = 0, with a good intercept if it is free."""
         model, chosen = self.model, self.terms.feasible_set
-        origin = np.zeros(model.n_parameters)
         if chosen is not None:
-            point = chosen.project(origin)
+            point = chosen.project(np.zeros(model.n_parameters))
             weights = point[: model.n_features]
             if weights.any() or not self.terms.intercept_is_free:
                 loss = model.value(point) - 0.5 * model.l2 * float(weights @ weights)
-                return loss + self.terms.penalty_value(weights)
-        shifts = [0.0]
+                return float(loss + self.terms.penalty_value(weights))
+        return self._value_of_constants()
+
+    def _data_sums(self) -> DataSums:
+        return DataSums.of(self.model)
+
+    def _value_of_constants(self) -> float:
+        """Return the mean loss of a good constant prediction, 0 where there is no intercept."""
+        model, shifts = self.model, [0.0]
         if model.fit_intercept and not model.loss.classification:
             shifts.append(float(model.shares @ model.y))
             if model.loss.lipschitz < np.inf:  # else the mean is about the best

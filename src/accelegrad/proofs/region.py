@@ -78,10 +78,9 @@ class Region:
         self.stretch = 1.0 if scaling is None else scaling.stretch
         #: whether the constraint is none
         self.is_ball = isinstance(feasible_set, WholeSpace)
-        bounded = math.isfinite(feasible_set.usable_diameter(center.size))
         self._closed_form = (
-            bounded
-            and not assumed
+            not (assumed or self.is_ball)
+            and math.isfinite(feasible_set.usable_diameter(center.size))
             and math.isfinite(feasible_set.linear_minimum(np.ones_like(center)))
         )
         #: searching for a minimum in both set and ball takes many projections

@@ -76,7 +76,8 @@ def _parameters(rule: Rule) -> dict[str, Any]:
         names = [field.name for field in dataclasses.fields(rule)]
     else:
         names = sorted(vars(rule))
-    return {name: getattr(rule, name) for name in names if name not in ("project", "prox")}
+    bound = ("project", "prox", "lowest_of_cuts")
+    return {name: getattr(rule, name) for name in names if name not in bound}
 
 
 def _plain(value: Any) -> Any:

@@ -1,13 +1,13 @@
 """The only loop: it knows neither the method nor the function.
 
-It advances the rule, feeds the certificate, lets policies follow, asks whether to stop, and lets
+It advances the rule, feeds the bracket, checks the function, asks whether to stop, and lets
 observers (trace, callback, progress bar) and checkpoints look on, with their time off the clock.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +17,12 @@ from scipy.optimize import OptimizeResult
 from accelegrad.errors import DivergedError, LineSearchError, NonFiniteError, NotConvexError
 from accelegrad.run import checkpoint
 from accelegrad.run.checkpoint import Saved
+from accelegrad.run.convexity import Convexity
 from accelegrad.run.observers import Observers
 from accelegrad.run.oracle import QUIET
-from accelegrad.run.policies.base import Policy
-from accelegrad.run.policies.convexity import Convexity
-from accelegrad.run.policies.region import region_policy
 from accelegrad.run.progress import Progress
+from accelegrad.run.region import region_policy
+from accelegrad.run.restarts import Restarts
 from accelegrad.run.result import UNFINISHED, Status, report
 from accelegrad.run.stopping import Stopping
 
@@ -44,25 +44,30 @@ class Run(Saved):
         The rule, the function, the start, and what is wanted.
     kind : mapping
         What the run is, for its checkpoints.
-    policies : sequence of Policy
-        What changes how the run goes on, such as restarts.
+    checked : bool
+        Whether to check that what the function returns is convex: a linear model is, and noise
+        would fail.
+    restarts : Restarts, optional
+        When to start again from the best point.
     """
 
-    saved = ("ended", "progress", "stopping", "policies", "observers")
+    saved = ("ended", "progress", "stopping", "convexity", "restarts", "observers")
 
     def __init__(
         self,
         progress: Progress,
         *,
         kind: Mapping[str, Any] | None = None,
-        policies: Sequence[Policy] = (),
+        checked: bool = False,
+        restarts: Restarts | None = None,
     ) -> None:
         self.progress, self.options = progress, progress.options
-        self.kind = {**(kind or {}), "policies": [repr(policy) for policy in policies]}
+        self.kind = {**(kind or {}), "restarts": restarts is not None}
         self.region = region_policy(progress)
-        self.policies = {type(policy).__name__: policy for policy in policies}
-        for policy in policies:
-            policy.begin(progress)
+        self.convexity = Convexity(progress) if checked else None
+        self.restarts = restarts
+        if restarts is not None:
+            restarts.begin(progress)
         self.stopping = Stopping(progress, self.region)
         self.observers = Observers(progress)
         #: how the run ended, as its last checkpoint says; None: it goes on
@@ -75,30 +80,30 @@ class Run(Saved):
 
     def __call__(self) -> OptimizeResult:
         """Run to the end, whatever the end is, and report."""
-        self.progress.clock.start()
+        progress = self.progress
+        progress.clock.start()
         # An overflow ends the run with a status that says so; a warning would add nothing.
         with np.errstate(**QUIET):
             try:
-                status = self._guarded()
+                status = self._ended()
             finally:
                 self.observers.close()
             try:
                 status = self.stopping.settled(status)
             except KeyboardInterrupt:
                 status = Status.INTERRUPTED
-            result = report(self.progress, status, self._detail)
-            if result["success"]:
-                result = self._confirmed(result)
-        result.update(self.progress.counters())
-        result["n_restarts"] = 0
+            result = report(progress, status, self._detail)
+            objection = self._objection(result) if result["success"] else None
+            if objection is not None:
+                result = report(progress, objection, self._detail)
+        result.update(progress.counters())
+        result["n_restarts"] = 0 if self.restarts is None else self.restarts.count
         if self._violation is not None:
             result["violation"] = self._violation
-        for policy in self.policies.values():
-            result.update(policy.report())
-        result.update(seconds=self.progress.clock.seconds, trace=self.observers.trace)
+        result.update(seconds=progress.clock.seconds, trace=self.observers.trace)
         return result
 
-    def _guarded(self) -> Status:
+    def _ended(self) -> Status:
         """Run to the end; errors that a run may meet are ends too."""
         progress = self.progress
         self.observers.open()
@@ -129,54 +134,42 @@ class Run(Saved):
             "amount (give accuracy=...), or they are noisy (give exact=False)."
         )
 
-    def _confirmed(self, result: OptimizeResult) -> OptimizeResult:
-        """Return a result that is to be called a success, or what a closer look makes of it."""
-        try:
-            if self._is_confirmed(result):
-                return result
-            status = Status.NOT_CONVEX
-        except KeyboardInterrupt:
-            status = Status.INTERRUPTED
-        return report(self.progress, status, self._detail)
+    def _objection(self, result: OptimizeResult) -> Status | None:
+        """Return what a closer look makes of a result that is to be called a success, if anything.
 
-    def _is_confirmed(self, result: OptimizeResult) -> bool:
-        """Return whether no policy objects to a proof, after some more evaluations.
-
-        A run that is to do a number of steps is not to do many more.
+        It takes some more evaluations; a run that is to do a number of steps is not to do many.
         """
-        progress = self.progress
-        final, calls = progress.final_evaluation(), progress.calls()
-        few = result["status"] is Status.MAX_ITER and calls < FEWEST_CALLS
-        if final is None or not result["gap"] < math.inf:
-            return True
+        final = self.progress.final_evaluation()
+        if self.convexity is None or final is None or not result["gap"] < math.inf:
+            return None
+        few = result["status"] is Status.MAX_ITER and self.progress.counts().points < FEWEST_CALLS
         try:
-            for policy in self.policies.values():
-                if not few:
-                    policy.confirm(final)
-                if isinstance(policy, Convexity) and policy.computes_in_float32():
-                    self._detail = IN_FLOAT32
-                    return False
+            if not few:
+                self.convexity.confirm(final)
+            if not self.convexity.computes_in_float32():
+                return None
+            self._detail = IN_FLOAT32
+        except KeyboardInterrupt:
+            return Status.INTERRUPTED
         except NotConvexError as error:
             self._note(error)
-            return False
-        return True
+        return Status.NOT_CONVEX
 
     def _iterate(self) -> Status:
         if self.ended is not None and self.stopping.still_holds(Status(self.ended)):
             return Status(self.ended)
         progress, oracle, verdict = self.progress, self.progress.oracle, self.stopping.verdict
         certify = progress.bracket.adders if oracle.exact_values else ()
-        following = [policy.after for policy in self._followers()]
-        remembered = oracle.exact_values and bool(following)  # who would ask for them
-        policies = list(self.policies.values())
+        convexity, region, restarts = self.convexity, self.region, self.restarts
+        # for the check, and for what is asked before a guessed region is trusted
+        remembered = convexity is not None or (oracle.exact_values and region.guess is not None)
         observed, due = bool(self.observers.present), progress.iteration
         max_iter, checkpointed = self.options.max_iter, self.options.checkpoint is not None
         while progress.iteration < max_iter:
             if progress.iteration >= due:
                 due = self._next_look()
-            before = progress.rule_state
             try:
-                step = progress.rule.advance(before, oracle, due - progress.iteration)
+                step = progress.rule.advance(progress.rule_state, oracle, due - progress.iteration)
             except LineSearchError as error:
                 self._detail = f"At iteration {progress.iteration + 1} {error}"
                 return self.stopping.without_descent()
@@ -184,27 +177,22 @@ class Run(Saved):
                 add(step.evaluation, step.weight)
             progress.rule_state = step.state
             progress.iteration += step.steps
-            for follow in following:
-                follow(step, before)
+            if convexity is not None:
+                convexity.compare(step.evaluation)
+            region.follow()
             if remembered:
                 progress.recent.add(step.evaluation)
             status = verdict(step)
             if observed and self.observers.look(step):
                 status = Status.CALLBACK if status is None else status
-            if policies and status in UNFINISHED:
-                for policy in policies:
-                    policy.before_next()
+            if restarts is not None and status in UNFINISHED:
+                restarts.before_next()
             # The last thing in an iteration: a run resumed from here begins with the next one.
             if checkpointed and progress.iteration % self.options.checkpoint_every < step.steps:
                 self._save_checkpoint(status)
             if status is not None:
                 return status
         return Status.MAX_ITER
-
-    def _followers(self) -> list[Policy]:
-        """Return the policies that follow every step, the region's last."""
-        guessed = [] if self.region.guess is None else [self.region]
-        return [*self.policies.values(), *guessed]
 
     def _next_look(self) -> int:
         """Return the iteration after which something has to happen, at the latest."""
@@ -219,8 +207,7 @@ class Run(Saved):
             return min(due, options.max_iter)
         every = options.checkpoint_every
         saving = now - now % every + every if options.checkpoint is not None else math.inf
-        looks = [policy.next_look() for policy in self._followers()]
-        looks += [self.stopping.next_look(), self.observers.next_look(), saving]
+        looks = (self.stopping.next_look(), self.observers.next_look(), saving)
         return int(min(options.max_iter, *looks))
 
     # -- checkpoints -----------------------------------------------------------------------------
@@ -239,6 +226,6 @@ class Run(Saved):
     def resume(self, path: Path) -> None:
         """Take over the run that a checkpoint holds."""
         self.restore(checkpoint.load(path, self.kind))
-        for policy in self.policies.values():
-            policy.resumed()
+        if self.restarts is not None:
+            self.restarts.resumed()
         checkpoint.refuse_other_function(path, self.progress.judge, self.stopping.first_size)

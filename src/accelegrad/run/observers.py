@@ -68,7 +68,7 @@ class Observers(Saved):
         progress = self.progress
         size = float(getattr(step.state, "step_size", math.nan))
         known = progress.iteration, step.evaluation.value, progress.gap, size
-        self.trace.add(*known, progress.calls(), progress.clock.seconds)
+        self.trace.add(*known, progress.counts().points, progress.clock.seconds)
         return False
 
     def _open_bar(self) -> None:

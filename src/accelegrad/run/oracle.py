@@ -23,6 +23,7 @@ from accelegrad.models.rounding import PointRounding, few_bits_rounding
 from accelegrad.models.row_sum import RowPoint, RowSum
 from accelegrad.models.sampling import BatchSampler
 from accelegrad.norms import norm
+from accelegrad.proofs.model_dual import ModelDual
 from accelegrad.rounding import UNIT
 from accelegrad.run.checkpoint import Saved
 
@@ -155,6 +156,8 @@ class Oracle(Saved, ABC):
     unit: float = UNIT
     #: how far values can be off
     accuracy: float = 0.0
+    #: what gives a linear model's lower bounds, where a method has it
+    dual: ModelDual | None = None
 
     def __init__(self, penalty: Penalty | None = None) -> None:
         self.penalty = penalty
@@ -258,7 +261,7 @@ class FunctionOracle(Oracle):
             return Evaluation(point, math.nan, self._gradient_at(point))
         self.nfev += 1
         with np.errstate(**self._errors):
-            returned = self._fun(self._shaped(point), *self._args)
+            returned = self._fun(self.shaped(point), *self._args)
         if self._jac is not None:
             value = self._value(returned)
             evaluation = Evaluation(point, value, late_gradient=self._late_gradient)
@@ -286,7 +289,7 @@ class FunctionOracle(Oracle):
         shape = point.shape if self._shape is None else self._shape
         return checked_gradient(returned, shape, source)
 
-    def _shaped(self, point: Vector) -> Any:
+    def shaped(self, point: Vector) -> Any:
         """Return a copy as the user's functions want it."""
         if self._shape is None:
             return point.copy()
@@ -301,7 +304,7 @@ class FunctionOracle(Oracle):
         assert self._jac is not None
         self.njev += 1
         with np.errstate(**self._errors):
-            returned = self._jac(self._shaped(point), *self._args)
+            returned = self._jac(self.shaped(point), *self._args)
         return self._gradient(returned, point, "jac")
 
 

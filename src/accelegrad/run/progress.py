@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -94,46 +94,41 @@ class Recent(Saved):
     ----------
     dimension : int
         The number of coordinates.
+
+    Attributes
+    ----------
+    points, gradients, values, sizes
+        One row per evaluation, in any order: where, what was found there, and the size of the
+        terms of the value.
     """
 
-    saved = ("_points", "_gradients", "_values", "_sizes", "_seen")
+    saved = ("_rows", "_numbers", "_seen")
 
     def __init__(self, dimension: int) -> None:
         kept = max(FEWEST_KEPT, min(KEPT, KEPT_BYTES // (16 * dimension)))
-        self._points, self._gradients = np.zeros((kept, dimension)), np.zeros((kept, dimension))
-        self._values, self._sizes = np.zeros(kept), np.zeros(kept)
+        self._rows, self._numbers = np.zeros((2, kept, dimension)), np.zeros((2, kept))
         self._seen = 0
+        self._show()
 
-    @property
-    def points(self) -> np.ndarray:
-        """Where, one row per evaluation, in any order."""
-        return self._points[: self._count]
-
-    @property
-    def gradients(self) -> np.ndarray:
-        """The gradients there."""
-        return self._gradients[: self._count]
-
-    @property
-    def values(self) -> Vector:
-        """The values there."""
-        return self._values[: self._count]
-
-    @property
-    def sizes(self) -> Vector:
-        """The sizes of the terms of these values."""
-        return self._sizes[: self._count]
-
-    @property
-    def _count(self) -> int:
-        return min(self._seen, len(self._values))
+    def _show(self) -> None:
+        count = min(self._seen, len(self._numbers[0]))
+        self.points, self.gradients = self._rows[:, :count]
+        self.values, self.sizes = self._numbers[:, :count]
 
     def add(self, at: Evaluated) -> None:
         """Keep an evaluation in place of the oldest."""
-        row, term = self._seen % len(self._values), at.penalty
-        self._points[row], self._gradients[row] = at.point, at.gradient
-        self._values[row], self._sizes[row] = at.value - term, abs(at.value) + abs(term)
+        kept, term = len(self._numbers[0]), at.penalty
+        row = self._seen % kept
         self._seen += 1
+        self._rows[0, row], self._rows[1, row] = at.point, at.gradient
+        self._numbers[0, row], self._numbers[1, row] = at.value - term, abs(at.value) + abs(term)
+        if self._seen <= kept:
+            self._show()
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from there."""
+        super().restore(state)
+        self._show()
 
 
 class Progress(Saved):
@@ -272,24 +267,19 @@ class Progress(Saved):
 
     def update(self, best: Evaluation) -> bool:
         """Bring the bound of the kept cuts up to date, if that is due."""
-        estimate = float(getattr(self.rule_state, "estimated_gap", math.inf))
+        estimate = float(self.rule_state.estimated_gap) if "cuts" in self.rule.can else math.inf
         return self.bracket.update(best, self.iteration, estimate)
 
     # -- counts ----------------------------------------------------------------------------------
 
-    def calls(self) -> int:
-        """Return at how many points anything was computed."""
-        return sum(count.points for count in self._counts())
+    def counts(self) -> Counts:
+        """Return the calls so far, the judge's among them."""
+        counts, judge = self.oracle.counts(), self.separate_judge
+        if judge is None:
+            return counts
+        return Counts._make(map(sum, zip(counts, judge.counts(), strict=True)))
 
     def counters(self) -> dict[str, int]:
         """Return the calls so far, as results name them."""
-        counts = self._counts()
-        return {
-            "nfev": sum(count.nfev for count in counts),
-            "njev": sum(count.njev for count in counts),
-            "rows": sum(count.rows for count in counts),
-        }
-
-    def _counts(self) -> list[Counts]:
-        oracles = (self.oracle, self.separate_judge)
-        return [oracle.counts() for oracle in oracles if oracle is not None]
+        counts = self.counts()
+        return {"nfev": counts.nfev, "njev": counts.njev, "rows": counts.rows}

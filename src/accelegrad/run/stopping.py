@@ -9,8 +9,8 @@ from accelegrad.errors import DivergedError, NonFiniteError
 from accelegrad.rules.base import Step
 from accelegrad.run.checkpoint import Saved
 from accelegrad.run.oracle import Evaluation
-from accelegrad.run.policies.region import RegionPolicy
 from accelegrad.run.progress import Progress
+from accelegrad.run.region import RegionPolicy
 from accelegrad.run.result import COULD_BE_MORE, Status
 
 #: A run diverges when its size is this many times that at the start: divergence is geometric and

@@ -306,7 +306,7 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
         in_order = [fits[place] for place in range(len(problems))]
         self._set_parameters([fit.parameters for fit in in_order])
         self.seconds_ = time.perf_counter() - begun
-        self._keep(total(in_order), int(data.counted.size), data.weight)
+        self._keep(total(in_order), data.n_counted, data.weight)
 
     def _starts(self, problems: list[Problem], *, warm: bool) -> list[Vector]:
         """Return the points to start from: the last coefficients, where they are wanted and fit."""

@@ -25,6 +25,11 @@ class Data(NamedTuple):
         return float(self.y.size) if self.weights is None else float(self.weights.sum())
 
     @property
+    def n_counted(self) -> int:
+        """How many rows have weight."""
+        return int(self.counted.size)
+
+    @property
     def counted(self) -> npt.NDArray[Any]:
         """The targets of the rows that have weight."""
         return self.y if self.weights is None else self.y[self.weights > 0.0]

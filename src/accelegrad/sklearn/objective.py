@@ -123,8 +123,7 @@ class Problem:
 
     def with_penalty(self, l2: float, l1: float) -> Problem:
         """Return the problem of the same rows, which are not checked again, by other strengths."""
-        given = self.feasible_set, self.null_value, self.kept
-        return Problem(self.model.with_l2(l2), l1, *given)
+        return replace(self, model=self.model.with_l2(l2), l1=l1)
 
     def with_targets(self, y: Vector) -> Problem:
         """Return the problem of the same rows, which are not checked again, by other targets."""

@@ -33,7 +33,7 @@ from accelegrad.proofs.model_dual import ModelDual
 from accelegrad.run.result import Status, as_result
 from accelegrad.sklearn.objective import Problem
 from accelegrad.solvers import full_newton
-from accelegrad.solvers.interior_point_oracle import Allowed, Found, interior_points
+from accelegrad.solvers.interior_point import Allowed, Found, interior_points
 from accelegrad.solvers.row_oracle import Goal
 from accelegrad.solvers.truncated_newton import TruncatedNewton
 

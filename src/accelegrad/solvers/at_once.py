@@ -14,7 +14,7 @@ from accelegrad.proofs.column_sums import ColumnSums
 from accelegrad.proofs.fenchel import Reach, Terms
 from accelegrad.proofs.model_dual import ModelDual
 from accelegrad.run.oracle import QUIET
-from accelegrad.solvers.proximal_oracle import (
+from accelegrad.solvers.proximal_newton import (
     FEW_COLUMNS,
     best_bound,
     limits_of,

@@ -58,15 +58,19 @@ class CurvedClasses:
 
     def __init__(self, model: MultinomialModel) -> None:
         self.model = model
-        self._shares = model.shares_of(None)[:, None]
         self._at: ClassesPoint | None = None
         self._means: Matrix | None = None
         self._squares: Vector | None = None
         self._blocks: Matrix | None = None
         self._spent = 0.0  # seconds of products since blocks were made
-        X = model.rows.X
+        self._shares, self._storage = self._shares_and_storage()
+
+    def _shares_and_storage(self) -> tuple[Matrix, Storage]:
+        """Return the rows' shares, a column, and how the rows are stored."""
+        X = self.model.rows.X
         dense = isinstance(X, np.ndarray)
-        self._storage = Storage(X.size if dense else X.nnz, dense, math.inf)
+        storage = Storage(X.size if dense else X.nnz, dense, math.inf)
+        return self.model.shares_of(None)[:, None], storage
 
     def value_and_gradient(self, x: Vector) -> tuple[float, Vector]:
         """Return value and gradient, and keep what is known at the point."""
@@ -241,13 +245,15 @@ class SampledClasses(CurvedClasses):
     def quadratic(self, point: Vector, left_out: float) -> LocalClasses:
         """Return the second derivatives at a point from rows in memory, the same at all points."""
         if self._sample is None:
-            model = self.model
-            weighty = np.flatnonzero(model.rows.shares)
+            model, weighty = self.model, self._rows_with_weight()
             most = COPIED_ENTRIES * model.n_samples // max(1, self._storage.entries)
             count = max(1, min(weighty.size, most))
             rows = np.sort(np.random.default_rng(0).choice(weighty, count, replace=False))
             self._sample = CurvedClasses(model.of_rows(rows, model.l2))
         return self._sample.quadratic(point, left_out)
+
+    def _rows_with_weight(self) -> RowNumbers:
+        return np.flatnonzero(self.model.rows.shares)
 
 
 class LocalClasses:

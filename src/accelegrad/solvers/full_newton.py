@@ -52,7 +52,7 @@ class _Step(NamedTuple):
 
     def bound(self) -> float:
         """Return the lower bound by the slopes that the start foretells for the trial."""
-        slopes = self.start.slopes_at(self.trial.margins, self.caution)
+        slopes = self.start.slopes_at(self.trial, self.caution)
         return float(self.start.model.dual.at_slopes(slopes))
 
     def taken(self) -> tuple[ModelPoint, bool] | None:

@@ -1,16 +1,24 @@
-"""An interior-point method for losses with one kink."""
+"""An interior-point method for losses with one kink, for one target or several at once."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from accelegrad.errors import LineSearchError, NonFiniteError, Vector
+from accelegrad.models.gram import gram_matrix
+from accelegrad.models.linear_model import LinearModel
+from accelegrad.models.losses import Loss
+from accelegrad.proofs.fenchel import Terms
 from accelegrad.rounding import UNIT
-from accelegrad.rules.base import Array, Evaluated, Step, StepRule
+from accelegrad.rules.base import Array, Step, StepRule
+from accelegrad.run.oracle import QUIET, Evaluation
+from accelegrad.solvers.curvature import Factored
+from accelegrad.solvers.proximal_newton import TermsOracle
 
 Matrix = npt.NDArray[np.float64]
 
@@ -23,35 +31,15 @@ CENTRING = 3
 #: A step that leaves more of the barrier than this has hardly moved; after so many of them in a row
 #: the method does not get any further.
 IDLE, MOST_IDLE = 0.9, 10
-
-
-class Solves(Protocol):
-    """A matrix of second derivatives, factored."""
-
-    def solve(self, right: Vector) -> Vector:
-        """Return the solution of a system of equations."""
-
-
-class Kinked(Protocol):
-    """Rows whose losses have one kink each, with several targets at once.
-
-    Matrices have a row for each target, and in it a number for each of the data's rows.
-    """
-
-    shares: Vector  # the rows' weights in the mean
-    penalties: Vector  # the l2 term of each parameter
-    kinks: Matrix  # where the kinks are
-    low: Matrix  # the slopes on their left
-    high: Matrix  # the slopes on their right
-
-    def forward(self, w: Matrix) -> Matrix:
-        """Return the margins for each row of parameters."""
-
-    def backward(self, slopes: Matrix) -> Matrix:
-        """Return the sum of the rows by each target's slopes and the shares."""
-
-    def factored(self, curvatures: Vector) -> Solves:
-        """Return the second derivatives of one target, from one number per row."""
+#: Margins and slopes of at most this many rows and targets are held at a time.
+MOST_ENTRIES = 1 << 18
+#: What has not ended after so many steps does not get any further.
+MOST_STEPS = 60
+#: A proof is asked for where the estimated gap is this share of what is allowed.
+ESTIMATED = 0.9
+#: A weight is 0 where its slope is further from both ends than this share of the way between them:
+#: with an l1 term, it is one or the other.
+INSIDE = 1e-3
 
 
 class _Direction(NamedTuple):
@@ -80,7 +68,7 @@ class Inside(NamedTuple):
     below: Matrix
 
     @classmethod
-    def first(cls, rows: Kinked, w: Matrix) -> Inside:
+    def first(cls, rows: KinkedRows, w: Matrix) -> Inside:
         """Return slopes half-way between their ends."""
         margins = rows.forward(w) - rows.kinks
         half = 0.5 * (rows.high - rows.low)
@@ -95,16 +83,16 @@ class Inside(NamedTuple):
         """Return the point of some targets."""
         return Inside(*(part[chosen] for part in self))
 
-    def slopes(self, rows: Kinked) -> Matrix:
+    def slopes(self, rows: KinkedRows) -> Matrix:
         """Return the slopes, as exactly as the distance to the nearer end is known."""
         near = self.to_low < self.to_high
         return np.where(near, rows.low + self.to_low, rows.high - self.to_high)
 
-    def barrier(self, rows: Kinked) -> Vector:
+    def barrier(self, rows: KinkedRows) -> Vector:
         """Return what the products of distances and multipliers are in the mean."""
         return 0.5 * means(rows, self.to_high * self.above + self.to_low * self.below)
 
-    def advanced(self, rows: Kinked) -> Inside:
+    def advanced(self, rows: KinkedRows) -> Inside:
         """Return the point after a step."""
         curvatures = 1.0 / (self.above / self.to_high + self.below / self.to_low)
         factors = [rows.factored(row) for row in curvatures]
@@ -151,23 +139,9 @@ class Inside(NamedTuple):
         )
 
 
-def means(rows: Kinked, numbers: Matrix) -> Vector:
+def means(rows: KinkedRows, numbers: Matrix) -> Vector:
     """Return the mean of each row of a matrix by the data's weights."""
     return np.asarray(numbers @ rows.shares)
-
-
-class BarrierRows(Protocol):
-    """What the rule needs from an oracle."""
-
-    @property
-    def kinked(self) -> Kinked:
-        """The rows, with one target."""
-
-    def inside(self, x0: Array) -> Inside:
-        """Return a point inside of all limits to start from."""
-
-    def proved(self, point: Inside) -> Evaluated:
-        """Evaluate the objective at the parameters, with the bound that the slopes prove."""
 
 
 class InteriorPointState(NamedTuple):
@@ -214,7 +188,7 @@ class InteriorPoint(StepRule):
         nothing = Inside(*(np.empty(0) for _ in Inside._fields))
         return InteriorPointState(0, x0, nothing, np.inf, 0, 0.0)
 
-    def step(self, state: InteriorPointState, oracle: BarrierRows) -> Step:  # type: ignore[override]
+    def step(self, state: InteriorPointState, oracle: BarrierOracle) -> Step:  # type: ignore[override]
         """Follow the saddle point; the evaluation has the bound that the slopes prove."""
         if state.idle > MOST_IDLE:
             raise LineSearchError("the barrier falls no further: rounding has the last word.")
@@ -246,3 +220,226 @@ class InteriorPoint(StepRule):
     def last(self, state: InteriorPointState) -> Array:
         """Return the last point."""
         return state.point
+
+
+#: From the values and the estimated lower bounds of all targets to the gap that each may have.
+Allowed = Callable[[Vector, Vector], Vector]
+
+
+class Found(NamedTuple):
+    """The parameters that were found, and slopes of the rows that prove them good."""
+
+    parameters: Vector
+    slopes: Vector
+    steps: int
+
+
+#: Whether a target's point is proved to have no more than this gap: else there are further steps.
+Proved = Callable[[int, Found, float], bool]
+
+
+def has_one_kink(loss: Loss) -> bool:
+    """Return whether a loss is linear on either side of its target, the only kink."""
+    return loss.curvature == np.inf and loss.shape.epsilon == 0.0 and loss.lipschitz < np.inf
+
+
+class KinkedRows:
+    """Rows that several targets share, with a 1 at the end of each where there is an intercept.
+
+    After them there is one for each weight that has an l1 term, of the rows' mean share. So the
+    barrier is the same for all. Rows without a share are left out: the barrier would see them.
+
+    Parameters
+    ----------
+    models : sequence of LinearModel
+        They differ in nothing but their targets.
+    terms : Terms
+        l1 and l2 terms, of which each weight has one; the l2 term is in place of the models' own.
+    """
+
+    def __init__(self, models: Sequence[LinearModel], terms: Terms) -> None:
+        model = models[0]
+        self._model = model
+        self.n_features, self.intercept = model.n_features, model.fit_intercept
+        shares = model.shares
+        self._rows: Any = slice(None) if shares.all() else np.flatnonzero(shares)  # with a share
+        self.count = shares[self._rows].size
+        strengths = np.broadcast_to(np.asarray(terms.l1, dtype=np.float64), self.n_features)
+        self._columns = np.flatnonzero(strengths > 0.0)  # with an l1 term
+        self.l2, self.l1 = terms.l2, strengths[self._columns]
+        self.penalties = np.append(
+            np.full(self.n_features, terms.l2), np.zeros(int(self.intercept))
+        )
+        self.shares = np.append(shares[self._rows], np.full(self._columns.size, 1.0 / self.count))
+        targets = np.array([model.y[self._rows] for model in models])
+        ends = (np.broadcast_to(end, targets.shape) for end in model.loss.domain(targets))
+        steepest = self.l1 * self.count  # a share of it is l1
+        self.kinks = self._with_weights(targets, 0.0 * steepest)
+        self.low, self.high = (
+            self._with_weights(end, sign * steepest)
+            for end, sign in zip(ends, (-1.0, 1.0), strict=True)
+        )
+
+    def _of_all(self, numbers: Matrix) -> Matrix:
+        """Return numbers of the rows with zeros for those that are left out."""
+        if self.count == self._model.n_samples:
+            return numbers
+        every = np.zeros((*numbers.shape[:-1], self._model.n_samples))
+        every[..., self._rows] = numbers
+        return every
+
+    def _with_weights(self, numbers: Matrix, of_weights: Vector) -> Matrix:
+        """Return numbers of the rows with one more for each row that a weight has."""
+        return np.hstack([numbers, np.tile(of_weights, (len(numbers), 1))])
+
+    def of(self, chosen: Any) -> KinkedRows:
+        """Return the same rows with some of the targets."""
+        part = object.__new__(KinkedRows)
+        part.__dict__.update(self.__dict__)
+        part.kinks, part.low, part.high = (
+            ends[chosen] for ends in (self.kinks, self.low, self.high)
+        )
+        return part
+
+    def inside(self, starts: Sequence[Vector]) -> Inside:
+        """Return where to start from, of which only intercepts are used.
+
+        Good weights with slopes that do not fit them are further from the middle than none.
+        """
+        w = np.zeros((len(starts), self.penalties.size))
+        if self.intercept:
+            w[:, -1] = [start[-1] for start in starts]
+        return Inside.first(self, w)
+
+    def forward(self, w: Matrix) -> Matrix:
+        """Return the margins for each row of parameters."""
+        d = self.n_features
+        products = self._model.products.forward(w[:, :d].T).T
+        margins = np.ascontiguousarray(products[:, self._rows])
+        if self.intercept:
+            margins += w[:, d:]
+        return np.hstack([margins, w[:, self._columns]]) if self.l1.size else margins
+
+    def backward(self, slopes: Matrix) -> Matrix:
+        """Return the sum of the rows by each target's slopes and the shares."""
+        weighted = slopes * self.shares
+        of_rows = weighted[:, : self.count]
+        products: Matrix = self._model.products.backward(self._of_all(of_rows).T).T
+        if self.l1.size:
+            products = products.copy()
+            products[:, self._columns] += weighted[:, self.count :]
+        if not self.intercept:
+            return products
+        return np.column_stack([products, of_rows.sum(axis=1)])
+
+    def factored(self, curvatures: Vector) -> Factored:
+        """Return the second derivatives of one target's losses and terms, factored."""
+        weights = self.shares * curvatures
+        X, n = self._model.X, self.count
+        matrix = gram_matrix(X, None, self._of_all(weights[:n]), intercept=self.intercept)
+        ends = np.arange(len(matrix))
+        matrix[ends, ends] += self.penalties
+        ends = ends[self._columns]
+        matrix[ends, ends] += weights[n:]
+        return Factored(matrix, 0.0, 0.0)
+
+    def parameters(self, inside: Inside, place: int) -> Vector:
+        """Return a target's parameters, with weights of 0 where the l1 term holds them there."""
+        w: Vector = inside.w[place].copy()
+        n = self.count
+        if self.l1.size:
+            nearer = np.minimum(inside.to_low, inside.to_high)[place, n:]
+            between = nearer > INSIDE * (self.high - self.low)[place, n:]
+            w[self._columns[between]] = 0.0
+        return w
+
+    def slopes(self, inside: Inside, place: int) -> Vector:
+        """Return the slopes of the data's rows for a target."""
+        return self._of_all(inside.slopes(self)[place, : self.count]).copy()
+
+    def values_and_bounds(self, inside: Inside) -> tuple[Vector, Vector]:
+        """Return the objectives, and estimates of the bounds that the slopes prove."""
+        m, slopes, d, n = inside.margins, inside.slopes(self), self.n_features, self.count
+        weights = inside.w[:, :d]
+        losses = means(self, np.maximum(self.high * m, self.low * m))
+        values = losses + 0.5 * self.l2 * (weights * weights).sum(axis=1)
+        sums = self.backward(slopes)
+        bounds = -means(self, slopes * self.kinks)
+        if self.l2 > 0.0:
+            bounds = bounds - 0.5 * (sums[:, :d] ** 2).sum(axis=1) / self.l2
+        else:  # slopes are scaled down until the l1 term holds what they leave
+            held = slopes[:, n:] * self.shares[n:]
+            bounds = bounds / np.maximum((np.abs(sums[:, :d] - held) / self.l1).max(axis=1), 1.0)
+        if self.intercept:  # slopes of one side are scaled down until their mean is 0
+            size = np.abs(self.kinks).max(axis=1) + np.abs(inside.w[:, -1])
+            bounds = bounds - np.abs(sums[:, -1]) * size
+        return values, np.maximum(bounds, 0.0)
+
+
+class BarrierOracle(TermsOracle):
+    """A sum of losses with one kink, with l1 and l2 terms; rows are in memory."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.kinked = KinkedRows([self.model], self.terms)
+
+    def inside(self, x0: Vector) -> Inside:
+        """Return where to start from: of x0 only the intercept is used."""
+        with np.errstate(**QUIET):
+            return self.kinked.inside([x0])
+
+    def proved(self, inside: Inside) -> Evaluation:
+        """Evaluate at the parameters, with the bound that the slopes prove."""
+        evaluation = self(self.kinked.parameters(inside, 0))
+        with np.errstate(**QUIET):
+            evaluation.dual_value = self.dual.at_slopes(self.kinked.slopes(inside, 0))
+        return evaluation
+
+
+def interior_points(
+    models: Sequence[LinearModel],
+    terms: Terms,
+    starts: Sequence[Vector],
+    allowed: Allowed,
+    proved: Proved,
+    most_steps: int,
+) -> None:
+    """Go on with each model until it is proved to be good enough, or rounding puts an end to it.
+
+    All share the products with their rows.
+
+    Parameters
+    ----------
+    models, terms
+        As for `KinkedRows`.
+    starts : sequence of Vector
+        Parameters to start from, of which only intercepts are used.
+    allowed, proved : callable
+        The gaps that would do, and whether a point has that: asked once its estimated gap does.
+    most_steps : int
+        How many steps to do at most.
+    """
+    values, bounds = np.full(len(models), np.inf), np.zeros(len(models))
+    group = max(1, MOST_ENTRIES // models[0].n_samples)
+    for first in range(0, len(models), group):
+        active = np.arange(first, min(first + group, len(models)))
+        part = slice(first, first + group)
+        with np.errstate(all="ignore"):
+            rows = KinkedRows(models[part], terms)
+            state = rows.inside(starts[part])
+            for step in range(min(most_steps, MOST_STEPS)):
+                values[active], bounds[active] = rows.values_and_bounds(state)
+                gaps = allowed(values, bounds)[active]
+                done = values[active] - bounds[active] <= ESTIMATED * gaps
+                for place in np.flatnonzero(done).tolist():
+                    point = Found(rows.parameters(state, place), rows.slopes(state, place), step)
+                    done[place] = proved(int(active[place]), point, float(gaps[place]))
+                going = ~done & np.isfinite(values[active])
+                if not going.all():
+                    rows, state, active = rows.of(going), state.of(going), active[going]
+                if not active.size:
+                    break
+                try:
+                    state = state.advanced(rows)
+                except NonFiniteError:
+                    break

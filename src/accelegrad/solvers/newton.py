@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from accelegrad.errors import LineSearchError, whole_number
-from accelegrad.rules.base import Array, Evaluated, Step, StepRule, inner
+from accelegrad.errors import LineSearchError, Vector, whole_number
+from accelegrad.models.linear_model import ModelPoint
+from accelegrad.models.row_sum import RowPoint, RowSum
+from accelegrad.proofs.mended_bound import mended_bound
+from accelegrad.rules.base import Array, Step, StepRule, inner
+from accelegrad.run.oracle import QUIET, Evaluation
+from accelegrad.solvers.curvature import (
+    Costs,
+    Diagonal,
+    Factored,
+    coordinate_curvatures,
+    second_derivative_matrix,
+)
+from accelegrad.solvers.row_oracle import Goal, RowOracle
 
 # Chosen, where nothing else is said; `accelegrad bench` times the whole method.
 #: A step is too long if it gains less than this share of the fall that the slope promises (Armijo's
@@ -34,6 +48,34 @@ EXPECTED_SQUARE = 0.2
 BOLDER, BOLD, WARNED = 0.1, 3e-3, 0.03
 # What has to be done before the next trial is known.
 BEGIN, START_OVER, SKETCH, AIM, NOTHING = "begin", "start over", "sketch", "aim", ""
+# These were set by trial on the data sets of `accelegrad bench`.
+#: A run starts from the minimum over a sample, found in the same way. The sample has at most this
+#: share of the rows, and at most this many entries (32 MB), as others of rows that are elsewhere.
+START_SHARE, SAMPLE_ENTRIES = 0.1, 1 << 22
+#: It has at least this many rows, and this many per parameter; else there is none.
+FEWEST_SAMPLED, ROWS_PER_PARAMETER = 100, 5
+#: More rows than this share of them or this many per parameter, whichever is more, do not help it.
+ENOUGH_SHARE, ENOUGH_PER_PARAMETER = 0.02, 150
+#: The most steps on a sample, which end where the value is off by this share of what the sample
+#: leaves unknown anyway.
+START_STEPS, START_PRECISION = 20, 0.3
+#: A sample on which a dual point is mended has this many rows per parameter, and more where the
+#: remaining error, times this factor, is too much for them.
+MENDED_PER_PARAMETER, SPREAD = 30, 2.0
+#: Mending is tried again only after the remaining error has fallen by this factor.
+TRY_AGAIN = 0.3
+#: What mending may cost, in evaluations; with an intercept a plain bound costs as much as many.
+WORTH, WORTH_WITH_INTERCEPT = 1.5, 25.0
+#: A slope is flat enough at this share of the one at the start; it is searched for this often.
+FLAT, TRIALS = 0.1, 12
+# The numbers of the samples that are not taken for curvature, whose numbers count from 1.
+_START_SAMPLE, _MENDING_SAMPLE = 0, 1 << 32
+
+
+if TYPE_CHECKING:
+    from accelegrad.solvers.smoothing import SmoothedCurvedOracle
+#: What the rule works on: a smooth sum, or a smooth one close to a sum with kinks.
+Sum: TypeAlias = "CurvedOracle | SmoothedCurvedOracle"
 
 
 def bolder(caution: float) -> float:
@@ -45,56 +87,6 @@ def bolder(caution: float) -> float:
 def more_careful(caution: float) -> float:
     """Return the caution after a step that was too long."""
     return min(max(caution / BOLDER, WARNED), 1.0)
-
-
-class Curvature(Protocol):
-    """An approximation of the second derivatives, whose inverse can be applied."""
-
-    @property
-    def scaled(self) -> bool:
-        """Whether lengths mean something, or only the proportions of coordinates do."""
-
-    @property
-    def cost(self) -> float:
-        """What a new one takes, in evaluations; infinite where there is no better one."""
-
-    @property
-    def patience(self) -> float:
-        """How many steps to do with this one at least, where a new one is expensive."""
-
-    def solve(self, vector: Array) -> Array:
-        """Return the inverse times a vector."""
-
-
-class Curved(Protocol):
-    """What the rule needs from an oracle: values and gradients of a smooth sum, and curvature."""
-
-    @property
-    def lowest(self) -> Evaluated | None:
-        """What is known at the lowest point evaluated so far."""
-
-    @property
-    def changed(self) -> bool:
-        """Whether the last evaluation was of another sum than the one before."""
-
-    def __call__(self, point: Array) -> Evaluated:
-        """Evaluate the sum at a point, exactly."""
-
-    def original(self, evaluation: Evaluated) -> Evaluated:
-        """Return what is known of the function itself, if the sum is one close to it."""
-
-    def guess(self, point: Array) -> Array | None:
-        """Return a point that may be much better than the start, None where there is none."""
-
-    def between(self, point: Array, trial: Evaluated) -> float:
-        """Return where the function is lowest between a point (0) and a trial beyond that (1)."""
-
-    def curvature(self, point: Array, number: int, caution: float) -> Curvature:
-        """Return the curvature at a point that was evaluated; the same for the same arguments.
-
-        It is taken from the `number`-th sample, each larger than the one before. With caution, from
-        0 to 1, it errs upwards where the curvature is smaller nearby than farther away.
-        """
 
 
 class SketchedNewtonState(NamedTuple):
@@ -161,7 +153,7 @@ class SketchedNewton(StepRule):
             0, x0, math.inf, 0 * x0, x0, 0 * x0, 0.0, 0.0, none, none, x0, 0, 1.0, 1.0, 0, NOTHING
         )
 
-    def step(self, state: SketchedNewtonState, oracle: Curved) -> Step:  # type: ignore[override]
+    def step(self, state: SketchedNewtonState, oracle: Sum) -> Step:  # type: ignore[override]
         """Find the next trial, evaluate it, and accept it or make the next one nearer."""
         state = self.aimed(state, oracle)
         trial = oracle(state.trial)
@@ -176,7 +168,7 @@ class SketchedNewton(StepRule):
             state = self._shortened(state, trial, oracle)
         return Step(state, oracle.original(trial), 0.0)
 
-    def aimed(self, state: SketchedNewtonState, oracle: Curved) -> SketchedNewtonState:
+    def aimed(self, state: SketchedNewtonState, oracle: Sum) -> SketchedNewtonState:
         """Return the state with the next trial.
 
         That may take new curvature, so it is not done before the trial is wanted: a run that ends
@@ -194,25 +186,25 @@ class SketchedNewton(StepRule):
             state = self._improved(self._directed(state, oracle), state.slope, oracle)
         return state._replace(due=NOTHING)
 
-    def _lower(self, trial: Evaluated, oracle: Curved) -> Evaluated:
+    def _lower(self, trial: Evaluation, oracle: Sum) -> Evaluation:
         """Return the first trial of a function, or what is known of a lower point from before."""
         known = oracle.lowest
         return known if known is not None and known.value < trial.value else trial
 
-    def _at(self, state: SketchedNewtonState, trial: Evaluated, due: str) -> SketchedNewtonState:
+    def _at(self, state: SketchedNewtonState, trial: Evaluation, due: str) -> SketchedNewtonState:
         """Return the state with the trial accepted."""
         return state._replace(
             point=trial.point, value=trial.value, gradient=trial.gradient, due=due
         )
 
-    def _begun(self, state: SketchedNewtonState, oracle: Curved) -> SketchedNewtonState:
+    def _begun(self, state: SketchedNewtonState, oracle: Sum) -> SketchedNewtonState:
         """Return the state with the oracle's guess as a trial, or else a step from the start."""
         guess = oracle.guess(state.point)
         if guess is None:
             return self._started_over(state, oracle)
         return state._replace(trial=guess, direction=guess - state.point)
 
-    def _started_over(self, state: SketchedNewtonState, oracle: Curved) -> SketchedNewtonState:
+    def _started_over(self, state: SketchedNewtonState, oracle: Sum) -> SketchedNewtonState:
         """Return the state for another function, of which nothing else is known yet."""
         none = state.moves[:0]
         state = state._replace(moves=none, gradient_changes=none, sketches=0, caution=1.0, used=0)
@@ -220,7 +212,7 @@ class SketchedNewton(StepRule):
             return self._sketched(state, oracle)
         return self._directed(state, oracle)
 
-    def _acceptable(self, state: SketchedNewtonState, trial: Evaluated) -> bool:
+    def _acceptable(self, state: SketchedNewtonState, trial: Evaluation) -> bool:
         promised = DESCENT * state.step_size * state.slope
         if trial.value <= state.value - promised:
             return True
@@ -228,7 +220,7 @@ class SketchedNewton(StepRule):
         near = trial.value <= state.value + VALUE_ROUNDING * abs(state.value)
         return near and abs(inner(trial.gradient, state.direction)) <= FLATTER * state.slope
 
-    def _accepted(self, state: SketchedNewtonState, trial: Evaluated) -> SketchedNewtonState:
+    def _accepted(self, state: SketchedNewtonState, trial: Evaluation) -> SketchedNewtonState:
         if state.slope == 0.0:  # a guess
             return self._at(state, trial, SKETCH)
         caution = bolder(state.caution) if state.step_size == 1.0 else state.caution
@@ -236,14 +228,14 @@ class SketchedNewton(StepRule):
         return state._replace(caution=caution, used=state.used + 1)
 
     def _improved(
-        self, state: SketchedNewtonState, before: float, oracle: Curved
+        self, state: SketchedNewtonState, before: float, oracle: Sum
     ) -> SketchedNewtonState:
         """Return the state with new curvature, if steps gain too little with the old one."""
         curvature = self._curvature(state, oracle)
         better = self._pays(state.slope / before, state.used, curvature)
         return self._sketched(state, oracle) if better else state
 
-    def _pays(self, remaining: float, used: int, curvature: Curvature) -> bool:
+    def _pays(self, remaining: float, used: int, curvature: Factored | Diagonal) -> bool:
         """Return whether new curvature pays.
 
         `remaining` is the share of the squared decrement that remains after a step.
@@ -251,7 +243,7 @@ class SketchedNewton(StepRule):
         slow = remaining > float(EXPECTED_DECREMENT ** (2.0 / (1.0 + curvature.cost)))
         return slow and used >= curvature.patience
 
-    def _remembered(self, state: SketchedNewtonState, trial: Evaluated) -> SketchedNewtonState:
+    def _remembered(self, state: SketchedNewtonState, trial: Evaluation) -> SketchedNewtonState:
         """Return the state with the last step among those remembered."""
         move, change = trial.point - state.point, trial.gradient - state.gradient
         if not inner(move, change) > LEAST_PRODUCT:
@@ -262,7 +254,7 @@ class SketchedNewton(StepRule):
             gradient_changes=np.vstack([changes, change])[-self.memory or len(changes) + 1 :],
         )
 
-    def _sketched(self, state: SketchedNewtonState, oracle: Curved) -> SketchedNewtonState:
+    def _sketched(self, state: SketchedNewtonState, oracle: Sum) -> SketchedNewtonState:
         """Return the state with the curvature at its point, and a direction from it."""
         new = state._replace(
             sketched_at=state.point,
@@ -274,10 +266,10 @@ class SketchedNewton(StepRule):
             new = new._replace(moves=state.moves[:0], gradient_changes=state.moves[:0])
         return self._directed(new, oracle)
 
-    def _curvature(self, state: SketchedNewtonState, oracle: Curved) -> Curvature:
+    def _curvature(self, state: SketchedNewtonState, oracle: Sum) -> Factored | Diagonal:
         return oracle.curvature(state.sketched_at, state.sketches, state.sketched_with)
 
-    def _directed(self, state: SketchedNewtonState, oracle: Curved) -> SketchedNewtonState:
+    def _directed(self, state: SketchedNewtonState, oracle: Sum) -> SketchedNewtonState:
         """Return the state with a direction from its point, and the trial at its end."""
         direction = -self._corrected(state, self._curvature(state, oracle))
         slope = -inner(state.gradient, direction)
@@ -285,7 +277,7 @@ class SketchedNewton(StepRule):
             trial=state.point + direction, direction=direction, step_size=1.0, slope=slope
         )
 
-    def _corrected(self, state: SketchedNewtonState, curvature: Curvature) -> Array:
+    def _corrected(self, state: SketchedNewtonState, curvature: Factored | Diagonal) -> Array:
         """Return B g: the two loops of L-BFGS."""
         vector, shares = state.gradient, []
         pairs = list(zip(state.moves, state.gradient_changes, strict=True))
@@ -302,7 +294,7 @@ class SketchedNewton(StepRule):
         return vector
 
     def _shortened(
-        self, state: SketchedNewtonState, trial: Evaluated, oracle: Curved
+        self, state: SketchedNewtonState, trial: Evaluation, oracle: Sum
     ) -> SketchedNewtonState:
         """Return the state with a trial that is nearer."""
         t = state.step_size
@@ -321,3 +313,281 @@ class SketchedNewton(StepRule):
     def output(self, state: SketchedNewtonState) -> Array:
         """Return the last point that was accepted."""
         return state.point
+
+
+class _Origin(NamedTuple):
+    """What a matrix of second derivatives is made from: see `CurvedOracle.curvature`."""
+
+    point: Vector
+    number: int
+    caution: float
+
+
+class CurvedOracle(RowOracle):
+    """A smooth sum over rows, with its second derivatives from samples of rows.
+
+    Where a matrix of them would cost too much, one number per coordinate takes its place.
+
+    Parameters
+    ----------
+    model, rng, goal
+        As for `RowOracle`; the loss has to be smooth.
+    """
+
+    #: it is always the same sum
+    changed = False
+
+    def __init__(self, model: RowSum, rng: np.random.Generator, goal: Goal | None = None) -> None:
+        super().__init__(model, rng, goal)
+        if not math.isfinite(model.loss.curvature):
+            raise ValueError(
+                f"model must have a smooth loss, but it has {model.loss!r}; smoothed(mu) makes a "
+                "smooth model of it."
+            )
+        self._seed = int(rng.integers(2**63))
+        self._costs = Costs.of(model)
+        self._made: Factored | None = None
+        self._made_from: _Origin | None = None
+        self._tried = math.inf  # the remaining error when mending a bound was tried last
+        self._coordinates: Diagonal | None = None
+        self._latest: list[Evaluation] = []  # the last two
+
+    def __call__(self, point: Vector) -> Evaluation:
+        """Evaluate at the point."""
+        evaluation = super().__call__(point)
+        self._latest = [*self._latest[-1:], evaluation]
+        return evaluation
+
+    @property
+    def lowest(self) -> Evaluation | None:
+        """What is known at the lowest point evaluated so far."""
+        return self.best
+
+    def seen(self, point: Vector, other: RowPoint) -> Evaluation:
+        """Evaluate where a sum over the same rows was: no pass over them before the gradient."""
+        with np.errstate(**QUIET):
+            at = other.beside(self.model)
+            value = at.value
+        evaluation = Evaluation(point, value, late_gradient=self._late_gradient, model=at)
+        self._latest = [*self._latest[-1:], evaluation]
+        return self._finish(evaluation)
+
+    def original(self, evaluation: Evaluation) -> Evaluation:
+        """Return the evaluation, with a sharper lower bound if that may reach the goal."""
+        goal = self.goal(evaluation.value)
+        if not (goal > 0.0 and self.mends_bounds):
+            return evaluation
+        at, remaining = self._known(evaluation), self.remaining(evaluation)
+        bound = self.mended_bound(at, evaluation, remaining, goal)
+        if self.model.fit_intercept:
+            if bound >= evaluation.value - goal:
+                evaluation.dual_value = bound
+            elif remaining > goal:  # a plain bound is expensive, and would not reach the goal
+                evaluation.late_bound = self._late_bound(at)
+        elif bound > -math.inf:
+            evaluation.dual_value = max(bound, at.dual_value)
+        return evaluation
+
+    @property
+    def mends_bounds(self) -> bool:
+        """Whether bounds may be mended: with an l2 term, cheap curvature, and not at a warm start.
+
+        A first point other than zero may be the minimum already.
+        """
+        starts_warm = self.points == 1 and bool(self._latest[-1].point.any())
+        return self.model.l2 > 0.0 and self._costs.least > 0 and not starts_warm
+
+    def remaining(self, evaluation: Evaluation) -> float:
+        """Return an estimate of the gap of the value: half of Newton's squared decrement.
+
+        It is infinite where there is no matrix of second derivatives yet.
+        """
+        curvature = self._curvature_made
+        if curvature is None:
+            return math.inf
+        return 0.5 * float(evaluation.gradient @ curvature.solve(evaluation.gradient))
+
+    def mended_bound(
+        self,
+        at: RowPoint,
+        evaluation: Evaluation,
+        remaining: float,
+        goal: float,
+        smoothing: float = 0.0,
+    ) -> float:
+        """Return the lower bound of a dual point whose slopes are mended on some rows.
+
+        It is minus infinity where that can't be expected to reach the goal, or costs too much.
+
+        Parameters
+        ----------
+        at : RowPoint
+            What the sum that is to be minimised knows at the point.
+        evaluation : Evaluation
+            What this sum knows there; it may be a smooth one close to that.
+        remaining : float
+            What `remaining` returns for that.
+        goal : float
+            The gap that is wanted.
+        smoothing : float
+            The part of the gap that is due to the difference of the two sums.
+        """
+        curvature, model = self._curvature_made, self.model
+        size = self._mending_size(remaining, goal - smoothing - remaining)
+        if curvature is None or size == 0:
+            return -math.inf
+        smooth = self._known(evaluation)
+        with np.errstate(**QUIET):
+            rows = model.sampled(size, [self._seed, _MENDING_SAMPLE], by=smooth)
+            entries = model.storage.entries * min(rows.count, rows.n_curved) / model.n_samples
+            local = rows.local(smooth) if entries <= SAMPLE_ENTRIES else None
+            if local is None:
+                return -math.inf
+            # Slopes are to be mended, and these know them.
+            assert isinstance(at, ModelPoint)
+            assert isinstance(smooth, ModelPoint)
+            bound = mended_bound(at, smooth, local, curvature, goal)
+        # What the rows of the sample can't mend grows with the remaining error.
+        gap = at.value - bound
+        self._tried = remaining * min(1.0, goal / gap) if gap > 0.0 else remaining
+        return bound
+
+    def _mending_size(self, remaining: float, margin: float) -> int:
+        """Return how many rows to mend a bound on, 0 where that would not reach the goal or pay.
+
+        `margin` is by how much the goal exceeds the remaining error.
+        """
+        model = self.model
+        if not (margin > 0.0 and remaining <= TRY_AGAIN * self._tried):
+            return 0
+        spread = SPREAD * remaining / margin * model.n_samples
+        size = int(max(MENDED_PER_PARAMETER * model.n_parameters, spread))
+        entries = size * model.storage.entries / model.n_samples
+        if model.in_memory is None and entries > SAMPLE_ENTRIES:
+            return 0
+        worth = WORTH_WITH_INTERCEPT if model.fit_intercept else WORTH
+        return size if self._costs.of_products(size) <= worth else 0
+
+    @property
+    def _guess_size(self) -> int:
+        """How many rows the sample has that gives a start; 0 where there is none."""
+        model, costs = self.model, self._costs
+        most = SAMPLE_ENTRIES * model.n_samples / max(1, model.storage.entries)
+        enough = max(ENOUGH_SHARE * model.n_samples, ENOUGH_PER_PARAMETER * model.n_parameters)
+        size = int(min(START_SHARE * model.n_samples, most, enough))
+        few = size < max(ROWS_PER_PARAMETER * model.n_parameters, FEWEST_SAMPLED)
+        return 0 if few or not costs.least or costs.constant else size
+
+    def guess(self, point: Vector) -> Vector | None:
+        """Return roughly the minimum over a sample of the rows, None where there are too few."""
+        size, rng, model = self._guess_size, self._generator(_START_SAMPLE), self.model
+        if size == 0:
+            return None
+        # A weak l2 term gets the weight against a row that it had before, up to that of a row:
+        # fewer rows are fitted too well sooner.
+        weight = min(model.l2 * model.n_samples, 1.0) / size
+        sample = model.sampled(size, rng).in_memory(max(model.l2, weight))
+        oracle, rule = CurvedOracle(sample, rng), SketchedNewton()
+        state = rule.init(point)
+        unknown = sample.n_parameters / size  # of the value, about
+        for _ in range(START_STEPS):
+            state = rule.aimed(rule.step(state, oracle).state, oracle)
+            if 0.0 < state.slope <= START_PRECISION * unknown * state.value:
+                break
+        found: Vector = state.trial
+        return found
+
+    def between(self, point: Vector, trial: Evaluation) -> float:
+        """Return where the objective is lowest between a point (0) and a trial beyond that (1).
+
+        The margins in between are known from those at both ends, so that it costs no pass over the
+        rows.
+        """
+        before, after = self._evaluated(point), self._known(trial)
+        move = trial.point - point
+
+        def slope(t: float) -> float:
+            return self.model.slope_between(before, after, t)
+
+        with np.errstate(**QUIET):
+            return _zero(slope, float(before.gradient @ move), float(trial.gradient @ move))
+
+    def curvature(self, point: Vector, number: int, caution: float) -> Factored | Diagonal:
+        """Return the curvature at a point from the `number`-th sample; 0: one per coordinate."""
+        made_from = self._made_from
+        if self._made is not None and made_from is not None and made_from[1:] == (number, caution):
+            return self._made
+        size = 0 if number == 0 else self._costs.sample(number)
+        if size == 0:
+            return self._diagonal()
+        origin = _Origin(point, number, caution)
+        self._made, self._made_from = self._factored(origin, size), origin
+        return self._made
+
+    @property
+    def _curvature_made(self) -> Factored | None:
+        """The last matrix of second derivatives, None before there is one."""
+        if self._made is None and self._made_from is not None:  # it comes from a checkpoint
+            self.curvature(*self._made_from)
+        return self._made
+
+    def _diagonal(self) -> Diagonal:
+        if self._coordinates is None:
+            numbers = functools.partial(coordinate_curvatures, self.model)
+            self._coordinates = Diagonal(numbers, *self._costs.price(1))
+        return self._coordinates
+
+    def _factored(self, origin: _Origin, size: int) -> Factored:
+        """Return the second derivatives from a sample of this size."""
+        point, number, caution = origin
+        model = self.model
+        with np.errstate(**QUIET):
+            at = self._evaluated(point)
+            rows = model.sampled(size, [self._seed, number], by=at, caution=caution)
+            matrix = second_derivative_matrix(model, at, rows)
+        return Factored(matrix, *self._costs.price(number + 1, rows.n_curved))
+
+    def _generator(self, number: int) -> np.random.Generator:
+        """Return the same random numbers for the same sample, whenever it is drawn."""
+        return np.random.default_rng([self._seed, number])
+
+    def _evaluated(self, point: Vector) -> RowPoint:
+        """Return what is known at a point; mostly it was one of the last two evaluated."""
+        for known in (*self._latest, self.best):
+            if known is not None and known.model is not None and known.point is point:
+                return known.model
+        return self.model.at(point)
+
+    def state(self) -> dict[str, Any]:
+        """Return all that has to be kept to go on."""
+        made = None if self._made_from is None else self._made_from._asdict()
+        return {**super().state(), "seed": self._seed, "made": made, "tried": self._tried}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from there."""
+        super().restore(state)
+        self._seed, self._made, self._latest = state["seed"], None, []
+        self._tried, made = state["tried"], state["made"]
+        self._made_from = None if made is None else _Origin(**made)
+
+
+def _zero(slope: Callable[[float], float], low: float, high: float) -> float:
+    """Return approximately where a slope that is `low` < 0 at 0 and `high` > 0 at 1 is zero.
+
+    By regula falsi, the Illinois way.
+    """
+    if not (low < 0.0 < high < math.inf):
+        return 0.5
+    lower, upper, enough = 0.0, 1.0, FLAT * -low
+    for _ in range(TRIALS):
+        t = (lower * high - upper * low) / (high - low)
+        found = slope(t)
+        if not math.isfinite(found):
+            return 0.5 * (lower + t)
+        if abs(found) <= enough:
+            return t
+        if found < 0.0:
+            lower, low, high = t, found, 0.5 * high
+        else:
+            upper, high, low = t, found, 0.5 * low
+    return lower if lower > 0.0 else upper

@@ -11,14 +11,14 @@ from accelegrad.geometry.sets import FeasibleSet
 from accelegrad.models.linear_model import LinearModel
 from accelegrad.proofs.fenchel import Terms
 from accelegrad.rules.base import Rule
-from accelegrad.solvers.dual_ascent import DualAscent
-from accelegrad.solvers.dual_ascent_oracle import DualOracle
-from accelegrad.solvers.interior_point import InteriorPoint
-from accelegrad.solvers.interior_point_oracle import BarrierOracle, has_one_kink
-from accelegrad.solvers.newton import SketchedNewton
-from accelegrad.solvers.newton_oracle import CurvedOracle
-from accelegrad.solvers.proximal_newton import ProximalNewton
-from accelegrad.solvers.proximal_oracle import PenalisedOracle, SmoothedPenalisedOracle
+from accelegrad.solvers.dual_ascent import DualAscent, DualOracle
+from accelegrad.solvers.interior_point import BarrierOracle, InteriorPoint, has_one_kink
+from accelegrad.solvers.newton import CurvedOracle, SketchedNewton
+from accelegrad.solvers.proximal_newton import (
+    PenalisedOracle,
+    ProximalNewton,
+    SmoothedPenalisedOracle,
+)
 from accelegrad.solvers.row_oracle import Goal, RowOracle
 from accelegrad.solvers.smoothing import SmoothedCurvedOracle
 

@@ -1,12 +1,26 @@
-"""Proximal Newton's method: the curvature of a sum over rows, with an l1 term or within a box."""
+"""Proximal Newton's method for sums over rows with an l1 term, within a box."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from functools import cached_property
+from typing import Any, NamedTuple, TypeAlias
 
-from accelegrad.errors import LineSearchError
-from accelegrad.rules.base import Array, Evaluated, Step, StepRule
+import numpy as np
+import scipy.sparse as sp
+
+from accelegrad import kernels
+from accelegrad.errors import LineSearchError, Vector
+from accelegrad.geometry.penalties import Penalty
+from accelegrad.models.gram import ColumnProducts, Matrix
+from accelegrad.models.linear_model import LinearModel, ModelPoint
+from accelegrad.models.row_sum import RowPoint, RowSum
+from accelegrad.proofs.fenchel import Terms
+from accelegrad.proofs.model_dual import ModelDual
+from accelegrad.rules.base import Array, Step, StepRule
+from accelegrad.run.oracle import QUIET, Evaluation
+from accelegrad.solvers.curvature import Costs, second_derivative_matrix
 from accelegrad.solvers.newton import (
     DESCENT,
     SHORTEST_STEP,
@@ -14,11 +28,40 @@ from accelegrad.solvers.newton import (
     bolder,
     more_careful,
 )
+from accelegrad.solvers.quadratic import Limits, Minimum, box_minimum
+from accelegrad.solvers.row_oracle import Goal, RowOracle, rows_in_memory
+from accelegrad.solvers.smoothing import (
+    LARGEST_SHRINK,
+    NEGLIGIBLE_GAP,
+    first_smoothing,
+    shrunk_smoothing,
+    smoothing_gap,
+)
 
 #: After this many steps in a row that gain nothing, rounding hides any further fall.
 MOST_IDLE = 3
 #: A step of which less than this can be done was much too long.
 SHORT = 0.05
+# Chosen; `accelegrad bench --everyday --only l1` times the whole method.
+#: Up to this many columns, all may move.
+FEW_COLUMNS = 100
+#: Of more, those that are not at a kink, and as many others as that, but this many at least.
+FEWEST_ADDED = 100
+#: Columns are copied for a model, and used again while they are at most this many times as many as
+#: are wanted.
+KEPT_COLUMNS = 1.3
+#: The most columns that move at a time: a matrix of their curvature takes 72 MB.
+MOST_COLUMNS = 3000
+#: A step that gains at most this share of the wanted gap gains next to nothing.
+SETTLED = 1e-3
+#: Of the wanted gap: a smoothing whose part is smaller is not what leaves a larger gap (without
+#: this, 9 of 60 fits of the hinge loss to columns of sizes 1e-3 to 1e3 missed a gap of 1e-3).
+NEGLIGIBLE_PART = 0.02
+#: A bound that leaves at most this many times the wanted gap is worth a better one.
+PROMISING = 10.0
+
+#: What the rule works on: a smooth sum, or a smooth one close to a sum with kinks.
+Sum: TypeAlias = "PenalisedOracle | SmoothedPenalisedOracle"
 
 
 class Aim(NamedTuple):
@@ -27,30 +70,6 @@ class Aim(NamedTuple):
     target: Array
     fall: float  # from the point to it, as the model says
     value: float  # at the point; infinite where the model is exact and was not evaluated there
-
-
-class Composite(Protocol):
-    """What the rule needs from an oracle."""
-
-    @property
-    def changed(self) -> bool:
-        """Whether the last evaluation was of another function than the one before."""
-
-    def __call__(self, point: Array) -> Evaluated:
-        """Evaluate the sum, with its term, at a point."""
-
-    def original(self, evaluation: Evaluated) -> Evaluated:
-        """Return what is known of the function that the sum stands for where it was evaluated."""
-
-    def aim(self, point: Array, number: int, caution: float) -> Aim:
-        """Return the minimum of the model around a point; the same for the same arguments.
-
-        Its curvature is from the `number`-th sample of the rows. With caution, from 0 to 1, it errs
-        upwards where the curvature is smaller nearby than farther away.
-        """
-
-    def value_between(self, point: Array, target: Array, share: float) -> float:
-        """Return the value this far from a point (0) to a target (1): no pass over the rows."""
 
 
 class ProximalNewtonState(NamedTuple):
@@ -97,7 +116,7 @@ class ProximalNewton(StepRule):
         """Return the state before the first step."""
         return ProximalNewtonState(0, x0, 1.0, 0, 0.0)
 
-    def step(self, state: ProximalNewtonState, oracle: Composite) -> Step:  # type: ignore[override]
+    def step(self, state: ProximalNewtonState, oracle: Sum) -> Step:  # type: ignore[override]
         """Go to the minimum of the model, or as far towards it as the sum falls."""
         aim, trial, share, caution = self._tried(state, oracle)
         known = oracle.original(trial)
@@ -114,8 +133,8 @@ class ProximalNewton(StepRule):
         return Step(moved, known, 0.0)
 
     def _tried(
-        self, state: ProximalNewtonState, oracle: Composite
-    ) -> tuple[Aim, Evaluated, float, float]:
+        self, state: ProximalNewtonState, oracle: Sum
+    ) -> tuple[Aim, Evaluation, float, float]:
         """Return the model's minimum, the point to go to, how much of the way it is, the caution.
 
         A step that is much too long comes from curvature that is much too small: then a model with
@@ -135,7 +154,13 @@ class ProximalNewton(StepRule):
                 return aim, trial, share, caution
             caution = self._next_caution(caution, 0.0)
 
-    def _shorter(self, point: Array, aim: Aim, oracle: Composite, least: float) -> float:
+    def _shorter(
+        self,
+        point: Array,
+        aim: Aim,
+        oracle: Sum,
+        least: float,
+    ) -> float:
         """Return how much of a step that is too long to do; 0 if less than `least`."""
         share = 0.5
         while share >= least:
@@ -164,3 +189,429 @@ class ProximalNewton(StepRule):
     def output(self, state: ProximalNewtonState) -> Array:
         """Return the last point that was accepted."""
         return state.point
+
+
+class Aimed(NamedTuple):
+    """The minimum of a model whose curvature is that of all rows."""
+
+    target: Vector
+    around: ModelPoint
+    caution: float
+
+    def slopes(self, at: ModelPoint) -> Vector:
+        """Return the model's slopes at its minimum, of which the sum knows this."""
+        return self.around.slopes_at(at, self.caution)
+
+
+class TermsOracle(RowOracle):
+    """A sum over rows with an l1 term, within a box; some of its columns can be asked for.
+
+    Parameters
+    ----------
+    model, rng, goal
+        As for `RowOracle`.
+    terms : Terms
+        The l1 and l2 terms, and the box.
+    penalty : Penalty, optional
+        What is added to the model's objective, as a function: the same l1 and l2 terms, without the
+        model's own l2 term.
+    """
+
+    saved = (*RowOracle.saved, "_seed")
+    model: LinearModel
+    dual: ModelDual
+
+    def __init__(
+        self,
+        model: RowSum,
+        rng: np.random.Generator,
+        goal: Goal | None,
+        terms: Terms,
+        penalty: Penalty | None,
+    ) -> None:
+        super().__init__(model, rng, goal)
+        self.model, self.terms, self.penalty = soon_ready(model), terms, penalty
+        self.dual = self.model.dual_with(terms)
+        self._seed = int(rng.integers(2**63))
+
+
+class PenalisedOracle(TermsOracle):
+    """A smooth sum, its model around a point, and its bounds."""
+
+    changed = False
+    saved = (*TermsOracle.saved, "_kept")
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        d, self._limits = self.model.n_features, limits_of(self.terms)
+        self._latest: list[Evaluation] = []  # the last two
+        self._before = math.nan  # the value at the point of the last model, infinite if not known
+        self._aimed: Aimed | None = None  # the last model's minimum, where all rows are in it
+        self._has_all_rows = False  # whether they are
+        self._kept: Any = np.empty(0, dtype=np.intp)  # the columns of the last model
+        self._part: tuple[Any, LinearModel] | None = None  # some columns, and the model of them
+        self._matrix: Matrix | None = None  # its curvature, where that is the same everywhere
+        self._products: ColumnProducts | None = None
+        if self._is_least_squares and sp.issparse(self.model.X) and d > FEW_COLUMNS:
+            self._products = ColumnProducts(self.model.X, self.model.shares, MOST_COLUMNS)
+        if self._is_least_squares and d <= FEW_COLUMNS:
+            # Now, so that the sizes of columns, which bounds take from it, are always the same.
+            with np.errstate(**QUIET):
+                self._least_squares_matrix(self._columns(None))
+
+    # -- values and bounds -------------------------------------------------------------------------
+
+    def __call__(self, point: Vector) -> Evaluation:
+        """Evaluate at the point."""
+        evaluation = super().__call__(point)
+        self._latest = [*self._latest[-1:], evaluation]
+        return evaluation
+
+    def original(self, evaluation: Evaluation) -> Evaluation:
+        """Return the evaluation with a lower bound of the minimum."""
+        with np.errstate(**QUIET):
+            at, value = self._known(evaluation), evaluation.value
+            goal = self.goal(value)
+            slopes, settled = self.model_slopes(evaluation), self.is_settled(value, goal)
+            bound = best_bound(self.dual, at, value, goal, slopes, settled=settled)
+            if value - bound > goal > 0.0 and settled:
+                bound = max(bound, self._bound_without_terms(at))
+            evaluation.dual_value = bound
+        return evaluation
+
+    def model_slopes(self, evaluation: Evaluation) -> Vector | None:
+        """Return the slopes of the last model at its minimum, if that is what was evaluated."""
+        at: Any = self._known(evaluation)
+        aimed = self._aimed
+        if aimed is None or aimed.target is not evaluation.point:
+            return None
+        return aimed.slopes(at)
+
+    def _bound_without_terms(self, at: RowPoint) -> float:
+        """Return a bound that may be proved where rounding is larger than the terms.
+
+        Without them the minimum is no larger, and where they are weak it is near.
+        """
+        return at.dual_value if self.model.has_dual_bound else 0.0
+
+    def is_settled(self, value: float, goal: float) -> bool:
+        """Return whether the last step gained next to nothing, beside the wanted gap.
+
+        A step of least squares, where all columns may move, leaves nothing to gain.
+        """
+        return self._before == math.inf or self._before - value <= SETTLED * goal
+
+    def take_over(self, other: PenalisedOracle) -> None:
+        """Take over what is known of another sum over the same rows: no pass over them."""
+        self._part = None
+        for known in other._latest:
+            at = other._known(known).beside(self.model)
+            evaluation = Evaluation(
+                known.point, at.value, late_gradient=self._late_gradient, model=at
+            )
+            self._latest.append(self._finish(evaluation))
+
+    def value_between(self, point: Vector, target: Vector, share: float) -> float:
+        """Return the value between two points that were evaluated last."""
+        with np.errstate(**QUIET):
+            at = self.model.between(self._evaluated(point), self._evaluated(target), share)
+            term = 0.0 if self.penalty is None else self.penalty.value(at.w)
+            return at.value + term
+
+    def _evaluated(self, point: Vector) -> RowPoint:
+        return self._known(self._evaluation(point))
+
+    def _evaluation(self, point: Vector) -> Evaluation:
+        """Return what is known at a point; mostly it was one of the last two evaluated."""
+        for known in (*self._latest, self.best):
+            if known is not None and known.point is point:
+                return known
+        if self.points == 0:
+            return self(point)
+        # It was evaluated before the run was resumed: that counts once.
+        counts, evaluation = self.counts(), self(point)
+        self.set_counts(counts)
+        return evaluation
+
+    # -- the model around a point ------------------------------------------------------------------
+
+    def aim(self, point: Vector, number: int, caution: float) -> Aim:
+        """Return the minimum of the model around a point over the columns that may move."""
+        self._before, self._aimed, self._has_all_rows = math.inf, None, False
+        with np.errstate(**QUIET):
+            few = self.model.n_features <= FEW_COLUMNS and self.model.in_memory is not None
+            if self._is_least_squares and number == 1 and few:
+                # What products of columns say suffices: no pass over the rows.
+                part = self._columns(None)
+                matrix = self._least_squares_matrix(part)
+                gradient = part.combination(-part.y) + matrix @ point
+                return self._minimum(None, matrix, gradient, point, math.inf)
+            evaluation = self._evaluation(point)
+            self._before, gradient = evaluation.value, self._gradient(evaluation)
+            columns = self._chosen(point, gradient)
+            if self._products is not None and columns is not None:
+                matrix = self._products_of(columns, self._products)
+            else:
+                part = self._columns(columns)
+                matrix = self._curvature(part, self._known(evaluation), number, caution)
+            aim = self._minimum(columns, matrix, gradient, point, evaluation.value)
+            if self._has_all_rows:
+                around: Any = self._known(evaluation)
+                self._aimed = Aimed(aim.target, around, caution)
+            return aim
+
+    @property
+    def _is_least_squares(self) -> bool:
+        return self.model.loss.name == "squared"
+
+    def _gradient(self, evaluation: Evaluation) -> Vector:
+        """Return the gradient of mean loss and all l2 terms."""
+        more, d = self.terms.l2 - self.model.l2, self.model.n_features
+        if more == 0.0:
+            return evaluation.gradient
+        gradient = evaluation.gradient.copy()
+        gradient[:d] += more * evaluation.point[:d]
+        return gradient
+
+    def _chosen(self, point: Vector, gradient: Vector) -> Any:
+        """Return the columns that may move, None for all of them."""
+        d = self.model.n_features
+        if d <= FEW_COLUMNS:
+            return None
+        l1, lower, upper = self._limits
+        w, g = point[:d], gradient[:d]
+        kink = (w == 0.0) & (l1 > 0.0)
+        # How fast the function falls to the right and to the left.
+        right = np.where(w < upper, -g - np.where(w < 0.0, -l1, l1), 0.0)
+        left = np.where(w > lower, g - np.where(w > 0.0, -l1, l1), 0.0)
+        steepness = np.maximum(np.maximum(right, left), 0.0)
+        between = ~kink & (w > lower) & (w < upper)
+        moving = np.flatnonzero(between)
+        others = np.flatnonzero(~between & (steepness > 0.0))
+        most = min(max(FEWEST_ADDED, moving.size), max(MOST_COLUMNS - moving.size, 0))
+        if moving.size > MOST_COLUMNS:
+            moving, others, most = others[:0], np.flatnonzero(steepness > 0.0), MOST_COLUMNS
+        if others.size > most:
+            # How far a column alone would let the function fall.
+            gain = steepness[others] ** 2 / self._curvatures[others]
+            others = others[np.argpartition(gain, others.size - most)[others.size - most :]]
+        chosen = np.sort(np.concatenate([moving, others]))
+        if not chosen.size:  # nothing but an intercept moves
+            chosen = np.array([np.argmax(np.abs(g))])
+        return self._with_kept(chosen)
+
+    def _with_kept(self, chosen: Any) -> Any:
+        """Return the columns of the last model, if these are among them and not much fewer."""
+        kept = self._kept
+        few = kept.size <= KEPT_COLUMNS * chosen.size
+        if few and np.isin(chosen, kept, assume_unique=True).all():
+            return kept
+        self._kept = chosen
+        return chosen
+
+    @property
+    def _curvatures(self) -> Vector:
+        """The columns' largest curvatures."""
+        return self.model.loss.curvature * self.model.column_squares() + self.terms.l2
+
+    def _columns(self, columns: Any) -> LinearModel:
+        """Return a model of some columns, with all l2 terms; kept until others are asked for."""
+        kept = self._part
+        if kept is not None and (kept[0] is columns or np.array_equal(kept[0], columns)):
+            return kept[1]
+        kept = self._part = self._matrix = None  # before the next copy of columns is made
+        part = self.model.of_columns(columns, self.terms.l2)
+        self._part = columns, part
+        return part
+
+    def _curvature(self, part: LinearModel, at: Any, number: int, caution: float) -> Matrix:
+        """Return the second derivatives of mean loss and l2 terms by some columns."""
+        if self._is_least_squares:
+            return self._least_squares_matrix(part)
+        size = Costs.of(part).sample(number) or part.n_samples
+        rows = part.sampled(size, [self._seed, number], by=at, caution=caution)
+        # Least squares gain nothing by it: their slopes are the model's.
+        self._has_all_rows = rows.count >= rows.n_curved
+        return second_derivative_matrix(part, at, rows)
+
+    def _least_squares_matrix(self, part: LinearModel) -> Matrix:
+        if self._matrix is None:
+            matrix = part.gram_of_columns().copy()
+            ends = np.arange(part.n_features)
+            matrix[ends, ends] += part.l2
+            self._matrix = matrix
+        return self._matrix
+
+    def _products_of(self, columns: Any, products: ColumnProducts) -> Matrix:
+        """Return the second derivatives of least squares by some of many sparse columns."""
+        model, size = self.model, columns.size
+        matrix = np.empty((size + model.fit_intercept, size + model.fit_intercept))
+        matrix[:size, :size] = products.of(columns)
+        matrix.flat[: size * len(matrix) : len(matrix) + 1] += self.terms.l2
+        if model.fit_intercept:
+            matrix[size, :size] = matrix[:size, size] = self._sums[columns]
+            matrix[size, size] = model.shares.sum()
+        return matrix
+
+    @cached_property
+    def _sums(self) -> Vector:
+        """The columns' weighted sums."""
+        return self.model.combination(np.ones(self.model.n_samples))
+
+    def _minimum(
+        self, columns: Any, matrix: Matrix, gradient: Vector, point: Vector, value: float
+    ) -> Aim:
+        """Return the minimum of the model over some columns and the intercept.
+
+        `matrix` is for these, `gradient` and `point` are for all.
+        """
+        given = columns, matrix, gradient, point
+        return Aim(*minimum_of_columns(self.terms, self._limits, *given), value)
+
+
+class SmoothedPenalisedOracle(TermsOracle):
+    """The same for a loss with kinks: a smooth sum close below, and bounds of the sum itself."""
+
+    saved = (*TermsOracle.saved, "mu", "_next_mu")
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self._smooth: PenalisedOracle | None = None
+        self._next_mu = math.nan  # what the next model is smoothed with
+        self.changed = False
+
+    @property
+    def sum(self) -> PenalisedOracle:
+        """The smooth sum of the present mu."""
+        assert self._smooth is not None
+        return self._smooth
+
+    @property
+    def mu(self) -> float | None:
+        """The present smoothing; None before the first step."""
+        return None if self._smooth is None else self.sum.model.loss.smoothing
+
+    @mu.setter
+    def mu(self, mu: float | None) -> None:
+        if mu is None:
+            return
+        rng, before = np.random.default_rng(self._seed), self._smooth
+        smooth = self.model.smoothed(mu)
+        self._smooth = PenalisedOracle(smooth, rng, None, self.terms, self.penalty)
+        if before is not None:
+            self._smooth.take_over(before)
+
+    def aim(self, point: Vector, number: int, caution: float) -> Aim:
+        """Return the minimum of the smooth sum's model, less smooth a sum where that is due."""
+        if self._smooth is None:
+            self._count_value()
+            self._next_mu = first_smoothing(self.model.at(point), self.model.loss)
+        if self._next_mu != self.mu:
+            self.mu = self._next_mu
+        return self.sum.aim(point, number, caution)
+
+    def value_between(self, point: Vector, target: Vector, share: float) -> float:
+        """Return the smooth sum's value between two points that were evaluated last."""
+        return self.sum.value_between(point, target, share)
+
+    def __call__(self, point: Vector) -> Evaluation:
+        """Evaluate the smooth sum."""
+        return self.sum(point)
+
+    def original(self, evaluation: Evaluation) -> Evaluation:
+        """Return what is known of the sum itself where the smooth one was evaluated.
+
+        It has a bound, and decides how smooth the next sum is.
+        """
+        self._count_value()
+        self.njev += 1
+        with np.errstate(**QUIET):
+            smooth: Any = self.sum._known(evaluation)
+            at = smooth.beside(self.model)
+            known = Evaluation(
+                evaluation.point, at.value, late_gradient=self._late_gradient, model=at
+            )
+            known = self._finish(known)
+            goal = self.goal(known.value)
+            slopes = self.sum.model_slopes(evaluation)
+            settled = self.sum.is_settled(evaluation.value, goal)
+            bound = best_bound(self.dual, smooth, known.value, goal, slopes, settled=settled)
+            if known.value - bound > goal > 0.0 and settled and self.model.has_dual_bound:
+                bound = max(bound, at.dual_value_by(smooth))
+            known.dual_value = bound
+            mu = self.sum.model.loss.smoothing
+            part, gap = smoothing_gap(at, smooth, mu), known.value - bound
+            self._next_mu = shrunk_smoothing(mu, part, gap, goal, known.value)
+            least = max(NEGLIGIBLE_PART * goal, NEGLIGIBLE_GAP * known.value)
+            if settled and gap > goal and part > least:
+                self._next_mu = min(self._next_mu, mu / LARGEST_SHRINK)
+        self.changed = self._next_mu != mu
+        return known
+
+
+def minimum_of_columns(
+    terms: Terms, limits: Limits, columns: Any, matrix: Matrix, gradient: Vector, point: Vector
+) -> Minimum:
+    """Return the minimum of a model without a free intercept, which follows from the rest.
+
+    Parameters
+    ----------
+    terms, limits
+        The terms, and the same for all columns.
+    columns : array of int or None
+        Those that may move; None: all of them.
+    matrix : Matrix
+        For these columns and the intercept, if there is one.
+    gradient, point : Vector
+        For all parameters.
+    """
+    d, target = terms.n_features, point.copy()
+    places: Any = slice(0, d) if columns is None else columns
+    if columns is not None:
+        limits = limits.at(columns)
+    free = terms.fit_intercept and terms.intercept_is_free
+    if terms.fit_intercept and not free:
+        low, high = terms.intercept
+        limits = limits.and_one(0.0, low, high)
+        places = np.append(np.arange(d)[places], d)
+    start, slopes = point[places], gradient[places]
+    if not free:
+        found = box_minimum(matrix, slopes, limits, start)
+        target[places] = found.point
+        return Minimum(target, found.fall)
+    sums, total, slope = matrix[:-1, -1], float(matrix[-1, -1]), float(gradient[-1])
+    reduced = matrix[:-1, :-1] - np.outer(sums, sums / total)
+    found = box_minimum(reduced, slopes - sums * (slope / total), limits, start)
+    target[places] = found.point
+    target[-1] = point[-1] - (slope + float(sums @ (found.point - start))) / total
+    return Minimum(target, found.fall + 0.5 * slope * (slope / total))
+
+
+def limits_of(terms: Terms) -> Limits:
+    """Return l1 terms and box, one number for each weight."""
+    return Limits(np.full(terms.n_features, terms.l1), terms.lower, terms.upper)
+
+
+def soon_ready(model: RowSum) -> LinearModel:
+    """Return the model, without kernels where its few passes would not make up for compiling."""
+    if isinstance(model, LinearModel) and model.has_columns and model.in_memory is None:
+        return model  # whose rows are elsewhere, where they have kernels or not
+    rows = rows_in_memory(model)
+    return rows if kernels.worth_compiling(kernels.readable(rows.X)) else rows.without_kernels()
+
+
+def best_bound(
+    dual: ModelDual, at: Any, value: float, goal: float, slopes: Vector | None, *, settled: bool
+) -> float:
+    """Return the bound by given slopes, or by those at a point where there is no better step left.
+
+    With an intercept the slopes at the best intercept for the weights, which cost a search, are
+    tried too where they may reach the goal.
+    """
+    bound = 0.0 if slopes is None else dual.at_slopes(slopes)
+    if slopes is not None and not (settled and value - bound > goal):
+        return bound
+    bound = max(bound, dual.by_balanced(at))
+    if dual.model.fit_intercept and goal < value - bound <= PROMISING * goal:
+        bound = max(bound, dual.by(at))
+    return bound

@@ -17,7 +17,7 @@ from accelegrad.models.losses import Loss
 from accelegrad.models.row_sum import RowPoint, RowSum
 from accelegrad.run.oracle import Evaluation
 from accelegrad.solvers.curvature import Diagonal, Factored
-from accelegrad.solvers.newton_oracle import CurvedOracle
+from accelegrad.solvers.newton import CurvedOracle
 from accelegrad.solvers.row_oracle import Goal, RowOracle, rows_in_memory
 
 #: mu is divided by at most this at a time (measured: 2 and 10 cost a bit more).

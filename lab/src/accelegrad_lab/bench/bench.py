@@ -38,6 +38,7 @@ from accelegrad_lab.engine.peers import BENCHED, HUBER_EPSILON, OURS, SOLVERS, h
 from accelegrad_lab.engine.runner import Progress
 
 RESULTS = "results.jsonl"
+CLOCK = "wall, default threads; CPU, one thread"
 TIME_LIMIT, QUICK_LIMIT = 4.0, 0.5
 ROWS = 100_000
 RELATIVE = ("start", "minimum")
@@ -69,7 +70,12 @@ class BenchRequest:
     @property
     def settings(self) -> dict[str, float | str]:
         """What decides numbers: results with other settings do not belong together."""
-        return {"time_limit": self.limit, "rows": self.rows, "relative": self.relative}
+        return {
+            "time_limit": self.limit,
+            "rows": self.rows,
+            "relative": self.relative,
+            "clock": CLOCK,
+        }
 
 
 class BenchReport(NamedTuple):

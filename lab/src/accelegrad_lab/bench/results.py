@@ -123,23 +123,26 @@ class Suite:
         """Return the problems whose minimum is known well enough for an accuracy."""
         return [key for key in self.problems if self.unsure(key) <= KNOWN * accuracy]
 
-    def times(self, accuracy: float, *, tuning: bool = False) -> dict[str, dict[str, float]]:
+    def times(
+        self, accuracy: float, *, tuning: bool = False, cpu: bool = False
+    ) -> dict[str, dict[str, float]]:
         """Return the seconds by problem and solver; inf where the accuracy was not reached.
 
-        `tuning` tells whether the time that a solver takes to be tuned counts.
+        `tuning` tells whether the time that a solver takes to be tuned counts, `cpu` whether it is
+        CPU time on one thread and not wall time on the default number of threads.
         """
         counted = self.counted(accuracy)
         times: dict[str, dict[str, float]] = {key: {} for key in counted}
         for (key, solver), record in self.records.items():
             if key in times:
                 minimum = self.problems[key].minimum
-                seconds = seconds_to(record, accuracy, minimum, self.yardstick(key))
+                seconds = seconds_to(record, accuracy, minimum, self.yardstick(key), cpu=cpu)
                 times[key][solver] = seconds + (record.tuning if tuning else 0.0)
         return times
 
-    def ratios(self, accuracy: float) -> dict[str, dict[str, float]]:
+    def ratios(self, accuracy: float, *, cpu: bool = False) -> dict[str, dict[str, float]]:
         """Return each time over the best one of its problem."""
-        return ratios(self.times(accuracy))
+        return ratios(self.times(accuracy, cpu=cpu))
 
     @property
     def accuracies(self) -> tuple[float, ...]:

@@ -30,13 +30,17 @@ TUNING = 10.0  # times the limit of a run: so long may a search for parameters t
 
 
 class Rung(NamedTuple):
-    """One run: what was asked for, the seconds, the value measured, and what it proves itself."""
+    """One run: what was asked for, the seconds, the value measured, and what it proves itself.
+
+    `seconds` is wall time with default threads, `cpu` CPU time with one.
+    """
 
     setting: float
     seconds: float
     value: float
     own_value: float = math.nan
     own_gap: float = math.inf
+    cpu: float = math.inf
 
 
 @dataclass(frozen=True)
@@ -61,7 +65,7 @@ class Record:
     @classmethod
     def from_json(cls, plain: dict[str, Any]) -> Record:
         """Return what `to_json` gave."""
-        missing = (math.nan, math.inf, math.inf, math.nan, math.inf)
+        missing = (math.nan, math.inf, math.inf, math.nan, math.inf, math.inf)
         rungs = tuple(
             Rung(*(m if v is None else v for v, m in zip(rung, missing, strict=True)))
             for rung in plain["rungs"]
@@ -116,13 +120,14 @@ def _climb(
         if solver.steady and rungs and rungs[-1].seconds * setting > limit * rungs[-1].setting:
             return "time limit"  # so long would it take
         done = fit(setting, tuned, limit)
-        value = value_at(bench.model, done.answer.x)
-        rungs.append(Rung(setting, done.seconds, value, done.answer.value, done.answer.gap))
-        status = _verdict(solver, done.answer, rungs, bench)
+        answer = done.answer
+        value = value_at(bench.model, answer.x)
+        rungs.append(Rung(setting, done.seconds, value, answer.value, answer.gap, done.cpu))
+        status = _verdict(solver, answer, rungs, bench)
         if status:
             return status
         try:
-            setting = settings.send(done.answer)
+            setting = settings.send(answer)
         except StopIteration:
             return "ended"
 
@@ -212,12 +217,14 @@ def tells(value: float, gap: float, accuracy: float, yardstick: Yardstick) -> bo
     return gap <= accuracy * yardstick.size(value, gap) * (1 + 1e-9)
 
 
-def seconds_to(record: Record, accuracy: float, minimum: float, yardstick: Yardstick) -> float:
+def seconds_to(
+    record: Record, accuracy: float, minimum: float, yardstick: Yardstick, *, cpu: bool = False
+) -> float:
     """Return the seconds of the fastest run that reached an accuracy; inf where none did."""
     target = minimum + accuracy * yardstick.size(minimum)
     return min(
         (
-            rung.seconds
+            rung.cpu if cpu else rung.seconds
             for rung in record.rungs
             if rung.value <= target
             and (

@@ -1,4 +1,7 @@
-"""The process in which every solver of the benchmark runs, one after the other, on one thread.
+"""The processes in which every solver of the benchmark runs, one after the other.
+
+One has the default number of threads, as people run: its wall time counts. The other has one
+thread: its CPU time is shown beside it.
 
 What a process compiles, imports or caches at a first call is done before the clock starts.
 """
@@ -6,6 +9,8 @@ What a process compiles, imports or caches at a first call is done before the cl
 from __future__ import annotations
 
 import contextlib
+import math
+import os
 import time
 from typing import Any, NamedTuple
 
@@ -21,8 +26,9 @@ class Fit(NamedTuple):
     """One run, with the seconds it took."""
 
     setting: float  # iterations allowed, or the tolerance asked for
-    seconds: float
+    seconds: float  # wall time, default threads
     answer: Answer
+    cpu: float = math.nan  # CPU time, one thread
 
 
 class Warmth(NamedTuple):
@@ -34,43 +40,34 @@ class Warmth(NamedTuple):
 
 
 class BenchWorker:
-    """A process that runs solvers; it is started when needed. Use it in a ``with`` block."""
+    """Both processes; they are started when needed. Use it in a ``with`` block."""
 
     def __init__(self) -> None:
-        self._worker = Worker()
-        self._data: DataSet | None = None
-        self._loaded = False
-        self._warm: set[Warmth] = set()
+        self._default = _OneWorker(one_thread=False)
+        self._single = _OneWorker(one_thread=True)
 
     def __enter__(self) -> BenchWorker:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._worker.end()
+        self._default.end()
+        self._single.end()
 
     def load(self, data: DataSet) -> None:
-        """Give it the data set for the next runs."""
-        self._data, self._loaded = data, False
+        """Give the data set for the next runs."""
+        self._default.load(data)
+        self._single.load(data)
 
     def warm_up(self, name: str, problem: Problem) -> float:
         """Have a solver compile and load what it needs for data of this kind; return the seconds.
 
         Nothing is done, in no time, where that was so before.
         """
-        assert self._data is not None
-        warmth = Warmth(name, problem.loss, self._data.layout)
-        if self._worker.running and warmth in self._warm:
-            return 0.0
-        if not self._worker.running:
-            self._warm.clear()
-        seconds = self._ask(_warmed_up, name, problem)
-        self._warm.add(warmth)
-        return float(seconds)
+        return self._default.warm_up(name, problem) + self._single.warm_up(name, problem)
 
     def tune(self, name: str, problem: Problem, limit: float) -> tuple[Parameters, float]:
         """Return what a solver's search for parameters finds, and the seconds that took."""
-        found: tuple[Parameters, float] = self._ask(_tuned, name, problem, limit=limit)
-        return found
+        return self._default.tune(name, problem, limit)
 
     def fit(
         self, name: str, problem: Problem, setting: float, tuned: Parameters, limit: float
@@ -84,9 +81,55 @@ class BenchWorker:
         SolverError
             If it raised an exception.
         """
-        fit: Fit = self._ask(_fit, name, problem, setting, tuned, limit=limit)
+        fit = self._default.fit(name, problem, setting, tuned, limit, cpu=False)
         if fit.seconds > limit:
             raise TimeLimitError(f"more than {limit:g} s")
+        patience = limit * (os.cpu_count() or 1)  # one thread may need so many times as long
+        single = self._single.fit(name, problem, setting, tuned, patience, cpu=True)
+        return fit._replace(cpu=single.seconds)
+
+
+class _OneWorker:
+    """A process that runs solvers, with what it has loaded and compiled."""
+
+    def __init__(self, *, one_thread: bool) -> None:
+        self._worker = Worker(one_thread=one_thread)
+        self._data: DataSet | None = None
+        self._loaded = False
+        self._warm: set[Warmth] = set()
+
+    def end(self) -> None:
+        self._worker.end()
+
+    def load(self, data: DataSet) -> None:
+        self._data, self._loaded = data, False
+
+    def warm_up(self, name: str, problem: Problem) -> float:
+        assert self._data is not None
+        warmth = Warmth(name, problem.loss, self._data.layout)
+        if self._worker.running and warmth in self._warm:
+            return 0.0
+        if not self._worker.running:
+            self._warm.clear()
+        seconds = self._ask(_warmed_up, name, problem)
+        self._warm.add(warmth)
+        return float(seconds)
+
+    def tune(self, name: str, problem: Problem, limit: float) -> tuple[Parameters, float]:
+        found: tuple[Parameters, float] = self._ask(_tuned, name, problem, limit=limit)
+        return found
+
+    def fit(
+        self,
+        name: str,
+        problem: Problem,
+        setting: float,
+        tuned: Parameters,
+        limit: float,
+        *,
+        cpu: bool,
+    ) -> Fit:
+        fit: Fit = self._ask(_fit, name, problem, setting, tuned, cpu, limit=limit)
         return fit
 
     def _ask(self, function: Any, *arguments: Any, **limit: float) -> Any:
@@ -113,9 +156,12 @@ def _tuned(begun: Clock, name: str, problem: Problem) -> tuple[Parameters, float
     return tune(model), time.perf_counter() - since
 
 
-def _fit(begun: Clock, name: str, problem: Problem, setting: float, tuned: Parameters) -> Fit:
+def _fit(
+    begun: Clock, name: str, problem: Problem, setting: float, tuned: Parameters, cpu: bool
+) -> Fit:
     model = problem.model(_LOADED["data"])
-    answer, seconds = fastest(lambda: SOLVERS[name].make(model, setting, tuned), begun)
+    clock = time.process_time if cpu else time.perf_counter
+    answer, seconds = fastest(lambda: SOLVERS[name].make(model, setting, tuned), begun, clock)
     return Fit(setting, seconds, answer)
 
 

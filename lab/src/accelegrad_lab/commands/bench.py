@@ -31,7 +31,7 @@ def add_bench(commands: common.Commands[argparse.ArgumentParser]) -> None:
         run_bench,
         help="time the default against other packages' solvers and write a report",
         description="Run the benchmark suite: data sets times losses times strengths of l2, each "
-        "solver on the same objective and one thread, one run at a time. The report is index.html, "
+        "solver on the same objective, one run at a time. The report is index.html, "
         "with table.md, table.csv and figures/ beside it; every run is kept in results.jsonl. The "
         "sets are those of the folder that ACCELEGRAD_DATA names, or generated ones. Leave the "
         "machine alone meanwhile: there is no --jobs.",

@@ -1,4 +1,4 @@
-"""A process that calls functions one after the other, on one thread, each within a time limit.
+"""A process that calls functions one after the other, each within a time limit.
 
 Some solvers cannot be interrupted: beyond the time limit the whole process is ended, and the next
 call gets a new one. What is done in it before the clock starts (imports, compilation) has time.
@@ -32,9 +32,15 @@ class Worker:
     """A process that calls functions; it is started when needed. Use it in a ``with`` block.
 
     Functions must be importable, and take what starts their clock as their first argument.
+
+    Parameters
+    ----------
+    one_thread : bool
+        Whether linear algebra and kernels run on one thread, or on as many as they do by default.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, one_thread: bool) -> None:
+        self._one_thread = one_thread
         self._process: Any = None
         self._connection: Connection | None = None
 
@@ -92,7 +98,9 @@ class Worker:
         if self._connection is None:
             context = multiprocessing.get_context("spawn")
             self._connection, theirs = context.Pipe()
-            self._process = context.Process(target=serve, args=(theirs,), daemon=True)
+            self._process = context.Process(
+                target=serve, args=(theirs, self._one_thread), daemon=True
+            )
             self._process.start()
             theirs.close()
             try:
@@ -120,11 +128,12 @@ def ignore_interrupts() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def serve(connection: Connection) -> None:
+def serve(connection: Connection, on_one_thread: bool) -> None:
     """Call what is asked for until the other end is closed."""
     ignore_interrupts()
     connection.send(("ready", None))
-    with one_thread(), contextlib.suppress(EOFError):
+    threads = one_thread() if on_one_thread else contextlib.nullcontext()
+    with threads, contextlib.suppress(EOFError):
         while True:
             function, arguments = connection.recv()
             try:

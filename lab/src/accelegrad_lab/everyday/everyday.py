@@ -43,7 +43,7 @@ class EverydayRequest:
     @property
     def settings(self) -> dict[str, Any]:
         """What decides numbers."""
-        return {"time_limit": self.limit}
+        return {"time_limit": self.limit, "clock": "wall, default threads; CPU, one thread"}
 
 
 class EverydayReport(NamedTuple):

@@ -40,7 +40,7 @@ BEST_WORDS = (
 )
 LISTED = 30  # losses that are named
 COLUMNS = (
-    "case", "group", "data", "goal", "size", "alpha", "solver", "cpu", "wall", "fits", "value",
+    "case", "group", "data", "goal", "size", "alpha", "solver", "wall", "cpu", "fits", "value",
     "excess", "status", "ours/solver",
 )  # fmt: skip
 
@@ -68,8 +68,8 @@ def build_report(
             "date": datetime.now(UTC).date().isoformat(),
             "complete": "no: it was interrupted" if interrupted else "yes",
             "cases": str(len(judged)),
-            "clock": "processor time of fit on one thread, the least of some fits in turn with "
-            "others'; wall time beside it",
+            "clock": "wall time of fit with the default number of threads, the least of some fits "
+            "in turn with others'; CPU time on one thread beside it",
             "limit of a fit": f"{request.limit:g} s; of a peer {CUTOFF:g} times our first fit, but "
             f"{LEAST_LIMIT:g} s in any case",
             "in all": f"{seconds:.0f} s (results that were there already took none)",
@@ -144,9 +144,9 @@ def claims(found: Results, judged: Sequence[Verdict]) -> list[Claim]:
         _share_claim(
             "cold",
             f"A first fit in a new process with an empty cache takes at most {COLD_SECONDS:g} s "
-            "of processor time.",
+            "of wall time.",
             {
-                found.cases[fit.case].shown: fit.cpu <= COLD_SECONDS
+                found.cases[fit.case].shown: fit.wall <= COLD_SECONDS
                 for fit in found.cold.values()
                 if fit.solver == OURS and fit.case in found.cases
             },
@@ -215,9 +215,9 @@ def _against(
     held = {}
     for one in judged:
         records = found.records[one.case.key]
-        times = [records[peer].cpu for peer in peers if peer in records]
+        times = [records[peer].wall for peer in peers if peer in records]
         if wanted(one) and times and math.isfinite(min(times)):
-            ratio = one.ours.cpu / min(times)
+            ratio = one.ours.wall / min(times)
             held[f"{one.case.shown} ({ratio:.1f}x)"] = ratio <= factor
     return _share_claim(name, statement, held)
 
@@ -237,6 +237,7 @@ def _summaries(judged: Sequence[Verdict]) -> dict[str, str]:
     }
     for name, members in by_group(judged).items():
         told[f"{name} ({WORDS[name]})"] = _words(members)
+    told["CPU time on one thread, all cases"] = Summary.of(one.cpu_ratio for one in judged).words
     return told
 
 
@@ -250,7 +251,7 @@ def _losses(judged: Sequence[Verdict]) -> Iterator[tuple[str, str]]:
     for one in sorted(lost, key=lambda one: -one.ratio):
         yield (
             f"{one.case.group}: {one.case.shown}",
-            f"{one.ratio:.1f}x of {one.fastest} ({_ms(one.ours.cpu)} and {_ms(one.peer_cpu)} ms; "
+            f"{one.ratio:.1f}x of {one.fastest} ({_ms(one.ours.wall)} and {_ms(one.peer_wall)} ms; "
             f"{one.case.words})",
         )
 
@@ -271,20 +272,20 @@ def _cold_facts(found: Results) -> dict[str, str]:
     for fit in found.cold.values():
         if fit.case in found.cases:
             shown = f"{found.cases[fit.case].shown}, {fit.solver}"
-            told[shown] = f"{fit.cpu:.2f} s of processor time ({fit.wall:.2f} s)"
+            told[shown] = f"{fit.wall:.2f} s ({fit.cpu:.2f} s of CPU time)"
     return told or {"none": "not measured in this run"}
 
 
 def _times(found: Results, judged: Sequence[Verdict]) -> dict[str, dict[str, float]]:
-    """Return processor seconds by case and solver; inf where it is not accurate."""
+    """Return seconds by case and solver; inf where it is not accurate."""
     times: dict[str, dict[str, float]] = {}
     for one in judged:
         records = found.records[one.case.key]
-        by = {OURS: one.ours.cpu if one.certified else math.inf}
+        by = {OURS: one.ours.wall if one.certified else math.inf}
         for name, record in records.items():
             if name in PEERS and PEERS[name].counts:
                 accurate = one.excess.get(name, math.inf) <= TOL
-                by[name] = record.cpu if accurate else math.inf
+                by[name] = record.wall if accurate else math.inf
         times[one.case.key] = by
     return times
 
@@ -320,14 +321,14 @@ def _figures(found: Results, judged: Sequence[Verdict]) -> list[Figure]:
 
 
 def _times_of_best(found: Results, judged: Sequence[Verdict]) -> dict[str, dict[str, float]]:
-    """Return our processor seconds by case, and those of the fastest and of the usual peer."""
+    """Return our seconds by case, and those of the fastest and of the usual peer."""
     times: dict[str, dict[str, float]] = {}
     for one in judged:
-        by = times[one.case.key] = {OURS: one.ours.cpu if one.certified else math.inf}
-        by[FASTEST] = one.peer_cpu if one.fastest else math.inf
+        by = times[one.case.key] = {OURS: one.ours.wall if one.certified else math.inf}
+        by[FASTEST] = one.peer_wall if one.fastest else math.inf
         if one.usual:
             accurate = one.excess.get(one.usual, math.inf) <= TOL
-            by[USUAL] = found.records[one.case.key][one.usual].cpu if accurate else math.inf
+            by[USUAL] = found.records[one.case.key][one.usual].wall if accurate else math.inf
     return times
 
 
@@ -367,19 +368,19 @@ def markdown(found: Results, report: Report) -> str:
 
 def _case_table(found: Results, members: Sequence[Verdict]) -> Iterator[str]:
     head = (
-        "case", "size", "ours, ms", "gap", "fastest accurate peer", "its ms", "ratio", "wall ratio",
+        "case", "size", "ours, ms", "gap", "fastest accurate peer", "its ms", "ratio", "CPU ratio",
         "usual peer: ratio", "its excess",
     )  # fmt: skip
     rows = [
         (
             one.case.shown,
             one.case.words,
-            _ms(one.ours.cpu),
+            _ms(one.ours.wall),
             _gap(one),
             one.fastest or "-",
-            _ms(one.peer_cpu),
+            _ms(one.peer_wall),
             f"{one.ratio:.2f}" if one.fastest else "-",
-            f"{one.wall_ratio:.2f}" if one.fastest else "-",
+            f"{one.cpu_ratio:.2f}" if one.fastest else "-",
             f"{one.usual_ratio:.2f}" if one.usual else "-",
             f"{one.excess.get(one.usual, math.nan):.1e}" if one.usual else "-",
         )
@@ -413,7 +414,7 @@ def _csv(found: Results) -> str:
         case = one.case
         about = [case.key, case.group, case.data, case.goal, case.words, case.alpha]
         for name, record in found.records[case.key].items():
-            times = [name, record.cpu, record.wall, record.fits]
+            times = [name, record.wall, record.cpu, record.fits]
             judged = [record.value, one.excess.get(name, math.nan), record.status]
-            rows.append([*about, *times, *judged, one.ours.cpu / record.cpu])
+            rows.append([*about, *times, *judged, one.ours.wall / record.wall])
     return csv_text(COLUMNS, rows, end="\n")

@@ -79,18 +79,18 @@ class Verdict(NamedTuple):
     certified: bool  # to the default tolerance, by itself
     refuted: bool  # whether anybody found a value below our bound
     excess: dict[str, float]  # of each solver, relative to the best value known
-    fastest: str  # the peer with the least processor time that is accurate, "" where none is
-    peer_cpu: float  # its processor seconds; NaN where there is none, as for the ratios
-    ratio: float  # our processor time to its; infinite where our fit did not end
-    wall_ratio: float
+    fastest: str  # the peer with the least wall time that is accurate, "" where none is
+    peer_wall: float  # its seconds; NaN where there is none, as for the ratios
+    ratio: float  # our wall time to its; infinite where our fit did not end
+    cpu_ratio: float  # the same of CPU times on one thread
     usual: str  # the peer that users think of first, as it comes, accurate or not
-    usual_ratio: float  # our processor time to its
-    overhead: float  # our processor seconds beyond scikit-learn's checks; NaN where not measured
+    usual_ratio: float  # our wall time to its
+    overhead: float  # our seconds beyond scikit-learn's checks; NaN where not measured
 
     @property
     def counts(self) -> bool:
         """Whether there is a peer to compare with that takes long enough to be timed well."""
-        return self.peer_cpu >= SHORT
+        return self.peer_wall >= SHORT
 
 
 def verdict(case: Measured, records: dict[str, Record]) -> Verdict:
@@ -106,17 +106,17 @@ def verdict(case: Measured, records: dict[str, Record]) -> Verdict:
         for name, one in records.items()
         if name in PEERS and PEERS[name].counts and one.fits and excess.get(name, math.inf) <= TOL
     }
-    fastest = min(accurate, key=lambda name: accurate[name].cpu, default="")
-    peer_cpu = ratio = wall = overhead = math.nan
+    fastest = min(accurate, key=lambda name: accurate[name].wall, default="")
+    peer_wall = ratio = cpu_ratio = overhead = math.nan
     if fastest:
-        peer_cpu = accurate[fastest].cpu
-        ratio = ours.cpu / peer_cpu
-        wall = ours.wall / accurate[fastest].wall
+        peer_wall = accurate[fastest].wall
+        ratio = ours.wall / peer_wall
+        cpu_ratio = ours.cpu / accurate[fastest].cpu
     if CHECKS in records:
-        overhead = ours.cpu - records[CHECKS].cpu
+        overhead = ours.wall - records[CHECKS].wall
     certified = ours.certified and not refuted and excess.get(OURS, math.inf) <= TOL
     usual = next((name for name, one in records.items() if name in PEERS and one.fits), "")
-    usual_ratio = ours.cpu / records[usual].cpu if usual else math.nan
+    usual_ratio = ours.wall / records[usual].wall if usual else math.nan
     return Verdict(
         case,
         ours,
@@ -124,9 +124,9 @@ def verdict(case: Measured, records: dict[str, Record]) -> Verdict:
         refuted,
         excess,
         fastest,
-        peer_cpu,
+        peer_wall,
         ratio,
-        wall,
+        cpu_ratio,
         usual,
         usual_ratio,
         overhead,

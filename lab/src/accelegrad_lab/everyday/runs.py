@@ -1,7 +1,8 @@
-"""Runs of everyday fits: ours and the peers' take turns, in processes with one thread.
+"""Runs of everyday fits: ours and the peers' take turns.
 
 A first fit of each warms up and is judged; then all are fitted in turn, some times, and the least
-processor time of each counts. Objectives are computed outside of the clock.
+time of each counts: wall time in a process with the default number of threads, as people run, and
+CPU time in another one with one thread. Objectives are computed outside of the clock.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ COMPILING = 120.0  # seconds that a first fit may take that compiles something
 class Sample(NamedTuple):
     """One fit: its times, and what it found."""
 
-    cpu: float
-    wall: float
+    cpu: float  # on one thread; of a first fit in a new process, on the default number
+    wall: float  # on the default number of threads
     compiled: bool
     value: float  # of the objective, measured by us; NaN where that is not done
     objective: float = math.nan  # its own word
@@ -88,28 +89,40 @@ class Size(NamedTuple):
     solvers: tuple[str, ...]
 
 
+class Pair(NamedTuple):
+    """Two processes for the same fits."""
+
+    default: Worker  # with the default number of threads
+    single: Worker
+
+    @classmethod
+    def new(cls) -> Pair:
+        """Return processes that are started when needed."""
+        return cls(Worker(one_thread=False), Worker(one_thread=True))
+
+
 @dataclass
 class Workers:
-    """The processes: one for all, and one for peers that compile for long. Use it with ``with``."""
+    """The processes: a pair for all, and one for peers that compile for long, used by ``with``."""
 
-    together: Worker = field(default_factory=Worker)
-    apart: Worker = field(default_factory=Worker)
+    together: Pair = field(default_factory=lambda: Pair.new())
+    apart: Pair = field(default_factory=lambda: Pair.new())
 
     def __enter__(self) -> Workers:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.together.end()
-        self.apart.end()
+        for worker in (*self.together, *self.apart):
+            worker.end()
 
-    def of(self, solver: str) -> Worker:
-        """Return the process of a solver."""
+    def of(self, solver: str) -> Pair:
+        """Return the processes of a solver."""
         return self.apart if solver in PEERS and PEERS[solver].apart else self.together
 
 
 def measure(case: Case, workers: Workers, limit: float) -> tuple[Size, list[Record]]:
     """Fit ours and all peers; `limit` is for the seconds of one fit."""
-    size = Size(*workers.together.call(_size, case))
+    size = Size(*workers.together.default.call(_size, case))
     records = {name: Record(case.key, name) for name in size.solvers}
     allowed, timed = limit, []
     for name, record in records.items():
@@ -143,7 +156,7 @@ def _first(workers: Workers, case: Case, record: Record, limit: float) -> Sample
         return None
     record.value, record.objective = sample.value, sample.objective
     record.gap, record.certified = sample.gap, sample.certified
-    if sample.cpu > LONG and not sample.compiled:
+    if sample.wall > LONG and not sample.compiled:
         record.add(sample)
     return sample
 
@@ -153,19 +166,19 @@ def _take_turns(workers: Workers, case: Case, records: list[Record], limit: floa
     spent = dict.fromkeys((record.solver for record in records), 0.0)
     for _ in range(REPEATS):
         for record in records:
-            if record.fits and spent[record.solver] + record.fits * record.cpu > ENOUGH:
+            if record.fits and spent[record.solver] + record.fits * record.wall > ENOUGH:
                 continue
             with contextlib.suppress(TimeLimitError, SolverError):
                 sample = _sample(workers, case, record.solver, limit, judged=False)
                 record.add(sample)
-                spent[record.solver] += sample.cpu
+                spent[record.solver] += sample.wall
 
 
 def _reference(workers: Workers, case: Case, limit: float) -> Record:
     """Return a stricter fit of ours, whose value is the best known if it is the lowest."""
     record = Record(case.key, "reference")
     try:
-        sample = Sample(*workers.together.call(_strict, case, limit=limit))
+        sample = Sample(*workers.together.default.call(_strict, case, limit=limit))
     except (TimeLimitError, SolverError) as error:
         record.status = f"failed: {error}"
         return record
@@ -175,16 +188,19 @@ def _reference(workers: Workers, case: Case, limit: float) -> Record:
 
 
 def _sample(workers: Workers, case: Case, solver: str, limit: float, *, judged: bool) -> Sample:
-    sample = Sample(*workers.of(solver).call(_fit, case, solver, judged, limit=limit))
+    pair = workers.of(solver)
+    sample = Sample(*pair.default.call(_fit, case, solver, judged, limit=limit))
     if sample.wall > limit:
         raise TimeLimitError(f"more than {limit:g} s")
-    return sample
+    patience = limit * (os.cpu_count() or 1)  # one thread may need so many times as long
+    single = Sample(*pair.single.call(_fit, case, solver, False, limit=patience))
+    return sample._replace(cpu=single.cpu, compiled=sample.compiled or single.compiled)
 
 
 def cold(case: Case, solver: str, limit: float) -> Sample:
     """Return a first fit, in a new process and with an empty cache of compiled code."""
     with tempfile.TemporaryDirectory() as folder, _environment(NUMBA_CACHE_DIR=folder):
-        worker = Worker()
+        worker = Worker(one_thread=False)
         try:
             return Sample(*worker.call(_fit, case, solver, False, limit=limit))
         finally:

@@ -141,7 +141,7 @@ def compare_functions(request: FunctionsRequest) -> FunctionsReport:
     progress = Progress(len(cases), shown=request.progress)
     interrupted = False
     try:
-        with one_thread(), file.open("a", encoding="utf-8") as lines:
+        with file.open("a", encoding="utf-8") as lines:
             for name in methods:
                 _warm_up(name)
             for case in cases:
@@ -192,7 +192,8 @@ def _warm_up(name: str) -> None:
 
 def _begin(file: Path, limits: Limits, *, resume: bool) -> dict[tuple[str, str], Record]:
     """Begin a file of results, or return those that are there with the same limits."""
-    head = json.dumps({"calls": limits.calls, "seconds": limits.seconds})
+    clock = "wall, default threads; CPU, one thread"
+    head = json.dumps({"calls": limits.calls, "seconds": limits.seconds, "clock": clock})
     if not (resume and file.exists()):
         put(file, head + "\n")
         return {}

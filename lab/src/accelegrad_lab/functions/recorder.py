@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 
 import numpy as np
 
@@ -22,8 +23,8 @@ class Recorder:
     """What a method minimises: the function with a count, a clock and limits.
 
     Points that the method evaluates are judged, whatever it returns: f - f* over f(x0) - f*, the
-    penalty included. Points outside of the set do not count. The clock is the processor's, which
-    other processes disturb little, and stands still while a point is judged.
+    penalty included. Points outside of the set do not count. The clock stands still while a point
+    is judged.
 
     Parameters
     ----------
@@ -35,6 +36,8 @@ class Recorder:
         Where the run ends with `Enough`.
     accuracies : sequence of float
         Which accuracies are noted; the run ends at the last.
+    clock : callable
+        `time.perf_counter` for wall time, `time.process_time` for CPU time.
     """
 
     def __init__(
@@ -44,6 +47,7 @@ class Recorder:
         max_calls: int,
         max_seconds: float,
         accuracies: tuple[float, ...] = ACCURACIES,
+        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.function = function
         self.minimum = minimum
@@ -54,16 +58,17 @@ class Recorder:
         self.accuracy = math.inf
         self.reached: dict[float, tuple[int, float]] = {}  # calls and seconds to an accuracy
         self._apart = 0.0
-        self._begun = time.process_time()
+        self._clock = clock
+        self._begun = clock()
 
     @property
     def seconds(self) -> float:
         """The seconds since the start, without those that judging took."""
-        return time.process_time() - self._begun - self._apart
+        return self._clock() - self._begun - self._apart
 
     def start(self) -> None:
         """Start the clock."""
-        self._begun, self._apart = time.process_time(), 0.0
+        self._begun, self._apart = self._clock(), 0.0
 
     def fun(self, x: Vector) -> tuple[float, Vector]:
         """Return f and its gradient, without the penalty."""
@@ -88,7 +93,7 @@ class Recorder:
     def _judge(self, x: Vector, value: float | None, total: float | None) -> None:
         """Note the accuracy of a point that was evaluated."""
         self.calls += 1
-        now = time.process_time()
+        now = self._clock()
         seconds = now - self._begun - self._apart
         if total is None:
             penalty = self.function.penalty
@@ -100,7 +105,7 @@ class Recorder:
             for wanted in self.accuracies:
                 if accuracy <= wanted and wanted not in self.reached:
                     self.reached[wanted] = self.calls, seconds
-        self._apart += time.process_time() - now
+        self._apart += self._clock() - now
         if self.accuracies[-1] in self.reached:
             raise Enough
         if self.calls >= self.max_calls or seconds > self.max_seconds:

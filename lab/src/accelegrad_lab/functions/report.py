@@ -21,6 +21,7 @@ from accelegrad_lab.functions.problem import (
     SPECTRAL,
 )
 from accelegrad_lab.functions.recorder import ACCURACIES
+from accelegrad_lab.functions.runs import MEASURES
 from accelegrad_lab.report.report import versions, write_report
 from accelegrad_lab.report.tables import csv_text, number_table, put
 
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 WIDEST = 100.0  # the factor at which profiles end
 KNOWN = 0.1  # a function counts at an accuracy if its minimum is known to this part of it
 JUDGED = 1e-4
-MEASURES = ("calls", "seconds")
 GROUPS = {
     "All functions": KINDS,
     "Smooth": (SMOOTH,),
@@ -86,7 +86,8 @@ def build_report(
             "date": datetime.now(UTC).date().isoformat(),
             "complete": "no: it was interrupted" if interrupted else "yes",
             "in all": f"{seconds:.0f} s (results that were there already took none)",
-            "seconds": "of processor time, on one thread, one run after the other",
+            "seconds": "of wall time with the default number of threads; CPU seconds are those of "
+            "another run on one thread",
             "raw numbers": "results.jsonl, table.csv, table.md",
         },
         **{
@@ -114,7 +115,7 @@ def _figure(found: Comparison, accuracy: float) -> Figure:
             for title, kinds in GROUPS.items()
             if (panel := _panel(found, measure, accuracy, title, kinds)) is not None
         ]
-        for measure in MEASURES
+        for measure in MEASURES[:2]
     ]
     return Figure(
         f"functions-{accuracy:.0e}",
@@ -177,7 +178,7 @@ def markdown(found: Comparison) -> str:
     """Return the calls and seconds as Markdown, a table for each kind of function."""
     lines = ["# Functions of the user's own", ""]
     for measure in MEASURES:
-        lines += [f"## {measure.capitalize()} to {WANTED} of f(x0) - f*", ""]
+        lines += [f"## {measure[0].upper()}{measure[1:]} to {WANTED} of f(x0) - f*", ""]
         for kind in KINDS:
             lines += _kind_table(found, measure, kind)
     for measure in MEASURES:
@@ -194,7 +195,7 @@ def _kind_table(found: Comparison, measure: str, kind: str) -> Iterator[str]:
     names = [name for name, case in found.cases.items() if case.kind == kind]
     if not names:
         return
-    shown = [one for one in found.methods if measure == "seconds" or METHODS[one].run is not None]
+    shown = [one for one in found.methods if measure != "calls" or METHODS[one].run is not None]
     head = [kind, "d", *(METHODS[one].label for one in shown)]
     rows = (
         [name, found.sizes[name], *(_cell(found, measure, name, one) for one in shown)]
@@ -214,14 +215,14 @@ def _cell(found: Comparison, measure: str, name: str, method: str) -> str:
 
 
 def _csv(found: Comparison) -> str:
-    head = ["function", "kind", "d", "method", "accuracy", "calls", "seconds", "ended", "best"]
+    head = ["function", "kind", "d", "method", "accuracy", *MEASURES, "ended", "best"]
     rows = []
     for (name, method), record in found.records.items():
         if name not in found.cases:
             continue
         for accuracy in ACCURACIES:
-            calls, seconds = (record.cost(measure, accuracy) for measure in MEASURES)
+            calls, *seconds = (record.cost(measure, accuracy) for measure in MEASURES)
             counted = "" if math.isnan(calls) else calls
             about = [name, found.cases[name].kind, found.sizes[name], method, accuracy]
-            rows.append([*about, counted, seconds, record.ended, record.accuracy])
+            rows.append([*about, counted, *seconds, record.ended, record.accuracy])
     return csv_text(head, rows, end="\n")

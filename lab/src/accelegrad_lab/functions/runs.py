@@ -1,15 +1,17 @@
-"""One run of one method on one function, measured."""
+"""One method on one function, measured: wall time, and CPU time of a second run on one thread."""
 
 from __future__ import annotations
 
 import math
+import time
 import warnings
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from accelegrad_lab.engine.worker import one_thread
 from accelegrad_lab.functions.methods import METHODS, Method, Told
 from accelegrad_lab.functions.minima import Minimum
 from accelegrad_lab.functions.problem import Function
@@ -17,6 +19,9 @@ from accelegrad_lab.functions.recorder import ACCURACIES, Enough, Recorder
 from accelegrad_lab.functions.stated import by_clarabel
 
 TOLERANCES = (1e-3, 1e-5, 1e-7, 1e-9, 1e-11)  # Clarabel's, in turn; its default is 1e-8
+
+MEASURES = ("calls", "seconds", "CPU seconds")  # the last ones on one thread
+Clock = Callable[[], float]
 
 REACHED = "the last accuracy"
 CALLS = "limit of calls"
@@ -41,13 +46,13 @@ class Record:
     accuracy: float  # the best that it reached
     calls: int
     seconds: float
-    reached: Mapping[float, tuple[float, float]]  # calls (NaN: not counted) and seconds
+    reached: Mapping[float, tuple[float, ...]]  # by accuracy: the `MEASURES`; NaN: not counted
 
     def to_json(self) -> dict[str, Any]:
         """Return what JSON can hold."""
         reached = [
-            [wanted, None if math.isnan(calls) else calls, seconds]
-            for wanted, (calls, seconds) in self.reached.items()
+            [wanted, *(cost if math.isfinite(cost) else str(cost) for cost in costs)]
+            for wanted, costs in self.reached.items()
         ]
         finite = self.accuracy if math.isfinite(self.accuracy) else None
         return {**asdict(self), "accuracy": finite, "reached": reached}
@@ -56,42 +61,49 @@ class Record:
     def from_json(cls, content: Mapping[str, Any]) -> Record:
         """Return what was written."""
         reached = {
-            wanted: (math.nan if calls is None else calls, seconds)
-            for wanted, calls, seconds in content["reached"]
+            wanted: tuple(float(cost) if isinstance(cost, str) else cost for cost in costs)
+            for wanted, *costs in content["reached"]
         }
         best = content["accuracy"]
         accuracy = math.inf if best is None else best
         return cls(**{**content, "accuracy": accuracy, "reached": reached})
 
     def cost(self, measure: str, accuracy: float) -> float:
-        """Return the "calls" or "seconds" to an accuracy: inf where it was not reached."""
-        calls, seconds = self.reached.get(accuracy, (math.inf, math.inf))
-        return calls if measure == "calls" else seconds
+        """Return one of the `MEASURES` to an accuracy: inf where it was not reached."""
+        costs = self.reached.get(accuracy)
+        return math.inf if costs is None else costs[MEASURES.index(measure)]
 
 
 def measure(names: tuple[str, str], function: Function, minimum: Minimum, limits: Limits) -> Record:
     """Run a method on a function; `names` are the function's and the method's."""
+    found = _one_run(names, function, minimum, limits, time.perf_counter)
+    with one_thread():
+        single = _one_run(names, function, minimum, limits, time.process_time)
+    never = (math.inf, math.inf)
+    reached = {
+        wanted: (*costs, single.reached.get(wanted, never)[1])
+        for wanted, costs in found.reached.items()
+    }
+    return replace(found, reached=reached)
+
+
+def _one_run(
+    names: tuple[str, str], function: Function, minimum: Minimum, limits: Limits, clock: Clock
+) -> Record:
+    """Return a run by one clock."""
     method = METHODS[names[1]]
     if method.run is None:
-        return _by_tolerances(names, function, minimum, limits)
+        return _by_tolerances(names, function, minimum, limits, clock)
+
+    def recorder(accuracies: tuple[float, ...] = ACCURACIES) -> Recorder:
+        return Recorder(function, minimum.value, limits.calls, limits.seconds, accuracies, clock)
+
     if not method.each:
-        return _recorded(names, method, _recorder(function, minimum, limits), minimum, 1.0)
-    parts = [
-        _recorded(names, method, _recorder(function, minimum, limits, (one,)), minimum, one)
-        for one in ACCURACIES
-    ]
+        return _recorded(names, method, recorder(), minimum, 1.0)
+    parts = [_recorded(names, method, recorder((one,)), minimum, one) for one in ACCURACIES]
     reached = {wanted: cost for part in parts for wanted, cost in part.reached.items()}
     last = parts[-1]
     return Record(*names, last.ended, last.accuracy, last.calls, last.seconds, reached)
-
-
-def _recorder(
-    function: Function,
-    minimum: Minimum,
-    limits: Limits,
-    accuracies: tuple[float, ...] = ACCURACIES,
-) -> Recorder:
-    return Recorder(function, minimum.value, limits.calls, limits.seconds, accuracies)
 
 
 def _recorded(
@@ -127,14 +139,14 @@ def _limit(recorder: Recorder) -> str:
 
 
 def _by_tolerances(
-    names: tuple[str, str], function: Function, minimum: Minimum, limits: Limits
+    names: tuple[str, str], function: Function, minimum: Minimum, limits: Limits, clock: Clock
 ) -> Record:
     """Run Clarabel with tighter and tighter tolerances: the fastest accurate run counts."""
     scale = function.value(function.x0) - minimum.value
     reached: dict[float, tuple[float, float]] = {}
     best, seconds, ended = math.inf, 0.0, "all tolerances"
     for tolerance in TOLERANCES:
-        answer = by_clarabel(function, tolerance, limits.seconds)
+        answer = by_clarabel(function, tolerance, limits.seconds, clock)
         if answer is None:
             ended = "no point, or the time limit"
             break

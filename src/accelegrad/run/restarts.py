@@ -11,12 +11,11 @@ at the minimum of a non-smooth function, the average of the cuts of short stages
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from accelegrad.rules import Rule
 from accelegrad.rules.distance import distance
+from accelegrad.run.checkpoint import Saved
 from accelegrad.run.oracle import Evaluation
-from accelegrad.run.policies.base import Policy
 from accelegrad.run.progress import Progress
 
 #: Steps of a stage, at least, before any has been without gain
@@ -30,10 +29,12 @@ RADIUS_SHARE = 0.03
 SMALLEST_RADIUS = 1e-13
 
 
-class Restarts(Policy):
+class Restarts(Saved):
     """Stages, each of which starts from the best point of the one before."""
 
     saved = ("count", "radius", "shortest", "_values")
+
+    progress: Progress
 
     def __init__(self) -> None:
         self.count = 0
@@ -45,7 +46,7 @@ class Restarts(Policy):
 
     def begin(self, progress: Progress) -> None:
         """Take part in a run from its start on."""
-        super().begin(progress)
+        self.progress = progress
         self._first_rule = progress.rule
 
     def resumed(self) -> None:
@@ -68,10 +69,6 @@ class Restarts(Policy):
         state = progress.rule.init(best.point)
         progress.rule_state = progress.rule.with_start_value(state, best.value)
         progress.bracket.forget()
-
-    def report(self) -> dict[str, Any]:
-        """Return how often the run restarted."""
-        return {"n_restarts": self.count}
 
     # -- the decision ------------------------------------------------------------------------------
 

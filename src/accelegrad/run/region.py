@@ -15,10 +15,8 @@ from accelegrad.errors import DivergedError, NonFiniteError, Vector
 from accelegrad.norms import norm
 from accelegrad.proofs.region import Region
 from accelegrad.rounding import SMALLEST
-from accelegrad.rules.base import State, Step
 from accelegrad.rules.distance import distance, smallest_radius
 from accelegrad.run.oracle import Evaluation
-from accelegrad.run.policies.base import Policy
 from accelegrad.run.progress import Progress
 
 #: Distances beyond the boundary of a given ball at which to evaluate, in radii: a function that
@@ -62,16 +60,17 @@ def region_policy(progress: Progress) -> RegionPolicy:
     region = progress.bracket.assumed_region
     if region is None:
         return RegionPolicy()
-    policy = GuessedRegion(region) if region.growing else AssumedRegion(region)
-    policy.begin(progress)
-    return policy
+    return (GuessedRegion if region.growing else AssumedRegion)(progress, region)
 
 
-class RegionPolicy(Policy):
+class RegionPolicy:
     """A region that is sure to hold a minimiser, or bounds that need none: nothing to question."""
 
     #: the region, if the run has guessed it
     guess: Region | None = None
+
+    def follow(self) -> None:
+        """Let a guessed region grow with the rule's radius."""
 
     def admit(self, final: Evaluation) -> None:
         """Widen a guessed region that a value found refutes: it was only a guess."""
@@ -84,8 +83,8 @@ class RegionPolicy(Policy):
 class AssumedRegion(RegionPolicy):
     """A ball that the user says holds a minimiser."""
 
-    def __init__(self, region: Region) -> None:
-        self.region = region
+    def __init__(self, progress: Progress, region: Region) -> None:
+        self.progress, self.region = progress, region
 
     def stands(self, final: Evaluation, *, everywhere: bool = False) -> bool:
         """Look beyond an assumed region before a point is called optimal.
@@ -156,21 +155,16 @@ class AssumedRegion(RegionPolicy):
 class GuessedRegion(AssumedRegion):
     """A ball around the start that grows with the radius that the rule finds."""
 
-    def __init__(self, region: Region) -> None:
-        super().__init__(region)
+    def __init__(self, progress: Progress, region: Region) -> None:
+        super().__init__(progress, region)
         self.guess = region
+        self._start = progress.rule_state.start  # x0 in the rule's coordinates
 
-    def begin(self, progress: Progress) -> None:
-        """Take part in a run from its start on."""
-        super().begin(progress)
-        # x0 in the rule's coordinates
-        self._start = getattr(progress.rule_state, "start", None)
-
-    def after(self, step: Step, before: State) -> None:  # noqa: ARG002
+    def follow(self) -> None:
         """Let the region grow with the rule's radius, and with the way to where it restarted."""
         state = self.progress.rule_state
         reach = GUESSED_RADII * float(state.radius)
-        if self._start is not None and state.start is not self._start:
+        if state.start is not self._start:
             reach += float(distance(state.start, self._start))
         if reach > self.region.radius:
             self._widen(reach)
@@ -207,11 +201,12 @@ class GuessedRegion(AssumedRegion):
         if self.region.radius < resolved:  # values cannot distinguish its points
             self._widen(2.0 * resolved)
             return False
-        if not getattr(self.progress.rule_state, "smooth", False):
-            before = self.progress.calls()
+        keeps_cuts = "cuts" in self.progress.rule.can
+        if not (keeps_cuts and self.progress.rule_state.smooth):
+            before = self.progress.counts().points
             if not self._model_is_right(final, slope, margin):
                 return False
-            if self.progress.calls() == before:
+            if self.progress.counts().points == before:
                 return True
         return self._gradients_vanish_inside(final, slope)
 

@@ -12,16 +12,17 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 
 from accelegrad.errors import NotConvexError, Vector
 from accelegrad.norms import norm
 from accelegrad.rounding import UNIT
-from accelegrad.rules.base import Evaluated, State, Step
+from accelegrad.rules.base import Evaluated
+from accelegrad.run.checkpoint import Saved
 from accelegrad.run.oracle import Evaluation
-from accelegrad.run.policies.base import Policy
 from accelegrad.run.progress import Progress
 
 #: What rounding may amount to, relative to the values and to the tangent's rise between the points:
@@ -54,21 +55,16 @@ TELLING_VALUES, SIMPLE_BITS = 3, 12
 SHORTEST_WAY = 1e-3
 
 
-class Convexity(Policy):
+class Convexity(Saved):
     """Compares every evaluation with the last ones."""
 
     saved = ("_largest", "_rounding")
 
-    def begin(self, progress: Progress) -> None:
-        """Take part in a run from its start on."""
-        super().begin(progress)
+    def __init__(self, progress: Progress) -> None:
+        self.progress = progress
         self._offsets = np.empty_like(progress.recent.points)  # of one comparison
         self._largest = 0.0
         self._rounding = 0.0  # what was found to be rounding, at most
-
-    def after(self, step: Step, before: State) -> None:  # noqa: ARG002
-        """Compare a step's evaluation with the last ones."""
-        self.compare(step.evaluation)
 
     def compare(self, at: Evaluated) -> None:
         """Compare an evaluation with the last ones."""
@@ -85,12 +81,11 @@ class Convexity(Policy):
         rises = np.einsum("ij,ij->i", gradients, offsets)
         returns = offsets @ gradient
         if not self._is_below(values - value, rises, returns):
-            share, of_largest = self._allowances()
-            fixed = share * (recent.sizes + size) + of_largest * self._largest + VANISHING
-            fixed += 2.0 * self.progress.oracle.accuracy  # of the tangent, and of the value
-            allowed = fixed + share * np.abs(rises)
+            unit, sizes = self.progress.oracle.unit, recent.sizes + size
+            inexact = 2.0 * self.progress.oracle.accuracy  # of the tangent, and of the value
+            allowed = inexact + allowance(unit, sizes, rises, self._largest)
             self._refuse(at, values + rises - value, allowed, tangent_is_new=False)
-            allowed = fixed + share * np.abs(returns)
+            allowed = inexact + allowance(unit, sizes, returns, self._largest)
             self._refuse(at, value - returns - values, allowed, tangent_is_new=True)
 
     @staticmethod
@@ -100,13 +95,6 @@ class Convexity(Policy):
             return True
         one, other = rises + lower, returns + lower
         return bool(one[one.argmax()] <= 0.0 <= other[other.argmin()])
-
-    def _allowances(self) -> tuple[float, float]:
-        """Return what rounding may amount to, relative to values and rises and to the largest."""
-        unit = self.progress.oracle.unit
-        if unit > UNIT:
-            return ALLOWED_UNITS_OF_FEW_BITS * unit, ALLOWED_UNITS_OF_LARGEST * unit
-        return ALLOWED, ALLOWED_OF_LARGEST
 
     def _refuse(
         self, at: Evaluated, excess: Vector, allowed: Vector, *, tangent_is_new: bool
@@ -132,13 +120,7 @@ class Convexity(Policy):
         again = self._evaluated(at.point)
         if again is None or not abs(again.value - at.value) <= allowed:
             return False
-        signs = _signs(NEIGHBOURS, at.point.size)
-        jitter, nearest = 0.0, NEIGHBOURHOOD * self.progress.oracle.unit
-        for k in range(NEIGHBOURS):
-            near = self._evaluated(at.point * (1.0 + (k + 1) * nearest * signs[k]))
-            if near is not None:
-                jitter = max(jitter, abs(near.value - at.value))
-        return by <= ALLOWED_OF_JITTER * jitter
+        return by <= ALLOWED_OF_JITTER * jitter(self._evaluated, at, self.progress.oracle.unit)
 
     # -- before a run ends -------------------------------------------------------------------------
 
@@ -211,6 +193,34 @@ class Convexity(Policy):
         finally:
             judge.best = best
         return evaluation
+
+
+def allowance(unit: float, sizes: Any, rises: Any, largest: float) -> Any:
+    """Return by how much rounding may take a tangent above a value, for one pair or for many.
+
+    Parameters
+    ----------
+    unit : float
+        The unit of rounding of the numbers that the function returns.
+    sizes, rises
+        The sizes of both values together, and how far the tangent rises between the points.
+    largest : float
+        The size of the largest value so far.
+    """
+    share, of_largest = ALLOWED, ALLOWED_OF_LARGEST
+    if unit > UNIT:
+        share, of_largest = ALLOWED_UNITS_OF_FEW_BITS * unit, ALLOWED_UNITS_OF_LARGEST * unit
+    return share * (sizes + abs(rises)) + of_largest * largest + VANISHING
+
+
+def jitter(evaluated: Callable[[Vector], Evaluated | None], at: Evaluated, unit: float) -> float:
+    """Return how much the value at a point changes where the point changes in its last digits."""
+    largest, nearest = 0.0, NEIGHBOURHOOD * unit
+    for k, signs in enumerate(_signs(NEIGHBOURS, at.point.size)):
+        near = evaluated(at.point * (1.0 + (k + 1) * nearest * signs))
+        if near is not None:
+            largest = max(largest, abs(near.value - at.value))
+    return largest
 
 
 @functools.cache

@@ -1,1 +1,0 @@
-"""What changes how a run goes on, apart from the rule: restarts, the region."""
