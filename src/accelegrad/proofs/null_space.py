@@ -193,7 +193,7 @@ class NullSpace:
         for count in range(_ROUNDS):
             room = _room(theta, low, high)
             room = room if count == 0 else room * room
-            solve = solver(self._gram(self.shares * room))
+            solve = solver(self.gram(self.shares * room))
             if solve is None:
                 break
             progress = False
@@ -235,7 +235,7 @@ class NullSpace:
         second one, in the coordinates of the first, does (as in the QR factorisation by two
         Cholesky factorisations). What is tiny even there is dropped: such columns are dependent.
         """
-        gram = self._gram(self.shares)
+        gram = self.gram(self.shares)
         norms = np.sqrt(gram.diagonal())
         units = np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0.0)
         self.scale = self.scale * units
@@ -248,7 +248,7 @@ class NullSpace:
         least = UNIT * sizes.size * max(float(sizes[-1]), 1.0)
         self._mixing = directions / np.sqrt(np.maximum(sizes, least))
         sizes, directions = scipy.linalg.eigh(
-            self._gram(self.shares, mixed=True), check_finite=False
+            self.gram(self.shares, mixed=True), check_finite=False
         )
         kept = sizes > _RANK_TOLERANCE * sizes[-1]
         self._mixing = self._mixing @ (directions[:, kept] / np.sqrt(sizes[kept]))
@@ -266,7 +266,7 @@ class NullSpace:
             most = np.append(most, 1.0)
         return np.divide(1.0, most, out=np.zeros_like(most), where=most > _TINY)
 
-    def _gram(self, weights: Vector, mixed: bool = False) -> Matrix:
+    def gram(self, weights: Vector, mixed: bool = False) -> Matrix:
         """Return sum_i weights_i a_i a_i^T, of the scaled columns or in the new coordinates."""
         roots, total = np.sqrt(weights), np.zeros((self.n_parameters, self.n_parameters))
         rows: Any = np.flatnonzero(weights)
