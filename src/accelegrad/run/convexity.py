@@ -51,6 +51,7 @@ ACROSS, INSIDE = 0.5, 0.4
 #: So many different values of float32 that take more than so many bits show that a function
 #: computes in float32. Chosen.
 TELLING_VALUES, SIMPLE_BITS = 3, 12
+LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
 #: The shortest distance from the start that counts, relative to 1 + ||x||
 SHORTEST_WAY = 1e-3
 
@@ -58,13 +59,14 @@ SHORTEST_WAY = 1e-3
 class Convexity(Saved):
     """Compares every evaluation with the last ones."""
 
-    saved = ("_largest", "_rounding")
+    saved = ("_largest", "_rounding", "_fits_float32")
 
     def __init__(self, progress: Progress) -> None:
         self.progress = progress
         self._offsets = np.empty_like(progress.recent.points)  # of one comparison
         self._largest = 0.0
         self._rounding = 0.0  # what was found to be rounding, at most
+        self._fits_float32 = True  # whether float32 holds every value of the run
 
     def compare(self, at: Evaluated) -> None:
         """Compare an evaluation with the last ones."""
@@ -72,6 +74,9 @@ class Convexity(Saved):
         value = at.value - term
         size = abs(at.value) + abs(term)  # from whose difference the value comes
         self._largest = max(self._largest, size)
+        if self._fits_float32:
+            fits = abs(at.value) < LARGEST_FLOAT32 and float(np.float32(at.value)) == at.value
+            self._fits_float32 = fits
         recent = self.progress.recent
         points, gradients, values = recent.points, recent.gradients, recent.values
         if self._offsets.shape != points.shape:
@@ -134,13 +139,14 @@ class Convexity(Saved):
                 self.progress.recent.add(evaluation)
 
     def computes_in_float32(self) -> bool:
-        """Return whether all last values are numbers of float32, though they came as float64.
+        """Return whether all values are numbers of float32, though they came as float64.
 
-        Some have to take more than `SIMPLE_BITS`: simple numbers may be exact.
+        Some of the last ones have to take more than `SIMPLE_BITS`: simple numbers may be exact. The
+        last ones alone say little: where terms cancel, small values have few digits.
         """
-        values = self.progress.recent.values
-        if self.progress.oracle.unit > UNIT or (np.float32(values) != values).any():
+        if self.progress.oracle.unit > UNIT or not self._fits_float32:
             return False
+        values = self.progress.recent.values
         mantissas = np.ldexp(np.frexp(values)[0], SIMPLE_BITS)
         return len(set(values[mantissas != np.rint(mantissas)])) >= TELLING_VALUES
 
