@@ -15,8 +15,8 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from accelegrad.files.datasets import DataError, find, read, sparse_text
-from accelegrad_lab.bench.problems import DENSE, made_classes, made_numbers
 from accelegrad_lab.engine.minimum import is_sparse
+from accelegrad_lab.engine.synthetic import DENSE, made_classes, made_numbers
 
 SCALED = ", scaled"
 SAMPLE = 50_000  # rows that are taken of larger files, at random
