@@ -12,9 +12,9 @@ import optax
 import torch
 
 import accelegrad as ag
-from accelegrad.files.datasets import find, read, sparse_text
 from accelegrad.optax import accelegrad, eval_params
 from accelegrad.torch import AcceleGrad
+from accelegrad_lab.datasets import find, read, sparse_text
 
 L2, BATCH, EPOCHS, MOST_ROWS = 1e-4, 32, 10, 6000
 

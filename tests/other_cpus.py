@@ -20,21 +20,18 @@ FOLDER = Path(__file__).parent
 NOT_NUMERIC = frozenset(
     {
         "test_bench",
-        "test_benchmark_suite",
         "test_command",
         "test_compare",
         "test_damaged_files",
         "test_datasets",
-        "test_estimators_benchmark",
         "test_examples",
         "test_faults",
         "test_file_cases",
-        "test_files",
+        "test_atomic",
         "test_fit_cli",
         "test_kills",
         "test_model_file",
-        "test_no_tuning",
-        "test_optimizers_benchmark",
+        "test_optimizers",
         "test_other_cpus",
         "test_pages",
         "test_playground",
@@ -45,7 +42,7 @@ NOT_NUMERIC = frozenset(
         "test_reproduce",
         "test_site",
         "test_sklearn_checks",
-        "test_table_files",
+        "test_tables",
         "test_warmup",
     }
 )

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import accelegrad as ag
-from accelegrad import kernels
 from accelegrad.bundle import bundle, cut_model
 from accelegrad.bundle.bundle import INSURED, UNINSURED, Bundle
 from accelegrad.bundle.cut_memory import DEFAULT_BYTES
@@ -157,18 +156,6 @@ def test_resume_is_bit_for_bit_from_any_iteration(name, tmp_path):
     for stop in range(1, 40, 1 if not options else 4):
         solve(fun, x0, max_iter=stop, checkpoint=path, **options)
         assert_same(solve(fun, x0, max_iter=45, resume=path, **options), whole)
-
-
-@pytest.mark.parametrize(("begun", "resumed"), [("always", "never"), ("never", "always")])
-def test_a_resumed_run_keeps_the_mode_of_the_kernels(begun, resumed, tmp_path):
-    """Compiled code rounds otherwise: the run would not be the same to the last bit."""
-    path, x0, kinks = tmp_path / "run.agc", np.zeros(20), AbsoluteDeviations.random(60, 20, 3)
-    with kernels.use(begun):
-        whole = solve(kinks, x0, max_iter=80)
-        solve(kinks, x0, max_iter=40, checkpoint=path)
-    with kernels.use(resumed):
-        assert_same(solve(kinks, x0, max_iter=80, resume=path), whole)
-        assert not np.array_equal(solve(kinks, x0, max_iter=80).x, whole.x)
 
 
 def test_among_these_iterations_are_all_kinds_of_steps():

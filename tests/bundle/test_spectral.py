@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import accelegrad as ag
-from accelegrad.bundle.spectral import FIRST_PAUSE, PATIENCE, Spectral
+from accelegrad.bundle.spectral import PATIENCE, Spectral
 from accelegrad.rules.base import KnownEvaluation
 from accelegrad_lab.functions.suite import SUITE
 
@@ -76,12 +76,12 @@ def test_is_given_up_where_it_does_not_pay_and_waits_longer_each_time():
     fun = lambda x: (float(weights @ np.abs(x - 0.4)), weights * np.sign(x - 0.4))  # noqa: E731
     spectral = stepped(fun, np.full(12, 0.7), 0.3, 20 * PATIENCE)
     assert spectral.waits
-    assert (spectral.pause, spectral.next_pause) == (FIRST_PAUSE, 2 * FIRST_PAUSE)
-    for _ in range(FIRST_PAUSE):
+    assert (spectral.pause, spectral.next_pause) == (PATIENCE, 2 * PATIENCE)
+    for _ in range(PATIENCE):
         spectral = spectral.waited()
     assert not spectral.waits
     again = spectral.begun(np.full(12, 0.7), fun(np.full(12, 0.7))[1], 0.3).given_up()
-    assert again.pause == 2 * FIRST_PAUSE
+    assert again.pause == 2 * PATIENCE
 
 
 @pytest.mark.parametrize(("name", "calls"), [("entropy", 300), ("lasso", 200)])

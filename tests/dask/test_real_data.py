@@ -8,7 +8,7 @@ from dask import delayed
 
 from accelegrad import dask
 from accelegrad import sklearn as local
-from accelegrad.files import datasets
+from accelegrad_lab import datasets
 
 pytestmark = [
     pytest.mark.slow,

@@ -389,6 +389,13 @@ def test_weights_of_a_stream_count_across_chunks(numbers):
     assert np.linalg.norm(fed(heavier) - fed(np.ones(400))) > 0.1
 
 
+def test_early_stopping_waits_for_passes_over_the_rows_with_minibatches(numbers):
+    X, y = numbers
+    options = dict(batch_size=1, early_stopping=True, n_iter_no_change=1, random_state=0)
+    fit = AcceleGradRegressor(max_iter=5000, tol=None, **options).fit(X, y)
+    assert fit.n_iter_ >= 0.9 * y.size  # the rows that are not held out
+
+
 def test_the_share_of_a_chunk_is_of_its_loss_alone(numbers):
     X, y = numbers
     problem = Objective("squared", 0.5, 0.0, None, True).on(X, y, None)

@@ -337,7 +337,7 @@ REAL = pytest.mark.skipif(
 
 
 def real(name, rows=4000):
-    from accelegrad.files import datasets
+    from accelegrad_lab import datasets
 
     path = datasets.find(name)
     if path is None:

@@ -19,10 +19,9 @@ from sklearn.base import clone
 from sklearn.datasets import dump_svmlight_file
 from sklearn.exceptions import ConvergenceWarning
 
-from accelegrad.files.datasets import DataError
 from accelegrad.files.formats import open_table
 from accelegrad.files.streams import FileChunks, is_stream
-from accelegrad.files.tables import Wanted
+from accelegrad.files.tables import DataError, Wanted
 from accelegrad.sklearn import AcceleGradClassifier, AcceleGradRegressor
 from processes import run_python
 

@@ -10,9 +10,9 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 from sklearn.preprocessing import StandardScaler
 
-from accelegrad.files import datasets
 from accelegrad.sklearn import AcceleGradRegressor, AcceleGradRegressorCV
 from accelegrad.sklearn.model_file import load_model, save_model
+from accelegrad_lab import datasets
 
 SCALED = [
     "absolute_error",

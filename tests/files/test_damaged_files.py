@@ -23,9 +23,8 @@ import accelegrad as ag
 from accelegrad.cli.main import main
 from accelegrad.files import archive
 from accelegrad.files.archive import ArchiveError
-from accelegrad.files.datasets import DataError
 from accelegrad.files.formats import open_table
-from accelegrad.files.tables import Targets, Wanted
+from accelegrad.files.tables import DataError, Targets, Wanted
 from accelegrad.run import checkpoint
 from accelegrad.sklearn import AcceleGradClassifier, AcceleGradRegressor
 from accelegrad.sklearn.model_file import load_model, save_model

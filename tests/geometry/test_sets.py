@@ -15,9 +15,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from hypothesis.extra.numpy import arrays
 from scipy.linalg import block_diag
 from scipy.optimize import linprog, minimize, nnls
 
@@ -593,30 +590,6 @@ def test_projection_is_a_member_and_idempotent_and_leaves_its_input(name, scale,
             assert case.feasible_set.contains(p)
 
 
-@pytest.mark.parametrize("name", POLYHEDRAL)
-@pytest.mark.parametrize("seed", range(2))
-def test_projection_agrees_with_slsqp(name, seed):
-    rng = np.random.default_rng(40 + seed)
-    case = make(name, seed, d=3)
-    for spread in (0.3, 3.0):
-        x = spread * rng.standard_normal(case.d)
-        start = np.zeros(case.linear.T.shape[1])
-        found = case.linear.nearly_minimise(
-            lambda u, x=x: 0.5 * np.sum((u - x) ** 2), lambda u, x=x: u - x, start
-        )
-        assert norm(case.feasible_set.project(x) - found) <= 1e-6
-
-
-@every_case
-def test_projection_of_a_member_is_the_member(name):
-    rng = np.random.default_rng(50)
-    case = make(name, 1, d=6)
-    for _ in range(20):
-        u = case.sample(rng)
-        assert norm(case.feasible_set.project(u) - u) <= 1e-12 * max(norm(u), case.size)
-        assert case.feasible_set.contains(u)
-
-
 def test_constraints_hold_to_the_last_digits():
     rng = np.random.default_rng(60)
     x = 1e6 * rng.standard_normal(1000)
@@ -678,58 +651,6 @@ def test_nan_stays_nan_and_does_not_hang():
         assert np.isnan(feasible_set.project(x)).any()
 
 
-numbers = st.one_of(
-    st.floats(-1e8, 1e8, allow_subnormal=False), st.sampled_from([0.0, 1.0, -1.0, 1e-9, 1e8])
-)
-vectors = st.integers(1, 12).flatmap(lambda d: arrays(np.float64, d, elements=numbers))
-positive = st.floats(1e-6, 1e6)
-hypothetically = settings(derandomize=True, deadline=None, max_examples=300, database=None)
-
-
-@hypothetically
-@given(vectors, positive)
-def test_hypothesis_simplex(x, total):
-    p = Simplex(total).project(x)
-    assert (p >= 0.0).all()
-    assert abs(math.fsum(p) - total) <= 1e-12 * total
-    # The optimality conditions: x - p is constant on the support and smaller off it.
-    threshold = (x - p)[p > 0.0]
-    size = max(np.abs(x).max(), total)
-    assert np.ptp(threshold) <= 1e-14 * size
-    assert (x <= threshold.min() + 1e-14 * size)[p == 0.0].all()
-
-
-@hypothetically
-@given(vectors, positive)
-def test_hypothesis_l1_ball(x, radius):
-    p = L1Ball(radius).project(x)
-    assert math.fsum(np.abs(p)) <= radius * (1.0 + 1e-12)
-    assert (p * x >= 0.0).all()
-    shrinkage = np.abs(x) - np.abs(p)
-    size = max(np.abs(x).max(), radius)
-    assert (shrinkage >= 0.0).all()
-    if math.fsum(np.abs(x)) <= radius * (1.0 - 1e-12):
-        assert p is x
-    elif (p != 0.0).any():
-        threshold = shrinkage[p != 0.0]
-        assert np.ptp(threshold) <= 1e-14 * size
-        assert (np.abs(x) <= threshold.min() + 1e-14 * size)[p == 0.0].all()
-
-
-@hypothetically
-@given(vectors, positive, st.data())
-def test_hypothesis_ball(x, radius, data):
-    center = data.draw(arrays(np.float64, x.size, elements=numbers))
-    p = Ball(center, radius).project(x)
-    size = norm(x) + norm(center) + radius
-    assert norm(p - center) <= radius + 1e-15 * size * math.sqrt(x.size)
-    if norm(x - center) > radius:  # on the segment from x to the centre
-        step = 1.0 - radius / norm(x - center)
-        assert norm(x + step * (center - x) - p) <= 1e-14 * size
-    else:
-        np.testing.assert_array_equal(p, x)
-
-
 # --------------------------------------------------------------------------- linear minimum
 
 
@@ -771,27 +692,6 @@ def test_linear_minimum_is_never_above_a_member(name, scale):
         for _ in range(40):
             u = case.sample(rng)
             assert bound <= g @ u + 1e-12 * norm(g) * max(norm(u), case.size)
-
-
-@pytest.mark.parametrize("name", BOUNDED)
-def test_linear_minimum_is_attained_in_the_limit_of_far_projections(name):
-    # The projection of -t g tends to a lowest point as t grows.
-    rng = np.random.default_rng(95)
-    case = make(name, 8, d=5)
-    for _ in range(10):
-        g = rng.standard_normal(case.d)
-        u = case.feasible_set.project(-1e7 * g)
-        assert abs(case.feasible_set.linear_minimum(g) - g @ u) <= 1e-6 * norm(g) * case.size
-
-
-@every_case
-def test_linear_minimum_of_zero_is_zero(name):
-    case = make(name, 9, d=4)
-    zero = np.zeros(case.d)
-    in_ball = case.feasible_set.linear_minimum_in_ball(zero, zero + 1.0, 2.0)
-    assert in_ball == 0.0
-    if name != "foreign":  # it knows no linear minimum
-        assert case.feasible_set.linear_minimum(zero) == 0.0
 
 
 def test_unbounded_linear_minima():
@@ -991,31 +891,6 @@ def test_bound_for_affine_and_halfspace_is_exact(d):
             assert found >= best - 1e-11 * norm(g) * (radius + norm(center))
             assert found <= best + 1e-3 * norm(g) * radius
             assert abs(found - generic) <= 1e-8 * norm(g) * (radius + norm(center))
-
-
-@pytest.mark.parametrize("name", ["affine", "deficient_affine", "halfspace"])
-def test_bound_is_attained_by_a_point_of_affine_and_halfspace(name):
-    rng = np.random.default_rng(160)
-    case = make(name, 32, d=6)
-    for center, radius in balls(case, rng):
-        g = rng.standard_normal(6)
-        found = case.feasible_set.linear_minimum_in_ball(g, center, radius)
-        # The lowest point of the ball, or the lowest one of its cut by the boundary.
-        lowest = center - radius * g / norm(g)
-        if norm(case.project(lowest) - lowest) > 1e-12:
-            inside = case.project(center)
-            if name == "halfspace":
-                unit = case.feasible_set.normal / norm(case.feasible_set.normal)
-                level = case.feasible_set.offset / norm(case.feasible_set.normal)
-                inside = center - (unit @ center - level) * unit
-                aside = g - (g @ unit) * unit
-            else:
-                aside = inside - case.project(inside + g)
-            chord = math.sqrt(radius**2 - norm(inside - center) ** 2)
-            lowest = inside - chord * math.copysign(1.0, g @ aside) * aside / norm(aside)
-        assert norm(lowest - center) <= radius * (1.0 + 1e-12)
-        assert norm(case.project(lowest) - lowest) <= 1e-11 * (norm(center) + radius)
-        assert abs(g @ lowest - found) <= 1e-11 * norm(g) * (norm(center) + radius)
 
 
 def test_single_point_of_affine():

@@ -18,7 +18,8 @@ from scipy.optimize import linprog
 
 import accelegrad as ag
 from accelegrad import LinearModel
-from accelegrad.files.datasets import DataError
+from accelegrad.cli.main import main
+from accelegrad.files.tables import DataError
 from accelegrad.models.losses import LOSSES
 from accelegrad_lab.commands.compare import add_compare
 from accelegrad_lab.compare.compare import CompareRequest, compare
@@ -493,7 +494,7 @@ def test_wrong_files_are_told_before_anything_is_computed(tmp_path: Path) -> Non
     before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
     bad = tmp_path / "bad"
     bad.write_text("1 1:2\n-1 1:x\n")
-    with pytest.raises(DataError, match=r"bad, line 2: the value of index 1 is 'x'"):
+    with pytest.raises(DataError, match=r"bad, line 2: could not convert string to float"):
         compare(request(bad, out))
     with pytest.raises(DataError, match="nowhere: cannot be read"):
         compare(request(tmp_path / "nowhere", out))
@@ -590,3 +591,16 @@ def test_a_model_is_what_the_file_says(tmp_path: Path) -> None:
     np.testing.assert_array_equal(model.X.toarray(), X)
     assert used_columns(parameters, store).empty == 0
     assert minimum_task({**parameters, "method": "adagrad"}) == minimum_task(parameters)
+
+
+def test_a_table_with_text_and_a_decimal_comma(tmp_path):
+    rows = np.random.default_rng(3).standard_normal((60, 2)).round(3)
+    lines = ["x;colour;t"]
+    for place, (x, noise) in enumerate(rows):
+        t = 1 if x + 0.3 * noise > 0 else 2
+        lines.append(f"{x};{'rgb'[place % 3]};{t}".replace(".", ","))
+    data = tmp_path / "table.csv"
+    data.write_text("\n".join(lines))
+    options = ["--sep", ";", "--decimal", ",", "--epochs", "3", "--no-progress"]
+    assert main(["compare", str(data), *options, "--out", str(tmp_path / "out")]) == 0
+    assert "60 x 4" in (tmp_path / "out" / "index.html").read_text()

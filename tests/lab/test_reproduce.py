@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from accelegrad.cli import main as cli
-from accelegrad.files.datasets import as_binary
+from accelegrad_lab.datasets import as_binary
 from accelegrad_lab.engine.content import Verdict
 from accelegrad_lab.engine.experiment import Family, Results, Setup, slope, verdict_of
 from accelegrad_lab.engine.model_tasks import minimum_task as text_minimum

@@ -9,8 +9,6 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import brentq, minimize, minimize_scalar
-from sklearn.linear_model import LogisticRegression
-from sklearn.svm import LinearSVC
 
 from accelegrad import LinearModel
 from accelegrad.models.losses import make_loss
@@ -169,34 +167,6 @@ def test_value_and_gradient_are_those_of_plain_loops(loss: str, form: str, dtype
         np.testing.assert_array_equal(model.gradient(w), at.gradient)
         assert type(at.value) is float
         assert at.gradient.dtype == at.margins.dtype == at.derivatives.dtype == np.float64
-
-
-@pytest.mark.parametrize("loss", SMOOTH)
-def test_gradient_is_a_central_difference(loss: str) -> None:
-    X, y = data(loss)
-    for options in settings_grid():
-        model = LinearModel(X, y, loss, **options, **EXTRAS)
-        w = np.random.default_rng(4).normal(size=model.n_parameters)
-        h = 1e-5
-        numeric = [
-            (model.value(w + h * unit) - model.value(w - h * unit)) / (2 * h)
-            for unit in np.eye(w.size)
-        ]
-        np.testing.assert_allclose(model.gradient(w), numeric, rtol=0, atol=2e-9)
-
-
-def test_weights_are_repetitions() -> None:
-    for loss in LOSSES:
-        X, y = data(loss)
-        weights = np.random.default_rng(5).integers(0, 4, len(y))
-        weighted = LinearModel(X, y, loss, l2=0.1, sample_weight=2.5 * weights, **EXTRAS)
-        repeated = LinearModel(
-            np.repeat(X, weights, axis=0), np.repeat(y, weights), loss, l2=0.1, **EXTRAS
-        )
-        w = np.random.default_rng(6).normal(size=5)
-        assert weighted.value(w) == pytest.approx(repeated.value(w), rel=1e-14)
-        np.testing.assert_allclose(weighted.gradient(w), repeated.gradient(w), rtol=0, atol=1e-14)
-        assert weighted.dual_gap(w) == pytest.approx(repeated.dual_gap(w), rel=1e-12)
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -359,24 +329,6 @@ def test_batches_of_a_partition_average_to_the_whole(loss: str, form: str, dtype
         assert parts[0][1].dtype == np.float64
 
 
-@pytest.mark.parametrize("form", FORMATS)
-def test_one_row_is_that_row_twice(form: str) -> None:
-    X, y = data("logistic")
-    weights = np.random.default_rng(7).random(23)
-    model = LinearModel(FORMATS[form](X), y, l2=0.2, fit_intercept=True, sample_weight=weights)
-    w = np.random.default_rng(11).normal(size=6)
-    for row in range(23):
-        single = model.batch_value_and_gradient(w, np.array([row]))
-        double = model.batch_value_and_gradient(w, np.array([row, row], dtype=np.uint32))
-        loop = plain("logistic", X[[row]], y[[row]], w, 0.0, True)
-        share = 23 * weights[row] / weights.sum()
-        ridge = np.append(w[:5], 0.0)
-        assert single[0] == pytest.approx(double[0], rel=1e-14)
-        assert single[0] == pytest.approx(share * loop[0] + 0.1 * ridge @ ridge, rel=1e-13)
-        np.testing.assert_allclose(single[1], double[1], rtol=0, atol=1e-14)
-        np.testing.assert_allclose(single[1], share * loop[1] + 0.2 * ridge, rtol=0, atol=1e-14)
-
-
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_large_sparse_batches_are_those_of_dense_data(dtype: type) -> None:
     X, y = data("logistic", n=400, d=9, dtype=dtype)
@@ -431,19 +383,6 @@ def test_gap_bounds_the_true_gap_and_vanishes_at_the_optimum(loss, intercept, we
             assert -1e-15 <= model.dual_value(point) <= optimum + 1e-12
 
 
-def test_gap_at_scikit_learns_logistic_regression() -> None:
-    X, y = data("logistic", n=80, d=6, seed=4)
-    l2 = 0.02
-    for intercept in (False, True):
-        theirs = LogisticRegression(
-            C=1.0 / (80 * l2), fit_intercept=intercept, tol=1e-12, max_iter=10_000
-        ).fit(X, y)
-        w = np.append(theirs.coef_[0], theirs.intercept_ if intercept else [])
-        model = LinearModel(X, y, l2=l2, fit_intercept=intercept)
-        assert model.dual_gap(w) <= 1e-9
-        np.testing.assert_allclose(best(model), w, rtol=0, atol=1e-5)
-
-
 @pytest.mark.parametrize("loss", SMOOTH)
 def test_an_intercept_that_is_off_costs_no_more_than_its_own_loss(loss: str) -> None:
     X, y = data(loss, n=60, d=4, seed=1)
@@ -480,47 +419,6 @@ def test_dual_values_are_below_the_optimum_for_losses_with_kinks(loss, intercept
         assert bounds[-1] >= -1e-12
     assert max(bounds) <= optimum + 1e-9
     assert max(bounds) >= 0.3 * optimum
-
-
-@pytest.mark.parametrize("loss", ["hinge", "absolute", "quantile"])
-def test_the_best_dual_value_is_the_optimum(loss: str) -> None:
-    X, y = data(loss, n=25, d=3, seed=5)
-    l2 = 0.05
-    _, optimum = best_kinked(loss, X, y, l2, False)
-    model = LinearModel(X, y, loss, l2=l2, **EXTRAS)
-    low, high = {"absolute": (-1.0, 1.0), "quantile": (-Q, 1.0 - Q)}.get(loss, (0.0, 0.0))
-    bounds = [((-1, 0) if t > 0 else (0, 1)) if loss == "hinge" else (low, high) for t in y]
-
-    def negative_dual(theta: np.ndarray) -> tuple[float, np.ndarray]:
-        # These three have the conjugate y theta.
-        slope = (y + X @ (X.T @ theta) / (len(y) * l2)) / len(y)
-        return -model.dual_value_at(theta), slope
-
-    found = minimize(
-        negative_dual,
-        np.zeros(len(y)),
-        jac=True,
-        bounds=bounds,
-        method="L-BFGS-B",
-        options={"ftol": 1e-16, "gtol": 1e-12, "maxiter": 10_000},
-    )
-    assert -found.fun == pytest.approx(optimum, rel=1e-8)
-    assert -found.fun <= optimum + 1e-12
-
-
-def test_dual_values_are_below_liblinears_optimum() -> None:
-    X, y = data("hinge", n=60, d=4, seed=7)
-    l2 = 0.1
-    theirs = LinearSVC(
-        C=1.0 / (60 * l2), loss="hinge", fit_intercept=False, tol=1e-10, max_iter=1_000_000,
-        random_state=0,
-    ).fit(X, y)  # fmt: skip
-    model = LinearModel(X, y, "hinge", l2=l2)
-    optimum = model.value(theirs.coef_[0])
-    assert optimum == pytest.approx(best_kinked("hinge", X, y, l2, False)[1], rel=1e-8)
-    rng = np.random.default_rng(8)
-    for _ in range(50):
-        assert model.dual_value(rng.normal(size=4)) <= optimum + 1e-9
 
 
 @pytest.mark.parametrize("intercept", [False, True])
@@ -561,15 +459,6 @@ def test_gap_without_intercept_is_the_explicit_formula_near_the_optimum() -> Non
         assert model.dual_gap(w) <= gap + 1e-13 * (1.0 + np.abs(y).max())
         assert at.dual_gap == model.dual_gap(w)
         assert at.dual_value == model.dual_value(w)
-
-
-def test_gap_far_from_the_optimum_is_at_most_the_value() -> None:
-    for loss in LOSSES:
-        for intercept in (False, True):
-            X, y = data(loss)
-            model = LinearModel(X, y, loss, l2=1e-6, fit_intercept=intercept, **EXTRAS)
-            w = 100.0 * np.random.default_rng(10).normal(size=model.n_parameters)
-            assert model.dual_gap(w) <= model.value(w)
 
 
 @pytest.mark.parametrize("loss", KINKED)
@@ -700,15 +589,6 @@ def test_distance_bound_holds(loss: str) -> None:
             bound = model.distance_bound(x0)
             assert np.linalg.norm(w - x0) <= bound
             assert bound <= (farthest + np.linalg.norm(x0)) * (1.0 + 1e-8)
-
-
-def test_distance_bound_holds_with_kinks() -> None:
-    for loss in KINKED:
-        X, y = data(loss, n=25, d=3)
-        w, _ = best_kinked(loss, X, y, 0.05, False)
-        model = LinearModel(X, y, loss, l2=0.05, **EXTRAS)
-        assert np.linalg.norm(w) <= model.distance_bound()
-        assert np.linalg.norm(w - 1.0) <= model.distance_bound(np.ones(3))
 
 
 def test_distance_bound_is_infinite_where_none_is_known() -> None:

@@ -606,7 +606,6 @@ def _draw_policies(
     method: str,
     terms: Terms,
     *,
-    provable: bool,
     exact: bool,
 ) -> None:
     """Draw restarts, and whether y is projected, where that is allowed."""
@@ -616,7 +615,7 @@ def _draw_policies(
         options.pop("gradient_bound", None)
     restarts = method in WITH_RADIUS and method != "bundle" and "diameter" not in options
     if restarts and exact and _chance(rng, 0.15):
-        options["restart"] = _pick(rng, ["auto", "adaptive", *(["certified"] * provable)])
+        options["restart"] = _pick(rng, ["auto", "adaptive"])
     able = method in ("accelegrad", "diagonal", "linear-coupling") and terms.penalty is None
     if able and terms.chosen is not None and _chance(rng, 0.1):
         options["project_y"] = _chance(rng, 0.5)
@@ -694,8 +693,7 @@ def _model_case(rng: np.random.Generator, seed: int) -> Case:
         options["replacement"] = _chance(rng, 0.3)
     if terms.scalable and method not in OF_ROWS and _chance(rng, 0.2):
         options["scale"] = _pick(rng, ["columns", None, 10.0 ** rng.uniform(-2, 2, d)])
-    provable = l2 > 0 and not intercept and terms.penalty is None and terms.chosen is None
-    _draw_policies(rng, options, method, terms, provable=provable, exact=not batch)
+    _draw_policies(rng, options, method, terms, exact=not batch)
     _draw_goal(rng, options, _model_certain(data, options, terms, method))
     slow = n > 80 or ((method in OF_ROWS or method == "auto") and terms.form == "free")
     _draw_iterations(rng, options, 60 if slow else 3000)
@@ -789,7 +787,7 @@ def _function_case(rng: np.random.Generator, seed: int) -> Case:
     with np.errstate(over="ignore"):
         smoothness = min(float((f.matrix**2).sum()) * f.factor, 1e200)
     method = _draw_method(rng, methods, options, scale, distance, smoothness)
-    _draw_policies(rng, options, method, terms, provable=False, exact=not noisy)
+    _draw_policies(rng, options, method, terms, exact=not noisy)
     _draw_goal(rng, options, not noisy and _certain(options, terms, method, d))
     slow = d > 12 and terms.constrained  # some projections take long then
     _draw_iterations(rng, options, 60 if slow else 3000)

@@ -20,11 +20,11 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from accelegrad.files.datasets import DataError, read
 from accelegrad.files.formats import open_table
 from accelegrad.files.streams import FileChunks
-from accelegrad.files.tables import Column, Reading, Wanted
+from accelegrad.files.tables import Column, DataError, Reading, Wanted
 from accelegrad.sklearn import AcceleGradClassifier, AcceleGradRegressor
+from accelegrad_lab.datasets import read
 
 COMPRESSIONS: dict[str, Callable[[bytes], bytes]] = {
     "": bytes,

@@ -155,10 +155,7 @@ def cases() -> list[Case]:
         minimised(f"restart {kind} {method}", models["logistic"], method=method, restart=kind)
         for kind, method in (("adaptive", "accelegrad"), ("adaptive", "u-dog"))
     ]
-    policies += [
-        minimised("certified", models["logistic"], method="accelegrad", restart="certified"),
-        minimised("noisy", models["logistic"], batch_size=10, restart="certified", max_iter=90),
-    ]
+    policies += [minimised("noisy", models["logistic"], batch_size=10, max_iter=90)]
     batches = [
         minimised(
             f"batches {size} {name}",

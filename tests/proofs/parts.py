@@ -450,7 +450,7 @@ def signs(rng: np.random.Generator) -> None:
     )
     model = data.model()
     bound = ModelDual(model, Terms.of(model, None, build_set(own)))
-    if not bound.is_there:
+    if not bound.has_only_signs:
         return
     _, _, search = _solved(data, rng, chosen=own)
     known, best = search.best()

@@ -151,7 +151,6 @@ def runs_of_all_methods():
     yield "no l2", (free,), {"max_iter": 60}
     yield "no l2, accelegrad", (free,), {"method": "accelegrad", "tol": 1e-3, "max_iter": 200}
     yield "restart", (smooth,), {"method": "accelegrad", "restart": "adaptive", "max_iter": 120}
-    yield "certified", (smooth,), {"method": "accelegrad", "restart": "certified", "max_iter": 120}
     yield "batches", (smooth,), {"batch_size": 7, "max_iter": 150, "tol": 1e-1}
     yield "set", (kinked,), {"feasible_set": ag.L1Ball(0.5), "max_iter": 90, "tol": 1e-2}
     yield "penalty", (smooth,), {"penalty": ag.L1(0.01), "max_iter": 90, "tol": 1e-6}

@@ -504,7 +504,7 @@ def test_a_gram_matrix_that_is_none_ends_the_search(bad):
     assert space.correct(theta, low, high)[1]
     gram = np.eye(3)
     gram[0, 1] = gram[1, 0] = bad
-    space._gram = lambda weights: gram
+    space.gram = lambda weights: gram
     found, reached = space.correct(theta, low, high)
     assert not reached
     np.testing.assert_array_equal(found, theta)

@@ -102,6 +102,12 @@ def test_a_loaded_run_keeps_the_unit():
     assert torch.equal(*ends)
 
 
+def in_users_units(optimizer, param):
+    """The sums of squared gradients of a parameter, where it has them."""
+    squares = optimizer.state[param].get("squares")
+    return None if squares is None else squares * optimizer.param_groups[0]["gradient_unit"] ** 2
+
+
 @pytest.mark.parametrize("name", [name for name in KINDS if name != "auto, capturable"])
 def test_gradients_that_grow_beyond_the_range_of_float32_make_steps_too(name):
     kind, options = KINDS[name]
@@ -114,11 +120,15 @@ def test_gradients_that_grow_beyond_the_range_of_float32_make_steps_too(name):
             size = growth if t >= 10 else 1.0
             params[0].grad = size * torch.tensor([1.0, -0.5, 0.25])
             params[1].grad = None if t == 10 else torch.tensor([0.5, 0.25])
+            before = in_users_units(optimizer, params[1])
             optimizer.step()
+            if t == 10 and before is not None:
+                torch.testing.assert_close(in_users_units(optimizer, params[1]), before)
         return params[0].detach().clone(), optimizer
 
     far, optimizer = run(2.0**60)
-    near, _ = run(2.0**25)  # other gradients count no more in either
+    near, ordinary = run(2.0**25)  # other gradients count no more in either
+    assert ordinary.param_groups[0]["gradient_unit"] == 1
     torch.testing.assert_close(far, near, rtol=1e-4, atol=1e-5)
     assert optimizer.iteration == 30
     assert optimizer.param_groups[0]["gradient_unit"] > 2.0**30

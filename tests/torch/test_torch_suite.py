@@ -1,4 +1,4 @@
-"""What torch's own suite asks of every optimizer, over our `OptimizerInfo`s."""
+"""What torch's own suite asks of every optimizer."""
 
 import copy
 import io
@@ -11,21 +11,31 @@ from torch.optim.optimizer import (
     register_optimizer_step_post_hook,
     register_optimizer_step_pre_hook,
 )
-from torch_infos import KINDS, info_of, options_of
 
 import accelegrad as ag
 from accelegrad import errors
 from accelegrad.torch import AcceleGrad, AdaGradNorm
 
+KINDS = [AcceleGrad, AdaGradNorm]
+COMMON = [
+    {},
+    {"lr": 0.5},
+    {"lr": torch.tensor(0.5)},
+    {"maximize": True},
+    {"weight_decay": 0.1, "maximize": True},
+    {"capturable": True},
+]
+GIVEN = [
+    {"diameter": 1.0, "gradient_bound": 0.1, "lr": torch.tensor(0.5)},
+    {"diameter": 1.0, "weight_decay": 0.1, "maximize": True},
+]
 CONFIGURATIONS = [
     pytest.param(kind, given, id=f"{kind.__name__}-{given}")
-    for kind in KINDS
-    for given in options_of(kind)
+    for kind, options in ((AcceleGrad, [*COMMON, *GIVEN]), (AdaGradNorm, COMMON))
+    for given in options
 ]
 configured = pytest.mark.parametrize(("kind", "given"), CONFIGURATIONS)
 each_kind = pytest.mark.parametrize("kind", KINDS)
-#: Flags that torch's older optimizers did not have, and that may be missing in what is loaded
-NEWER = ("foreach", "differentiable", "maximize", "capturable")
 SCHEDULES = [
     lambda optimizer: StepLR(optimizer, gamma=0.9, step_size=10),
     lambda optimizer: ReduceLROnPlateau(optimizer),
@@ -78,24 +88,6 @@ def equal(a, b):
     if isinstance(a, list | tuple):
         return len(a) == len(b) and all(map(equal, a, b))
     return a == b
-
-
-@pytest.mark.slow  # to load torch's module of tests
-@each_kind
-def test_errors(kind):
-    info = info_of(kind)
-    assert not any(
-        {"foreach", "fused"} & set(given.kwargs) for given in info.optim_inputs_func("cpu")
-    )
-    for wrong in info.optim_error_inputs_func("cpu", torch.float32):
-        assert wrong.error_on.name == "CONSTRUCTION_ERROR"
-        params, kwargs = wrong.optimizer_error_input.params, wrong.optimizer_error_input.kwargs
-        if issubclass(wrong.error_type, Warning):
-            with pytest.warns(wrong.error_type, match=wrong.error_regex):
-                kind(params, **kwargs)
-        else:
-            with pytest.raises(wrong.error_type, match=wrong.error_regex):
-                kind(params, **kwargs)
 
 
 @configured
@@ -238,9 +230,7 @@ def test_nothing_moves_without_a_gradient(kind, given, flag):
 
 
 @configured
-@pytest.mark.parametrize(
-    ("named", "named_too"), [(True, True), (True, False), (False, True), (False, False)]
-)
+@pytest.mark.parametrize(("named", "named_too"), [(True, True), (True, False), (False, True)])
 def test_a_loaded_run_goes_on_to_the_last_bit(kind, given, named, named_too):
     def built(names, params):
         listed = [(f"name{i}", param) for i, param in enumerate(params)] if names else params
@@ -271,20 +261,6 @@ def test_a_loaded_run_goes_on_to_the_last_bit(kind, given, named, named_too):
     names = [group.pop("param_names", None) for group in groups]
     assert equal(*groups)
     assert names[1] == (["name0", "name1"] if named or named_too else None)
-
-
-@configured
-def test_a_state_dict_without_newer_flags_is_loaded(kind, given):
-    weight, bias, loss = linear_problem()
-    optimizer = kind([weight, bias], **copied(given))
-    optimizer.step(closure_of(optimizer, loss))
-    state = copy.deepcopy(optimizer.state_dict())
-    for group in state["param_groups"]:
-        for flag in NEWER:
-            group.pop(flag, None)
-    optimizer.load_state_dict(state)
-    optimizer.step(closure_of(optimizer, loss))
-    assert optimizer.iteration == 2
 
 
 @each_kind
@@ -330,19 +306,6 @@ def test_hooks_of_steps(kind):
         handle.remove()
     optimizer.step()
     assert order == [0, 1, 2, 3]
-
-
-@configured
-def test_copies_have_all_attributes_and_state(kind, given):
-    weight, bias, loss = linear_problem()
-    optimizer = kind([weight, bias], **copied(given))
-    for _ in range(3):
-        optimizer.step(closure_of(optimizer, loss))
-    assert all(optimizer.state.values())
-    copied_one = copy.deepcopy(optimizer)
-    public = [{name for name in vars(o) if name[0] != "_"} for o in (optimizer, copied_one)]
-    assert public[0] == public[1]
-    assert equal(optimizer.state_dict(), copied_one.state_dict())
 
 
 class BrokenError(Exception):

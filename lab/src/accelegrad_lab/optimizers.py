@@ -27,7 +27,7 @@ import numpy as np
 import scipy.sparse as sp
 
 import accelegrad as ag
-from accelegrad.files.datasets import find, read
+from accelegrad_lab.datasets import find, read
 from accelegrad_lab.report.profiles import geometric_mean
 from accelegrad_lab.report.tables import number_table, put
 

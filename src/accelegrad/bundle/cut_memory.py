@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.linalg.blas import ddot  # @ takes longer to begin
 
-from accelegrad.bundle.cut_programme import CutProgramme, Effort
+from accelegrad.bundle.cut_programme import FEW_ROWS, CutProgramme
 from accelegrad.errors import Vector
 from accelegrad.norms import norm
 from accelegrad.rules.base import Evaluated
 
-#: The memory that cuts take by default, in bytes
+#: The memory that cuts take by default, in bytes; chosen
 DEFAULT_BYTES = 64 * 2**20
 #: Cuts beyond the dimension that are kept by default: at a minimiser of a max-type function as many
 #: as d + 1 can be active, and some more are on their way (measured: with 30 in 40 dimensions the
@@ -27,10 +27,8 @@ SPARE_CUTS = 20
 FEWEST_CUTS = 4
 #: The sum of smaller weights is no mean: its digits are lost.
 SMALLEST_TOTAL = 1e-200
-#: The share of the memory that is kept when it is full
+#: The share of the memory that is kept when it is full; chosen
 KEPT_SHARE = 0.8
-#: Up to this share of active cuts, copying their slopes takes less than multiplying all (measured).
-FEW_ACTIVE = 0.25
 
 
 def default_size(dimension: int) -> int:
@@ -95,11 +93,6 @@ class CutMemory:
         #: where cuts were asked for last by `values_at_center`, and the first of them there
         self._center: Vector | None = None
         self._center_values = np.empty(0)
-
-    @property
-    def effort(self) -> Effort:
-        """What programmes with these cuts have taken so far."""
-        return self._programme.effort
 
     @property
     def slopes(self) -> np.ndarray:
@@ -225,7 +218,7 @@ class CutMemory:
 
     def _combined_slope(self, weights: Vector) -> Vector:
         (active,) = weights.nonzero()
-        if active.size > FEW_ACTIVE * weights.size:
+        if active.size > FEW_ROWS * weights.size:
             whole: Vector = weights @ self._slopes[: self.count]
             return whole
         few: Vector = weights[active] @ self._slopes[active]
@@ -238,7 +231,7 @@ class CutMemory:
 
     def active_programme(self) -> CutProgramme:
         """Return another programme that begins with the weights of the last combination."""
-        programme = CutProgramme(self.effort)
+        programme = CutProgramme()
         programme.renumber(np.flatnonzero(self.last_weights))
         return programme
 

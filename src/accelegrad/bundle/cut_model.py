@@ -19,11 +19,12 @@ from accelegrad.errors import Vector
 from accelegrad.rules.base import Projection, Prox
 
 #: With a set or a term: rounds of Newton's method at most, the share of what the model promises
-#: that may be missed, and halvings of a round's step at most
+#: that may be missed, and cuts of a round's step to a quarter at most; chosen
 MOST_ROUNDS, MISSED, MOST_HALVINGS = 12, 0.05, 3
-#: Cuts that a round considers beyond those with a weight: the highest
+#: Cuts that a round considers beyond those with a weight: the highest; chosen
 MORE_CUTS = 10
-#: The length of a difference that shows how a projection moves, relative to that of the step
+#: The length of a difference that shows how a projection moves, relative to that of the step: near
+#: the root of the rounding, where both of its errors are small
 DIFFERENCE = 1e-6
 
 
@@ -161,7 +162,7 @@ class CutModel(NamedTuple):
         # Differences are not exact: what should be squares may be below zero.
         gram.flat[:: len(considered) + 1] = np.maximum(gram.diagonal(), 0.0)
         linear = -(at.cuts[considered] / step + gram @ weights)
-        programme = CutProgramme(self.cuts.effort)
+        programme = CutProgramme()
         programme.renumber(np.flatnonzero(weights))
         best = programme.weights(gram, linear - linear.min(), weights)
         share = 1.0

@@ -24,70 +24,32 @@ import numpy as np
 from scipy.linalg.blas import ddot, dtrsv  # @ takes longer to begin
 from scipy.linalg.lapack import dpotrf, dtpqrt
 
-from accelegrad import kernels
 from accelegrad.errors import Vector
 
 #: Changes of the active set in one call: more gain less than the next cut does (measured: with 40
 #: instead of no limit, functions of 500 separate kinks take a seventh of the time and no more
 #: calls).
 MOST_CHANGES = 40
-#: Added to the diagonal, as a share of it, so that dependent vectors can be factored
+#: Added to the diagonal, as a share of it, so that dependent vectors can be factored: some hundred
+#: units of rounding
 RIDGE = 1e-13
 SMALLEST = float(np.finfo(np.float64).tiny)
 #: A vector enters if that lowers the sum by more than this share of its terms; these are taken to
 #: be no smaller than the second number times the largest square.
 WORTH_ENTERING, SMALL_TERMS = 1e-11, 1e-3
-#: Rows of the factor beyond the active ones: at least, and as a share of these
+#: Rows of the factor beyond the active ones: at least, and one for so many of these; chosen
 SPARE_ROWS, SPARE_SHARE = 8, 4
 #: Columns that LAPACK takes at a time where a vector leaves (measured: 4 to 8 take least)
 REMOVED_BLOCK = 8
 #: With fewer active rows than this share of all, a copy of them is multiplied, not the whole
 #: (measured: from there on copying takes longer).
 FEW_ROWS = 0.25
-#: Roughly what plain code takes for a change, in seconds: the calls, for each product of two
-#: numbers, and for each of those of a new factor (added up from timings of single operations, not
-#: fitted). Compiled code takes less, but some seconds to be compiled (measured: 3.8, and 0.4 to be
-#: loaded): it is used once plain code has taken about as long.
-CHANGE_SECONDS, PRODUCT_SECONDS, FACTOR_SECONDS = 1.5e-5, 1e-9, 1e-10
-COMPILING_SECONDS = 3.0
-
-
-class Effort:
-    """What plain code has taken so far for programmes of one run, estimated from their sizes.
-
-    A clock would make results depend, in their last digits, on how busy the machine is. So would
-    the kernels' mode, had a run that is resumed not that which it was begun with.
-    """
-
-    def __init__(self) -> None:
-        self.seconds = 0.0
-        self.mode = kernels.mode()
-
-    @property
-    def compiled_pays(self) -> bool:
-        """Whether compiled code is to go on."""
-        return self.mode == "always" or (self.mode == "auto" and self.seconds > COMPILING_SECONDS)
-
-    def state(self) -> dict[str, Any]:
-        """Return all that has to be kept to go on, bit for bit."""
-        return {"seconds": self.seconds, "mode": self.mode}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from there."""
-        self.seconds, self.mode = float(state["seconds"]), str(state["mode"])
 
 
 class CutProgramme:
-    """The programme, with the active vectors and their factor of the last call.
+    """The programme, with the active vectors and their factor of the last call."""
 
-    Parameters
-    ----------
-    effort : Effort, optional
-        What programmes of the same run have taken so far.
-    """
-
-    def __init__(self, effort: Effort | None = None) -> None:
-        self.effort = Effort() if effort is None else effort
+    def __init__(self) -> None:
         self._active = np.empty(0, dtype=np.intp)
         #: the lower Cholesky factor of K + ones, active rows; below, rows of the identity, so that
         #: vectors enter in place and LAPACK takes the whole (transposed: it wants columns)
@@ -108,19 +70,13 @@ class CutProgramme:
     def state(self) -> dict[str, Any]:
         """Return all that has to be kept to go on, bit for bit."""
         factor = None if self._factor is None else self._factor.copy()
-        return {
-            "active": self._active,
-            "factor": factor,
-            "scale": self._scale,
-            "effort": self.effort.state(),
-        }
+        return {"active": self._active, "factor": factor, "scale": self._scale}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from there."""
         self.renumber(state["active"])
         self._scale, factor = state["scale"], state["factor"]
         self._factor = None if factor is None else np.array(factor, order="C")
-        self.effort.restore(state["effort"])
 
     def weights(self, K: np.ndarray, linear: Vector, last: Vector) -> Vector:
         """Return the weights, from those of the last call on.
@@ -137,10 +93,7 @@ class CutProgramme:
         weights = self._start(K, linear, last)
         if self._factor is None and not self._factored(K):
             return weights
-        if self.effort.compiled_pays:
-            self._improve_compiled(K, linear, weights)
-        else:
-            self._improve(K[:, : linear.size], linear, weights)
+        self._improve(K[:, : linear.size], linear, weights)
         weights /= np.add.reduce(weights)
         return weights
 
@@ -150,8 +103,6 @@ class CutProgramme:
         linear = linear - linear[self._active].min()
         self._solve(linear)
         for _ in range(MOST_CHANGES):
-            n = self._active.size
-            self.effort.seconds += CHANGE_SECONDS + PRODUCT_SECONDS * n * (n + linear.size)
             best = self._best_of_active()
             if best is None:
                 break
@@ -164,21 +115,6 @@ class CutProgramme:
             elif not self._leave(linear, weights, best):
                 break
 
-    def _improve_compiled(self, K: np.ndarray, linear: Vector, weights: Vector) -> None:
-        """Do the same in compiled code."""
-        from accelegrad.kernels.cut_programme import improve
-
-        n, scale = self._active.size, self._scale
-        assert self._factor is not None
-        if self._factor.shape[0] <= n + MOST_CHANGES:
-            self._factor = self._spread(self._factor, MOST_CHANGES + SPARE_ROWS)
-        active = np.empty(self._factor.shape[0], dtype=np.intp)
-        active[:n] = self._active
-        numbers = (scale, RIDGE, SMALLEST, WORTH_ENTERING, SMALL_TERMS * scale)
-        rows = np.ascontiguousarray(K)
-        n = improve(rows, linear, weights, active, n, self._factor, numbers, MOST_CHANGES)
-        self._active = active[:n]
-
     def corrected(self, weights: Vector, slopes: Vector) -> Vector:
         """Return better weights, given the sum's slopes along the vectors, to more digits.
 
@@ -187,26 +123,16 @@ class CutProgramme:
         """
         if self._factor is None or self._active.size < 2:
             return weights
-        better = weights.copy()
-        if self.effort.compiled_pays:
-            from accelegrad.kernels.cut_programme import correct
-
-            good = correct(self._factor, self._active, slopes, better)
-        else:
-            good = self._correct(slopes, better)
-        return better if good else weights
-
-    def _correct(self, slopes: Vector, weights: Vector) -> bool:
-        """Correct the weights, in place, and say whether that was possible."""
         self._solve(slopes)
         change = self._best_of_active(total=0.0)
         if change is None:
-            return False
+            return weights
         change += weights[self._active]
         if not change[change.argmin()] > 0.0:
-            return False
-        weights[self._active] = change / np.add.reduce(change)
-        return True
+            return weights
+        better = weights.copy()
+        better[self._active] = change / np.add.reduce(change)
+        return better
 
     def _start(self, K: np.ndarray, linear: Vector, last: Vector) -> Vector:
         """Return weights to begin with: the last ones, or all of it on one vector."""
@@ -230,7 +156,6 @@ class CutProgramme:
         matrix = K[active[:, None], active]
         matrix += self._scale
         matrix.flat[:: n + 1] *= 1.0 + RIDGE
-        self.effort.seconds += FACTOR_SECONDS * n**3
         factor, info = dpotrf(matrix.T, lower=0, clean=1, overwrite_a=1)
         if info != 0:
             self.renumber([])
@@ -238,10 +163,10 @@ class CutProgramme:
         self._factor = self._spread(factor.T)
         return True
 
-    def _spread(self, factor: np.ndarray, spare: int | None = None) -> np.ndarray:
+    def _spread(self, factor: np.ndarray) -> np.ndarray:
         """Return a factor in a larger one, the rest of which is the identity."""
         n = self._active.size
-        rows = n + (max(SPARE_ROWS, n // SPARE_SHARE) if spare is None else spare)
+        rows = n + max(SPARE_ROWS, n // SPARE_SHARE)
         spread = np.zeros((rows, rows))
         spread.flat[:: rows + 1] = 1.0
         spread[:n, :n] = factor[:n, :n]

@@ -16,14 +16,12 @@ from accelegrad.errors import Vector
 from accelegrad.rules.base import Evaluated
 
 #: Steps are worth it while the shortest movement, relative to its length, falls to this share
-#: within so many steps; chosen.
+#: within so many steps; chosen, as are the next two.
 WORTH, PATIENCE = 0.5, 30
 #: It is never this many times the shortest so far where they converge.
 LOST = 1e4
 #: The length changes by this factor at most: at the last digits changes are rounding.
 LARGEST_CHANGE = 100.0
-#: Where they do not pay they wait for so many turns, and twice as many the next time.
-FIRST_PAUSE = 30
 
 
 class Spectral(NamedTuple):
@@ -36,7 +34,7 @@ class Spectral(NamedTuple):
     worth: float = math.inf  # what it has to fall to
     left: int = PATIENCE  # steps that it may take to
     pause: int = 0  # turns to wait
-    next_pause: int = FIRST_PAUSE
+    next_pause: int = PATIENCE  # where they do not pay; twice as many turns the next time
     turns: int = 0
 
     @property

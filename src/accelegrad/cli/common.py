@@ -6,9 +6,8 @@ import argparse
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import fields
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from accelegrad.models.losses import PARAMETERS, LossEntry, losses_with
 
@@ -64,15 +63,6 @@ def check_out(path: Path, *inputs: Path) -> None:
         raise ValueError(f"--out {path}: this file is what is read; give another name.")
 
 
-def request_of(kind: type[Any], given: argparse.Namespace) -> Any:
-    """Return a request whose fields are the options of the same names.
-
-    Where an option is None, the field has its default.
-    """
-    chosen = {field.name: getattr(given, field.name, None) for field in fields(kind)}
-    return kind(**{name: value for name, value in chosen.items() if value is not None})
-
-
 def add_command(
     commands: Commands[argparse.ArgumentParser],
     name: str,
@@ -94,19 +84,13 @@ def add_files(command: argparse.ArgumentParser, *files: str) -> None:
         command.add_argument(name, type=Path, metavar=name.upper(), help=FILES[name])
 
 
-def add_out_folder(command: argparse.ArgumentParser, name: str) -> None:
-    """Add the option for a report's folder, which has this name by default."""
-    words = f"folder (default: {name})"
-    command.add_argument("--out", type=Path, default=Path(name), metavar="DIR", help=words)
-
-
 def add_target(group: argparse._ActionsContainer, words: str) -> None:
     """Add the option for the column with the targets."""
     group.add_argument("--target", type=_name_or_number, metavar="COLUMN", help=words)
 
 
-def add_reading(group: argparse._ActionsContainer) -> None:
-    """Add the options for tables with columns."""
+def add_reading(group: argparse._ActionsContainer, *, learning: bool) -> None:
+    """Add the options for tables with columns, some of them where a model is learnt."""
     add_target(
         group,
         "the column to predict of a CSV or parquet file, by name or number from 0 (default: the "
@@ -123,15 +107,19 @@ def add_reading(group: argparse._ActionsContainer) -> None:
     group.add_argument("--na", type=names, metavar="A,B", help=words)
     words = "the first line of a CSV file is data (default: data if it has numbers only)"
     group.add_argument("--no-header", action="store_true", help=words)
+    if learning:
+        words = "what to do with missing cells: put in the column's mean, or drop the row (error)"
+        group.add_argument("--missing", choices=("mean", "drop"), help=words)
+        words = "columns whose values are categories, even if they look like numbers"
+        group.add_argument("--text", type=columns, default=(), metavar="A,B", help=words)
 
 
-def reading(given: argparse.Namespace, **more: Any) -> Any:
+def reading(given: argparse.Namespace) -> Any:
     """Return how a table is to be read, by the options of `add_reading`."""
     from accelegrad.files.tables import Reading
 
-    options = ("sep", "decimal", "thousands", "encoding", "na", "drop")
-    chosen = {name: getattr(given, name) for name in options}
-    return Reading(**chosen, header=False if given.no_header else None, **more)
+    chosen = {name: getattr(given, name) for name in Reading._fields if hasattr(given, name)}
+    return Reading(**chosen, header=False if given.no_header else None)
 
 
 def add_number(group: argparse._ActionsContainer, name: str, default: float, words: str) -> None:
@@ -177,26 +165,6 @@ def say(text: str) -> None:
 def warn(text: str) -> None:
     """Print a line beside that, on standard error."""
     print("\n".join(map(printable, text.split("\n"))), file=sys.stderr)  # noqa: T201
-
-
-class Reported(Protocol):
-    """What a benchmark returns."""
-
-    @property
-    def page(self) -> Path:
-        """Where its report is."""
-
-    @property
-    def interrupted(self) -> bool:
-        """Whether the user ended it."""
-
-
-def say_report(report: Reported) -> int:
-    """Say where a report is, and return the exit code."""
-    if report.interrupted:
-        say("Interrupted: the report shows what was done; --resume goes on.")
-    say(f"The report is {report.page.resolve()}")
-    return INTERRUPTED if report.interrupted else 0
 
 
 def say_facts(facts: Sequence[tuple[str, str]]) -> None:

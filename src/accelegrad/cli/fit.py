@@ -48,11 +48,7 @@ def add_fit(commands: common.Commands[argparse.ArgumentParser]) -> None:
     command.add_argument("--out", type=Path, default=Path("model.agm"), metavar="FILE", help=words)
     _add_objective(command.add_argument_group("the objective"))
     group = command.add_argument_group("the data")
-    common.add_reading(group)
-    words = "what to do with missing cells: put in the column's mean, or drop the row (an error)"
-    group.add_argument("--missing", choices=("mean", "drop"), help=words)
-    words = "columns whose values are categories, even if they look like numbers"
-    group.add_argument("--text", type=common.columns, default=(), metavar="A,B", help=words)
+    common.add_reading(group, learning=True)
     words = "the number of features of a LIBSVM file (default: its largest index)"
     group.add_argument("--n-features", type=int, metavar="D", help=words)
     words = "read the file chunk by chunk: for data larger than memory"
@@ -113,7 +109,7 @@ def _fit(given: argparse.Namespace) -> int:
         given.target,
         n_features=given.n_features,
         targets=Targets.NUMBERS if is_regressor(estimator) else Targets.AS_WRITTEN,
-        reading=common.reading(given, missing=given.missing, text=given.text),
+        reading=common.reading(given),
     )
     table = open_table(given.data, wanted)
     started = time.perf_counter()

@@ -52,7 +52,7 @@ def add_predict(commands: common.Commands[argparse.ArgumentParser]) -> None:
         action="store_true",
         help="take the columns of a CSV file without a header in the order of the model's features",
     )
-    common.add_reading(command)
+    common.add_reading(command, learning=False)
 
 
 def run_predict(given: argparse.Namespace) -> int:

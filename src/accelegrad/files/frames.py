@@ -55,12 +55,9 @@ class FrameFile(TableFile):
 
         self.pandas: Any = pandas
         self.header, self.has_names = self._read_header()
-        name, count = Counter(self.header).most_common(1)[0]
-        if count > 1:
-            raise DataError(
-                f"{path}: {count} columns have the same name, {name!r}, but the names of columns "
-                "must differ."
-            )
+        for name, count in Counter(self.header).items():
+            if count > 1:
+                raise DataError(f"{path}: {count} columns have the same name, {name!r}.")
         self._as_text = {self._named(given) for given in wanted.reading.text}
         self._features, target = self._chosen()
         if target is not None:
@@ -186,17 +183,21 @@ class FrameFile(TableFile):
         """Learn the columns from all frames, or else which of them are to be read as text."""
         used = [] if self._target is None else [self._target]
         used += self._features if self._known is None else []
-        seen = {name: _Seen(self, name) for name in used}
-        rows = 0
+        seen, rows = {name: _Seen(self, name) for name in used}, 0
         for frame in frames:
             frame = self._kept(frame[used])
             rows += len(frame)
-            for name in used:
-                seen[name].add(frame[name].dropna())
+            numbers = frame.select_dtypes("number")
+            array = numbers.to_numpy(np.float64)
+            counts, totals = (~np.isnan(array)).sum(axis=0), np.nansum(array, axis=0)
+            for name, total, count in zip(numbers, totals, counts, strict=True):
+                seen[name].add_numbers(total, count)
+            for name in frame.columns.difference(numbers.columns, sort=False):
+                seen[name].add_others(frame[name].dropna())
         if not rows:
             raise self.no_rows()
-        self._as_text |= {name for name in used if seen[name].is_text}
-        self._unsure = any(seen[name].is_unclear for name in used)
+        self._as_text |= {name for name in used if seen[name].kinds - {"number"}}
+        self._unsure = any(seen[name].kinds not in _CLEAR for name in used)
         if self._known is None and not self._unsure:
             self._known = tuple(seen[name].column(rows) for name in self._features)
 
@@ -236,6 +237,10 @@ class FrameFile(TableFile):
         names = [column.name for column in columns]
         frame = self._kept(frame[names if self._target is None else [*names, self._target]])
         y = None if self._target is None else self._labels(frame[self._target])
+        if self.columns is None and all(map(self._holds_numbers, frame[names].dtypes)):
+            X = np.ascontiguousarray(frame[names].to_numpy(np.float64))
+            if np.isfinite(X).all():
+                return Block(X, y)
         parts = (self._part(frame[column.name], column) for column in columns)
         width = sum(len(column.features) for column in columns)
         if width > _SPARSE_FROM * len(columns):
@@ -286,17 +291,13 @@ class FrameFile(TableFile):
     def _labels(self, values: Any) -> npt.NDArray[Any]:
         """Return the targets, none of which may be missing: numbers, or else text."""
         self._check_present(values)
-        types, targets = self.pandas.api.types, self.wanted.targets
-        is_number = types.is_numeric_dtype(values.dtype) and not types.is_bool_dtype(values.dtype)
-        if is_number or targets is Targets.NUMBERS:
+        if self._holds_numbers(values.dtype) or self.wanted.targets is Targets.NUMBERS:
             return self._numbers(values)
         return np.array([str(value) for value in values], dtype=np.str_)
 
     def _numbers(self, values: Any) -> npt.NDArray[np.float64]:
         """Return a column as finite numbers, or name the first cell that is none."""
-        numbers = values
-        if not self.pandas.api.types.is_numeric_dtype(values.dtype):
-            numbers = self.parsed(values.astype(str))
+        numbers = values if self._holds_numbers(values.dtype) else self.parsed(values.astype(str))
         array: npt.NDArray[np.float64] = numbers.to_numpy(np.float64)
         if not np.isfinite(array).all():
             place = int(np.isfinite(array).argmin())
@@ -305,6 +306,10 @@ class FrameFile(TableFile):
                 values.index[place], values.name, f"is {cell!r}, but it must be a finite number"
             )
         return array
+
+    def _holds_numbers(self, dtype: Any) -> bool:
+        types = self.pandas.api.types
+        return types.is_numeric_dtype(dtype) and not types.is_bool_dtype(dtype)
 
     def parsed(self, text: Any) -> Any:
         """Return a series of text as numbers, NaN where they are none."""
@@ -322,56 +327,51 @@ class FrameFile(TableFile):
         )
 
 
+# What a column may hold; else it is read again, as text in all frames.
+_CLEAR = (set[str](), {"number"}, {"text"})
+
+
 class _Seen:
     """What was seen of a column, frame by frame."""
 
     def __init__(self, table: FrameFile, name: str) -> None:
         self._table, self._name = table, name
-        self._kinds: set[str] = set()
+        self.kinds: set[str] = set()
         self._first_rows: dict[str, int] = {}  # of each value of a text column
         self._total, self._count = 0.0, 0
 
-    def add(self, values: Any) -> None:
+    def add_numbers(self, total: float, count: int) -> None:
+        """Take note of some rows that hold numbers: of their sum, and how many are not missing."""
+        if count:
+            self.kinds.add("number")
+            self._total, self._count = self._total + float(total), self._count + int(count)
+
+    def add_others(self, values: Any) -> None:
         """Take note of the values of some rows, without missing ones."""
-        types = self._table.pandas.api.types
         if not len(values):
             return
-        if types.is_numeric_dtype(values.dtype) and not types.is_bool_dtype(values.dtype):
-            self._kinds.add("number")
-            self._total, self._count = self._total + float(values.sum()), self._count + len(values)
-            return
-        kind = types.infer_dtype(values)
+        kind = self._table.pandas.api.types.infer_dtype(values)
         if kind not in ("string", "integer", "boolean"):
             raise DataError(
                 f"{self._table.path}: the column {self._name!r} must hold numbers or text, but it "
                 f"holds {values.dtype} ({kind}). It is left out with --drop {self._name!r}."
             )
         # Truth values, and whole numbers beyond 64 bits, are read again as text.
-        self._kinds.add("text" if kind == "string" else "unclear")
+        self.kinds.add("text" if kind == "string" else "unclear")
         if kind == "string" and self._name != self._table._target:
             first = values.drop_duplicates()
             for value, row in zip(first, first.index, strict=True):
                 self._first_rows.setdefault(str(value), int(row))
 
-    @property
-    def is_text(self) -> bool:
-        """Whether the column is text in some frame."""
-        return bool(self._kinds - {"number"})
-
-    @property
-    def is_unclear(self) -> bool:
-        """Whether the column has to be read again, as text in all frames."""
-        return len(self._kinds) > 1 or "unclear" in self._kinds
-
     def column(self, rows: int) -> Column:
         """Return the column, or refuse what looks like a mistake."""
         path, name, wanted = self._table.path, self._name, self._table.wanted
         filled = wanted.reading.missing == "mean"
-        if not self._kinds:
+        if not self.kinds:
             raise DataError(
                 f"{path}: the column {name!r} has no values. It is left out with --drop {name!r}."
             )
-        if "number" in self._kinds:
+        if "number" in self.kinds:
             return Column(name, None, self._total / self._count if filled else None)
         if name not in map(self._table._named, wanted.reading.text):
             self._check_text(rows)

@@ -112,6 +112,11 @@ class Kernel:
         found = self._compiled.get(types)
         return (self._made(types, arguments) if found is None else found)(*arguments)
 
+    @property
+    def signatures(self) -> list[Any]:
+        """The choices of types for which there is code in this process."""
+        return [types for made in self._compiled.values() for types in made.signatures]
+
     def is_pending(self, arguments: tuple[Any, ...]) -> bool:
         """Tell whether a call would compile, as the code is neither loaded nor on disk."""
         types = _types_of(arguments)

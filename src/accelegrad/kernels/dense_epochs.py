@@ -24,7 +24,7 @@ from accelegrad.kernels.epochs import (
 from accelegrad.kernels.gradient import Data
 
 #: All numbers that change.
-NUMBERS = record(["squares", "eta", "weight_sum", "radius", "evidence"], ["iteration"])
+NUMBERS = record(["squares", "eta", "weight_sum"], ["iteration"])
 
 
 @summing

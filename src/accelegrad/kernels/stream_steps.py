@@ -544,6 +544,11 @@ class SparseStream:
         """How many steps were done."""
         return int(self._numbers["iteration"][0])
 
+    @property
+    def rebases(self) -> int:
+        """How often the columns were rebased, or their products computed for the first time."""
+        return int(self._numbers["rebases"][0])
+
     def advance(self, chunk: Chunk, order: npt.NDArray[Any], ends: npt.NDArray[Any]) -> int:
         """Do a step for each batch of rows and return how many were done.
 

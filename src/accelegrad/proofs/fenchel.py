@@ -21,6 +21,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 
@@ -384,7 +385,7 @@ class Terms:
     def lower_bound(
         self,
         sums: SlopeSums,
-        reach: Callable[[], Reach] | None = None,
+        reach: Callable[[], Extent] | None = None,
         *,
         weight: float = 1.0,
         scaled: bool = True,
@@ -431,7 +432,7 @@ class Terms:
             least = self._least_in_set(size)
             return self._best_multiple(height - norm(off) * size, v, off, least)
 
-    def _least_with_intercept(self, sums: SlopeSums, reach: Callable[[], Reach]) -> float:
+    def _least_with_intercept(self, sums: SlopeSums, reach: Callable[[], Extent]) -> float:
         """Return a lower bound of the mean slope times the intercept of a minimiser."""
         lowest, highest = sums.mean - sums.mean_error, sums.mean + sums.mean_error
         if lowest == highest == 0.0:
@@ -588,6 +589,18 @@ class Terms:
             return value + min(tangent, 0.0) - 3.0 * growth(d) * size
 
         return least
+
+
+class Extent(Protocol):
+    """Bounds on a minimiser: on the norm of its weights and on its intercept."""
+
+    @property
+    def weights(self) -> float:
+        """Of the weights' norm."""
+
+    @property
+    def intercept(self) -> float:
+        """Of the intercept's size."""
 
 
 class Reach:

@@ -19,7 +19,7 @@ from accelegrad.models.linear_model import LinearModel, ModelPoint
 from accelegrad.models.rounding import slopes_norm
 from accelegrad.models.row_blocks import RowNumbers
 from accelegrad.norms import norm
-from accelegrad.proofs.cone import terms_with_ends
+from accelegrad.proofs.cone import AIMED_BEYOND, ConeBounds
 from accelegrad.proofs.fenchel import (
     MULTIPLE_ROUNDED_DOWN,
     DataSums,
@@ -63,8 +63,6 @@ class ModelDual:
         self.model = model
         self._kept = {} if kept is None else kept
         self.terms: Terms = terms or self._once("terms", lambda: Terms.of(model))
-        if self.terms.has_only_signs and model.loss.name == "squared" and self._obstacle() is None:
-            self.terms = terms_with_ends(model, self.terms, self._feasible_value())
 
     def _once(self, name: str, compute: Callable[[], Any]) -> Any:
         """Return a result that is computed when it is first asked for."""
@@ -97,7 +95,13 @@ class ModelDual:
         """
         if self.needs_null_space:
             return self._obstacle() is None
-        return self.terms.gets_tight
+        return self.terms.gets_tight or self.has_only_signs
+
+    @property
+    def has_only_signs(self) -> bool:
+        """Whether it is least squares with a sign for each weight, for which there are bounds."""
+        known = self.terms.has_only_signs and self.model.loss.name == "squared"
+        return known and self._obstacle() is None and self._cone.gets_tight
 
     def _obstacle(self) -> str | None:
         """Return why there is no affordable bound in a null space, or None where there is one."""
@@ -122,6 +126,8 @@ class ModelDual:
         """
         if self.needs_null_space:
             return self.without_terms("dual_value_by").at(known.derivatives)
+        if self.has_only_signs:
+            return self._cone.at(known.derivatives)
         if self._is_balanced(known.derivatives):
             return self._as_they_are(known)
         bound = 0.0
@@ -134,6 +140,8 @@ class ModelDual:
 
         It costs a product with the data, and none where they are balanced.
         """
+        if self.has_only_signs:
+            return self._cone.at(known.derivatives)
         if self._is_balanced(known.derivatives):
             return self._as_they_are(known)
         return self.bound(self.balanced(known.derivatives))
@@ -144,6 +152,13 @@ class ModelDual:
         w = known.w[:d]
         combination = known.gradient[:d] - l2 * w
         return self.bound(known.derivatives, combination, slack=growth(0) * l2 * np.abs(w))
+
+    @property
+    def _cone(self) -> ConeBounds:
+        cone: ConeBounds = self._once(
+            "cone", lambda: ConeBounds(self.model, self.terms, self._feasible_value())
+        )
+        return cone
 
     def _is_balanced(self, theta: Vector) -> bool:
         """Return whether no intercept, or next to nothing of it, is left in the slopes."""
@@ -304,7 +319,7 @@ class ModelDual:
 
     def resolution(self, w: Vector, value: float) -> float:
         """Return roughly the smallest gap at w that can be proved; 0 where that is not known."""
-        if not self.terms.gets_tight:
+        if not self.terms.gets_tight and not self.has_only_signs:
             return 0.0
         model = self.model
         rounding = model.rounding_at(w, value)
@@ -315,12 +330,13 @@ class ModelDual:
             with np.errstate(divide="ignore"):
                 shares = np.where(self._is_held, 0.0, off / self.terms.l1)
             least += (float(shares.max()) + 1.0 - MULTIPLE_ROUNDED_DOWN) * value
-        elif self.terms.separable and self.terms.l2 == 0.0:
+        if self.has_only_signs:
             off = model.rounding.combination(slopes_norm(model.loss, value))
-            least += float(off @ (self.terms.upper - self.terms.lower))
+            least += AIMED_BEYOND * float(off @ np.abs(w[: model.n_features]))
         if model.fit_intercept:
             mean = pairwise_growth(model.n_samples) * slopes_norm(model.loss, value)
-            least += mean * self.reach().intercept
+            extent = self._cone if self.has_only_signs else self.reach()
+            least += mean * extent.intercept
         return least
 
     @property

@@ -31,6 +31,7 @@ import scipy.linalg
 import scipy.sparse as sp
 
 from accelegrad.errors import Vector
+from accelegrad.linalg import with_unit_diagonal
 from accelegrad.models.gram import Matrix
 from accelegrad.models.losses import Loss
 from accelegrad.models.products import Products
@@ -192,7 +193,7 @@ class NullSpace:
         for count in range(_ROUNDS):
             room = _room(theta, low, high)
             room = room if count == 0 else room * room
-            solve = solver(self._gram(self.shares * room))
+            solve = solver(self.gram(self.shares * room))
             if solve is None:
                 break
             progress = False
@@ -234,7 +235,7 @@ class NullSpace:
         second one, in the coordinates of the first, does (as in the QR factorisation by two
         Cholesky factorisations). What is tiny even there is dropped: such columns are dependent.
         """
-        gram = self._gram(self.shares)
+        gram = self.gram(self.shares)
         norms = np.sqrt(gram.diagonal())
         units = np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0.0)
         self.scale = self.scale * units
@@ -247,7 +248,7 @@ class NullSpace:
         least = UNIT * sizes.size * max(float(sizes[-1]), 1.0)
         self._mixing = directions / np.sqrt(np.maximum(sizes, least))
         sizes, directions = scipy.linalg.eigh(
-            self._gram(self.shares, mixed=True), check_finite=False
+            self.gram(self.shares, mixed=True), check_finite=False
         )
         kept = sizes > _RANK_TOLERANCE * sizes[-1]
         self._mixing = self._mixing @ (directions[:, kept] / np.sqrt(sizes[kept]))
@@ -265,7 +266,7 @@ class NullSpace:
             most = np.append(most, 1.0)
         return np.divide(1.0, most, out=np.zeros_like(most), where=most > _TINY)
 
-    def _gram(self, weights: Vector, mixed: bool = False) -> Matrix:
+    def gram(self, weights: Vector, mixed: bool = False) -> Matrix:
         """Return sum_i weights_i a_i a_i^T, of the scaled columns or in the new coordinates."""
         roots, total = np.sqrt(weights), np.zeros((self.n_parameters, self.n_parameters))
         rows: Any = np.flatnonzero(weights)
@@ -309,17 +310,6 @@ class NullSpace:
         """Return sum_i weighted_i a_i."""
         combination: Vector = self.products.backward(weighted)
         return np.append(combination, weighted.sum()) if self.fit_intercept else combination
-
-
-def with_unit_diagonal(gram: Matrix) -> tuple[Vector, Matrix]:
-    """Return units of the coordinates, and the matrix in them, with a diagonal of ones.
-
-    Coordinates may be measured in very different units. One with a zero on the diagonal keeps it:
-    its unit is 0, so that it is no coordinate of anything.
-    """
-    sizes = np.sqrt(gram.diagonal())
-    units = np.divide(1.0, sizes, out=np.zeros_like(sizes), where=sizes > 0.0)
-    return units, units[:, None] * gram * units
 
 
 def solver(gram: Matrix) -> Callable[[Vector], Vector] | None:

@@ -17,9 +17,9 @@ from accelegrad.rules.accelegrad import CoupledRule, CoupledState, coupled
 from accelegrad.rules.arrays import Array, absolute, as_array, inner, larger, where, zero_sum
 from accelegrad.rules.base import Evaluated, Oracle, Projection, State, Step
 from accelegrad.rules.distance import SMALLEST_SHARE, Known, Probing, probed
+from accelegrad.rules.distance_free import REACH
 from accelegrad.rules.schedules import accelegrad_step, importance_weight
 
-REACH = 3.0  # the box around x0 that z stays in, in widths; chosen, as in `distance_free`
 SIGNIFICANT = 3.0  # standard deviations: a sum of gradients this large is not noise alone; chosen
 
 

@@ -14,8 +14,8 @@ from accelegrad.rules.schedules import adaptive_step, importance_weight
 
 # Variants of the step and of the radius's growth were measured on exact and noisy problems.
 STEP = 2  # radii in the numerator of the step size, as in AcceleGrad's 2 D
-REACH = 3  # the ball around x0 that z stays in, in radii; chosen, not measured
-TRUST = 2  # the radius grows to this multiple of the distance that the gradients prove
+REACH = 3  # the ball or box around x0 that z stays in, in radii or widths; chosen, not measured
+TRUST = 2  # the radius grows to this multiple of the distance that the gradients prove; chosen
 BLOCKED = 1e-9  # a set or prox that lets through less than this share of a step has stopped it
 
 

@@ -16,12 +16,12 @@ from accelegrad.rules.arrays import Array, absolute, as_array, inner, larger, wh
 from accelegrad.rules.base import Projection, Prox, QueryRule, State
 from accelegrad.rules.diagonal import mean_step
 from accelegrad.rules.distance import SMALLEST_SHARE, check_radius
+from accelegrad.rules.distance_free import TRUST
 from accelegrad.rules.schedules import adaptive_step, importance_weight
 
 # Chosen on prototypes of the rule, on eight sets with two losses.
 STEP = 2.5  # m, radii in the numerator of the step size
 EXACT = 1e3  # the ratio from which on gradients count as exact
-TRUST = 2.0  # the radius grows to this multiple of the distance that the gradients suggest
 ACCELERATION = 10.0  # the largest weight, times the cube root of the signal-to-noise ratio
 # The radius is settled once it has not grown by a tenth for as long as it took to get there.
 GROWTH, PATIENCE, LONGER = 1.1, 10, 2

@@ -527,11 +527,6 @@ class StreamFitting(LinearEstimator):
             elif last is not None:
                 self.coef_ = last
 
-    def _next_rows(self, X: Any, y: Any, sample_weight: Any) -> Data:
-        """Return the next rows of a stream, checked, with targets as they were given."""
-        self._refuse_early_stopping()
-        return self._checked_data(X, y, sample_weight, reset=not hasattr(self, "coef_"))
-
 
 def _dense(coefficients: Any) -> npt.NDArray[Any]:
     return np.asarray(coefficients.toarray() if hasattr(coefficients, "toarray") else coefficients)

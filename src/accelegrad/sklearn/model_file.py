@@ -108,16 +108,13 @@ def save_model(
     if ESTIMATORS.get(name) is not type(estimator):
         raise TypeError(f"estimator must be one of {', '.join(ESTIMATORS)}, not {name}.")
     check_is_fitted(estimator)
-    width = int(estimator.n_features_in_)
     names = (
         getattr(estimator, "feature_names_in_", None) if feature_names is None else feature_names
     )
-    if names is not None and len(names) != width:
-        raise ValueError(
-            f"feature_names must have {width} entries, one for each feature, but it has "
-            f"{len(names)}."
-        )
+    kept = None if names is None else tuple(str(name) for name in names)
     check_model(estimator)
+    known = None if columns is None else tuple(columns)
+    _check_description(SavedModel(estimator, kept, target, __version__, first_feature, known))
     fitted = {name: value for name, value in vars(estimator).items() if _is_fitted_name(name)}
     archive.save(
         Path(path),
@@ -127,10 +124,10 @@ def save_model(
             "accelegrad": __version__,
             "parameters": _kept(estimator.get_params(deep=False), "the parameter"),
             "fitted": _kept(fitted, "the attribute"),
-            "feature_names": None if names is None else [str(name) for name in names],
+            "feature_names": None if kept is None else list(kept),
             "target": target,
             "first_feature": int(first_feature),
-            "columns": None if columns is None else [column._asdict() for column in columns],
+            "columns": None if known is None else [column._asdict() for column in known],
         },
     )
 

@@ -164,7 +164,10 @@ class Parameters:
         0.1, "float", "The share of the rows that is held out for `early_stopping`."
     )
     n_iter_no_change: int = parameter(
-        5, "int", "How many looks at the held-out loss without a fall end the run."
+        5,
+        "int",
+        "How many looks at the held-out loss without a fall end the run; with `batch_size`, how "
+        "many passes over the rows.",
     )
     random_state: Any = parameter(
         None,

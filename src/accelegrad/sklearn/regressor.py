@@ -256,5 +256,8 @@ class AcceleGradRegressor(LinearRegressor, StreamFitting):
         self
         """
         refuse_several(self)
-        self._learn(self._objective(), self._prepared(self._next_rows(X, y, sample_weight)))
+        objective = self._objective()
+        self._refuse_early_stopping()
+        data = self._checked_data(X, y, sample_weight, reset=not hasattr(self, "coef_"))
+        self._learn(objective, self._prepared(data))
         return self

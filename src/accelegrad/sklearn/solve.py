@@ -192,7 +192,11 @@ class Watch:
         self.reached = self.stalled = False
         self.best: Vector | None = None
         self.best_score = -math.inf
-        self.waited = 0
+        self.waited = 0  # looks since the best, or with minibatches steps
+        # Of a few rows a step says little about the score: there a pass over all is a look's worth.
+        rows, batch = problem.model.n_samples, settings.batch_size
+        self._steps_per_look = 1 if batch is None else math.ceil(rows / batch)
+        self._best_at = 0
 
     @property
     def wanted(self) -> bool:
@@ -244,7 +248,7 @@ class Watch:
     def _look(self, known: OptimizeResult) -> None:
         x = known.x if self.function is None else self.function.point(known.x)
         if self.score is not None:
-            self._judge(x, self.score)
+            self._judge(x, self.score, int(known.nit))
         if self.uses_dual and self.settings.tol is not None:
             # The value at an average or a last point is not known to a run without a goal, and of
             # one with minibatches it is an estimate.
@@ -261,13 +265,15 @@ class Watch:
             function.raise_bound(x)
         return value - function.lower_bound
 
-    def _judge(self, x: Vector, score_of: Score) -> None:
+    def _judge(self, x: Vector, score_of: Score, steps: int) -> None:
         score = score_of(x)
         if score > self.best_score:
-            self.best, self.best_score, self.waited = x, score, 0
+            self.best, self.best_score = x, score
+            self.waited, self._best_at = 0, steps
             return
-        self.waited += 1
-        self.stalled = self.waited >= self.settings.n_iter_no_change
+        by_steps = self.settings.batch_size is not None
+        self.waited = steps - self._best_at if by_steps else self.waited + 1
+        self.stalled = self.waited >= self.settings.n_iter_no_change * self._steps_per_look
 
 
 def solve(

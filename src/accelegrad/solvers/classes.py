@@ -11,9 +11,10 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg.lapack import dpotrf, dtrtri
+from scipy.linalg.lapack import dtrtri
 
-from accelegrad.errors import NonFiniteError, Vector
+from accelegrad.errors import Vector
+from accelegrad.linalg import cholesky_factor, with_unit_diagonal
 from accelegrad.models.gram import BLAS_PRODUCT, Storage, gram_matrix
 from accelegrad.models.multinomial import ClassesPoint, Matrix, MultinomialModel, softmax
 from accelegrad.models.products import MatrixProducts, Products
@@ -40,8 +41,6 @@ MOST_ENTRIES = 1 << 20
 # Seconds, of which only the ratios matter: an entry of sparse data in a product with a column, a
 # number per row and class, and a product in a factorisation.
 SPARSE_PRODUCT, ROW_AND_CLASS, FACTOR_PRODUCT = 1e-9, 1e-8, 5e-11
-# What is added to diagonals, relative to them, until a block has a factor.
-_SHIFTS = (1e-10, 1e-8, 1e-6, 1e-4, 1e-2)
 
 
 class CurvedClasses:
@@ -400,13 +399,6 @@ def _squared(block: Any) -> Any:
 
 def _inverse_factor(matrix: Matrix) -> Matrix:
     """Return the inverse of the Cholesky factor of a matrix that may be singular."""
-    ends = np.arange(len(matrix))
-    diagonal = matrix[ends, ends].copy()
-    least = max(float(diagonal.max()), np.finfo(np.float64).tiny) * 1e-12
-    for shift in _SHIFTS:
-        matrix[ends, ends] = diagonal + shift * np.maximum(diagonal, least)
-        factor, failed = dpotrf(matrix, lower=1, clean=1)
-        if not failed:
-            inverse: Matrix = dtrtri(factor, lower=1)[0]
-            return inverse
-    raise NonFiniteError("the second derivatives are not finite")
+    units, scaled = with_unit_diagonal(matrix)
+    inverse: Matrix = dtrtri(cholesky_factor(scaled, clean=True), lower=1)[0]
+    return inverse * units

@@ -8,13 +8,13 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg.lapack import dpotrf, dpotrs
+from scipy.linalg.lapack import dpotrs
 
-from accelegrad.errors import NonFiniteError, Vector
+from accelegrad.errors import Vector
+from accelegrad.linalg import cholesky_factor, with_unit_diagonal
 from accelegrad.models.gram import Matrix
 from accelegrad.models.row_curvature import MOST_SAMPLED
 from accelegrad.models.row_sum import RowPoint, RowSum, SampledRows
-from accelegrad.proofs.null_space import with_unit_diagonal
 
 # Seconds on the machine where they were measured, of which only the ratios matter; those of Gram
 # matrices are in `accelegrad.models.gram`. An evaluation takes these per entry of X and per row,
@@ -43,8 +43,6 @@ RARE_COLUMN = 1e-3
 FLATTEST = 1e-8
 #: Of the largest: no coordinate is scaled as if it had less curvature than this share.
 LEAST_SCALE = 1e-12
-# What is added to a diagonal of ones until the matrix has a Cholesky factor: rounding, then more.
-_SHIFTS = (1e-13, 1e-11, 1e-9, 1e-7, 1e-5, 1e-3)
 
 
 class Factored:
@@ -62,17 +60,6 @@ class Factored:
         # LAPACK itself: where matrices are small, the checks of SciPy's functions take longer.
         solution: Vector = dpotrs(self._factor, self._units * vector, lower=1, overwrite_b=1)[0]
         return self._units * solution
-
-
-def cholesky_factor(matrix: Matrix) -> Matrix:
-    """Return the Cholesky factor of a matrix that may be singular, up to rounding or a bit more."""
-    for shift in _SHIFTS:
-        matrix.flat[:: len(matrix) + 1] += shift
-        factor: Matrix
-        factor, failed = dpotrf(matrix, lower=1, clean=0)
-        if not failed:
-            return factor
-    raise NonFiniteError("the second derivatives are not finite")
 
 
 class Diagonal:

@@ -12,10 +12,9 @@ import numpy as np
 from scipy.linalg.lapack import dpotrs
 
 from accelegrad.errors import Vector
+from accelegrad.linalg import cholesky_factor, with_unit_diagonal
 from accelegrad.models.gram import Matrix
-from accelegrad.proofs.null_space import with_unit_diagonal
 from accelegrad.rounding import UNIT
-from accelegrad.solvers.curvature import cholesky_factor
 
 #: The most Newton steps: a handful is usual, and what is left undone the next quadratic does.
 MOST_STEPS = 100

@@ -53,7 +53,6 @@ NOT_FINITE = (
     "torch.amp.GradScaler."
 )
 ZERO = "torch.distributed.optim.zero_redundancy_optimizer"
-FLAGS = {"maximize": False, "capturable": False, "differentiable": False}
 
 
 class Family(NamedTuple):
@@ -446,8 +445,6 @@ class AveragingOptimizer(Optimizer):
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         for group in self.param_groups:
-            for name, default in FLAGS.items():
-                group.setdefault(name, default)
             self.training = group.pop(MODE, self.training)
         self.method = self._method_of(self.param_groups)
 

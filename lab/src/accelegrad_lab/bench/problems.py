@@ -20,8 +20,8 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from accelegrad.errors import Vector, nearest
-from accelegrad.files.datasets import DATA_FOLDER, DataError, as_binary, read, sparse_text
 from accelegrad.models.linear_model import LinearModel
+from accelegrad_lab.datasets import DATA_FOLDER, DataError, as_binary, read, sparse_text
 from accelegrad_lab.engine.minimum import is_sparse
 from accelegrad_lab.engine.peers import BENCH_LOSSES, CLASSES, SMOOTH
 from accelegrad_lab.engine.stored_data import without_empty_columns

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Mapping
 
 from accelegrad.cli import common
-from accelegrad_lab.commands import bench_everyday, bench_functions
+from accelegrad_lab.commands import bench_everyday, bench_functions, options
 
 EPILOG = f"""\
 losses:   logistic, hinge, squared_hinge (two classes); squared, absolute, quantile, huber (numbers)
@@ -74,7 +74,7 @@ def add_bench(commands: common.Commands[argparse.ArgumentParser]) -> None:
         metavar="WHAT",
         help="what accuracies are relative to: start, P(0) - P* (default), or minimum, P*",
     )
-    common.add_out_folder(command, "bench")
+    options.add_out_folder(command, "bench")
     command.add_argument("--resume", action="store_true", help="go on with the results in --out")
     common.add_no_progress(command)
     bench_functions.add_functions(command)
@@ -108,7 +108,7 @@ def run_bench(given: argparse.Namespace) -> int:
     _refuse(given, ONLY, "needs --functions or --everyday")
     from accelegrad_lab.bench.bench import BenchRequest, bench
 
-    return common.say_report(bench(common.request_of(BenchRequest, given)))
+    return options.say_report(bench(options.request_of(BenchRequest, given)))
 
 
 def _refuse(given: argparse.Namespace, options: Mapping[str, str], words: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from accelegrad.cli import common
+from accelegrad_lab.commands import options
 
 
 def add_everyday(command: argparse.ArgumentParser) -> None:
@@ -32,4 +32,4 @@ def run_everyday(given: argparse.Namespace) -> int:
     from accelegrad_lab.everyday.everyday import EverydayRequest, bench_everyday
 
     given.out = given.out / "everyday"
-    return common.say_report(bench_everyday(common.request_of(EverydayRequest, given)))
+    return options.say_report(bench_everyday(options.request_of(EverydayRequest, given)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from accelegrad.cli import common
+from accelegrad_lab.commands import options
 
 METHODS_IN_WORDS = """\
 methods:  (--functions) auto, accelegrad, accelegrad-restarted, bundle, lbfgs-b, bfgs, trust-constr,
@@ -49,9 +50,9 @@ def run_functions(given: argparse.Namespace) -> int:
     )
 
     given.out = given.out / "functions"
-    request = common.request_of(FunctionsRequest, given)
+    request = options.request_of(FunctionsRequest, given)
     if given.minima:
         for line in renew_minima(request):
             common.say(line)
         return 0
-    return common.say_report(compare_functions(request))
+    return options.say_report(compare_functions(request))

@@ -6,6 +6,7 @@ import argparse
 
 from accelegrad.cli import common
 from accelegrad.models.losses import LOSSES
+from accelegrad_lab.commands import options
 
 EPILOG = f"""\
 losses for two classes:
@@ -41,7 +42,7 @@ def add_compare(commands: common.Commands[argparse.ArgumentParser]) -> None:
     common.add_files(command, "data")
     _add_problem(command)
     _add_methods(command)
-    common.add_out_folder(command, "comparison")
+    options.add_out_folder(command, "comparison")
     common.add_no_progress(command)
 
 
@@ -53,11 +54,7 @@ def _add_problem(command: argparse.ArgumentParser) -> None:
     problem.add_argument(
         "--l2", type=float, metavar="X", help="weight of the l2 term (default: 1/rows)"
     )
-    common.add_target(
-        problem,
-        "the column to predict of a CSV or parquet file, by name or number from 0 (default: the "
-        "last)",
-    )
+    common.add_reading(problem, learning=True)
     # --epsilon is that of the universal methods.
     common.add_loss_parameters(problem, lambda entry: entry.name, epsilon="tube")
 
@@ -116,6 +113,7 @@ def run_compare(given: argparse.Namespace) -> int:
     """Do what the options ask for."""
     from accelegrad_lab.compare.compare import CompareRequest, compare
 
-    page = compare(common.request_of(CompareRequest, given))
+    given.reading = common.reading(given)
+    page = compare(options.request_of(CompareRequest, given))
     common.say(f"The report is {page.resolve()}")
     return 0

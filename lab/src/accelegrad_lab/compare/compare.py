@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from accelegrad.errors import nearest, real_number, whole_number
+from accelegrad.files.tables import Reading
 from accelegrad.models.losses import LOSSES, make_loss, plain_loss_name
 from accelegrad_lab.compare.peers import check_names, chosen_peers, peer_task
 from accelegrad_lab.compare.problem import data_facts, imported_data
@@ -38,6 +39,7 @@ class CompareRequest:
     diameter: float | None = None
     epsilon: float = 1e-3
     target: str | int | None = None
+    reading: Reading | None = None
     seeds: int = 1
     jobs: int = 1
     quantile: float = 0.5
@@ -175,7 +177,7 @@ class _Plan:
 
 
 def _plan(request: CompareRequest, store: Store) -> _Plan:
-    data = imported_data(request.data, request.target, request.loss, store)
+    data = imported_data(request.data, request.target, request.loss, store, request.reading)
     rows = stored_rows(data, store).y.size
     l2 = 1 / rows if request.l2 is None else float(request.l2)
     model = {"data": data, "loss": request.loss, "options": _loss_options(request), "l2": l2}

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from accelegrad.errors import Vector
-from accelegrad.files.datasets import DataError, as_binary
+from accelegrad.files.tables import Reading
 from accelegrad.models.losses import LOSSES, make_loss
+from accelegrad_lab.datasets import DataError, as_binary
 from accelegrad_lab.engine import stored_data
 from accelegrad_lab.engine.minimum import is_sparse
 from accelegrad_lab.engine.model_tasks import used_columns
@@ -21,12 +22,19 @@ LEAST_ROWS = 2
 UNEVEN = 30  # how much larger one column than another the report remarks upon
 
 
-def imported_data(path: Path, target: str | int | None, loss: str, store: Store) -> dict[str, Any]:
+def imported_data(
+    path: Path,
+    target: str | int | None,
+    loss: str,
+    store: Store,
+    reading: Reading | None = None,
+) -> dict[str, Any]:
     """Read a file into the store and return the `data` parameter for it.
 
     Whatever is wrong with the file, or with its targets for this loss, is a DataError here.
     """
-    return stored_data.imported_data(path, store, partial(_check_targets, path, loss), target)
+    check = partial(_check_targets, path, loss)
+    return stored_data.imported_data(path, store, check, target, reading)
 
 
 def _check_targets(path: Path, loss: str, y: Vector) -> None:

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from accelegrad.errors import Vector
-from accelegrad.files.datasets import as_binary
 from accelegrad.models.linear_model import LinearModel
 from accelegrad.models.losses import make_loss
+from accelegrad_lab.datasets import as_binary
 from accelegrad_lab.engine.recording import minimum_outcome
 from accelegrad_lab.engine.stored_data import stored_rows, without_empty_columns
 from accelegrad_lab.engine.tasks import Outcome, Store, Task, task

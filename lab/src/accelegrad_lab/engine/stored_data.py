@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,7 +12,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from accelegrad.errors import Vector
-from accelegrad.files.datasets import DataError, Dataset, read, sparse_text
+from accelegrad.files.tables import Reading
+from accelegrad_lab.datasets import DataError, Dataset, read, sparse_text
 from accelegrad_lab.engine.tasks import Outcome, Store, Task, task
 
 
@@ -29,7 +31,11 @@ def generated_data(n: int, d: int, nnz: int, seed: int) -> dict[str, Any]:
 
 
 def imported_data(
-    path: Path, store: Store, check: Callable[[Vector], object], target: str | int | None = None
+    path: Path,
+    store: Store,
+    check: Callable[[Vector], object],
+    target: str | int | None = None,
+    reading: Reading | None = None,
 ) -> dict[str, Any]:
     """Read a file into the store, once for its content, and return the `data` parameter for it.
 
@@ -40,8 +46,10 @@ def imported_data(
     data: dict[str, Any] = {"source": path.name, "sha256": content}
     if target is not None:
         data["target"] = target
+    if reading is not None and reading != Reading():
+        data["reading"] = json.loads(json.dumps(reading._asdict()))
     stored = store.load(Task("dataset", data))
-    dataset = _packed(read(path, target=target)) if stored is None else stored
+    dataset = _packed(read(path, target=target, reading=reading)) if stored is None else stored
     check(dataset.arrays["y"])
     if stored is None:
         store.save(Task("dataset", data), dataset)

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from accelegrad.files.datasets import DataError, find, read, sparse_text
+from accelegrad_lab.datasets import DataError, find, read, sparse_text
 from accelegrad_lab.engine.minimum import is_sparse
 from accelegrad_lab.engine.synthetic import DENSE, made_classes, made_numbers
 

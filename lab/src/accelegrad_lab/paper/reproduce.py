@@ -13,7 +13,7 @@ import numpy as np
 
 from accelegrad.errors import nearest
 from accelegrad.files import whole_file
-from accelegrad.files.datasets import as_binary, find
+from accelegrad_lab.datasets import as_binary, find
 from accelegrad_lab.engine.content import Claim, Figure, Report, Verdict
 from accelegrad_lab.engine.experiment import Experiment, Results, Setup
 from accelegrad_lab.engine.runner import Progress, run_tasks

@@ -14,8 +14,8 @@ import scipy.sparse as sp
 from accelegrad.errors import Vector, finite_vector, real_number, whole_number
 from accelegrad.files.formats import FORMATS, LIBSVM, open_table, plain_path
 from accelegrad.files.libsvm import COMPRESSIONS
-from accelegrad.files.sparse_text import random_documents
-from accelegrad.files.tables import DataError, Targets, Wanted
+from accelegrad.files.tables import DataError, Reading, Targets, Wanted
+from accelegrad_lab.sparse_text import random_documents
 
 __all__ = ["DATA_FOLDER", "DataError", "Dataset", "as_binary", "find", "read", "sparse_text"]
 
@@ -76,6 +76,7 @@ def read(
     *,
     n_features: int | None = None,
     target: str | int | None = None,
+    reading: Reading | None = None,
 ) -> Dataset:
     """Read a file: LIBSVM or CSV text, compressed or not, .npz or .parquet.
 
@@ -91,6 +92,8 @@ def read(
     target : str or int, optional
         The column of a CSV or parquet file with the targets: its name, or its number, which counts
         from 0, or from the end if negative. By default the last column.
+    reading : Reading, optional
+        How a CSV or parquet file is read.
 
     Returns
     -------
@@ -103,7 +106,8 @@ def read(
         If the file cannot be read or something in it is wrong; the message says where.
     """
     path = Path(path)
-    X, y = open_table(path, Wanted(target, n_features=n_features, targets=Targets.NUMBERS)).whole()
+    wanted = Wanted(target, n_features=n_features, targets=Targets.NUMBERS)
+    X, y = open_table(path, wanted._replace(reading=reading or Reading())).whole()
     plain = plain_path(path)
     known = {".txt", *(ending for entry in FORMATS for ending in entry.endings)}
     name = plain.stem if plain.suffix.lower() in known else plain.name

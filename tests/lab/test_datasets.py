@@ -17,7 +17,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.svm import LinearSVC
 
-from accelegrad.files.datasets import DataError, Dataset, as_binary, find, read, sparse_text
+from accelegrad_lab.datasets import DataError, Dataset, as_binary, find, read, sparse_text
 
 COMPRESSIONS: dict[str, Callable[[bytes], bytes]] = {
     "": bytes,
