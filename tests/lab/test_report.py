@@ -15,7 +15,6 @@ import pytest
 from matplotlib.image import imread
 
 from accelegrad_lab.engine.content import Claim, Curve, Figure, Panel, Report, Verdict
-from accelegrad_lab.engine.prepared import POINTS, prepare, thin
 from accelegrad_lab.report import stills
 from accelegrad_lab.report.palette import (
     DARK_BACKGROUND,
@@ -26,6 +25,7 @@ from accelegrad_lab.report.palette import (
     on_scale,
     tints,
 )
+from accelegrad_lab.report.prepared import POINTS, prepare, thin
 from accelegrad_lab.report.report import write_report
 from browser import wait_for
 

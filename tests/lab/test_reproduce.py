@@ -422,7 +422,7 @@ def test_one_experiment_end_to_end_and_again_from_its_results(tmp_path, capsys):
 BROKEN = {
     "a bad line": (b"1 1:0.5\n-1 2:x\n", r"line 2"),
     "NaN": (b"1 1:0.5\n-1 2:nan\n", r"line 2"),
-    "empty": (b"", r"empty"),
+    "empty": (b"", r"no rows"),
     "wrong compression": (b"BZh9 this is not bzip2 at all", r"bzip2|compress"),
     "huge index": (b"1 1:0.5\n-1 99999999999:1\n", r"line 2"),
     "three classes": (b"1 1:0.5\n2 2:1\n3 1:1\n", r"labels|classes"),

@@ -99,7 +99,8 @@ def format_of(path: Path, reading: Reading | None = None) -> TableFormat:
         try:
             lines = file.read(_FIRST_BYTES).split(b"\n")
         except COMPRESSION_DAMAGE as error:
-            raise DataError(f"{path}: no readable file, or a damaged one ({error}).") from None
+            words = "damaged, or not compressed as its name says"
+            raise DataError(f"{path}: {words} ({error}).") from None
     contents = (line.partition(b"#")[0].strip() for line in lines)
     first = next(filter(None, contents), b"")
     return CSV if b"," in first and b":" not in first else LIBSVM

@@ -25,11 +25,11 @@ from accelegrad_lab.datasets import DATA_FOLDER, DataError, as_binary, read, spa
 from accelegrad_lab.engine.minimum import is_sparse
 from accelegrad_lab.engine.peers import BENCH_LOSSES, CLASSES, SMOOTH
 from accelegrad_lab.engine.stored_data import without_empty_columns
+from accelegrad_lab.engine.synthetic import DENSE, Generated, made_classes, made_numbers
 
 Matrix = npt.NDArray[np.float64]
 
 
-DENSE = 0.25  # from this share of non-zeros on, a set is stored as a dense array
 MOST_CLASSES = 20  # labels 1..k or 0..k-1 are classes up to this k, and numbers beyond
 TEST_HALF = ".t"  # what LIBSVM's names of test halves end with: they are no sets of their own
 
@@ -209,35 +209,10 @@ def _within_one(X: Any) -> tuple[Any, str]:
 # -- generated sets --------------------------------------------------------------------------------
 
 
-Generated = tuple[Any, Vector]  # X and y
-
-
 def made_text(n: int, d: int, nnz: int) -> Generated:
     """Make sparse rows of two classes, as documents have them."""
     made = sparse_text(n, d, nnz, seed=0)
     return made.X, made.y
-
-
-def _correlated(rng: np.random.Generator, n: int, d: int) -> Matrix:
-    """Return correlated columns with heavy tails."""
-    mixing = np.eye(d) + rng.standard_normal((d, d)) / np.sqrt(d)
-    return np.asarray(rng.standard_t(4, (n, d)) @ mixing, dtype=np.float64)
-
-
-def made_classes(n: int, d: int) -> Generated:
-    """Make two classes that overlap."""
-    rng = np.random.default_rng(1)
-    X = _correlated(rng, n, d)
-    margins = X @ rng.standard_normal(d) / np.sqrt(d) + rng.logistic(size=n)
-    return X, np.where(margins > 0, 1.0, -1.0)
-
-
-def made_numbers(n: int, d: int) -> Generated:
-    """Make a regression whose noise has heavy tails and grows with the first column."""
-    rng = np.random.default_rng(2)
-    X = _correlated(rng, n, d)
-    noise = rng.standard_t(3, n) * (0.5 + 0.2 * np.abs(X[:, 0]))
-    return X, X @ rng.standard_normal(d) / np.sqrt(d) + noise
 
 
 def _generated(

@@ -17,11 +17,10 @@ from accelegrad_lab.compare.peers import shown
 from accelegrad_lab.compare.runs import SOLVERS as OURS
 from accelegrad_lab.compare.runs import STOCHASTIC, UNIVERSAL
 from accelegrad_lab.engine.content import Claim, Curve, Figure, Panel, Report, Verdict
-from accelegrad_lab.engine.experiment import Family, cells_text, number, verdict_of
+from accelegrad_lab.engine.experiment import POINTS, Family, cells_text, number, verdict_of
 from accelegrad_lab.engine.peers import COMPARED, SOLVERS, Solver
 from accelegrad_lab.engine.recording import NAMES
 from accelegrad_lab.engine.tasks import Outcome
-from accelegrad_lab.paper.regression_experiment import POINTS
 from accelegrad_lab.report.report import versions
 from accelegrad_lab.report.tables import csv_text, put
 

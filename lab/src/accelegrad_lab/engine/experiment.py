@@ -14,6 +14,8 @@ from accelegrad_lab.engine.content import Claim, Curve, Figure, Verdict
 from accelegrad_lab.engine.recording import NAMES
 from accelegrad_lab.engine.tasks import Outcome, Store, Task
 
+POINTS = {"average": "averaged iterates", "last": "last iterates"}
+
 
 @dataclass(frozen=True)
 class Setup:

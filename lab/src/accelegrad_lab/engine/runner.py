@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from accelegrad_lab.engine.tasks import Store, Task
+from accelegrad_lab.engine.tasks import TASKS, Store, Task, TaskFunction
 from accelegrad_lab.engine.worker import ignore_interrupts, one_thread
 
 
@@ -24,11 +24,13 @@ def run_tasks(tasks: Sequence[Task], store: Store, *, jobs: int, progress: Progr
     progress.begin(len(wanted), done=len(wanted) - len(missing))
     if jobs == 1:
         for one in missing:
-            compute(one, store.folder)
+            compute(one, store.folder, TASKS[one.kind])
             progress.advance()
         return
     with _pool(jobs) as pool:
-        waiting: set[Future[None]] = {pool.submit(compute, one, store.folder) for one in missing}
+        waiting: set[Future[None]] = {
+            pool.submit(compute, one, store.folder, TASKS[one.kind]) for one in missing
+        }
         while waiting:
             finished, waiting = wait(waiting, return_when=FIRST_COMPLETED)
             for future in finished:
@@ -36,10 +38,11 @@ def run_tasks(tasks: Sequence[Task], store: Store, *, jobs: int, progress: Progr
                 progress.advance()
 
 
-def compute(one: Task, folder: Path) -> None:
-    """Compute one task on one thread: the number of threads must not show in the results."""
-    from accelegrad_lab.paper import registry  # noqa: F401  (a new process knows no tasks yet)
+def compute(one: Task, folder: Path, function: TaskFunction) -> None:  # noqa: ARG001
+    """Compute one task on one thread: the number of threads must not show in the results.
 
+    A new process knows the tasks as soon as it has unpickled the function, from their module.
+    """
     try:
         with one_thread():
             Store(folder).get(one)

@@ -1,4 +1,4 @@
-"""The paper's synthetic regression, with the minimum found by independent solvers."""
+"""Generated data: the paper's regression, with its minimum by independent solvers, and sets."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from scipy.optimize import linprog
 from accelegrad.errors import Vector, real_number, whole_number
 
 Matrix = npt.NDArray[np.float64]
+Generated = tuple[Any, Vector]  # X and y
+DENSE = 0.25  # from this share of non-zeros on, a set is stored as a dense array
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,3 +105,28 @@ def paper_regression(
     x_natural = rng.standard_normal(d)
     b = A @ x_natural + np.sqrt(variance) * rng.standard_normal(n)
     return PaperProblem(A, b, int(p), x_natural)
+
+
+# -- sets for benchmarks
+
+
+def _correlated(rng: np.random.Generator, n: int, d: int) -> Matrix:
+    """Return correlated columns with heavy tails."""
+    mixing = np.eye(d) + rng.standard_normal((d, d)) / np.sqrt(d)
+    return np.asarray(rng.standard_t(4, (n, d)) @ mixing, dtype=np.float64)
+
+
+def made_classes(n: int, d: int) -> Generated:
+    """Make two classes that overlap."""
+    rng = np.random.default_rng(1)
+    X = _correlated(rng, n, d)
+    margins = X @ rng.standard_normal(d) / np.sqrt(d) + rng.logistic(size=n)
+    return X, np.where(margins > 0, 1.0, -1.0)
+
+
+def made_numbers(n: int, d: int) -> Generated:
+    """Make a regression whose noise has heavy tails and grows with the first column."""
+    rng = np.random.default_rng(2)
+    X = _correlated(rng, n, d)
+    noise = rng.standard_t(3, n) * (0.5 + 0.2 * np.abs(X[:, 0]))
+    return X, X @ rng.standard_normal(d) / np.sqrt(d) + noise

@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from accelegrad_lab.bench.problems import DENSE, made_classes, made_numbers
 from accelegrad_lab.datasets import DataError, find, read, sparse_text
 from accelegrad_lab.engine.minimum import is_sparse
+from accelegrad_lab.engine.synthetic import DENSE, made_classes, made_numbers
 
 SCALED = ", scaled"
 SAMPLE = 50_000  # rows that are taken of larger files, at random

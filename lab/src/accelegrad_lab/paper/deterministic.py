@@ -6,6 +6,7 @@ import numpy as np
 
 from accelegrad_lab.engine.content import Claim, Curve, Figure, Verdict
 from accelegrad_lab.engine.experiment import (
+    POINTS,
     Results,
     Setup,
     cells_text,
@@ -18,7 +19,6 @@ from accelegrad_lab.engine.tasks import Task
 from accelegrad_lab.paper.regression_experiment import (
     ADAPTIVE,
     GAP_FLOOR,
-    POINTS,
     PROBLEMS,
     RHOS,
     RIGHT,

@@ -8,11 +8,19 @@ import numpy as np
 
 from accelegrad.models.losses import LOSSES
 from accelegrad_lab.engine.content import Claim, Curve, Figure, Panel, Verdict
-from accelegrad_lab.engine.experiment import Experiment, Family, Results, Setup, cells_text, number
+from accelegrad_lab.engine.experiment import (
+    POINTS,
+    Experiment,
+    Family,
+    Results,
+    Setup,
+    cells_text,
+    number,
+)
 from accelegrad_lab.engine.model_tasks import minimum_task
 from accelegrad_lab.engine.recording import NAMES
 from accelegrad_lab.engine.tasks import Task
-from accelegrad_lab.paper.regression_experiment import POINTS
+from accelegrad_lab.paper.text import TEXT
 from accelegrad_lab.report.palette import tints
 
 PAPERS_LOSSES = ("logistic", "hinge")
@@ -76,7 +84,7 @@ class LargeBatch(Experiment):
             "draw": draw,
             "epochs": chosen["epochs"],
         }
-        return Task("text", parameters)
+        return Task(TEXT, parameters)
 
     def family(
         self, setup: Setup, results: Results, loss: str, diameter: float, method: str, batch: int

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from accelegrad_lab.engine.content import Curve, Panel
-from accelegrad_lab.engine.experiment import Experiment, Family, Results, Setup
+from accelegrad_lab.engine.experiment import POINTS, Experiment, Family, Results, Setup
 from accelegrad_lab.engine.tasks import Task
 from accelegrad_lab.paper.regression import minimum_task
 from accelegrad_lab.report.palette import tints
@@ -18,7 +18,6 @@ SHADES = dict(zip(RHOS, tints(len(RHOS)), strict=True))
 ADAPTIVE = ("accelegrad", "adagrad")
 PROBLEMS = {2: "smooth", 1: "non-smooth"}  # by p
 GAP_FLOOR = 1e-11  # gaps relative to the minimum that are below this are rounding
-POINTS = {"average": "averaged iterates", "last": "last iterates"}
 
 Families = dict[tuple[int, str, float], Family]
 

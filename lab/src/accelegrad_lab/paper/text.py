@@ -11,8 +11,10 @@ from accelegrad_lab.engine.model_tasks import minimum_task, model_of
 from accelegrad_lab.engine.recording import record
 from accelegrad_lab.engine.tasks import Outcome, Store, task
 
+TEXT = "text"  # the kind of its tasks
 
-@task("text")
+
+@task(TEXT)
 def run_method(parameters: dict[str, Any], store: Store) -> Outcome:
     """Run one method and record P - P* along the way.
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from accelegrad_lab.engine.prepared import Entry, Line, PreparedFigure, PreparedPanel
+from accelegrad_lab.report.prepared import Entry, Line, PreparedFigure, PreparedPanel
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
