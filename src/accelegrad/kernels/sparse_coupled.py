@@ -140,9 +140,7 @@ class Dots(NamedTuple):
 
 
 @compiled
-def _weigh(
-    s: Any, f: Any, alpha: float, x: Any, gx: float, gs: float, gg: float, gb: float
-) -> float:
+def _weigh(s: Any, f: Any, alpha: float, x: Any, gx: float, gs: float, gg: float, gb: float) -> Any:
     """Add the gradient to the evidence N and to S, and let the radius grow; return its weight.
 
     Parameters are those of `_step`, and the products of x, S and g with g.
