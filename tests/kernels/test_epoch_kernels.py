@@ -7,7 +7,7 @@ in the last digit, and nothing can be compared. The configurations are such that
 the long runs check.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,7 @@ class Config:
     l2: float = 0.0
     intercept: bool = False
     away: bool = False  # x0 is not zero
+    shift: float = 0.0  # the intercept of x0
     batch: int = 1
     loss: str = "logistic"
     loss_parameter: float = 0.5
@@ -47,6 +48,7 @@ class Config:
     data: Any = np.float64
     index: Any = np.int32
     seed: int = 0
+    options: dict = field(default_factory=dict)
 
     def __str__(self):
         plain = Config(self.kind)
@@ -85,6 +87,8 @@ class Case:
         self.weights = rng.random(config.n) * (rng.random(config.n) > 0.1)
         size = config.d + config.intercept
         self.x0 = rng.standard_normal(size) if config.away else np.zeros(size)
+        if config.shift:
+            self.x0[-1] = config.shift
         self.rng = rng
 
     def loss(self):
@@ -107,6 +111,8 @@ class Case:
 
     def rule(self):
         c = self.config
+        if c.kind == "distance_free":
+            return ag.DistanceFreeAcceleGrad(**c.options)
         project = ag.Ball(self.x0, c.diameter / 2).project if c.ball else None
         if c.kind == "adagrad":
             return ag.AdaGrad(c.diameter, project)
@@ -114,7 +120,9 @@ class Case:
 
     def settings(self):
         c = self.config
-        own = dict(l2=c.l2, fit_intercept=c.intercept)
+        own = dict(l2=c.l2, fit_intercept=c.intercept, **c.options)
+        if c.kind == "distance_free":
+            return own | dict(initial_radius=self.rule().init(self.x0).radius)
         own |= dict(diameter=c.diameter, gradient_bound=c.gradient_bound)
         return own | (dict(ball_radius=c.diameter / 2) if c.ball else {})
 
@@ -152,7 +160,20 @@ def apart(found, expected):
     return np.linalg.norm(found - expected) / max(np.linalg.norm(expected), 1e-300)
 
 
-KINDS = ("accelegrad", "adagrad")
+KINDS = ("accelegrad", "distance_free", "adagrad")
+
+
+def assert_same_radius(twin, state, rtol):
+    assert twin.numbers["radius"] == pytest.approx(state.radius, rel=rtol)
+    # The evidence is a sum that changes its sign: its size is that of ||S|| r.
+    size = state.radius * np.linalg.norm(state.gradient_sum)
+    assert abs(twin.numbers["evidence"] - state.evidence) <= rtol * max(size, 1e-300)
+    if isinstance(twin, SparseEpochs):
+        total = np.sqrt(twin.numbers["ss"] + twin.numbers["sb"] ** 2)
+    else:
+        total = np.linalg.norm(twin.points[4])
+        assert apart(twin.points[4], state.gradient_sum) <= rtol
+    assert total == pytest.approx(np.linalg.norm(state.gradient_sum), rel=rtol)
 
 
 def check_against_the_rule(case, twins, steps, rtol):
@@ -172,6 +193,8 @@ def check_against_the_rule(case, twins, steps, rtol):
                 squares = state.weighted_squares if twin.coupled else state.squares
                 assert twin.numbers["squares"] == pytest.approx(squares, rel=rtol)
                 assert twin.numbers["weight_sum"] == pytest.approx(state.weight_sum, rel=rtol)
+                if case.config.kind == "distance_free":
+                    assert_same_radius(twin, state, rtol)
                 assert apart(twin.query(), rule.query(state)) <= rtol
                 assert apart(twin.output(), rule.output(state)) <= rtol
                 assert apart(twin.last(), rule.last(state)) <= rtol
@@ -196,7 +219,31 @@ SHORT = [
     Config("adagrad", ball=True, batch=7, diameter=1.0),
     Config("adagrad", l2=0.3, intercept=True, batch=7, weighted=True),
     Config("adagrad", l2=0.01, away=True, loss="absolute"),
+    Config("distance_free"),
+    Config("distance_free", l2=0.01, intercept=True, **FLOAT32),
+    Config("distance_free", batch=7),
+    Config("distance_free", away=True, batch=7),
+    Config("distance_free", l2=0.3, intercept=True, batch=7, weighted=True),
+    Config("distance_free", l2=0.3, away=True, intercept=True, batch=7, weighted=True),
+    Config("distance_free", l2=0.01, options=dict(initial_radius=0.1)),
+    Config("distance_free", intercept=True, options=dict(initial_radius=9.0, largest_radius=0.5)),
+    # Only the intercept of x0 is not zero.
+    Config("accelegrad", ball=True, l2=0.01, intercept=True, shift=0.7),
+    Config("distance_free", l2=0.01, intercept=True, shift=-0.4, batch=7),
+    Config("adagrad", ball=True, l2=0.01, intercept=True, shift=0.7, diameter=1.0),
     # The other losses, and columns of very different scales.
+    Config(
+        "distance_free",
+        l2=0.01,
+        loss="squared",
+        decades=3,
+        seed=1,
+        options=dict(initial_radius=1e-4),
+    ),
+    Config("distance_free", loss="absolute", intercept=True, l2=0.01, batch=7),
+    Config("distance_free", loss="epsilon_insensitive", l2=0.01, intercept=True),
+    Config("distance_free", loss="squared_epsilon_insensitive", l2=0.01, loss_parameter=0.2),
+    Config("distance_free", loss="quantile", smoothing=0.2, loss_parameter=0.8, intercept=True),
     Config("accelegrad", ball=True, l2=1e-3, loss="squared_hinge", decades=3, intercept=True),
     Config("accelegrad", l2=0.05, loss="huber", loss_parameter=0.3, intercept=True),
     Config("adagrad", loss="quantile", loss_parameter=0.8, intercept=True, batch=7),
@@ -212,6 +259,9 @@ def test_equals_the_rule_step_by_step(config):
     case = Case(config)
     twins = [case.dense()] if config.away else [case.sparse(), case.dense()]
     check_against_the_rule(case, twins, steps=2000, rtol=1e-9)
+    if config.kind == "distance_free" and "largest_radius" not in config.options:
+        first = case.rule().init(case.x0).radius
+        assert all(twin.numbers["radius"] > first for twin in twins)
 
 
 LONG = [
@@ -221,6 +271,11 @@ LONG = [
     Config("accelegrad", ball=True, l2=0.3, diameter=0.5, loss="squared", decades=2),
     Config("adagrad", ball=True, l2=0.01, intercept=True),
     Config("adagrad", l2=1.0, batch=7, loss="absolute"),
+    Config("distance_free", intercept=True),
+    Config("distance_free", l2=0.01, intercept=True),
+    Config("distance_free", l2=0.3, batch=7, seed=3),
+    Config("distance_free", l2=1e-4, decades=3, intercept=True, seed=4),
+    Config("distance_free", loss="absolute", intercept=True, shift=0.5, seed=5),
 ]
 
 
@@ -235,10 +290,11 @@ def test_long_runs_stay_exact(config):
     assert apart(sparse.query(), dense.query()) <= 1e-8
     assert apart(sparse.output(), dense.output()) <= 1e-8
     assert sparse.step_size == pytest.approx(dense.step_size, rel=1e-8)
+    assert sparse.numbers["radius"] == pytest.approx(dense.numbers["radius"], rel=1e-8)
     assert sparse.numbers["rebases"] > 0
 
 
-@pytest.mark.parametrize("config", [LONG[1], LONG[4]], ids=str)
+@pytest.mark.parametrize("config", [LONG[1], LONG[4], LONG[7]], ids=str)
 def test_long_runs_equal_the_rule(config):
     case = Case(config)
     check_against_the_rule(case, [case.sparse(), case.dense()], steps=30_000, rtol=1e-8)
@@ -247,10 +303,25 @@ def test_long_runs_equal_the_rule(config):
 @pytest.mark.parametrize("kind", KINDS)
 def test_steps_far_too_long_for_the_l2_term_force_rebases(kind):
     """With eta l2 >> 1 coefficients change their signs and sizes from step to step."""
-    case = Case(Config(kind, ball=True, l2=50.0, diameter=200.0))
+    own = dict(options=dict(initial_radius=100.0)) if kind == "distance_free" else dict(ball=True)
+    case = Case(Config(kind, l2=50.0, diameter=200.0, **own))
     sparse = case.sparse()
     check_against_the_rule(case, [sparse, case.dense()], steps=300, rtol=1e-9)
     assert sparse.numbers["rebases"] >= 5
+
+
+def test_the_norm_of_the_gradients_sum_keeps_its_digits_where_they_cancel():
+    """S falls to 1e-5 of what it was, its square, which is kept by expansion, to 1e-10."""
+    alpha = np.maximum(1, np.arange(1, 301) / 4)
+    back = alpha[:100].sum() / alpha[100:].sum() * (1 - 1e-5)
+    X = sp.csr_matrix([[1.0], [-back]])
+    y, loss = np.array([-9.0, -9.0]), make_loss("absolute").shape  # both slopes are 1
+    # The radius is known from the start on, and so are the weights.
+    radii = dict(initial_radius=1e-7, largest_radius=1e-7)
+    run = sparse_epochs("distance_free", X, y, loss, np.zeros(1), **radii)
+    run.advance(np.repeat([0, 1], [100, 200]))
+    total = 1e-5 * alpha[:100].sum() * 1e-14
+    np.testing.assert_allclose(np.sqrt(run.numbers["ss"]), total, rtol=1e-8)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -278,7 +349,7 @@ def test_chunks_and_resumed_runs_are_the_same_to_the_last_bit(kind, make):
 
 
 def test_a_state_survives_a_file(tmp_path):
-    case = Case(Config("accelegrad", l2=0.01, intercept=True))
+    case = Case(Config("distance_free", l2=0.01, intercept=True))
     rows = case.rows(300)
     first, second = case.sparse(), case.sparse()
     first.advance(rows[:100])
@@ -315,7 +386,7 @@ def test_stops_where_a_margin_is_not_finite_though_the_slope_would_be(make):
 
 
 def test_the_last_batch_may_be_shorter():
-    case = Case(Config("accelegrad", batch=7, l2=0.01))
+    case = Case(Config("distance_free", batch=7, l2=0.01))
     rows, whole = case.rows(10)[:66], case.sparse()
     assert whole.advance(rows, 7) == 10
     parts = case.sparse()
@@ -353,8 +424,9 @@ def test_entries_that_cancel_within_a_batch_count_once(kind):
     """A total that returns to zero is listed twice: its square must not be."""
     X = sp.csr_matrix(np.array([[1.0, 0.5], [-1.0, 0.5], [1.0, 1.0]]))
     y, loss = np.array([-9.0, -9.0, -9.0]), make_loss("absolute").shape  # all slopes are 1
-    sparse = sparse_epochs(kind, X, y, loss, np.zeros(2), diameter=1.0)
-    dense = DenseEpochs(kind, data(X.toarray(), y, None, loss), np.zeros(2), diameter=1.0)
+    settings = dict(initial_radius=1e-6) if kind == "distance_free" else dict(diameter=1.0)
+    sparse = sparse_epochs(kind, X, y, loss, np.zeros(2), **settings)
+    dense = DenseEpochs(kind, data(X.toarray(), y, None, loss), np.zeros(2), **settings)
     for twin in (sparse, dense):
         twin.advance(np.array([0, 1, 2, 1, 0, 2]), 3)
     assert apart(sparse.query(), dense.query()) <= 1e-14

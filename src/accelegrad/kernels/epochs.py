@@ -1,9 +1,9 @@
 """What the compiled stochastic epochs of linear models share.
 
-An epoch object runs many steps of `AcceleGrad` or `AdaGrad` inside one compiled call. It is the
-rule's twin: the same points up to rounding. `SparseEpochs` takes rows in CSR form and spends
-O(nonzeros of the batch) per step, `DenseEpochs` takes dense rows and spends O(entries of the
-batch). Which rows a step sees is the caller's choice.
+An epoch object runs many steps of `AcceleGrad`, with a given diameter or an automatic one, or of
+`AdaGrad` inside one compiled call. It is the rule's twin: the same points up to rounding.
+`SparseEpochs` takes rows in CSR form and spends O(nonzeros of the batch) per step, `DenseEpochs`
+takes dense rows and spends O(entries of the batch). Which rows a step sees is the caller's choice.
 
 The objective is that of a linear model, sum_i p_i l(a_i.w + intercept, y_i) + l2 / 2 ||w||^2 with
 the intercept (the last coordinate, not penalised) or without, and a batch B gives the gradient
@@ -36,13 +36,14 @@ def record(floats: list[str], integers: list[str]) -> np.dtype[np.void]:
     return np.dtype([(name, "f8") for name in floats] + [(name, "i8") for name in integers])
 
 
-#: What does not change during a run; the last numbers, and `kind`, are the loss's `Shape`.
+#: What does not change during a run; x0b is the intercept of x0, and the last numbers, and `kind`,
+#: are the loss's `Shape`.
 FIXED = record(
     [
-        *("l2", "scale", "squared_bound", "ball", "intercept"),
+        *("l2", "scale", "squared_bound", "ball", "cap", "intercept", "x0b"),
         *("low", "high", "softness", "epsilon"),
     ],
-    ["kind", "coupled"],
+    ["kind", "coupled", "tracked"],
 )
 
 
@@ -64,6 +65,14 @@ importance = compiled(importance_weight)
 
 
 @compiled
+def reach_of(s: Any, f: Any, alpha: float) -> Any:
+    """Return the scale of the step, the radius of z's ball, and the weight of y in the average."""
+    if f.tracked:
+        return STEP * s.radius, REACH * s.radius, alpha * s.radius
+    return f.scale, f.ball, alpha
+
+
+@compiled
 def over_root(scale: float, total: float) -> float:
     """Return scale / sqrt(total), and zero where the total is zero."""
     return scale / math.sqrt(total) if total > 0.0 else 0.0
@@ -74,13 +83,13 @@ class Epochs(ABC):
 
     Parameters
     ----------
-    kind : {"accelegrad", "adagrad"}
-        The rule: `AcceleGrad` or `AdaGrad`.
+    kind : {"accelegrad", "distance_free", "adagrad"}
+        The rule: `AcceleGrad`, `DistanceFreeAcceleGrad` or `AdaGrad`.
     data : Data
         The rows, their targets and weights, and the loss, as a model gives them to kernels.
         Nothing is checked again here, nor are the row numbers and settings below.
     x0 : array
-        The first point; zero for `SparseEpochs`.
+        The first point; zero for `SparseEpochs`, but for its intercept.
     l2 : float
         The weight of the l2 term.
     fit_intercept : bool
@@ -89,9 +98,12 @@ class Epochs(ABC):
         D, and G of AcceleGrad.
     ball_radius : float
         z (of AdaGrad: x) is projected onto the ball around x0 with this radius.
+    initial_radius, largest_radius : float
+        The radius to start with, and the largest, of the distance-free rule.
     """
 
-    #: the record of all numbers that change, and the array of all points that do
+    #: the record of all numbers that change and its type, and the array of all points that do
+    numbers_type: np.dtype[np.void]
     numbers: Any
     points: Vector
 
@@ -106,17 +118,24 @@ class Epochs(ABC):
         diameter: float = 0.0,
         gradient_bound: float = 0.0,
         ball_radius: float = math.inf,
+        initial_radius: float = 0.0,
+        largest_radius: float = math.inf,
     ) -> None:
         self.data, self.fit_intercept = data, fit_intercept
         self.x0 = x0.copy()  # to Numba an array that cannot be written to is of another type
-        self.coupled = kind == "accelegrad"
+        self.coupled = kind != "adagrad"
         fixed = self._fixed = np.zeros(1, FIXED)
         fixed["l2"], fixed["intercept"] = l2, fit_intercept
+        fixed["x0b"] = x0[-1] if fit_intercept else 0.0
         for name, number in data.loss._asdict().items():
             fixed[name] = number
         fixed["scale"] = STEP * diameter if self.coupled else diameter
         fixed["squared_bound"] = gradient_bound**2
-        fixed["ball"], fixed["coupled"] = ball_radius, self.coupled
+        fixed["ball"], fixed["cap"] = ball_radius, largest_radius
+        fixed["coupled"], fixed["tracked"] = self.coupled, kind == "distance_free"
+        self._state = np.zeros(1, self.numbers_type)
+        self.numbers = self._state[0]
+        self.numbers["radius"] = initial_radius
 
     @property
     def _row_weights(self) -> Vector | float:

@@ -1,8 +1,8 @@
 """Stochastic runs on linear models whose steps are done many at a time, in compiled code.
 
-`compiled_twin` returns, for AcceleGrad or AdaGrad on minibatches of a linear model, a rule that
-does the same steps up to rounding: O(nonzeros of the batch) per step on CSR data. One call does all
-steps up to the next one at which the loop has something to do.
+`compiled_twin` returns, for AcceleGrad (its diameter given or automatic) or AdaGrad on minibatches
+of a linear model, a rule that does the same steps up to rounding: O(nonzeros of the batch) per step
+on CSR data. One call does all steps up to the next one at which the loop has something to do.
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ from accelegrad import kernels
 from accelegrad.errors import NonFiniteError, Vector
 from accelegrad.geometry.sets import Ball
 from accelegrad.models.linear_model import LinearModel
+from accelegrad.models.scaling import ColumnScaling
 from accelegrad.models.squares import row_squares
-from accelegrad.rules import AcceleGrad, AdaGrad
+from accelegrad.rules import AcceleGrad, AdaGrad, DistanceFreeAcceleGrad, Rescaled
 from accelegrad.rules.base import Rule, Step
+from accelegrad.rules.rescaled import changed_oracle
 from accelegrad.run.oracle import QUIET, Evaluation
 
 if TYPE_CHECKING:
@@ -29,6 +31,12 @@ if TYPE_CHECKING:
 CHUNK_ENTRIES = 1 << 21
 #: With fewer rows and fewer entries, loading Numba would take longer than what it saves.
 LEAST_ROWS, LEAST_ENTRIES = 5_000, 1 << 18
+#: Rules that are compiled: the kernels' name for them, and the parameters that these take over
+TWINS: Mapping[type[Rule], tuple[str, tuple[str, ...]]] = {
+    AcceleGrad: ("accelegrad", ("diameter", "gradient_bound")),
+    AdaGrad: ("adagrad", ("diameter",)),
+    DistanceFreeAcceleGrad: ("distance_free", ("largest_radius",)),
+}
 
 
 class CompiledState:
@@ -47,6 +55,16 @@ class CompiledState:
         """The last step's size."""
         return self.epochs.step_size
 
+    @property
+    def start(self) -> Vector:
+        """x0, in the rule's coordinates."""
+        return self.epochs.x0
+
+    @property
+    def radius(self) -> float:
+        """The radius of a rule that finds it."""
+        return float(self.epochs.numbers["radius"])
+
     def state(self) -> dict[str, Any]:
         """Return all that has to be kept to go on."""
         return self.epochs.state()
@@ -61,51 +79,55 @@ class CompiledRule(Rule):
 
     Parameters
     ----------
-    rule : AcceleGrad or AdaGrad
-        The rule, projecting onto a ball around its start at most.
+    rule : AcceleGrad, DistanceFreeAcceleGrad, AdaGrad, or one of them rescaled
+        The rule, projecting onto a ball around its start at most; rescaled on dense rows only.
     model : LinearModel
         Where the rows come from.
     values : bool
         Whether steps, one at a time then, also compute the value of their batch.
     """
 
-    def __init__(
-        self, rule: AcceleGrad | AdaGrad, model: LinearModel, *, values: bool = False
-    ) -> None:
-        self.rule, self.can = rule, rule.can
-        self.title = rule.title  # type: ignore[misc]
+    def __init__(self, rule: Rule, model: LinearModel, *, values: bool = False) -> None:
+        self.rule, self.change = _parts(rule)
+        self.can = self.rule.can
+        self.title = self.rule.title  # type: ignore[misc]
         self.model, self.values = model, values
         X: Any = model.X
         entries = X.size if isinstance(X, np.ndarray) else X.nnz
         self._rows_at_once = max(1, CHUNK_ENTRIES * model.n_samples // max(entries, 1))
 
     def init(self, x0: Vector) -> CompiledState:
-        """Return the state before the first step."""
+        """Return the state before the first step, in the rule's coordinates."""
         from accelegrad.kernels.dense_epochs import DenseEpochs
         from accelegrad.kernels.sparse_coupled import SparseEpochs
 
-        rule, model, ball = self.rule, self.model, _ball_of(self.rule)
-        settings: dict[str, Any] = {
-            "l2": model.l2,
-            "fit_intercept": model.fit_intercept,
-            "diameter": rule.diameter,
-            "ball_radius": math.inf if ball is None else ball.radius,
-        }
-        kind = "adagrad"
-        if isinstance(rule, AcceleGrad):
-            kind, settings["gradient_bound"] = "accelegrad", rule.gradient_bound
+        rule, model, change, ball = self.rule, self.model, self.change, _ball_of(self.rule)
+        kind, parameters = TWINS[type(rule)]
+        start = x0 if change is None else change.invert(x0)
+        settings: dict[str, Any] = {name: getattr(rule, name) for name in parameters}
+        if ball is not None:
+            settings["ball_radius"] = ball.radius
+        if "radius" in self.can:
+            settings["initial_radius"] = rule.init(start).radius
+        given = {name: setting for name, setting in settings.items() if setting is not None}
+        given |= {"l2": model.l2, "fit_intercept": model.fit_intercept}
         data = model.kernel_data()
-        if len(data.matrix) == 1:
-            return CompiledState(DenseEpochs(kind, data, x0, **settings))
-        squares = row_squares(model.X)
-        return CompiledState(SparseEpochs(kind, data, x0, squares=squares, **settings))
+        if len(data.matrix) > 1:
+            squares = row_squares(model.X)
+            return CompiledState(SparseEpochs(kind, data, start, squares=squares, **given))
+        if change is not None:
+            shift = np.zeros_like(change.scale) if change.shift is None else change.shift
+            given["change"] = change.scale, shift
+        return CompiledState(DenseEpochs(kind, data, start, **given))
 
     def step(self, state: CompiledState, oracle: Any) -> Step:
         """Do one step."""
         return self.advance(state, oracle, 1)
 
     def advance(self, state: CompiledState, oracle: Any, most: int) -> Step:
-        """Do up to `most` steps in one compiled call."""
+        """Do up to `most` steps in one compiled call, the first after the rule's probe."""
+        if state.iteration == 0 and "radius" in self.can:
+            state.epochs.numbers["radius"] = self._first_radius(state, oracle)
         sampler = oracle.sampler
         most = max(1, min(most, self._rows_at_once // sampler.batch_size))
         rows = sampler.next_batches(most)
@@ -118,19 +140,35 @@ class CompiledRule(Rule):
         evaluation = Evaluation(self.last(state), math.nan) if seen is None else seen
         return Step(state, evaluation, 1.0, done)
 
+    def _first_radius(self, state: CompiledState, oracle: Any) -> float:
+        """Return the radius to start with, from the rule's probe where it has one."""
+        seen = oracle if self.change is None else changed_oracle(oracle, self.change)
+        found, _ = self.rule.prepared(self.rule.init(state.epochs.x0), seen)
+        return float(found.radius)
+
     def _seen(self, state: CompiledState, rows: Any) -> Evaluation:
         """Return the value of a batch where its gradient is taken."""
-        point = state.epochs.query()
+        point = self._unscaled(state.epochs.query())
         with np.errstate(**QUIET):
             return Evaluation(point, self.model.batch_value_and_gradient(point, rows)[0])
 
     def output(self, state: CompiledState) -> Vector:
         """Return the average that the rule's theorem speaks of."""
-        return state.epochs.output()
+        return self._unscaled(state.epochs.output())
 
     def last(self, state: CompiledState) -> Vector:
         """Return the last iterate."""
-        return state.epochs.last()
+        return self._unscaled(state.epochs.last())
+
+    def _unscaled(self, point: Vector) -> Vector:
+        return point if self.change is None else self.change.apply(point)
+
+
+def _parts(rule: Rule) -> tuple[Rule, ColumnScaling | None]:
+    """Return the rule itself and the scaling of columns under which it runs."""
+    if isinstance(rule, Rescaled) and isinstance(rule.change, ColumnScaling):
+        return rule.rule, rule.change
+    return rule, None
 
 
 def _ball_of(rule: Any) -> Ball | None:
@@ -142,21 +180,29 @@ def _ball_of(rule: Any) -> Ball | None:
 def compiled_twin(rule: Rule, model: LinearModel, x0: Vector, *, values: bool = False) -> Rule:
     """Return the compiled twin of a rule where there is one and it pays, else the rule itself.
 
-    There is one with no set but a ball around x0 for z; and on CSR rows from x0 = 0.
+    There is one with no set but a ball around x0 for z; and on CSR rows from x0 = 0 (but for the
+    intercept), in coordinates that are not scaled.
     """
-    # A user's subclass may do other steps.
-    if type(rule) not in (AcceleGrad, AdaGrad) or not _pays(model):
+    inner, change = _parts(rule)
+    if not isinstance(model.X, np.ndarray) and (change is not None or x0[: model.n_features].any()):
+        return rule  # steps would not be sparse
+    start = x0 if change is None else change.invert(x0)
+    if not (_pays(model) and _has_twin(inner, start)):
         return rule
-    assert isinstance(rule, (AcceleGrad, AdaGrad))
-    if not isinstance(model.X, np.ndarray) and x0.any():
-        return rule
-    if rule.project is not None:
-        ball = _ball_of(rule)
-        if getattr(rule, "project_y", False) or ball is None:
-            return rule
-        if not np.array_equal(ball.center, x0):
-            return rule
     return CompiledRule(rule, model, values=values)
+
+
+def _has_twin(rule: Any, x0: Vector) -> bool:
+    """Return whether compiled code does a rule's steps."""
+    if type(rule) not in TWINS:  # a user's subclass may do other steps
+        return False
+    if isinstance(rule, DistanceFreeAcceleGrad):
+        return rule.project is None and rule.prox is None
+    if rule.project is None:
+        return True
+    ball = _ball_of(rule)
+    projects_y = getattr(rule, "project_y", False)
+    return ball is not None and not projects_y and np.array_equal(ball.center, x0)
 
 
 def _pays(model: LinearModel) -> bool:
