@@ -21,7 +21,7 @@ from accelegrad.proofs.model_dual import BALANCED, ModelDual
 
 #: In each round trip of the search for the best intercept this many shifts are tried, in so many
 #: rounds at most; it ends where the slopes that it leaves unbalanced are this share of all. Chosen.
-SHIFTS, ROUNDS, ENOUGH_BALANCE = 15, 6, 1e-9
+SHIFTS, ROUNDS, ENOUGH_BALANCE = 5, 6, 1e-9
 #: The first shifts, relative to the size of margins and targets.
 FIRST_SHIFTS = 8.0 ** np.arange(-7.0, 5.0)
 
