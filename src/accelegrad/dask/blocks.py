@@ -316,17 +316,6 @@ def _needs_futures(block: Delayed) -> bool:
     return any(key not in tasks for keys in needed for key in keys)
 
 
-def split_by_part(
-    rows: RowNumbers, ends: npt.NDArray[np.int64]
-) -> tuple[list[RowNumbers], RowNumbers]:
-    """Return the rows of each part, by their numbers in it, and where each stands in `rows`."""
-    order = np.argsort(rows, kind="stable")
-    ordered = np.asarray(rows)[order]
-    pieces = np.split(ordered, np.searchsorted(ordered, ends)[:-1])
-    starts = np.concatenate([[0], ends[:-1]])
-    return [piece - a for piece, a in zip(pieces, starts, strict=True)], order
-
-
 class ClusterData:
     """The blocks of a data set on a cluster, checked, and what is known of them."""
 

@@ -9,12 +9,12 @@ from uuid import uuid4
 import numpy as np
 
 from accelegrad.dask import part as tasks
-from accelegrad.dask.part import Where
 from accelegrad.dask.row_model import RowModel
 from accelegrad.errors import Vector
 from accelegrad.models.gram import Matrix, Storage
 from accelegrad.models.multinomial import MultinomialModel
 from accelegrad.models.row_blocks import RowNumbers
+from accelegrad.models.row_parts import Where
 from accelegrad.proofs.multinomial_dual import Balance, MultinomialDual, balance
 from accelegrad.solvers.classes import SampledClasses
 

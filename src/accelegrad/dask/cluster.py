@@ -27,8 +27,9 @@ from distributed import Client, Future, default_client, get_worker
 from distributed import wait as wait_for
 from distributed.client import FutureCancelledError
 
-from accelegrad.dask.part import aligned, on_part, total
+from accelegrad.dask.part import aligned, on_part
 from accelegrad.errors import Vector, real_number
+from accelegrad.models.row_parts import total
 
 #: A vector of more bytes is handed to the workers before the tasks that read it, not with each.
 LARGEST_ARGUMENT = 1 << 16

@@ -15,7 +15,7 @@ from sklearn.base import is_classifier, is_regressor
 from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 
-from accelegrad.dask.blocks import Block, ClusterData, pieces_of, read_block, split_by_part
+from accelegrad.dask.blocks import Block, ClusterData, pieces_of, read_block
 from accelegrad.dask.cluster import BlockError, connected
 from accelegrad.dask.problems import (
     against_rest,
@@ -28,6 +28,7 @@ from accelegrad.dask.problems import (
 )
 from accelegrad.errors import Vector
 from accelegrad.models.gram import Matrix
+from accelegrad.models.parted_model import split_by_part
 from accelegrad.models.row_blocks import RowNumbers
 from accelegrad.sklearn import classifier, cv, regressor
 from accelegrad.sklearn.base import LinearEstimator

@@ -1,9 +1,6 @@
 """What workers hold and compute: some of the rows, as a linear model, and what is known at points.
 
-A part is a `LinearModel` without an l2 term, whose rows have the shares that they have among all
-rows: the sum over all parts is the whole. The functions below are tasks: they take a part and what
-it knows at points, and return sums that can be added, as long as w or a number, or what is asked
-for of a few rows.
+Tasks are those of `accelegrad.models.row_parts`, and those below, which the cluster has alone.
 
 Margins stay here: a part keeps those of the last points. What is gone, because a worker was lost or
 memory was needed, is computed again from the point itself, so that a task gives the same wherever
@@ -13,13 +10,10 @@ it runs.
 from __future__ import annotations
 
 import hashlib
-import math
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import reduce
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -28,12 +22,7 @@ from accelegrad.models.gram import Matrix
 from accelegrad.models.linear_model import LinearModel, ModelPoint
 from accelegrad.models.losses import Loss
 from accelegrad.models.multinomial import ClassesPoint, MultinomialModel
-from accelegrad.models.rounding import largest_entries
-from accelegrad.models.row_blocks import RowNumbers
-from accelegrad.models.row_curvature import curved_rows
-from accelegrad.models.sampled_rows import TakenRows, once
-from accelegrad.norms import norm
-from accelegrad.proofs.fenchel import DataSums, SlopeSums
+from accelegrad.models.row_parts import Where
 from accelegrad.proofs.multinomial_dual import Balance, DistributionSums, ShiftedRows
 from accelegrad.solvers.classes import ClassesLine
 
@@ -42,20 +31,6 @@ ALIGNMENT = 16
 #: How many points' margins and slopes a part keeps: two of a step, the best one, and these of a
 #: smoothed loss.
 KEPT_POINTS = 6
-#: From how many rows of a part quantiles of the targets are estimated.
-SOME_ROWS = 1000
-
-
-class Where(NamedTuple):
-    """A point, as tasks are told of it: the name under which parts keep what they know there.
-
-    It comes before the point itself, and both become what a part knows there. `between` are the
-    names of two points and t, where margins are those at p + t (q - p).
-    """
-
-    name: str
-    by: Loss | int  # the loss, or the number of classes
-    between: tuple[str, str, float] | None = None
 
 
 class Part:
@@ -174,176 +149,10 @@ def sound_rows(X: Any, y: Vector, shares: Vector, loss: Loss, fit_intercept: boo
     return any_rows._of_data(X, y, shares, shares, 0.0)
 
 
-def add(one: Any, other: Any) -> Any:
-    """Return the sum of what two parts gave: numbers, arrays, sums, or tuples of them."""
-    if isinstance(one, tuple):
-        parts = [add(*pair) for pair in zip(one, other, strict=True)]
-        return type(one)(*parts) if hasattr(one, "_fields") else tuple(parts)
-    return one + other
-
-
-def total(*parts: Any) -> Any:
-    """Return the sum of what several parts gave, in their order."""
-    return reduce(add, parts)
-
-
 # -- tasks: sums ---------------------------------------------------------------------------------
 
 
-class PointSums(NamedTuple):
-    """What the rows of a part add to what is known at a point."""
-
-    loss: float
-    squared_slopes: float
-    curved: int
-    mean: float  # of the slopes, by their shares
-    mean_size: float  # of their absolute values
-    plain_loss: float  # of a smoothed loss, the mean of the one that it stands for
-    gradient: Vector  # of the loss; empty where it was not asked for
-
-
-def sums_at(part: Part, at: ModelPoint, gradient: bool) -> PointSums:  # noqa: ARG001
-    """Return the sums at a point."""
-    model, theta, loss = at.model, at.derivatives, at.model.loss
-    with np.errstate(over="ignore", invalid="ignore"):
-        weighted = model.shares * theta
-        return PointSums(
-            at.mean_loss,
-            float(weighted @ theta),
-            int(np.count_nonzero(curved_rows(loss, theta, model.y))),
-            float(weighted.sum()),
-            float(np.abs(weighted).sum()),
-            float(model.shares @ loss.plain.value(at.margins, model.y)) if loss.smoothing else 0.0,
-            # A copy: clients whose workers are threads of theirs get results themselves, and add
-            # the l2 term in place.
-            at.gradient.copy() if gradient else np.zeros(0),
-        )
-
-
-def slope_between(part: Part, p: ModelPoint, q: ModelPoint, t: float) -> float:  # noqa: ARG001
-    """Return the derivative of the mean loss at p + t (q - p) by t."""
-    return p.model.slope_between(p, q, t)
-
-
-def batch_sums(part: Part, w: Vector, loss: Loss, rows: RowNumbers) -> tuple[float, Vector]:
-    """Return sum_i p_i l(m_i) over some rows of the part, by their numbers in it, and its slope."""
-    if rows.size == 0:
-        return 0.0, np.zeros(w.size)
-    value, gradient = part.model(loss).batch_value_and_gradient(w, rows)
-    scale = rows.size / part.rows.n_samples
-    return scale * value, scale * gradient
-
-
-def squares(part: Part) -> Vector:
-    """Return sum_i p_i x_ij^2 for each column."""
-    with np.errstate(over="ignore"):
-        return part.rows.column_squares()
-
-
-def data_sums(part: Part) -> DataSums:
-    """Return what bounds the size of a minimiser."""
-    share = float(part.rows.shares.sum())
-    one = DataSums.of(part.rows)
-    sizes = (one.size, one.target_size, one.weight_above, one.weight_below)
-    return DataSums(share, one.rows, *sizes)
-
-
-def losses_of_constants(part: Part, loss: Loss, predictions: list[float]) -> Vector:
-    """Return the mean losses where all margins are the same number, for several of these."""
-    model, zeros = part.rows, np.zeros(part.rows.n_samples)
-    with np.errstate(over="ignore"):
-        return np.array([model.shares @ loss.value(zeros + b, model.y) for b in predictions])
-
-
-def target_sums(part: Part) -> tuple[float, Vector, Vector]:
-    """Return sum_i p_i y_i, and targets and shares of some rows, evenly spread."""
-    model = part.rows
-    some = np.unique(np.linspace(0, model.n_samples - 1, SOME_ROWS).astype(np.intp))
-    return float(model.shares @ model.y), model.y[some], model.shares[some]
-
-
 # -- tasks: the dual -----------------------------------------------------------------------------
-
-
-class Mixture(NamedTuple):
-    """Slopes at a point with all margins shifted by each of `shifts`, and mixed by `shares`.
-
-    Or, with `caution`, those at another point as the second derivatives at the point foretell them.
-    Those above 0 are then multiplied by `up`, those below by `down`.
-    """
-
-    caution: float | None = None
-    shifts: tuple[float, ...] = (0.0,)
-    shares: tuple[float, ...] = (1.0,)
-    up: float = 1.0
-    down: float = 1.0
-
-    def of(self, at: ModelPoint, other: ModelPoint) -> Vector:
-        """Return the slopes of a part's rows."""
-        theta = at.derivatives if self.caution is None else at.slopes_at(other, self.caution)
-        if self.shifts != (0.0,):
-            parts = [at.model.slopes(at.margins + shift) for shift in self.shifts]
-            theta = np.array(self.shares) @ np.array(parts)
-        if self.up == self.down == 1.0:
-            return theta
-        return np.where(theta > 0.0, theta * self.up, theta * self.down)
-
-
-def shifted_means(part: Part, at: ModelPoint, shifts: Vector) -> Vector:  # noqa: ARG001
-    """Return the mean slopes with all margins shifted, for several shifts."""
-    means = [at.model.shares @ at.model.slopes(at.margins + shift) for shift in shifts]
-    return np.array(means)
-
-
-def largest_margin(part: Part, at: ModelPoint) -> float:  # noqa: ARG001
-    """Return the largest size of a margin or a target."""
-    return float(np.abs(at.margins).max() + np.abs(at.model.y).max())
-
-
-@dataclass(frozen=True, slots=True)
-class LevelSums:
-    """What slopes of a part's rows add to a bound, apart from their combination of the rows."""
-
-    slopes: SlopeSums  # of no columns
-    before: float  # the norm of the slopes, by the rows' shares
-    after: float  # that of those with changes
-
-    def __add__(self, other: LevelSums) -> LevelSums:
-        """Return the sums over the rows of both."""
-        before = math.hypot(self.before, other.before)
-        return LevelSums(self.slopes + other.slopes, before, math.hypot(self.after, other.after))
-
-
-def slope_sums(
-    part: Part,
-    at: ModelPoint,
-    other: ModelPoint,
-    slopes: Mixture,
-    loss: Loss,
-    combined: bool,
-    changed: tuple[RowNumbers, Vector] | None,
-) -> tuple[LevelSums, Vector]:
-    """Return the sums of slopes, with those of some rows changed, and their combination of rows.
-
-    The combination is empty where it was not asked for: then there is no pass over the rows.
-    """
-    theta, model, none = slopes.of(at, other), part.model(loss), np.zeros(0)
-    roots = np.sqrt(model.shares)
-    before = after = norm(roots * theta)
-    if changed is not None and changed[0].size:
-        theta = theta.copy()
-        theta[changed[0]] = changed[1]
-        after = norm(roots * theta)
-    sums = SlopeSums.of(model, theta, combination=np.zeros(model.n_features))
-    height = SlopeSums(sums.level, sums.level_error, sums.mean, sums.mean_error, none, none)
-    combination = model.combination(theta)[: model.n_features] if combined else none
-    return LevelSums(height, before, after), combination
-
-
-def side_means(part: Part, at: ModelPoint, other: ModelPoint, slopes: Mixture) -> Vector:
-    """Return what the slopes above 0 and those below add to the mean of their sizes."""
-    theta, shares = slopes.of(at, other), part.rows.shares
-    return np.array([shares @ np.maximum(theta, 0.0), shares @ np.maximum(-theta, 0.0)])
 
 
 # -- tasks: several classes ----------------------------------------------------------------------
@@ -387,100 +196,14 @@ def classes_shares(part: Part, n_classes: int) -> Vector:
 # -- tasks: curvature, and what is asked for of rows ---------------------------------------------
 
 
-def curvature_sums(part: Part, at: ModelPoint, caution: float) -> tuple[float, int]:  # noqa: ARG001
-    """Return the sum of the rows' curvature p_i l'' at a point, and how many have any."""
-    weights = at.curvatures(caution)
-    return float(np.sum(weights)), int(np.count_nonzero(weights))
-
-
-def _drawn(
-    at: ModelPoint, caution: float, places: Vector | None
-) -> tuple[RowNumbers | None, Vector]:
-    """Return rows and their weights: at places in the running sum of weights, or all with weight.
-
-    The places are those from where this part begins; the weight of a drawn row is left to be 1.
-    """
-    weights = at.curvatures(caution)
-    if places is None:
-        weighty = np.flatnonzero(weights)
-        if weighty.size == weights.size:
-            return None, weights
-        return weighty, weights[weighty]
-    chosen = np.searchsorted(np.cumsum(weights), places, side="right")
-    # Rounding may put a place behind the last row that has weight.
-    last = int(np.flatnonzero(weights)[-1]) if places.size else 0
-    return np.minimum(chosen, last), np.ones(places.size)
-
-
-def gram_drawn(
-    part: Part, at: ModelPoint, caution: float, columns: Any, places: Vector | None
-) -> Matrix:
-    """Return what the rows drawn from the part add to a Gram matrix of some columns; None: all."""
-    return part.of_columns(columns)._gram(*_drawn(at, caution, places))
-
-
-def gram_sum(part: Part, columns: Any) -> Matrix:
-    """Return sum_i p_i a_i a_i' of some columns; None: of all."""
-    model = part.of_columns(columns)
-    return model._gram(None, model.shares)
-
-
-def gram_of_rows(part: Part, at: ModelPoint, rows: RowNumbers) -> Matrix:
-    """Return sum_k p_k l''_k a_k a_k' over some rows."""
-    return part.rows._gram(rows, at.curvatures()[rows])
-
-
 def entries_of_columns(part: Part, columns: Any) -> int:
     """Return how many entries some columns have."""
     return part.of_columns(columns).storage.entries
 
 
-class DrawnRows(NamedTuple):
-    """Rows that were drawn, by their numbers among all, with their weights, each row once."""
-
-    numbers: RowNumbers
-    weights: Vector
-    rows: TakenRows
-
-
-def drawn_rows(
-    part: Part, by: ModelPoint, caution: float, at: ModelPoint, places: Vector | None
-) -> DrawnRows:
-    """Return the rows that were drawn by their curvature, and what a point knows of them."""
-    numbers, weights = drawn_numbers(part, by, caution, places)
-    if numbers.size:
-        numbers, weights = once(numbers, weights)
-    return DrawnRows(numbers, weights, part.rows.taken(numbers - part.first, at))
-
-
-def drawn_numbers(
-    part: Part, at: ModelPoint, caution: float, places: Vector | None
-) -> tuple[Any, Vector]:
-    """Return the numbers, among all rows, of those drawn, and their weights."""
-    numbers, weights = _drawn(at, caution, places)
-    if numbers is None:
-        numbers = np.arange(part.rows.n_samples)
-    return numbers + part.first, weights
-
-
-def taken(part: Part, rows: RowNumbers) -> TakenRows:
-    """Return some rows, by their numbers in the part."""
-    return part.rows.taken(rows)
-
-
-def taken_at(part: Part, at: ModelPoint, rows: RowNumbers) -> TakenRows:
-    """Return some rows, by their numbers in the part, and what a point knows of them."""
-    return part.rows.taken(rows, at)
-
-
 def targets_of(part: Part) -> tuple[Vector, Vector]:
     """Return targets and shares of all rows."""
     return part.rows.y, part.rows.shares
-
-
-def on_rows(part: Part, function: Callable[[Any, Vector], Any]) -> Any:
-    """Return what a function says of the rows and their shares."""
-    return function(part.rows.X, part.rows.shares)
 
 
 def fingerprint(part: Part) -> str:
@@ -489,8 +212,3 @@ def fingerprint(part: Part) -> str:
     for array in _arrays(part.rows):
         digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()
-
-
-def largest_entries_of(part: Part, columns: Any) -> Vector:
-    """Return the largest absolute value of some columns."""
-    return largest_entries(part.rows.X, columns)

@@ -20,7 +20,7 @@ from accelegrad.sklearn import target_scale as scales
 from accelegrad.sklearn.objective import (
     Objective,
     Problem,
-    null_value_of_labels,
+    null_value,
     parameter_set,
 )
 
@@ -28,13 +28,6 @@ from accelegrad.sklearn.objective import (
 @dataclass(frozen=True)
 class ClusterProblem(Problem):
     """A model of rows on a cluster, with l1 term and constraint."""
-
-    def start(self) -> Vector:
-        """Return zero weights with the best constant prediction, or the feasible point nearest."""
-        x = np.zeros(self.model.n_parameters)
-        if isinstance(self.model, RowModel):
-            x[-1:] = _constant(self.model) if self.model.fit_intercept else 0.0
-        return self.nearest(x)
 
     def _mean_loss(self, x: Vector) -> float:
         """Return the mean loss: one round trip."""
@@ -63,7 +56,7 @@ def problem_on(
     chosen = parameter_set(
         objective.feasible_set, model.n_features, 1, int(objective.fit_intercept)
     )
-    return ClusterProblem(model, objective.l1, chosen, _null_value(model))
+    return ClusterProblem(model, objective.l1, chosen, null_value(model))
 
 
 def classes_problem(
@@ -83,19 +76,6 @@ def classes_problem(
     if objective.fit_intercept:
         null = float(entr(model.class_shares).sum())
     return ClusterProblem(model, objective.l1, chosen, null)
-
-
-def _constant(model: RowModel) -> float:
-    """Return the best constant prediction, or about it; of labels 0."""
-    numbers = model.fit_intercept and not model.loss.classification
-    return model.best_constant() if numbers else 0.0
-
-
-def _null_value(model: RowModel) -> float:
-    """Return the mean loss of a constant prediction."""
-    if model.fit_intercept and model.loss.classification:
-        return null_value_of_labels(model.loss, model.data_sums().weight_above)
-    return float(model.losses_of([_constant(model)])[0])
 
 
 # -- targets ---------------------------------------------------------------------------------------

@@ -522,11 +522,11 @@ class LinearModel:
         cost less). The bound is lowered by what rounding can have added, if columns that are
         dependent up to 1e-10 of their size are taken for dependent.
         """
-        return ModelPoint(self, self._parameters(w)).dual_gap
+        return self.at(w).dual_gap
 
     def dual_value(self, w: npt.ArrayLike) -> float:
         """Return a lower bound of min P, namely P(w) - `dual_gap` (w)."""
-        return ModelPoint(self, self._parameters(w)).dual_value
+        return self.at(w).dual_value
 
     def dual_value_at(self, derivatives: npt.ArrayLike) -> float:
         """Return the Fenchel dual D(theta) at given slopes theta, a lower bound of min P.

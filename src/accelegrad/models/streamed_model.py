@@ -1,15 +1,19 @@
 """A linear model whose rows are read chunk by chunk: data larger than memory.
 
 Every chunk is a part of the sum: its losses and its gradient, by the shares that its rows have
-among all rows, are added up. What has one number per row (targets, shares, and the margins and
-slopes of points that are kept) is in memory, about 160 bytes per row in a run; X never is.
+among all rows, are added up. What has one number per row (targets, shares, and the margins of
+points that are kept) is in temporary files, and read with the chunk: memory does not grow with the
+number of rows.
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
+from functools import partial, reduce
+from itertools import repeat
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,8 +23,9 @@ import scipy.sparse as sp
 from accelegrad.errors import Vector, finite_vector
 from accelegrad.models.gram import Matrix, Storage, pairs_per_row
 from accelegrad.models.linear_model import LinearModel, ModelPoint
-from accelegrad.models.losses import make_loss
+from accelegrad.models.losses import Loss, make_loss
 from accelegrad.models.model_input import (
+    check_labels,
     checked_intercept,
     checked_l2,
     checked_weights,
@@ -28,8 +33,10 @@ from accelegrad.models.model_input import (
     row_shares,
     targets,
 )
+from accelegrad.models.parted_model import PartedModel
 from accelegrad.models.row_blocks import RowNumbers
-from accelegrad.models.rows_elsewhere import RowsElsewhere
+from accelegrad.models.row_file import RowFile, mapped, of_blocks
+from accelegrad.models.row_parts import Where, add
 
 
 class StreamedMatrix:
@@ -59,7 +66,7 @@ class StreamedMatrix:
         storage: Storage,
         dtype: Any,
     ) -> None:
-        self._read, self._ends = read, ends
+        self._read, self.ends = read, ends
         self.shape = (int(ends[-1]), n_features)
         self.storage, self.dtype = storage, dtype
 
@@ -73,7 +80,7 @@ class StreamedMatrix:
         start = count = 0
         for X in self._read():
             end = start + X.shape[0]
-            if count == self._ends.size or end != self._ends[count]:
+            if count == self.ends.size or end != self.ends[count]:
                 break
             yield slice(start, end), X
             start, count = end, count + 1
@@ -131,16 +138,143 @@ class StreamedMatrix:
         return digest.hexdigest()
 
 
-class _Pass(NamedTuple):
-    """The sums of one pass, and what it found at each row, where that is kept."""
+class _Reader:
+    """The chunks of one pass, which begins when the first one is asked for."""
 
-    loss: float
-    gradient: Vector
-    margins: Vector
-    slopes: Vector
+    def __init__(self, X: StreamedMatrix) -> None:
+        self._matrix, self._number, self._now = X, -1, None
+        self._chunks: Iterator[tuple[slice, Any]] | None = None
+
+    def chunk(self, number: int) -> Any:
+        """Return a chunk: the last one, or one after it."""
+        if self._chunks is None:
+            self._chunks = self._matrix.chunks()
+        while self._number < number:
+            self._now = None  # so that one chunk is in memory at a time
+            _, self._now = next(self._chunks)
+            self._number += 1
+        return self._now
 
 
-class StreamedModel(RowsElsewhere):
+class _ChunkRows(LinearModel):
+    """The rows of a chunk as a model without an l2 term; X is read when it is first asked for."""
+
+    def __init__(
+        self,
+        like: tuple[Loss, bool],
+        n_features: int,
+        y: Vector,
+        shares: Vector,
+        read: Callable[[], Any],
+    ) -> None:
+        (self.loss, self.fit_intercept), self.l2 = like, 0.0
+        self.n_samples, self.n_features = y.size, n_features
+        self.n_parameters = n_features + self.fit_intercept
+        self.y, self.sample_weight, self.shares = y, shares, shares
+        self._read_rows = read
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or "_read_rows" not in self.__dict__ or "X" in self.__dict__:
+            raise AttributeError(name)
+        X = self._read_rows()
+        self._take(X)
+        self.dtype = X.dtype
+        return getattr(self, name)
+
+
+class _Chunk:
+    """A part of the rows: a chunk, with what is known of it in files."""
+
+    def __init__(self, rows: _ChunkRows, first: int) -> None:
+        self.rows, self.first = rows, first
+        self._where = slice(first, first + rows.n_samples)
+
+    def model(self, by: Any) -> LinearModel:
+        """Return the rows by a loss."""
+        return self.rows if by == self.rows.loss else self.rows.with_loss(by)
+
+    def of_columns(self, columns: None) -> LinearModel:
+        """Return all columns."""
+        assert columns is None
+        return self.rows
+
+    def at(self, where: Where, w: Vector) -> ModelPoint:
+        """Return what is known at a point, and write its margins to the file that it has."""
+        model, margins, kept = self.model(where.by), self._margins(where), where.name
+        with np.errstate(over="ignore", invalid="ignore"):
+            known = model.at(w) if margins is None else ModelPoint.of_margins(model, w, margins)
+        if kept.size == self.first:
+            kept.append(known.margins)
+        return known
+
+    def _margins(self, where: Where) -> Any:
+        """Return the margins at a point, or None where they are not known."""
+        if where.name.size >= self._where.stop:
+            return where.name[self._where]
+        if where.between is None:
+            return None
+        p, q, t = where.between
+        if min(p.size, q.size) < self._where.stop:
+            return None
+        start = p[self._where]
+        return start + t * (q[self._where] - start)
+
+
+class Chunks:
+    """The chunks as parts of a sum over rows: tasks are done with one after the other.
+
+    The source is read only where a task asks for rows.
+    """
+
+    def __init__(
+        self, X: StreamedMatrix, y: RowFile, shares: Any, loss: Loss, fit_intercept: bool
+    ) -> None:
+        self._X, self._y, self._shares = X, y, shares
+        self._like = loss, fit_intercept
+
+    def _results(
+        self, task: Callable[..., Any], arguments: Sequence[Any], by_part: Sequence[Any]
+    ) -> Iterator[Any]:
+        reader, first = _Reader(self._X), 0
+        own = zip(*by_part, strict=True) if by_part else repeat(())
+        for number, (end, more) in enumerate(zip(self._X.ends.tolist(), own, strict=False)):
+            where = slice(first, end)
+            y, shares = self._y[where], np.array(self._shares[where])
+            read = partial(reader.chunk, number)
+            rows = _ChunkRows(self._like, self._X.shape[1], y, shares, read)
+            part, rest = _Chunk(rows, first), iter(arguments)
+            given = [
+                part.at(some, next(rest)) if isinstance(some, Where) else some for some in rest
+            ]
+            yield task(part, *given, *more)
+            first = end
+
+    def each(
+        self,
+        name: str,  # noqa: ARG002
+        task: Callable[..., Any],
+        *arguments: Any,
+        by_part: Sequence[Any] = (),
+    ) -> list[Any]:
+        """Return what a task gives for each part and the arguments, in order.
+
+        `by_part` are more arguments, after the others: lists with one for each part.
+        """
+        return list(self._results(task, arguments, by_part))
+
+    def total(
+        self,
+        name: str,  # noqa: ARG002
+        task: Callable[..., Any],
+        *arguments: Any,
+        by_part: Sequence[Any] = (),
+        result_bytes: int = 0,  # noqa: ARG002
+    ) -> Any:
+        """Return the sum of what a task gives for each part."""
+        return reduce(add, self._results(task, arguments, by_part))
+
+
+class StreamedModel(PartedModel):
     """A `LinearModel` of rows that are read chunk by chunk, once for each evaluation.
 
     It is the same function as that of a `LinearModel` of all rows, and has the same samples, up to
@@ -172,6 +306,9 @@ class StreamedModel(RowsElsewhere):
     """
 
     X: StreamedMatrix
+    y: Any  # in files, as the weights are
+    sample_weight: Any
+    shares: Any
 
     def __init__(
         self,
@@ -220,10 +357,25 @@ class StreamedModel(RowsElsewhere):
         self.n_samples, self.n_features = X.shape
         self.n_parameters = self.n_features + self.fit_intercept
         self.dtype = X.dtype
-        self.y = targets(y, self.n_samples, self.loss)
-        self.sample_weight = checked_weights(sample_weight, self.n_samples)
-        self.shares = row_shares(self.sample_weight, self.n_samples)
+        self.y = _in_file(y, self.n_samples, self.loss)
+        self.sample_weight, self.shares = _weights_in_files(sample_weight, self.n_samples)
         self._take(X)
+        self._split()
+
+    def _split(self) -> None:
+        self.parts = Chunks(self.X, self.y, self.shares, self.loss, self.fit_intercept)
+
+    def new_name(self) -> RowFile:
+        """Return a file for the margins of a new point."""
+        return RowFile()
+
+    def with_targets(self, y: npt.ArrayLike) -> StreamedModel:
+        """Return a model of the same X by other targets."""
+        other = copy(self)
+        other.y = _in_file(y, self.n_samples, self.loss)
+        other._proved, other._of_targets = {}, {}
+        other._split()
+        return other
 
     def __repr__(self) -> str:
         kind = "dense" if self.X.storage.dense else "CSR"
@@ -233,50 +385,38 @@ class StreamedModel(RowsElsewhere):
             f"loss={self.loss!r}, l2={self.l2:g}, fit_intercept={self.fit_intercept})"
         )
 
-    def _parts(self) -> Iterator[tuple[slice, LinearModel]]:
-        """Yield models of the chunks, without the l2 term, whose sum this one is."""
-        for rows, X in self.X.chunks():
-            shares = self.shares[rows]
-            yield rows, self._of_data(X, self.y[rows], shares, shares, 0.0)
-
-    def _one_pass(self, w: Vector, rows: Any = None, *, keep: bool = False) -> Any:
-        """Return sum_i p_i l(m_i) and its gradient, with margins and slopes if they are kept."""
-        assert rows is None
-        loss, gradient = 0.0, np.zeros(self.n_parameters)
-        margins, slopes = np.empty((2, self.n_samples if keep else 0))
-        for where, part in self._parts():
-            at = ModelPoint(part, w)
-            loss += at.mean_loss
-            gradient += at.gradient
-            if keep:
-                margins[where], slopes[where] = at.margins, at.derivatives
-        return _Pass(loss, gradient, margins, slopes)
-
     def of_rows(self, rows: RowNumbers, l2: float) -> LinearModel:
         """Return a model of some rows in memory, which are read in one pass."""
         weights = None if self.sample_weight is None else self.sample_weight[rows]
         shares = row_shares(weights, rows.size)
         return self._of_data(self.X[rows], self.y[rows], weights, shares, l2)
 
-    def batch_value_and_gradient(
-        self, w: npt.ArrayLike, rows: npt.ArrayLike
-    ) -> tuple[float, Vector]:
-        """Return estimates of P(w) and its gradient from some rows, which are read in one pass."""
-        chosen = self._checked_rows(rows)
-        shares = self.shares[chosen] * (self.n_samples / chosen.size)
-        part = self._of_data(self.X[chosen], self.y[chosen], shares, shares, self.l2)
-        return part.value_and_gradient(w)
 
-    def _gram(self, rows: RowNumbers | None, weights: Vector) -> Matrix:
-        """Add up the Gram matrices of the rows of each chunk: one pass."""
-        matrix = np.zeros((self.n_parameters, self.n_parameters), order="F")
-        if rows is None:
-            for where, part in self._parts():
-                matrix += part._gram(None, weights[where])
-            return matrix
-        for part, numbers, places in _split_by_chunks(rows, self._parts()):
-            matrix += part._gram(numbers, weights[places])
-        return matrix
+def _in_file(given: Any, n_samples: int, loss: Loss) -> RowFile:
+    """Return targets in a file."""
+    if not isinstance(given, RowFile):
+        return of_blocks([targets(given, n_samples, loss)])
+    for block in given.blocks():
+        if loss.classification and not (np.abs(block) == 1.0).all():
+            check_labels(np.asarray(given), loss)
+    return given
+
+
+def _weights_in_files(given: Any, n_samples: int) -> tuple[RowFile | None, Any]:
+    """Return weights and shares of the rows; the same for all take no memory."""
+    if given is None:
+        return None, np.broadcast_to(1.0 / n_samples, n_samples)
+    weights = given
+    if not isinstance(given, RowFile):
+        checked = checked_weights(given, n_samples)
+        assert checked is not None
+        weights = of_blocks([checked])
+    largest = max(float(block.max()) for block in weights.blocks())
+    if largest == 0.0:
+        checked_weights(np.zeros(1), 1)
+    # Divided by the largest first: the sum of huge weights would overflow.
+    total = math.fsum(float((block / largest).sum()) for block in weights.blocks())
+    return weights, mapped(lambda block: block / largest / total, weights)
 
 
 def model_of(X: Any) -> Callable[..., LinearModel]:
@@ -313,8 +453,10 @@ def checked_chunk(chunk: tuple[Any, ...]) -> Checked:
 
 
 def read_rows(
-    source: Any, check: Callable[[tuple[Any, ...]], Checked] = checked_chunk
-) -> tuple[StreamedMatrix, npt.NDArray[Any], Vector | None]:
+    source: Any,
+    check: Callable[[tuple[Any, ...]], Checked] = checked_chunk,
+    targets: RowFile | None = None,
+) -> tuple[StreamedMatrix, RowFile, RowFile | None]:
     """Return the rows of a source as a matrix, with all targets and weights: the first pass.
 
     Parameters
@@ -323,23 +465,23 @@ def read_rows(
         As `StreamedModel` takes it.
     check : callable
         From a chunk, a tuple of two or three, to what can be used of it.
+    targets : RowFile, optional
+        Where targets are appended, chunk by chunk.
     """
-    read, first = _reader(source), _FirstPass()
+    read, first = _reader(source), _FirstPass(RowFile() if targets is None else targets)
     for number, chunk in enumerate(read(), start=1):
         first.add(number, chunk, check)
-    if not first.targets:
+    if not first.targets.size:
         raise ValueError("source must have at least one chunk with rows, but it has none.")
-    weights = np.concatenate(first.weights) if first.weighted else None
-    return first.matrix(lambda: _matrices(read)), np.concatenate(first.targets), weights
+    return first.matrix(lambda: _matrices(read)), first.targets, first.weights
 
 
 class _FirstPass:
     """What the first pass over the chunks finds, and what it refuses."""
 
-    def __init__(self) -> None:
-        self.targets: list[npt.NDArray[Any]] = []
-        self.weights: list[Vector] = []
-        self.weighted = False
+    def __init__(self, targets: RowFile) -> None:
+        self.targets = targets
+        self.weights: RowFile | None = None
         self._ends: list[int] = []
         self._n_features = self._entries = 0
         self._dense, self._pairs = True, 0.0
@@ -360,14 +502,16 @@ class _FirstPass:
             raise ValueError(f"chunk {number}: {error}") from error
         if y.size != X.shape[0]:
             raise ValueError(f"chunk {number} has {X.shape[0]} rows, but {y.size} targets.")
-        if self.targets and X.shape[1] != self._n_features:
+        if self.targets.size and X.shape[1] != self._n_features:
             raise ValueError(
                 f"chunk {number} has {X.shape[1]} columns, but the chunks before it have "
                 f"{self._n_features}."
             )
-        self.weighted |= weights is not None
-        self.targets.append(y.copy())  # a view would keep all of the chunk
-        self.weights.append(np.ones(y.size) if weights is None else weights.copy())
+        if weights is not None and self.weights is None:
+            self.weights = mapped(np.ones_like, self.targets)
+        self.targets.append(y)
+        if self.weights is not None:
+            self.weights.append(np.ones(y.size) if weights is None else weights)
         self._n_features = int(X.shape[1])
         self._ends.append(y.size + (self._ends[-1] if self._ends else 0))
         self._take_storage(X)

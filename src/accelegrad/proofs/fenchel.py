@@ -72,6 +72,22 @@ def level(loss: Loss, shares: Vector, theta: Vector, y: Vector) -> tuple[float, 
     return total, error
 
 
+def heights(
+    model: LinearModel, theta: Vector, levels: tuple[float, float] | None = None
+) -> tuple[float, float, float, float]:
+    """Return level and mean of slopes, each with how far it can be off: no product with X.
+
+    `levels` is what `level` gives, where it is known. The mean is of use for an intercept alone.
+    """
+    shares, y = np.asarray(model.shares), np.asarray(model.y)
+    height, error = level(model.loss, shares, theta, y) if levels is None else levels
+    if not model.fit_intercept:
+        return height, error, 0.0, 0.0
+    weighted = shares * theta
+    off = pairwise_growth(theta.size) * float(np.sum(np.abs(weighted)))
+    return height, error, float(np.sum(weighted)), off
+
+
 def scaled_bound(level: float, length: float, l2: float) -> float:
     """Return the largest of c level - c^2 length^2 / (2 l2) over 0 <= c <= 1; at least 0."""
     if not level > 0.0 or not math.isfinite(length):
@@ -120,17 +136,10 @@ class SlopeSums:
         slack : Vector or float
             How far each entry of that can be off, beyond what a product with the data can be.
         """
-        shares, d = model.shares, model.n_features
-        height, error = level(model.loss, shares, theta, model.y) if levels is None else levels
-        mean = mean_error = 0.0
-        if model.fit_intercept:
-            weighted = shares * theta
-            mean = float(np.sum(weighted))
-            mean_error = pairwise_growth(theta.size) * float(np.sum(np.abs(weighted)))
         if combination is None:
-            combination = model.combination(theta)[:d]
-        off = model.rounding.combination(norm(np.sqrt(shares) * theta)) + slack
-        return cls(height, error, mean, mean_error, combination, off)
+            combination = model.combination(theta)[: model.n_features]
+        off = model.rounding.combination(norm(np.sqrt(model.shares) * theta)) + slack
+        return cls(*heights(model, theta, levels), combination, off)
 
     @classmethod
     def zero(cls, size: int) -> SlopeSums:

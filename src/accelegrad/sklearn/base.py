@@ -25,11 +25,13 @@ from accelegrad import threads
 from accelegrad.errors import Vector, nearest, real_number, whole_number
 from accelegrad.geometry.sets import Box, NonNegative, WholeSpace
 from accelegrad.models.losses import LOSSES, LossEntry, make_loss, plain_loss_name
+from accelegrad.models.row_file import RowFile
 from accelegrad.models.streamed_model import Checked, read_rows
 from accelegrad.run.result import rounded_down, rounded_up
 from accelegrad.sklearn import held_out, online
 from accelegrad.sklearn.data import (
     Data,
+    LabelFile,
     filled_columns,
     of_columns,
     refuse_missing,
@@ -221,7 +223,7 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
     # -- fitting ---------------------------------------------------------------------------------
 
     def _refuse_no_rows(self, data: Data) -> None:
-        if not data.counted.size:
+        if not data.n_counted:
             raise ValueError(
                 "sample_weight (times class_weight) must have an entry > 0, but all weights are "
                 "zero."
@@ -357,7 +359,8 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
             seen = True
             return Checked(*data)
 
-        return Data(*read_rows(open_source(source, Wanted(targets=targets)), check))
+        kept = LabelFile() if is_classifier(self) else RowFile()
+        return Data(*read_rows(open_source(source, Wanted(targets=targets)), check, kept))
 
     def _refuse_early_stopping(self) -> None:
         if self.early_stopping:

@@ -19,7 +19,7 @@ from accelegrad.errors import Vector, nearest
 from accelegrad.models.losses import by_sklearn_name
 from accelegrad.sklearn import held_out
 from accelegrad.sklearn.base import LinearEstimator, StreamFitting
-from accelegrad.sklearn.data import Data, rows_of
+from accelegrad.sklearn.data import Data, LabelFile, class_counts, rows_of, targets_by
 from accelegrad.sklearn.objective import Objective, Problem
 from accelegrad.sklearn.parameters import FITTED, PARTIAL_FIT, documented, parameter
 from accelegrad.sklearn.solve import Score
@@ -204,12 +204,22 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
     def _with_class_weights(self, data: Data) -> Data:
         """Return data with targets as places in `classes_`, and weights with those of classes."""
         # Rows of a stream that have no weight may have labels that are no classes.
-        places = np.minimum(np.searchsorted(self.classes_, data.y), self.classes_.size - 1)
+        labels = data.y.labels if isinstance(data.y, LabelFile) else data.y
+        places = np.minimum(np.searchsorted(self.classes_, labels), self.classes_.size - 1)
+        if isinstance(data.y, LabelFile):
+            of_labels = places
+            places = targets_by(lambda numbers: of_labels[numbers.astype(np.intp)], data.y)
         if self.class_weight is None:
             return Data(data.X, places, data.weights)
-        counts = np.bincount(places, data.weights, minlength=self.classes_.size)
-        weights = self._class_factors(counts.astype(np.float64))[places]
-        return Data(data.X, places, weights if data.weights is None else weights * data.weights)
+        factors = self._class_factors(
+            class_counts(Data(data.X, places, data.weights), self.classes_.size)
+        )
+
+        def weighed(places: Vector, weights: Vector | None) -> Vector:
+            own = factors[places.astype(np.intp)]
+            return own if weights is None else own * weights
+
+        return Data(data.X, places, targets_by(weighed, places, data.weights))
 
     def _class_factors(self, counts: Vector) -> Vector:
         """Return what `class_weight` multiplies weights by, given the weight of each class."""
@@ -239,8 +249,9 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
     def _problems(self, objective: Objective, data: Data) -> list[Problem]:
         """Return the multinomial problem, or one for each class against the rest."""
         if self._is_joint():
-            return [objective.on_classes(data.X, data.y, self.classes_.size, data.weights)]
-        labels = [np.where(data.y == k, 1.0, -1.0) for k in self._positives()]
+            places = np.asarray(data.y).astype(np.intp, copy=False)
+            return [objective.on_classes(data.X, places, self.classes_.size, data.weights)]
+        labels = [targets_by(partial(_against_rest, k), data.y) for k in self._positives()]
         first = objective.on(data.X, labels[0], data.weights)
         return [first, *(first.with_targets(others) for others in labels[1:])]
 
@@ -295,6 +306,11 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
         loss = self._objective().pointwise
         labels = [np.where(held.y == k, 1.0, -1.0) for k in self._positives()]
         return [partial(held_out.of_targets, loss, y, held.weights) for y in labels]
+
+
+def _against_rest(positive: int, places: npt.NDArray[Any]) -> Vector:
+    """Return +1 for a class and -1 for all others."""
+    return np.where(places == positive, 1.0, -1.0)
 
 
 @documented(fitted=FITTED)

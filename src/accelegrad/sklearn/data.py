@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,30 +11,84 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from accelegrad.errors import Vector
+from accelegrad.models.row_file import RowFile, mapped, together
 from accelegrad.models.streamed_model import StreamedMatrix
+
+
+class LabelFile(RowFile):
+    """Labels of any kind in a file, as numbers of those in `labels`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._numbers: dict[Any, int] = {}
+        self._found: list[npt.NDArray[Any]] = []
+
+    def append(self, values: Any) -> None:
+        """Write the numbers of labels, and take new ones in."""
+        labels, places = np.unique(np.asarray(values), return_inverse=True)
+        known = len(self._numbers)
+        numbers = [self._numbers.setdefault(one, len(self._numbers)) for one in labels.tolist()]
+        found = np.array(numbers)
+        if len(self._numbers) > known:
+            self._found.append(labels[found >= known])
+        super().append(found[places])
+
+    @property
+    def labels(self) -> npt.NDArray[Any]:
+        """The labels, in the order that they came in."""
+        return np.concatenate(self._found)
 
 
 class Data(NamedTuple):
     """Checked rows with targets and weights."""
 
     X: Any
-    y: npt.NDArray[Any]
-    weights: Vector | None
+    y: Any  # an array, or in a file
+    weights: Any
 
     @property
     def weight(self) -> float:
         """The weight of all rows, each of which weighs 1 where nothing is said."""
-        return float(self.y.size) if self.weights is None else float(self.weights.sum())
+        if self.weights is None:
+            return float(self.y.size)
+        return math.fsum(float(weights.sum()) for _, weights in self.blocks())
 
     @property
     def n_counted(self) -> int:
         """How many rows have weight."""
-        return int(self.counted.size)
+        if self.weights is None:
+            return int(self.y.size)
+        return sum(int(np.count_nonzero(weights)) for _, weights in self.blocks())
+
+    def blocks(self) -> Iterator[Any]:
+        """Yield targets and weights, in memory; those of a stream some at a time."""
+        in_files = isinstance(self.y, RowFile)
+        return together(self.y, self.weights) if in_files else iter([(self.y, self.weights)])
 
     @property
-    def counted(self) -> npt.NDArray[Any]:
-        """The targets of the rows that have weight."""
+    def counted(self) -> Any:
+        """The targets of the rows that have weight; of labels in a file each once."""
+        if isinstance(self.y, LabelFile):
+            return self.y.labels[class_counts(self, self.y.labels.size) > 0.0]
+        if isinstance(self.y, RowFile):
+            return self.y if self.n_counted else np.zeros(0)
         return self.y if self.weights is None else self.y[self.weights > 0.0]
+
+
+def class_counts(data: Data, n_classes: int) -> Vector:
+    """Return the weight of each class, of which the targets are the numbers."""
+    counts = np.zeros(n_classes)
+    for places, weights in data.blocks():
+        counts += np.bincount(places.astype(np.intp), weights, minlength=n_classes)
+    return counts
+
+
+def targets_by(function: Callable[..., Any], *given: Any) -> Any:
+    """Return what a function says of targets, or of numbers beside them: in a file where they are.
+
+    It is called with some rows at a time.
+    """
+    return mapped(function, *given) if isinstance(given[0], RowFile) else function(*given)
 
 
 def rows_of(data: Data, rows: Any) -> Data:
@@ -46,7 +102,7 @@ def without_weightless(data: Data) -> Data:
 
     Those of a stream stay, which is where they are read; they are not `counted`.
     """
-    if data.weights is None or data.weights.min() > 0.0 or isinstance(data.X, StreamedMatrix):
+    if data.weights is None or isinstance(data.X, StreamedMatrix) or data.weights.min() > 0.0:
         return data
     return rows_of(data, np.flatnonzero(data.weights))
 

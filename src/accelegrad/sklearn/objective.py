@@ -25,6 +25,7 @@ from accelegrad.geometry.sets import (
 from accelegrad.models.linear_model import LinearModel
 from accelegrad.models.losses import DELTA, EPSILON, LOSSES, Loss, make_loss
 from accelegrad.models.multinomial import MultinomialModel, ScaledClasses
+from accelegrad.models.parted_model import PartedModel
 from accelegrad.models.row_blocks import runs
 from accelegrad.models.scaling import ColumnScaling, can_scale
 from accelegrad.models.streamed_model import StreamedMatrix, model_of
@@ -319,6 +320,8 @@ def best_constant(model: LinearModel) -> float:
 
     It is the mean for squared losses, and the median or the quantile for the others.
     """
+    if isinstance(model, PartedModel):
+        return model.best_constant()
     y, weights, loss = model.y, model.sample_weight, model.loss.shape
     if model.loss.lipschitz == np.inf:
         # Rounding may put the mean of equal targets beyond them, and a minimum of 0 out of sight.
@@ -336,6 +339,11 @@ def null_value(model: LinearModel) -> float:
 
     It is the size of the objective before anything is learnt.
     """
+    if isinstance(model, PartedModel):
+        if model.loss.classification and model.fit_intercept:
+            return null_value_of_labels(model.loss, model.target_sizes()[1])
+        constant = model.best_constant() if model.fit_intercept else 0.0
+        return float(model.losses_of([constant])[0])
     y, weights = model.y, model.sample_weight
     if model.loss.classification and model.fit_intercept:
         return null_value_of_labels(model.loss, float(np.average(y > 0.0, weights=weights)))

@@ -103,7 +103,7 @@ class LinearRegressor(RegressorMixin, LinearEstimator):  # type: ignore[misc]
         def found() -> float:
             if data is None:
                 return float(self.target_scale_)
-            return target_scale.scale_of(data.y, data.weights, centred=objective.fit_intercept)
+            return target_scale.scale_of(data, centred=objective.fit_intercept)
 
         return self._in_scale(objective, found)
 

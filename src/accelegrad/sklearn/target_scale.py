@@ -20,6 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from accelegrad.errors import Vector
+from accelegrad.sklearn.data import Data
 
 
 class Moments(NamedTuple):
@@ -66,10 +67,10 @@ def scale(parts: Iterable[tuple[float, float]]) -> float:
     return total / math.fsum(part[1] for part in kept) if total > 0.0 else 1.0
 
 
-def scale_of(y: Vector, weights: Vector | None, *, centred: bool) -> float:
-    """Return the scale of targets in memory."""
-    middle = centre([moments(y, weights)]) if centred else 0.0
-    return scale([deviations(y, weights, middle)])
+def scale_of(data: Data, *, centred: bool) -> float:
+    """Return the scale of the targets of some rows."""
+    middle = centre(moments(*block) for block in data.blocks()) if centred else 0.0
+    return scale(deviations(y, weights, middle) for y, weights in data.blocks())
 
 
 def _weighty(y: Vector, weights: Vector | None) -> tuple[Vector, Vector | None]:

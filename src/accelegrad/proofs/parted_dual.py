@@ -1,33 +1,77 @@
-"""Lower bounds of a sum over rows on a cluster: the slopes are chosen here, and summed there."""
+"""Lower bounds of a sum over rows in parts: the slopes are chosen here, and summed there."""
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from accelegrad.dask import part as tasks
-from accelegrad.dask.part import LevelSums, Mixture
-from accelegrad.dask.row_model import ClusterSlopes
 from accelegrad.errors import Vector
+from accelegrad.models import row_parts as tasks
+from accelegrad.models.linear_model import ModelPoint
+from accelegrad.models.losses import Loss
+from accelegrad.models.parted_model import PartedSlopes, split_by_part
 from accelegrad.models.row_blocks import RowNumbers
-from accelegrad.proofs.fenchel import DataSums, SlopeSums
+from accelegrad.models.row_parts import Mixture, Part
+from accelegrad.norms import norm
+from accelegrad.proofs.fenchel import DataSums, SlopeSums, heights
 from accelegrad.proofs.model_dual import BALANCED, ModelDual
 
 #: In each round trip of the search for the best intercept this many shifts are tried, in so many
 #: rounds at most; it ends where the slopes that it leaves unbalanced are this share of all. Chosen.
-SHIFTS, ROUNDS, ENOUGH_BALANCE = 15, 6, 1e-9
+SHIFTS, ROUNDS, ENOUGH_BALANCE = 5, 6, 1e-9
 #: The first shifts, relative to the size of margins and targets.
 FIRST_SHIFTS = 8.0 ** np.arange(-7.0, 5.0)
 
 
-class ClusterDual(ModelDual):
+@dataclass(frozen=True, slots=True)
+class LevelSums:
+    """What slopes of a part's rows add to a bound, apart from their combination of the rows."""
+
+    slopes: SlopeSums  # of no columns
+    before: float  # the norm of the slopes, by the rows' shares
+    after: float  # that of those with changes
+
+    def __add__(self, other: LevelSums) -> LevelSums:
+        """Return the sums over the rows of both."""
+        before = math.hypot(self.before, other.before)
+        return LevelSums(self.slopes + other.slopes, before, math.hypot(self.after, other.after))
+
+
+def slope_sums(
+    part: Part,
+    at: ModelPoint,
+    other: ModelPoint,
+    slopes: Mixture,
+    loss: Loss,
+    combined: bool,
+    changed: tuple[RowNumbers, Vector] | None = None,
+) -> tuple[LevelSums, Vector]:
+    """Return the sums of slopes, with those of some rows changed, and their combination of rows.
+
+    The combination is empty where it was not asked for: then there is no pass over the rows.
+    """
+    theta, model, none = slopes.of(at, other), part.model(loss), np.zeros(0)
+    roots = np.sqrt(model.shares)
+    before = after = norm(roots * theta)
+    if changed is not None and changed[0].size:
+        theta = theta.copy()
+        theta[changed[0]] = changed[1]
+        after = norm(roots * theta)
+    height = SlopeSums(*heights(model, theta), none, none)
+    combination = model.combination(theta)[: model.n_features] if combined else none
+    return LevelSums(height, before, after), combination
+
+
+class PartedDual(ModelDual):
     """`ModelDual` of slopes that stay with the rows: each sum over them is one round trip.
 
     Slopes of all rows are never here, so that none are averaged.
     """
 
-    model: Any  # a RowModel
+    model: Any  # a PartedModel
 
     @property
     def has_slopes_here(self) -> bool:
@@ -42,10 +86,12 @@ class ClusterDual(ModelDual):
         """Scale down the slopes above or below 0 so that sum_i p_i theta_i = 0, as needed."""
         if not self.model.fit_intercept:
             return theta
+        if isinstance(theta, np.ndarray):  # of all rows, from a user
+            return super().balanced(theta)
         sums = theta.at.sums
         sides = 0.5 * (sums.mean_size + sums.mean), 0.5 * (sums.mean_size - sums.mean)
         if theta.mixture != Mixture():
-            sides = self.model.cluster.total("dual", tasks.side_means, *theta.ref)
+            sides = self.model.parts.total("dual", tasks.side_means, *theta.ref)
         up, down = self.terms.balance(*map(float, sides))
         return theta._replace(mixture=theta.mixture._replace(up=up, down=down))
 
@@ -63,11 +109,11 @@ class ClusterDual(ModelDual):
         Of what is as long as w only the combination of the rows comes back: how far it can be off
         follows from the norm of the slopes.
         """
-        cluster, rounding = self.model.cluster, self.model.rounding
+        parts, rounding = self.model.parts, self.model.rounding
         given = (*theta.ref, self.model.loss, combination is None)
-        by_part = [[None] * len(cluster.parts) if changes is None else changes]
+        by_part = () if changes is None else [changes]
         sums: LevelSums
-        sums, found = cluster.total("dual", tasks.slope_sums, *given, by_part=by_part)
+        sums, found = parts.total("dual", slope_sums, *given, by_part=by_part)
         off = slack + rounding.combination(sums.after)
         if changes is not None:
             off = off + rounding.combination(sums.before)
@@ -80,7 +126,7 @@ class ClusterDual(ModelDual):
         self, known: Any, rows: RowNumbers, slopes: Vector, combination: Vector, slack: Vector
     ) -> float:
         """Return the bound by the slopes at a point with those of some rows changed."""
-        pieces, order = self.model.X.split(rows)
+        pieces, order = split_by_part(rows, self.model.X.ends)
         ends = np.cumsum([piece.size for piece in pieces])[:-1]
         changes = list(zip(pieces, np.split(slopes[order], ends), strict=True))
         return self.bound(known.derivatives, combination, slack=slack, changes=changes)
@@ -91,12 +137,13 @@ class ClusterDual(ModelDual):
         Their sum never falls as the shift grows. It is bracketed in round trips with many shifts
         each. Where it jumps across 0, as it does at kinks, slopes on either side are mixed.
         """
-        cluster, size = self.model.cluster, 1.0
-        size += max(cluster.each("margins", tasks.largest_margin, *known.ref))
-        shifts = size * np.concatenate([-FIRST_SHIFTS[::-1], [0.0], FIRST_SHIFTS])
+        parts, size = self.model.parts, 1.0
+        size += max(parts.each("margins", tasks.largest_margin, *known.ref))
+        steps = size * np.append(0.0, FIRST_SHIFTS)
+        shifts = -steps[::-1] if known.sums.mean > 0.0 else steps
         least = ENOUGH_BALANCE * known.sums.mean_size
         for _ in range(ROUNDS):
-            means = cluster.total("intercept", tasks.shifted_means, *known.ref, shifts)
+            means = parts.total("intercept", tasks.shifted_means, *known.ref, shifts)
             after = int(np.searchsorted(means, 0.0))
             if not 0 < after < shifts.size:
                 return known.derivatives  # the sign is the same at all shifts
@@ -110,11 +157,11 @@ class ClusterDual(ModelDual):
             shifts = np.unique(np.concatenate([even, near[(near > low) & (near < high)]]))
         share = above / (above - below)
         mixed = Mixture(shifts=(low, high), shares=(share, 1.0 - share))
-        return ClusterSlopes(known, known, mixed)
+        return PartedSlopes(known, known, mixed)
 
     def _data_sums(self) -> DataSums:
-        sums: DataSums = self.model.data_sums()
-        return sums
+        model = self.model
+        return DataSums(1.0, model.n_samples, model.rounding.size, *model.target_sizes())
 
     def _value_of_constants(self) -> float:
         model, constants = self.model, [0.0]

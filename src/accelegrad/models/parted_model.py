@@ -1,0 +1,398 @@
+"""A sum over rows in parts, which are elsewhere: in files, or on a cluster.
+
+Tasks of `accelegrad.models.row_parts` go to the parts, sums come back. Margins and slopes stay with
+the rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from accelegrad.errors import Vector
+from accelegrad.models import row_parts as tasks
+from accelegrad.models.gram import Matrix
+from accelegrad.models.linear_model import LinearModel, ModelPoint
+from accelegrad.models.rounding import DataRounding
+from accelegrad.models.row_blocks import RowNumbers
+from accelegrad.models.row_curvature import MOST_SAMPLED
+from accelegrad.models.row_parts import Mixture, PointSums, Where
+from accelegrad.models.rows_elsewhere import RowsElsewhere
+from accelegrad.models.sampled_rows import LocalRows, ModelRows, TakenRows
+
+#: From how many rows, about, quantiles of the targets are estimated. Chosen.
+SOME_TARGETS = 64_000
+
+
+def split_by_part(
+    rows: RowNumbers, ends: npt.NDArray[np.int64]
+) -> tuple[list[RowNumbers], RowNumbers]:
+    """Return the rows of each part, by their numbers in it, and where each stands in `rows`."""
+    order = np.argsort(rows, kind="stable")
+    ordered = np.asarray(rows)[order]
+    pieces = np.split(ordered, np.searchsorted(ordered, ends)[:-1])
+    starts = np.concatenate([[0], ends[:-1]])
+    return [piece - a for piece, a in zip(pieces, starts, strict=True)], order
+
+
+def joined(matrix: Any, found: Sequence[TakenRows], order: Any = slice(None)) -> TakenRows:
+    """Return rows of all parts of a matrix as one, in an order."""
+    Xs, ys, shares, known = zip(*found, strict=True)
+    X = _stacked(matrix, [X for X in Xs if X.shape[0]] or Xs[:1])[order]
+    at = None
+    if known[0] is not None:
+        margins, slopes = (np.concatenate(column)[order] for column in zip(*known, strict=True))
+        at = margins, slopes
+    return TakenRows(X, np.concatenate(ys)[order], np.concatenate(shares)[order], at)
+
+
+def _stacked(matrix: Any, Xs: Any) -> Any:
+    if matrix.storage.dense:
+        return np.vstack(Xs).astype(matrix.dtype, copy=False)
+    matrices = [sp.csr_matrix(X) for X in Xs]
+    return sp.vstack(matrices, format="csr").astype(matrix.dtype, copy=False)
+
+
+class PartedPoint(ModelPoint):
+    """What a sum on a cluster knows at a point: sums; margins and slopes stay with the rows."""
+
+    __slots__ = ("_sums", "where")
+    model: PartedModel
+
+    def __init__(self, model: PartedModel, w: Vector, where: Where | None = None) -> None:
+        self.model, self.w = model, w
+        w.flags.writeable = False  # what is sent stays what it is, and is sent once
+        self._sums: PointSums | None = None
+        self.where = Where(model.new_name(), model.loss) if where is None else where
+        self._gradient = self._dual_value = self._mean_loss = None
+        if where is None:  # a pass over the rows, which gives the gradient too
+            self._evaluate(gradient=True)
+
+    @property
+    def ref(self) -> tuple[Where, Vector]:
+        """The point as tasks are told of it."""
+        return self.where, self.w
+
+    def _evaluate(self, *, gradient: bool) -> PointSums:
+        name = "value-and-gradient" if gradient else "value"
+        sums: PointSums = self.model.parts.total(name, tasks.sums_at, *self.ref, gradient)
+        self._sums, self.where = sums, self.where._replace(between=None)  # the parts know it now
+        if gradient:
+            self._gradient = self.model._with_penalty(sums.gradient, self.w)
+        return sums
+
+    @property
+    def sums(self) -> PointSums:
+        """The sums over all rows."""
+        return self._evaluate(gradient=False) if self._sums is None else self._sums
+
+    @property
+    def mean_loss(self) -> float:
+        """The weighted mean of the losses."""
+        if self._mean_loss is None:
+            self._mean_loss = self.sums.loss
+        return self._mean_loss
+
+    @property
+    def gradient(self) -> Vector:
+        """A (sub)gradient of P at w."""
+        if self._gradient is None:
+            self._evaluate(gradient=True)
+        assert self._gradient is not None
+        return self._gradient
+
+    @property
+    def squared_slopes(self) -> float:
+        """The mean square of the slopes."""
+        return self.sums.squared_slopes
+
+    @property
+    def curved_share(self) -> float:
+        """The share of the rows whose losses are curved here, all rows counting the same."""
+        return self.sums.curved / self.model.n_samples
+
+    @property
+    def derivatives(self) -> PartedSlopes:  # type: ignore[override]
+        """The slopes, which stay with the rows."""
+        return PartedSlopes(self, self)
+
+    def slopes_at(self, other: Any, caution: float = 0.0) -> PartedSlopes:  # type: ignore[override]
+        """Return the slopes at another point, as the second derivatives here foretell them."""
+        return PartedSlopes(self, other, Mixture(caution))
+
+    def beside(self, model: LinearModel) -> PartedPoint:
+        """Return what a sum over the same rows by another loss knows at this point."""
+        assert isinstance(model, PartedModel)
+        other = PartedPoint(model, self.w, self.where._replace(by=model.loss))
+        if self._sums is not None and self.model.loss.smoothing and not model.loss.smoothing:
+            other._mean_loss = self._sums.plain_loss
+        return other
+
+
+class PartedSlopes(NamedTuple):
+    """A slope for each row, where the rows are: those at a point, or what is made of them."""
+
+    at: PartedPoint
+    other: PartedPoint
+    mixture: Mixture = Mixture()
+
+    @property
+    def ref(self) -> tuple[Any, ...]:
+        """The slopes as tasks are told of them."""
+        return *self.at.ref, *self.other.ref, self.mixture
+
+
+class PartedRows(ModelRows):
+    """Rows drawn by their curvature, wherever they are: the `SampledRows` of the contract."""
+
+    def __init__(
+        self,
+        model: PartedModel,
+        by: PartedPoint,
+        caution: float,
+        size: int,
+        seed: Any,
+    ) -> None:
+        self._rows_of, self._by = model, (*by.ref, caution)
+        found = model.parts.each("curvature", tasks.curvature_sums, *self._by)
+        sums, counts = np.array([pair[0] for pair in found]), [pair[1] for pair in found]
+        self.n_curved = int(sum(counts))
+        few = self.n_curved <= min(size, MOST_SAMPLED * model.n_samples)
+        self._all = few or size >= self.n_curved
+        self._size = self.n_curved if few else model.n_samples if self._all else size
+        self._total = float(sums.sum())
+        self._places: Sequence[Vector | None] = [None] * len(found)
+        if not self._all:
+            random = np.random.default_rng(seed).random(size)
+            self._places = _places_in_parts(sums, random)
+        self._found: tuple[RowNumbers, Vector] | None = None
+
+    @property
+    def count(self) -> int:
+        """How many rows there are, each as often as it was drawn."""
+        return self._size
+
+    @property
+    def _weight(self) -> float:
+        """What each row that was drawn weighs; 1 where all come with their weights."""
+        return 1.0 if self._all else self._total / self._size
+
+    def _look_up(self) -> tuple[RowNumbers, Vector]:
+        """Return the numbers of the rows and their weights: a round trip, once."""
+        if self._found is None:
+            found = self._rows_of.parts.each(
+                "draw", tasks.drawn_numbers, *self._by, by_part=[self._places]
+            )
+            numbers, weights = (np.concatenate(column) for column in zip(*found, strict=True))
+            self._found = numbers, self._weight * weights
+        return self._found
+
+    @property
+    def numbers(self) -> RowNumbers:  # type: ignore[override]
+        """The rows' numbers."""
+        return self._look_up()[0]
+
+    @property
+    def weights(self) -> Vector:  # type: ignore[override]
+        """With which each stands for the curvature of all."""
+        if not self._all:
+            return np.full(self._size, self._weight)
+        return self._look_up()[1]
+
+    def gram(self) -> Matrix:
+        """Return sum_k weights_k a_k a_k'."""
+        model, places = self._rows_of, [self._places]
+        given = (tasks.gram_drawn, *self._by, model.columns)
+        matrix: Matrix = model.parts.total(
+            "gram-matrix", *given, by_part=places, result_bytes=model.gram_bytes
+        )
+        return self._weight * matrix
+
+    def local(self, at: Any) -> LocalRows | None:
+        """Return the rows that have weight with what a point knows of them; None if none has."""
+        model, arguments = self._rows_of, (*self._by, *at.ref)
+        found = model.parts.each("sample", tasks.drawn_rows, *arguments, by_part=[self._places])
+        numbers, weights, rows = zip(*found, strict=True)
+        chosen = np.concatenate(numbers)
+        if not chosen.size:
+            return None
+        X, y, shares, known = joined(model.X, rows)
+        assert known is not None
+        X, weight = X.astype(np.float64, copy=False), self._weight * np.concatenate(weights)
+        return LocalRows(chosen, X, model.fit_intercept, shares, y, *known, weight)
+
+
+def _places_in_parts(sums: Vector, random: Vector) -> list[Vector]:
+    """Return one place from each of equal pieces of a running sum, for each part those in it.
+
+    Places count from where the part begins. None is in a part whose sum is 0, since a place is in
+    the part that ends behind it.
+    """
+    ends, size = np.cumsum(sums), random.size
+    places = (np.arange(size) + random) * (ends[-1] / size)
+    owners = np.minimum(np.searchsorted(ends, places, side="right"), np.flatnonzero(sums)[-1])
+    starts = np.concatenate([[0.0], ends[:-1]])
+    return [places[owners == i] - starts[i] for i in range(sums.size)]
+
+
+class PartedModel(RowsElsewhere):
+    """A `LinearModel` in parts: see `accelegrad.models.row_sum`. An evaluation is one round trip.
+
+    `parts` gives what a task says of each part, or the total.
+    """
+
+    parts: Any
+    columns: Any = None  # those of which the curvature is asked for, if not all
+
+    def _take(self, X: Any) -> None:
+        super()._take(X)
+        self._of_targets: dict[str, Any] = {}  # shared by copies with another loss or l2 term
+
+    @property
+    def n_parts(self) -> int:
+        """The number of parts."""
+        return int(self.X.ends.size)
+
+    def _known_targets(self, name: str, *given: Any) -> list[Any]:
+        """Return what a task says of the targets of each part, asked at the first call."""
+        if name not in self._of_targets:
+            self._of_targets[name] = self.parts.each("targets", *given)
+        found: list[Any] = self._of_targets[name]
+        return found
+
+    def target_sizes(self) -> tuple[float, float, float]:
+        """Return the norm of the targets, and the shares of those above 0 and of those below."""
+        sizes, above, below = zip(*self._known_targets("sizes", tasks.target_sizes), strict=True)
+        return math.hypot(*sizes), math.fsum(above), math.fsum(below)
+
+    def new_name(self) -> Any:
+        """Return a name by which parts know a new point."""
+        raise NotImplementedError
+
+    def at(self, w: npt.ArrayLike) -> PartedPoint:
+        """Return what is known at w: one round trip."""
+        return PartedPoint(self, self._parameters(w).copy())
+
+    def between(self, p: Any, q: Any, t: float) -> PartedPoint:
+        """Return what is known at p + t (q - p): no pass over the rows before its gradient."""
+        where = Where(self.new_name(), self.loss, (p.where.name, q.where.name, t))
+        return PartedPoint(self, p.w + t * (q.w - p.w), where)
+
+    def slope_between(self, p: Any, q: Any, t: float) -> float:
+        """Return the derivative of P(p + t (q - p)) by t: no pass over the rows."""
+        d = self.n_features
+        move = q.w[:d] - p.w[:d]
+        slope = float(self.parts.total("line-search", tasks.slope_between, *p.ref, *q.ref, t))
+        return slope + self.l2 * float((p.w[:d] + t * move) @ move)
+
+    def sampled(self, count: int, seed: Any, by: Any = None, *, caution: float = 0.0) -> ModelRows:
+        """Return rows that stand for all, the same for any split."""
+        if by is None:
+            return ModelRows(self, np.random.default_rng(seed).integers(self.n_samples, size=count))
+        return PartedRows(self, by, caution, count, seed)
+
+    def gram(self, point: Any, rows: ModelRows) -> Matrix:
+        """Return the second derivatives of the mean loss from sampled rows."""
+        if isinstance(rows, PartedRows):
+            return rows.gram()
+        numbers = rows.numbers
+        assert numbers is not None
+        pieces, _ = split_by_part(numbers, self.X.ends)
+        given = (tasks.gram_of_rows, *point.ref)
+        matrix: Matrix = self.parts.total(
+            "gram-matrix", *given, by_part=[pieces], result_bytes=self.gram_bytes
+        )
+        return matrix * (self.n_samples / rows.count)
+
+    @property
+    def gram_bytes(self) -> int:
+        """How many bytes a matrix of second derivatives has."""
+        return 8 * self.n_parameters**2
+
+    def gram_of_columns(self) -> Matrix:
+        """Return sum_i p_i a_i a_i', found at the first call."""
+        gram: Matrix = self.of_data_alone(
+            "gram",
+            lambda: self.parts.total(
+                "gram-matrix", tasks.gram_sum, self.columns, result_bytes=self.gram_bytes
+            ),
+        )
+        return gram
+
+    def column_squares(self) -> Vector:
+        """Return sum_i p_i x_ij^2 for the columns, found at the first call."""
+        if "gram" in self._of_data_alone:
+            diagonal: Vector = self._of_data_alone["gram"].diagonal()[: self.n_features]
+            return diagonal
+        squares: Vector = self.of_data_alone(
+            "squares", lambda: self.parts.total("columns", tasks.squares)
+        )
+        return squares
+
+    def best_constant(self) -> float:
+        """Return the best constant prediction of numbers, or about it.
+
+        It is the mean for squared losses, and for others a quantile of some of the targets.
+        """
+        found = self._known_targets("some", tasks.target_sums, max(1, SOME_TARGETS // self.n_parts))
+        if self.loss.lipschitz == np.inf:
+            # Rounding may put the mean of equal targets beyond them, and a minimum of 0 out of
+            # sight.
+            mean = math.fsum(part[0] for part in found)
+            low, high = (choose(part[i] for part in found) for i, choose in ((3, min), (4, max)))
+            return float(min(max(mean, low), high))
+        level = -self.loss.shape.low / (self.loss.shape.high - self.loss.shape.low)
+        y, shares = (np.concatenate([some[i] for some in found]) for i in (1, 2))
+        order = np.argsort(y)
+        reached = np.cumsum(shares[order])
+        return float(y[order[np.searchsorted(reached, level * reached[-1])]])
+
+    def losses_of(self, constants: Sequence[float]) -> Vector:
+        """Return the mean losses of constant predictions: one round trip."""
+        given = (tasks.losses_of_constants, self.loss, list(constants))
+        losses: Vector = self.parts.total("data", *given)
+        return losses
+
+    def batch_value_and_gradient(
+        self, w: npt.ArrayLike, rows: npt.ArrayLike
+    ) -> tuple[float, Vector]:
+        """Return estimates of P(w) and its gradient from some rows: one round trip."""
+        w, chosen = self._parameters(w), self._checked_rows(rows)
+        pieces, _ = split_by_part(chosen, self.X.ends)
+        value, gradient = self.parts.total(
+            "minibatch", tasks.batch_sums, w, self.loss, by_part=[pieces]
+        )
+        scale = self.n_samples / chosen.size
+        return scale * value + self._penalty(w), self._with_penalty(scale * gradient, w)
+
+    def _value_and_gradient(self, w: Vector) -> tuple[float, Vector]:
+        at = PartedPoint(self, w.copy())
+        return at.value, at.gradient
+
+    def taken(self, rows: RowNumbers, at: Any = None) -> TakenRows:
+        """Return some rows, and what a point knows of them: one round trip."""
+        pieces, order = split_by_part(rows, self.X.ends)
+        given = (tasks.taken,) if at is None else (tasks.taken_at, *at.ref)
+        found = self.parts.each("sample", *given, by_part=[pieces])
+        return joined(self.X, found, np.argsort(order, kind="stable"))
+
+    def over_chunks(self, function: Callable[[Any, Vector], Any]) -> list[Any]:
+        """Return what a function says of the rows and shares of each part, computed there."""
+        found: list[Any] = self.parts.each("columns", tasks.on_rows, function)
+        return found
+
+    @property
+    def rounding(self) -> DataRounding:
+        """Bounds on the rounding of products with the data, found at the first call."""
+        rounding: DataRounding = self.of_data_alone(
+            "rounding",
+            lambda: DataRounding(
+                self.X, np.zeros(0), intercept=self.fit_intercept, squares=self.column_squares()
+            ),
+        )
+        return rounding

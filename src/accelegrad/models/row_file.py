@@ -1,0 +1,127 @@
+"""A number for each row in a temporary file, which ends with the object that stands for it."""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from accelegrad.errors import Vector
+from accelegrad.models.row_blocks import RowNumbers, runs
+
+#: How many numbers are in memory at a time where all are looked at: 256 KB. Chosen.
+READ_AT_ONCE = 1 << 15
+
+
+def together(*files: Any) -> Iterator[list[Any]]:
+    """Yield the numbers of the same rows of several files, some at a time; None of None."""
+    for rows in runs(files[0].size, READ_AT_ONCE):
+        yield [None if file is None else file[rows] for file in files]
+
+
+def mapped(function: Callable[..., npt.ArrayLike], *files: Any) -> RowFile:
+    """Return a file with what a function says of some rows of others at a time."""
+    return of_blocks(function(*blocks) for blocks in together(*files))
+
+
+def of_blocks(blocks: Iterable[npt.ArrayLike]) -> RowFile:
+    """Return a file with numbers that come some at a time."""
+    file = RowFile()
+    for block in blocks:
+        file.append(block)
+    return file
+
+
+def _with_numbers(numbers: Vector) -> RowFile:
+    return of_blocks([numbers])
+
+
+class RowFile:
+    """A vector of float64 in a file, to which more can be appended.
+
+    It is read where slices or rows are asked for; `numpy.asarray` reads all of it.
+    """
+
+    ndim, dtype = 1, np.dtype(np.float64)
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115
+        self._lock = threading.Lock()
+        weakref.finalize(self, self._file.close)
+
+    @property
+    def shape(self) -> tuple[int]:
+        """The shape of the vector."""
+        return (self.size,)
+
+    def __len__(self) -> int:
+        return self.size
+
+    def append(self, values: npt.ArrayLike) -> None:
+        """Write numbers to the end."""
+        array = np.ascontiguousarray(values, np.float64)
+        with self._lock:
+            self._file.seek(8 * self.size)
+            left = array.data.cast("B")
+            while left:
+                left = left[self._file.write(left) :]
+        self.size += array.size
+
+    def blocks(self) -> Iterator[Vector]:
+        """Yield all numbers, some at a time."""
+        return (block for (block,) in together(self))
+
+    def __getitem__(self, rows: Any) -> Vector:
+        if isinstance(rows, slice):
+            start, stop, step = rows.indices(self.size)
+            return self._read(start, max(stop, start))[::step]
+        if isinstance(rows, tuple):  # with more dimensions
+            found: Vector = np.asarray(self)[rows]
+            return found
+        return self._gathered(np.asarray(rows))
+
+    def _read(self, start: int, stop: int) -> Vector:
+        found = np.empty(stop - start)
+        with self._lock:
+            self._file.seek(8 * start)
+            left = found.data.cast("B")
+            while left:
+                count = self._file.readinto(left)
+                if not count:
+                    raise OSError("a temporary file with a number for each row was cut off.")
+                left = left[count:]
+        return found
+
+    def _gathered(self, rows: RowNumbers) -> Vector:
+        """Return the numbers of some rows, block by block."""
+        order = np.argsort(rows, kind="stable")
+        ordered, found = rows[order], np.empty(rows.size)
+        for block in runs(self.size, READ_AT_ONCE):
+            first, last = np.searchsorted(ordered, (block.start, block.stop))
+            if last > first:
+                found[order[first:last]] = self[block][ordered[first:last] - block.start]
+        return found
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        """Return all of it in memory."""
+        if copy is False:
+            raise ValueError("numbers in a file are copied to memory.")
+        return self[:].astype(dtype or np.float64, copy=False)
+
+    def __reduce__(self) -> Any:
+        """Return what makes it again elsewhere: all numbers."""
+        return _with_numbers, (np.asarray(self),)
+
+    def fingerprint(self) -> str:
+        """Return a text that differs for different contents."""
+        digest = hashlib.blake2b(f"{self.size}".encode())
+        for block in self.blocks():
+            digest.update(block.tobytes())
+        return digest.hexdigest()
