@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
-from scipy.optimize import nnls
+from scipy.optimize import linprog, nnls
 
 from accelegrad.errors import Vector, real_array
 from accelegrad.geometry.nearest_point import (
@@ -39,6 +39,8 @@ ELONGATED = 1e5
 #: the fewer are needed, and the more digits are lost. Measured on random bounded sets: two steps of
 #: 100 diameters mostly do, and longer ones where g is nearly normal to a face.
 PROXIMAL_STEPS, TIGHT = np.array([1e2, 1e2, 1e4, 1e6, 1e8]), 1e-12
+#: Shares of the way from the set to a point tried where its projection is not found; chosen
+NEARER = (1e-4, 1e-4, 1e-4, 1e-2)
 #: Steps of the search for the best bound in a ball; how far its point may be from the boundary, as
 #: a share of the radius; by what factor steps grow where the point hardly moves. Chosen.
 MOST_STEPS, ON_BOUNDARY, MOST_GROWTH = 30, 3e-4, 1e3
@@ -78,7 +80,7 @@ class Polyhedron(FeasibleSet):
         self, A: Any, lower: npt.ArrayLike, upper: npt.ArrayLike, bounds: Any = None
     ) -> None:
         matrix = _matrix(A)
-        low, high = _limits("lower", lower, len(matrix)), _limits("upper", upper, len(matrix))
+        low, high = (_limits(name, given, len(matrix)) for name, given in _sides(lower, upper))
         box = _box(bounds, matrix.shape[1])
         _refuse_crossing(low, high)
         self._rows = _scaled_rows(matrix, low, high, box)
@@ -120,16 +122,21 @@ class Polyhedron(FeasibleSet):
         """Return the nearest point: see `nearest_point`.
 
         Where rows are nearly parallel and x is so far away that no point found meets the rows, it
-        is the point of the set that is nearest to the origin.
+        is the projection of a point between the set and x: in the set, but not quite the nearest.
         """
         rows = self._rows
         clipped = rows.clip(x)
         if np.array_equal(clipped, x) and not rows.excess(x).any():
             return x
         point = nearest_point(rows, x).point
-        if not np.isfinite(x).all() or _missed(rows, x, point) == 0.0:
+        if not np.isfinite(x).all():
             return point
-        return self._inner.copy()
+        for share in NEARER:
+            if _missed(rows, x, point) == 0.0:
+                return point
+            x = self._inner + share * (x - self._inner)
+            point = nearest_point(rows, x).point
+        return point if _missed(rows, x, point) == 0.0 else self._inner.copy()
 
     def lowest_of_cuts(
         self, center: Vector, slopes: Vector, below: Vector, step: float
@@ -169,19 +176,19 @@ class Polyhedron(FeasibleSet):
     def _unit_bound(self, g: Vector) -> tuple[float, float]:
         """Return the same for a vector of unit length.
 
-        A few proximal steps, which are projections, lead to a minimiser of a linear function. Each
-        gives multipliers, and the bound says how good they are.
+        A few proximal steps, which are projections, lead to a minimiser of a linear function in a
+        bounded set. Each gives multipliers; where these do not prove their point a minimiser,
+        HiGHS is asked, which takes ten times as long.
         """
-        rows, best, u = self._rows, (-math.inf, 0.0), self._inner
-        size = self.diameter
-        if not size < LARGEST:
-            size = max(norm(u), self._scale(), 1.0)
-        for length in PROXIMAL_STEPS * size:
-            u, multipliers = roughly_nearest(rows, u - length * g)
-            best = max(best, _linear_bound(rows, self._hull, g, multipliers / -length))
-            if float(g @ u) - best[0] <= TIGHT * size:
-                break
-        return best
+        rows, diameter, best, u = self._rows, self.diameter, (-math.inf, 0.0), self._inner
+        if 0.0 < diameter < LARGEST:
+            for length in PROXIMAL_STEPS * diameter:
+                u, multipliers = roughly_nearest(rows, u - length * g)
+                best = max(best, _linear_bound(rows, self._hull, g, multipliers / -length))
+                if float(g @ u) - best[0] <= TIGHT * diameter:
+                    return best
+        found = _multipliers(rows, g)
+        return best if found is None else max(best, _linear_bound(rows, self._hull, g, found))
 
     def _linear_bound(self, g: Vector, center: Vector, radius: float) -> float:  # noqa: ARG002
         """Return no bound: the linear minimum over the whole set takes too long here.
@@ -272,6 +279,10 @@ def _matrix(A: Any) -> Vector:
         row, column = (int(i) for i in np.argwhere(~np.isfinite(matrix))[0])
         raise ValueError(f"A must be finite, but A[{row}, {column}] is {matrix[row, column]}.")
     return matrix
+
+
+def _sides(lower: Any, upper: Any) -> tuple[tuple[str, Any], tuple[str, Any]]:
+    return ("lower", lower), ("upper", upper)
 
 
 def _limits(name: str, given: Any, count: int) -> Vector:
@@ -433,6 +444,47 @@ def _by_slacks(rows: Rows, inner: Vector) -> tuple[Vector, Vector] | None:
 
 
 # -- lower bounds ---------------------------------------------------------------------------------
+
+
+def _multipliers(rows: Rows, g: Vector) -> Vector | None:
+    """Return multipliers m of the rows for the minimum of <g, u>, None where there is none."""
+    if not rows.low.size:
+        return np.zeros(0)
+    above, below = np.isfinite(rows.high), np.isfinite(rows.low)
+    equal = rows.low == rows.high
+    above, below = above & ~equal, below & ~equal
+    bounds: Any = np.column_stack([rows.box_low, rows.box_high])
+    answer = linprog(
+        g,
+        A_ub=np.vstack([rows.A[above], -rows.A[below]]),
+        b_ub=np.concatenate([rows.high[above], -rows.low[below]]),
+        A_eq=rows.A[equal],
+        b_eq=rows.low[equal],
+        bounds=bounds,
+        method="highs",
+    )
+    if answer.status != 0:
+        return None
+    m = np.zeros(rows.low.size)
+    marginals = np.asarray(answer.ineqlin.marginals)
+    m[above] += marginals[: np.count_nonzero(above)]
+    m[below] -= marginals[np.count_nonzero(above) :]
+    m[equal] = answer.eqlin.marginals
+    return _repaired(rows, g, m, np.asarray(answer.x))
+
+
+def _repaired(rows: Rows, g: Vector, m: Vector, u: Vector) -> Vector:
+    """Return multipliers without HiGHS's tolerance: g - A' m is zero where u is at no bound."""
+    held = m != 0.0
+    inside = (u > rows.box_low) & (u < rows.box_high)
+    if not held.any() or not inside.any():
+        return m
+    rest = g - rows.A.T @ m
+    if np.abs(rest[inside]).max() <= growth(m.size) * np.abs(g).max():
+        return m
+    repaired = m.copy()
+    repaired[held] += np.linalg.lstsq(rows.A[held][:, inside].T, rest[inside], rcond=None)[0]
+    return _allowed(rows, repaired)
 
 
 def _allowed(rows: Rows, m: Vector) -> Vector:

@@ -25,11 +25,11 @@ from accelegrad.bundle.cut_model import Center, CutModel, Lowest
 from accelegrad.bundle.cut_programme import CutProgramme
 from accelegrad.errors import NonFiniteError, Vector
 from accelegrad.geometry.penalties import Penalty
-from accelegrad.models.gram import Matrix
 from accelegrad.models.linear_model import LinearModel
 from accelegrad.models.rounding import PointRounding, few_bits_rounding
 from accelegrad.norms import norm
 from accelegrad.proofs.region import Region
+from accelegrad.proofs.sharp_average import SharpAverage
 from accelegrad.rounding import FEW, SMALLEST, UNIT, growth
 from accelegrad.rules.base import Evaluated, KnownEvaluation, inner
 
@@ -52,11 +52,6 @@ MOST_TIGHTENED, WORTH_TIGHTENING = 8, 0.05
 #: Where the best average's slope is a smaller share of the cuts' slopes, the Gram matrix that it
 #: comes from lacks digits.
 CANCELLED = 1e-5
-#: In `sharp_weights`, b^2 in units of the sum: the square that is added is 1/200 of it. Chosen.
-LARGE_SQUARE = 100.0
-#: How often a cut may enter or leave, per cut: SciPy's limit of 3 was too low for 92 cuts in 100
-#: dimensions.
-MOST_CHANGES = 20
 
 
 def rounding_of(model: LinearModel, evaluation: Any) -> PointRounding:
@@ -285,7 +280,7 @@ class CutCertificate:
             if not 0.0 < length < CANCELLED * float(weights @ kept.lengths):
                 return
             linear = below * (length / radius)
-            weights = sharp_weights(kept.slopes, linear, weights)
+            weights = SharpAverage(kept.slopes, linear, weights).improve()
             self._raise_by_average(kept, weights)
             slope = weights @ kept.slopes
             if not self._closed_more(best, gap) and norm(slope) > 0.5 * length:
@@ -428,44 +423,6 @@ class CutCertificate:
             self.kept.restore(state["kept"])
         self._pending = rows_of(Cut, state["pending"])
         self._records = rows_of(Cut, state["records"])
-
-
-def sharp_weights(slopes: Matrix, linear: Vector, weights: Vector) -> Vector:
-    r"""Return weights of cuts with the least ||sum w_i a_i||^2 / 2 + sum w_i e_i, to all digits.
-
-    `accelegrad.bundle.cut_programme` solves this by the slopes' Gram matrix, which holds squares: a
-    sum that is 1e-8 of the slopes' length is lost in its rounding. Here the slopes themselves are
-    factored. With a number b that is large against the sum s of e_i w_i, (b + s / b)^2 / 2 is s but
-    for a constant and a square that is small; so the weights are those of the shortest sum of the
-    vectors (a_i, b + e_i / b), which is a problem of least squares with nonnegative weights.
-
-    Parameters
-    ----------
-    slopes : array of shape (n, d)
-        The slopes a_i.
-    linear : array of shape (n,)
-        The numbers e_i >= 0.
-    weights : array of shape (n,)
-        Weights that are known: they come back where none are found.
-    """
-    from scipy.optimize import nnls
-
-    slope = weights @ slopes
-    size = float(slope @ slope) + float(weights @ linear)
-    if not 0.0 < size < math.inf:
-        return weights
-    large, count = math.sqrt(LARGE_SQUARE * size), linear.size
-    factor: Any = np.linalg.qr(slopes.T, mode="r")
-    # The last row makes the weights add up to something; a number there that is large against the
-    # sum of the vectors would cost digits.
-    matrix: Any = np.vstack([factor, large + linear / large, np.full(count, large)])
-    try:
-        wanted = np.append(np.zeros(len(matrix) - 1), large)
-        found, _ = nnls(matrix, wanted, maxiter=MOST_CHANGES * count)
-    except (RuntimeError, ValueError):  # too many changes, or numbers that overflow
-        return weights
-    total = float(found.sum())
-    return found / total if total > 0.0 else weights
 
 
 def columns_of(kind: Any, rows: list[Any]) -> dict[str, npt.NDArray[Any]]:
