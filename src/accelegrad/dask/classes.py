@@ -11,12 +11,12 @@ import numpy as np
 from accelegrad.dask import part as tasks
 from accelegrad.dask.row_model import RowModel
 from accelegrad.errors import Vector
-from accelegrad.models.gram import Matrix, Storage
+from accelegrad.models.gram import Matrix
 from accelegrad.models.multinomial import MultinomialModel
 from accelegrad.models.row_blocks import RowNumbers
 from accelegrad.models.row_parts import Where
 from accelegrad.proofs.multinomial_dual import Balance, MultinomialDual, balance
-from accelegrad.solvers.classes import SampledClasses
+from accelegrad.solvers.multinomial_newton import SampledClasses
 
 
 class ClusterClassesPoint(NamedTuple):
@@ -109,8 +109,8 @@ class ClusterCurvedClasses(SampledClasses):
 
     model: ClusterClasses
 
-    def _shares_and_storage(self) -> tuple[Any, Storage]:
-        return None, self.model.rows.storage
+    def _shares_and_entries(self) -> tuple[Any, int]:
+        return None, self.model.rows.storage.entries
 
     def _rows_with_weight(self) -> RowNumbers:
         return np.arange(self.model.n_samples)

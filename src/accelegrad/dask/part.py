@@ -24,7 +24,7 @@ from accelegrad.models.losses import Loss
 from accelegrad.models.multinomial import ClassesPoint, MultinomialModel
 from accelegrad.models.row_parts import Where
 from accelegrad.proofs.multinomial_dual import Balance, DistributionSums, ShiftedRows
-from accelegrad.solvers.classes import ClassesLine
+from accelegrad.solvers.multinomial_newton import ClassesLine
 
 #: Where arrays begin that NumPy makes: at multiples of this many bytes.
 ALIGNMENT = 16
