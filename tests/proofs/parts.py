@@ -9,12 +9,14 @@ from __future__ import annotations
 import math
 import warnings
 from typing import Any
+from unittest import mock
 
 import numpy as np
 from scipy.optimize import OptimizeResult, minimize
 
 import accelegrad as ag
-from accelegrad.models.multinomial import MultinomialModel
+from accelegrad.models import streamed_model
+from accelegrad.models.multinomial import MultinomialModel, classes_model
 from accelegrad.models.sampled_rows import LocalRows
 from accelegrad.models.streamed_model import read_rows
 from accelegrad.proofs.fenchel import Terms
@@ -360,8 +362,9 @@ def multinomials(rng: np.random.Generator) -> None:
     }
     model = MultinomialModel(X, classes, k, **options)
     parts = np.array_split(np.arange(n), int(rng.integers(1, 4)))
-    rows, _, _ = read_rows([(X[part], classes[part]) for part in parts])
-    streamed = MultinomialModel(rows, classes, k, **options)
+    with mock.patch.object(streamed_model, "PART_ENTRIES", 0):
+        rows, _, _ = read_rows([(X[part], classes[part]) for part in parts])
+    streamed = classes_model(rows, classes, k, **options)
     solved = minimize(
         model.value_and_gradient,
         np.zeros(model.n_parameters),
