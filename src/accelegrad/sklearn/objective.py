@@ -36,8 +36,8 @@ from accelegrad.models.scaling import ColumnScaling, can_scale
 from accelegrad.models.streamed_model import model_of
 from accelegrad.proofs.fenchel import Terms
 from accelegrad.proofs.multinomial_dual import MultinomialDual
-from accelegrad.solvers.at_once import AtOnce
 from accelegrad.solvers.classes import CurvedClasses, SampledClasses
+from accelegrad.solvers.direct import DirectNewton
 
 Change = ColumnScaling | ScaledClasses
 
@@ -156,14 +156,16 @@ class Problem:
         return Terms(*terms, fit_intercept=model.fit_intercept)
 
     @property
-    def at_once(self) -> AtOnce | None:
-        """What finds the minimum in one step, where that is possible."""
+    def direct(self) -> DirectNewton | None:
+        """What finds the minimum without a run, where that is faster."""
         model, terms = self.model, self.terms
-        if terms is None or not isinstance(model, LinearModel) or not AtOnce.serves(model, terms):
+        if not isinstance(model, LinearModel) or terms is None:
             return None
-        if "at once" not in self.kept:
-            self.kept["at once"] = AtOnce(model)
-        found: AtOnce = self.kept["at once"]
+        if not DirectNewton.serves(model, terms):
+            return None
+        if "direct" not in self.kept:
+            self.kept["direct"] = DirectNewton(model)
+        found: DirectNewton = self.kept["direct"]
         return found
 
     @property
