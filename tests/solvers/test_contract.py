@@ -10,6 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import accelegrad as ag
 from accelegrad.dask import RowModel
+from accelegrad.models import streamed_model
 
 N, D = 240, 5
 ON_CLUSTER = pytest.mark.xdist_group("dask")
@@ -95,6 +96,12 @@ every = pytest.mark.parametrize("data", DATA)
 anywhere = pytest.mark.parametrize(
     "kind", [k if k != "dask" else pytest.param(k, marks=ON_CLUSTER) for k in KINDS]
 )
+
+
+@pytest.fixture(autouse=True)
+def small_parts(monkeypatch):
+    """Put no more than three chunks of 14 rows together."""
+    monkeypatch.setattr(streamed_model, "PART_ENTRIES", 3 * 15 * (D + streamed_model.VECTORS))
 
 
 @pytest.fixture(autouse=True)

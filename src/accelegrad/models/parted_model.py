@@ -18,6 +18,7 @@ from accelegrad.errors import Vector
 from accelegrad.models import row_parts as tasks
 from accelegrad.models.gram import Matrix
 from accelegrad.models.linear_model import LinearModel, ModelPoint
+from accelegrad.models.model_input import row_shares
 from accelegrad.models.rounding import DataRounding
 from accelegrad.models.row_blocks import RowNumbers
 from accelegrad.models.row_curvature import MOST_SAMPLED
@@ -270,9 +271,16 @@ class PartedModel(RowsElsewhere):
         sizes, above, below = zip(*self._known_targets("sizes", tasks.target_sizes), strict=True)
         return math.hypot(*sizes), math.fsum(above), math.fsum(below)
 
-    def new_name(self) -> Any:
+    def new_name(self, n_classes: int = 1) -> Any:
         """Return a name by which parts know a new point."""
         raise NotImplementedError
+
+    def of_rows(self, rows: RowNumbers, l2: float) -> LinearModel:
+        """Return a model of some rows, which are brought here in one round trip."""
+        found = self.taken(np.asarray(rows))
+        weights = found.shares if self.weighted and found.shares.any() else None
+        shares = row_shares(weights, rows.size)
+        return self._of_data(found.X, found.y, weights, shares, l2)
 
     def at(self, w: npt.ArrayLike) -> PartedPoint:
         """Return what is known at w: one round trip."""

@@ -54,6 +54,15 @@ class Where(NamedTuple):
     between: tuple[Any, Any, float] | None = None
 
 
+def model_by(rows: LinearModel, by: Loss | int) -> Any:
+    """Return rows by a loss, or as a multinomial model: then targets are the classes' numbers."""
+    if isinstance(by, Loss):
+        return rows.with_loss(by)
+    from accelegrad.models.multinomial import MultinomialModel
+
+    return MultinomialModel.of(rows, rows.y.astype(np.intp), by)
+
+
 def add(one: Any, other: Any) -> Any:
     """Return the sum of what two parts gave: numbers, arrays, sums, or tuples of them."""
     if isinstance(one, tuple):

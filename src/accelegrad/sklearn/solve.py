@@ -32,9 +32,8 @@ from accelegrad.models.scaling import column_scaling, scaled_penalty, scaled_set
 from accelegrad.proofs.model_dual import ModelDual
 from accelegrad.run.result import Status, as_result
 from accelegrad.sklearn.objective import Problem
-from accelegrad.solvers import full_newton
+from accelegrad.solvers.direct import DirectMinimum
 from accelegrad.solvers.interior_point import Allowed, Found, interior_points
-from accelegrad.solvers.row_oracle import Goal
 from accelegrad.solvers.truncated_newton import TruncatedNewton
 
 #: An objective below this share of what a constant prediction gets counts as this share: a minimum
@@ -308,9 +307,9 @@ def _solve_model(
     """Hand the model over as it is."""
     watch = Watch(problem, settings, score)
     if settings.leaves_all_open and score is None:
-        at_once = _solved_at_once(model, problem, watch, start)
-        if at_once is not None:
-            return at_once
+        fit = _solved_directly(problem, watch, start)
+        if fit is not None:
+            return fit
     options = _options(settings, watch)
     if settings.leaves_all_open and score is None and _is_for_interior_points(problem):
         options["method"] = choose(_facts(problem), tried=INTERIOR).name  # by `solved_together`
@@ -331,29 +330,19 @@ def _solve_model(
     return _fit(problem, watch, result)
 
 
-def _solved_at_once(
-    model: LinearModel, problem: Problem, watch: Watch, start: Vector
-) -> Fit | None:
+def _solved_directly(problem: Problem, watch: Watch, start: Vector) -> Fit | None:
     """Return the fit of a small problem that needs no run; None where its gap is too large."""
 
     def goal(value: float) -> float:
         assert watch.aim is not None
         return watch.aim * max(value, watch.floor)
 
-    found = _found_at_once(model, problem, start, goal, watch.settings.max_iter)
+    direct, terms = problem.direct, problem.terms
+    if direct is None or terms is None:
+        return None
+    found = direct.minimum(terms, start, goal, watch.settings.max_iter)
     fit = None if found is None else _proved(problem, watch, *found)
     return fit if fit is not None and fit.converged else None
-
-
-def _found_at_once(
-    model: LinearModel, problem: Problem, start: Vector, goal: Goal, most_steps: int
-) -> tuple[Vector, float, float, int] | None:
-    """Return parameters with their objective, its lower bound and the steps; None without them."""
-    if problem.is_free and full_newton.serves(model):
-        return full_newton.minimum(model, start, goal, most_steps)
-    terms, at_once = problem.terms, problem.at_once
-    found = None if terms is None or at_once is None else at_once.minimum(terms, start, goal)
-    return None if found is None else (*found, 1)
 
 
 def _by_slopes(problem: Problem, watch: Watch, model: LinearModel, point: Found) -> Fit:
@@ -396,18 +385,18 @@ def _is_for_interior_points(problem: Problem) -> bool:
     return facts.few_rows_with_one_kink and choose(facts).name == INTERIOR
 
 
-def newton_minima(
-    models: list[LinearModel], starts: list[Vector], allowed: Allowed, most_steps: int
-) -> dict[int, full_newton.NewtonMinimum]:
-    """Return the minima that Newton's steps with all rows find, by place.
+def direct_minima(
+    problems: list[Problem], starts: list[Vector], allowed: Allowed, most_steps: int
+) -> dict[int, DirectMinimum]:
+    """Return the minima that direct steps find, by place.
 
     First those that take few steps: their objectives are the large ones, of which others may be off
     by a share.
     """
-    found: dict[int, full_newton.NewtonMinimum] = {}
-    values, bounds = np.zeros(len(models)), np.zeros(len(models))
+    found: dict[int, DirectMinimum] = {}
+    values, bounds = np.zeros(len(problems)), np.zeros(len(problems))
     for most in (FEW_STEPS, most_steps):
-        for place, model in enumerate(models):
+        for place, problem in enumerate(problems):
             if place in found:
                 continue
 
@@ -415,7 +404,10 @@ def newton_minima(
                 values[place] = value
                 return float(allowed(values, bounds)[place])
 
-            minimum = full_newton.minimum(model, starts[place], goal, min(most, most_steps))
+            direct, terms = problem.direct, problem.terms
+            assert direct is not None
+            assert terms is not None
+            minimum = direct.minimum(terms, starts[place], goal, min(most, most_steps))
             if minimum is not None:
                 found[place], bounds[place] = minimum, minimum.bound
     return found
@@ -434,8 +426,8 @@ def solved_together(
     first, alike = problems[0], len(models) == len(problems)
     if not (alike and settings.leaves_all_open):
         return {}
-    by_newton = len(models) > 1 and first.is_free and full_newton.serves(models[0])
-    if not (by_newton or _is_for_interior_points(first)):
+    directly = len(models) > 1 and first.direct is not None
+    if not (directly or _is_for_interior_points(first)):
         return {}
     assert first.terms is not None
     watches = [Watch(problem, settings, None) for problem in problems]
@@ -452,8 +444,8 @@ def solved_together(
         fits[place] = _by_slopes(problems[place], watches[place], models[place], point)
         return fits[place].gap <= gap
 
-    if by_newton:
-        found = newton_minima(models, starts, allowed, settings.max_iter)
+    if directly:
+        found = direct_minima(problems, starts, allowed, settings.max_iter)
         fits = {place: _proved(problems[place], watches[place], *of) for place, of in found.items()}
     else:
         interior_points(models, first.terms, starts, allowed, proved, settings.max_iter)
