@@ -170,7 +170,10 @@ class ModelDual:
             )
         if self.needs_null_space:
             return self.without_terms("dual_value_at").at(theta)
-        return self.terms.lower_bound(SlopeSums.of(self.model, self.balanced(theta)), self.reach)
+        return self.terms.lower_bound(self._sums_of(self.balanced(theta)), self.reach)
+
+    def _sums_of(self, theta: Vector) -> SlopeSums:
+        return SlopeSums.of(self.model, theta)
 
     def bound(
         self,

@@ -37,6 +37,11 @@ def slope_sums(
     return height, float((model.shares * theta) @ theta), combination
 
 
+def given_sums(part: Part, loss: Loss, theta: Vector) -> SlopeSums:
+    """Return the sums of slopes that were given for the rows of the part."""
+    return SlopeSums.of(part.model(loss), theta)
+
+
 class PartedDual(ModelDual):
     """`ModelDual` of slopes that stay with the rows: each sum over them is one round trip.
 
@@ -66,6 +71,13 @@ class PartedDual(ModelDual):
             sides = self.model.parts.total("dual", tasks.side_means, *theta.ref)
         up, down = self.terms.balance(*map(float, sides))
         return theta._replace(mixture=theta.mixture._replace(up=up, down=down))
+
+    def _sums_of(self, theta: Vector) -> SlopeSums:
+        pieces = np.split(theta, self.model.X.ends[:-1])
+        sums: SlopeSums = self.model.parts.total(
+            "dual", given_sums, self.model.loss, by_part=[pieces]
+        )
+        return sums
 
     def bound(
         self,
