@@ -55,7 +55,7 @@ NEGLIGIBLE = 1e-12
 _INCONSISTENT = 1e-9
 #: Steps of the search for the best bound in a ball; how far its point may be from the boundary, as
 #: a share of the radius; by what factor steps grow where the point hardly moves. Chosen.
-MOST_STEPS, ON_BOUNDARY, MOST_GROWTH = 30, 1e-5, 1e3
+MOST_STEPS, ON_BOUNDARY, MOST_GROWTH = 30, 1e-6, 1e3
 # Larger sets count as unbounded: squares of such numbers overflow.
 LARGEST = 1e150
 _EPSILON = float(np.finfo(np.float64).eps)

@@ -178,8 +178,9 @@ class UniXGrad(ExtragradientRule):
     def init(self, x0: Array) -> ExtragradientState:
         """Return y_0 = x_0."""
         x0, zero = as_array(x0), zero_sum(x0)
-        scale = (self.gradient_scale or 0.0) ** 2
-        return ExtragradientState(0, x0, x0, x0, 1.0, zero, zero, scale, 0.0, 0 * x0, zero)
+        scale = 0.0 if self.gradient_scale is None else self.gradient_scale
+        square = scale * scale
+        return ExtragradientState(0, x0, x0, x0, 1.0, zero, zero, square, 0.0, 0 * x0, zero)
 
     def next_scale(self, state: ExtragradientState, square: Any) -> Any:
         """Return G_0^2: what is given, or the first gradient's squared norm."""
