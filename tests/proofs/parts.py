@@ -17,7 +17,7 @@ from scipy.optimize import OptimizeResult, minimize
 import accelegrad as ag
 from accelegrad.models import streamed_model
 from accelegrad.models.multinomial import MultinomialModel, classes_model
-from accelegrad.models.sampled_rows import LocalRows
+from accelegrad.models.row_sum import LocalRows
 from accelegrad.models.streamed_model import read_rows
 from accelegrad.proofs.fenchel import Terms
 from accelegrad.proofs.mended_bound import mended_bound

@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 import accelegrad as ag
-from accelegrad.models.sampled_rows import LocalRows
+from accelegrad.models.row_sum import LocalRows
 from accelegrad.proofs import mended_bound
 from accelegrad.solvers import curvature as curved
 from accelegrad.solvers.curvature import Factored

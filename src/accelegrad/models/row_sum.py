@@ -14,17 +14,19 @@ A new kind of sum implements these three protocols and passes tests/solvers/test
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+import numpy as np
 import numpy.typing as npt
 
 from accelegrad.errors import Vector
-from accelegrad.models.gram import Matrix, Storage
+from accelegrad.models.gram import Storage
 from accelegrad.models.losses import Loss
-from accelegrad.models.sampled_rows import LocalRows
+from accelegrad.models.matrix import Matrix, RowNumbers
 
 if TYPE_CHECKING:
-    from accelegrad.models.linear_model import LinearModel
+    from accelegrad.models.linear_model import LinearModel, ModelPoint
 
 
 class RowPoint(Protocol):
@@ -162,7 +164,7 @@ class RowSum(Protocol):
             curvature p_i l'' at that point, one from each of `count` parts of equal curvature; if
             no more than `count` rows are curved, all of these.
         caution : float
-            From 0 to 1: see `accelegrad.models.row_curvature.second_derivatives`.
+            From 0 to 1: see `accelegrad.models.row_sum.second_derivatives`.
         """
 
     def gram(self, point: Any, rows: Any) -> Matrix:
@@ -177,3 +179,160 @@ class RowSum(Protocol):
 
     def batch_gradient(self, w: npt.ArrayLike, seed: Any, size: int) -> Vector:
         """Return the gradient of P estimated from `size` uniform rows, with replacement."""
+
+
+# -- rows that stand for all ---------------------------------------------------------------------
+
+
+class TakenRows(NamedTuple):
+    """Some rows of a model, in the order that they were asked for."""
+
+    X: Any
+    y: Vector
+    shares: Vector
+    known: tuple[Vector, Vector] | None  # margins and slopes at a point, where one was given
+
+
+def once(numbers: RowNumbers, weights: Vector) -> tuple[RowNumbers, Vector]:
+    """Return rows in order, each of them once, with the sum of its weights."""
+    first = np.flatnonzero(np.diff(numbers, prepend=-1))
+    return numbers[first], np.add.reduceat(weights, first)
+
+
+class LocalRows(NamedTuple):
+    """Rows in memory, each of them once, and what a point knows of them; all in float64."""
+
+    numbers: RowNumbers
+    X: Any
+    intercept: bool
+    shares: Vector
+    y: Vector
+    margins: Vector
+    slopes: Vector
+    weights: Vector  # sum_k weights_k a_k a_k' stands for the second derivatives
+
+    @classmethod
+    def of(cls, at: ModelPoint, numbers: RowNumbers, weights: Vector) -> LocalRows:
+        """Take rows of a model, in order; some of them may come more than once."""
+        numbers, weights = once(numbers, weights)
+        rows = at.model.taken(numbers, at)
+        assert rows.known is not None
+        X, intercept = rows.X.astype(np.float64, copy=False), at.model.fit_intercept
+        return cls(numbers, X, intercept, rows.shares, rows.y, *rows.known, weights)
+
+    def moves(self, direction: Vector) -> Vector:
+        """Return <a_k, direction>."""
+        moves: Vector = self.X @ direction[: self.X.shape[1]]
+        return moves + direction[-1] if self.intercept else moves
+
+    def combination(self, factors: Vector) -> Vector:
+        """Return sum_k factors_k a_k."""
+        total: Vector = self.X.T @ factors
+        return np.append(total, factors.sum()) if self.intercept else total
+
+
+class ModelRows:
+    """Rows of a linear model, by their numbers: the `SampledRows` of the contract.
+
+    Parameters
+    ----------
+    model : LinearModel
+        The model.
+    numbers : array of int, optional
+        The rows; all by default.
+    weights : Vector, optional
+        With which each stands for the curvature of all, where rows are drawn by their curvature.
+    n_curved : int, optional
+        How many of all rows have curvature, where that was looked at.
+    """
+
+    def __init__(
+        self,
+        model: LinearModel,
+        numbers: RowNumbers | None,
+        weights: Vector | None = None,
+        n_curved: int | None = None,
+    ) -> None:
+        self._model, self.numbers, self.weights = model, numbers, weights
+        self.n_curved = model.n_samples if n_curved is None else n_curved
+
+    @property
+    def count(self) -> int:
+        """How many rows there are, each as often as it was drawn."""
+        return self._model.n_samples if self.numbers is None else self.numbers.size
+
+    def in_memory(self, l2: float) -> LinearModel:
+        """Return a model of these rows alone, in memory, with this l2 term."""
+        assert self.numbers is not None
+        return self._model.of_rows(self.numbers, l2)
+
+    def local(self, at: ModelPoint) -> LocalRows | None:
+        """Return the rows that have weight with what a point knows of them; None if none has."""
+        assert self.weights is not None
+        numbers, weights = self.numbers, self.weights
+        if numbers is None:
+            numbers = np.flatnonzero(weights)
+            weights = weights[numbers]
+        return LocalRows.of(at, numbers, weights) if numbers.size else None
+
+
+# -- second derivatives ----------------------------------------------------------------------
+
+#: The largest share of the rows that is sampled: to draw and copy more takes as long as using all
+#: of them (measured).
+MOST_SAMPLED = 0.3
+
+
+def curved_rows(loss: Loss, slopes: Vector, y: Vector) -> npt.NDArray[np.bool_]:
+    """Return which rows' losses, linear beyond corners and parabolas between, are curved here."""
+    if loss.classification:  # one end of the domain is 0
+        sizes = np.abs(slopes)
+        return np.asarray((sizes > 0.0) & (sizes < loss.lipschitz))
+    low, high = loss.domain(y)
+    curved = (slopes > low) & (slopes < high)
+    if loss.shape.epsilon > 0.0:  # the zone without cost
+        curved &= slopes != 0.0
+    return np.asarray(curved)
+
+
+def second_derivatives(
+    loss: Loss, margins: Vector, slopes: Vector, y: Vector, caution: float = 0.0
+) -> Vector:
+    """Return l'' at the rows' margins, for all losses but the logistic one a constant or 0.
+
+    With caution they are not 0 beyond a corner, but this share of the curvature of a parabola with
+    its lowest point where the loss is lowest and the same slope here: with all of it no step is too
+    long.
+    """
+    if loss.name == "logistic":
+        size = np.abs(slopes)
+        return size * (1.0 - size)
+    curved = curved_rows(loss, slopes, y)
+    derivatives = np.where(curved, loss.curvature, 0.0)
+    if caution == 0.0:
+        return derivatives
+    distance = y * margins - 1.0 if loss.classification else margins - y
+    with np.errstate(divide="ignore", invalid="ignore"):
+        secant = np.abs(slopes / distance)
+    beyond = ~curved & (slopes != 0.0) & (secant < loss.curvature)
+    return np.where(beyond, caution * secant, derivatives)
+
+
+def drawn_by_weight(
+    weights: Vector, size: int, generator: Callable[[], np.random.Generator]
+) -> tuple[RowNumbers | None, Vector]:
+    """Return rows and weights that stand for all; None and all weights where no sample is smaller.
+
+    Rows are drawn by their weights, and then weigh the same, so that none is wasted on a row
+    without weight. The generator is made where it is needed.
+    """
+    weighty = np.flatnonzero(weights)
+    if weighty.size <= min(size, MOST_SAMPLED * weights.size):
+        return weighty, weights[weighty]
+    if size >= weighty.size:
+        return None, weights
+    ends = np.cumsum(weights)
+    # One from each of `size` parts of equal weight: in order, and with less noise.
+    places = (np.arange(size) + generator().random(size)) * (ends[-1] / size)
+    chosen = np.searchsorted(ends, places, side="right")
+    return np.minimum(chosen, weights.size - 1), np.full(size, ends[-1] / size)

@@ -22,7 +22,7 @@ import numpy as np
 
 from accelegrad.errors import Vector
 from accelegrad.models.linear_model import ModelPoint
-from accelegrad.models.sampled_rows import LocalRows
+from accelegrad.models.row_sum import LocalRows
 from accelegrad.rounding import growth
 from accelegrad.rules.base import inner
 

@@ -16,8 +16,8 @@ import numpy.typing as npt
 
 from accelegrad.errors import Vector, finite_vector
 from accelegrad.models.linear_model import LinearModel, ModelPoint
+from accelegrad.models.matrix import RowNumbers
 from accelegrad.models.rounding import slopes_norm
-from accelegrad.models.row_blocks import RowNumbers
 from accelegrad.norms import norm
 from accelegrad.proofs.cone import AIMED_BEYOND, ConeBounds
 from accelegrad.proofs.fenchel import (

@@ -32,10 +32,8 @@ import scipy.sparse as sp
 
 from accelegrad.errors import Vector
 from accelegrad.linalg import with_unit_diagonal
-from accelegrad.models.gram import Matrix
 from accelegrad.models.losses import Loss
-from accelegrad.models.products import Products
-from accelegrad.models.row_blocks import RowNumbers, runs
+from accelegrad.models.matrix import Matrix, Products, RowNumbers, runs
 from accelegrad.proofs.fenchel import level
 from accelegrad.rounding import UNIT
 

@@ -12,8 +12,8 @@ from accelegrad.errors import Vector
 from accelegrad.models import row_parts as tasks
 from accelegrad.models.linear_model import ModelPoint
 from accelegrad.models.losses import Loss
+from accelegrad.models.matrix import RowNumbers
 from accelegrad.models.parted_model import PartedSlopes, split_by_part
-from accelegrad.models.row_blocks import RowNumbers
 from accelegrad.models.row_parts import Mixture, Part
 from accelegrad.norms import norm
 from accelegrad.proofs.fenchel import DataSums, SlopeSums, heights

@@ -24,6 +24,7 @@ from accelegrad.geometry.sets import (
 )
 from accelegrad.models.linear_model import LinearModel
 from accelegrad.models.losses import DELTA, EPSILON, LOSSES, Loss, make_loss
+from accelegrad.models.matrix import runs
 from accelegrad.models.multinomial import (
     MultinomialModel,
     PartedClasses,
@@ -31,7 +32,6 @@ from accelegrad.models.multinomial import (
     classes_model,
 )
 from accelegrad.models.parted_model import PartedModel
-from accelegrad.models.row_blocks import runs
 from accelegrad.models.scaling import ColumnScaling, can_scale
 from accelegrad.models.streamed_model import model_of
 from accelegrad.proofs.fenchel import Terms

@@ -17,6 +17,7 @@ from scipy.linalg.lapack import dtrtri
 from accelegrad.errors import Vector
 from accelegrad.linalg import cholesky_factor, with_unit_diagonal
 from accelegrad.models.gram import BLAS_PRODUCT, gram_matrix
+from accelegrad.models.matrix import Products, RowNumbers, runs
 from accelegrad.models.multinomial import (
     ClassesPoint,
     Matrix,
@@ -24,8 +25,6 @@ from accelegrad.models.multinomial import (
     PartedClasses,
     softmax,
 )
-from accelegrad.models.products import MatrixProducts, Products
-from accelegrad.models.row_blocks import RowNumbers, runs
 from accelegrad.norms import norm
 
 # Set by trial; `accelegrad bench --everyday --only classes` times the whole method.
@@ -280,7 +279,7 @@ class LocalClasses:
     def __init__(
         self,
         curved: CurvedClasses,
-        products: MatrixProducts | None,
+        products: Products | None,
         distributions: Matrix,
         shares: Matrix,
         means: Matrix | None,
