@@ -7,7 +7,6 @@ import time
 import warnings
 from copy import deepcopy
 from dataclasses import dataclass
-from functools import partial
 from types import NoneType
 from typing import Any, Self
 
@@ -18,7 +17,6 @@ from sklearn.base import BaseEstimator, is_classifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.extmath import safe_sparse_dot
-from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from accelegrad import threads
@@ -39,7 +37,7 @@ from accelegrad.sklearn.data import (
 )
 from accelegrad.sklearn.objective import Objective, Problem, coefficient_set, penalty_weights
 from accelegrad.sklearn.parameters import Parameters, parameter
-from accelegrad.sklearn.solve import Fit, Score, Settings, solve, solved_together, total
+from accelegrad.sklearn.solve import Fit, Score, Settings, solve, total
 from accelegrad.sklearn.summary import Summary
 
 AUTO = "auto"
@@ -54,6 +52,8 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
     _losses: dict[str, LossEntry]
     #: what goes on from one `partial_fit` to the next
     _stream: online.StreamState | None
+    #: processes for several problems, where an estimator has that parameter
+    n_jobs: int | None = None
     coef_: Any  # a dense array, or a sparse one after `sparsify`
     intercept_: Any
 
@@ -290,25 +290,17 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
     ) -> None:
         """Solve the problems that the rows make, and keep what is found."""
         begun = time.perf_counter()
-        starts = self._starts(problems, warm=warm)
-        scores = [None] * len(problems) if held is None else self._validation_scores(held)
-        fits = solved_together(problems, settings, starts) if held is None else {}
-        calls = {
-            place: partial(solve, problem, settings, start, score=score, seed=seed)
-            for place, (problem, start, score) in enumerate(
-                zip(problems, starts, scores, strict=True)
-            )
-            if place not in fits
-        }
-        if len(calls) == 1:  # for which joblib would take longer than small fits do
-            fits |= {place: call() for place, call in calls.items()}
-        elif calls:
-            parts = Parallel(n_jobs=self.n_jobs)(delayed(call)() for call in calls.values())
-            fits |= dict(zip(calls, parts, strict=True))
-        in_order = [fits[place] for place in range(len(problems))]
-        self._set_parameters([fit.parameters for fit in in_order])
+        fits = solve(
+            problems,
+            settings,
+            self._starts(problems, warm=warm),
+            scores=None if held is None else self._validation_scores(held),
+            seed=seed,
+            n_jobs=self.n_jobs,
+        )
+        self._set_parameters([fit.parameters for fit in fits])
         self.seconds_ = time.perf_counter() - begun
-        self._keep(total(in_order), data.n_counted, data.weight)
+        self._keep(total(fits), data.n_counted, data.weight)
 
     def _starts(self, problems: list[Problem], *, warm: bool) -> list[Vector]:
         """Return the points to start from: the last coefficients, where they are wanted and fit."""

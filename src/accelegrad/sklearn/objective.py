@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -38,9 +39,6 @@ Change = ColumnScaling | ScaledClasses
 
 PENALTIES = ("l2", "l1", "elasticnet")
 LENGTHS = (DELTA.name, EPSILON.name)  # parameters of losses that are compared with residuals
-#: How far rounding may put a lower bound above a value, relative to it: what sums of millions of
-#: terms lose at worst; and in units of rounding of the data's type, where that is more (float32).
-BOUND_ERROR, BOUND_ERROR_UNITS = 1e-9, 64.0
 #: Entries of X that are turned to float64 at a time: 8 MB, which judging a point takes.
 BLOCK_ENTRIES = 1 << 20
 
@@ -233,9 +231,8 @@ class Problem:
         return total
 
     def rounding(self, value: float) -> float:
-        """Return by how much a bound may exceed a value by rounding alone."""
-        units = BOUND_ERROR_UNITS * float(np.finfo(self.rows.dtype).eps)
-        return max(BOUND_ERROR, units) * abs(value)
+        """Return by how much a bound may exceed a value by rounding alone: half of its digits."""
+        return math.sqrt(np.finfo(self.rows.dtype).eps) * abs(value)
 
     def l2_slope(self, x: Vector) -> Vector:
         """Return the gradient of the l2 term."""
