@@ -21,7 +21,6 @@ from accelegrad.geometry.sets import (
     NonNegative,
     Product,
     WholeSpace,
-    as_feasible_set,
 )
 from accelegrad.models.linear_model import LinearModel
 from accelegrad.models.losses import DELTA, EPSILON, LOSSES, Loss, make_loss
@@ -278,11 +277,6 @@ def penalty_weights(penalty: Any, alpha: float, l1_ratio: float) -> tuple[float,
         )
     share = {"l2": 0.0, "l1": 1.0, "elasticnet": l1_ratio}[penalty]
     return alpha * (1.0 - share), alpha * share
-
-
-def coefficient_set(given: Any) -> FeasibleSet | None:
-    """Return the set that the coefficients are to lie in."""
-    return None if given is None else as_feasible_set(given)
 
 
 def parameter_set(

@@ -66,7 +66,7 @@ class Settings:
 
     @property
     def leaves_all_open(self) -> bool:
-        """Whether nothing but a tolerance is asked for: neither certain steps nor a progress bar."""
+        """Whether nothing but a tolerance is asked for, not even a progress bar."""
         no_wishes = self.batch_size is None and self.diameter == self.output == "auto"
         return no_wishes and self.tol is not None and not self.progress
 
@@ -216,7 +216,7 @@ def _directly(problem: Problem, settings: Settings, start: Vector) -> Fit | None
     found: Any = None
     if problem.is_free and full_newton.serves(model):
         found = full_newton.minimum(model, start, tolerance.goal, settings.max_iter)
-    elif problem.at_once is not None:
+    elif problem.at_once is not None and problem.terms is not None:
         found = problem.at_once.minimum(problem.terms, start, tolerance.goal)
     if found is None:
         return None
@@ -295,7 +295,7 @@ def _proved(
 
 
 class Watch:
-    """A callback that stops when a validation score stalls, or by the bound of a function's dual."""
+    """A callback that stops when a validation score stalls, or by the bound of a dual."""
 
     def __init__(
         self,
