@@ -38,7 +38,7 @@ def written_out(model, x):
     X = model.rows.X.toarray() if sp.issparse(model.rows.X) else model.rows.X
     W, b = model.split(x)
     total = np.zeros((model.n_parameters, model.n_parameters))
-    for row, share in zip(X, model.shares_of(None), strict=True):
+    for row, share in zip(X, model.rows.shares, strict=True):
         s = np.exp(W @ row + b)
         s /= s.sum()
         # How the margins of the classes depend on the parameters.

@@ -241,12 +241,17 @@ class LinearModel:
         self.sample_weight = checked_weights(sample_weight, self.n_samples)
         self.shares = row_shares(self.sample_weight, self.n_samples)
 
+    @property
+    def weighted(self) -> bool:
+        """Whether sample weights were given."""
+        return self.sample_weight is not None
+
     def __repr__(self) -> str:
-        kind = "CSR" if self._is_sparse else "dense"
-        weighted = "" if self.sample_weight is None else ", weighted"
+        kind = "dense" if self.storage.dense else "CSR"
+        weighted = ", weighted" if self.weighted else ""
         return (
-            f"LinearModel({self.n_samples} x {self.n_features} {kind} {self.dtype}{weighted}, "
-            f"loss={self.loss!r}, l2={self.l2:g}, fit_intercept={self.fit_intercept})"
+            f"{type(self).__name__}({self.n_samples} x {self.n_features} {kind} {self.dtype}"
+            f"{weighted}, loss={self.loss!r}, l2={self.l2:g}, fit_intercept={self.fit_intercept})"
         )
 
     def with_loss(self, loss: Loss) -> LinearModel:
@@ -393,6 +398,10 @@ class LinearModel:
         """Return what is known at w, with the margins computed and the rest on demand."""
         # A copy: the gradient may be asked for after the caller has changed the array.
         return ModelPoint(self, self._parameters(w).copy())
+
+    def with_margins(self, w: Vector, margins: Vector) -> ModelPoint:
+        """Return what is known at w, whose margins are known: no product with X yet."""
+        return ModelPoint.of_margins(self, w, margins)
 
     def between(self, p: Any, q: Any, t: float) -> ModelPoint:
         """Return what is known at p + t (q - p), for two points of this model: no product with X.

@@ -18,12 +18,13 @@ from accelegrad.errors import Vector
 from accelegrad.models import row_parts as tasks
 from accelegrad.models.gram import Matrix
 from accelegrad.models.linear_model import LinearModel, ModelPoint
+from accelegrad.models.model_input import row_shares
 from accelegrad.models.rounding import DataRounding
 from accelegrad.models.row_blocks import RowNumbers
 from accelegrad.models.row_curvature import MOST_SAMPLED
 from accelegrad.models.row_parts import Mixture, PointSums, Where
 from accelegrad.models.rows_elsewhere import RowsElsewhere
-from accelegrad.models.sampled_rows import LocalRows, ModelRows, TakenRows
+from accelegrad.models.sampled_rows import ModelRows, TakenRows
 
 #: From how many rows, about, quantiles of the targets are estimated. Chosen.
 SOME_TARGETS = 64_000
@@ -213,19 +214,6 @@ class PartedRows(ModelRows):
         )
         return self._weight * matrix
 
-    def local(self, at: Any) -> LocalRows | None:
-        """Return the rows that have weight with what a point knows of them; None if none has."""
-        model, arguments = self._rows_of, (*self._by, *at.ref)
-        found = model.parts.each("sample", tasks.drawn_rows, *arguments, by_part=[self._places])
-        numbers, weights, rows = zip(*found, strict=True)
-        chosen = np.concatenate(numbers)
-        if not chosen.size:
-            return None
-        X, y, shares, known = joined(model.X, rows)
-        assert known is not None
-        X, weight = X.astype(np.float64, copy=False), self._weight * np.concatenate(weights)
-        return LocalRows(chosen, X, model.fit_intercept, shares, y, *known, weight)
-
 
 def _places_in_parts(sums: Vector, random: Vector) -> list[Vector]:
     """Return one place from each of equal pieces of a running sum, for each part those in it.
@@ -270,9 +258,16 @@ class PartedModel(RowsElsewhere):
         sizes, above, below = zip(*self._known_targets("sizes", tasks.target_sizes), strict=True)
         return math.hypot(*sizes), math.fsum(above), math.fsum(below)
 
-    def new_name(self) -> Any:
+    def new_name(self, n_classes: int = 1) -> Any:
         """Return a name by which parts know a new point."""
         raise NotImplementedError
+
+    def of_rows(self, rows: RowNumbers, l2: float) -> LinearModel:
+        """Return a model of some rows, which are brought here in one round trip."""
+        found = self.taken(np.asarray(rows))
+        weights = found.shares if self.weighted and found.shares.any() else None
+        shares = row_shares(weights, rows.size)
+        return self._of_data(found.X, found.y, weights, shares, l2)
 
     def at(self, w: npt.ArrayLike) -> PartedPoint:
         """Return what is known at w: one round trip."""

@@ -21,7 +21,6 @@ import numpy.typing as npt
 from accelegrad.errors import Vector
 from accelegrad.models.gram import Matrix, Storage
 from accelegrad.models.losses import Loss
-from accelegrad.models.sampled_rows import LocalRows
 
 if TYPE_CHECKING:
     from accelegrad.models.linear_model import LinearModel
@@ -71,7 +70,7 @@ class RowPoint(Protocol):
 
 
 class SampledRows(Protocol):
-    """A handle on rows that stand for all; `local` and `in_memory` bring them here."""
+    """A handle on rows that stand for all; `in_memory` brings them here."""
 
     @property
     def count(self) -> int:
@@ -87,9 +86,6 @@ class SampledRows(Protocol):
 
     def in_memory(self, l2: float) -> LinearModel:
         """Return a model of these rows alone, in memory, with this l2 term."""
-
-    def local(self, at: Any) -> LocalRows | None:
-        """Return the rows in memory with what a `RowPoint` knows of them; None if none weighs."""
 
 
 class RowSum(Protocol):

@@ -243,8 +243,7 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
     def _problems(self, objective: Objective, data: Data) -> list[Problem]:
         """Return the multinomial problem, or one for each class against the rest."""
         if self._is_joint():
-            places = np.asarray(data.y).astype(np.intp, copy=False)
-            return [objective.on_classes(data.X, places, self.classes_.size, data.weights)]
+            return [objective.on_classes(data.X, data.y, self.classes_.size, data.weights)]
         labels = [targets_by(partial(_against_rest, k), data.y) for k in self._positives()]
         first = objective.on(data.X, labels[0], data.weights)
         return [first, *(first.with_targets(others) for others in labels[1:])]

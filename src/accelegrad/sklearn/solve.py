@@ -35,7 +35,6 @@ from accelegrad.models.scaling import column_scaling, scaled_penalty, scaled_set
 from accelegrad.proofs.model_dual import ModelDual
 from accelegrad.run.result import Status, as_result
 from accelegrad.sklearn.objective import Problem
-from accelegrad.solvers import full_newton
 from accelegrad.solvers.interior_point import Found, interior_points
 from accelegrad.solvers.truncated_newton import TruncatedNewton
 
@@ -211,18 +210,12 @@ def _solved(
 
 def _directly(problem: Problem, settings: Settings, start: Vector) -> Fit | None:
     """Return the fit of a small problem that needs no run; None where its gap is too large."""
-    model, tolerance = problem.model, Tolerance.of(problem, settings)
-    assert isinstance(model, LinearModel)
-    found: Any = None
-    if problem.is_free and full_newton.serves(model):
-        found = full_newton.minimum(model, start, tolerance.goal, settings.max_iter)
-    elif problem.at_once is not None and problem.terms is not None:
-        found = problem.at_once.minimum(problem.terms, start, tolerance.goal)
-    if found is None:
+    direct, terms, tolerance = problem.direct, problem.terms, Tolerance.of(problem, settings)
+    if direct is None or terms is None:
         return None
-    x, value, bound, *steps = found
-    fit = _proved(problem, tolerance, x, value, bound, steps[0] if steps else 1, "directly")
-    return fit if fit.converged else None
+    found = direct.minimum(terms, start, tolerance.goal, settings.max_iter)
+    fit = None if found is None else _proved(problem, tolerance, *found, method="directly")
+    return fit if fit is not None and fit.converged else None
 
 
 def _facts(problem: Problem) -> Facts:

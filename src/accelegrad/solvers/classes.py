@@ -8,6 +8,7 @@ its transpose. Rows whose class is clear count for next to nothing, and are left
 from __future__ import annotations
 
 import math
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,8 +16,14 @@ from scipy.linalg.lapack import dtrtri
 
 from accelegrad.errors import Vector
 from accelegrad.linalg import cholesky_factor, with_unit_diagonal
-from accelegrad.models.gram import BLAS_PRODUCT, Storage, gram_matrix
-from accelegrad.models.multinomial import ClassesPoint, Matrix, MultinomialModel, softmax
+from accelegrad.models.gram import BLAS_PRODUCT, gram_matrix
+from accelegrad.models.multinomial import (
+    ClassesPoint,
+    Matrix,
+    MultinomialModel,
+    PartedClasses,
+    softmax,
+)
 from accelegrad.models.products import MatrixProducts, Products
 from accelegrad.models.row_blocks import RowNumbers, runs
 from accelegrad.norms import norm
@@ -28,6 +35,9 @@ MANY_ROWS, NEXT_TO_NOTHING = 500, 1e-3
 #: Rows are left out where at most this share of them remains, with at most so many entries, since
 #: those that remain are copied.
 FEW_ROWS, COPIED_ENTRIES = 0.7, 1 << 22
+#: Of rows in parts, so many rows per parameter of a class stand for all, and at least so many: with
+#: half or twice as many a stream takes about as many passes (measured), and memory does not grow.
+SAMPLED_PER_PARAMETER, LEAST_SAMPLE = 100, 1 << 14
 #: Entries of X that are squared at a time.
 SQUARED_ENTRIES = 1 << 17
 #: A block of curvature per class is taken from at most this many rows per parameter of a class.
@@ -62,14 +72,12 @@ class CurvedClasses:
         self._squares: Vector | None = None
         self._blocks: Matrix | None = None
         self._spent = 0.0  # seconds of products since blocks were made
-        self._shares, self._storage = self._shares_and_storage()
+        self._storage = model.rows.storage._replace(pairs_per_row=math.inf)
 
-    def _shares_and_storage(self) -> tuple[Matrix, Storage]:
-        """Return the rows' shares, a column, and how the rows are stored."""
-        X = self.model.rows.X
-        dense = isinstance(X, np.ndarray)
-        storage = Storage(X.size if dense else X.nnz, dense, math.inf)
-        return self.model.shares_of(None)[:, None], storage
+    @cached_property
+    def _shares(self) -> Matrix:
+        """The rows' shares, a column."""
+        return self.model.rows.shares[:, None]
 
     def value_and_gradient(self, x: Vector) -> tuple[float, Vector]:
         """Return value and gradient, and keep what is known at the point."""
@@ -96,7 +104,7 @@ class CurvedClasses:
         """Return the function along a direction: one product with X, then none."""
         model, at = self.model, self._known(point)
         W, D = model.split(point)[0], model.split(direction)[0]
-        change = model.margins(None, direction)
+        change = model.at(direction).margins
         own = change[np.arange(model.n_samples), model.classes]
         fall = float(self._shares[:, 0] @ own)
         straight = model.l2 * float(np.vdot(W, D)) - fall
@@ -105,8 +113,8 @@ class CurvedClasses:
 
     def quadratic(self, point: Vector, left_out: float) -> LocalClasses:
         """Return the second derivatives at a point but for a share that is left out."""
-        model, s = self.model, self._known(point).distributions
-        weights = self._weights(s)
+        model, at = self.model, self._known(point)
+        s, weights = at.distributions, _weights(at)
         importance = weights.sum(axis=1) * self._row_squares()
         rows = self._rows_that_count(importance, left_out)
         products = None if rows is None else Products(model.rows.X[rows])
@@ -126,19 +134,12 @@ class CurvedClasses:
         assert self._at is not None
         return self._at
 
-    def _weights(self, s: Matrix) -> Matrix:
-        """Return the second derivatives of the losses for each row and class."""
-        weights = s * (1.0 - s)
-        weights *= self._shares
-        return weights
-
     def _class_means(self, point: Vector) -> Matrix:
         """Return the mean row for each class, a column, by the curvature of the rows."""
-        s = self._known(point).distributions
+        at = self._known(point)
         if self._means is None:
-            weights = self._weights(s)
-            sums = np.maximum(weights.sum(axis=0), np.finfo(np.float64).tiny)
-            self._means = self.model.rows.products.backward(weights / sums)
+            sums, rows = self.model.total("curvature", _curved_sums, at)
+            self._means = rows / np.maximum(sums, np.finfo(np.float64).tiny)
         return self._means
 
     def _row_squares(self) -> Vector:
@@ -232,27 +233,35 @@ class CurvedClasses:
 
 
 class SampledClasses(CurvedClasses):
-    """The same of rows that are read chunk by chunk: second derivatives are those of a sample.
+    """The same of rows in parts, in a stream or on a cluster: second derivatives are of a sample.
 
     A step takes a pass for the gradient and one for the search along it, none for its direction.
     """
 
-    def __init__(self, model: MultinomialModel) -> None:
+    model: PartedClasses
+
+    def __init__(self, model: PartedClasses) -> None:
         super().__init__(model)
         self._sample: CurvedClasses | None = None
 
     def quadratic(self, point: Vector, left_out: float) -> LocalClasses:
         """Return the second derivatives at a point from rows in memory, the same at all points."""
         if self._sample is None:
-            model, weighty = self.model, self._rows_with_weight()
-            most = COPIED_ENTRIES * model.n_samples // max(1, self._storage.entries)
-            count = max(1, min(weighty.size, most))
-            rows = np.sort(np.random.default_rng(0).choice(weighty, count, replace=False))
+            model, n = self.model, self.model.n_samples
+            most = COPIED_ENTRIES * n // max(1, self._storage.entries + n * model.n_classes)
+            count = max(1, min(most, max(LEAST_SAMPLE, SAMPLED_PER_PARAMETER * self._size)))
+            rows = np.arange(n)
+            if count < n:
+                rows = np.unique(np.random.default_rng(0).integers(n, size=count))
             self._sample = CurvedClasses(model.of_rows(rows, model.l2))
         return self._sample.quadratic(point, left_out)
 
-    def _rows_with_weight(self) -> RowNumbers:
-        return np.flatnonzero(self.model.rows.shares)
+    def along(self, point: Vector, direction: Vector) -> Any:
+        """Return the function along a direction: a pass, and one over margins for each place."""
+        model, p = self.model, self._known(point)
+        W, D = model.split(point)[0], model.split(direction)[0]
+        terms = model.l2 * float(np.vdot(W, D)), model.l2 * float(np.vdot(D, D))
+        return PartedLine(model, p, model.at(point + direction), *terms)
 
 
 class LocalClasses:
@@ -370,6 +379,46 @@ class ClassesLine(NamedTuple):
         spread = s.sum(axis=1) - means * means
         first = float(self.shares @ means) + self.straight + t * self.bend
         return first, float(self.shares @ spread) + self.bend
+
+
+class PartedLine(NamedTuple):
+    """The same of rows in parts, from one point to another."""
+
+    model: PartedClasses
+    p: Any
+    q: Any
+    straight: float  # the slope at 0 of the l2 term
+    bend: float  # its second derivative
+
+    def derivatives(self, t: float) -> tuple[float, float]:
+        """Return the first and the second derivative at t."""
+        first, second = self.model.total("line-search", _slope_between, self.p, self.q, t)
+        return first + self.straight + t * self.bend, second + self.bend
+
+
+def _slope_between(
+    part: Any,  # noqa: ARG001
+    p: ClassesPoint,
+    q: ClassesPoint,
+    t: float,
+) -> tuple[float, float]:
+    """Return the first and the second derivative of the mean loss at p + t (q - p) by t."""
+    change, shares = q.margins - p.margins, p.model.rows.shares
+    own = change[np.arange(len(change)), p.model.classes]
+    return ClassesLine(p.margins, change, shares, -float(shares @ own), 0.0).derivatives(t)
+
+
+def _weights(at: ClassesPoint) -> Matrix:
+    """Return the second derivatives of the losses for each row and class."""
+    weights = at.distributions * (1.0 - at.distributions)
+    weights *= at.model.rows.shares[:, None]
+    return weights
+
+
+def _curved_sums(part: Any, at: ClassesPoint) -> tuple[Vector, Matrix]:  # noqa: ARG001
+    """Return the rows' curvature for each class, and the sum of the rows by it."""
+    weights = _weights(at)
+    return weights.sum(axis=0), at.model.rows.products.backward(weights)
 
 
 def _drawn(importance: Vector, count: int) -> tuple[RowNumbers, Vector]:
