@@ -36,8 +36,8 @@ from accelegrad.models.scaling import ColumnScaling, can_scale
 from accelegrad.models.streamed_model import model_of
 from accelegrad.proofs.fenchel import Terms
 from accelegrad.proofs.multinomial_dual import MultinomialDual
-from accelegrad.solvers.classes import CurvedClasses, SampledClasses
 from accelegrad.solvers.direct import DirectNewton
+from accelegrad.solvers.multinomial_newton import CurvedClasses, SampledClasses
 
 Change = ColumnScaling | ScaledClasses
 

@@ -36,7 +36,7 @@ from accelegrad.proofs.model_dual import ModelDual
 from accelegrad.run.result import Status, as_result
 from accelegrad.sklearn.objective import Problem
 from accelegrad.solvers.interior_point import Found, interior_points
-from accelegrad.solvers.truncated_newton import TruncatedNewton
+from accelegrad.solvers.multinomial_newton import TruncatedNewton
 
 #: An objective below this share of what a constant prediction gets counts as this share: a minimum
 #: of zero would never be met to a relative tolerance. Chosen: `tol` documents it.
