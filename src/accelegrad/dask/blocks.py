@@ -319,6 +319,8 @@ def _needs_futures(block: Delayed) -> bool:
 class ClusterData:
     """The blocks of a data set on a cluster, checked, and what is known of them."""
 
+    columns = None  # all of them: none is left out
+
     def __init__(
         self,
         client: Client,

@@ -441,7 +441,7 @@ class PathsOnCluster(OnCluster):
         data = self._read(X, y, sample_weight, client)
         rows = gathered_rows(data, numbers=is_regressor(self))
         with parallel_config("sequential"):  # other processes have no client
-            return CrossValidated.fit(self, *rows, groups=groups)
+            return CrossValidated.fit(self, rows.X, rows.y, rows.weights, groups=groups)
 
     def _checked_data(self, X: Any, y: Any, sample_weight: Any, *, reset: bool) -> Data:  # noqa: ARG002
         """Return rows that were checked where they are."""

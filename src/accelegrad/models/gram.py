@@ -159,8 +159,13 @@ def _combination(X: Any, rows: RowNumbers | None, weights: Vector) -> Vector:
     if rows is not None and rows.size >= X.shape[0] // _MANY_ROWS:
         weights = np.bincount(rows, weights, X.shape[0]).astype(np.float64, copy=False)
         rows = None
-    total: Vector = weights @ (X if rows is None else X[rows])
-    return total
+    chosen = X if rows is None else X[rows]
+    if isinstance(chosen, np.ndarray) and chosen.dtype != np.float64:  # a product would copy all
+        total = np.zeros(X.shape[1])
+        for part in runs(weights.size, 8 * _BLOCK_ENTRIES // max(X.shape[1], 1)):
+            total += weights[part] @ chosen[part]
+        return total
+    return np.asarray(weights @ chosen)
 
 
 def _by_pairs(parts: tuple[Any, ...], d: int, rows: RowNumbers | None, weights: Vector) -> Matrix:

@@ -23,7 +23,7 @@ from accelegrad.models.matrix import Matrix, RowNumbers
 from accelegrad.models.model_input import row_shares
 from accelegrad.models.rounding import DataRounding
 from accelegrad.models.row_parts import Mixture, PointSums, Where
-from accelegrad.models.row_sum import MOST_SAMPLED, LocalRows, ModelRows, TakenRows
+from accelegrad.models.row_sum import MOST_SAMPLED, ModelRows, TakenRows
 
 #: From how many rows, about, quantiles of the targets are estimated. Chosen.
 SOME_TARGETS = 64_000
@@ -212,19 +212,6 @@ class PartedRows(ModelRows):
             "gram-matrix", *given, by_part=places, result_bytes=model.gram_bytes
         )
         return self._weight * matrix
-
-    def local(self, at: Any) -> LocalRows | None:
-        """Return the rows that have weight with what a point knows of them; None if none has."""
-        model, arguments = self._rows_of, (*self._by, *at.ref)
-        found = model.parts.each("sample", tasks.drawn_rows, *arguments, by_part=[self._places])
-        numbers, weights, rows = zip(*found, strict=True)
-        chosen = np.concatenate(numbers)
-        if not chosen.size:
-            return None
-        X, y, shares, known = joined(model.X, rows)
-        assert known is not None
-        X, weight = X.astype(np.float64, copy=False), self._weight * np.concatenate(weights)
-        return LocalRows(chosen, X, model.fit_intercept, shares, y, *known, weight)
 
 
 def _places_in_parts(sums: Vector, random: Vector) -> list[Vector]:

@@ -26,7 +26,7 @@ from accelegrad.models.losses import Loss
 from accelegrad.models.matrix import Matrix, RowNumbers
 
 if TYPE_CHECKING:
-    from accelegrad.models.linear_model import LinearModel, ModelPoint
+    from accelegrad.models.linear_model import LinearModel
 
 
 class RowPoint(Protocol):
@@ -73,7 +73,7 @@ class RowPoint(Protocol):
 
 
 class SampledRows(Protocol):
-    """A handle on rows that stand for all; `local` and `in_memory` bring them here."""
+    """A handle on rows that stand for all; `in_memory` brings them here."""
 
     @property
     def count(self) -> int:
@@ -89,9 +89,6 @@ class SampledRows(Protocol):
 
     def in_memory(self, l2: float) -> LinearModel:
         """Return a model of these rows alone, in memory, with this l2 term."""
-
-    def local(self, at: Any) -> LocalRows | None:
-        """Return the rows in memory with what a `RowPoint` knows of them; None if none weighs."""
 
 
 class RowSum(Protocol):
@@ -193,44 +190,6 @@ class TakenRows(NamedTuple):
     known: tuple[Vector, Vector] | None  # margins and slopes at a point, where one was given
 
 
-def once(numbers: RowNumbers, weights: Vector) -> tuple[RowNumbers, Vector]:
-    """Return rows in order, each of them once, with the sum of its weights."""
-    first = np.flatnonzero(np.diff(numbers, prepend=-1))
-    return numbers[first], np.add.reduceat(weights, first)
-
-
-class LocalRows(NamedTuple):
-    """Rows in memory, each of them once, and what a point knows of them; all in float64."""
-
-    numbers: RowNumbers
-    X: Any
-    intercept: bool
-    shares: Vector
-    y: Vector
-    margins: Vector
-    slopes: Vector
-    weights: Vector  # sum_k weights_k a_k a_k' stands for the second derivatives
-
-    @classmethod
-    def of(cls, at: ModelPoint, numbers: RowNumbers, weights: Vector) -> LocalRows:
-        """Take rows of a model, in order; some of them may come more than once."""
-        numbers, weights = once(numbers, weights)
-        rows = at.model.taken(numbers, at)
-        assert rows.known is not None
-        X, intercept = rows.X.astype(np.float64, copy=False), at.model.fit_intercept
-        return cls(numbers, X, intercept, rows.shares, rows.y, *rows.known, weights)
-
-    def moves(self, direction: Vector) -> Vector:
-        """Return <a_k, direction>."""
-        moves: Vector = self.X @ direction[: self.X.shape[1]]
-        return moves + direction[-1] if self.intercept else moves
-
-    def combination(self, factors: Vector) -> Vector:
-        """Return sum_k factors_k a_k."""
-        total: Vector = self.X.T @ factors
-        return np.append(total, factors.sum()) if self.intercept else total
-
-
 class ModelRows:
     """Rows of a linear model, by their numbers: the `SampledRows` of the contract.
 
@@ -265,15 +224,6 @@ class ModelRows:
         """Return a model of these rows alone, in memory, with this l2 term."""
         assert self.numbers is not None
         return self._model.of_rows(self.numbers, l2)
-
-    def local(self, at: ModelPoint) -> LocalRows | None:
-        """Return the rows that have weight with what a point knows of them; None if none has."""
-        assert self.weights is not None
-        numbers, weights = self.numbers, self.weights
-        if numbers is None:
-            numbers = np.flatnonzero(weights)
-            weights = weights[numbers]
-        return LocalRows.of(at, numbers, weights) if numbers.size else None
 
 
 # -- second derivatives ----------------------------------------------------------------------
