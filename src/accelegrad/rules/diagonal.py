@@ -170,7 +170,7 @@ class DistanceFreeDiagonalAcceleGrad(Probing, DiagonalRule):
         zero = 0 * x0
         given = self.initial_radius
         widths = SMALLEST_SHARE * unit(x0) if given is None else given + zero
-        state = TravelState(*first_fields(x0, zero), x0, widths, 0.0, zero)
+        state = TravelState._make((*first_fields(x0, zero), x0, widths, 0.0, zero))
         return state._replace(**widths_and_radius(widths))
 
     def _probed(self, state: State, oracle: Oracle) -> tuple[State, Oracle]:

@@ -37,10 +37,10 @@ class DistanceFreeState(NamedTuple):
     radius: Any  # r_t
     evidence: Any  # N_t = sum of alpha_s r_s^2 <G_s, x_0 - x_{s+1}>
     gradient_sum: Array  # S_t = sum of alpha_s r_s^2 G_s
-    dual_sum: Array | None = None  # sum of alpha_s g_s
-    dual_weight: Any = None  # sum of alpha_s
-    last_gradient: Array | None = None  # g_{t-1}
-    noisy: bool | None = None  # whether z is made from that sum
+    dual_sum: Array | None  # sum of alpha_s g_s
+    dual_weight: Any  # sum of alpha_s
+    last_gradient: Array | None  # g_{t-1}
+    noisy: bool | None  # whether z is made from that sum
 
 
 @dataclass(frozen=True)
@@ -144,10 +144,9 @@ class DistanceFreeAcceleGrad(Probing, CoupledRule):
         """Return y_0 = z_0 = x_0."""
         x0 = as_array(x0)
         zero, sums = 0 * x0, zero_sum(x0)
-        fields = *first_fields(x0), x0, self.first_radius(x0), sums, zero
-        if self.has_set_or_term:
-            return DistanceFreeState(*fields, zero, sums, zero, noisy=True)
-        return DistanceFreeState(*fields)
+        more = (zero, sums, zero, True) if self.has_set_or_term else (None,) * 4
+        fields = *first_fields(x0), x0, self.first_radius(x0), sums, zero, *more
+        return DistanceFreeState._make(fields)
 
     def capped(self, radius: Any) -> Any:
         """Return the radius, or the largest where it is beyond that."""

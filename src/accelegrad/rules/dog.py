@@ -147,7 +147,8 @@ class ADoG(Probing, CoupledRule):
     def init(self, x0: Array) -> CoupledDistanceState:
         """Return y_0 = z_0 = x_0."""
         x0, zero = as_array(x0), zero_sum(x0)
-        return CoupledDistanceState(*first_fields(x0), x0, self.first_radius(x0), zero, zero)
+        radius = self.first_radius(x0)
+        return CoupledDistanceState._make((*first_fields(x0), x0, radius, zero, zero))
 
     def acceleration(self, state: State) -> Any:
         """Return alpha_t."""
