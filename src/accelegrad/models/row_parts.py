@@ -14,13 +14,11 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from accelegrad.errors import Vector
-from accelegrad.models.gram import Matrix
 from accelegrad.models.linear_model import LinearModel, ModelPoint
 from accelegrad.models.losses import Loss
+from accelegrad.models.matrix import Matrix, RowNumbers
 from accelegrad.models.rounding import largest_entries
-from accelegrad.models.row_blocks import RowNumbers
-from accelegrad.models.row_curvature import curved_rows
-from accelegrad.models.sampled_rows import TakenRows
+from accelegrad.models.row_sum import TakenRows, curved_rows
 from accelegrad.norms import norm
 
 

@@ -12,9 +12,8 @@ from scipy.linalg.lapack import dpotrs
 
 from accelegrad.errors import Vector
 from accelegrad.linalg import cholesky_factor, with_unit_diagonal
-from accelegrad.models.gram import Matrix
-from accelegrad.models.row_curvature import MOST_SAMPLED
-from accelegrad.models.row_sum import RowPoint, RowSum, SampledRows
+from accelegrad.models.matrix import Matrix
+from accelegrad.models.row_sum import MOST_SAMPLED, RowPoint, RowSum, SampledRows
 
 # Seconds on the machine where they were measured, of which only the ratios matter; those of Gram
 # matrices are in `accelegrad.models.gram`. An evaluation takes these per entry of X and per row,

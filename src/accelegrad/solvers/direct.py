@@ -16,9 +16,9 @@ from typing import NamedTuple
 import numpy as np
 
 from accelegrad.errors import NonFiniteError, Vector
-from accelegrad.models.gram import Matrix
 from accelegrad.models.linear_model import LinearModel, ModelPoint
-from accelegrad.models.sampled_rows import ModelRows
+from accelegrad.models.matrix import Matrix
+from accelegrad.models.row_sum import ModelRows
 from accelegrad.proofs.column_sums import ColumnSums
 from accelegrad.proofs.fenchel import Reach, Terms
 from accelegrad.proofs.model_dual import ModelDual

@@ -20,6 +20,7 @@ from scipy.linalg.lapack import dtrtri
 from accelegrad.errors import LineSearchError, Vector
 from accelegrad.linalg import cholesky_factor, with_unit_diagonal
 from accelegrad.models.gram import gram_matrix
+from accelegrad.models.matrix import Products, RowNumbers, column_squares
 from accelegrad.models.multinomial import (
     ClassesPoint,
     Matrix,
@@ -27,9 +28,6 @@ from accelegrad.models.multinomial import (
     PartedClasses,
     softmax,
 )
-from accelegrad.models.products import MatrixProducts, Products
-from accelegrad.models.row_blocks import RowNumbers
-from accelegrad.models.squares import column_squares
 from accelegrad.norms import norm
 from accelegrad.rules.base import Array, Evaluated, Oracle, Step, StepRule, inner
 from accelegrad.solvers.row_oracle import no_goal
@@ -407,7 +405,7 @@ class LocalClasses:
     def __init__(
         self,
         curved: CurvedClasses,
-        products: MatrixProducts | None,
+        products: Products | None,
         distributions: Matrix,
         shares: Matrix,
         means: Matrix | None,
