@@ -129,7 +129,7 @@ OTHERS = {
         dict(loss="hinge", l2=0.0),
         dict(penalty=ag.L1(0.1)),
         "interior-point",
-        "the hinge loss has one kink, and its 600 rows are few; an l1 term has one kink, too",
+        "the hinge loss has one kink, and its 600 rows are few",
     ),
     "a box and few rows": (
         dict(loss="hinge"),
@@ -168,7 +168,7 @@ OTHERS = {
         "a diameter is given",
     ),
     "by name": ({}, dict(method="adagrad"), "adagrad", "it was asked for"),
-    "a rule": ({}, dict(method=ag.AdaGrad(diameter=2.0)), "AdaGrad", "a rule object was given"),
+    "a rule": ({}, dict(method=ag.AdaGrad(diameter=2.0)), "AdaGrad", "it was asked for"),
 }
 
 

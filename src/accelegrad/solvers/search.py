@@ -28,10 +28,8 @@ def falls_enough(before: float, value: float, fall: float, share: float) -> bool
     return value <= before + (rounding if fall <= rounding else -DESCENT * share * fall)
 
 
-def shorter_share(
-    value_at: Callable[[float], float], before: float, fall: float, least: float = SHORTEST_STEP
-) -> float:
-    """Return 1/2, 1/4, ... of a step, whichever first lets the value fall; 0 if below `least`.
+def shorter_share(value_at: Callable[[float], float], before: float, fall: float) -> float:
+    """Return 1/2, 1/4, ... of a step, whichever first lets the value fall; 0 if none does.
 
     Parameters
     ----------
@@ -39,11 +37,9 @@ def shorter_share(
         From a share of the step to the value there.
     before, fall
         As for `falls_enough`.
-    least : float
-        The shortest share that is of use.
     """
     share = 0.5
-    while share >= least:
+    while share >= SHORTEST_STEP:
         if falls_enough(before, value_at(share), fall, share):
             return share
         share *= 0.5
