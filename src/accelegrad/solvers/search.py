@@ -12,8 +12,9 @@ SHORTEST_STEP = 1e-12
 #: A value that is higher by at most this, relative to it, may be as low: two units of rounding.
 VALUE_ROUNDING = 4e-16
 #: Caution of the next matrix of second derivatives, from 0 to 1, is divided by this after a step
-#: that was not too long, and multiplied after one that was. What is below the least is 0.
-CAUTION_FACTOR, LEAST_CAUTION = 10.0, 0.01
+#: that was not too long, and multiplied after one that was. After the least it is 0 (with 0.01 in
+#: place of 0.03 digits, one against the rest, take more than 60 steps).
+CAUTION_FACTOR, LEAST_CAUTION = 10.0, 0.03
 #: A bound is worth its cost where the gap is estimated to be at most this many times the wanted
 #: one; chosen (half and twice as much change nothing).
 PROMISING = 10.0
