@@ -141,22 +141,18 @@ class SlopeSums:
     def at(cls, model: LinearModel, known: ModelPoint) -> SlopeSums:
         """Return the sums of the slopes at a point from its loss and gradient: no pass over rows.
 
-        The level at theta = l'(margins) is loss - <h, (w, b)>, with h the gradient of the loss.
+        The level at theta = l'(margins) is loss - <h, w>, with h the gradient of the loss; there is
+        no intercept.
         """
-        d, w, loss = model.n_features, known.w, known.mean_loss
-        slopes = slopes_norm(model.loss, loss)
-        pull = known.model.l2 * w[:d]
-        combination = known.gradient[:d] - pull
-        off = model.rounding.combination(slopes) + growth(0) * (np.abs(combination) + np.abs(pull))
-        height = loss - float(combination @ w[:d])
+        w, loss = known.w, known.mean_loss
+        pull = known.model.l2 * w
+        combination = known.gradient - pull
+        off = model.rounding.combination(slopes_norm(model.loss, loss))
+        off += growth(0) * (np.abs(combination) + np.abs(pull))
+        height = loss - float(combination @ w)
         error = known.model.rounding_at(w, known.value).level
-        mean = mean_error = 0.0
-        if model.fit_intercept:
-            mean, mean_error = float(known.gradient[d]), growth(model.n_samples) * slopes
-            height -= mean * float(w[d])
-            error += (mean_error + growth(0) * abs(mean)) * abs(float(w[d]))
         error += growth(w.size) * (2.0 * known.value + abs(height))
-        return cls(height, error, mean, mean_error, combination, off)
+        return cls(height, error, 0.0, 0.0, combination, off)
 
     def __add__(self, other: SlopeSums) -> SlopeSums:
         """Return the sum over the rows of both."""

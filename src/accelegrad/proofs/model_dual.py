@@ -140,7 +140,7 @@ class ModelDual:
             return self._in_null_space.at(known.derivatives)
         if not self._is_balanced(known.derivatives):
             return self.bound(self.balanced(known.derivatives))
-        if known.model.loss is self.model.loss:
+        if known.model.loss is self.model.loss and not self.model.fit_intercept:
             return self.terms.lower_bound(SlopeSums.at(self.model, known), self.reach)
         l2, d = known.model.l2, self.model.n_features
         w = known.w[:d]
