@@ -11,8 +11,8 @@ scaling down those above or those below 0, and what rounding leaves of s is mult
 largest intercept that a minimiser can have. For 0 <= c <= 1 the slopes c theta are allowed too,
 with at least c times the level, since l* is convex and l*(0) = 0: an l1 term may demand a c < 1.
 
-`SlopeSums` and `DataSums` hold sums with a bound on how far rounding has taken each; parts of the
-rows can be summed anywhere and be added. `Terms` turns sums into the bound.
+`SlopeSums` holds sums with a bound on how far rounding has taken each; parts of the rows can be
+summed anywhere and be added. `Terms` turns sums into the bound.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -171,43 +172,20 @@ class SlopeSums:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class DataSums:
-    """Sums over rows that say how large a minimiser's intercept can be, each row by its weight.
+class DataSizes(NamedTuple):
+    """What the rows say of how large a minimiser's intercept can be; each counts by its share."""
 
-    Of sums of squares the roots are kept, which neither overflow nor vanish.
-    """
-
-    weight: float
-    rows: int
-    size: float  # the root of the sum of the rows' squared norms, rounded up
+    size: float  # the root of the mean of the rows' squared norms, rounded up
     target_size: float  # the same of the squared targets
-    weight_above: float  # of rows with targets above 0
-    weight_below: float
+    above: float  # the share of rows with targets above 0
+    below: float
 
     @classmethod
-    def of(cls, model: LinearModel, weight: float = 1.0) -> DataSums:
-        """Return the sums over a model's rows, which have this weight together."""
-        shares, y, root = model.shares, model.y, math.sqrt(weight)
-        return cls(
-            weight,
-            model.n_samples,
-            root * model.rounding.size,
-            root * norm(np.sqrt(shares) * y),
-            weight * float(shares @ (y > 0.0)),
-            weight * float(shares @ (y < 0.0)),
-        )
-
-    def __add__(self, other: DataSums) -> DataSums:
-        """Return the sums over the rows of both."""
-        return DataSums(
-            self.weight + other.weight,
-            self.rows + other.rows,
-            math.hypot(self.size, other.size),
-            math.hypot(self.target_size, other.target_size),
-            self.weight_above + other.weight_above,
-            self.weight_below + other.weight_below,
-        )
+    def of(cls, model: LinearModel) -> DataSizes:
+        """Return the sizes of a model's rows."""
+        shares, y = model.shares, model.y
+        sides = float(shares @ (y > 0.0)), float(shares @ (y < 0.0))
+        return cls(model.rounding.size, norm(np.sqrt(shares) * y), *sides)
 
 
 class Terms:
@@ -517,13 +495,13 @@ class Reach:
         What is added to the mean loss.
     loss : Loss
         The loss.
-    data : DataSums
+    data : DataSizes
         What is known of the rows.
     value : float
         The objective at some feasible point, and so no less than the minimum.
     """
 
-    def __init__(self, terms: Terms, loss: Loss, data: DataSums, value: float) -> None:
+    def __init__(self, terms: Terms, loss: Loss, data: DataSizes, value: float) -> None:
         self.terms, self.loss, self.data, self.value = terms, loss, data, value
 
     @cached_property
@@ -555,12 +533,10 @@ class Reach:
         are at most the objective.
         """
         data, loss = self.data, self.loss
-        root = math.sqrt(data.weight)
-        size = data.size / root
         if not loss.classification:
-            near = data.target_size / root + loss.reach(self.value)
-            return SIZE_ROUNDED_UP * (near + size * self.weights)
-        share = min(data.weight_above, data.weight_below) / data.weight
+            near = data.target_size + loss.reach(self.value)
+            return SIZE_ROUNDED_UP * (near + data.size * self.weights)
+        share = min(data.above, data.below)
         if share == 0.0:
             return math.inf
-        return SIZE_ROUNDED_UP * (self.value / share + size * self.weights / math.sqrt(share))
+        return SIZE_ROUNDED_UP * (self.value / share + data.size * self.weights / math.sqrt(share))
