@@ -40,13 +40,13 @@ from accelegrad_lab.peers import (
 from accelegrad_lab.report import stills
 from accelegrad_lab.report.profiles import geometric_mean, profile, ratios
 
-KEY = "hinge/a/hinge, l2 = 1/n"
-CASE = Case(SOLVERS, "hinge", "a", "hinge, l2 = 1/n")
+KEY = "hinge/a/hinge l2=1/n"
+CASE = Case(SOLVERS, "hinge", "a", "hinge l2=1/n")
 
 
 def problem_for(*solvers: str, **changes: Any) -> Problem:
     known = Problem(
-        KEY, "hinge", "a", "hinge, l2 = 1/n", "", 1.0, 0.0, 0.5, 0.5, list(solvers)
+        KEY, "hinge", "a", "hinge l2=1/n", "", 1.0, 0.0, 0.5, 0.5, list(solvers)
     )  # fmt: skip
     return known._replace(**changes)
 
@@ -374,7 +374,7 @@ def test_processes_are_ended_and_replaced(monkeypatch: pytest.MonkeyPatch) -> No
         assert again[1] != first[1]
         with pytest.raises(SolverError, match="ended by itself"):
             pair.call(dies, limit=60.0)
-        with pytest.raises(SolverError, match="TypeError: must be real number"):
+        with pytest.raises(SolverError, match="TypeError: 'str' object"):
             pair.default.call(slept, "x", False, limit=60.0)
     assert set(multiprocessing.active_children()) <= others
     monkeypatch.setattr(engine_worker, "serve", print)  # which says nothing to its parent
@@ -403,7 +403,8 @@ def test_a_first_fit_has_an_empty_cache(monkeypatch: pytest.MonkeyPatch) -> None
     assert seen not in ("before", os.environ["NUMBA_CACHE_DIR"])
     assert os.environ["NUMBA_CACHE_DIR"] == "before"
     monkeypatch.delenv("NUMBA_CACHE_DIR")
-    harness._cold(cache_folder, limit=60.0)
+    with harness._environment(NUMBA_CACHE_DIR="within"):
+        pass
     assert "NUMBA_CACHE_DIR" not in os.environ
 
 
@@ -427,7 +428,8 @@ def run(tmp_path: Path, *options: str) -> Path:
 def test_the_benchmark_of_solvers(tmp_path: Path, capsys: Any) -> None:
     """Recompute every number of table.csv from results.jsonl in a plain way."""
     names = "LinearSVR,L-BFGS-B"
-    out = run(tmp_path, "--quick", "--only", "numbers-small,absolute,huber", "--solvers", names)
+    only = "numbers-small,absolute l2=1/n,absolute l2=0,huber l2=1/n"
+    out = run(tmp_path, "--quick", "--only", only, "--solvers", names)
     assert "The report is" in capsys.readouterr().out
     assert "solved" in (out / "index.html").read_text("utf-8")
     for accuracy in ("1e-02", "1e-03", "1e-04", "1e-06"):
@@ -436,8 +438,8 @@ def test_the_benchmark_of_solvers(tmp_path: Path, capsys: Any) -> None:
     lines = [json.loads(line) for line in (out / "results.jsonl").read_text().splitlines()]
     problems = {line["key"]: line for line in lines if line["kind"] == "problem"}
     records = [line for line in lines if line["kind"] == "record"]
-    assert len(problems) == 5
-    assert len(records) == 5 + 2 + 2  # ours, and a peer where l2 > 0
+    assert len(problems) == 3
+    assert len(records) == 3 + 2  # ours, and a peer where l2 > 0
     found = {(r["problem"], r["solver"], float(r["accuracy"])): r for r in table(out)}
     assert len(found) == 4 * len(records)
     for (key, solver, accuracy), row in found.items():
@@ -452,15 +454,14 @@ def test_the_benchmark_of_solvers(tmp_path: Path, capsys: Any) -> None:
 
 
 def test_everyday_fits(tmp_path: Path) -> None:
-    out = run(tmp_path, "--everyday", "--quick", "--only", "small,log_loss,ridge") / "everyday"
+    out = run(tmp_path, "--everyday", "--quick", "--only", "small,ridge") / "everyday"
     assert (out / "figures" / "profile-1e-03.svg").exists()
     assert "| diabetes-100, scaled, ridge |" in (out / "table.md").read_text("utf-8")
     solvers = {(row["goal"], row["solver"]): row for row in table(out)}
-    assert {("ridge", "Ridge"), ("log_loss", "LogisticRegression")} <= set(solvers)
-    for goal in ("ridge", "log_loss"):
-        row = solvers[goal, "AcceleGrad"]
-        assert 0 < float(row["CPU seconds"]) < 1
-        assert row["status"] == "reached"
+    assert set(solvers) == {("ridge", "Ridge"), ("ridge", "AcceleGrad")}
+    row = solvers["ridge", "AcceleGrad"]
+    assert 0 < float(row["CPU seconds"]) < 1
+    assert row["status"] == "reached"
     text = (out / "results.jsonl").read_text("utf-8")
     assert all(f'"{name}"' in text for name in ("AcceleGrad, tol=1e-6", "scikit-learn's checks"))
 

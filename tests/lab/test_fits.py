@@ -27,7 +27,7 @@ from reference.losses import PARAMETER, loss_values
 SINGLE = [name for name, goal in GOALS.items() if not goal.path]
 PATHS = [name for name, goal in GOALS.items() if goal.path]
 L2 = [
-    f"{loss}, l2 = {strength}"
+    f"{loss} l2={strength}"
     for loss in (*COMPARED, "squared_epsilon_insensitive")
     for strength in ("1/n", *(["0"] if loss in WITHOUT_L2 else []))
 ]
@@ -192,7 +192,7 @@ def test_paths_have_as_many_fits_of_the_same_strengths(goal: str) -> None:
 
 
 def test_huber_regressor_has_the_minimiser_of_the_model_with_its_scale() -> None:
-    fit = fit_of(l2_goal("huber, l2 = 0.01/n"), defaults=False)
+    fit = fit_of(l2_goal("huber l2=0.01/n"), defaults=False)
     w = fitted(fit, "HuberRegressor", 3000).coef_
     at = fit.models[0].at(w)
     assert at.dual_gap <= 1e-7 * at.value
@@ -208,12 +208,12 @@ def test_reasons_against() -> None:
         fit = fit if X is None else Fit(fit.goal, Rows(X, np.zeros(X.shape[0])), defaults=False)
         return PEERS[name].reason_against(fit)
 
-    assert "l2 = 0 only" in reason("QuantileRegressor", "absolute, l2 = 1/n")
-    assert not reason("QuantileRegressor", "absolute, l2 = 0")
-    assert "l2 > 0" in reason("LinearSVR", "absolute, l2 = 0")
-    assert "objective" in reason("LogisticRegression", "absolute, l2 = 1/n")
+    assert "l2 = 0 only" in reason("QuantileRegressor", "absolute l2=1/n")
+    assert not reason("QuantileRegressor", "absolute l2=0")
+    assert "l2 > 0" in reason("LinearSVR", "absolute l2=0")
+    assert "objective" in reason("LogisticRegression", "absolute l2=1/n")
     wide = sp.eye(10_000, 20_000, format="csr")
-    assert "10000 equations" in reason("Ridge, cholesky", "squared, l2 = 1/n", wide)
+    assert "10000 equations" in reason("Ridge, cholesky", "squared l2=1/n", wide)
 
 
 # -- minima ----------------------------------------------------------------------------------------
@@ -266,7 +266,7 @@ def test_minima_of_wide_data_and_by_conjugate_gradients(
     rng = np.random.default_rng(0)
     X = rng.standard_normal((40, 200))
     y = np.where(X[:, 0] + rng.standard_normal(40) > 0, 1, -1)
-    model = Fit(l2_goal(f"{loss}, l2 = 1/n"), Rows(X, y), defaults=False).models[0]
+    model = Fit(l2_goal(f"{loss} l2=1/n"), Rows(X, y), defaults=False).models[0]
     by_rows = find_minimum(model, 30.0)
     monkeypatch.setattr(minima, "DIRECT", 0)
     by_steps = find_minimum(model, 30.0)

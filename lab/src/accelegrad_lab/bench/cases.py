@@ -144,8 +144,8 @@ SETS = {
 
 
 def l2_goal(name: str) -> Goal:
-    """Return the goal "LOSS, l2 = S/n" or "LOSS, l2 = 0"."""
-    loss, _, strength = name.partition(", l2 = ")
+    """Return the goal "LOSS l2=S/n" or "LOSS l2=0"."""
+    loss, _, strength = name.partition(" l2=")
     parameters = {"quantile": 0.9} if loss == "quantile" else {}
     if strength == "0":
         return Goal(loss, None, parameters=parameters)
@@ -158,7 +158,7 @@ def _solvers(quick: bool) -> Iterator[Case]:
             for loss in losses:
                 for strength in (*STRENGTHS, *([0.0] if loss in WITHOUT_L2 else [])):
                     l2 = f"{strength:g}/n" if strength else "0"
-                    yield Case(SOLVERS, loss, data + PREPARED, f"{loss}, l2 = {l2}")
+                    yield Case(SOLVERS, loss, data + PREPARED, f"{loss} l2={l2}")
 
 
 # -- functions -------------------------------------------------------------------------------------

@@ -39,9 +39,9 @@ def minimum_task(parameters: dict[str, Any]) -> Task:
 
 @task("regression-minimum")
 def find_minimum(parameters: dict[str, Any], store: Store) -> Outcome:  # noqa: ARG001
-    """Find the minimum by an independent solver: lstsq (p = 2) or HiGHS (p = 1)."""
+    """Find the minimum by an independent solver."""
     x_star, minimum = problem_of(parameters).minimum()
-    solver = "lstsq" if parameters["p"] == 2 else "HiGHS"
+    solver = "Newton's method" if parameters["p"] == 2 else "HiGHS"
     return Outcome({"x": x_star}, {"minimum": minimum, "solver": solver})
 
 
@@ -127,7 +127,7 @@ def problem_facts(setup: Setup) -> dict[str, str]:
     chosen = size(setup)
     return {
         "problem": f"n = {chosen['n']}, d = {chosen['d']}, noise variance {chosen['noise']:g}",
-        "F*": "lstsq (p = 2), HiGHS (p = 1)",
+        "F*": "Newton's method (p = 2), HiGHS (p = 1)",
         "G": "0",
     }
 
