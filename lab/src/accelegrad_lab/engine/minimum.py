@@ -28,7 +28,7 @@ from scipy.sparse.linalg import LinearOperator, cg, lsqr
 
 from accelegrad.errors import Vector
 from accelegrad.models.linear_model import LinearModel
-from accelegrad.models.row_curvature import second_derivatives
+from accelegrad.models.row_sum import second_derivatives
 from accelegrad_lab.engine.rows import is_sparse
 
 ENOUGH = 1e-9  # a certified gap, relative to the value, at which a search ends
