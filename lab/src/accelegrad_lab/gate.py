@@ -731,7 +731,7 @@ def compared(name: str, before: Path, after: Path, seconds: float) -> Compared:
                 rounds += 1
             fastest.append([max(min(one), 1e-9) for one in times])
         worst = [min(own, key=lambda one: (one.success, -one.gap)) for own in outcomes]
-        return Compared(name, *fastest, worst)
+        return Compared(name, fastest[0], fastest[1], worst)
     finally:
         for process in every:
             process.let_go()

@@ -366,7 +366,7 @@ def _by_linear_programme(rows: _Rows, seconds: float) -> _Found:
         equations = stack([even.T, -even.T])
         zeros = np.zeros(rows.n)
         bounds = np.vstack([np.c_[zeros, kinks.high], np.c_[zeros, -kinks.low]])
-    options = {**EXACT, "time_limit": min(seconds, MOST_SECONDS)}
+    options: Any = {**EXACT, "time_limit": min(seconds, MOST_SECONDS)}
     program: Any = linprog(
         costs, A_eq=equations, b_eq=rows.zero, bounds=bounds, method="highs-ipm", options=options
     )
