@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -20,10 +21,10 @@ from accelegrad.geometry.sets import (
     NonNegative,
     Product,
     WholeSpace,
-    as_feasible_set,
 )
 from accelegrad.models.linear_model import LinearModel
 from accelegrad.models.losses import DELTA, EPSILON, LOSSES, Loss, make_loss
+from accelegrad.models.matrix import runs
 from accelegrad.models.multinomial import (
     MultinomialModel,
     PartedClasses,
@@ -31,21 +32,17 @@ from accelegrad.models.multinomial import (
     classes_model,
 )
 from accelegrad.models.parted_model import PartedModel
-from accelegrad.models.row_blocks import runs
 from accelegrad.models.scaling import ColumnScaling, can_scale
 from accelegrad.models.streamed_model import model_of
 from accelegrad.proofs.fenchel import Terms
 from accelegrad.proofs.multinomial_dual import MultinomialDual
-from accelegrad.solvers.classes import CurvedClasses, SampledClasses
 from accelegrad.solvers.direct import DirectNewton
+from accelegrad.solvers.multinomial_newton import CurvedClasses, SampledClasses
 
 Change = ColumnScaling | ScaledClasses
 
 PENALTIES = ("l2", "l1", "elasticnet")
 LENGTHS = (DELTA.name, EPSILON.name)  # parameters of losses that are compared with residuals
-#: How far rounding may put a lower bound above a value, relative to it: what sums of millions of
-#: terms lose at worst; and in units of rounding of the data's type, where that is more (float32).
-BOUND_ERROR, BOUND_ERROR_UNITS = 1e-9, 64.0
 #: Entries of X that are turned to float64 at a time: 8 MB, which judging a point takes.
 BLOCK_ENTRIES = 1 << 20
 
@@ -242,9 +239,8 @@ class Problem:
         return total
 
     def rounding(self, value: float) -> float:
-        """Return by how much a bound may exceed a value by rounding alone."""
-        units = BOUND_ERROR_UNITS * float(np.finfo(self.rows.dtype).eps)
-        return max(BOUND_ERROR, units) * abs(value)
+        """Return by how much a bound may exceed a value by rounding alone: half of its digits."""
+        return math.sqrt(np.finfo(self.rows.dtype).eps) * abs(value)
 
     def l2_slope(self, x: Vector) -> Vector:
         """Return the gradient of the l2 term."""
@@ -288,11 +284,6 @@ def penalty_weights(penalty: Any, alpha: float, l1_ratio: float) -> tuple[float,
         )
     share = {"l2": 0.0, "l1": 1.0, "elasticnet": l1_ratio}[penalty]
     return alpha * (1.0 - share), alpha * share
-
-
-def coefficient_set(given: Any) -> FeasibleSet | None:
-    """Return the set that the coefficients are to lie in."""
-    return None if given is None else as_feasible_set(given)
 
 
 def parameter_set(

@@ -1,22 +1,26 @@
-"""The second derivatives of the multinomial model, never written out.
+"""Newton's method for multinomial logistic regression, with directions by conjugate gradients.
 
-With s_i the distribution of row i over the classes, they are sum_i p_i (diag(s_i) - s_i s_i')
-between classes, times a_i a_i', plus the l2 term: a product with them is one with X and one with
-its transpose. Rows whose class is clear count for next to nothing, and are left out.
+The second derivatives are never written out. With s_i the distribution of row i over the classes,
+they are sum_i p_i (diag(s_i) - s_i s_i') between classes, times a_i a_i', plus the l2 term: a
+product with them is one with X and one with its transpose. Rows whose class is clear count for next
+to nothing, and are left out.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg.lapack import dtrtri
 
-from accelegrad.errors import Vector
+from accelegrad.errors import LineSearchError, Vector
 from accelegrad.linalg import cholesky_factor, with_unit_diagonal
-from accelegrad.models.gram import BLAS_PRODUCT, gram_matrix
+from accelegrad.models.gram import gram_matrix
+from accelegrad.models.matrix import Products, RowNumbers, column_squares
 from accelegrad.models.multinomial import (
     ClassesPoint,
     Matrix,
@@ -24,40 +28,188 @@ from accelegrad.models.multinomial import (
     PartedClasses,
     softmax,
 )
-from accelegrad.models.products import MatrixProducts, Products
-from accelegrad.models.row_blocks import RowNumbers, runs
 from accelegrad.norms import norm
+from accelegrad.rules.base import Array, Evaluated, Oracle, Step, StepRule, inner
+from accelegrad.solvers.row_oracle import no_goal
+from accelegrad.solvers.search import VALUE_ROUNDING
 
-# Set by trial; `accelegrad bench --everyday --only classes` times the whole method.
-#: Fewer rows than these are all used, and blocks that take less than these seconds are always made:
-#: then a row that is there twice makes no difference to one of twice the weight.
-MANY_ROWS, NEXT_TO_NOTHING = 500, 1e-3
-#: Rows are left out where at most this share of them remains, with at most so many entries, since
-#: those that remain are copied.
-FEW_ROWS, COPIED_ENTRIES = 0.7, 1 << 22
+# Measured on seven data sets of several classes with alpha = 1e-5 and 1e-3, unless it says chosen.
+#: The share of the gradient that a direction leaves at most, less where the gradient is small, and
+#: the share of the curvature that may be left out for each unit of that (0.1 to 0.5 take as long).
+LEFT, LEFT_OUT = 0.25, 0.04
+#: The share of a gradient that is small enough that a direction aims at (without it up to 1.3
+#: times as long).
+AIM = 0.3
+#: Products with the second derivatives for a direction, at most; chosen.
+MOST_PRODUCTS = 250
+#: A slope along a direction is flat enough at this share of the first one. It is searched for with
+#: so many trials, each at most so many times as far as the one before; chosen.
+FLAT, TRIALS, FARTHER = 0.1, 30, 10.0
+#: Fewer rows than these are all used: then a row that is there twice makes no difference to one of
+#: twice the weight. Of more, rows are left out where at most this share of them remains (digits
+#: with all rows: 1.4 to 1.6 times as long), with at most so many entries, since they are copied.
+MANY_ROWS, FEW_ROWS, COPIED_ENTRIES = 500, 0.7, 1 << 22
 #: Of rows in parts, so many rows per parameter of a class stand for all, and at least so many: with
 #: half or twice as many a stream takes about as many passes (measured), and memory does not grow.
 SAMPLED_PER_PARAMETER, LEAST_SAMPLE = 100, 1 << 14
-#: Entries of X that are squared at a time.
-SQUARED_ENTRIES = 1 << 17
 #: A block of curvature per class is taken from at most this many rows per parameter of a class.
 ROWS_PER_PARAMETER = 30
-#: One block for all classes is worth it at once if it costs at most this many products.
-CHEAP_START = 5.0
-#: New blocks are worth it when products since the last ones have cost this share of them.
-WORTH = 0.5
-#: Blocks may take the memory of so many entries, or of those of X if that is more.
-MOST_ENTRIES = 1 << 20
-# Seconds, of which only the ratios matter: an entry of sparse data in a product with a column, a
-# number per row and class, and a product in a factorisation.
-SPARSE_PRODUCT, ROW_AND_CLASS, FACTOR_PRODUCT = 1e-9, 1e-8, 5e-11
+#: Blocks are made anew after so many products with the old ones (digits: 1.3 times as long with 8,
+#: 1.1 with 40, and without blocks 2.2), if they take the memory of at most so many entries, or of
+#: those of X if that is more.
+PRODUCTS_WITH_BLOCKS, MOST_ENTRIES = 16, 1 << 20
+
+
+class TruncatedNewtonState(NamedTuple):
+    """The last point, and the size of the first gradient."""
+
+    iteration: int
+    point: Array
+    value: float
+    gradient: Array
+    first_residual: float
+    step_size: float
+
+
+@dataclass(frozen=True)
+class TruncatedNewton(StepRule):
+    r"""Newton's method with conjugate gradients, preconditioned, and an exact line search.
+
+    A direction d is the result of conjugate gradients for :math:`H d = -g`. These end when the
+    preconditioned residual is at most the share :math:`\min(1/4, \sqrt{\|g\| / \|g_0\|})` of the
+    first one, or when the residual is 0.3 of the gradient that would do. The step's length is where
+    the slope along d is a tenth of the first one.
+
+    `output` and `last` are the last point.
+
+    Parameters
+    ----------
+    curved : CurvedClasses
+        The second derivatives, and the function along lines.
+    enough : callable, optional
+        From a value to the residual that is small enough there; 0 if none is.
+
+    References
+    ----------
+    R. S. Dembo, S. C. Eisenstat, T. Steihaug: Inexact Newton methods. SIAM Journal on Numerical
+    Analysis 19, 1982. C.-J. Lin, R. C. Weng, S. S. Keerthi: Trust region Newton method for
+    large-scale logistic regression. Journal of Machine Learning Research 9, 2008.
+    """
+
+    title = "Newton"
+
+    curved: CurvedClasses
+    enough: Callable[[float], float] = no_goal
+
+    def init(self, x0: Array) -> TruncatedNewtonState:
+        """Return the state before the first evaluation."""
+        return TruncatedNewtonState(0, x0, math.inf, 0 * x0, 0.0, 0.0)
+
+    def step(self, state: TruncatedNewtonState, oracle: Oracle) -> Step:
+        """Evaluate the start, or go to the lowest point along the next direction."""
+        if state.iteration == 0:
+            found = oracle(state.point)
+            residual = self.curved.residual(found.point, found.gradient)
+            return Step(self._at(state, found)._replace(first_residual=residual), found, 0.0)
+        direction = self._direction(state)
+        slope = -inner(state.gradient, direction)
+        if not slope > 0.0:
+            raise LineSearchError("there is no direction of descent: rounding has the last word.")
+        t, trial = self._lowest(state, direction, slope, oracle)
+        return Step(self._at(state, trial)._replace(step_size=t), trial, 0.0)
+
+    def _lowest(
+        self, state: TruncatedNewtonState, direction: Array, slope: float, oracle: Oracle
+    ) -> tuple[float, Evaluated]:
+        """Return a length of the step that is about the best, and what is known there.
+
+        Just beyond the lowest point of a line the value may be higher than at its start, where the
+        function bends more and more, but never before it.
+        """
+        line = self.curved.along(state.point, direction)
+        for highest in (FLAT, 0.0):
+            t = _flat(line, slope, highest)
+            trial = oracle(state.point + t * direction)
+            if _acceptable(state, trial):
+                return t, trial
+        raise LineSearchError(
+            "the value falls no further along the direction of descent: rounding has the last "
+            "word, or the gradient is wrong."
+        )
+
+    def _at(self, state: TruncatedNewtonState, found: Evaluated) -> TruncatedNewtonState:
+        return state._replace(
+            iteration=state.iteration + 1,
+            point=found.point,
+            value=found.value,
+            gradient=found.gradient,
+        )
+
+    def _direction(self, state: TruncatedNewtonState) -> Array:
+        """Return Newton's direction, as near to it as pays."""
+        size = self.curved.residual(state.point, state.gradient)
+        left = min(LEFT, math.sqrt(size / state.first_residual)) if size > 0.0 else LEFT
+        enough = self.enough(state.value)
+        # Where a gradient that small was not enough, the direction is to gain more.
+        small = AIM * enough if size > enough else 0.0
+        quadratic = self.curved.quadratic(state.point, LEFT_OUT * left)
+        residual = -quadratic.arranged(state.gradient)
+        conjugate = quadratic.precondition(residual)
+        square = first = inner(residual, conjugate)
+        direction = 0.0 * residual
+        for _ in range(MOST_PRODUCTS):
+            product = quadratic.product(conjugate)
+            bend = inner(conjugate, product)
+            if not 0.0 < bend < math.inf:
+                break
+            direction += square / bend * conjugate
+            product *= square / bend
+            residual -= product
+            solved = quadratic.precondition(residual)
+            before, square = square, inner(residual, solved)
+            if not square > left * left * first:
+                break
+            if small > 0.0 and quadratic.residual(residual) <= small:
+                break
+            conjugate *= square / before
+            conjugate += solved
+        return quadratic.vector(direction)
+
+    def output(self, state: TruncatedNewtonState) -> Array:
+        """Return the last point."""
+        return state.point
+
+
+def _acceptable(state: TruncatedNewtonState, trial: Evaluated) -> bool:
+    if trial.value < state.value:
+        return True
+    # Where values differ by rounding alone, a smaller gradient shows that the trial is better.
+    near = trial.value <= state.value + VALUE_ROUNDING * abs(state.value)
+    return near and 4.0 * trial.squared_norm <= inner(state.gradient, state.gradient)
+
+
+def _flat(line: ClassesLine, slope: float, highest: float) -> float:
+    """Return where the slope along a line, -`slope` at 0, is flat enough, by Newton's method.
+
+    That is where it is at most the share `FLAT` of the first one, and `highest` if it is positive.
+    """
+    low, high, t = 0.0, math.inf, 1.0
+    for _ in range(TRIALS):
+        first, second = line.derivatives(t)
+        if -FLAT * slope <= first <= highest * slope:
+            return t
+        low, high = (t, high) if first < 0.0 else (low, t)
+        following = min(t - first / second, FARTHER * t) if second > 0.0 else math.nan
+        if not low < following < high:
+            following = 2.0 * t if math.isinf(high) else 0.5 * (low + high)
+        t = following
+    return low if low > 0.0 else t
 
 
 class CurvedClasses:
     """A multinomial model with what Newton's method has to know of it.
 
-    It remembers the last point, and the preconditioner until products have cost as much as a new
-    one does.
+    It remembers the last point, and the preconditioner for some products.
 
     Parameters
     ----------
@@ -69,10 +221,9 @@ class CurvedClasses:
         self.model = model
         self._at: ClassesPoint | None = None
         self._means: Matrix | None = None
-        self._squares: Vector | None = None
         self._blocks: Matrix | None = None
-        self._spent = 0.0  # seconds of products since blocks were made
-        self._storage = model.rows.storage._replace(pairs_per_row=math.inf)
+        self._products = 0  # since blocks were made
+        self._entries = model.rows.storage.entries
 
     @cached_property
     def _shares(self) -> Matrix:
@@ -115,18 +266,19 @@ class CurvedClasses:
         """Return the second derivatives at a point but for a share that is left out."""
         model, at = self.model, self._known(point)
         s, weights = at.distributions, _weights(at)
-        importance = weights.sum(axis=1) * self._row_squares()
+        lengths = model.rows.row_squares() + float(model.rows.fit_intercept)
+        importance = weights.sum(axis=1) * lengths
         rows = self._rows_that_count(importance, left_out)
         products = None if rows is None else Products(model.rows.X[rows])
         kept = slice(None) if rows is None else rows
         means = self._class_means(point) if model.rows.fit_intercept else None
         local = LocalClasses(self, products, s[kept], self._shares[kept], means)
-        local.use(self._preconditioner(local.n_rows, weights, importance, rows))
+        local.use(self._preconditioner(weights, importance, rows))
         return local
 
-    def spend(self, n_rows: int) -> None:
-        """Note a product with so many rows."""
-        self._spent += n_rows * self._product_seconds
+    def count_product(self) -> None:
+        """Note a product with the second derivatives."""
+        self._products += 1
 
     def _known(self, point: Vector) -> ClassesPoint:
         if self._at is None or not np.array_equal(self._at.point, point):
@@ -142,15 +294,6 @@ class CurvedClasses:
             self._means = rows / np.maximum(sums, np.finfo(np.float64).tiny)
         return self._means
 
-    def _row_squares(self) -> Vector:
-        """Return the squared norms of the rows, with the 1 of an intercept."""
-        if self._squares is None:
-            model = self.model.rows
-            parts = [_squared(model.X[rows]).sum(axis=1) for rows in _blocks_of_rows(model.X)]
-            self._squares = np.concatenate([np.ravel(part) for part in parts])
-            self._squares += float(model.fit_intercept)
-        return self._squares
-
     def _rows_that_count(self, importance: Vector, left_out: float) -> RowNumbers | None:
         """Return the rows without those that sum up to a share of all; None: all rows."""
         model = self.model
@@ -160,7 +303,7 @@ class CurvedClasses:
         sums = np.cumsum(importance[order])
         first = int(np.searchsorted(sums, left_out * sums[-1]))
         count = model.n_samples - first
-        entries = self._storage.entries * count / model.n_samples
+        entries = self._entries * count / model.n_samples
         if count > FEW_ROWS * model.n_samples or entries > COPIED_ENTRIES:
             return None
         return np.sort(order[first:])
@@ -173,37 +316,20 @@ class CurvedClasses:
         return self.model.n_features + int(self.model.rows.fit_intercept)
 
     @property
-    def _product_seconds(self) -> float:
-        """What a product takes per row."""
-        storage, k = self._storage, self.model.n_classes
-        entry = BLAS_PRODUCT if storage.dense else SPARSE_PRODUCT
-        return k * (2.0 * entry * storage.entries / self.model.n_samples + ROW_AND_CLASS)
-
-    def _block_seconds(self, n_rows: int) -> float:
-        """What a block of curvature takes."""
-        row = self._storage.gram_seconds_per_row(self._size)
-        return row * n_rows + FACTOR_PRODUCT * self._size**3
-
-    @property
     def _has_room(self) -> bool:
         """Whether blocks of curvature for all classes take little memory."""
         entries = self.model.n_classes * self._size**2
-        return entries <= max(MOST_ENTRIES, self._storage.entries)
+        return entries <= max(MOST_ENTRIES, self._entries)
 
     def _preconditioner(
-        self, count: int, weights: Matrix, importance: Vector, rows: RowNumbers | None
+        self, weights: Matrix, importance: Vector, rows: RowNumbers | None
     ) -> Matrix:
         """Return blocks of curvature for each class, factored, or one number per parameter."""
-        n_rows = min(count, ROWS_PER_PARAMETER * self._size)
-        alike = bool((weights == weights[:, :1]).all())
-        seconds = self._block_seconds(n_rows) * (1 if alike else self.model.n_classes)
-        begins = self._blocks is None
-        cheap = begins and seconds <= CHEAP_START * count * self._product_seconds
-        cheap = cheap or seconds <= NEXT_TO_NOTHING
-        if self._has_room and (cheap or self._spent >= WORTH * seconds):
-            self._blocks = self._factored(weights, importance, n_rows, alike=alike)
-            self._spent = 0.0
-        return self._diagonal(weights, rows) if self._blocks is None else self._blocks
+        if not self._has_room:
+            return self._diagonal(weights, rows)
+        if self._blocks is None or self._products >= PRODUCTS_WITH_BLOCKS:
+            self._blocks, self._products = self._factored(weights, importance), 0
+        return self._blocks
 
     def _diagonal(self, weights: Matrix, rows: RowNumbers | None) -> Matrix:
         """Return the inverse of the diagonal of the second derivatives, a row for each class."""
@@ -211,17 +337,16 @@ class CurvedClasses:
         X, weights = (
             (model.rows.X, weights) if rows is None else (model.rows.X[rows], weights[rows])
         )
-        total = np.full((model.n_features, model.n_classes), model.l2)
-        for part in _blocks_of_rows(X):
-            total += _squared(X[part]).T @ weights[part]
+        total = model.l2 + np.array([column_squares(X, of_class) for of_class in weights.T]).T
         if model.rows.fit_intercept:
             total = np.vstack([total, np.maximum(weights.sum(axis=0), np.finfo(np.float64).tiny)])
         return np.asarray(1.0 / total.T)
 
-    def _factored(self, weights: Matrix, importance: Vector, n_rows: int, *, alike: bool) -> Matrix:
-        """Return the inverses of the Cholesky factors of the classes' blocks."""
+    def _factored(self, weights: Matrix, importance: Vector) -> Matrix:
+        """Return the inverses of the Cholesky factors of the classes' blocks, one if all agree."""
         model, X = self.model, self.model.rows.X
-        rows, times = _drawn(importance, n_rows)
+        rows, times = _drawn(importance, ROWS_PER_PARAMETER * self._size)
+        alike = bool((weights == weights[:, :1]).all())
         drawn = weights[rows] * times[:, None]
         blocks = []
         for c in range(1 if alike else model.n_classes):
@@ -248,7 +373,7 @@ class SampledClasses(CurvedClasses):
         """Return the second derivatives at a point from rows in memory, the same at all points."""
         if self._sample is None:
             model, n = self.model, self.model.n_samples
-            most = COPIED_ENTRIES * n // max(1, self._storage.entries + n * model.n_classes)
+            most = COPIED_ENTRIES * n // max(1, self._entries + n * model.n_classes)
             count = max(1, min(most, max(LEAST_SAMPLE, SAMPLED_PER_PARAMETER * self._size)))
             rows = np.arange(n)
             if count < n:
@@ -280,7 +405,7 @@ class LocalClasses:
     def __init__(
         self,
         curved: CurvedClasses,
-        products: MatrixProducts | None,
+        products: Products | None,
         distributions: Matrix,
         shares: Matrix,
         means: Matrix | None,
@@ -318,7 +443,7 @@ class LocalClasses:
     def product(self, direction: Matrix) -> Matrix:
         """Return the second derivatives times a direction."""
         model, s, d = self._model, self._distributions, self._model.n_features
-        self._curved.spend(self.n_rows)
+        self._curved.count_product()
         slopes = self._products.forward(direction[:d])
         if len(direction) > d:
             slopes += direction[d]
@@ -434,16 +559,6 @@ def _drawn(importance: Vector, count: int) -> tuple[RowNumbers, Vector]:
     places = np.searchsorted(sums, (np.arange(count) + 0.5) * (total / count))
     rows, times = np.unique(np.minimum(places, importance.size - 1), return_counts=True)
     return rows, times * (total / count) / importance[rows]
-
-
-def _blocks_of_rows(X: Any) -> Any:
-    entries = X.size if isinstance(X, np.ndarray) else X.nnz
-    return runs(X.shape[0], max(1, SQUARED_ENTRIES * X.shape[0] // max(1, entries)))
-
-
-def _squared(block: Any) -> Any:
-    block = block.astype(np.float64, copy=False)
-    return np.square(block) if isinstance(block, np.ndarray) else block.multiply(block)
 
 
 def _inverse_factor(matrix: Matrix) -> Matrix:

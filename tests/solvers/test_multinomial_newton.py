@@ -15,8 +15,7 @@ from accelegrad.models.multinomial import MultinomialModel
 from accelegrad.proofs.multinomial_dual import MultinomialDual
 from accelegrad.rules.base import KnownEvaluation
 from accelegrad.sklearn import AcceleGradClassifier
-from accelegrad.solvers.classes import CurvedClasses
-from accelegrad.solvers.truncated_newton import TruncatedNewton
+from accelegrad.solvers.multinomial_newton import CurvedClasses, TruncatedNewton
 from reference.truncated_newton import direction
 
 
