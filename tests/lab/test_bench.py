@@ -445,7 +445,6 @@ def test_the_tolerance_of_an_estimator_has_the_unit_that_it_is_asked_in() -> Non
         batch_size=None,
         diameter="auto",
         output="average",
-        n_iter_no_change=5,
         progress=False,
     )
     objective = Objective("logistic", 1e-4, 0.0, None, fit_intercept=False)
