@@ -27,9 +27,8 @@ from accelegrad.dask.problems import (
     target_scale,
 )
 from accelegrad.errors import Vector
-from accelegrad.models.gram import Matrix
+from accelegrad.models.matrix import Matrix, RowNumbers
 from accelegrad.models.parted_model import split_by_part
-from accelegrad.models.row_blocks import RowNumbers
 from accelegrad.sklearn import classifier, cv, regressor
 from accelegrad.sklearn.base import LinearEstimator
 from accelegrad.sklearn.cv import CHOSEN, CrossValidated

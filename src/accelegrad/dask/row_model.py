@@ -126,12 +126,9 @@ class RowModel(PartedModel):
         return model
 
     def _take_data(self, data: ClusterData, settings: RowSettings, l2: float) -> None:
-        self.loss, self.fit_intercept, self.l2 = settings.loss, settings.fit_intercept, l2
         self.cluster = self.parts = data.parts(settings)
-        self.n_samples, self.n_features, self.dtype = data.n_samples, data.n_features, data.dtype
-        self.n_parameters = self.n_features + self.fit_intercept
         self._weighted = data.weighted or settings.weigh is not None or data.is_counted
-        self._take(ClusterMatrix(self.cluster, data))
+        self._set_up(ClusterMatrix(self.cluster, data), settings.loss, l2, settings.fit_intercept)
 
     # -- what is as long as the rows are many, brought here where it is asked for ---------------
 

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from accelegrad.errors import Vector
-from accelegrad.models.row_blocks import RowNumbers, runs
+from accelegrad.models.matrix import RowNumbers, runs
 
 #: How many numbers are in memory at a time where all are looked at: 256 KB. Chosen.
 READ_AT_ONCE = 1 << 15

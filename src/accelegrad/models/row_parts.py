@@ -14,13 +14,11 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from accelegrad.errors import Vector
-from accelegrad.models.gram import Matrix
 from accelegrad.models.linear_model import LinearModel, ModelPoint
 from accelegrad.models.losses import Loss
+from accelegrad.models.matrix import Matrix, RowNumbers
 from accelegrad.models.rounding import largest_entries
-from accelegrad.models.row_blocks import RowNumbers
-from accelegrad.models.row_curvature import curved_rows
-from accelegrad.models.sampled_rows import TakenRows
+from accelegrad.models.row_sum import TakenRows, curved_rows
 from accelegrad.norms import norm
 
 
@@ -104,11 +102,6 @@ def sums_at(part: Part, at: ModelPoint, gradient: bool) -> PointSums:  # noqa: A
             # the l2 term in place.
             at.gradient.copy() if gradient else np.zeros(0),
         )
-
-
-def slope_between(part: Part, p: ModelPoint, q: ModelPoint, t: float) -> float:  # noqa: ARG001
-    """Return the derivative of the mean loss at p + t (q - p) by t."""
-    return p.model.slope_between(p, q, t)
 
 
 def batch_sums(part: Part, w: Vector, loss: Loss, rows: RowNumbers) -> tuple[float, Vector]:

@@ -287,13 +287,10 @@ class StreamedModel(PartedModel):
         *,
         l2: float = 0.0,
         fit_intercept: bool = False,
-        quantile: float = 0.5,
-        epsilon: float = 0.1,
-        delta: float = 1.35,
+        **parameters: float,
     ) -> None:
         X, y, weights = read_rows(source)
-        parameters = {"quantile": quantile, "epsilon": epsilon, "delta": delta}
-        self._set(X, y, loss, l2, fit_intercept, weights, parameters)
+        self._take_rows(X, y, weights, loss, l2, fit_intercept, parameters)
 
     @classmethod
     def of(
@@ -309,27 +306,23 @@ class StreamedModel(PartedModel):
     ) -> StreamedModel:
         """Return the model of rows that have been read through, with targets and weights."""
         model = object.__new__(cls)
-        model._set(X, y, loss, l2, fit_intercept, sample_weight, parameters)
+        model._take_rows(X, y, sample_weight, loss, l2, fit_intercept, parameters)
         return model
 
-    def _set(
+    def _take_rows(
         self,
         X: StreamedMatrix,
         y: npt.ArrayLike,
+        weights: npt.ArrayLike | None,
         loss: str,
         l2: float,
         fit_intercept: bool,
-        sample_weight: npt.ArrayLike | None,
         parameters: Mapping[str, float],
     ) -> None:
-        self.loss = make_loss(loss, **parameters)
-        self.l2, self.fit_intercept = checked_l2(l2), checked_intercept(fit_intercept)
-        self.n_samples, self.n_features = X.shape
-        self.n_parameters = self.n_features + self.fit_intercept
-        self.dtype = X.dtype
+        chosen = make_loss(loss, **parameters)
+        self._set_up(X, chosen, checked_l2(l2), checked_intercept(fit_intercept))
         self.y = _in_file(y, self.n_samples, self.loss)
-        self.sample_weight, self.shares = _weights_in_files(sample_weight, self.n_samples)
-        self._take(X)
+        self.sample_weight, self.shares = _weights_in_files(weights, self.n_samples)
         self._split()
 
     def _split(self) -> None:

@@ -34,10 +34,9 @@ import scipy.linalg
 
 from accelegrad.errors import NonFiniteError, Vector
 from accelegrad.linalg import cholesky_factor, with_unit_diagonal
-from accelegrad.models.gram import Matrix, gram_matrix
+from accelegrad.models.gram import gram_matrix
 from accelegrad.models.losses import Loss
-from accelegrad.models.products import Products
-from accelegrad.models.row_blocks import RowNumbers, runs
+from accelegrad.models.matrix import Matrix, Products, RowNumbers, runs
 from accelegrad.proofs.fenchel import level
 from accelegrad.rounding import SMALLEST, UNIT, growth
 
