@@ -1,7 +1,13 @@
-"""The highest of some cuts as a model of a function, and the point near a centre where it is low.
+r"""The highest of some cuts as a model of a function, and the point near a centre where it is low.
 
-With a feasible set or a penalty the model's lowest point is found by projections or proximal maps
-alone; no evaluation of the function is spent on it.
+With slopes :math:`g_i` and the distances :math:`e_i \ge 0` of the cuts below the value at the centre
+it is the problem of the weights
+
+.. math:: \min_{\lambda \ge 0}\ \tfrac t2 \Bigl\|\sum_i \lambda_i g_i\Bigr\|^2
+          + \sum_i \lambda_i e_i \quad\text{where } \sum_i \lambda_i = 1,
+
+which DAQP solves. The weights need not be exact: any on the simplex prove a lower bound. With a
+feasible set or a penalty the model's lowest point is found by projections or proximal maps alone.
 """
 
 from __future__ import annotations
@@ -13,9 +19,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.linalg.blas import ddot  # @ takes longer to begin
 
-from accelegrad.bundle.cut_memory import Combination, CutMemory
-from accelegrad.bundle.cut_programme import CutProgramme
+from accelegrad.bundle.cut_memory import CutMemory
 from accelegrad.errors import Vector
+from accelegrad.geometry.nearest_point import (
+    EQUATION,
+    OPTIMAL,
+    SINGULAR,
+    TOLERANCES,
+    lowest_of_cuts,
+)
 from accelegrad.rules.base import Projection, Prox
 
 #: With a set or a term: rounds of Newton's method at most, the share of what the model promises
@@ -23,9 +35,20 @@ from accelegrad.rules.base import Projection, Prox
 MOST_ROUNDS, MISSED, MOST_HALVINGS = 12, 0.05, 3
 #: Cuts that a round considers beyond those with a weight: the highest; chosen
 MORE_CUTS = 10
+#: Without set and term all cuts are considered at once if they are at most so many, else those with
+#: a weight and half as many others, in so many rounds at most; chosen
+MOST_AT_ONCE, MOST_SELECTIONS = 60, 3
 #: The length of a difference that shows how a projection moves, relative to that of the step: near
 #: the root of the rounding, where both of its errors are small
 DIFFERENCE = 1e-6
+
+
+class Combination(NamedTuple):
+    """A sum of cuts whose weights add up to 1: a cut again."""
+
+    weights: Vector
+    slope: Vector  # with that of a set's or term's cut, where there is one
+    error: float  # how far it lies below the value at the centre
 
 
 class Center(NamedTuple):
@@ -75,19 +98,51 @@ class CutModel(NamedTuple):
         """Whether there is neither set nor term."""
         return self.project is None and self.prox is None
 
-    def lowest(self, center: Center, step: float, programme: CutProgramme | None = None) -> Lowest:
-        """Minimise the model plus ||u - center||^2 / (2 step).
+    def lowest(self, center: Center, step: float, *, keep: bool = True) -> Lowest:
+        """Minimise the model plus ||u - center||^2 / (2 step); the step may come out shorter.
 
-        With a programme of the caller's the memory keeps nothing of it.
+        `keep` says whether the memory keeps the weights, to begin with them next time.
         """
         if not self.is_plain:
-            return self._lowest_feasible(center, step, keep=programme is None)
+            return self._lowest_feasible(center, step, keep=keep)
         below = center.value - self.cuts.values_at_center(center.point)
         np.maximum(below, 0.0, out=below)
-        combination = self.cuts.combined(below, step, programme)
-        slope = combination.slope
+        weights, step = self._best_weights(center.point, below, step)
+        if keep:
+            self.cuts.keep_weights(weights)
+        slope = self.cuts.combined_slope(weights)
+        combination = Combination(weights, slope, ddot(weights, below))
         promise = combination.error + step * ddot(slope, slope)
         return Lowest(center.point - step * slope, promise, combination)
+
+    def _best_weights(self, center: Vector, below: Vector, step: float) -> tuple[Vector, float]:
+        """Return the best weights, and the step that they are best for."""
+        slopes, last = self.cuts.slopes, self.cuts.last_weights
+        considered = np.arange(below.size)
+        if below.size > MOST_AT_ONCE:
+            highest = below.argsort(kind="stable")[: MOST_AT_ONCE // 2]
+            considered = np.unique(np.concatenate((last.nonzero()[0], highest, considered[-1:])))
+        weights = np.zeros(below.size)
+        weights[below.argmin()] = 1.0
+        for _ in range(MOST_SELECTIONS):
+            likely = last[considered] > 0.0
+            some = slopes[considered], below[considered]
+            found = lowest_of_cuts(None, center, *some, step, likely)
+            if found is None:
+                return weights, step
+            weights, shorter = np.zeros(below.size), found.step
+            weights[considered] = found.weights
+            if considered.size == below.size:
+                break
+            # how far the cuts are below the value, at the point that the weights lead to
+            there = below + shorter * (slopes @ self.cuts.combined_slope(weights))
+            higher = (there < ddot(weights, there) * (1.0 - TOLERANCES[1])).nonzero()[0]
+            higher = higher[there[higher].argsort(kind="stable")][: MOST_AT_ONCE // 2]
+            more = np.union1d(weights.nonzero()[0], higher)
+            if np.isin(more, considered).all():
+                break
+            considered = more
+        return weights, shorter
 
     def _lowest_feasible(self, center: Center, step: float, *, keep: bool) -> Lowest:
         """Maximise the dual over weights of the cuts, by Newton's method.
@@ -121,8 +176,9 @@ class CutModel(NamedTuple):
         """Return the best weights, and the step they are for, where the set can tell them."""
         if self.lowest_of_cuts is None or self.prox is not None:
             return None
-        values = self.cuts.values_at(center.point)
-        found = self.lowest_of_cuts(center.point, self.cuts.slopes, values.max() - values, step)
+        below = np.maximum(center.value - self.cuts.values_at_center(center.point), 0.0)
+        likely = self.cuts.last_weights > 0.0
+        found = self.lowest_of_cuts(center.point, self.cuts.slopes, below, step, likely)
         return None if found is None else (found.weights, found.step)
 
     def _found(self, center: Center, step: float, at: DualPoint, *, keep: bool) -> Lowest:
@@ -162,9 +218,9 @@ class CutModel(NamedTuple):
         # Differences are not exact: what should be squares may be below zero.
         gram.flat[:: len(considered) + 1] = np.maximum(gram.diagonal(), 0.0)
         linear = -(at.cuts[considered] / step + gram @ weights)
-        programme = CutProgramme()
-        programme.renumber(np.flatnonzero(weights))
-        best = programme.weights(gram, linear - linear.min(), weights)
+        best = _lowest_on_simplex(gram, linear - linear.min())
+        if best is None:
+            return None
         share = 1.0
         for _ in range(MOST_HALVINGS):
             tried = at.weights.copy()
@@ -184,3 +240,26 @@ class CutModel(NamedTuple):
             share = DIFFERENCE * size / length
             row[:] = (self.feasible(at.target + share * slope, step) - at.point) / share
         return moved
+
+
+def _lowest_on_simplex(matrix: np.ndarray, linear: Vector) -> Vector | None:
+    """Return the minimiser of u' matrix u / 2 + linear' u over the simplex; None: DAQP failed."""
+    import daqp
+
+    count = linear.size
+    size = float(matrix.trace()) / count or 1.0
+    matrix = matrix / size
+    matrix.flat[:: count + 1] += SINGULAR
+    limits = np.zeros(count + 1), np.full(count + 1, math.inf)
+    senses = np.zeros(count + 1, dtype=np.intc)
+    limits[0][-1] = limits[1][-1] = 1.0
+    senses[-1] = EQUATION
+    found, _, status, _ = daqp.solve(
+        *(matrix, linear / size, np.ones((1, count)), limits[1], limits[0], senses),
+        primal_tol=TOLERANCES[0],
+    )
+    if status != OPTIMAL:
+        return None
+    weights = np.maximum(found, 0.0)
+    total = float(weights.sum())
+    return weights / total if 0.0 < total < math.inf else None

@@ -139,16 +139,10 @@ class Polyhedron(FeasibleSet):
         return point if _missed(rows, x, point) == 0.0 else self._inner.copy()
 
     def lowest_of_cuts(
-        self, center: Vector, slopes: Vector, below: Vector, step: float
+        self, center: Vector, slopes: Vector, below: Vector, step: float, likely: Any
     ) -> LowestOfCuts | None:
-        """Return weights of cuts with which they are lowest near a point: see `nearest_point`.
-
-        Beyond some length steps lead no farther, and rounding takes their digits: they are cut.
-        """
-        length = norm(slopes[int(below.argmin())])
-        if length > 0.0:
-            step = min(step, PROXIMAL_STEPS[-1] * self.diameter / length)
-        return lowest_of_cuts(self._rows, center, slopes, below, step)
+        """Return weights of cuts with which they are lowest near a point: see `nearest_point`."""
+        return lowest_of_cuts(self._rows, center, slopes, below, step, likely)
 
     def linear_minimum(self, g: Vector) -> float:
         """Return a lower bound on the minimum from multipliers, -inf where there is none.

@@ -25,6 +25,7 @@ from accelegrad.errors import (
     real_number,
     whole_number,
 )
+from accelegrad.geometry.nearest_point import Rows, lowest_of_cuts
 from accelegrad.geometry.vectors import (
     OnVectors,
     check_users_object,
@@ -98,6 +99,7 @@ class FeasibleSet(OnVectors):
         slopes: Vector,  # noqa: ARG002
         below: Vector,  # noqa: ARG002
         step: float,  # noqa: ARG002
+        likely: Any,  # noqa: ARG002
     ) -> Any:
         """Return the weights of cuts with which they are lowest near a point of the set.
 
@@ -402,9 +404,23 @@ class Box(FeasibleSet):
         least: float = ddot(g, corner)  # unlike g @ corner it gives no warning when it overflows
         return least if math.isfinite(least) else -math.inf
 
+    def lowest_of_cuts(
+        self, center: Vector, slopes: Vector, below: Vector, step: float, likely: Any
+    ) -> Any:
+        """Return weights of cuts with which they are lowest near a point: see `nearest_point`."""
+        rows = _box_rows(center.size, self._lower, self._upper)
+        return lowest_of_cuts(rows, center, slopes, below, step, likely)
+
     def _scale(self) -> float:
         bounds = np.concatenate([np.ravel(self._lower), np.ravel(self._upper)])
         return float(np.abs(bounds[np.isfinite(bounds)]).max(initial=0.0))
+
+
+def _box_rows(size: int, lower: float | Vector, upper: float | Vector) -> Rows:
+    """Return a box as a polyhedron without rows."""
+    none = np.empty(0)
+    limits = np.full(size, lower), np.full(size, upper)
+    return Rows(np.empty((0, size)), none, none, *limits)
 
 
 class NonNegative(FeasibleSet):
@@ -416,6 +432,13 @@ class NonNegative(FeasibleSet):
         """Return max(x, 0)."""
         positive: Vector = np.maximum(x, 0.0)
         return positive
+
+    def lowest_of_cuts(
+        self, center: Vector, slopes: Vector, below: Vector, step: float, likely: Any
+    ) -> Any:
+        """Return weights of cuts with which they are lowest near a point: see `nearest_point`."""
+        rows = _box_rows(center.size, 0.0, math.inf)
+        return lowest_of_cuts(rows, center, slopes, below, step, likely)
 
     def linear_minimum(self, g: Vector) -> float:
         """Return 0 if g >= 0, else -inf."""
