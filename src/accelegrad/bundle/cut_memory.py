@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.linalg.blas import ddot  # @ takes longer to begin
 
+from accelegrad.bundle.cut_programme import CutProgramme
 from accelegrad.errors import Vector
 from accelegrad.norms import norm
 from accelegrad.rules.base import Evaluated
@@ -70,6 +71,9 @@ class CutMemory:
         # At once what the default takes: it need not be copied, and takes no room until it is used.
         self._slopes = np.empty((min(size, max(rows, _held(origin.size))), origin.size))
         self._numbers = np.zeros((rows, N_NUMBERS))
+        self._gram = np.zeros((0, 0))
+        self._gram_rows = 0  # those that are up to date
+        self._programme = CutProgramme()
         self.added = 0  # how many cuts came so far
         self.has_weights = False  # whether there was a combination of them
         #: where cuts were asked for last by `values_at_center`, and the first of them there
@@ -174,6 +178,27 @@ class CutMemory:
         slope: Vector = weights[active] @ self._slopes[active]
         return slope
 
+    def shortest_sum(self, linear: Vector, *, keep: bool) -> Vector:
+        """Return the weights that minimise ||sum of slopes||^2 / 2 + sum of linear terms."""
+        programme = self._programme
+        if not keep:
+            programme = CutProgramme()
+            programme.renumber(np.flatnonzero(self.last_weights))
+        return programme.weights(self._products(), linear, self.last_weights)
+
+    def _products(self) -> np.ndarray:
+        """Return the inner products of all slopes, computing those that are missing."""
+        known, n = self._gram_rows, self.count
+        if len(self._gram) < n:
+            gram, self._gram = self._gram, np.zeros((len(self._numbers), len(self._numbers)))
+            self._gram[:known, :known] = gram[:known, :known]
+        if known < n:
+            rows = self._slopes[known:n] @ self._slopes[:n].T
+            self._gram[known:n, :n] = rows
+            self._gram[:n, known:n] = rows.T
+            self._gram_rows = n
+        return self._gram[:n]
+
     def keep_weights(self, weights: Vector) -> None:
         """Begin the next combination with these weights; cuts that have one are kept longest."""
         self._numbers[: self.count, WEIGHT] = weights
@@ -218,20 +243,27 @@ class CutMemory:
         keep = np.sort(order[:kept])
         total = self.mean(weights)
         n = len(keep)
+        known = int(np.searchsorted(keep, self._gram_rows))  # of these the products are up to date
+        self._gram[:known, :known] = self._gram[keep[:known, None], keep[:known]]
+        new_number = {int(old): new for new, old in enumerate(keep)}
+        active = self._programme.active
+        self._programme.renumber([new_number[i] for i in active if i in new_number])
         for new, old in enumerate(keep.tolist()):  # in place: all at once would be copied twice
             if new < old:
                 self._slopes[new] = self._slopes[old]
         self._numbers[:n] = self._numbers[keep]
-        self.count, self._center = n, None
+        self.count, self._gram_rows, self._center = n, known, None
         if total is not None:
             self._add(*total)
 
     def state(self) -> dict[str, Any]:
         """Return all that has to be kept to go on, bit for bit."""
-        n = self.count
+        n, known = self.count, self._gram_rows
         return {
             "slopes": self._slopes[:n].copy(),
             "numbers": self._numbers[:n].copy(),
+            "gram": self._gram[:known, :known].copy(),
+            "programme": self._programme.state(),
             "added": self.added,
             "center": self._center,
             "center_values": self._center_values,
@@ -246,4 +278,6 @@ class CutMemory:
         self.count, self.added = n, int(state["added"])
         self._slopes[:n], self._numbers[:n] = state["slopes"], state["numbers"]
         self.has_weights = bool(self.last_weights.any())
+        self._gram, self._gram_rows = np.array(state["gram"]), len(state["gram"])
+        self._programme.restore(state["programme"])
         self._center, self._center_values = state["center"], state["center_values"]

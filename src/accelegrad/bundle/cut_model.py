@@ -6,7 +6,7 @@ it is the problem of the weights
 .. math:: \min_{\lambda \ge 0}\ \tfrac t2 \Bigl\|\sum_i \lambda_i g_i\Bigr\|^2
           + \sum_i \lambda_i e_i \quad\text{where } \sum_i \lambda_i = 1,
 
-which DAQP solves. The weights need not be exact: any on the simplex prove a lower bound. With a
+which DAQP solves where there are few cuts. The weights need not be exact: any on the simplex prove a lower bound. With a
 feasible set or a penalty the model's lowest point is found by projections or proximal maps alone.
 """
 
@@ -20,14 +20,9 @@ import numpy as np
 from scipy.linalg.blas import ddot  # @ takes longer to begin
 
 from accelegrad.bundle.cut_memory import CutMemory
+from accelegrad.bundle.cut_programme import CutProgramme
 from accelegrad.errors import Vector
-from accelegrad.geometry.nearest_point import (
-    EQUATION,
-    OPTIMAL,
-    SINGULAR,
-    TOLERANCES,
-    lowest_of_cuts,
-)
+from accelegrad.geometry.nearest_point import lowest_of_cuts
 from accelegrad.rules.base import Projection, Prox
 
 #: With a set or a term: rounds of Newton's method at most, the share of what the model promises
@@ -35,9 +30,9 @@ from accelegrad.rules.base import Projection, Prox
 MOST_ROUNDS, MISSED, MOST_HALVINGS = 12, 0.05, 3
 #: Cuts that a round considers beyond those with a weight: the highest; chosen
 MORE_CUTS = 10
-#: Without set and term all cuts are considered at once if they are at most so many, else those with
-#: a weight and half as many others, in so many rounds at most; chosen
-MOST_AT_ONCE, MOST_SELECTIONS = 60, 3
+#: DAQP finds the weights of at most so many cuts; of more, `CutProgramme` does (500 separate kinks:
+#: a tenth of the time).
+MOST_AT_ONCE = 100
 #: The length of a difference that shows how a projection moves, relative to that of the step: near
 #: the root of the rounding, where both of its errors are small
 DIFFERENCE = 1e-6
@@ -107,7 +102,7 @@ class CutModel(NamedTuple):
             return self._lowest_feasible(center, step, keep=keep)
         below = center.value - self.cuts.values_at_center(center.point)
         np.maximum(below, 0.0, out=below)
-        weights, step = self._best_weights(center.point, below, step)
+        weights, step = self._best_weights(center.point, below, step, keep=keep)
         if keep:
             self.cuts.keep_weights(weights)
         slope = self.cuts.combined_slope(weights)
@@ -115,34 +110,19 @@ class CutModel(NamedTuple):
         promise = combination.error + step * ddot(slope, slope)
         return Lowest(center.point - step * slope, promise, combination)
 
-    def _best_weights(self, center: Vector, below: Vector, step: float) -> tuple[Vector, float]:
+    def _best_weights(
+        self, center: Vector, below: Vector, step: float, *, keep: bool
+    ) -> tuple[Vector, float]:
         """Return the best weights, and the step that they are best for."""
-        slopes, last = self.cuts.slopes, self.cuts.last_weights
-        considered = np.arange(below.size)
         if below.size > MOST_AT_ONCE:
-            highest = below.argsort(kind="stable")[: MOST_AT_ONCE // 2]
-            considered = np.unique(np.concatenate((last.nonzero()[0], highest, considered[-1:])))
+            return self.cuts.shortest_sum(below / step, keep=keep), step
+        likely = self.cuts.last_weights > 0.0
+        found = lowest_of_cuts(None, center, self.cuts.slopes, below, step, likely)
+        if found is not None:
+            return found.weights, found.step
         weights = np.zeros(below.size)
         weights[below.argmin()] = 1.0
-        for _ in range(MOST_SELECTIONS):
-            likely = last[considered] > 0.0
-            some = slopes[considered], below[considered]
-            found = lowest_of_cuts(None, center, *some, step, likely)
-            if found is None:
-                return weights, step
-            weights, shorter = np.zeros(below.size), found.step
-            weights[considered] = found.weights
-            if considered.size == below.size:
-                break
-            # how far the cuts are below the value, at the point that the weights lead to
-            there = below + shorter * (slopes @ self.cuts.combined_slope(weights))
-            higher = (there < ddot(weights, there) * (1.0 - TOLERANCES[1])).nonzero()[0]
-            higher = higher[there[higher].argsort(kind="stable")][: MOST_AT_ONCE // 2]
-            more = np.union1d(weights.nonzero()[0], higher)
-            if np.isin(more, considered).all():
-                break
-            considered = more
-        return weights, shorter
+        return weights, step
 
     def _lowest_feasible(self, center: Center, step: float, *, keep: bool) -> Lowest:
         """Maximise the dual over weights of the cuts, by Newton's method.
@@ -218,9 +198,9 @@ class CutModel(NamedTuple):
         # Differences are not exact: what should be squares may be below zero.
         gram.flat[:: len(considered) + 1] = np.maximum(gram.diagonal(), 0.0)
         linear = -(at.cuts[considered] / step + gram @ weights)
-        best = _lowest_on_simplex(gram, linear - linear.min())
-        if best is None:
-            return None
+        programme = CutProgramme()
+        programme.renumber(np.flatnonzero(weights))
+        best = programme.weights(gram, linear - linear.min(), weights)
         share = 1.0
         for _ in range(MOST_HALVINGS):
             tried = at.weights.copy()
@@ -240,26 +220,3 @@ class CutModel(NamedTuple):
             share = DIFFERENCE * size / length
             row[:] = (self.feasible(at.target + share * slope, step) - at.point) / share
         return moved
-
-
-def _lowest_on_simplex(matrix: np.ndarray, linear: Vector) -> Vector | None:
-    """Return the minimiser of u' matrix u / 2 + linear' u over the simplex; None: DAQP failed."""
-    import daqp
-
-    count = linear.size
-    size = float(matrix.trace()) / count or 1.0
-    matrix = matrix / size
-    matrix.flat[:: count + 1] += SINGULAR
-    limits = np.zeros(count + 1), np.full(count + 1, math.inf)
-    senses = np.zeros(count + 1, dtype=np.intc)
-    limits[0][-1] = limits[1][-1] = 1.0
-    senses[-1] = EQUATION
-    found, _, status, _ = daqp.solve(
-        *(matrix, linear / size, np.ones((1, count)), limits[1], limits[0], senses),
-        primal_tol=TOLERANCES[0],
-    )
-    if status != OPTIMAL:
-        return None
-    weights = np.maximum(found, 0.0)
-    total = float(weights.sum())
-    return weights / total if 0.0 < total < math.inf else None
