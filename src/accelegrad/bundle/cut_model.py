@@ -1,13 +1,14 @@
 r"""The highest of some cuts as a model of a function, and the point near a centre where it is low.
 
-With slopes :math:`g_i` and the distances :math:`e_i \ge 0` of the cuts below the value at the centre
-it is the problem of the weights
+With slopes :math:`g_i` and the distances :math:`e_i \ge 0` of the cuts below the value at the
+centre it is the problem of the weights
 
 .. math:: \min_{\lambda \ge 0}\ \tfrac t2 \Bigl\|\sum_i \lambda_i g_i\Bigr\|^2
           + \sum_i \lambda_i e_i \quad\text{where } \sum_i \lambda_i = 1,
 
-which DAQP solves where there are few cuts. The weights need not be exact: any on the simplex prove a lower bound. With a
-feasible set or a penalty the model's lowest point is found by projections or proximal maps alone.
+which DAQP solves where there are few cuts. The weights need not be exact: any on the simplex prove
+a lower bound. With a feasible set or a penalty the model's lowest point is found by projections or
+proximal maps alone.
 """
 
 from __future__ import annotations
@@ -114,15 +115,12 @@ class CutModel(NamedTuple):
         self, center: Vector, below: Vector, step: float, *, keep: bool
     ) -> tuple[Vector, float]:
         """Return the best weights, and the step that they are best for."""
-        if below.size > MOST_AT_ONCE:
+        found = None
+        if below.size <= MOST_AT_ONCE:
+            found = lowest_of_cuts(None, center, self.cuts.slopes, below, step)
+        if found is None:
             return self.cuts.shortest_sum(below / step, keep=keep), step
-        likely = self.cuts.last_weights > 0.0
-        found = lowest_of_cuts(None, center, self.cuts.slopes, below, step, likely)
-        if found is not None:
-            return found.weights, found.step
-        weights = np.zeros(below.size)
-        weights[below.argmin()] = 1.0
-        return weights, step
+        return found.weights, found.step
 
     def _lowest_feasible(self, center: Center, step: float, *, keep: bool) -> Lowest:
         """Maximise the dual over weights of the cuts, by Newton's method.
@@ -157,8 +155,7 @@ class CutModel(NamedTuple):
         if self.lowest_of_cuts is None or self.prox is not None:
             return None
         below = np.maximum(center.value - self.cuts.values_at_center(center.point), 0.0)
-        likely = self.cuts.last_weights > 0.0
-        found = self.lowest_of_cuts(center.point, self.cuts.slopes, below, step, likely)
+        found = self.lowest_of_cuts(center.point, self.cuts.slopes, below, step)
         return None if found is None else (found.weights, found.step)
 
     def _found(self, center: Center, step: float, at: DualPoint, *, keep: bool) -> Lowest:

@@ -235,7 +235,6 @@ def lowest_of_cuts(
     slopes: Vector,
     below: Vector,
     step: float,
-    likely: Mask | None = None,
 ) -> LowestOfCuts | None:
     r"""Return the weights of cuts where the highest of them is lowest near a point of a polyhedron.
 
@@ -260,22 +259,19 @@ def lowest_of_cuts(
         How far each cut is below the value at the centre, e_i >= 0.
     step : float
         The step t.
-    likely : array of bool, optional
-        Which weights are likely to be positive.
 
     Returns
     -------
     LowestOfCuts or None
         None where DAQP fails, or would take long.
     """
-    if rows is not None and center.size > MOST_COORDINATES:
+    if center.size > MOST_COORDINATES:  # DAQP also takes memory for the squared dimension
         return None
     unit, found = step * norm(slopes[int(below.argmin())]) ** 2, None
-    likely = np.zeros(below.size, dtype=np.bool_) if likely is None else likely
     for _ in range(MOST_UNITS):
         if not (0.0 < unit < math.inf and np.isfinite(below / unit).all()):
             break
-        better = _lowest_in_unit(rows, center, slopes, below, step, unit, likely)
+        better = _lowest_in_unit(rows, center, slopes, below, step, unit)
         if better is None:
             break
         found = better
@@ -283,7 +279,7 @@ def lowest_of_cuts(
         promise = float(weights @ below) - float((weights @ slopes) @ found.offset)
         if not promise < CANCELLED * unit:
             break
-        unit, likely = ADDED * promise, weights > 0.0
+        unit = ADDED * promise
     return found
 
 
@@ -294,7 +290,6 @@ def _lowest_in_unit(
     below: Vector,
     step: float,
     unit: float,
-    likely: Mask,
 ) -> LowestOfCuts | None:
     """Return the same with values divided by a unit; None: DAQP failed."""
     count, size = slopes.shape
@@ -302,7 +297,8 @@ def _lowest_in_unit(
     matrix = np.empty((count, size + 1))
     np.divide(slopes, bend, out=matrix[:, :size])
     matrix[:, size] = -math.sqrt(ADDED)
-    low, high, senses = np.full(count, -math.inf), below / unit - ADDED, likely.astype(np.intc)
+    low, high = np.full(count, -math.inf), below / unit - ADDED
+    senses = np.zeros(count, dtype=np.intc)
     before = 0
     if rows is not None:
         before = size + 1  # the limits of coordinates come first; that of tau is none
@@ -347,7 +343,6 @@ def _shortest(
         )
         if status == OPTIMAL:
             return z, info["lam"]
-        senses = np.where(senses == EQUATION, EQUATION, np.intc(0))  # guesses may be to blame
     return None
 
 

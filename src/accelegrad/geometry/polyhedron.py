@@ -139,10 +139,10 @@ class Polyhedron(FeasibleSet):
         return point if _missed(rows, x, point) == 0.0 else self._inner.copy()
 
     def lowest_of_cuts(
-        self, center: Vector, slopes: Vector, below: Vector, step: float, likely: Any
+        self, center: Vector, slopes: Vector, below: Vector, step: float
     ) -> LowestOfCuts | None:
         """Return weights of cuts with which they are lowest near a point: see `nearest_point`."""
-        return lowest_of_cuts(self._rows, center, slopes, below, step, likely)
+        return lowest_of_cuts(self._rows, center, slopes, below, step)
 
     def linear_minimum(self, g: Vector) -> float:
         """Return a lower bound on the minimum from multipliers, -inf where there is none.

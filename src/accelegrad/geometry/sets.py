@@ -55,8 +55,8 @@ __all__ = [
 NEGLIGIBLE = 1e-12
 # Relative residual above which the equations of an affine set contradict each other.
 _INCONSISTENT = 1e-9
-# With more bounds, projections find the lowest point of cuts faster (measured: 100 take 2.5 times as
-# long, 30 half as long).
+# With more bounds, projections find the lowest point of cuts faster (measured: with 100 in 0.4 of
+# the time, with 30 in twice the time).
 MOST_BOUNDS = 50
 # Larger sets count as unbounded: squares of such numbers overflow.
 LARGEST = 1e150
@@ -102,7 +102,6 @@ class FeasibleSet(OnVectors):
         slopes: Vector,  # noqa: ARG002
         below: Vector,  # noqa: ARG002
         step: float,  # noqa: ARG002
-        likely: Any,  # noqa: ARG002
     ) -> Any:
         """Return the weights of cuts with which they are lowest near a point of the set.
 
@@ -407,14 +406,12 @@ class Box(FeasibleSet):
         least: float = ddot(g, corner)  # unlike g @ corner it gives no warning when it overflows
         return least if math.isfinite(least) else -math.inf
 
-    def lowest_of_cuts(
-        self, center: Vector, slopes: Vector, below: Vector, step: float, likely: Any
-    ) -> Any:
+    def lowest_of_cuts(self, center: Vector, slopes: Vector, below: Vector, step: float) -> Any:
         """Return weights of cuts with which they are lowest near a point: see `nearest_point`."""
         if center.size > MOST_BOUNDS:
             return None
         rows = _box_rows(center.size, self._lower, self._upper)
-        return lowest_of_cuts(rows, center, slopes, below, step, likely)
+        return lowest_of_cuts(rows, center, slopes, below, step)
 
     def _scale(self) -> float:
         bounds = np.concatenate([np.ravel(self._lower), np.ravel(self._upper)])
@@ -438,14 +435,12 @@ class NonNegative(FeasibleSet):
         positive: Vector = np.maximum(x, 0.0)
         return positive
 
-    def lowest_of_cuts(
-        self, center: Vector, slopes: Vector, below: Vector, step: float, likely: Any
-    ) -> Any:
+    def lowest_of_cuts(self, center: Vector, slopes: Vector, below: Vector, step: float) -> Any:
         """Return weights of cuts with which they are lowest near a point: see `nearest_point`."""
         if center.size > MOST_BOUNDS:
             return None
         rows = _box_rows(center.size, 0.0, math.inf)
-        return lowest_of_cuts(rows, center, slopes, below, step, likely)
+        return lowest_of_cuts(rows, center, slopes, below, step)
 
     def linear_minimum(self, g: Vector) -> float:
         """Return 0 if g >= 0, else -inf."""
