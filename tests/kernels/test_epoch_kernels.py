@@ -20,7 +20,7 @@ from accelegrad.kernels.dense_epochs import DenseEpochs
 from accelegrad.kernels.gradient import data
 from accelegrad.kernels.sparse_coupled import SparseEpochs
 from accelegrad.models.losses import LOSSES, make_loss
-from accelegrad.models.squares import row_squares
+from accelegrad.models.matrix import row_squares
 from accelegrad.rules.distance_free import REACH, STEP, TRUST
 
 

@@ -20,7 +20,7 @@ from scipy.optimize import minimize as scipy_minimize
 from accelegrad.cli.main import main
 from accelegrad.sklearn import AcceleGradClassifier, AcceleGradRegressor
 from accelegrad.sklearn.objective import Objective
-from accelegrad.sklearn.solve import Settings, Watch
+from accelegrad.sklearn.solve import Settings, Tolerance
 from accelegrad_lab.bench import bench as bench_module
 from accelegrad_lab.bench import problems as bench_problems
 from accelegrad_lab.bench.bench import BenchRequest, bench
@@ -449,10 +449,10 @@ def test_the_tolerance_of_an_estimator_has_the_unit_that_it_is_asked_in() -> Non
         progress=False,
     )
     objective = Objective("logistic", 1e-4, 0.0, None, fit_intercept=False)
-    watch = Watch(objective.on(data.X, data.y, None), settings, None)
+    tolerance = Tolerance.of(objective.on(data.X, data.y, None), settings)
     for value in (0.3, 1e-9):
         unit = SOLVERS[ESTIMATORS].unit(value, start)
-        assert DEFAULT_TOL * unit == pytest.approx(watch.target(value), rel=1e-12)
+        assert DEFAULT_TOL * unit == pytest.approx(tolerance.target(value), rel=1e-12)
 
 
 def test_estimators_are_no_peers_of_ours() -> None:

@@ -17,8 +17,8 @@ from accelegrad import kernels
 from accelegrad.errors import NonFiniteError, Vector
 from accelegrad.geometry.sets import Ball
 from accelegrad.models.linear_model import LinearModel
+from accelegrad.models.matrix import row_squares
 from accelegrad.models.scaling import ColumnScaling
-from accelegrad.models.squares import row_squares
 from accelegrad.rules import AcceleGrad, AdaGrad, DistanceFreeAcceleGrad, Rescaled
 from accelegrad.rules.base import Rule, Step
 from accelegrad.rules.rescaled import changed_oracle

@@ -12,9 +12,8 @@ from scipy.linalg.lapack import dpotrs
 
 from accelegrad.errors import Vector
 from accelegrad.linalg import cholesky_factor, with_unit_diagonal
-from accelegrad.models.gram import Matrix
-from accelegrad.models.row_curvature import MOST_SAMPLED
-from accelegrad.models.row_sum import RowPoint, RowSum, SampledRows
+from accelegrad.models.matrix import Matrix
+from accelegrad.models.row_sum import MOST_SAMPLED, RowPoint, RowSum, SampledRows
 
 # Seconds on the machine where they were measured, of which only the ratios matter; those of Gram
 # matrices are in `accelegrad.models.gram`. An evaluation takes these per entry of X and per row,
@@ -22,10 +21,6 @@ DENSE_ENTRY, SPARSE_ENTRY, ROW = 0.6e-9, 1.5e-9, 1.5e-8
 LEAST_EVALUATION = 5e-5  # and this at least;
 LEAST_ROW = 1e-10  # a row of a Gram matrix this at least, even an empty one: it is divided by;
 FACTOR_PRODUCT = 5e-11  # and a factorisation this per product.
-# Copying some rows and the products with them that follow take the time of this many evaluations
-# of as many rows, and this many seconds besides (measured).
-PRODUCTS_COST, LEAST_PRODUCTS_SECONDS = 10.0, 5e-4
-
 # Those below were set by trial on the data sets of `accelegrad bench`.
 #: The least number of rows of a sample per parameter.
 SAMPLED_PER_PARAMETER = 15
@@ -110,10 +105,6 @@ class Costs(NamedTuple):
     def of_sample(self, size: int) -> float:
         """Return the cost of the curvature of a sample, in evaluations."""
         return (size * self.row + self.factor) / self.evaluation
-
-    def of_products(self, size: int) -> float:
-        """Return the cost of some products with a sample, in evaluations."""
-        return PRODUCTS_COST * size / self.n_samples + LEAST_PRODUCTS_SECONDS / self.evaluation
 
     @property
     def least(self) -> int:

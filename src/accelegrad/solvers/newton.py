@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 
 from accelegrad.errors import LineSearchError, Vector, whole_number
-from accelegrad.models.linear_model import ModelPoint
 from accelegrad.models.row_sum import RowPoint, RowSum
-from accelegrad.proofs.mended_bound import mended_bound
 from accelegrad.rules.base import Array, Step, StepRule, inner
 from accelegrad.run.oracle import QUIET, Evaluation
 from accelegrad.solvers.curvature import (
@@ -59,17 +57,10 @@ ENOUGH_SHARE, ENOUGH_PER_PARAMETER = 0.02, 150
 #: The most steps on a sample, which end where the value is off by this share of what the sample
 #: leaves unknown anyway.
 START_STEPS, START_PRECISION = 20, 0.3
-#: A sample on which a dual point is mended has this many rows per parameter, and more where the
-#: remaining error, times this factor, is too much for them.
-MENDED_PER_PARAMETER, SPREAD = 30, 2.0
-#: Mending is tried again only after the remaining error has fallen by this factor.
-TRY_AGAIN = 0.3
-#: What mending may cost, in evaluations; with an intercept a plain bound costs as much as many.
-WORTH, WORTH_WITH_INTERCEPT = 1.5, 25.0
 #: A slope is flat enough at this share of the one at the start; it is searched for this often.
 FLAT, TRIALS = 0.1, 12
-# The numbers of the samples that are not taken for curvature, whose numbers count from 1.
-_START_SAMPLE, _MENDING_SAMPLE = 0, 1 << 32
+# The number of the sample for the start; those of samples for curvature count from 1.
+_START_SAMPLE = 0
 
 
 if TYPE_CHECKING:
@@ -348,7 +339,6 @@ class CurvedOracle(RowOracle):
         self._costs = Costs.of(model)
         self._made: Factored | None = None
         self._made_from: _Origin | None = None
-        self._tried = math.inf  # the remaining error when mending a bound was tried last
         self._coordinates: Diagonal | None = None
         self._latest: list[Evaluation] = []  # the last two
 
@@ -373,29 +363,23 @@ class CurvedOracle(RowOracle):
         return self._finish(evaluation)
 
     def original(self, evaluation: Evaluation) -> Evaluation:
-        """Return the evaluation, with a sharper lower bound if that may reach the goal."""
+        """Return the evaluation; its bound may be left for later: see `bound_can_wait`."""
         goal = self.goal(evaluation.value)
-        if not (goal > 0.0 and self.mends_bounds):
-            return evaluation
-        at, remaining = self._known(evaluation), self.remaining(evaluation)
-        bound = self.mended_bound(at, evaluation, remaining, goal)
-        if self.model.fit_intercept:
-            if bound >= evaluation.value - goal:
-                evaluation.dual_value = bound
-            elif remaining > goal:  # a plain bound is expensive, and would not reach the goal
-                evaluation.late_bound = self._late_bound(at)
-        elif bound > -math.inf:
-            evaluation.dual_value = max(bound, at.dual_value)
+        if self.bound_can_wait(evaluation, goal):
+            evaluation.late_bound = self._late_bound(self._known(evaluation))
         return evaluation
 
-    @property
-    def mends_bounds(self) -> bool:
-        """Whether bounds may be mended: with an l2 term, cheap curvature, and not at a warm start.
+    def bound_can_wait(self, evaluation: Evaluation, goal: float, part: float = 0.0) -> bool:
+        """Return whether a bound is expensive, as with an intercept, and would not reach the goal.
 
-        A first point other than zero may be the minimum already.
+        `part` of the gap is due to smoothing. A start other than zero may be the minimum already.
         """
-        starts_warm = self.points == 1 and bool(self._latest[-1].point.any())
-        return self.model.l2 > 0.0 and self._costs.least > 0 and not starts_warm
+        model = self.model
+        if not (goal > 0.0 and model.fit_intercept and model.l2 > 0.0):
+            return False
+        if self._curvature_made is None:
+            return not evaluation.point.any()
+        return part + self.remaining(evaluation) > goal
 
     def remaining(self, evaluation: Evaluation) -> float:
         """Return an estimate of the gap of the value: half of Newton's squared decrement.
@@ -406,67 +390,6 @@ class CurvedOracle(RowOracle):
         if curvature is None:
             return math.inf
         return 0.5 * float(evaluation.gradient @ curvature.solve(evaluation.gradient))
-
-    def mended_bound(
-        self,
-        at: RowPoint,
-        evaluation: Evaluation,
-        remaining: float,
-        goal: float,
-        smoothing: float = 0.0,
-    ) -> float:
-        """Return the lower bound of a dual point whose slopes are mended on some rows.
-
-        It is minus infinity where that can't be expected to reach the goal, or costs too much.
-
-        Parameters
-        ----------
-        at : RowPoint
-            What the sum that is to be minimised knows at the point.
-        evaluation : Evaluation
-            What this sum knows there; it may be a smooth one close to that.
-        remaining : float
-            What `remaining` returns for that.
-        goal : float
-            The gap that is wanted.
-        smoothing : float
-            The part of the gap that is due to the difference of the two sums.
-        """
-        curvature, model = self._curvature_made, self.model
-        size = self._mending_size(remaining, goal - smoothing - remaining)
-        if curvature is None or size == 0:
-            return -math.inf
-        smooth = self._known(evaluation)
-        with np.errstate(**QUIET):
-            rows = model.sampled(size, [self._seed, _MENDING_SAMPLE], by=smooth)
-            entries = model.storage.entries * min(rows.count, rows.n_curved) / model.n_samples
-            local = rows.local(smooth) if entries <= SAMPLE_ENTRIES else None
-            if local is None:
-                return -math.inf
-            # Slopes are to be mended, and these know them.
-            assert isinstance(at, ModelPoint)
-            assert isinstance(smooth, ModelPoint)
-            bound = mended_bound(at, smooth, local, curvature, goal)
-        # What the rows of the sample can't mend grows with the remaining error.
-        gap = at.value - bound
-        self._tried = remaining * min(1.0, goal / gap) if gap > 0.0 else remaining
-        return bound
-
-    def _mending_size(self, remaining: float, margin: float) -> int:
-        """Return how many rows to mend a bound on, 0 where that would not reach the goal or pay.
-
-        `margin` is by how much the goal exceeds the remaining error.
-        """
-        model = self.model
-        if not (margin > 0.0 and remaining <= TRY_AGAIN * self._tried):
-            return 0
-        spread = SPREAD * remaining / margin * model.n_samples
-        size = int(max(MENDED_PER_PARAMETER * model.n_parameters, spread))
-        entries = size * model.storage.entries / model.n_samples
-        if model.in_memory is None and entries > SAMPLE_ENTRIES:
-            return 0
-        worth = WORTH_WITH_INTERCEPT if model.fit_intercept else WORTH
-        return size if self._costs.of_products(size) <= worth else 0
 
     @property
     def _guess_size(self) -> int:
@@ -561,13 +484,13 @@ class CurvedOracle(RowOracle):
     def state(self) -> dict[str, Any]:
         """Return all that has to be kept to go on."""
         made = None if self._made_from is None else self._made_from._asdict()
-        return {**super().state(), "seed": self._seed, "made": made, "tried": self._tried}
+        return {**super().state(), "seed": self._seed, "made": made}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from there."""
         super().restore(state)
         self._seed, self._made, self._latest = state["seed"], None, []
-        self._tried, made = state["tried"], state["made"]
+        made = state["made"]
         self._made_from = None if made is None else _Origin(**made)
 
 

@@ -13,14 +13,15 @@ import scipy.sparse as sp
 from accelegrad import kernels
 from accelegrad.errors import LineSearchError, Vector
 from accelegrad.geometry.penalties import Penalty
-from accelegrad.models.gram import ColumnProducts, Matrix
+from accelegrad.models.gram import ColumnProducts
 from accelegrad.models.linear_model import LinearModel, ModelPoint
+from accelegrad.models.matrix import Matrix
 from accelegrad.models.row_sum import RowPoint, RowSum
 from accelegrad.proofs.fenchel import Terms
 from accelegrad.proofs.model_dual import ModelDual
 from accelegrad.rules.base import Array, Step, StepRule
 from accelegrad.run.oracle import QUIET, Evaluation
-from accelegrad.solvers.curvature import Costs, second_derivative_matrix
+from accelegrad.solvers.curvature import Costs, Factored, second_derivative_matrix
 from accelegrad.solvers.newton import (
     DESCENT,
     SHORTEST_STEP,
@@ -144,7 +145,7 @@ class ProximalNewton(StepRule):
         while True:
             aim = oracle.aim(point, number, caution)
             trial, share = oracle(aim.target), 1.0
-            while not self._acceptable(aim, trial.value, share):
+            while not falls_enough(aim.value, trial.value, aim.fall, share):
                 shorter = self._shorter(point, aim, oracle, SHORT if caution < 1.0 else 0.0)
                 if shorter == 0.0:
                     break
@@ -169,16 +170,11 @@ class ProximalNewton(StepRule):
                     "the value falls no further towards the minimum of the model: rounding has the "
                     "last word."
                 )
-            if self._acceptable(aim, oracle.value_between(point, aim.target, share), share):
+            value = oracle.value_between(point, aim.target, share)
+            if falls_enough(aim.value, value, aim.fall, share):
                 return share
             share *= 0.5
         return 0.0
-
-    def _acceptable(self, aim: Aim, value: float, share: float) -> bool:
-        """Return whether the value falls as it should; where the fall is rounding, it need not."""
-        rounding = VALUE_ROUNDING * abs(value)
-        allowed = rounding if aim.fall <= rounding else -DESCENT * share * aim.fall
-        return value <= aim.value + allowed
 
     def _next_caution(self, caution: float, share: float) -> float:
         """Return the caution of the next model: less, unless a step was too long."""
@@ -566,6 +562,9 @@ def minimum_of_columns(
         For all parameters.
     """
     d, target = terms.n_features, point.copy()
+    if columns is None and terms.feasible_set is None and not terms.has_l1:
+        move = Factored(matrix, 0.0, 0.0).solve(gradient)  # nothing has a kink
+        return Minimum(point - move, 0.5 * float(gradient @ move))
     places: Any = slice(0, d) if columns is None else columns
     if columns is not None:
         limits = limits.at(columns)
@@ -585,6 +584,15 @@ def minimum_of_columns(
     target[places] = found.point
     target[-1] = point[-1] - (slope + float(sums @ (found.point - start))) / total
     return Minimum(target, found.fall + 0.5 * slope * (slope / total))
+
+
+def falls_enough(before: float, value: float, fall: float, share: float) -> bool:
+    """Return whether a value is low enough after a share of a step, by Armijo's rule.
+
+    `fall` is what the model promises for the whole step; where it is rounding, nothing has to fall.
+    """
+    rounding = VALUE_ROUNDING * abs(value)
+    return value <= before + (rounding if fall <= rounding else -DESCENT * share * fall)
 
 
 def limits_of(terms: Terms) -> Limits:

@@ -123,27 +123,11 @@ class SmoothedCurvedOracle(RowOracle):
 
         `part` of it is due to the smoothing.
         """
-        if not self.sum.mends_bounds:
-            return self._plain_gap(evaluation, known, part, goal)
-        at, remaining = self._known(known), self.sum.remaining(evaluation)
-        about = part + remaining
-        mended = self.sum.mended_bound(at, evaluation, remaining, goal, part)
-        if mended >= at.value - goal:
-            known.dual_value = mended
-        elif self.model.fit_intercept and about > goal:
-            # A plain bound is expensive, and would not reach the goal.
-            smooth = self.sum._known(evaluation)
-            known.late_bound = self._late_bound(smooth, self.sum.model.loss.smoothing)
-        else:
-            about = min(self._plain_gap(evaluation, known, part, goal), about)
-        return about
-
-    def _plain_gap(
-        self, evaluation: Evaluation, known: Evaluation, part: float, goal: float
-    ) -> float:
-        """Return the same where bounds are not mended."""
         smooth, at = self.sum._known(evaluation), self._known(known)
         has_l2 = self.model.l2 > 0.0
+        if self.sum.bound_can_wait(evaluation, goal, part):
+            known.late_bound = self._late_bound(smooth, self.sum.model.loss.smoothing)
+            return part + self.sum.remaining(evaluation)
         gap = 0.0 if has_l2 else part + self._remaining(smooth)
         # Without an l2 term a bound is costly.
         if has_l2 or gap <= PROMISING * goal:

@@ -31,7 +31,7 @@ from scipy.sparse.linalg import LinearOperator, cg, lsqr
 
 from accelegrad.errors import Vector
 from accelegrad.models.linear_model import LinearModel
-from accelegrad.models.row_curvature import second_derivatives
+from accelegrad.models.row_sum import second_derivatives
 
 ENOUGH = 1e-9  # a certified gap, relative to the value, at which a search ends
 CLOSE = 1e-13  # the same for a smooth loss, where one step of Newton's method leads from 1e-9 to it
