@@ -230,8 +230,9 @@ class Run:
             if promise > least or self._distance(point) >= self._reach():
                 break
             t *= bundle.LARGEST_GROWTH
-        self.gap = gap
-        if not promise > least:
+        before, self.gap = self.gap, gap
+        news = self.box is None and gap < bundle.FALLEN * before
+        if not (promise > least or news):
             self.t = t
             self._insure()
             return

@@ -70,6 +70,9 @@ MOST_INSURED = 2
 REACH = 2.0
 #: A fall that is a smaller share of the value counts as one that values do not resolve.
 ROUNDING_SHARE = 1e-13
+#: Where the model promises less than values resolve, its lowest point is evaluated only if the
+#: estimated gap has fallen to this share since the last time; chosen.
+FALLEN = 0.5
 #: Where the function is not finite the step is cut to this share, and this often at most.
 NOT_FINITE_CUT, MOST_CUTS = 0.1, 100
 #: A trial is rough where it misses this share of what the model promises.
@@ -351,7 +354,9 @@ class Bundle(StepRule):
         trial, t = self._worthwhile(state)
         if trial.is_rough:
             return self._without_model(state, oracle)
-        if not self._is_resolved(state, trial):
+        # The first time that nothing seems to be left, a proof may follow from the next cut.
+        news = self._plain and trial.estimated_gap < FALLEN * state.estimated_gap
+        if not self._is_resolved(state, trial) and not news:
             done = state._replace(step_size=t, estimated_gap=trial.estimated_gap)
             return self._without_model(done, oracle)
         added = state.cuts.added
