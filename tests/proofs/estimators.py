@@ -22,7 +22,6 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.optimize import OptimizeResult
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.model_selection import train_test_split
 
 import accelegrad as ag
 from accelegrad.sklearn import (
@@ -39,7 +38,6 @@ from proofs.extended import EPS, LONG, Kind, Known, PenaltyFormula, SetFormula
 from reference.losses import OTHER_NAMES, PARAMETER, loss_values
 
 FLOOR = 1e-3  # of what a constant prediction gets: docs/estimators.md, "The tolerance"
-SEEDS = 2**31 - 1  # what an estimator draws its seed from
 CLASSIFICATION = ("log_loss", "hinge", "squared_hinge", "modified_huber")
 REGRESSION = ("squared_error", "absolute_error", "huber", "quantile")
 REGRESSION += ("epsilon_insensitive", "squared_epsilon_insensitive")
@@ -146,7 +144,6 @@ def draw(seed: int) -> Fit:
     feeding = str(rng.choice(["fit", "twice", "stream"], p=[0.8, 0.1, 0.1]))
     if feeding == "stream":
         options.pop("batch_size", None)
-    options["early_stopping"] = feeding == "fit" and fewest >= 12 and bool(rng.random() < 0.2)
     if feeding == "twice":
         options["warm_start"] = True
     if feeding == "fit" and fewest >= 4 and rng.random() < 0.05:
@@ -175,7 +172,6 @@ def draw_options(rng: np.random.Generator, loss: str, d: int, n_classes: int) ->
         "tol": [None, 1e-1, 1e-2, 1e-3, 1e-6, 1e-9][int(rng.integers(6))],
         "max_iter": int(rng.choice([1, 7, 40, 150, 400])),
         "average": ["auto", True, False][int(rng.choice(3, p=[0.8, 0.1, 0.1]))],
-        "validation_fraction": 0.4,
         "random_state": int(rng.integers(100)),
         "feasible_set": sets.get(name, name),
     }
@@ -223,7 +219,7 @@ def parts_of(fit: Fit) -> list[tuple[Case, float]]:
     X = fit.X.toarray() if sp.issparse(fit.X) else np.asarray(fit.X)
     weights = np.ones(fit.y.size) if fit.weights is None else fit.weights
     y = np.searchsorted(fitted.classes_, fit.y) if fit.classifies else fit.y
-    rows = learnt_rows(fit, y, weights)
+    rows = np.flatnonzero(weights > 0)
     if fit.classifies and fitted.class_weight == "balanced":
         counts = np.bincount(y, weights)
         weights = weights * (counts.sum() / (counts.size * counts))[y]
@@ -297,21 +293,6 @@ def set_formula(chosen: Any) -> SetFormula | None:
         return SetFormula(type(chosen).__name__, {"center": 0.0, "radius": chosen.radius})
     names = {"nonnegative": ("NonNegative", {}), "simplex": ("Simplex", {"total": 1.0})}
     return None if chosen is None else SetFormula(*names[chosen])
-
-
-def learnt_rows(fit: Fit, y: Any, weights: Any) -> Any:
-    """Return the rows that count: those with weight that are not held back."""
-    rows, fitted = np.flatnonzero(weights > 0), fit.estimator
-    if not fitted.early_stopping:
-        return rows
-    return rows[
-        train_test_split(
-            np.arange(rows.size),
-            test_size=int(np.ceil(fitted.validation_fraction * rows.size)),
-            stratify=y[rows] if fit.classifies else None,
-            random_state=np.random.RandomState(fitted.random_state).randint(SEEDS),
-        )[0]
-    ]
 
 
 def checked_scale(fitted: Any, y: Any, shares: Any) -> float:
@@ -401,5 +382,5 @@ def check_tolerance(fit: Fit, told: list[str], size: float) -> None:
         return
     if np.isinf(fitted.certified_radius_) and fitted.gap_ <= fitted.tol * size * (1 - 1e-9):
         raise FindingError("not converged_ within the tolerance", said)
-    if not (told or fitted.early_stopping):
+    if not told:
         raise FindingError("a miss without a warning", said)
