@@ -28,18 +28,15 @@ from accelegrad.models.matrix import runs
 from accelegrad.models.multinomial import (
     MultinomialModel,
     PartedClasses,
-    ScaledClasses,
     classes_model,
 )
 from accelegrad.models.parted_model import PartedModel
-from accelegrad.models.scaling import ColumnScaling, can_scale
+from accelegrad.models.scaling import can_scale
 from accelegrad.models.streamed_model import model_of
 from accelegrad.proofs.fenchel import Terms
 from accelegrad.proofs.multinomial_dual import MultinomialDual
 from accelegrad.solvers.direct import DirectNewton
 from accelegrad.solvers.multinomial_newton import CurvedClasses, SampledClasses
-
-Change = ColumnScaling | ScaledClasses
 
 PENALTIES = ("l2", "l1", "elasticnet")
 LENGTHS = (DELTA.name, EPSILON.name)  # parameters of losses that are compared with residuals

@@ -29,9 +29,9 @@ from accelegrad.errors import Vector
 from accelegrad.front_door import minimize
 from accelegrad.geometry.penalties import L1
 from accelegrad.models.linear_model import LinearModel
-from accelegrad.models.multinomial import MultinomialModel, ScaledClasses
+from accelegrad.models.multinomial import MultinomialModel
 from accelegrad.models.sampling import BatchSampler
-from accelegrad.models.scaling import column_scaling, scaled_penalty, scaled_set
+from accelegrad.models.scaling import ColumnScaling, column_scaling
 from accelegrad.proofs.model_dual import ModelDual
 from accelegrad.run.result import Status, as_result
 from accelegrad.sklearn.objective import Problem
@@ -419,9 +419,9 @@ class ClassesFunction:
         self._dual = problem.classes_dual() if self.is_proved else None
         curved = self.is_proved and free_method and sampler is None
         self.curved = problem.curved_classes() if curved else None
-        self._change: ScaledClasses | None = None
+        self._change: ColumnScaling | None = None
         if free_method and not curved and problem.can_be_scaled:
-            self._change = ScaledClasses(column_scaling(model.rows), model.n_classes)
+            self._change = column_scaling(model.rows, n_classes=model.n_classes)
         self.lower_bound = 0.0  # losses are nonnegative
 
     def __call__(self, v: Vector) -> tuple[float, Vector]:
@@ -446,11 +446,11 @@ class ClassesFunction:
 
     def terms(self) -> dict[str, Any]:
         """Return penalty and set in the coordinates of the run."""
-        problem, scale = self.problem, None if self._change is None else self._change.scale
-        return {
-            "penalty": scaled_penalty(problem.penalty(), scale),
-            "feasible_set": scaled_set(problem.feasible_set, scale, self._model.n_parameters),
-        }
+        penalty, chosen, change = self.problem.penalty(), self.problem.feasible_set, self._change
+        if change is not None:
+            penalty = change.scaled_penalty(penalty)
+            chosen = change.scaled_set(chosen, self._model.n_parameters)
+        return {"penalty": penalty, "feasible_set": chosen}
 
     def promises(self, x: Vector, gap: float) -> bool:
         """Tell whether the bound at a point, which costs some passes, may prove this gap."""
