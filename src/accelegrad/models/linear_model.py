@@ -524,9 +524,9 @@ class LinearModel:
         at :math:`\theta_i = l'(m_i)`, or at a multiple :math:`c\,\theta`, 0 <= c <= 1, where that
         is seen to be better. Without an intercept the gap at theta itself is
         ||gradient||^2 / (2 l2) and costs nothing beyond the gradient. With an intercept theta must
-        satisfy sum_i p_i theta_i = 0: it is taken at the best intercept for these weights, and
-        at the given one with one side scaled down; the better counts. That costs one or two
-        products with X^T. The bound is lowered by all that rounding can have added.
+        satisfy sum_i p_i theta_i = 0: it is taken at the best intercept for these weights, and what
+        is still off is removed by scaling one side down. That costs one or two products with X^T.
+        The bound is lowered by all that rounding can have added.
 
         With l2 = 0 there is no last term, and theta must satisfy sum_i p_i theta_i a_i = 0. It
         is made so without leaving the domain of the conjugates, by the means of
