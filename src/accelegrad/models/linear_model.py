@@ -535,14 +535,13 @@ class LinearModel:
         return self.at(w).dual_value
 
     def dual_value_at(self, derivatives: npt.ArrayLike) -> float:
-        """Return the Fenchel dual D(theta) at given slopes theta, a lower bound of min P.
+        """Return the Fenchel dual at given slopes theta, or at a multiple: a lower bound of min P.
 
-        It is lowered by what rounding can have added, and minus infinity where a slope (of a row
+        It is at least 0, lowered by what rounding can have added, and 0 where a slope (of a row
         that has weight) is outside the conjugate's domain. With an intercept, theta is first made
         feasible (sum_i p_i theta_i = 0) by scaling down its positive or its negative entries.
 
-        With l2 = 0, theta is first brought into the domain and made feasible, as for `dual_gap`,
-        and the bound is at least 0.
+        With l2 = 0, theta is first brought into the domain and made feasible, as for `dual_gap`.
         """
         return float(self.dual.value_at(derivatives))
 
