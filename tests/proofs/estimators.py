@@ -26,7 +26,6 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.optimize import linprog, minimize
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.model_selection import train_test_split
 
 import accelegrad as ag
 from accelegrad.sklearn import (
@@ -41,7 +40,6 @@ LONG = np.longdouble
 EPS = float(np.finfo(np.float64).eps)
 UNITS = 16.0  # roundings of a term, beyond one for each summand
 FLOOR = 1e-3  # of what a constant prediction gets: docs/estimators.md, "The tolerance"
-SEEDS = 2**31 - 1  # what an estimator draws its seed from
 CLASSIFICATION = ("log_loss", "hinge", "squared_hinge", "modified_huber")
 REGRESSION = (
     "squared_error",
@@ -116,11 +114,9 @@ def draw(seed: int) -> Case:
     crossed = rng.random() < 0.04 and min_class(y, classifies) >= 4
     if feeding == "stream":
         crossed = False
-        options.update(early_stopping=False, batch_size="auto")
+        options["batch_size"] = "auto"
     if feeding == "twice":
         options["warm_start"] = True
-    if min_class(y[weights > 0] if weights is not None else y, classifies) < 12:
-        options["early_stopping"] = False  # too few rows to hold some back
     return Case(seed, made(classifies, options, crossed), given(rng, X), y, weights, feeding, notes)
 
 
@@ -225,9 +221,7 @@ def drawn_options(
         "tol": [None, 1e-1, 1e-2, 1e-3, 1e-6, 1e-9][int(rng.integers(6))],
         "max_iter": int(rng.choice([1, 7, 40, 150, 400])),
         "average": ["auto", True, False][int(rng.choice(3, p=[0.8, 0.1, 0.1]))],
-        "early_stopping": bool(rng.random() < 0.1),
-        "validation_fraction": 0.4,
-        "random_state": int(rng.integers(100)),
+        "random_state": int(100 * rng.random()),
         "feasible_set": drawn_set(rng, d),
     }
     if not in_box(options["feasible_set"]) and options["penalty"] in ("l1", "elasticnet"):
@@ -417,22 +411,6 @@ LOSSES: dict[str, Callable[[Any, Any, Any], Any]] = {
 }
 
 
-def learnt_rows(case: Case, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Return the rows that count: those with weight that are not held back."""
-    rows = np.flatnonzero(weights > 0)
-    if not case.estimator.early_stopping:
-        return rows
-    seed = np.random.RandomState(case.estimator.random_state).randint(SEEDS)
-    held = int(np.ceil(case.estimator.validation_fraction * rows.size))
-    learnt, _ = train_test_split(
-        np.arange(rows.size),
-        test_size=held,
-        stratify=y[rows] if case.classifies else None,
-        random_state=seed,
-    )
-    return rows[learnt]
-
-
 def parts_of(case: Case, fitted: Any) -> list[Part]:
     """Return the minimisations that a fit consists of."""
     X = case.X.toarray() if sp.issparse(case.X) else np.asarray(case.X)
@@ -442,7 +420,7 @@ def parts_of(case: Case, fitted: Any) -> list[Part]:
     if case.classifies and case.estimator.class_weight == "balanced":
         counts = np.bincount(y, weights)
         factors = counts.sum() / (counts.size * counts)
-    rows = learnt_rows(case, y, weights)
+    rows = np.flatnonzero(weights > 0)
     weights = weights * (factors[y] if factors.size > 1 else 1.0)
     shares = weights[rows].astype(LONG) / weights[rows].astype(LONG).sum()
     alpha = getattr(fitted, "alpha_", None) or getattr(fitted, "alpha", 0.0)
@@ -687,5 +665,4 @@ def check_tolerance(
     assert not (proved and fitted.gap_ <= target * (1 - rounding)), (
         f"not converged_ with a gap_ of {fitted.gap_!r}, where {target!r} is enough"
     )
-    ends_early = fitted.early_stopping
-    assert told or ends_early, f"a gap_ of {fitted.gap_!r} misses {target!r} without a warning"
+    assert told, f"a gap_ of {fitted.gap_!r} misses {target!r} without a warning"

@@ -27,7 +27,7 @@ def test_the_fixed_seeds_cover_what_there_is():
     told = [case.estimator.get_params() for case in cases]
     assert {options["loss"] for options in told} == {*CLASSIFICATION, *REGRESSION} == set(LOSSES)
     assert {options["penalty"] for options in told} == {None, "l2", "l1", "elasticnet"}
-    for name in ("fit_intercept", "early_stopping", "warm_start"):
+    for name in ("fit_intercept", "warm_start"):
         assert {options[name] for options in told if name in options} == {True, False}
     assert {options["average"] for options in told} == {"auto", True, False}
     sets = [options["feasible_set"] for options in told]

@@ -118,13 +118,7 @@ class Polyhedron(FeasibleSet):
     def lowest_of_cuts(
         self, center: Vector, slopes: Vector, below: Vector, step: float
     ) -> LowestOfCuts | None:
-        """Return weights of cuts with which they are lowest near a point: see `nearest_point`.
-
-        Beyond some length steps lead no farther, and rounding takes their digits: they are cut.
-        """
-        length = norm(slopes[int(below.argmin())])
-        if length > 0.0:
-            step = min(step, PROXIMAL_STEPS[-1] * self.diameter / length)
+        """Return weights of cuts with which they are lowest near a point: see `nearest_point`."""
         return lowest_of_cuts(self._rows, center, slopes, below, step)
 
     def linear_minimum(self, g: Vector) -> float:

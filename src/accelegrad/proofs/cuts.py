@@ -22,7 +22,6 @@ import numpy.typing as npt
 
 from accelegrad.bundle.cut_memory import CutMemory
 from accelegrad.bundle.cut_model import Center, CutModel, Lowest
-from accelegrad.bundle.cut_programme import CutProgramme
 from accelegrad.errors import NonFiniteError, Vector
 from accelegrad.geometry.penalties import Penalty
 from accelegrad.models.linear_model import LinearModel
@@ -241,13 +240,12 @@ class CutCertificate:
         if kept is None or kept.count == 0 or not region.radius > 0.0:
             return
         center = Center(best.point, best.value, best.penalty)
-        programme = kept.active_programme()
         steepness = math.sqrt(best.squared_norm)
         first = region.radius / steepness if steepness > 0.0 else region.radius
         step = max(first, self._step) if goal > 0.0 else first
         for _ in range(MOST_TIGHTENED):
             gap = best.value - self.lower_bound
-            lowest = self.lowest(center, step, programme)
+            lowest = self.lowest(center, step)
             if lowest is None:
                 return
             weights, slope, _ = lowest.combination
@@ -264,7 +262,7 @@ class CutCertificate:
             if not self._closed_more(best, gap) and (wanted <= 2.0 * step or not region.is_ball):
                 break
             step = min(max(wanted, 0.1 * step), 100.0 * step, LONGEST_STEP)
-        if region.is_ball and region.penalty is None and region.scaling is None:
+        if region.is_ball and region.penalty is None and region.change is None:
             self._sharpen(kept, best, weights)
 
     def _closed_more(self, best: Evaluated, gap: float) -> bool:
@@ -286,9 +284,7 @@ class CutCertificate:
             if not self._closed_more(best, gap) and norm(slope) > 0.5 * length:
                 return
 
-    def lowest(
-        self, center: Center, step: float, programme: CutProgramme | None = None
-    ) -> Lowest | None:
+    def lowest(self, center: Center, step: float) -> Lowest | None:
         """Return where the model of the kept cuts is lowest near a centre.
 
         None where numbers on the way are not finite.
@@ -297,7 +293,7 @@ class CutCertificate:
         assert kept is not None
         model = cut_model(kept, self.region)
         try:
-            return model.lowest(center, step, programme or kept.active_programme())
+            return model.lowest(center, step, keep=False)
         except NonFiniteError:
             return None
 
