@@ -260,7 +260,7 @@ class CutCertificate:
             if not self._closed_more(best, gap) and (wanted <= 2.0 * step or not region.is_ball):
                 break
             step = min(max(wanted, 0.1 * step), 100.0 * step, LONGEST_STEP)
-        if region.is_ball and region.penalty is None and region.scaling is None:
+        if region.is_ball and region.penalty is None and region.change is None:
             self._sharpen(kept, best, weights)
 
     def _closed_more(self, best: Evaluated, gap: float) -> bool:
