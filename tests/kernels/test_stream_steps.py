@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 from accelegrad import kernels
-from accelegrad.kernels.stream_steps import SparseStream
+from accelegrad.kernels.sparse_steps import SparseSteps
 from accelegrad.sklearn import AcceleGradClassifier, AcceleGradRegressor
 
 N, D = 600, 40
@@ -83,9 +83,9 @@ def test_regressors_go_on_from_a_fit(loss):
 @pytest.mark.parametrize("alpha", [1e-4, 3.0])
 def test_a_thousand_steps_with_rebases(alpha, monkeypatch):
     X, y, _, _ = data()
-    used, advance = [], SparseStream.advance
+    used, advance = [], SparseSteps.advance
     monkeypatch.setattr(
-        SparseStream, "advance", lambda self, *given: used.append(self) or advance(self, *given)
+        SparseSteps, "advance", lambda self, *given: used.append(self) or advance(self, *given)
     )
     found, expected = (
         fed(mode, AcceleGradClassifier(alpha=alpha, random_state=0), X, y, None, classes=[0, 1])
@@ -95,7 +95,7 @@ def test_a_thousand_steps_with_rebases(alpha, monkeypatch):
         with kernels.use(mode):
             for _ in range(25):
                 estimator.partial_fit(X, y)
-    assert used[-1].rebases > 1
+    assert used[-1].numbers["rebases"] > 1
     np.testing.assert_allclose(found.coef_, expected.coef_, rtol=1e-7, atol=1e-9)
 
 
