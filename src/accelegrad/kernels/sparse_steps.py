@@ -215,6 +215,10 @@ def _gradient_of_one(
             base += at[last_level + two] * x0[level.size - 1, 0]
     for position in range(first, end):
         look_ahead(data, indices, indptr, flat, 4, order, position)
+        if not alone and position + 1 < order.size:
+            i = order[position + 1]
+            for e in range(indptr[i], indptr[i + 1]):
+                prefetch(total, np.uint64(indices[e]))
         i = order[position]
         begin, stop = np.uint64(indptr[i]), np.uint64(indptr[i + 1])
         margin, v, w, s, start = base, 0.0, 0.0, 0.0, 0.0
@@ -250,24 +254,28 @@ def _gradient_of_one(
                 listed[count] = j
                 count += np.uint64(before == 0.0)
                 total[j] = before + data[e] * slope
-    if not alone:
-        for where in range(count):
-            j = listed[where]
-            gradient[where], total[j] = total[j], 0.0
     free[0] = slopes
     if single:
+        if not alone:
+            for where in range(count):
+                j = listed[where]
+                gradient[where], total[j] = total[j], 0.0
         dots[0], dots[1], dots[2], dots[3] = vg, wg, sg, x0g
         dots[4] = _squares(gradient, count)
-    else:
-        for where in range(count):
-            j, g = listed[where], gradient[where]
-            n, c = np.uint64(5) * np.uint64(level[j]), four * j
-            dots[n] += g * flat[c]
-            dots[n + one] += g * flat[c + one]
-            dots[n + two] += g * flat[c + three]
-            if shifted:
-                dots[n + three] += g * x0[j, 0]
-            dots[n + four] += g * g
+        return count
+    for where in range(count):
+        j = listed[where]
+        g = gradient[where] if alone else total[j]
+        n, c = np.uint64(5) * np.uint64(level[j]), four * j
+        v, w, s = flat[c], flat[c + one], flat[c + three]
+        if not alone:
+            gradient[where], total[j] = g, 0.0
+        dots[n] += g * v
+        dots[n + one] += g * w
+        dots[n + two] += g * s
+        if shifted:
+            dots[n + three] += g * x0[j, 0]
+        dots[n + four] += g * g
     return count
 
 
@@ -648,19 +656,18 @@ def steps_of_several(
 
 
 @kernel
-def combined(columns: Any, x0: Any, level: Any, factors: Any, weights: Any, free: Any) -> None:
+def combined(flat: Any, x0: Any, level: Any, factors: Any, weights: Any, free: Any) -> None:
     """Write down v f_0 + w f_1 + q f_2 + s f_3 + x0 f_4, with five factors for each level."""
-    d, K = weights.shape[1], columns.shape[2]
-    for j in range(columns.shape[0]):
-        n = level[j]
-        for k in range(K):
-            total = factors[n, 0, k] * columns[j, 0, k] + factors[n, 1, k] * columns[j, 1, k]
-            if factors[n, 2, k] != 0.0:
-                total += factors[n, 2, k] * columns[j, 2, k]
-            if factors[n, 3, k] != 0.0:
-                total += factors[n, 3, k] * columns[j, 3, k]
+    K, d = weights.shape
+    one, four, five = np.uint64(K), np.uint64(4 * K), np.uint64(5 * K)
+    for j in range(np.uint64(level.size)):
+        for k in range(one):
+            n, c = five * np.uint64(level[j]) + k, four * j + k
+            total = factors[n] * flat[c] + factors[n + one] * flat[c + one]
+            total += factors[n + one + one] * flat[c + one + one]
+            total += factors[n + one + one + one] * flat[c + one + one + one]
             if x0.size:
-                total += factors[n, 4, k] * x0[j, k]
+                total += factors[n + four] * x0[j, k]
             if j < d:
                 weights[k, j] = total
             else:
@@ -896,7 +903,8 @@ class SparseSteps:
         """Return weights and intercepts that a combination of the columns makes."""
         K, d = self._columns.shape[2], self._shape[2]
         weights, free = np.empty((K, d)), np.zeros(K)  # which stay zero without intercepts
-        combined(self._columns, self._start, self._level, factors, weights, free)
+        flat, factors = self._columns.reshape(-1), factors.reshape(-1)
+        combined(flat, self._start, self._level, factors, weights, free)
         return weights, free
 
     # -- checkpoints -----------------------------------------------------------------------------
@@ -924,5 +932,6 @@ def _calls() -> Iterator[Call]:
         for end, X in csr_layouts():
             rows = (X, *numbers, NO_ROWS, NO_ROWS)
             yield Call(f"steps of {name}, {end}", run, (*points, columns.reshape(-1), x0, *rows))
-    out = np.zeros((1, 5, 1)), np.zeros((1, 1)), np.zeros(1)
-    yield Call("points of sparse steps", combined, (np.zeros((1, 4, 1)), np.zeros((0, 1)), level, *out))
+    out = np.zeros(5), np.zeros((1, 1)), np.zeros(1)
+    arguments = (np.zeros(4), np.zeros((0, 1)), np.zeros(1, np.uint8), *out)
+    yield Call("points of sparse steps", combined, arguments)
