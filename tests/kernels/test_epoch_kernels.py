@@ -1,7 +1,7 @@
 """Compiled epochs of linear models: the rules' own points, on sparse and on dense rows.
 
 The short runs are compared with the rules themselves, the long ones with the dense twin, which the
-short runs pin to the rules (and, among the slow tests, with the rules). Where steps are too long at
+short runs pin to the rules. Where steps are too long at
 first, these recurrences amplify rounding: then two runs of the same rule part from data that differ
 in the last digit, and nothing can be compared. The configurations are such that they do not, which
 the long runs check.
@@ -217,33 +217,23 @@ def check_against_the_rule(case, twins, steps, rtol):
 
 FLOAT32 = dict(data=np.float32, index=np.int64)
 SHORT = [
-    # Every pair of (ball, l2, intercept, batch) for each rule, and x0 on dense rows.
+    # Every pair of (ball, l2, intercept, x0, batch) for each rule.
     Config("accelegrad"),
     Config("accelegrad", ball=True, l2=0.01, intercept=True, **FLOAT32),
     Config("accelegrad", ball=True, away=True, batch=7),
     Config("accelegrad", l2=0.01, intercept=True, batch=7, weighted=True),
-    Config("accelegrad", ball=True, l2=0.3, intercept=True, diameter=1.0),
     Config("accelegrad", ball=True, l2=0.3, away=True, intercept=True, diameter=1.0),
     Config("accelegrad", intercept=True, batch=7, gradient_bound=3.0, **FLOAT32),
-    Config("accelegrad", ball=True, l2=0.01, loss="hinge", batch=7, diameter=20.0),
-    Config("adagrad"),
     Config("adagrad", ball=True, l2=0.01, intercept=True, **FLOAT32),
     Config("adagrad", ball=True, away=True, batch=7),
-    Config("adagrad", ball=True, batch=7, diameter=1.0),
     Config("adagrad", l2=0.3, intercept=True, batch=7, weighted=True),
     Config("adagrad", l2=0.01, away=True, loss="absolute"),
-    Config("distance_free"),
     Config("distance_free", l2=0.01, intercept=True, **FLOAT32),
-    Config("distance_free", batch=7),
     Config("distance_free", away=True, batch=7),
-    Config("distance_free", l2=0.3, intercept=True, batch=7, weighted=True),
     Config("distance_free", l2=0.3, away=True, intercept=True, batch=7, weighted=True),
-    Config("distance_free", l2=0.01, options=dict(initial_radius=0.1)),
     Config("distance_free", intercept=True, options=dict(initial_radius=9.0, largest_radius=0.5)),
     # Only the intercept of x0 is not zero.
     Config("accelegrad", ball=True, l2=0.01, intercept=True, shift=0.7),
-    Config("distance_free", l2=0.01, intercept=True, shift=-0.4, batch=7),
-    Config("adagrad", ball=True, l2=0.01, intercept=True, shift=0.7, diameter=1.0),
     # The other losses, and columns of very different scales.
     Config(
         "distance_free",
@@ -253,15 +243,10 @@ SHORT = [
         seed=1,
         options=dict(initial_radius=1e-4),
     ),
-    Config("distance_free", loss="absolute", intercept=True, l2=0.01, batch=7),
-    Config("distance_free", loss="epsilon_insensitive", l2=0.01, intercept=True),
     Config("distance_free", loss="squared_epsilon_insensitive", l2=0.01, loss_parameter=0.2),
     Config("distance_free", loss="quantile", smoothing=0.2, loss_parameter=0.8, intercept=True),
     Config("accelegrad", ball=True, l2=1e-3, loss="squared_hinge", decades=3, intercept=True),
     Config("accelegrad", l2=0.05, loss="huber", loss_parameter=0.3, intercept=True),
-    Config("adagrad", loss="quantile", loss_parameter=0.8, intercept=True, batch=7),
-    Config("accelegrad", loss="epsilon_insensitive", l2=0.01, intercept=True),
-    Config("adagrad", loss="squared_epsilon_insensitive", l2=0.01, loss_parameter=0.2),
     Config("accelegrad", loss="modified_huber", l2=0.01, ball=True, batch=7),
     Config("adagrad", loss="hinge", smoothing=0.3, l2=0.01),
 ]
@@ -271,24 +256,18 @@ SHORT = [
 def test_equals_the_rule_step_by_step(config):
     case = Case(config)
     twins = [case.sparse(), case.dense()]
-    check_against_the_rule(case, twins, steps=2000, rtol=1e-9)
+    check_against_the_rule(case, twins, steps=1000, rtol=1e-9)
     if config.kind == "distance_free" and "largest_radius" not in config.options:
         first = case.rule().init(case.x0).radius
         assert all(twin.numbers["radius"] > first for twin in twins)
 
 
 LONG = [
-    Config("accelegrad", ball=True),
     Config("accelegrad", ball=True, l2=0.01, intercept=True, batch=7),
-    Config("accelegrad", l2=1e-3, intercept=True, loss="hinge"),
     Config("accelegrad", ball=True, l2=0.3, diameter=0.5, loss="squared", decades=2),
     Config("adagrad", ball=True, l2=0.01, intercept=True),
-    Config("adagrad", l2=1.0, batch=7, loss="absolute"),
-    Config("distance_free", intercept=True),
-    Config("distance_free", l2=0.01, intercept=True),
-    Config("distance_free", l2=0.3, batch=7, seed=3),
+    Config("distance_free", l2=0.01, intercept=True, away=True),
     Config("distance_free", l2=1e-4, decades=3, intercept=True, seed=4),
-    Config("distance_free", loss="absolute", intercept=True, shift=0.5, seed=5),
 ]
 
 
@@ -305,12 +284,6 @@ def test_long_runs_stay_exact(config):
     assert sparse.step_size == pytest.approx(dense.step_size, rel=1e-8)
     assert sparse.numbers["radius"] == pytest.approx(dense.numbers["radius"], rel=1e-8)
     assert sparse.numbers["rebases"] > 0
-
-
-@pytest.mark.parametrize("config", [LONG[1], LONG[4], LONG[7]], ids=str)
-def test_long_runs_equal_the_rule(config):
-    case = Case(config)
-    check_against_the_rule(case, [case.sparse(), case.dense()], steps=30_000, rtol=1e-8)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -359,19 +332,6 @@ def test_chunks_and_resumed_runs_are_the_same_to_the_last_bit(kind, make):
         assert other.iteration == 400
         for name, value in whole.state().items():
             np.testing.assert_array_equal(other.state()[name], value, err_msg=name)
-
-
-def test_a_state_survives_a_file(tmp_path):
-    case = Case(Config("distance_free", l2=0.01, intercept=True))
-    rows = case.rows(300)
-    first, second = case.sparse(), case.sparse()
-    first.advance(rows[:100])
-    np.savez(tmp_path / "state.npz", **first.state())
-    with np.load(tmp_path / "state.npz") as stored:
-        second.restore({name: stored[name] for name in stored.files})
-    first.advance(rows[100:])
-    second.advance(rows[100:])
-    np.testing.assert_array_equal(first.output(), second.output())
 
 
 @pytest.mark.parametrize("kind", KINDS)

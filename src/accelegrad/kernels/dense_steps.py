@@ -254,7 +254,8 @@ class DenseSteps:
             The rows in the order in which they are used, and where each batch ends.
         """
         set_loss(self._fixed, chunk.data.loss)
-        rows = (*chunk.data.matrix, chunk.data.y, read_only(chunk.weights))
+        (X,) = chunk.data.matrix
+        rows = (X, chunk.data.y, read_only(chunk.weights))
         points = (self._change, self.points, self.x0, self._gradient)
         batches = (read_only(order), read_only(ends))
         return int(dense_steps(self._state, self._fixed, *rows, *points, *batches))

@@ -123,7 +123,8 @@ def _room(n_columns: int, K: int, n_levels: int, entries: int) -> Room:
         at,
         dots,
         factors,
-        *(np.empty(K) for _ in range(2)),
+        slopes=np.empty(K),
+        free=np.empty(K),
         gradient=np.zeros(entries * K),
         listed=np.empty(entries + 1, np.uint64),
         place=np.zeros(n_columns if K > 1 else 0, np.uint32),
@@ -170,7 +171,7 @@ def _softmax(K: int, margins: Any, target: int, share: float) -> None:
 
 
 @summing
-def _squares(vector: Any, count: int) -> float:
+def _squares(vector: Any, count: Any) -> float:
     total = 0.0
     for k in range(count):
         total += vector[k] * vector[k]
@@ -215,10 +216,6 @@ def _gradient_of_one(
             base += at[last_level + two] * x0[level.size - 1, 0]
     for position in range(first, end):
         look_ahead(data, indices, indptr, flat, 4, order, position)
-        if not alone and position + 1 < order.size:
-            i = order[position + 1]
-            for e in range(indptr[i], indptr[i + 1]):
-                prefetch(total, np.uint64(indices[e]))
         i = order[position]
         begin, stop = np.uint64(indptr[i]), np.uint64(indptr[i + 1])
         margin, v, w, s, start = base, 0.0, 0.0, 0.0, 0.0
@@ -352,9 +349,9 @@ def _gradient_of_several(
             where *= one
             for k in range(one):
                 gradient[where + k] = before * gradient[where + k] + entry * slopes[k]
-    for where in range(count):
-        j = listed[where]
-        n, c, g = np.uint64(5 * K) * np.uint64(level[j]), four * j, one * where
+    for entry in range(count):
+        j = listed[entry]
+        n, c, g = np.uint64(5 * K) * np.uint64(level[j]), four * j, one * entry
         for k in range(one):
             dots[n + k] += gradient[g + k] * flat[c + k]
             dots[n + one + k] += gradient[g + k] * flat[c + one + k]
@@ -381,7 +378,15 @@ def _measure_intercept(K: int, flat: Any, x0: Any, dots: Any, free: Any) -> None
 
 @compiled
 def _add(
-    K: int, f: Any, flat: Any, level: Any, factors: Any, free: Any, gradient: Any, listed: Any, count: int
+    K: int,
+    f: Any,
+    flat: Any,
+    level: Any,
+    factors: Any,
+    free: Any,
+    gradient: Any,
+    listed: Any,
+    count: int,
 ) -> None:
     """Add the multiples of g_s to the columns."""
     one, size = np.uint64(K), np.uint64(4 * K)
@@ -835,7 +840,8 @@ class SparseSteps:
 
     def query(self) -> Vector:
         """Return the point of one problem where the next gradient is wanted."""
-        z, y = self._vectors("zeta", 1.0)[0], self._vectors("ups", 1.0)[0]
+        z: Vector = self._vectors("zeta", 1.0)[0]
+        y: Vector = self._vectors("ups", 1.0)[0]
         return z + self._rest * (y - z)
 
     def output(self) -> Vector:
